@@ -1,0 +1,83 @@
+// Package transport carries Raft messages and snapshots between the members of an ensemble.
+//
+// It is part of replication and carries no compatibility promise of its own.
+//
+// # What it owns
+//
+// The connections between members: how they are made (a [Network]: nothing at all for a member that is
+// alone, a [Mesh] in memory for tests, [TCP] with optional mutual TLS), the handshake at the start of
+// each, the frames on them, and the gate that every received message passes. dragonboat sees it through
+// [Transport.Factory].
+//
+// # What it never does
+//
+// It never touches a disk, never decides who is a member (Options says), never learns an address from a
+// message, and never panics on what a peer sends. It knows nothing of znodes or sessions.
+//
+// # Connections
+//
+// A connection carries messages in one direction, from the member that dialled to the member that
+// accepted; the other direction carries only answers. So two members that talk have a connection each.
+// Snapshots travel on connections of their own.
+//
+// The handshake, in three steps, has a deadline:
+//
+//	dialer   -> acceptor: hello
+//	acceptor -> dialer:   hello, verdict
+//	dialer   -> acceptor: verdict, then frames
+//
+// Hello (100 bytes, big endian):
+//
+//	offset  size  field
+//	     0     4  magic "VvHi"
+//	     4     2  version of this protocol
+//	     6     1  purpose: 1 messages, 2 snapshot
+//	     7     1  zero
+//	     8    32  founding digest
+//	    40     8  member that speaks
+//	    48     8  member that it means to speak to
+//	    56    16  directory of the member that speaks
+//	    72     8  start of the member that speaks
+//	    80    16  nonce
+//	    96     4  crc32c of the bytes before
+//
+// Verdict (28 bytes and a text of at most 1024):
+//
+//	offset  size  field
+//	     0     4  magic "VvOk"
+//	     4     2  code: 0 accepted, else the kind of refusal
+//	     6     2  length n of the text
+//	     8    16  the nonce of the hello that is judged
+//	    24     n  text, the reason of a refusal
+//	  24+n     4  crc32c of the bytes before
+//
+// A connection on which both verdicts are "accepted" carries frames:
+//
+//	offset  size  field
+//	     0     4  length n of the payload, bounded before anything is allocated
+//	     4     1  kind: 1 message batch, 2 snapshot chunk, 3 ask, 4 answer
+//	     5     3  zero
+//	     8     4  crc32c of the eight bytes before and the payload
+//	    12     n  payload: protobuf of raftpb, empty for ask and answer
+//
+// An ask is answered once all frames before it are handled.
+//
+// # Invariants
+//
+//  1. No frame passes in either direction before both members have judged each other's hello.
+//  2. What reaches dragonboat comes from the handshaken peer, is meant for this member, is of a type that
+//     travels, and belongs to a shard of the ensemble.
+//  3. After Shut has returned, no byte is written to a connection and no connection is made or accepted;
+//     a handler call that was running when Shut was called may still be ending.
+//  4. Every connection is in the transport's table from before its first byte until it is closed.
+//
+// # Goroutines
+//
+// One accepts; one serves each accepted connection; one makes each outgoing connection and then reads the
+// answers on it. All of them end on Close, which waits for them. Messages are written by dragonboat's own
+// goroutines.
+//
+// # Order to read
+//
+// transport.go, handshake.go, frame.go, gate.go, link.go, stream.go, serve.go, network.go, tcp.go, memory.go.
+package transport

@@ -1,0 +1,18 @@
+package transport
+
+import (
+	"context"
+	"net"
+)
+
+// A Network makes the connections between members. TCP makes real ones, Mesh ones in memory.
+//
+// Its methods may be called from several goroutines at once.
+type Network interface {
+	// Listen binds this member's address. The listener's Accept may fail and work again later.
+	Listen() (net.Listener, error)
+
+	// Dial connects to a member. It returns when ctx ends at the latest. The connection must support
+	// deadlines.
+	Dial(ctx context.Context, member uint64) (net.Conn, error)
+}
