@@ -1,0 +1,65 @@
+package tree
+
+import (
+	"slices"
+	"strings"
+)
+
+// children is the set of a znode's child names, in two orders. It is a value: add and remove return another set that
+// shares most of its pages with the old one, which stays as it was. The zero value is the empty set.
+type children struct {
+	byName   *page // all names
+	bySuffix *page // the names that end in ten digits
+}
+
+// add returns the set with a name that is not in it. Pages made with the same edit may be changed in place.
+func (c children) add(name string, edit uint64) children {
+	c.byName = insert(c.byName, name, edit, strings.Compare)
+	if hasSuffix(name) {
+		c.bySuffix = insert(c.bySuffix, name, edit, compareSuffix)
+	}
+	return c
+}
+
+// remove returns the set without a name that is in it. Pages made with the same edit may be changed in place.
+func (c children) remove(name string, edit uint64) children {
+	c.byName = remove(c.byName, name, edit, strings.Compare)
+	if hasSuffix(name) {
+		c.bySuffix = remove(c.bySuffix, name, edit, compareSuffix)
+	}
+	return c
+}
+
+func (c children) has(name string) bool { return c.byName.has(name, strings.Compare) }
+
+// list returns the n names of the set in order.
+func (c children) list(n int) []string {
+	return c.byName.appendTo(make([]string, 0, n))
+}
+
+// before returns the greatest name before the given one, in the order of suffixes, that contains one of match.
+func (c children) before(name string, match []string) (found string, ok bool) {
+	if !hasSuffix(name) {
+		return "", false
+	}
+	c.bySuffix.descend(name, compareSuffix, func(other string) bool {
+		if ok = matches(other, match); ok {
+			found = other
+		}
+		return !ok
+	})
+	return found, ok
+}
+
+// matches reports whether a name contains one of match; if there are none to contain, every name does.
+func matches(name string, match []string) bool {
+	return len(match) == 0 || slices.ContainsFunc(match, func(m string) bool { return strings.Contains(name, m) })
+}
+
+// compareSuffix orders names that end in ten digits by these, then by the whole name.
+func compareSuffix(a, b string) int {
+	if c := strings.Compare(a[len(a)-suffixLen:], b[len(b)-suffixLen:]); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}

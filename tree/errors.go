@@ -1,0 +1,48 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a transaction or a read can end with; test with errors.Is. Texts of wrapped errors add the path and the reason.
+var (
+	// ErrNoNode says that the znode, or the parent of one to be created, does not exist.
+	ErrNoNode = errors.New("znode does not exist")
+	// ErrNodeExists says that a znode of that path exists already.
+	ErrNodeExists = errors.New("znode exists already")
+	// ErrBadVersion says that the znode's data version is not the expected one.
+	ErrBadVersion = errors.New("version does not match")
+	// ErrNotEmpty says that a znode with children cannot be deleted.
+	ErrNotEmpty = errors.New("znode has children")
+	// ErrNoChildrenForEphemerals says that the parent is an ephemeral, which can have no children.
+	ErrNoChildrenForEphemerals = errors.New("ephemeral znodes cannot have children")
+	// ErrInvalidPath says that the path breaks a rule of ValidatePath, or names a znode that cannot be deleted.
+	ErrInvalidPath = errors.New("invalid path")
+	// ErrInvalidMode says that the create mode is unknown, or that an ephemeral has no session to belong to.
+	ErrInvalidMode = errors.New("invalid create mode")
+	// ErrInvalidKind says that an Op is of no kind this package knows; the zero Op is one.
+	ErrInvalidKind = errors.New("invalid kind of operation")
+	// ErrCorrupt says that what a Loader was given is not a tree that Drain or Walk can have produced.
+	ErrCorrupt = errors.New("corrupt tree")
+)
+
+// A MultiError says which operation made a transaction of several fail. None of them was applied.
+type MultiError struct {
+	Index int   // of the first operation that failed, from 0
+	Err   error // what it failed with
+}
+
+// Error returns the position and the text of the operation's error.
+func (e *MultiError) Error() string { return fmt.Sprintf("operation %d: %v", e.Index, e.Err) }
+
+// Unwrap returns the operation's error.
+func (e *MultiError) Unwrap() error { return e.Err }
+
+func invalidPath(path, reason string) error {
+	return fmt.Errorf("%w %q: %s", ErrInvalidPath, path, reason)
+}
+
+func corrupt(path, reason string) error {
+	return fmt.Errorf("%w: znode %q %s", ErrCorrupt, path, reason)
+}

@@ -1,0 +1,65 @@
+package tree
+
+import (
+	"slices"
+	"strings"
+)
+
+// Drain calls fn once for every path touched since the last Drain, in byte order, with the znode as the newest
+// transaction left it, or with exists false if it is gone; then it forgets them. If fn returns an error Drain stops with
+// it and forgets nothing. The znode's data is the tree's: fn may keep but must not change it.
+//
+// A tree made by New starts with the znodes it has from birth touched, one made by a Loader with none.
+func (t *Tree) Drain(fn func(path string, z Znode, exists bool) error) error {
+	slices.SortFunc(t.dirty, byPath)
+	for i, e := range t.dirty {
+		// A znode deleted in one transaction and created in a later one has two entries.
+		if i > 0 && e.path == t.dirty[i-1].path {
+			continue
+		}
+		if err := t.drainPath(e.path, fn); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.dirty {
+		e.dirty = false
+	}
+	t.dirty = reuse(t.dirty)
+	return nil
+}
+
+func (t *Tree) drainPath(path string, fn func(path string, z Znode, exists bool) error) error {
+	e := t.index.get(path)
+	if e == nil || e.current() == nil {
+		return fn(path, Znode{}, false)
+	}
+	return fn(path, e.current().Znode, true)
+}
+
+func (t *Tree) markDirty(e *entry) {
+	if e.dirty {
+		return
+	}
+	e.dirty = true
+	t.dirty = append(t.dirty, e)
+}
+
+// Walk calls fn for every znode in byte order of the paths, as the newest transaction left it, and stops with the first
+// error fn returns. The znode's data is the tree's: fn may keep but must not change it. It belongs to the writer, and
+// sorts all paths: it is for checks and for whole copies, not for the path of a write.
+func (t *Tree) Walk(fn func(path string, z Znode) error) error {
+	all := t.index.all()
+	slices.SortFunc(all, byPath)
+	for _, e := range all {
+		v := e.current()
+		if v == nil {
+			continue
+		}
+		if err := fn(e.path, v.Znode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func byPath(a, b *entry) int { return strings.Compare(a.path, b.path) }

@@ -1,0 +1,144 @@
+package tree
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Paths of the znodes that exist from birth and cannot be deleted.
+const (
+	rootPath      = "/"
+	zookeeperPath = "/zookeeper"
+	quotaPath     = "/zookeeper/quota"
+	configPath    = "/zookeeper/config"
+)
+
+func isReserved(path string) bool {
+	return path == rootPath || path == zookeeperPath || path == quotaPath || path == configPath
+}
+
+// ValidatePath returns nil if a znode can have the path, else an error that wraps ErrInvalidPath and says why not.
+//
+// A path starts with a slash, does not end with one (unless it is the root, "/"), has no empty component and none that
+// is "." or "..", is valid UTF-8 and has none of the characters U+0000 to U+001F, U+007F to U+009F, U+D800 to U+F8FF,
+// U+FFF0 to U+FFFF nor any above.
+func ValidatePath(path string) error {
+	if reason := pathFault(path); reason != "" {
+		return invalidPath(path, reason)
+	}
+	return nil
+}
+
+// ValidateCreatePath returns nil if a create in mode m may ask for the path. The name of a sequential mode is not
+// complete yet, so there a trailing slash is fine ("/a/" makes "/a/0000000000"), and so is a last component of dots.
+// Errors wrap ErrInvalidMode or ErrInvalidPath.
+func ValidateCreatePath(path string, m CreateMode) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	if !m.IsSequential() {
+		return ValidatePath(path)
+	}
+	if reason := pathFault(path + "0"); reason != "" {
+		return invalidPath(path, reason)
+	}
+	return nil
+}
+
+// pathFault says what is wrong with a path, or "".
+func pathFault(path string) string {
+	if path == rootPath {
+		return ""
+	}
+	if path == "" {
+		return "is empty"
+	}
+	if path[0] != '/' {
+		return "does not start with a slash"
+	}
+	if reason := runeFault(path); reason != "" {
+		return reason
+	}
+	for rest := path[1:]; ; {
+		name, more, cut := strings.Cut(rest, "/")
+		switch {
+		case name == "" && !cut:
+			return "ends with a slash"
+		case name == "":
+			return "has an empty component"
+		case name == "." || name == "..":
+			return "has a relative component"
+		case !cut:
+			return ""
+		}
+		rest = more
+	}
+}
+
+// runeFault says what is wrong with the characters of a path, or "". ZooKeeper refuses ranges of UTF-16 code units:
+// every character above U+FFFF falls with its surrogates, invalid UTF-8 with its replacement character U+FFFD.
+func runeFault(path string) string {
+	for i := 0; i < len(path); i++ {
+		if c := path[i]; c >= utf8.RuneSelf {
+			return wideRuneFault(path[i:])
+		} else if c < ' ' || c == 0x7f {
+			return "has a control character"
+		}
+	}
+	return ""
+}
+
+func wideRuneFault(path string) string {
+	for _, r := range path {
+		switch {
+		case r < ' ' || r >= 0x7f && r <= 0x9f:
+			return "has a control character"
+		case r == utf8.RuneError:
+			return "is not valid UTF-8 or has the character U+FFFD"
+		case r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0:
+			return "has a character outside the allowed ranges"
+		}
+	}
+	return ""
+}
+
+// Parent returns the path of the znode that holds path as a child; the root is its own. The path must be valid.
+func Parent(path string) string {
+	return parentOf(path, strings.LastIndexByte(path, '/'))
+}
+
+// Base returns the last component of a valid path: the name among its siblings. That of the root is empty.
+func Base(path string) string {
+	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
+// parentOf is Parent where the place of the last slash is known.
+func parentOf(path string, slash int) string {
+	if slash <= 0 {
+		return rootPath
+	}
+	return path[:slash]
+}
+
+// suffixLen is the length of the number at the end of a sequential name: the digits of the largest counter.
+const suffixLen = 10
+
+// sequentialPath is the path a sequential create gets for a counter, which is never negative.
+func sequentialPath(path string, counter int32) string {
+	digits := strconv.Itoa(int(counter))
+	return path + "0000000000"[len(digits):] + digits
+}
+
+// hasSuffix reports whether a name ends in ten digits, as sequential names do.
+func hasSuffix(name string) bool {
+	if len(name) < suffixLen {
+		return false
+	}
+	for i := len(name) - suffixLen; i < len(name); i++ {
+		if name[i] < '0' || name[i] > '9' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,54 @@
+package tree
+
+import "time"
+
+// A Zxid is a transaction's place in the order of its shard; zero is before the first. Zxids of different shards do not
+// compare.
+type Zxid uint64
+
+// A SessionID names a session; zero is none.
+type SessionID int64
+
+// Stat is what ZooKeeper tells of a znode beside its data.
+type Stat struct {
+	Czxid Zxid      // the transaction that created the znode
+	Mzxid Zxid      // the transaction that last wrote its data
+	Pzxid Zxid      // the transaction that last created or deleted a child; at first Czxid
+	Ctime time.Time // of Czxid, in UTC, to the millisecond
+	Mtime time.Time // of Mzxid, in UTC, to the millisecond
+
+	Version  int32 // writes of the data: 0 at first, +1 for each set, -1 left out when it wraps
+	Cversion int32 // children created plus children deleted; the root starts at -1 and /zookeeper at -2
+	Aversion int32 // writes of the ACL
+
+	EphemeralOwner SessionID // the session the znode belongs to; zero if it is not an ephemeral
+	DataLength     int32     // bytes of data
+	NumChildren    int32
+}
+
+// stat is the version's Stat. The child version is not stored: it is made of the create counter, which counts creations,
+// and of the children left, as ZooKeeper makes it.
+func (v *version) stat() Stat {
+	return Stat{
+		Czxid:          v.Czxid,
+		Mzxid:          v.Mzxid,
+		Pzxid:          v.Pzxid,
+		Ctime:          time.UnixMilli(v.Ctime).UTC(),
+		Mtime:          time.UnixMilli(v.Mtime).UTC(),
+		Version:        v.Version,
+		Cversion:       2*v.Created - v.numChildren,
+		Aversion:       v.Aversion,
+		EphemeralOwner: v.Owner,
+		DataLength:     int32(len(v.Data)),
+		NumChildren:    v.numChildren,
+	}
+}
+
+// nextVersion is the data version after old. It wraps from the largest number to the smallest and leaves out -1, which
+// as an expected version would mean "any".
+func nextVersion(old int32) int32 {
+	if old == AnyVersion-1 {
+		return 0
+	}
+	return old + 1
+}

@@ -1,0 +1,133 @@
+package tree
+
+import (
+	"strings"
+	"sync/atomic"
+)
+
+// A Tree is the znodes of one shard: one writer, any number of readers. Make one with New or a Loader.
+//
+// Invariants, between two calls of the writer:
+//  1. the index holds exactly the znodes that exist, and those the newest transaction deleted;
+//  2. every znode but the root is in the children of its parent, and every child is in the index;
+//  3. an ephemeral has no children; the znodes that exist from birth exist and are not ephemerals;
+//  4. no zxid in the tree is later than applied; visible is applied, or the transaction before it until Publish;
+//  5. only versions of the newest transaction have a predecessor.
+type Tree struct {
+	index   index
+	visible atomic.Uint64 // the zxid readers see
+	length  atomic.Int64  // znodes that exist at visible
+
+	// Owned by the writer.
+	applied     Zxid     // the newest transaction that succeeded
+	unpublished bool     // applied is ahead of visible
+	edit        uint64   // counts calls of Apply; pages of this one may be changed in place
+	header      Header   // of the transaction being applied
+	touched     []*entry // with a staged version, in the order they were first touched
+	changes     []Change // of the newest transaction
+	recent      []*entry // with a version of the newest transaction that succeeded
+	dirty       []*entry // touched since the last Drain
+	count       int64    // znodes that exist at applied
+}
+
+// New returns a tree with what a ZooKeeper has from birth: "/", "/zookeeper", "/zookeeper/quota" and
+// "/zookeeper/config". They belong to the first Drain.
+func New() *Tree {
+	l := NewLoader()
+	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
+		if err := l.Add(path, bornZnode(path)); err != nil {
+			panic(err)
+		}
+	}
+	t, err := l.Finish(0)
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range t.index.all() {
+		t.markDirty(e)
+	}
+	return t
+}
+
+// bornZnode is a znode as it is from birth. The config's versions are what ZooKeeper's ensembles show.
+func bornZnode(path string) Znode {
+	z := Znode{Data: []byte{}}
+	if path == configPath {
+		z.Version, z.Aversion = -1, -1
+	}
+	return z
+}
+
+// Visible returns the zxid of the newest transaction that readers see.
+func (t *Tree) Visible() Zxid { return Zxid(t.visible.Load()) }
+
+// Len returns the number of znodes, those that exist from birth included.
+func (t *Tree) Len() int { return int(t.length.Load()) }
+
+// Get returns a znode's data and Stat, or ErrNoNode. The data is a copy that belongs to the caller; it is nil if it was
+// set to nil.
+func (t *Tree) Get(path string) ([]byte, Stat, error) {
+	v := t.find(path)
+	if v == nil {
+		return nil, Stat{}, ErrNoNode
+	}
+	return clone(v.Data), v.stat(), nil
+}
+
+// Exists returns a znode's Stat, or false if there is no such znode.
+func (t *Tree) Exists(path string) (Stat, bool) {
+	v := t.find(path)
+	if v == nil {
+		return Stat{}, false
+	}
+	return v.stat(), true
+}
+
+// Children returns the names of a znode's children in byte order and its Stat, both of the same zxid, or ErrNoNode.
+func (t *Tree) Children(path string) ([]string, Stat, error) {
+	v := t.find(path)
+	if v == nil {
+		return nil, Stat{}, ErrNoNode
+	}
+	return v.children.list(int(v.numChildren)), v.stat(), nil
+}
+
+// Before returns the name of the sibling that comes right before a znode in the order of sequence suffixes: the last ten
+// characters of a name if they are digits, names of equal suffix in byte order. With match given, siblings whose name
+// contains none of its strings are passed over. It is false if there is none, also if the znode itself has no suffix.
+// The error is ErrNoNode if the znode does not exist. All is of one zxid.
+//
+// The cost grows with the logarithm of the number of siblings and with the number of siblings passed over.
+func (t *Tree) Before(path string, match ...string) (name string, ok bool, err error) {
+	slash := strings.LastIndexByte(path, '/')
+	if slash < 0 {
+		return "", false, ErrNoNode
+	}
+	parent := t.find(parentOf(path, slash))
+	if parent == nil {
+		return "", false, ErrNoNode
+	}
+	own := path[slash+1:]
+	if path != rootPath && !parent.children.has(own) {
+		return "", false, ErrNoNode
+	}
+	name, ok = parent.children.before(own, match)
+	return name, ok, nil
+}
+
+// find returns the version of a znode that readers see, or nil.
+func (t *Tree) find(path string) *version {
+	// The visible zxid comes first. Whatever is looked up after it is that old or newer, and entry.at tells which.
+	visible := t.Visible()
+	e := t.index.get(path)
+	if e == nil {
+		return nil
+	}
+	for {
+		v, late := e.at(visible)
+		if !late {
+			return v
+		}
+		visible = t.Visible()
+	}
+}
