@@ -1,0 +1,2 @@
+// Package session knows who is alive.
+package session

@@ -1,0 +1,152 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Drain hands over everything that was touched since the last Drain, once, in its newest form: first
+// origins by member, then sessions by id; exists is false for a session that is gone, whose record is
+// then zero. If a function returns an error, Drain stops, returns it, and forgets nothing.
+func (t *Table) Drain(origin func(Origin) error, session func(id tree.SessionID, r Record, exists bool) error) error {
+	for _, m := range slices.Sorted(maps.Keys(t.dirtyOrigins)) {
+		if err := origin(t.origins[m].Origin); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.dirtySessions)) {
+		r, ok := t.Get(id)
+		if err := session(id, r, ok); err != nil {
+			return err
+		}
+	}
+	t.dirtyOrigins = forget(t.dirtyOrigins)
+	t.dirtySessions = forget(t.dirtySessions)
+	return nil
+}
+
+// forgetLen is the size up to which a set of dirty keys is emptied and kept. Emptying costs by the
+// largest size the set ever had, so after a burst a new one is cheaper.
+const forgetLen = 128
+
+func forget[K comparable](set map[K]struct{}) map[K]struct{} {
+	if len(set) > forgetLen {
+		return make(map[K]struct{})
+	}
+	clear(set)
+	return set
+}
+
+// LoadOrigin puts back an origin that Drain handed over. Origins and records may be loaded in any order,
+// into a table that was used for nothing else yet; Verify at the end says whether they fit.
+func (t *Table) LoadOrigin(n Origin) {
+	o := t.ensure(n.Member)
+	o.Origin = n
+	o.settle()
+}
+
+// LoadRecord puts back a session that Drain handed over. A record that no session can have is ErrCorrupt.
+func (t *Table) LoadRecord(r Record) error {
+	if r.ID == 0 || r.Timeout <= 0 || r.Origin == 0 {
+		return fmt.Errorf("%w: session %d of member %d has timeout %v", ErrCorrupt, r.ID, r.Origin, r.Timeout)
+	}
+	if _, ok := t.sessions[r.ID]; ok {
+		return fmt.Errorf("%w: session %d is there twice", ErrCorrupt, r.ID)
+	}
+	t.insert(t.ensure(r.Origin), r)
+	return nil
+}
+
+// Verify reports the first invariant of the table that does not hold, as ErrCorrupt. The engine asks after
+// a load, when all ephemerals are tracked; it looks at everything.
+func (t *Table) Verify() error {
+	if err := t.verifyOrigins(); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if err := t.verifySessions(); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return nil
+}
+
+func (t *Table) verifyOrigins() error {
+	var digest *[32]byte
+	for _, m := range slices.Sorted(maps.Keys(t.origins)) {
+		o := t.origins[m]
+		if o.Start == 0 {
+			return fmt.Errorf("member %d has sessions but never registered", m)
+		}
+		if digest == nil {
+			digest = &o.Digest
+		}
+		if o.Digest != *digest {
+			return fmt.Errorf("member %d: founding digest %x, not %x", m, o.Digest, *digest)
+		}
+		if o.Silence < 0 || (o.Silence == 0) != (o.Step == 0) {
+			return fmt.Errorf("member %d: silence %v after %d steps", m, o.Silence, o.Step)
+		}
+		if o.LastSeq == 0 && (len(o.live) > 0 || o.Silence > 0) {
+			return fmt.Errorf("member %d: sessions or silence before its first batch", m)
+		}
+		if err := o.verifyClasses(); err != nil {
+			return fmt.Errorf("member %d: %w", m, err)
+		}
+	}
+	return nil
+}
+
+func (o *origin) verifyClasses() error {
+	if len(o.live)+len(o.due) != len(o.classes) {
+		return fmt.Errorf("%d classes listed, %d known", len(o.live)+len(o.due), len(o.classes))
+	}
+	if err := o.verifyList(o.live, false); err != nil {
+		return err
+	}
+	for i, c := range o.live {
+		if parent := o.live[max(0, (i-1)/2)]; parent.timeout > c.timeout {
+			return fmt.Errorf("timeout %v above %v", parent.timeout, c.timeout)
+		}
+	}
+	return o.verifyList(o.due, true)
+}
+
+func (o *origin) verifyList(list []*class, due bool) error {
+	for i, c := range list {
+		if c.due != due || (c.timeout <= o.Silence) != due || c.pos != i || o.classes[c.timeout] != c || len(c.members) == 0 {
+			return fmt.Errorf("class %v is misplaced after a silence of %v", c.timeout, o.Silence)
+		}
+		for j, e := range c.members {
+			if e.class != c || e.pos != j || e.Timeout != c.timeout || e.Origin != o.Member {
+				return fmt.Errorf("session %d is misplaced in class %v", e.ID, c.timeout)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Table) verifySessions() error {
+	var placed int
+	for _, o := range t.origins {
+		for _, c := range o.classes {
+			placed += len(c.members)
+		}
+	}
+	if placed+len(t.closing) != len(t.sessions) {
+		return fmt.Errorf("%d sessions placed, %d known", placed+len(t.closing), len(t.sessions))
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.sessions)) {
+		e := t.sessions[id]
+		if e.ID != id || e.Timeout <= 0 || e.Closing != (e.class == nil) || e.Closing != (t.closing[id] == e) {
+			return fmt.Errorf("session %d is misplaced, timeout %v", id, e.Timeout)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.ephemerals)) {
+		if _, ok := t.sessions[id]; !ok {
+			return fmt.Errorf("session %d is gone and owns %q", id, t.Ephemerals(id)[0])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package session
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Track books the ephemerals that a transaction created and deleted. Changes of other znodes are ignored.
+// After a load, the caller tracks every ephemeral of the tree as created.
+func (t *Table) Track(changes []tree.Change) {
+	for _, c := range changes {
+		if c.Owner == 0 {
+			continue
+		}
+		switch c.Type {
+		case tree.Created:
+			t.own(c.Owner, c.Path)
+		case tree.Deleted:
+			t.disown(c.Owner, c.Path)
+		}
+	}
+}
+
+func (t *Table) own(id tree.SessionID, path string) {
+	set, ok := t.ephemerals[id]
+	if !ok {
+		set = make(map[string]struct{})
+		t.ephemerals[id] = set
+	}
+	set[path] = struct{}{}
+}
+
+func (t *Table) disown(id tree.SessionID, path string) {
+	set := t.ephemerals[id]
+	delete(set, path)
+	if len(set) == 0 {
+		delete(t.ephemerals, id)
+	}
+}
+
+// Ephemerals returns the paths of the ephemerals that a session owns, sorted.
+func (t *Table) Ephemerals(id tree.SessionID) []string {
+	return slices.Sorted(maps.Keys(t.ephemerals[id]))
+}

@@ -1,0 +1,31 @@
+package session
+
+import "errors"
+
+// The refusals of this package. They are tested with errors.Is; what is wrapped around them names the values.
+var (
+	// ErrOlderStart refuses a Register whose start is not greater than the registered one: an older
+	// copy of the directory, or a late copy of an earlier Register.
+	ErrOlderStart = errors.New("start is not greater than the registered one")
+	// ErrOtherDirectory refuses a Register from another directory than the member's first one.
+	ErrOtherDirectory = errors.New("directory is not the registered one")
+	// ErrOtherFounding refuses a Register from a member of another ensemble.
+	ErrOtherFounding = errors.New("founding digest is not the ensemble's")
+	// ErrUnregistered refuses a session at an origin that has not registered.
+	ErrUnregistered = errors.New("origin is not registered")
+	// ErrSilent refuses a session at an origin that has not just been heard: only an accepted batch of
+	// the origin opens sessions, and it ends every silence.
+	ErrSilent = errors.New("origin has not been heard")
+	// ErrSessionExists refuses a session id that is in use.
+	ErrSessionExists = errors.New("session exists")
+	// ErrInvalidTimeout refuses a session timeout that is not positive.
+	ErrInvalidTimeout = errors.New("session timeout is not positive")
+	// ErrInvalidID refuses the session id zero, which means "none".
+	ErrInvalidID = errors.New("session id is zero")
+	// ErrExpired answers for a session that is unknown, due or closing.
+	ErrExpired = errors.New("session expired")
+	// ErrMoved answers for a session that another origin speaks for.
+	ErrMoved = errors.New("session moved to another origin")
+	// ErrCorrupt reports a table that no sequence of calls could have made.
+	ErrCorrupt = errors.New("session table is corrupt")
+)

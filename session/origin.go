@@ -1,0 +1,190 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// MemberID names a member of the ensemble. Zero names none.
+type MemberID uint64
+
+// An Origin is a member's stream of batches as the log has it: the incarnation that speaks, how far its
+// stream got, and how long it has been silent since. Everything in it is replicated and stored.
+type Origin struct {
+	Member MemberID
+	// Start counts the incarnations of the member's directory.
+	Start uint64
+	// Directory is the id of the directory that registered first; no other may speak for the member.
+	Directory [16]byte
+	// Digest is the founding digest, the same for all origins of a table.
+	Digest [32]byte
+	// Level is the highest format level the member reads.
+	Level uint32
+	// LastSeq is the newest accepted batch; zero: none since the Register.
+	LastSeq uint64
+	// Step counts the Silences since LastSeq, and Silence is their sum.
+	Step    uint64
+	Silence time.Duration
+}
+
+// A Verdict says what the table makes of a batch.
+type Verdict uint8
+
+// The verdicts. All but Accepted leave the table as it was.
+const (
+	// Accepted: the batch is the next of its stream.
+	Accepted Verdict = iota
+	// Repeat: the batch was accepted before.
+	Repeat
+	// Gap: a batch before this one is missing.
+	Gap
+	// Unregistered: this incarnation has not registered.
+	Unregistered
+	// Retired: a later incarnation of the member has registered.
+	Retired
+)
+
+var verdictNames = [...]string{"accepted", "repeat", "gap", "unregistered", "retired"}
+
+// String returns the verdict's name.
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return fmt.Sprintf("verdict %d", uint8(v))
+}
+
+// origin is an Origin with the sessions it speaks for, except those that are Closing.
+type origin struct {
+	Origin
+	// classes holds live and due classes by their timeout. No class is empty.
+	classes map[time.Duration]*class
+	// live is a heap by timeout; due has no order.
+	live []*class
+	due  []*class
+}
+
+// Register begins the stream of a new incarnation and retires the member's earlier one for good: batches of it are
+// refused from now on, and its sessions are Closing. They are returned in id order; the caller closes
+// them, now or in portions (Due goes on naming them).
+//
+// A Register that is refused changes nothing. It returns ErrOtherFounding, ErrOtherDirectory or
+// ErrOlderStart, in this order, wrapped with both values.
+func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
+	if err := t.admit(n); err != nil {
+		return nil, err
+	}
+	o := t.ensure(n.Member)
+	n.LastSeq, n.Step, n.Silence = 0, 0, 0
+	o.Origin = n
+	t.dirtyOrigins[n.Member] = struct{}{}
+
+	var ended []tree.SessionID
+	for _, c := range o.classes {
+		for _, e := range c.members {
+			t.doom(e)
+			ended = append(ended, e.ID)
+		}
+	}
+	o.classes, o.live, o.due = make(map[time.Duration]*class), nil, nil
+	slices.Sort(ended)
+	return ended, nil
+}
+
+func (t *Table) admit(n Origin) error {
+	for _, o := range t.origins { // all carry the same digest, so any one of them decides
+		if o.Start > 0 && o.Digest != n.Digest {
+			return fmt.Errorf("member %d: %w: %x, not %x", n.Member, ErrOtherFounding, n.Digest, o.Digest)
+		}
+	}
+	var recorded Origin
+	if o, ok := t.origins[n.Member]; ok {
+		recorded = o.Origin
+	}
+	if recorded.Start > 0 && recorded.Directory != n.Directory {
+		return fmt.Errorf("member %d: %w: %x, not %x", n.Member, ErrOtherDirectory, n.Directory, recorded.Directory)
+	}
+	if n.Start <= recorded.Start {
+		return fmt.Errorf("member %d: %w: %d, not above %d", n.Member, ErrOlderStart, n.Start, recorded.Start)
+	}
+	return nil
+}
+
+func (t *Table) ensure(m MemberID) *origin {
+	o, ok := t.origins[m]
+	if !ok {
+		o = &origin{Origin: Origin{Member: m}, classes: make(map[time.Duration]*class)}
+		t.origins[m] = o
+	}
+	return o
+}
+
+// Accept judges a batch by its place in its stream. An Accepted batch counts whole, also if all its
+// requests will fail, and ends the origin's silence; sessions that were due before it stay due.
+func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
+	o, ok := t.origins[m]
+	switch {
+	case !ok || start > o.Start:
+		return Unregistered
+	case start < o.Start:
+		return Retired
+	case seq <= o.LastSeq:
+		return Repeat
+	case seq != o.LastSeq+1:
+		return Gap
+	}
+	for _, c := range o.due {
+		delete(o.classes, c.timeout)
+		for _, e := range c.members {
+			t.doom(e)
+		}
+	}
+	o.due = nil
+	o.LastSeq, o.Step, o.Silence = seq, 0, 0
+	t.dirtyOrigins[m] = struct{}{}
+	return Accepted
+}
+
+// Silence books a step of an origin's silence: somebody saw nothing of it for d, after lastSeq and
+// after the step before. It counts, and Silence returns true, only if lastSeq is the origin's newest
+// accepted batch and step follows the recorded one; every repeat, late arrival and second opinion is
+// thereby ignored. At most a quarter of the smallest timeout of a live session counts; an origin without
+// live sessions has nothing to lose and books no silence.
+func (t *Table) Silence(m MemberID, lastSeq, step uint64, d time.Duration) bool {
+	o, ok := t.origins[m]
+	if !ok || len(o.live) == 0 || lastSeq != o.LastSeq || step != o.Step+1 || d <= 0 {
+		return false
+	}
+	o.Step = step
+	o.Silence += min(d, quarter(o.live[0].timeout))
+	o.settle()
+	t.dirtyOrigins[m] = struct{}{}
+	return true
+}
+
+// NextStep tells a shard leader which step of an origin's silence to measure next and for how long: a quarter of the smallest
+// timeout of a live session, cut so that silence lands exactly on that timeout. ok is false if no live session is left at the origin:
+// then there is nothing to measure. The measured d that is committed may be longer, never shorter by intent: Silence caps it.
+func (t *Table) NextStep(m MemberID) (step uint64, lastSeq uint64, d time.Duration, ok bool) {
+	o, found := t.origins[m]
+	if !found || len(o.live) == 0 {
+		return 0, 0, 0, false
+	}
+	next := o.live[0].timeout
+	return o.Step + 1, o.LastSeq, min(quarter(next), next-o.Silence), true
+}
+
+// MinTimeout returns the smallest timeout of the sessions at an origin that are neither due nor closing; false if there are none.
+func (t *Table) MinTimeout(m MemberID) (time.Duration, bool) {
+	o, ok := t.origins[m]
+	if !ok || len(o.live) == 0 {
+		return 0, false
+	}
+	return o.live[0].timeout, true
+}
+
+// quarter rounds up, so that four steps of it reach any timeout.
+func quarter(timeout time.Duration) time.Duration { return (timeout-1)/4 + 1 }

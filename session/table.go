@@ -1,0 +1,200 @@
+package session
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A Record is what the ensemble knows about one session. Everything in it is replicated and stored.
+type Record struct {
+	ID       tree.SessionID
+	Password [16]byte
+	Timeout  time.Duration
+	// Origin is the member whose node speaks for the session.
+	Origin MemberID
+	// Closing says that the session's end is decided whatever its origin does from now on. A session
+	// is also past saving while it is due; ask Usable, not this field.
+	Closing bool
+}
+
+// A Table is the replicated session table of one shard: which origins speak, how long each has been
+// silent, which sessions they speak for, and who owns which ephemerals. Not safe for concurrent use.
+//
+// Invariants, held by Verify:
+//  1. a session is in exactly one place: in a class of its origin, or in closing;
+//  2. at every origin, live classes have a timeout beyond the origin's silence and due ones have not;
+//  3. an origin without an accepted batch has no live session, so no Silence counts for it;
+//  4. a silence above zero has a step above zero, and the other way round;
+//  5. all origins carry one founding digest;
+//  6. whoever owns an ephemeral has a record.
+type Table struct {
+	origins  map[MemberID]*origin
+	sessions map[tree.SessionID]*entry
+	closing  map[tree.SessionID]*entry
+	// ephemerals holds no empty set.
+	ephemerals map[tree.SessionID]map[string]struct{}
+
+	dirtyOrigins  map[MemberID]struct{}
+	dirtySessions map[tree.SessionID]struct{}
+}
+
+// entry is one session in the table. It is in class, at pos, unless the record says Closing.
+type entry struct {
+	Record
+	class *class
+	pos   int
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{
+		origins:       make(map[MemberID]*origin),
+		sessions:      make(map[tree.SessionID]*entry),
+		closing:       make(map[tree.SessionID]*entry),
+		ephemerals:    make(map[tree.SessionID]map[string]struct{}),
+		dirtyOrigins:  make(map[MemberID]struct{}),
+		dirtySessions: make(map[tree.SessionID]struct{}),
+	}
+}
+
+// Open adds a session at the origin whose accepted batch asks for it. It returns ErrInvalidID,
+// ErrInvalidTimeout, ErrSessionExists, ErrUnregistered, or ErrSilent if the origin's newest entry in the
+// log was not an accepted batch. The caller chooses ids that were never used before.
+func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID) error {
+	if id == 0 {
+		return ErrInvalidID
+	}
+	if timeout <= 0 {
+		return ErrInvalidTimeout
+	}
+	if _, ok := t.sessions[id]; ok {
+		return ErrSessionExists
+	}
+	o, ok := t.origins[at]
+	if !ok {
+		return ErrUnregistered
+	}
+	if o.LastSeq == 0 || o.Silence > 0 {
+		return ErrSilent
+	}
+	t.insert(o, Record{ID: id, Password: password, Timeout: timeout, Origin: at})
+	t.dirtySessions[id] = struct{}{}
+	return nil
+}
+
+// insert puts a record where invariants 1 and 2 want it.
+func (t *Table) insert(o *origin, r Record) {
+	e := &entry{Record: r}
+	t.sessions[r.ID] = e
+	if r.Closing {
+		t.closing[r.ID] = e
+		return
+	}
+	o.add(e)
+}
+
+// Close removes a session and reports whether it was there. Its ephemerals must have been deleted, and
+// Track told, before: those that are left keep their owner and Verify complains.
+func (t *Table) Close(id tree.SessionID) bool {
+	e, ok := t.sessions[id]
+	if !ok {
+		return false
+	}
+	delete(t.sessions, id)
+	if e.Closing {
+		delete(t.closing, id)
+	} else {
+		t.origins[e.Origin].remove(e)
+	}
+	t.dirtySessions[id] = struct{}{}
+	return true
+}
+
+// Due returns, in id order, the sessions that wait to be closed: those whose origin's silence has
+// reached their timeout and those that are Closing. A session that was due once stays so, also if its
+// origin is heard again before its turn comes. The cost is that of sorting what is returned.
+func (t *Table) Due() []tree.SessionID {
+	var ids []tree.SessionID
+	for id := range t.closing {
+		ids = append(ids, id)
+	}
+	for _, o := range t.origins {
+		for _, c := range o.due {
+			for _, e := range c.members {
+				ids = append(ids, e.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Usable tells whether a request that the origin at makes for a session may be applied. It returns
+// ErrExpired for a session that is unknown, due or closing, and ErrMoved if another origin speaks for it.
+func (t *Table) Usable(id tree.SessionID, at MemberID) error {
+	e, ok := t.sessions[id]
+	if !ok || e.Closing || e.class.due {
+		return ErrExpired
+	}
+	if e.Origin != at {
+		return ErrMoved
+	}
+	return nil
+}
+
+// Get returns a session's record.
+func (t *Table) Get(id tree.SessionID) (Record, bool) {
+	e, ok := t.sessions[id]
+	if !ok {
+		return Record{}, false
+	}
+	return e.Record, true
+}
+
+// Sessions returns the records of all sessions at an origin, due and closing ones included, in id order.
+// It looks at every session of the table.
+func (t *Table) Sessions(at MemberID) []Record {
+	var rs []Record
+	for _, e := range t.sessions {
+		if e.Origin == at {
+			rs = append(rs, e.Record)
+		}
+	}
+	slices.SortFunc(rs, func(a, b Record) int { return cmp.Compare(a.ID, b.ID) })
+	return rs
+}
+
+// Len returns how many sessions have a record, due and closing ones included.
+func (t *Table) Len() int { return len(t.sessions) }
+
+// Origins returns all registered origins, by member.
+func (t *Table) Origins() []Origin {
+	list := make([]Origin, 0, len(t.origins))
+	for _, m := range slices.Sorted(maps.Keys(t.origins)) {
+		if o := t.origins[m]; o.Start > 0 {
+			list = append(list, o.Origin)
+		}
+	}
+	return list
+}
+
+// Origin returns what the table knows about a member's stream; false if it has not registered.
+func (t *Table) Origin(m MemberID) (Origin, bool) {
+	o, ok := t.origins[m]
+	if !ok || o.Start == 0 {
+		return Origin{}, false
+	}
+	return o.Origin, true
+}
+
+// doom decides a session's end: whatever its origin does from now on, it is due.
+func (t *Table) doom(e *entry) {
+	e.Closing = true
+	e.class = nil
+	t.closing[e.ID] = e
+	t.dirtySessions[e.ID] = struct{}{}
+}

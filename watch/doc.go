@@ -1,0 +1,2 @@
+// Package watch decides which watches a change concerns and queues events for them.
+package watch

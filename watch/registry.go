@@ -1,0 +1,249 @@
+package watch
+
+import (
+	"sync"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A Registry holds the watches of one shard on one node. Safe for concurrent use; Deliver and Install are
+// called by the one goroutine that applies.
+type Registry struct {
+	mu sync.Mutex // guards everything below and what Stream says
+
+	// zxid is the newest transaction matched. It is visible to readers whenever mu is free.
+	zxid tree.Zxid
+	// exact and recursive hold a list of streams for each watched path.
+	exact     lists
+	recursive lists
+	// depths counts the watched paths of recursive by depth; its last count is not zero.
+	depths []int
+	// n counts the live streams, and peak the most there were since the lists were made.
+	n, peak int
+	// closed is why no watch can be added any more, once isClosed is set.
+	closed   error
+	isClosed bool
+}
+
+// peakKept is how many watches the lists may once have held and still be kept when the last watch ends.
+// A map never gives back the room of what it held, so larger ones are made anew.
+const peakKept = 1024
+
+// NewRegistry returns a registry without watches that has matched nothing.
+func NewRegistry() *Registry {
+	return &Registry{exact: make(lists), recursive: make(lists)}
+}
+
+// Add registers a watch on a canonical path, armed when Add returns at the newest transaction matched. buffer is the
+// number of events that may wait to be received; zero and less mean 64. A Once watch needs and has a buffer of
+// one. After Close the returned stream has ended.
+func (r *Registry) Add(path string, mode Mode, buffer int) *Stream {
+	switch {
+	case mode == Once:
+		buffer = 1
+	case buffer <= 0:
+		buffer = bufferDefault
+	}
+	s := &Stream{registry: r, path: path, mode: mode, events: make(chan Event, buffer)}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.zxid = r.zxid
+	if r.isClosed {
+		s.finish(r.closed)
+		return s
+	}
+	r.addLocked(s)
+	return s
+}
+
+// Deliver matches the changes of transaction z, queues events into the streams, and then calls publish
+// (unless nil), which makes the transaction visible to readers. Transactions come in order. publish runs under
+// the registry's lock and must not call the registry.
+func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n > 0 {
+		for _, c := range changes {
+			r.matchLocked(z, c)
+		}
+	}
+	r.zxid = z
+	if publish != nil {
+		publish()
+	}
+}
+
+// Install carries the watches over the replacement of the whole tree by one as of transaction z. touched says for
+// a watch whether anything it watches may have changed in between, and with which event type a reader would notice.
+// An untouched watch goes on; a touched Once watch gets that event and ends; any other touched watch ends with a *GapError. Then publish
+// (unless nil) makes the new tree visible. Both functions run under the registry's lock and must not
+// call the registry; touched is asked in no particular order.
+func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, bool), publish func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gap := &GapError{Zxid: z}
+	r.eachLocked(func(s *Stream) {
+		t, yes := touched(s.path, s.mode)
+		if !yes {
+			return
+		}
+		if s.mode != Once {
+			r.endLocked(s, gap)
+			return
+		}
+		r.queueLocked(s, Event{Type: t, Path: s.path, Zxid: z})
+	})
+	r.zxid = z
+	if publish != nil {
+		publish()
+	}
+}
+
+// EndAll ends all watches with an error. Others may be added afterwards.
+func (r *Registry) EndAll(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.eachLocked(func(s *Stream) { r.endLocked(s, err) })
+}
+
+// Close ends all watches with an error, and every watch that is added afterwards. Only the first call has an effect.
+func (r *Registry) Close(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isClosed {
+		return
+	}
+	r.closed, r.isClosed = err, true
+	r.eachLocked(func(s *Stream) { r.endLocked(s, err) })
+}
+
+// Len returns the number of live watches.
+func (r *Registry) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}
+
+func (r *Registry) matchLocked(z tree.Zxid, c tree.Change) {
+	e := eventOf(z, c)
+	r.queueListLocked(r.exact[c.Path], e)
+	if c.Type != tree.DataChanged && c.Path != "/" {
+		parent := tree.Parent(c.Path)
+		r.queueListLocked(r.exact[parent], Event{Type: NodeChildrenChanged, Path: parent, Zxid: z})
+	}
+	r.matchRecursiveLocked(e)
+}
+
+// matchRecursiveLocked looks at the event's path and those above it, from the root down. Only depths at
+// which something is watched cost a lookup, so a path that is long on purpose costs no more than
+// its length.
+func (r *Registry) matchRecursiveLocked(e Event) {
+	if len(r.depths) == 0 {
+		return
+	}
+	if r.depths[0] > 0 {
+		r.queueListLocked(r.recursive["/"], e)
+	}
+	if e.Path == "/" {
+		return
+	}
+	depth := 1
+	for i := 1; i <= len(e.Path) && depth < len(r.depths); i++ {
+		if i < len(e.Path) && e.Path[i] != '/' {
+			continue
+		}
+		if r.depths[depth] > 0 {
+			r.queueListLocked(r.recursive[e.Path[:i]], e)
+		}
+		depth++
+	}
+}
+
+func (r *Registry) queueListLocked(s *Stream, e Event) {
+	for s != nil {
+		next := s.next // queueing may end s and unlink it
+		r.queueLocked(s, e)
+		s = next
+	}
+}
+
+func (r *Registry) queueLocked(s *Stream, e Event) {
+	fitted := s.queue(e)
+	switch {
+	case !fitted:
+		r.endLocked(s, ErrOverflow)
+	case s.mode == Once:
+		r.endLocked(s, nil)
+	}
+}
+
+func (r *Registry) addLocked(s *Stream) {
+	r.n++
+	r.peak = max(r.peak, r.n)
+	if s.mode != Recursive {
+		r.exact.push(s)
+		return
+	}
+	if r.recursive.push(s) {
+		d := depthOf(s.path)
+		for len(r.depths) <= d {
+			r.depths = append(r.depths, 0)
+		}
+		r.depths[d]++
+	}
+}
+
+func (r *Registry) endLocked(s *Stream, err error) {
+	if s.ended.Load() {
+		return
+	}
+	r.n--
+	if s.mode != Recursive {
+		r.exact.remove(s)
+	} else if r.recursive.remove(s) {
+		r.depths[depthOf(s.path)]--
+		r.trimDepthsLocked()
+	}
+	if r.n == 0 && r.peak > peakKept {
+		r.exact, r.recursive, r.peak = make(lists), make(lists), 0
+	}
+	s.finish(err)
+}
+
+func (r *Registry) trimDepthsLocked() {
+	n := len(r.depths)
+	for n > 0 && r.depths[n-1] == 0 {
+		n--
+	}
+	if r.depths = r.depths[:n]; n == 0 {
+		r.depths = nil
+	}
+}
+
+// eachLocked calls fn for every stream; fn may end it.
+func (r *Registry) eachLocked(fn func(*Stream)) {
+	for _, l := range []lists{r.exact, r.recursive} {
+		for _, s := range l {
+			for s != nil {
+				next := s.next
+				fn(s)
+				s = next
+			}
+		}
+	}
+}
+
+// depthOf counts the components of a canonical path.
+func depthOf(path string) int {
+	if path == "/" {
+		return 0
+	}
+	depth := 0
+	for i := range len(path) {
+		if path[i] == '/' {
+			depth++
+		}
+	}
+	return depth
+}
