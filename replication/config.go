@@ -1,0 +1,166 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lni/dragonboat/v4/config"
+)
+
+// MemberID names a member of the ensemble. Zero is none.
+type MemberID uint64
+
+// ShardID names a Raft group, from 1 to Config.Shards.
+type ShardID uint64
+
+// Leader says who leads a shard, as far as this node knows.
+type Leader struct {
+	Member MemberID // 0: none known
+	Term   uint64   // the newest term this node has seen
+}
+
+// File is an open file or directory of a Disk.
+type File = interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.WriterAt
+	io.Seeker
+	io.Closer
+	Stat() (os.FileInfo, error)
+	Sync() error
+}
+
+// Disk is the node's directory behind one switch. Its first mutating call that fails throws the switch; that
+// call and all later ones succeed in memory, where reads see them. A failing read is returned as the error
+// it is.
+//
+// By the time a mutating call that did not reach the disk returns, the functions given to OnFail have run and
+// Failed is closed. OnFail takes any number of functions.
+type Disk interface {
+	Create(name string) (File, error)
+	OpenForRead(name string) (File, error)
+	OpenForAppend(name string) (File, error)
+	OpenDir(name string) (File, error)
+	ReuseForWrite(oldname, newname string) (File, error)
+	Link(oldname, newname string) error
+	Rename(oldname, newname string) error
+	Remove(name string) error
+	RemoveAll(name string) error
+	MkdirAll(name string, perm os.FileMode) error
+	List(name string) ([]string, error)
+	Stat(name string) (os.FileInfo, error)
+	Lock(name string) (io.Closer, error)
+
+	Fail(cause error)
+	Failed() <-chan struct{}
+	Err() error
+	OnFail(fn func())
+	Preallocate(match func(name string) bool)
+}
+
+// Defaults and limits.
+const (
+	// DefaultTick is Config.Tick's default: an idle leader sends one heartbeat per tick.
+	DefaultTick = 50 * time.Millisecond
+	// DefaultElectionTicks is Config.ElectionTicks' default: an election starts after one to two times
+	// this many ticks without a heartbeat.
+	DefaultElectionTicks = 10
+	// CommandMax bounds the bytes of one command. A command is one Raft entry and must fit in a frame of
+	// the transport together with others.
+	CommandMax = 16 << 20
+	// shardsMax is what dragonboat's worker bitmaps can address, with room for the snapshot worker.
+	shardsMax = 48
+)
+
+// Config is what a Host is made from.
+type Config struct {
+	Dir     string     // the node's directory, absolute; dragonboat's files go to Dir/raft
+	Disk    Disk       // through which everything below Dir is reached
+	Member  MemberID   // this member
+	Members []MemberID // the founding members, this one included
+	Shards  int        // Raft groups; zero means 1
+
+	Digest     [32]byte // founding digest, see Founding
+	Deployment uint64   // separates ensembles on the wire; zero means taken from Digest
+
+	Tick          time.Duration // unit of heartbeats and elections, at least 1 ms; zero means DefaultTick
+	ElectionTicks int           // zero means DefaultElectionTicks; at least 5
+
+	Transport config.TransportFactory // carries messages between members; targets are UUIDs, see UUID
+	Logger    *slog.Logger            // nil means slog.Default
+
+	// LeaderChanged is told of every change of leader or term of a shard, in order, from one goroutine.
+	// Host.Leader answers the same by then. It must not block. Nil means nobody is told.
+	LeaderChanged func(ShardID, Leader)
+}
+
+// withDefaults returns c with every zero field that has a default set to it.
+func (c Config) withDefaults() Config {
+	if c.Shards == 0 {
+		c.Shards = 1
+	}
+	if c.Deployment == 0 {
+		c.Deployment = deployment(c.Digest)
+	}
+	if c.Tick == 0 {
+		c.Tick = DefaultTick
+	}
+	if c.ElectionTicks == 0 {
+		c.ElectionTicks = DefaultElectionTicks
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.LeaderChanged == nil {
+		c.LeaderChanged = func(ShardID, Leader) {}
+	}
+	return c
+}
+
+// Validate reports every problem of c at once and changes nothing.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !filepath.IsAbs(c.Dir) {
+		bad("dir %q is not absolute", c.Dir)
+	}
+	if c.Disk == nil {
+		bad("no disk")
+	}
+	if c.Member == 0 {
+		bad("member is 0")
+	}
+	if !slices.Contains(c.Members, c.Member) {
+		bad("member %d is not among the members %v", c.Member, c.Members)
+	}
+	if slices.Contains(c.Members, 0) {
+		bad("members %v contain 0", c.Members)
+	}
+	if n := len(slices.Compact(slices.Sorted(slices.Values(c.Members)))); n != len(c.Members) {
+		bad("members %v name one twice", c.Members)
+	}
+	if c.Shards < 1 || c.Shards > shardsMax {
+		bad("shards %d is not in 1..%d", c.Shards, shardsMax)
+	}
+	if c.Tick < time.Millisecond {
+		bad("tick %v is below 1ms", c.Tick)
+	}
+	if c.ElectionTicks < 5 {
+		bad("election ticks %d is below 5", c.ElectionTicks)
+	}
+	if c.Transport == nil {
+		bad("no transport")
+	}
+	return errors.Join(errs...)
+}
+
+// raftDir is where dragonboat keeps its files.
+func (c Config) raftDir() string { return filepath.Join(c.Dir, "raft") }

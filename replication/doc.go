@@ -1,0 +1,60 @@
+// Package replication runs the Raft groups of one node. It wraps dragonboat and is the only room that
+// knows it. It carries no compatibility promise.
+//
+// It owns the directory lock and the identity file, the NodeHost with its lean settings, the log store
+// around dragonboat's tan, the bridge between dragonboat's state machine and ours, proposals, the read
+// barrier, leader changes and the logger bridge. It never hears of a path or a session: a command is a
+// slice of bytes.
+//
+// # A frozen disk is a crashed disk
+//
+// dragonboat panics on I/O errors, on goroutines nobody can recover. So everything it writes goes through
+// a Disk with a switch: the first mutating call that fails throws it, and that call and every later one
+// succeed in memory only. Behind the switch
+//  1. the gate around the transport drops everything in both directions;
+//  2. writes to the log, and the machine's Apply, Sync, Snapshot and Install, look at the switch after
+//     their work. If it is thrown they wait until the shard is stopped and then return as if all were well.
+//
+// So nothing that is not on the disk is ever acknowledged, no error reaches dragonboat, Close ends, and the
+// directory is what a crash at that instant would have left. Our own failures on dragonboat's goroutines (a
+// panicking machine, a log that cannot be read) throw the same switch.
+//
+// NodeHost.Close is what frees the parked calls: it first stops every shard, which closes the channel that
+// the shard's machine was given in Open, and only then waits for its workers. The log store has no stop
+// channel of its own and uses those of the shards it was writing for; no shard is stepped before its machine
+// was opened, so the channel is always there. Calls that dragonboat makes under the NodeHost's lock
+// (bootstrap records, removal of a replica's data) never park, because Close needs that lock.
+//
+// # What cannot be contained
+//
+// A broken invariant inside dragonboat that panics on dragonboat's own goroutine ends the process: a bare
+// panic there cannot be recovered from outside. dragonboat reports most of them through its logger first;
+// those throw the switches of all hosts of the process, because the logger cannot know whose it was, and the
+// goroutine is kept from going on. Close of such a host may end by its timeout and then says so.
+//
+// # What is global to the process
+//
+//   - dragonboat's logger factory, which can be set once per process. It is set at the first Open, to a bridge
+//     that writes to the slog.Logger of the oldest open host: the lines of all hosts of a process go there.
+//     If the process has set a factory of its own before, that one stays and only its lines are lost to us.
+//   - VictoriaMetrics' global set: dragonboat's transport registers gauges there on creation, whose closures
+//     keep the first transport of a process reachable after it is closed.
+//   - dragonboat-soft-settings.json and dragonboat-hard-settings.json in the working directory: dragonboat
+//     reads them when the process starts and panics if they are not valid JSON.
+//
+// # Goroutines
+//
+// dragonboat runs its own: one step worker, an apply worker per shard, snapshot workers (shards + 1), a close
+// worker and some tickers. Ours are one compaction loop per host, which Close stops, and one barrier loop per
+// shard that lives only while callers wait for a barrier. Callbacks: LeaderChanged comes from dragonboat's
+// listener goroutine; a StateMachine's methods come from its workers, never two at a time except that a
+// Snapshot is written while Apply goes on.
+//
+// # Layout of a node's directory
+//
+//	lock               held while the node runs
+//	identity           who this directory belongs to (identity.go)
+//	raft/<host name>/  dragonboat's; renamed to the present host name at every Open
+//
+// Read config.go first, then identity.go, host.go, machine.go, logstore.go, contain.go, barrier.go.
+package replication

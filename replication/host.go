@@ -1,0 +1,322 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lni/dragonboat/v4"
+	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/raftio"
+	"github.com/lni/dragonboat/v4/statemachine"
+)
+
+// Host runs this member's replicas of all shards. Its methods may be called from any goroutine, also after
+// Close.
+type Host struct {
+	// Immutable after Open.
+	cfg    Config
+	log    *slog.Logger
+	nh     *dragonboat.NodeHost
+	files  *fileSystem
+	store  *logStore
+	shards []*shard // by ShardID - 1
+
+	done  chan struct{}  // closed when Close begins
+	loops sync.WaitGroup // goroutines of ours
+
+	mu struct {
+		sync.RWMutex // held for reading by every call into nh: NodeHost does not survive calls during its Close
+		closed       bool
+	}
+}
+
+// closeDefault bounds Close when it is given no timeout.
+const closeDefault = 10 * time.Second
+
+// Open creates the node's NodeHost; no shard runs yet. The directory lock is the caller's and is held already.
+// What an error leaves on disk is harmless and found again by the next Open.
+func Open(c Config) (*Host, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	h := newHost(c.withDefaults())
+	bridge.add(h)
+	if err := h.open(); err != nil {
+		bridge.remove(h)
+		return nil, errors.Join(err, h.files.closeAll())
+	}
+	h.loops.Go(h.compactLoop)
+	return h, nil
+}
+
+func newHost(c Config) *Host {
+	h := &Host{cfg: c, log: c.Logger, files: newFileSystem(c.Disk), done: make(chan struct{})}
+	for i := range c.Shards {
+		h.shards = append(h.shards, newShard(ShardID(i+1)))
+	}
+	return h
+}
+
+func (h *Host) open() error {
+	c := h.cfg
+	raftDir := c.raftDir()
+	c.Disk.Preallocate(func(name string) bool {
+		return strings.HasSuffix(name, ".log") && strings.HasPrefix(name, raftDir+string(filepath.Separator))
+	})
+	if err := prepareRaftDir(c); err != nil {
+		return err
+	}
+	gate := &gate{factory: c.Transport}
+	c.Disk.OnFail(func() { gate.shut.Store(true) })
+	logs := &logFactory{disk: c.Disk}
+	err := guard(func() (err error) {
+		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, h, h.files, gate, logs))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrLog, raftDir, err)
+	}
+	if h.nh == nil {
+		// NewNodeHost swallows panics whose value is not an error.
+		return fmt.Errorf("%w: %s: dragonboat gave up without saying why", ErrLog, raftDir)
+	}
+	h.store = logs.store
+	return c.Disk.Err()
+}
+
+// hostConfig is the NodeHost's configuration: as few goroutines and as little memory as dragonboat can do with.
+func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, g *gate, logs *logFactory) config.NodeHostConfig {
+	shards := uint64(c.Shards)
+	uuid := UUID(c.Digest, c.Member)
+	return config.NodeHostConfig{
+		DeploymentID:        c.Deployment,
+		NodeHostID:          uuid,
+		NodeHostDir:         c.raftDir(),
+		RTTMillisecond:      uint64(c.Tick.Milliseconds()),
+		RaftAddress:         uuid,
+		RaftEventListener:   l,
+		MaxSendQueueSize:    queueMax,
+		MaxReceiveQueueSize: queueMax,
+		Expert: config.ExpertConfig{
+			LogDBFactory:        logs,
+			TransportFactory:    g,
+			NodeRegistryFactory: newRoster(c.Digest, c.Members),
+			FS:                  files,
+			LogDB:               logConfig(),
+			Engine: config.EngineConfig{
+				// ExecShards is recorded by dragonboat and can never change.
+				ExecShards: 1,
+				// A slow shard must not keep the others from applying.
+				CommitShards: shards,
+				ApplyShards:  shards,
+				// A stream to a slow member holds a snapshot worker for its whole length.
+				SnapshotShards: shards + 1,
+				CloseShards:    1,
+			},
+		},
+	}
+}
+
+// queueMax bounds the bytes of messages that wait to be sent to, or that were received from, the other members.
+// Beyond it dragonboat drops replication messages, which Raft sends again.
+const queueMax = 128 << 20
+
+// logConfig is what tan reads of it: the size of the buffers it encodes records in, of which it makes sixteen
+// and uses one per step worker. A larger record gets a buffer of its own.
+func logConfig() config.LogDBConfig {
+	return config.LogDBConfig{Shards: 1, KVWriteBufferSize: 64 << 10}
+}
+
+// StartShard starts this member's replica of a shard on m. From then on m belongs to the host, which closes it;
+// if StartShard fails m is still the caller's. It does not wait for a leader.
+func (h *Host) StartShard(id ShardID, m StateMachine) error {
+	s, err := h.shard(id)
+	if err != nil {
+		return err
+	}
+	return h.call(func() error {
+		s.machine = &machine{
+			shard:  uint64(id),
+			m:      m,
+			disk:   h.cfg.Disk,
+			opened: func(stop <-chan struct{}) { h.store.opened(uint64(id), stop) },
+			grown:  s.log.grown,
+		}
+		create := func(_, _ uint64) statemachine.IOnDiskStateMachine { return s.machine }
+		err := guard(func() error {
+			return h.nh.StartOnDiskReplica(h.members(), false, create, h.shardConfig(id))
+		})
+		if errors.Is(err, dragonboat.ErrInvalidShardSettings) {
+			err = fmt.Errorf("%w: shard %d was founded with other members", ErrLog, id)
+		}
+		if err != nil {
+			s.machine = nil
+			return err
+		}
+		s.session = h.nh.GetNoOPSession(uint64(id))
+		s.started.Store(true)
+		return nil
+	})
+}
+
+func (h *Host) members() map[uint64]dragonboat.Target {
+	targets := make(map[uint64]dragonboat.Target, len(h.cfg.Members))
+	for _, m := range h.cfg.Members {
+		targets[uint64(m)] = UUID(h.cfg.Digest, m)
+	}
+	return targets
+}
+
+func (h *Host) shardConfig(id ShardID) config.Config {
+	return config.Config{
+		ReplicaID:    uint64(h.cfg.Member),
+		ShardID:      uint64(id),
+		CheckQuorum:  true, // an isolated leader steps down instead of filling its log
+		PreVote:      true, // a member that was cut off does not disturb the others when it returns
+		HeartbeatRTT: 1,
+		ElectionRTT:  uint64(h.cfg.ElectionTicks),
+		// Snapshots are asked for by compactLoop, which counts bytes; dragonboat could only count entries.
+		SnapshotEntries: 0,
+		MaxInMemLogSize: inMemLogMax,
+	}
+}
+
+// inMemLogMax bounds the bytes of entries that a replica holds because they are not applied yet; beyond it
+// proposals are refused until apply has caught up.
+const inMemLogMax = 256 << 20
+
+// shard returns a shard by its id.
+func (h *Host) shard(id ShardID) (*shard, error) {
+	if id < 1 || int(id) > len(h.shards) {
+		return nil, fmt.Errorf("shard %d is not in 1..%d", id, len(h.shards))
+	}
+	return h.shards[id-1], nil
+}
+
+// running returns a shard that was started.
+func (h *Host) running(id ShardID) (*shard, error) {
+	s, err := h.shard(id)
+	if err == nil && !s.started.Load() {
+		err = fmt.Errorf("%w: shard %d is not started", ErrClosed, id)
+	}
+	return s, err
+}
+
+// call runs fn, which calls into nh, unless the host is closed.
+func (h *Host) call(fn func() error) error {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.mu.closed {
+		return ErrClosed
+	}
+	return fn()
+}
+
+// Leader says who leads a shard as far as this node knows; none for a shard that does not exist.
+func (h *Host) Leader(id ShardID) Leader {
+	s, err := h.shard(id)
+	if err != nil {
+		return Leader{}
+	}
+	return s.leader()
+}
+
+// Leads says whether this node believes to lead a shard. Another may lead it already.
+func (h *Host) Leads(id ShardID) bool { return h.Leader(id).Member == h.cfg.Member }
+
+// Committed is the index of the newest command of a shard that this node knows to be committed and has handed
+// to Apply, or is about to. Zero before the first since the start.
+func (h *Host) Committed(id ShardID) uint64 {
+	if _, err := h.shard(id); err != nil {
+		return 0
+	}
+	return h.store.shard(uint64(id)).committed.Load()
+}
+
+// LeaderUpdated is dragonboat's listener: it must not block, and no other goroutine calls it.
+func (h *Host) LeaderUpdated(info raftio.LeaderInfo) {
+	s, err := h.shard(ShardID(info.ShardID))
+	if err != nil {
+		return
+	}
+	l := Leader{Member: MemberID(info.LeaderID), Term: info.Term}
+	if s.setLeader(l) {
+		h.cfg.LeaderChanged(s.id, l)
+	}
+}
+
+// TransferLeader asks a shard's leader to hand its leadership to another member. It does not wait; there is no
+// promise that it happens. ErrBusy if a transfer is under way.
+func (h *Host) TransferLeader(id ShardID, to MemberID) error {
+	s, err := h.running(id)
+	if err != nil {
+		return err
+	}
+	if s.leader().Member == 0 {
+		return ErrNoLeader
+	}
+	return h.call(func() error { return translate(h.nh.RequestLeaderTransfer(uint64(id), uint64(to))) })
+}
+
+// Close stops all shards, closes their machines and ends the host. It waits at most timeout (zero means 10 s)
+// and then says what it left behind. A second Close does nothing.
+func (h *Host) Close(timeout time.Duration) error {
+	if timeout <= 0 {
+		timeout = closeDefault
+	}
+	h.mu.Lock()
+	if h.mu.closed {
+		h.mu.Unlock()
+		return nil
+	}
+	h.mu.closed = true
+	h.mu.Unlock()
+	close(h.done)
+
+	ended := make(chan error, 1)
+	go h.closeLoop(ended)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("host did not stop within %v: its goroutines and open files stay until the process ends", timeout)
+	}
+}
+
+// closeLoop ends with the NodeHost. It runs beside Close because nothing bounds NodeHost.Close.
+func (h *Host) closeLoop(ended chan<- error) {
+	h.loops.Wait()
+	err := guard(func() error { h.nh.Close(); return nil })
+	bridge.remove(h)
+	for _, s := range h.shards {
+		err = errors.Join(err, s.closeError())
+	}
+	if err == nil {
+		err = h.files.closeAll()
+	}
+	ended <- err
+}
+
+// translate makes an error of dragonboat's ours.
+func translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, dragonboat.ErrSystemBusy):
+		return ErrBusy
+	case errors.Is(err, dragonboat.ErrPayloadTooBig):
+		return ErrTooLarge
+	case errors.Is(err, dragonboat.ErrShardNotReady), errors.Is(err, dragonboat.ErrShardNotInitialized):
+		return ErrNoLeader
+	case errors.Is(err, dragonboat.ErrClosed), errors.Is(err, dragonboat.ErrShardClosed), errors.Is(err, dragonboat.ErrShardNotFound):
+		return ErrClosed
+	}
+	return err
+}

@@ -1,0 +1,238 @@
+package replication
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+)
+
+// Identity says whom a directory belongs to. What it holds is decided at founding or counted at every start;
+// dragonboat's own records of the same are not asked.
+//
+// The file is two parts of text:
+//
+//	vivarium identity <crc32c of the rest, 8 hex digits>\n
+//	<JSON object>\n
+type Identity struct {
+	Format    int                   // of this file; identityFormat when written by this version
+	Digest    [32]byte              // founding digest
+	Member    MemberID              // the member whose log and image are here
+	Shards    int                   // Raft groups
+	Ensemble  string                // the ensemble's name, for people: Digest covers it
+	Directory [16]byte              // random id of the directory
+	Start     uint64                // how often a node was started on it
+	Log       string                // the log store's type, LogTan
+	Peers     map[MemberID][16]byte // directory ids of the other members, as first met
+}
+
+const (
+	// LogTan is the log store this version writes.
+	LogTan = "tan"
+
+	identityFormat = 1
+	identityName   = "identity"
+	identityMagic  = "vivarium identity "
+	// identityMax bounds what is read: far above any ensemble's size, far below what a wrong file could cost.
+	identityMax = 1 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// identityJSON is the file's form of an Identity: ids and digests in hex, so that people can compare them.
+type identityJSON struct {
+	Format    int                 `json:"format"`
+	Ensemble  string              `json:"ensemble"`
+	Digest    string              `json:"digest"`
+	Member    MemberID            `json:"member"`
+	Shards    int                 `json:"shards"`
+	Directory string              `json:"directory"`
+	Start     uint64              `json:"start"`
+	Log       string              `json:"log"`
+	Peers     map[MemberID]string `json:"peers,omitempty"`
+}
+
+// ReadIdentity reads the identity file of dir; false if there is none. A damaged file is ErrIdentity, with the
+// file's name and what is wrong.
+func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
+	name := filepath.Join(dir, identityName)
+	text, err := readFile(d, name, identityMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, false, nil
+	}
+	if err != nil {
+		return Identity{}, false, err
+	}
+	id, err := decodeIdentity(text)
+	if err != nil {
+		return Identity{}, false, fmt.Errorf("%w: %s: %w (restore it from a copy of this directory, or replace the member)",
+			ErrIdentity, name, err)
+	}
+	return id, true, nil
+}
+
+// WriteIdentity replaces the identity file of dir. When it returns nil the file is durable; a crash before that
+// leaves the old or the new one.
+func WriteIdentity(d Disk, dir string, id Identity) error {
+	id.Format = identityFormat
+	text, err := encodeIdentity(id)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, identityName)
+	if err := writeFile(d, name+".new", text); err != nil {
+		return err
+	}
+	if err := d.Rename(name+".new", name); err != nil {
+		return err
+	}
+	if err := syncDir(d, dir); err != nil {
+		return err
+	}
+	// A thrown switch makes all of the above succeed in memory; a start must not go on from there.
+	return d.Err()
+}
+
+func encodeIdentity(id Identity) ([]byte, error) {
+	j := identityJSON{
+		Format: id.Format, Ensemble: id.Ensemble, Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
+		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
+		Peers: make(map[MemberID]string, len(id.Peers)),
+	}
+	for m, dir := range id.Peers {
+		j.Peers[m] = hex.EncodeToString(dir[:])
+	}
+	body, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	body = append(body, '\n')
+	return append(fmt.Appendf(nil, "%s%08x\n", identityMagic, crc32.Checksum(body, castagnoli)), body...), nil
+}
+
+func decodeIdentity(text []byte) (Identity, error) {
+	head, body, ok := bytes.Cut(text, []byte("\n"))
+	sum, isOurs := bytes.CutPrefix(head, []byte(identityMagic))
+	if !ok || !isOurs {
+		return Identity{}, errors.New("not an identity file")
+	}
+	if want := fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli)); string(sum) != want {
+		return Identity{}, fmt.Errorf("checksum is %s, the content's is %s", sum, want)
+	}
+	var j identityJSON
+	if err := json.Unmarshal(body, &j); err != nil {
+		return Identity{}, err
+	}
+	if j.Format != identityFormat {
+		return Identity{}, fmt.Errorf("format %d, this version reads %d", j.Format, identityFormat)
+	}
+	return j.identity()
+}
+
+func (j identityJSON) identity() (Identity, error) {
+	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log}
+	if err := unhex(id.Digest[:], j.Digest); err != nil {
+		return Identity{}, fmt.Errorf("digest: %w", err)
+	}
+	if err := unhex(id.Directory[:], j.Directory); err != nil {
+		return Identity{}, fmt.Errorf("directory: %w", err)
+	}
+	if len(j.Peers) > 0 {
+		id.Peers = make(map[MemberID][16]byte, len(j.Peers))
+	}
+	for m, text := range j.Peers {
+		var dir [16]byte
+		if err := unhex(dir[:], text); err != nil {
+			return Identity{}, fmt.Errorf("peer %d: %w", m, err)
+		}
+		id.Peers[m] = dir
+	}
+	return id, nil
+}
+
+func unhex(to []byte, text string) error {
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		return err
+	}
+	if len(b) != len(to) {
+		return fmt.Errorf("%d bytes, want %d", len(b), len(to))
+	}
+	copy(to, b)
+	return nil
+}
+
+// Founding is the digest of what the members of an ensemble must agree on before they talk: its name, the
+// founding members and the number of shards. Addresses are not part of it. The order of members does not
+// matter.
+func Founding(ensemble string, members []MemberID, shards int) [32]byte {
+	b := []byte("vivarium founding 1\n")
+	b = binary.BigEndian.AppendUint64(b, uint64(len(ensemble)))
+	b = append(b, ensemble...)
+	b = binary.BigEndian.AppendUint64(b, uint64(shards))
+	for _, m := range slices.Sorted(slices.Values(members)) {
+		b = binary.BigEndian.AppendUint64(b, uint64(m))
+	}
+	return sha256.Sum256(b)
+}
+
+// UUID is the name by which dragonboat knows a member: it follows from the founding digest and the member's
+// id, so no address is ever recorded in the log.
+func UUID(digest [32]byte, m MemberID) string {
+	b := append([]byte("vivarium member 1\n"), digest[:]...)
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(b, uint64(m)))
+	u := sum[:16]
+	u[6] = u[6]&0x0f | 0x80 // version 8: made by the application
+	u[8] = u[8]&0x3f | 0x80 // RFC 9562 variant
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}
+
+// deployment is the number that dragonboat puts into every message; never zero, which it reads as "unset".
+func deployment(digest [32]byte) uint64 {
+	return binary.BigEndian.Uint64(digest[:8]) | 1
+}
+
+func readFile(d Disk, name string, limit int64) (_ []byte, err error) {
+	f, err := d.OpenForRead(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("%s is longer than %d bytes", name, limit)
+	}
+	return text, nil
+}
+
+func writeFile(d Disk, name string, text []byte) (err error) {
+	f, err := d.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(text); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func syncDir(d Disk, name string) (err error) {
+	f, err := d.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return f.Sync()
+}

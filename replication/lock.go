@@ -1,0 +1,96 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// DirLock holds a node's directory. It proves that no other node, of this process or another, has it open.
+type DirLock struct {
+	dir  string // resolved, the key in the process's table
+	file *os.File
+	once sync.Once
+	err  error
+}
+
+// locked is the table of directories open in this process. The lock on the file would refuse a second open as
+// well, but could not tell who has it.
+var locked = struct {
+	sync.Mutex
+	dirs map[string]bool
+}{dirs: map[string]bool{}}
+
+const lockName = "lock"
+
+// LockDir takes the lock of dir, which is created if missing. It does not go through a Disk: it comes before
+// anything else is opened. ErrLocked says who has it.
+func LockDir(dir string) (*DirLock, error) {
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	resolved, err := resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	locked.Lock()
+	defer locked.Unlock()
+	if locked.dirs[resolved] {
+		return nil, fmt.Errorf("%w: %s is open by another node of this process", ErrLocked, dir)
+	}
+	file, err := os.OpenFile(filepath.Join(resolved, lockName), os.O_RDWR|os.O_CREATE, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), file.Close())
+	}
+	locked.dirs[resolved] = true
+	return &DirLock{dir: resolved, file: file}, nil
+}
+
+// Close gives the directory back. It is idempotent.
+func (l *DirLock) Close() error {
+	l.once.Do(func() {
+		locked.Lock()
+		defer locked.Unlock()
+		// Closing the file ends the lock; the file stays, because a waiter may have it open already.
+		l.err = l.file.Close()
+		delete(locked.dirs, l.dir)
+	})
+	return l.err
+}
+
+func resolve(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// makeDir creates dir and its missing parents and makes their entries durable: everything the node
+// acknowledges hangs from them.
+func makeDir(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	if err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := makeDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	f, err := os.Open(parent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

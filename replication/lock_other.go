@@ -1,0 +1,11 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package replication
+
+import (
+	"errors"
+	"os"
+)
+
+// lockFile refuses: without a lock that ends with the process nothing proves that a predecessor is gone.
+func lockFile(*os.File) error { return errors.ErrUnsupported }

@@ -1,0 +1,222 @@
+package replication
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/plugin/tan"
+	"github.com/lni/dragonboat/v4/raftio"
+	"github.com/lni/dragonboat/v4/raftpb"
+)
+
+// logStore is tan with three things mended.
+//
+// dragonboat leaves Update.State empty when it has not changed, and tan takes that for a changed term and vote:
+// it would fsync once more after every commit. So the last saved State is filled in; a changed term or vote is
+// always in the Update itself and is still synced, and a commit index needs no fsync.
+//
+// tan fsyncs "the current file" without its lock, so a snapshot record that switches to a new file in between
+// would lose the fsync or close the file under it. So all writes go one at a time. One lock for all shards
+// costs little: there is one step worker, which saves all shards in one call and waits for all of them.
+//
+// Once the switch is thrown writes end in parking, see contain.go. They never fail.
+type logStore struct {
+	raftio.ILogDB
+	disk Disk
+
+	write sync.Mutex // held while tan writes
+	// Guarded by write.
+	scratch []raftpb.Update
+
+	mu struct {
+		sync.Mutex
+		shards map[uint64]*shardLog
+	}
+}
+
+// shardLog is what the store knows of a shard's log.
+type shardLog struct {
+	committed atomic.Uint64 // newest command known to be committed
+	saved     raftpb.State  // last State saved; guarded by logStore.write
+
+	mu struct {
+		sync.Mutex
+		stop <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
+	}
+}
+
+// logFactory makes the NodeHost's log store and keeps hold of it.
+type logFactory struct {
+	disk  Disk
+	store *logStore // set by Create
+}
+
+var _ config.LogDBFactory = (*logFactory)(nil)
+
+// Create opens tan in dirs.
+func (f *logFactory) Create(c config.NodeHostConfig, cb config.LogDBCallback, dirs, wals []string) (raftio.ILogDB, error) {
+	db, err := tan.Factory.Create(c, cb, dirs, wals)
+	if err != nil {
+		return nil, err
+	}
+	f.store = newLogStore(db, f.disk)
+	return f.store, nil
+}
+
+// Name is the log's type as dragonboat records it.
+func (f *logFactory) Name() string { return tan.Factory.Name() }
+
+func newLogStore(db raftio.ILogDB, d Disk) *logStore {
+	s := &logStore{ILogDB: db, disk: d}
+	s.mu.shards = make(map[uint64]*shardLog)
+	return s
+}
+
+func (s *logStore) shard(id uint64) *shardLog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.mu.shards[id]
+	if l == nil {
+		l = &shardLog{}
+		s.mu.shards[id] = l
+	}
+	return l
+}
+
+// opened tells the store the channel that is closed when the shard is stopped.
+func (s *logStore) opened(shard uint64, stop <-chan struct{}) {
+	l := s.shard(shard)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.stop = stop
+}
+
+// park ends a piece of work for shards.
+func (s *logStore) park(err error, shards ...uint64) {
+	for _, id := range shards {
+		l := s.shard(id)
+		l.mu.Lock()
+		stop := l.mu.stop
+		l.mu.Unlock()
+		parking{disk: s.disk, stop: stop}.afterWork(err)
+	}
+}
+
+// ReadRaftState reads a shard's last State and the extent of its log.
+func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState, error) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	rs, err := s.ILogDB.ReadRaftState(shard, replica, last)
+	if err == nil {
+		s.shard(shard).saved = rs.State
+	}
+	return rs, err
+}
+
+// SaveRaftState saves what is new in updates. It never fails.
+func (s *logStore) SaveRaftState(updates []raftpb.Update, worker uint64) error {
+	err := guard(func() error { return s.save(updates, worker) })
+	if err == nil && !isClosed(s.disk.Failed()) {
+		s.noteCommitted(updates)
+		return nil
+	}
+	s.park(err, shardsOf(updates)...)
+	return nil
+}
+
+func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	filled := s.fill(updates)
+	defer clear(filled) // the scratch must not keep entries alive
+	if len(filled) == 0 {
+		return nil
+	}
+	if err := s.ILogDB.SaveRaftState(filled, worker); err != nil {
+		return err
+	}
+	for _, u := range filled {
+		if !raftpb.IsEmptyState(u.State) {
+			s.shard(u.ShardID).saved = u.State
+		}
+	}
+	return nil
+}
+
+// fill returns copies of the updates that have something to save, each with a State. The caller's slice is not
+// touched: dragonboat still reads it.
+func (s *logStore) fill(updates []raftpb.Update) []raftpb.Update {
+	s.scratch = s.scratch[:0]
+	for _, u := range updates {
+		if raftpb.IsEmptyState(u.State) {
+			if len(u.EntriesToSave) == 0 && raftpb.IsEmptySnapshot(u.Snapshot) {
+				continue
+			}
+			u.State = s.shard(u.ShardID).saved
+		}
+		s.scratch = append(s.scratch, u)
+	}
+	return s.scratch
+}
+
+func (s *logStore) noteCommitted(updates []raftpb.Update) {
+	for i := range updates {
+		entries := updates[i].CommittedEntries
+		for j := len(entries) - 1; j >= 0; j-- {
+			if isCommand(&entries[j]) {
+				s.shard(updates[i].ShardID).committed.Store(entries[j].Index)
+				break
+			}
+		}
+	}
+}
+
+// isCommand says whether an entry reaches the machine: not the empty entry of a new leader, nor a change of
+// members.
+func isCommand(e *raftpb.Entry) bool {
+	return (e.Type == raftpb.ApplicationEntry || e.Type == raftpb.EncodedEntry) && len(e.Cmd) > 0
+}
+
+func shardsOf(updates []raftpb.Update) []uint64 {
+	ids := make([]uint64, len(updates))
+	for i := range updates {
+		ids[i] = updates[i].ShardID
+	}
+	return ids
+}
+
+// SaveSnapshots records snapshots. It never fails.
+func (s *logStore) SaveSnapshots(updates []raftpb.Update) error {
+	s.park(s.serially(func() error { return s.ILogDB.SaveSnapshots(updates) }), shardsOf(updates)...)
+	return nil
+}
+
+// RemoveEntriesTo drops a shard's entries up to index. It never fails.
+func (s *logStore) RemoveEntriesTo(shard, replica, index uint64) error {
+	s.park(s.serially(func() error { return s.ILogDB.RemoveEntriesTo(shard, replica, index) }), shard)
+	return nil
+}
+
+// RemoveNodeData removes a stopped replica. dragonboat calls it under the NodeHost's lock, which Close needs:
+// it does not park.
+func (s *logStore) RemoveNodeData(shard, replica uint64) error {
+	return s.serially(func() error {
+		s.shard(shard).saved = raftpb.State{}
+		return s.ILogDB.RemoveNodeData(shard, replica)
+	})
+}
+
+// ImportSnapshot starts a replica's log anew from a snapshot. It is used on a store no NodeHost runs on.
+func (s *logStore) ImportSnapshot(snapshot raftpb.Snapshot, replica uint64) error {
+	return s.serially(func() error {
+		s.shard(snapshot.ShardID).saved = raftpb.State{}
+		return s.ILogDB.ImportSnapshot(snapshot, replica)
+	})
+}
+
+func (s *logStore) serially(work func() error) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	return guard(work)
+}

@@ -1,0 +1,175 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lni/dragonboat/v4/statemachine"
+)
+
+// Entry is a committed command.
+type Entry struct {
+	Index uint64
+	Cmd   []byte
+}
+
+// StateMachine is what a shard's committed commands are applied to. Apply, Sync, Snapshot and Install are never
+// called two at a time. A method that panics, and Sync or Install that fails, makes the node fail.
+type StateMachine interface {
+	// Applied is the index of the newest command in the durable image. It is asked once, before anything else.
+	Applied() uint64
+	// Apply applies commands in order. The slice is the caller's again when it returns; the bytes of a
+	// command are the log's and are neither changed nor kept.
+	Apply(entries []Entry)
+	// Sync makes everything applied so far durable.
+	Sync() error
+	// Snapshot returns the state at this point. Apply stands still meanwhile, so it is cheap.
+	Snapshot() (Snapshot, error)
+	// Install replaces the state by what a Snapshot wrote on another member. When it returns nil the new
+	// state is durable and in use. It may give up with any error once stop is closed.
+	Install(r io.Reader, stop <-chan struct{}) error
+	// Close is called once, after everything else.
+	Close() error
+}
+
+// Snapshot is a state at one point in time.
+type Snapshot interface {
+	// WriteTo writes the state, at least one byte. It runs beside Apply, and gives up with any error once stop
+	// is closed.
+	WriteTo(w io.Writer, stop <-chan struct{}) error
+	Close() error
+}
+
+// errNotMine is returned for what the machine does not do.
+var errNotMine = errors.New("not supported")
+
+// machine is a StateMachine as dragonboat wants to see one. dragonboat answers an error with a panic, so none
+// is given: see contain.go.
+type machine struct {
+	// Immutable after newMachine.
+	shard  uint64
+	m      StateMachine
+	disk   Disk
+	opened func(stop <-chan struct{})
+	grown  func(bytes int, index uint64) // told of what was applied; must not block
+
+	// Set by Open, before any other call but Close.
+	stop <-chan struct{}
+
+	// Owned by the apply worker.
+	batch []Entry
+
+	closeOnce sync.Once
+	closed    atomic.Bool
+	closeErr  error // set before closed
+}
+
+var _ statemachine.IOnDiskStateMachine = (*machine)(nil)
+
+func (a *machine) parking() parking { return parking{disk: a.disk, stop: a.stop} }
+
+// Open hands over the index of the image; the image itself was opened before the shard was started.
+func (a *machine) Open(stop <-chan struct{}) (uint64, error) {
+	a.stop = stop
+	a.opened(stop)
+	var applied uint64
+	err := guard(func() error { applied = a.m.Applied(); return nil })
+	a.parking().afterWork(err)
+	if err != nil {
+		return 0, statemachine.ErrOpenStopped
+	}
+	return applied, nil
+}
+
+// Update applies entries, whose Cmd is the log's memory. With the switch thrown they may have been "committed"
+// by a log that only pretended to save them, so they are not applied at all.
+func (a *machine) Update(entries []statemachine.Entry) ([]statemachine.Entry, error) {
+	if a.parking().failed() {
+		a.parking().afterWork(nil)
+		return entries, nil
+	}
+	size := 0
+	for _, e := range entries {
+		a.batch = append(a.batch, Entry{Index: e.Index, Cmd: e.Cmd})
+		size += len(e.Cmd)
+	}
+	err := guard(func() error { a.m.Apply(a.batch); return nil })
+	clear(a.batch)
+	a.batch = a.batch[:0]
+	a.parking().afterWork(err)
+	a.grown(size, entries[len(entries)-1].Index)
+	return entries, nil
+}
+
+// Sync makes the image durable.
+func (a *machine) Sync() error {
+	a.parking().afterWork(guard(a.m.Sync))
+	return nil
+}
+
+// PrepareSnapshot takes the point in time that SaveSnapshot writes.
+func (a *machine) PrepareSnapshot() (any, error) {
+	var s Snapshot
+	err := guard(func() (err error) { s, err = a.m.Snapshot(); return err })
+	if errors.Is(err, errBroken) {
+		a.parking().afterWork(err)
+	}
+	a.parking().afterWork(nil)
+	if err != nil {
+		// A state that cannot be read is not streamed; the receiver asks again.
+		return nil, fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, err)
+	}
+	return s, nil
+}
+
+// SaveSnapshot streams what PrepareSnapshot took to a member that lags behind.
+func (a *machine) SaveSnapshot(taken any, w io.Writer, stop <-chan struct{}) error {
+	s := taken.(Snapshot)
+	err := guard(func() error { return s.WriteTo(w, stop) })
+	closed := guard(s.Close)
+	if broken := errors.Join(err, closed); errors.Is(broken, errBroken) {
+		a.parking().afterWork(broken)
+	}
+	a.parking().afterWork(nil)
+	switch {
+	case isClosed(stop):
+		return statemachine.ErrSnapshotStopped
+	case err == nil, isStreamError(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, err)
+}
+
+// isStreamError says whether dragonboat takes err for the end of one stream, and not for the end of the world.
+func isStreamError(err error) bool {
+	return errors.Is(err, statemachine.ErrSnapshotStopped) || errors.Is(err, statemachine.ErrSnapshotAborted) ||
+		errors.Is(err, statemachine.ErrSnapshotStreaming)
+}
+
+// RecoverFromSnapshot installs a stream received from another member.
+func (a *machine) RecoverFromSnapshot(r io.Reader, stop <-chan struct{}) error {
+	err := guard(func() error { return a.m.Install(r, stop) })
+	if isClosed(stop) && !errors.Is(err, errBroken) {
+		return statemachine.ErrSnapshotStopped
+	}
+	a.parking().afterWork(err)
+	if err != nil || isClosed(stop) {
+		return statemachine.ErrSnapshotStopped
+	}
+	return nil
+}
+
+// Lookup is not used: reads are served from the machine itself.
+func (a *machine) Lookup(any) (any, error) { return nil, errNotMine }
+
+// Close closes the machine. dragonboat calls it when its last worker has let go of the shard.
+func (a *machine) Close() error {
+	a.closeOnce.Do(func() {
+		a.closeErr = guard(a.m.Close)
+		a.closed.Store(true)
+	})
+	return nil
+}

@@ -1,0 +1,59 @@
+package replication
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/lni/dragonboat/v4"
+)
+
+// Proposal is a command on its way.
+type Proposal struct {
+	rs      *dragonboat.RequestState
+	dropped atomic.Bool
+}
+
+// proposalTimeout is how long dragonboat remembers a proposal in order to report its fate. It bounds memory
+// only: a command lost on its way is the caller's to notice.
+const proposalTimeout = time.Minute
+
+// Propose hands a command to Raft. It returns at once; the command comes back through Apply, or is lost without
+// a word. cmd may be reused after return. Every error means that cmd was certainly not proposed and never will
+// be: ErrNoLeader, ErrBusy, ErrTooLarge, ErrClosed, ErrFailed.
+func (h *Host) Propose(id ShardID, cmd []byte) (*Proposal, error) {
+	s, err := h.running(id)
+	if err != nil {
+		return nil, err
+	}
+	if len(cmd) == 0 || len(cmd) > CommandMax {
+		return nil, ErrTooLarge
+	}
+	if isClosed(h.cfg.Disk.Failed()) {
+		return nil, ErrFailed
+	}
+	if s.leader().Member == 0 {
+		return nil, ErrNoLeader
+	}
+	p := &Proposal{}
+	err = h.call(func() (err error) {
+		p.rs, err = h.nh.Propose(s.session, cmd, proposalTimeout)
+		return translate(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Dropped says whether dragonboat has reported that the command was dropped: it is certainly not applied and
+// never will be. It does not block. False says nothing.
+func (p *Proposal) Dropped() bool {
+	select {
+	case r := <-p.rs.AppliedC():
+		if r.Dropped() {
+			p.dropped.Store(true)
+		}
+	default:
+	}
+	return p.dropped.Load()
+}

@@ -1,0 +1,71 @@
+package replication
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lni/dragonboat/v4/client"
+)
+
+// shard is this member's replica of one Raft group.
+type shard struct {
+	id      ShardID
+	started atomic.Bool
+
+	// Set before started.
+	session *client.Session // dragonboat's "no session": it keeps no memory of proposals
+	machine *machine
+
+	log     retention
+	barrier barrier
+
+	mu struct {
+		sync.Mutex
+		leader  Leader
+		changed chan struct{} // closed and replaced at every change of leader
+	}
+}
+
+func newShard(id ShardID) *shard {
+	s := &shard{id: id}
+	s.mu.changed = make(chan struct{})
+	s.log.wake = make(chan struct{}, 1)
+	return s
+}
+
+func (s *shard) leader() Leader {
+	l, _ := s.leadership()
+	return l
+}
+
+// leadership returns the leader and a channel that is closed when it changes.
+func (s *shard) leadership() (Leader, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.leader, s.mu.changed
+}
+
+// setLeader records a leader and says whether it is news.
+func (s *shard) setLeader(l Leader) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.leader == l {
+		return false
+	}
+	s.mu.leader = l
+	close(s.mu.changed)
+	s.mu.changed = make(chan struct{})
+	return true
+}
+
+// closeError says what is wrong with the shard after its NodeHost was closed.
+func (s *shard) closeError() error {
+	if !s.started.Load() {
+		return nil
+	}
+	if !s.machine.closed.Load() {
+		return fmt.Errorf("state machine of shard %d is still busy and stays open", s.id)
+	}
+	return s.machine.closeErr
+}
