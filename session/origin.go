@@ -67,9 +67,9 @@ type origin struct {
 	due  []*class
 }
 
-// Register begins the stream of a new incarnation and retires the member's earlier one for good: batches of it are
-// refused from now on, and its sessions are Closing. They are returned in id order; the caller closes
-// them, now or in portions (Due goes on naming them).
+// Register begins the stream of a new incarnation and retires the member's earlier one for good: its
+// batches and silences are refused from now on, and its sessions are Closing. They are returned in id
+// order; the caller closes them, now or in portions (Due goes on naming them).
 //
 // A Register that is refused changes nothing. It returns ErrOtherFounding, ErrOtherDirectory or
 // ErrOlderStart, in this order, wrapped with both values.
@@ -148,36 +148,53 @@ func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 	return Accepted
 }
 
-// Silence books a step of an origin's silence: somebody saw nothing of it for d, after lastSeq and
-// after the step before. It counts, and Silence returns true, only if lastSeq is the origin's newest
-// accepted batch and step follows the recorded one; every repeat, late arrival and second opinion is
-// thereby ignored. At most a quarter of the smallest timeout of a live session counts; an origin without
-// live sessions has nothing to lose and books no silence.
-func (t *Table) Silence(m MemberID, lastSeq, step uint64, d time.Duration) bool {
-	o, ok := t.origins[m]
-	if !ok || len(o.live) == 0 || lastSeq != o.LastSeq || step != o.Step+1 || d <= 0 {
+// A Step names one step of one silence: the incarnation that is silent, the newest batch that was
+// accepted from it, and which step after that batch it is. It says all that makes a measurement good for
+// one place in the log and no other; equal Steps are the same step.
+type Step struct {
+	Member  MemberID
+	Start   uint64
+	LastSeq uint64
+	Step    uint64
+}
+
+// Silence books a step of an origin's silence: somebody waited for d after the step before (or after the
+// batch, for the first one) and the origin committed nothing. It counts, and Silence returns true, only
+// if s is the step that NextStep names now; repeats, late arrivals and second opinions change nothing.
+//
+// At most a quarter of the smallest timeout of the live sessions counts, whatever d says. An origin
+// without live sessions has nothing to lose and books no silence.
+func (t *Table) Silence(s Step, d time.Duration) bool {
+	next, _, ok := t.NextStep(s.Member)
+	if !ok || s != next || d <= 0 {
 		return false
 	}
-	o.Step = step
+	o := t.origins[s.Member]
+	o.Step = s.Step
 	o.Silence += min(d, quarter(o.live[0].timeout))
 	o.settle()
-	t.dirtyOrigins[m] = struct{}{}
+	t.dirtyOrigins[s.Member] = struct{}{}
 	return true
 }
 
-// NextStep tells a shard leader which step of an origin's silence to measure next and for how long: a quarter of the smallest
-// timeout of a live session, cut so that silence lands exactly on that timeout. ok is false if no live session is left at the origin:
-// then there is nothing to measure. The measured d that is committed may be longer, never shorter by intent: Silence caps it.
-func (t *Table) NextStep(m MemberID) (step uint64, lastSeq uint64, d time.Duration, ok bool) {
+// NextStep tells a shard leader which step of an origin's silence to measure next, and for how long: a
+// quarter of the smallest timeout of the live sessions, cut so that the silence lands exactly on that
+// timeout. ok is false if no live session is left at the origin, so that there is nothing to measure.
+//
+// The leader measures from when its own machine applied, or loaded, the entry after which this was the
+// next step, and gives Silence what it measured: no less than d, at best no more.
+func (t *Table) NextStep(m MemberID) (s Step, d time.Duration, ok bool) {
 	o, found := t.origins[m]
 	if !found || len(o.live) == 0 {
-		return 0, 0, 0, false
+		return Step{}, 0, false
 	}
-	next := o.live[0].timeout
-	return o.Step + 1, o.LastSeq, min(quarter(next), next-o.Silence), true
+	next := o.live[0].timeout // beyond the silence: what it has reached is due, not live
+	s = Step{Member: m, Start: o.Start, LastSeq: o.LastSeq, Step: o.Step + 1}
+	return s, min(quarter(next), next-o.Silence), true
 }
 
-// MinTimeout returns the smallest timeout of the sessions at an origin that are neither due nor closing; false if there are none.
+// MinTimeout returns the smallest timeout of the live sessions at an origin, those that are neither due
+// nor closing; false if there are none.
 func (t *Table) MinTimeout(m MemberID) (time.Duration, bool) {
 	o, ok := t.origins[m]
 	if !ok || len(o.live) == 0 {

@@ -34,32 +34,30 @@ func NewRegistry() *Registry {
 	return &Registry{exact: make(lists), recursive: make(lists)}
 }
 
-// Add registers a watch on a canonical path, armed when Add returns at the newest transaction matched. buffer is the
-// number of events that may wait to be received; zero and less mean 64. A Once watch needs and has a buffer of
-// one. After Close the returned stream has ended.
+// Add registers a watch on a canonical path. It is armed at the newest transaction matched, which
+// readers see by the time Add returns. buffer is the number of events that may wait to be received;
+// zero and less mean 64. A Once watch needs one and has one. After the registry's Close the stream
+// returned has ended.
 func (r *Registry) Add(path string, mode Mode, buffer int) *Stream {
-	switch {
-	case mode == Once:
-		buffer = 1
-	case buffer <= 0:
-		buffer = bufferDefault
-	}
-	s := &Stream{registry: r, path: path, mode: mode, events: make(chan Event, buffer)}
-
+	s := &Stream{registry: r, path: path, mode: mode}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.zxid = r.zxid
 	if r.isClosed {
-		s.finish(r.closed)
+		s.finishLocked(r.closed)
 		return s
+	}
+	if mode != Once && buffer > 0 { // only this call knows it
+		s.openLocked(buffer)
 	}
 	r.addLocked(s)
 	return s
 }
 
 // Deliver matches the changes of transaction z, queues events into the streams, and then calls publish
-// (unless nil), which makes the transaction visible to readers. Transactions come in order. publish runs under
-// the registry's lock and must not call the registry.
+// (unless nil), which makes the transaction visible to readers. Transactions come in order. publish runs
+// under the registry's lock and must not call the registry. After a load, a Deliver without changes
+// tells the registry where the tree stands.
 func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,11 +72,13 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 	}
 }
 
-// Install carries the watches over the replacement of the whole tree by one as of transaction z. touched says for
-// a watch whether anything it watches may have changed in between, and with which event type a reader would notice.
-// An untouched watch goes on; a touched Once watch gets that event and ends; any other touched watch ends with a *GapError. Then publish
-// (unless nil) makes the new tree visible. Both functions run under the registry's lock and must not
-// call the registry; touched is asked in no particular order.
+// Install carries the watches over the replacement of the whole tree by one as of transaction z. touched
+// says whether anything a watch sees may have changed in between, and by which event its watcher would
+// notice first. An untouched watch goes on; a touched Once watch gets that event and ends; any other
+// touched watch ends with a *GapError. Then publish (unless nil) makes the new tree visible.
+//
+// Both functions run under the registry's lock and must not call the registry. touched is asked in no
+// particular order.
 func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, bool), publish func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,8 @@ func (r *Registry) EndAll(err error) {
 	r.eachLocked(func(s *Stream) { r.endLocked(s, err) })
 }
 
-// Close ends all watches with an error, and every watch that is added afterwards. Only the first call has an effect.
+// Close ends all watches with an error, and so every watch that is added afterwards. Only the first
+// call has an effect.
 func (r *Registry) Close(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +170,7 @@ func (r *Registry) queueListLocked(s *Stream, e Event) {
 }
 
 func (r *Registry) queueLocked(s *Stream, e Event) {
-	fitted := s.queue(e)
+	fitted := s.queueLocked(e)
 	switch {
 	case !fitted:
 		r.endLocked(s, ErrOverflow)
@@ -195,7 +196,7 @@ func (r *Registry) addLocked(s *Stream) {
 }
 
 func (r *Registry) endLocked(s *Stream, err error) {
-	if s.ended.Load() {
+	if s.endedLocked() {
 		return
 	}
 	r.n--
@@ -208,7 +209,7 @@ func (r *Registry) endLocked(s *Stream, err error) {
 	if r.n == 0 && r.peak > peakKept {
 		r.exact, r.recursive, r.peak = make(lists), make(lists), 0
 	}
-	s.finish(err)
+	s.finishLocked(err)
 }
 
 func (r *Registry) trimDepthsLocked() {
