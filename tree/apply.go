@@ -88,6 +88,11 @@ func (t *Tree) install() {
 	t.recent, t.touched = t.touched, t.recent
 	t.applied = t.header.Zxid
 	t.unpublished = true
+	if invariants {
+		if err := t.check(); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // abort forgets the staged versions and takes entries that were new out of the index.

@@ -100,7 +100,7 @@ func (t *Tree) Children(path string) ([]string, Stat, error) {
 // The cost grows with the logarithm of the number of siblings and with the number of siblings passed over.
 func (t *Tree) Before(path string, match ...string) (name string, ok bool, err error) {
 	slash := strings.LastIndexByte(path, '/')
-	if slash < 0 {
+	if slash < 0 || strings.HasPrefix(path, "//") {
 		return "", false, ErrNoNode
 	}
 	parent := t.find(parentOf(path, slash))

@@ -1,0 +1,146 @@
+package tree
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// check returns an error if an invariant of Tree does not hold. It belongs to the writer and looks at everything.
+func (t *Tree) check() error {
+	alive := int64(0)
+	for _, e := range t.index.all() {
+		v := e.newest.Load()
+		if v == nil || e.staged != nil {
+			return fmt.Errorf("entry %q: left over from a failed transaction", e.path)
+		}
+		if err := t.checkChain(e, v); err != nil {
+			return fmt.Errorf("entry %q: %w", e.path, err)
+		}
+		if v.deleted {
+			continue
+		}
+		alive++
+		if err := t.checkZnode(e, v); err != nil {
+			return fmt.Errorf("znode %q: %w", e.path, err)
+		}
+	}
+	if alive != t.count {
+		return fmt.Errorf("%d znodes are counted, %d exist", t.count, alive)
+	}
+	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
+		if e := t.index.get(path); e == nil || e.current() == nil || e.current().Owner != 0 {
+			return fmt.Errorf("znode %q: does not exist as from birth", path)
+		}
+	}
+	if visible := t.Visible(); visible > t.applied || visible < t.applied && !t.unpublished {
+		return fmt.Errorf("visible is %d, applied %d, unpublished %v", visible, t.applied, t.unpublished)
+	}
+	return nil
+}
+
+// checkChain looks at the versions of an entry.
+func (t *Tree) checkChain(e *entry, v *version) error {
+	recent := v.zxid == t.applied && slices.Contains(t.recent, e)
+	prev := v.prev.Load()
+	switch {
+	case v.zxid > t.applied:
+		return fmt.Errorf("of zxid %d, later than %d", v.zxid, t.applied)
+	case v.deleted && !recent:
+		return errors.New("deleted, but still there")
+	case prev == nil || prev == trimmed:
+		return nil
+	case !recent:
+		return errors.New("keeps a version that no reader needs")
+	case prev.zxid >= v.zxid:
+		return fmt.Errorf("version of %d after that of %d", v.zxid, prev.zxid)
+	}
+	return nil
+}
+
+// checkZnode looks at an existing znode, its parent and its children.
+func (t *Tree) checkZnode(e *entry, v *version) error {
+	if latest := max(v.Czxid, v.Mzxid, v.Pzxid); latest > v.zxid {
+		return fmt.Errorf("shows zxid %d in a version of %d", latest, v.zxid)
+	}
+	if v.Owner != 0 && v.numChildren != 0 {
+		return errors.New("is an ephemeral with children")
+	}
+	if e.path != rootPath {
+		if e.parent == nil || e.parent != t.index.get(Parent(e.path)) || e.parent.current() == nil {
+			return errors.New("has not the parent it should have")
+		}
+		if !e.parent.current().children.has(Base(e.path)) {
+			return errors.New("is not among its parent's children")
+		}
+	}
+	names := v.children.list(0)
+	if len(names) != int(v.numChildren) {
+		return fmt.Errorf("counts %d children, has %d", v.numChildren, len(names))
+	}
+	for _, name := range names {
+		child := t.index.get(strings.TrimSuffix(e.path, "/") + "/" + name)
+		if child == nil || child.current() == nil {
+			return fmt.Errorf("child %q does not exist", name)
+		}
+	}
+	return v.children.check()
+}
+
+// check returns an error unless both orders are sound and the names with a suffix are in both.
+func (c children) check() error {
+	if err := cmp.Or(c.byName.check(strings.Compare), c.bySuffix.check(compareSuffix)); err != nil {
+		return err
+	}
+	names := slices.DeleteFunc(c.list(0), func(name string) bool { return !hasSuffix(name) })
+	slices.SortFunc(names, compareSuffix)
+	if suffixed := c.bySuffix.appendTo(nil); !slices.Equal(names, suffixed) {
+		return fmt.Errorf("names with a suffix are %q by name, %q by suffix", names, suffixed)
+	}
+	return nil
+}
+
+// check returns an error if an invariant of page does not hold in the set.
+func (p *page) check(cmp order) error {
+	if p == nil {
+		return nil
+	}
+	least := 1
+	if p.kids != nil {
+		least = 2
+	}
+	_, err := p.checkSize(least, cmp)
+	if err != nil {
+		return err
+	}
+	names := p.appendTo(nil)
+	for i := 1; i < len(names); i++ {
+		if cmp(names[i-1], names[i]) >= 0 {
+			return fmt.Errorf("name %q before %q", names[i-1], names[i])
+		}
+	}
+	return nil
+}
+
+// checkSize returns how deep the page is above its leaves.
+func (p *page) checkSize(least int, cmp order) (depth int, err error) {
+	if n := len(p.names); n < least || n > pageMax || p.kids != nil && len(p.kids) != n {
+		return 0, fmt.Errorf("page of %d names and %d kids", n, len(p.kids))
+	}
+	for i, kid := range p.kids {
+		d, err := kid.checkSize(pageMin, cmp)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 && d != depth {
+			return 0, fmt.Errorf("leaves at depths %d and %d", depth, d)
+		}
+		if kid.names[0] != p.names[i] {
+			return 0, fmt.Errorf("kid of %q is known as %q", kid.names[0], p.names[i])
+		}
+		depth = d
+	}
+	return depth + 1, nil
+}

@@ -1,0 +1,5 @@
+//go:build invariants
+
+package tree
+
+const invariants = true

@@ -1,0 +1,142 @@
+package tree
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A pageModel is the same set as a sorted slice.
+type pageModel struct {
+	root  *page
+	names []string
+}
+
+// Sets of both orders against sorted slices, in phases that grow and shrink them, with transactions of several changes.
+// Roots of earlier transactions are kept and must show at the end what they showed then.
+func TestPageAgainstSlice(t *testing.T) {
+	orders := map[string]order{"name": strings.Compare, "suffix": compareSuffix}
+	for label, cmp := range orders {
+		for _, ascending := range []bool{false, true} {
+			t.Run(fmt.Sprintf("order=%s/ascending=%v", label, ascending), func(t *testing.T) {
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				testPage(t, rand.New(rand.NewPCG(seed, 1)), cmp, ascending)
+			})
+		}
+	}
+}
+
+func testPage(t *testing.T, rnd *rand.Rand, cmp order, ascending bool) {
+	var now pageModel
+	var kept []pageModel
+	next := 0
+	for edit := uint64(1); edit < 6000; edit++ {
+		growing := edit%2000 < 1200
+		for range 1 + rnd.IntN(4) {
+			if add := rnd.IntN(10) < 7; add == growing || len(now.names) == 0 {
+				name := fmt.Sprintf("%c%010d", 'a'+rune(rnd.IntN(3)), rnd.IntN(100_000))
+				if ascending {
+					name = fmt.Sprintf("n%010d", next)
+					next++
+				}
+				now.add(name, edit, cmp)
+				continue
+			}
+			i := rnd.IntN(len(now.names))
+			if ascending {
+				i = 0
+			}
+			now.remove(i, edit, cmp)
+		}
+		if edit%37 == 0 {
+			now.verify(t, cmp)
+			kept = append(kept, pageModel{now.root, slices.Clone(now.names)})
+		}
+		now.verifyAround(t, rnd, cmp)
+	}
+	for len(now.names) > 0 {
+		now.remove(rnd.IntN(len(now.names)), 6000, cmp)
+	}
+	if now.root != nil {
+		t.Fatal("an empty set has a page left")
+	}
+	for _, old := range kept {
+		old.verify(t, cmp)
+	}
+}
+
+func (m *pageModel) add(name string, edit uint64, cmp order) {
+	i, found := slices.BinarySearchFunc(m.names, name, cmp)
+	if found {
+		return
+	}
+	m.names = slices.Insert(m.names, i, name)
+	m.root = insert(m.root, name, edit, cmp)
+}
+
+func (m *pageModel) remove(i int, edit uint64, cmp order) {
+	m.root = remove(m.root, m.names[i], edit, cmp)
+	m.names = slices.Delete(m.names, i, i+1)
+}
+
+func (m *pageModel) verify(t *testing.T, cmp order) {
+	t.Helper()
+	if err := m.root.check(cmp); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.root.appendTo(nil); !slices.Equal(got, m.names) {
+		t.Fatalf("set holds\n%q, want\n%q", got, m.names)
+	}
+}
+
+// verifyAround compares membership and the walk downwards at a random name, which may be in the set or not.
+func (m *pageModel) verifyAround(t *testing.T, rnd *rand.Rand, cmp order) {
+	t.Helper()
+	name := fmt.Sprintf("b%010d", rnd.IntN(100_000))
+	if len(m.names) > 0 && rnd.IntN(2) == 0 {
+		name = m.names[rnd.IntN(len(m.names))]
+	}
+	i, found := slices.BinarySearchFunc(m.names, name, cmp)
+	if got := m.root.has(name, cmp); got != found {
+		t.Fatalf("has(%q) = %v, want %v", name, got, found)
+	}
+	want := slices.Clone(m.names[max(0, i-50):i])
+	slices.Reverse(want)
+	var got []string
+	m.root.descend(name, cmp, func(other string) bool {
+		if len(got) == len(want) {
+			return false
+		}
+		got = append(got, other)
+		return len(got) < 50
+	})
+	if !slices.Equal(got, want) {
+		t.Fatalf("before %q come\n%q, want\n%q", name, got, want)
+	}
+}
+
+// Names created in order leave pages three quarters full, not half.
+func TestPageAscendingFill(t *testing.T) {
+	var root *page
+	const n = 100_000
+	for i := range n {
+		root = insert(root, fmt.Sprintf("%010d", i), uint64(i), strings.Compare)
+	}
+	leaves := 0
+	var count func(p *page)
+	count = func(p *page) {
+		if p.kids == nil {
+			leaves++
+		}
+		for _, kid := range p.kids {
+			count(kid)
+		}
+	}
+	count(root)
+	if most := n/(pageMax-pageMin) + 1; leaves > most {
+		t.Fatalf("%d leaves for %d names, want at most %d", leaves, n, most)
+	}
+}
