@@ -1,0 +1,133 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble"
+	"github.com/cockroachdb/pebble/record"
+	"github.com/cockroachdb/pebble/sstable"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// diagnose turns an error of opening or reading the database in dir into one that names the file. It looks at
+// each file by itself, because Pebble's errors name a number, a table of contents, or nothing.
+func diagnose(d *disk.Disk, dir string, err error) error {
+	if isIO(err) {
+		return fmt.Errorf("%s: reading the image: %w", dir, err)
+	}
+	if file, what := suspect(d, dir); file != "" {
+		return corrupt(filepath.Join(dir, file), "%v", what)
+	}
+	return corrupt(dir, "%v", err)
+}
+
+// suspect returns the first file in dir that is damaged by itself, and how; "" if there is none.
+func suspect(d *disk.Disk, dir string) (file string, what error) {
+	names, err := d.List(dir)
+	if err != nil {
+		return "", nil
+	}
+	slices.Sort(names)
+	manifest := ""
+	for _, name := range names {
+		if name == "CURRENT" {
+			manifest, what = currentManifest(d, dir, names)
+		} else {
+			what = checkFile(d, dir, name)
+		}
+		if what != nil {
+			return name, what
+		}
+	}
+	if !slices.Contains(names, "CURRENT") {
+		return "CURRENT", errors.New("it is missing")
+	}
+	return checkManifest(d, dir, manifest)
+}
+
+// currentManifest returns the name in CURRENT.
+func currentManifest(d *disk.Disk, dir string, names []string) (string, error) {
+	data, err := readAll(d, filepath.Join(dir, "CURRENT"))
+	if err != nil {
+		return "", err
+	}
+	name, ok := strings.CutSuffix(string(data), "\n")
+	if !ok || !strings.HasPrefix(name, "MANIFEST-") {
+		return "", errors.New("it does not name a MANIFEST")
+	}
+	if !slices.Contains(names, name) {
+		return "", fmt.Errorf("it names %s, which is missing", name)
+	}
+	return name, nil
+}
+
+// checkManifest reads the records of the MANIFEST by themselves. One that was being appended when the node
+// crashed may lack its last record; anything else that does not read is damage.
+func checkManifest(d *disk.Disk, dir, name string) (file string, what error) {
+	data, err := readAll(d, filepath.Join(dir, name))
+	if err != nil {
+		return name, err
+	}
+	in := record.NewReader(bytes.NewReader(data), 0)
+	for {
+		r, err := in.Next()
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err == io.EOF {
+			return "", nil
+		}
+		if err != nil {
+			return name, err
+		}
+	}
+}
+
+func checkFile(d *disk.Disk, dir, name string) error {
+	path := filepath.Join(dir, name)
+	switch {
+	case strings.HasSuffix(name, ".sst"):
+		return checkTable(d, path)
+	case strings.HasPrefix(name, "OPTIONS-"):
+		data, err := readAll(d, path)
+		if err != nil {
+			return err
+		}
+		return new(pebble.Options).EnsureDefaults().Check(string(data))
+	}
+	return nil
+}
+
+// checkTable verifies the checksum of every block in a table. Reading a damaged one can panic.
+func checkTable(d *disk.Disk, path string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("reading it: %v", r)
+		}
+	}()
+	f, err := d.OpenForRead(path)
+	if err != nil {
+		return err
+	}
+	r, err := sstable.NewReader(f, sstable.ReaderOptions{}) // closes f, also with an error
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.ValidateBlockChecksums(), r.Close())
+}
+
+func readAll(d *disk.Disk, path string) ([]byte, error) {
+	f, err := d.OpenForRead(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(f)
+	return data, errors.Join(err, f.Close())
+}

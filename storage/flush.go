@@ -1,0 +1,174 @@
+package storage
+
+import (
+	"time"
+)
+
+// commitWait bounds how long one Commit waits for the disk. A disk that takes longer has stopped answering: the
+// Raft log on it has too, so what is still to come is only what was accepted before, and apply must not be stuck
+// when the node is to be closed.
+const commitWait = 5 * time.Second
+
+// A flow counts what goes into an image and what of it has reached the disk, so that a flush begins early enough
+// for a Sync to find almost nothing to do. The image's mu guards it.
+//
+// Invariant: flushed <= begun <= committed, in bytes since the live store was opened.
+type flow struct {
+	committed, begun, flushed int64
+
+	armed   bool            // flushLoop knows that something was committed since the last flush began
+	done    <-chan struct{} // of the last flush that began; nil before the first
+	moved   chan struct{}   // closed and replaced when flushed grows
+	durable uint64          // the index that the last flush covered
+}
+
+// newFlow counts for a store that has nothing unflushed.
+func newFlow(durable uint64) flow { return flow{moved: make(chan struct{}), durable: durable} }
+
+// committed counts a commit of n bytes. The caller holds mu.
+func (i *Image) committed(n int) {
+	f := &i.mu.flow
+	f.committed += int64(n)
+	if !f.armed {
+		f.armed = true
+		notify(i.dirty)
+	}
+	if f.committed-f.begun >= int64(i.o.FlushBytes) {
+		notify(i.full)
+	}
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// waitForRoom returns when not too much is unflushed, or when waiting would be in vain.
+func (i *Image) waitForRoom() {
+	var limit <-chan time.Time
+	for {
+		i.mu.Lock()
+		over := i.mu.flow.committed-i.mu.flow.flushed > int64(i.o.UnflushedMax)
+		moved := i.mu.flow.moved
+		i.mu.Unlock()
+		if !over {
+			return
+		}
+		if limit == nil {
+			limit = time.After(commitWait)
+		}
+		notify(i.full)
+		select {
+		case <-moved:
+		case <-limit:
+			return
+		case <-i.closing:
+			return
+		case <-i.o.Disk.Failed():
+			return
+		}
+	}
+}
+
+// flushLoop flushes by bytes and by time. Close ends it, and so does the disk's failure.
+func (i *Image) flushLoop() {
+	var timer <-chan time.Time
+	for {
+		select {
+		case <-i.dirty:
+			timer = time.After(i.o.FlushInterval)
+			continue
+		case <-i.full:
+		case <-timer:
+		case <-i.o.Disk.Failed():
+			return
+		case <-i.closing:
+			return
+		}
+		if err := i.flush(); err != nil {
+			i.o.Logger.Warn("the image is not flushed any more", "dir", i.o.Dir, "error", err)
+			return
+		}
+	}
+}
+
+// flush writes out everything committed before it was called. It ends when that is done or the disk has failed,
+// with the disk's cause then: a flush that ended after the switch was thrown has reached memory only.
+func (i *Image) flush() error {
+	i.mu.Lock()
+	s, f := i.mu.live, &i.mu.flow
+	if s == nil || f.flushed == f.committed {
+		i.mu.Unlock()
+		return i.o.Disk.Err()
+	}
+	if f.begun < f.committed {
+		done, err := s.db.AsyncFlush()
+		if err != nil {
+			i.mu.Unlock()
+			return err
+		}
+		f.begun, f.done, f.armed = f.committed, done, false
+	}
+	done, bytes, index := f.done, f.begun, i.mu.applied
+	s.acquire()
+	i.mu.Unlock()
+
+	select {
+	case <-done:
+	case <-i.o.Disk.Failed():
+	}
+	err := i.o.Disk.Err()
+	if err == nil {
+		i.flushed(s, bytes, index)
+	}
+	s.release()
+	return err
+}
+
+// flushed counts a flush of s that is done.
+func (i *Image) flushed(s *store, bytes int64, index uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	f := &i.mu.flow
+	if i.mu.live != s || bytes <= f.flushed {
+		return
+	}
+	f.flushed, f.durable = bytes, index
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+// Sync returns nil when everything committed before the call is durable. It never outlasts the disk's switch: if
+// the disk has failed, it returns the cause.
+func (i *Image) Sync() error {
+	if err := i.ready(); err != nil {
+		return err
+	}
+	i.pointing.Lock()
+	defer i.pointing.Unlock()
+	return i.sync()
+}
+
+// sync is Sync under pointing. The pointer file remembers the index, so that an image that loses it later is
+// known to be corrupt.
+func (i *Image) sync() error {
+	if err := i.flush(); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	p, durable := i.mu.pointer, i.mu.flow.durable
+	i.mu.Unlock()
+	if durable == p.synced {
+		return nil
+	}
+	p.synced = durable
+	if err := i.layout.writePointer(p); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	i.mu.pointer = p
+	i.mu.Unlock()
+	return i.o.Disk.Err()
+}

@@ -1,0 +1,309 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// A Table is one of the key spaces of an image. What the bytes in it mean is the engine's.
+type Table uint8
+
+// The tables. Their numbers are on disk and in streams.
+const (
+	Znodes   Table = 1
+	Sessions Table = 2
+	Origins  Table = 3
+	Meta     Table = 4
+)
+
+// String returns the table's name.
+func (t Table) String() string {
+	if !t.known() {
+		return fmt.Sprintf("table %d", uint8(t))
+	}
+	return [...]string{"znodes", "sessions", "origins", "meta"}[t-Znodes]
+}
+
+func (t Table) known() bool { return t >= Znodes && t <= Meta }
+
+// Options say where an image is and how it is written. Disk and Dir are required.
+type Options struct {
+	Disk   *disk.Disk   // the node's directory
+	Dir    string       // the shard's image directory, an absolute path below Disk's
+	Logger *slog.Logger // nil: nothing is logged
+
+	// FlushBytes is how much is committed before it is written out in the background. Zero: 2 MiB, which a slow
+	// disk writes within what a Sync may take.
+	FlushBytes int
+	// FlushInterval is how long a commit waits to be written out when few follow it. Zero: 5 s.
+	FlushInterval time.Duration
+	// UnflushedMax is how much may be committed and not yet written out; beyond it Commit waits. Zero: 16 MiB.
+	UnflushedMax int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.FlushBytes <= 0 {
+		o.FlushBytes = 2 << 20
+	}
+	if o.FlushInterval <= 0 {
+		o.FlushInterval = 5 * time.Second
+	}
+	if o.UnflushedMax <= 0 {
+		o.UnflushedMax = 16 << 20
+	}
+	o.Dir = filepath.Clean(o.Dir)
+	return o
+}
+
+// An Image is the durable image of one shard.
+//
+// It is opened in two steps. Open looks at an existing image through a view of the disk and changes nothing; the
+// first Load reads it whole, which checks every block of it, and then opens it for writing. Every other method
+// makes that step itself if it comes first.
+type Image struct {
+	// Immutable after Open.
+	o       Options
+	layout  layout
+	closing chan struct{} // closed by Close
+	dirty   chan struct{} // to flushLoop: something was committed; room for one
+	full    chan struct{} // to flushLoop: enough for a flush was; room for one
+
+	loop sync.WaitGroup // flushLoop
+
+	// Locks are taken in this order.
+	installing sync.Mutex // held by Install
+	pointing   sync.Mutex // held while the pointer file is written, by Load, and by the swap of an install
+	mu         struct {
+		sync.Mutex
+		live      *store // nil: nothing exists yet
+		writable  bool   // live is open for writing, and flushLoop runs
+		closed    bool
+		applied   uint64
+		pointer   pointer
+		flow      flow
+		snapshots map[*Snapshot]struct{}
+	}
+}
+
+// Open looks at the image in o.Dir. An absent or empty directory is a new image. Errors name a file and say what
+// to do; they wrap ErrCorrupt, ErrForeign or ErrNewer, or are an error of reading the disk.
+func Open(o Options) (*Image, error) {
+	o = o.withDefaults()
+	i := &Image{
+		o:       o,
+		layout:  layout{o.Disk, o.Dir},
+		closing: make(chan struct{}),
+		dirty:   make(chan struct{}, 1),
+		full:    make(chan struct{}, 1),
+	}
+	i.mu.snapshots = make(map[*Snapshot]struct{})
+	var err error
+	i.mu.live, i.mu.pointer, i.mu.applied, err = look(o)
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// Peek says what Open would find: whether there is an image, and the index it has. It changes nothing.
+func Peek(o Options) (index uint64, exists bool, err error) {
+	s, _, index, err := look(o.withDefaults())
+	if err != nil || s == nil {
+		return 0, false, err
+	}
+	return index, true, s.release()
+}
+
+// look opens what is there through a view. The store is nil if there is no image.
+func look(o Options) (*store, pointer, uint64, error) {
+	l := layout{o.Disk.View(), o.Dir}
+	p, exists, err := l.inspect()
+	if err != nil || !exists {
+		return nil, p, 0, err
+	}
+	dir := l.path(p.image)
+	s, err := openStore(l.disk, dir, checkOnly, o.Logger)
+	if err != nil {
+		return nil, p, 0, diagnose(l.disk, dir, err)
+	}
+	index, err := applied(s.db)
+	if err != nil {
+		s.release()
+		return nil, p, 0, diagnose(l.disk, dir, err)
+	}
+	if index < p.synced {
+		s.release()
+		return nil, p, 0, corrupt(dir, "it has index %d, but %d was made durable", index, p.synced)
+	}
+	return s, p, index, nil
+}
+
+// Applied returns the index of the last batch that was committed.
+func (i *Image) Applied() uint64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.mu.applied
+}
+
+// Load calls fn for every record in order of (table, key). The slices are valid until fn returns. It ends with
+// fn's first error, which it returns as it is. An error of its own is about a corrupt file or about reading the
+// disk, and nothing has been changed then.
+func (i *Image) Load(fn func(t Table, key, value []byte) error) error {
+	i.pointing.Lock()
+	defer i.pointing.Unlock()
+	return i.load(fn)
+}
+
+// load is Load under pointing.
+func (i *Image) load(fn func(t Table, key, value []byte) error) error {
+	s, err := i.acquire()
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		var refused error
+		err = each(s.db, func(t Table, key, value []byte) error {
+			refused = fn(t, key, value)
+			return refused
+		})
+		if err != nil && refused == nil {
+			err = diagnose(s.disk, s.dir, err)
+		}
+		err = errors.Join(err, s.release())
+	}
+	if err != nil || i.writable() {
+		return err
+	}
+	return i.openForWriting()
+}
+
+// ready makes the step to writing if Load has not.
+func (i *Image) ready() error {
+	if i.writable() {
+		return nil
+	}
+	i.pointing.Lock()
+	defer i.pointing.Unlock()
+	if i.writable() {
+		return nil
+	}
+	return i.load(func(Table, []byte, []byte) error { return nil })
+}
+
+func (i *Image) writable() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.mu.writable
+}
+
+// acquire returns the live store with a reference, or nil if nothing exists yet.
+func (i *Image) acquire() (*store, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.mu.closed {
+		return nil, ErrClosed
+	}
+	if i.mu.live == nil {
+		return nil, nil
+	}
+	return i.mu.live.acquire(), nil
+}
+
+// openForWriting replaces the view's store by one on the disk itself, which was found whole or is made now. The
+// caller holds pointing.
+func (i *Image) openForWriting() error {
+	i.mu.Lock()
+	viewed, p := i.mu.live, i.mu.pointer
+	i.mu.Unlock()
+	s, p, err := i.openLive(p, viewed != nil)
+	if err == nil {
+		err = i.o.Disk.Err()
+	}
+	if err != nil {
+		if s != nil {
+			s.release()
+		}
+		return fmt.Errorf("%s: opening for writing: %w", i.o.Dir, err)
+	}
+
+	i.mu.Lock()
+	if i.mu.closed {
+		i.mu.Unlock()
+		return errors.Join(ErrClosed, s.release())
+	}
+	i.mu.live, i.mu.pointer, i.mu.writable = s, p, true
+	i.mu.flow = newFlow(i.mu.applied)
+	i.loop.Go(i.flushLoop)
+	i.mu.Unlock()
+	if viewed != nil {
+		return viewed.release()
+	}
+	return nil
+}
+
+func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
+	if exists {
+		if err := i.layout.sweep(p.image); err != nil {
+			return nil, p, err
+		}
+		s, err := openStore(i.o.Disk, i.layout.path(p.image), existing, i.o.Logger)
+		return s, p, err
+	}
+	if err := i.layout.found(); err != nil {
+		return nil, p, err
+	}
+	if err := i.layout.sweep(""); err != nil {
+		return nil, p, err
+	}
+	p = pointer{image: imageName(1), state: stateLive}
+	s, err := openStore(i.o.Disk, i.layout.path(p.image), createNew, i.o.Logger)
+	if err != nil {
+		return nil, p, err
+	}
+	return s, p, errors.Join(i.layout.syncDir(i.o.Dir), i.layout.writePointer(p))
+}
+
+// Close makes everything committed durable, unless the disk has failed, and ends what the image runs. It is
+// bounded by what the disk has to do and by a WriteTo under way, which ends at its next record. It returns the
+// disk's cause if something committed may not be durable. Further calls return nil.
+func (i *Image) Close() error {
+	i.mu.Lock()
+	if i.mu.closed {
+		i.mu.Unlock()
+		return nil
+	}
+	i.mu.closed = true
+	close(i.closing)
+	i.mu.Unlock()
+
+	i.loop.Wait()
+	// An Install or a Load under way ends before the store goes.
+	i.installing.Lock()
+	defer i.installing.Unlock()
+	i.pointing.Lock()
+	defer i.pointing.Unlock()
+	var err error
+	if i.writable() {
+		err = i.sync()
+	}
+	i.mu.Lock()
+	live, open := i.mu.live, i.mu.snapshots
+	i.mu.live, i.mu.snapshots = nil, nil
+	i.mu.Unlock()
+	for s := range open {
+		s.Close()
+	}
+	if live != nil {
+		err = errors.Join(err, live.release())
+	}
+	return err
+}
