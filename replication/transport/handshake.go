@@ -1,6 +1,19 @@
 package transport
 
-import "errors"
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"strings"
+	"time"
+	"unicode"
+)
 
 // Kinds of refusal, to be tested with errors.Is on a *Refusal.
 var (
@@ -11,7 +24,10 @@ var (
 	ErrNotAdmitted   = errors.New("not admitted")
 )
 
-// A Refusal says why one member does not talk to another. It wraps one of the errors above.
+// refusalKinds are the kinds as they travel: the code is the place in the list.
+var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAdmitted}
+
+// A Refusal says why one member does not talk to another. It wraps one of the kinds above.
 type Refusal struct {
 	Kind error  // one of the kinds of refusal
 	Text string // the reason, for people
@@ -22,3 +38,318 @@ func (r *Refusal) Error() string { return r.Text }
 
 // Unwrap returns the kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
+
+func refusal(kind error, format string, args ...any) *Refusal {
+	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
+}
+
+// code is the kind as it travels.
+func (r *Refusal) code() uint16 {
+	for i, k := range refusalKinds {
+		if k != nil && r.Kind == k {
+			return uint16(i)
+		}
+	}
+	return uint16(len(refusalKinds) - 1)
+}
+
+// purpose is what a connection is for.
+type purpose uint8
+
+const (
+	forMessages purpose = 1
+	forSnapshot purpose = 2
+)
+
+const (
+	helloMagic   = "VvHi"
+	verdictMagic = "VvOk"
+
+	protocolVersion = 1
+	helloSize       = 100
+	verdictSize     = 28   // without its text
+	reasonMax       = 1024 // bytes of a refusal's text
+
+	// handshakeTimeout bounds the handshake with that of TLS: four round trips on the worst of links. A
+	// stranger that says nothing holds a place that long.
+	handshakeTimeout = 3 * time.Second
+)
+
+// errHandshake is wrapped by everything that is wrong with the bytes of a handshake.
+var errHandshake = errors.New("malformed handshake")
+
+// A hello is what a member says first.
+type hello struct {
+	Identity
+	purpose purpose
+	wanted  uint64 // whom it means to speak to
+	nonce   [16]byte
+}
+
+// marshal appends the hello as it travels.
+func (h *hello) marshal(b []byte) []byte {
+	n := len(b)
+	b = append(b, helloMagic...)
+	b = binary.BigEndian.AppendUint16(b, protocolVersion)
+	b = append(b, byte(h.purpose), 0)
+	b = append(b, h.Digest[:]...)
+	b = binary.BigEndian.AppendUint64(b, h.Member)
+	b = binary.BigEndian.AppendUint64(b, h.wanted)
+	b = append(b, h.Directory[:]...)
+	b = binary.BigEndian.AppendUint64(b, h.Start)
+	b = append(b, h.nonce[:]...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
+}
+
+// readHello reads a hello. Magic and version come first and stay where they are in every version, so that
+// members of different versions can tell each other so: then the error is a *Refusal.
+func readHello(r *bufio.Reader) (hello, error) {
+	var h hello
+	start, err := r.Peek(6)
+	if err != nil {
+		return h, cutShort(err)
+	}
+	if string(start[:4]) != helloMagic {
+		return h, fmt.Errorf("%w: it begins with % x, as no member does", errHandshake, start)
+	}
+	if v := binary.BigEndian.Uint16(start[4:]); v != protocolVersion {
+		return h, refusal(ErrOtherVersion, "one side speaks version %d of the protocol between members, the other %d", v, protocolVersion)
+	}
+	var b [helloSize]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return h, cutShort(err)
+	}
+	if crc32.Checksum(b[:96], castagnoli) != binary.BigEndian.Uint32(b[96:]) {
+		return h, fmt.Errorf("%w: checksum of the hello", errHandshake)
+	}
+	h.purpose = purpose(b[6])
+	if h.purpose != forMessages && h.purpose != forSnapshot || b[7] != 0 {
+		return h, fmt.Errorf("%w: purpose %d", errHandshake, b[6])
+	}
+	copy(h.Digest[:], b[8:40])
+	h.Member = binary.BigEndian.Uint64(b[40:])
+	h.wanted = binary.BigEndian.Uint64(b[48:])
+	copy(h.Directory[:], b[56:72])
+	h.Start = binary.BigEndian.Uint64(b[72:])
+	copy(h.nonce[:], b[80:96])
+	return h, nil
+}
+
+// appendVerdict appends the verdict on a hello with that nonce; nil accepts.
+func appendVerdict(b []byte, nonce [16]byte, r *Refusal) []byte {
+	n := len(b)
+	var code uint16
+	var text string
+	if r != nil {
+		code, text = r.code(), r.Text[:min(len(r.Text), reasonMax)]
+	}
+	b = append(b, verdictMagic...)
+	b = binary.BigEndian.AppendUint16(b, code)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
+	b = append(b, nonce[:]...)
+	b = append(b, text...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
+}
+
+// readVerdict reads the peer's verdict on our hello. A *Refusal is the peer's; every other error is about
+// the bytes. The nonce shows that the peer answers us and that nobody plays back what it once said.
+func readVerdict(r *bufio.Reader, nonce [16]byte) error {
+	var b [verdictSize + reasonMax]byte
+	head := verdictSize - 4
+	if _, err := io.ReadFull(r, b[:head]); err != nil {
+		return cutShort(err)
+	}
+	n := int(binary.BigEndian.Uint16(b[6:]))
+	code := binary.BigEndian.Uint16(b[4:])
+	switch {
+	case string(b[:4]) != verdictMagic:
+		return fmt.Errorf("%w: verdict begins with % x", errHandshake, b[:4])
+	case n > reasonMax:
+		return fmt.Errorf("%w: reason of %d bytes", errHandshake, n)
+	}
+	if _, err := io.ReadFull(r, b[head:head+n+4]); err != nil {
+		return cutShort(err)
+	}
+	if crc32.Checksum(b[:head+n], castagnoli) != binary.BigEndian.Uint32(b[head+n:]) {
+		return fmt.Errorf("%w: checksum of the verdict", errHandshake)
+	}
+	if [16]byte(b[8:24]) != nonce {
+		return fmt.Errorf("%w: verdict on another hello", errHandshake)
+	}
+	if code == 0 {
+		return nil
+	}
+	text := printable(string(b[head : head+n]))
+	if int(code) >= len(refusalKinds) {
+		return &Refusal{Kind: ErrNotAdmitted, Text: text}
+	}
+	return &Refusal{Kind: refusalKinds[code], Text: text}
+}
+
+// cutShort gives the end of a connection in the middle of the handshake its name.
+func cutShort(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%w: the peer hung up in the middle", errHandshake)
+	}
+	return err
+}
+
+// printable makes a peer's words fit for a log.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// newHello is what this member says to another.
+func (t *Transport) newHello(p purpose, wanted uint64) hello {
+	h := hello{Identity: t.o.Self, purpose: p, wanted: wanted}
+	rand.Read(h.nonce[:]) // never fails
+	return h
+}
+
+// judge decides on a peer's hello.
+func (t *Transport) judge(h hello) *Refusal {
+	if r := t.recognise(h); r != nil {
+		return r
+	}
+	if t.o.Admit == nil {
+		return nil
+	}
+	if err := t.o.Admit(h.Identity); err != nil {
+		return &Refusal{Kind: ErrNotAdmitted, Text: err.Error()}
+	}
+	return nil
+}
+
+// recognise decides whether a peer is the member it says it is, as far as configs tell.
+func (t *Transport) recognise(h hello) *Refusal {
+	self := t.o.Self
+	switch {
+	case h.Digest != self.Digest:
+		return refusal(ErrOtherEnsemble, "member %d was founded as another ensemble than member %d (digests %x and %x): ids of Members, Shards and Ensemble must be the same in every config",
+			h.Member, self.Member, h.Digest[:4], self.Digest[:4])
+	case h.Member == self.Member:
+		return refusal(ErrWrongMember, "both sides say they are member %d: check ID and the addresses in Members", self.Member)
+	case !t.members[h.Member]:
+		return refusal(ErrNotMember, "member %d is not among the members that member %d knows", h.Member, self.Member)
+	case h.wanted != self.Member:
+		return refusal(ErrWrongMember, "member %d looked for member %d and found member %d: check the addresses in Members", h.Member, h.wanted, self.Member)
+	}
+	return nil
+}
+
+// greet is the handshake of the side that accepted.
+func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
+	h, err := readHello(r)
+	var no *Refusal
+	if err != nil && !errors.As(err, &no) {
+		return h, err
+	}
+	own := t.newHello(forMessages, h.Member)
+	own.purpose = max(h.purpose, forMessages)
+	if no == nil {
+		no = t.judge(h)
+	}
+	if _, err := conn.Write(appendVerdict(own.marshal(nil), h.nonce, no)); err != nil {
+		return h, err
+	}
+	if no != nil {
+		return h, no
+	}
+	if err := readVerdict(r, own.nonce); err != nil {
+		return h, t.refusedBy(h.Member, err)
+	}
+	return h, nil
+}
+
+// introduce is the handshake of the side that dialled.
+func (t *Transport) introduce(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
+	own := t.newHello(p, member)
+	if _, err := conn.Write(own.marshal(nil)); err != nil {
+		return err
+	}
+	h, err := readHello(r)
+	if err != nil {
+		return err
+	}
+	doubt := t.recognise(h)
+	if doubt == nil && h.Member != member {
+		doubt = refusal(ErrWrongMember, "member %d looked for member %d and found member %d: check the addresses in Members", t.o.Self.Member, member, h.Member)
+	}
+	if err := readVerdict(r, own.nonce); err != nil {
+		if errors.Is(err, ErrNotAdmitted) && doubt != nil {
+			err = doubt // who is not recognised has no say in who is admitted
+		}
+		return t.refusedBy(member, err)
+	}
+	if doubt == nil {
+		doubt = t.judge(h)
+	}
+	if _, err := conn.Write(appendVerdict(nil, h.nonce, doubt)); err != nil {
+		return err
+	}
+	if doubt != nil {
+		return doubt
+	}
+	return nil
+}
+
+// refusedError is a refusal that is the peer's.
+type refusedError struct {
+	peer   uint64
+	reason *Refusal
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("member %d refuses this one: %s", e.peer, e.reason.Text)
+}
+
+func (e *refusedError) Unwrap() error { return e.reason }
+
+// refusedBy tells Options.Refused if err is the peer's refusal.
+func (t *Transport) refusedBy(peer uint64, err error) error {
+	no, ok := err.(*Refusal)
+	if !ok {
+		return err
+	}
+	if t.o.Refused != nil {
+		t.o.Refused(peer, no)
+	}
+	return &refusedError{peer: peer, reason: no}
+}
+
+// dial connects to a member and shakes hands. The connection is adopted; the caller releases it.
+func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Conn, *bufio.Reader, error) {
+	ctx, cancel := context.WithTimeout(life, dialTimeout)
+	defer cancel()
+	conn, err := t.o.Network.Dial(ctx, member)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !t.adopt(conn) {
+		return nil, nil, ErrShut
+	}
+	stop := context.AfterFunc(life, func() { cut(conn) })
+	defer stop()
+	r := bufio.NewReaderSize(conn, readBuffer)
+	if err := t.introduceInTime(conn, r, member, p); err != nil {
+		t.release(conn)
+		return nil, nil, err
+	}
+	return conn, r, nil
+}
+
+// introduceInTime is introduce with its deadline.
+func (t *Transport) introduceInTime(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return err
+	}
+	if err := t.introduce(conn, r, member, p); err != nil {
+		return err
+	}
+	return conn.SetDeadline(time.Time{})
+}

@@ -2,38 +2,464 @@ package transport
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net"
+	"os"
+	"sync"
+	"time"
 )
 
-// A Mesh is a network in memory, for ensembles in one process. The zero value is not usable.
-type Mesh struct{}
+// A Mesh is a network in memory for an ensemble in one process. It opens no port, and its links can be cut
+// and healed, which makes it the network of tests.
+//
+// A direction leads from the member that dials to the member that accepts. The transport sends messages and
+// snapshots from dialler to acceptor only, so CutOneWay(1, 2) silences member 1 towards member 2 and leaves
+// all that member 2 tells member 1, with the answers that its connections need.
+//
+// A cut is silent, like a cable that is pulled: what is under way in that direction, and what is written
+// while it lasts, is lost, and nobody is told. Dials fail at once. Healing breaks the connections that were
+// cut, because bytes are missing in them; the transport makes new ones with the next messages, within about
+// a quarter of a second.
+//
+// All methods may be called from several goroutines at once.
+type Mesh struct {
+	mu struct {
+		sync.Mutex
+		cut       map[direction]bool
+		listeners map[uint64]*meshListener
+		conns     map[*meshConn]direction // those that dialled
+	}
+}
+
+// direction leads from the member that dials to the member that accepts.
+type direction struct{ from, to uint64 }
+
+// Errors of dials in a mesh.
+var (
+	errMeshCut     = errors.New("link is cut")
+	errMeshNobody  = errors.New("nobody listens")
+	errMeshCrowded = errors.New("too many connections wait to be accepted")
+	errMeshInUse   = errors.New("member listens already")
+)
+
+const (
+	// meshBacklog is how many connections may wait to be accepted.
+	meshBacklog = 128
+	// meshBuffer is how many bytes may be under way in one direction of a connection.
+	meshBuffer = 256 << 10
+)
 
 // NewMesh returns a mesh in which every direction is whole.
-func NewMesh() *Mesh { return &Mesh{} }
+func NewMesh() *Mesh {
+	m := &Mesh{}
+	m.mu.cut = make(map[direction]bool)
+	m.mu.listeners = make(map[uint64]*meshListener)
+	m.mu.conns = make(map[*meshConn]direction)
+	return m
+}
 
-// Network returns the mesh as one member sees it.
-func (m *Mesh) Network(member uint64) Network { return meshNetwork{m, member} }
+// Network returns the mesh as a member sees it. A member that was stopped listens again through a new one or
+// the same.
+func (m *Mesh) Network(member uint64) Network { return meshNetwork{mesh: m, member: member} }
 
 // Cut cuts both directions between two members.
-func (m *Mesh) Cut(a, b uint64) {}
+func (m *Mesh) Cut(a, b uint64) {
+	m.CutOneWay(a, b)
+	m.CutOneWay(b, a)
+}
 
-// CutOneWay cuts the direction from one member to another.
-func (m *Mesh) CutOneWay(from, to uint64) {}
+// CutOneWay cuts the direction in which one member tells another.
+func (m *Mesh) CutOneWay(from, to uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := direction{from, to}
+	if m.mu.cut[d] {
+		return
+	}
+	m.mu.cut[d] = true
+	for c, dir := range m.mu.conns {
+		if dir == d {
+			c.in.lose()
+			c.out.lose()
+		}
+	}
+}
 
 // Heal heals both directions between two members.
-func (m *Mesh) Heal(a, b uint64) {}
+func (m *Mesh) Heal(a, b uint64) {
+	m.HealOneWay(a, b)
+	m.HealOneWay(b, a)
+}
 
-// HealOneWay heals the direction from one member to another.
-func (m *Mesh) HealOneWay(from, to uint64) {}
+// HealOneWay heals the direction in which one member tells another.
+func (m *Mesh) HealOneWay(from, to uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.healLocked(direction{from, to})
+}
 
 // HealAll heals every direction.
-func (m *Mesh) HealAll() {}
+func (m *Mesh) HealAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for d := range m.mu.cut {
+		m.healLocked(d)
+	}
+}
 
+func (m *Mesh) healLocked(d direction) {
+	if !m.mu.cut[d] {
+		return
+	}
+	delete(m.mu.cut, d)
+	for c, dir := range m.mu.conns {
+		if dir == d {
+			c.in.abort()
+			c.out.abort()
+			delete(m.mu.conns, c)
+		}
+	}
+}
+
+// meshNetwork is the mesh as one member sees it.
 type meshNetwork struct {
 	mesh   *Mesh
 	member uint64
 }
 
-func (n meshNetwork) Listen() (net.Listener, error) { return nil, net.ErrClosed }
+// Listen lets other members dial this one.
+func (n meshNetwork) Listen() (net.Listener, error) {
+	m := n.mesh
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.listeners[n.member] != nil {
+		return nil, &net.OpError{Op: "listen", Net: "mesh", Addr: meshAddr(n.member), Err: errMeshInUse}
+	}
+	l := &meshListener{mesh: m, member: n.member, backlog: make(chan net.Conn, meshBacklog), closed: make(chan struct{})}
+	m.mu.listeners[n.member] = l
+	return l, nil
+}
 
-func (n meshNetwork) Dial(context.Context, uint64) (net.Conn, error) { return nil, net.ErrClosed }
+// Dial connects to another member. It never waits.
+func (n meshNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	conn, err := n.mesh.dial(direction{from: n.member, to: member})
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "mesh", Addr: meshAddr(member), Err: err}
+	}
+	return conn, nil
+}
+
+func (m *Mesh) dial(d direction) (net.Conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.mu.listeners[d.to]
+	switch {
+	case m.mu.cut[d]:
+		return nil, errMeshCut
+	case l == nil:
+		return nil, errMeshNobody
+	}
+	there, back := newPipe(), newPipe()
+	near := &meshConn{mesh: m, in: back, out: there, local: meshAddr(d.from), remote: meshAddr(d.to)}
+	far := &meshConn{mesh: m, in: there, out: back, local: meshAddr(d.to), remote: meshAddr(d.from)}
+	near.pair, far.pair = near, near
+	select {
+	case l.backlog <- far:
+	default:
+		return nil, errMeshCrowded
+	}
+	m.mu.conns[near] = d
+	return near, nil
+}
+
+// meshListener accepts for one member.
+type meshListener struct {
+	mesh    *Mesh
+	member  uint64
+	backlog chan net.Conn
+	closed  chan struct{} // closed under mesh.mu
+}
+
+// Accept waits for a dial.
+func (l *meshListener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	default:
+	}
+	select {
+	case c := <-l.backlog:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept and the connections that nobody has accepted.
+func (l *meshListener) Close() error {
+	m := l.mesh
+	m.mu.Lock()
+	if m.mu.listeners[l.member] != l {
+		m.mu.Unlock()
+		return nil
+	}
+	delete(m.mu.listeners, l.member)
+	close(l.closed)
+	m.mu.Unlock()
+	for {
+		select {
+		case c := <-l.backlog:
+			c.Close()
+		default:
+			return nil
+		}
+	}
+}
+
+// Addr names the member.
+func (l *meshListener) Addr() net.Addr { return meshAddr(l.member) }
+
+// meshAddr is the address of a member in a mesh.
+type meshAddr uint64
+
+// Network is "mesh".
+func (meshAddr) Network() string { return "mesh" }
+
+// String names the member.
+func (a meshAddr) String() string { return fmt.Sprintf("member %d", uint64(a)) }
+
+// A meshConn is one end of a connection in a mesh.
+type meshConn struct {
+	mesh          *Mesh
+	in, out       *pipe
+	local, remote net.Addr
+	pair          *meshConn // the end that dialled, under which the mesh knows the connection
+}
+
+// Read reads what the other end wrote.
+func (c *meshConn) Read(b []byte) (int, error) { return c.in.read(b) }
+
+// Write hands bytes to the other end. It waits while meshBuffer bytes are under way.
+func (c *meshConn) Write(b []byte) (int, error) { return c.out.write(b) }
+
+// Close ends both directions. The other end still reads what is under way.
+func (c *meshConn) Close() error {
+	c.out.closeWriter()
+	if c.in.closeReader() {
+		c.mesh.forget(c.pair)
+	}
+	return nil
+}
+
+// forget drops a connection that both ends have closed.
+func (m *Mesh) forget(c *meshConn) {
+	if !c.in.over() || !c.out.over() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.mu.conns, c)
+}
+
+// LocalAddr names the member at this end.
+func (c *meshConn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr names the member at the other end.
+func (c *meshConn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline sets both deadlines.
+func (c *meshConn) SetDeadline(t time.Time) error {
+	c.in.readLimit.set(c.in, t)
+	c.out.writeLimit.set(c.out, t)
+	return nil
+}
+
+// SetReadDeadline sets the deadline of reads, also of one that waits.
+func (c *meshConn) SetReadDeadline(t time.Time) error {
+	c.in.readLimit.set(c.in, t)
+	return nil
+}
+
+// SetWriteDeadline sets the deadline of writes, also of one that waits.
+func (c *meshConn) SetWriteDeadline(t time.Time) error {
+	c.out.writeLimit.set(c.out, t)
+	return nil
+}
+
+// errMeshBroken is what both ends of a connection meet that was cut and healed.
+var errMeshBroken = errors.New("connection is broken")
+
+// A pipe carries bytes in one direction of a connection.
+type pipe struct {
+	changed sync.Cond // on mu: anything below has changed
+
+	mu                     sync.Mutex
+	buf                    []byte // what is under way, from begin on
+	begin                  int
+	writerGone, readerGone bool
+	lost                   bool // cut: what is written vanishes
+	broken                 bool // was cut
+	readLimit, writeLimit  limit
+}
+
+func newPipe() *pipe {
+	p := &pipe{}
+	p.changed.L = &p.mu
+	return p
+}
+
+// read waits for bytes, the end of the connection or the deadline.
+func (p *pipe) read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		switch {
+		case p.readerGone:
+			return 0, net.ErrClosed
+		case p.broken:
+			return 0, errMeshBroken
+		case p.readLimit.passed():
+			return 0, os.ErrDeadlineExceeded
+		case len(p.buf) > p.begin:
+			n := copy(b, p.buf[p.begin:])
+			p.begin += n
+			p.changed.Broadcast()
+			return n, nil
+		case len(b) == 0:
+			return 0, nil
+		case p.writerGone && !p.lost:
+			return 0, io.EOF
+		}
+		p.changed.Wait()
+	}
+}
+
+// write puts bytes under way, waiting for room or the deadline.
+func (p *pipe) write(b []byte) (n int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		room := meshBuffer - (len(p.buf) - p.begin)
+		switch {
+		case p.writerGone:
+			return n, net.ErrClosed
+		case p.broken:
+			return n, errMeshBroken
+		case p.readerGone && !p.lost:
+			return n, io.ErrClosedPipe
+		case p.writeLimit.passed():
+			return n, os.ErrDeadlineExceeded
+		case p.lost:
+			return n + len(b), nil
+		case len(b) == 0:
+			return n, nil
+		case room > 0:
+			k := min(room, len(b))
+			p.putLocked(b[:k])
+			b, n = b[k:], n+k
+			p.changed.Broadcast()
+			continue
+		}
+		p.changed.Wait()
+	}
+}
+
+// putLocked appends to what is under way, moving it to the front of the buffer when that saves growing it.
+func (p *pipe) putLocked(b []byte) {
+	if p.begin > 0 && len(p.buf)+len(b) > cap(p.buf) {
+		p.buf = p.buf[:copy(p.buf, p.buf[p.begin:])]
+		p.begin = 0
+	}
+	p.buf = append(p.buf, b...)
+}
+
+// emptyLocked drops what is under way.
+func (p *pipe) emptyLocked() { p.buf, p.begin = nil, 0 }
+
+// lose lets vanish what is under way and what will be written.
+func (p *pipe) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = true
+	p.emptyLocked()
+	p.changed.Broadcast()
+}
+
+// abort breaks the connection at both ends.
+func (p *pipe) abort() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost, p.broken = false, true
+	p.emptyLocked()
+	p.changed.Broadcast()
+}
+
+func (p *pipe) closeWriter() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writerGone = true
+	p.writeLimit.stop()
+	p.changed.Broadcast()
+}
+
+// closeReader returns whether it was open.
+func (p *pipe) closeReader() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.readerGone
+	p.readerGone = true
+	p.emptyLocked()
+	p.readLimit.stop()
+	p.changed.Broadcast()
+	return first
+}
+
+// over says whether nobody uses the pipe any more.
+func (p *pipe) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.readerGone && p.writerGone
+}
+
+// A limit is a deadline of a pipe, guarded by the pipe's lock.
+type limit struct {
+	at    time.Time
+	timer *time.Timer // wakes those who wait; nil before the first deadline
+}
+
+// set moves the deadline; the zero time means none.
+func (l *limit) set(p *pipe, t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.stop()
+	l.at = t
+	if t.IsZero() {
+		return
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(time.Until(t), p.wake)
+	} else {
+		l.timer.Reset(time.Until(t))
+	}
+	p.changed.Broadcast()
+}
+
+func (l *limit) passed() bool { return !l.at.IsZero() && !time.Now().Before(l.at) }
+
+func (l *limit) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// wake lets those who wait look at the deadline.
+func (p *pipe) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed.Broadcast()
+}

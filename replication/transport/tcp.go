@@ -3,27 +3,137 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"net"
+	"time"
 )
 
-// TCP returns the network of members that reach each other over TCP.
+// tcpKeepAlive finds out within half a minute that the other end of an idle connection is gone.
+var tcpKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// Errors of a TLS configuration that would let strangers in.
+var (
+	ErrNoAuthority    = errors.New("tls: no certificate authority in RootCAs or ClientCAs")
+	ErrNoVerification = errors.New("tls: InsecureSkipVerify without VerifyConnection or VerifyPeerCertificate")
+)
+
+// TCP returns the network of members that reach each other over TCP, IPv4 or IPv6.
 //
-// listen is the host:port to bind. addr says the host:port of a member and is asked at every dial. A nil
-// config means plain text. With one, both sides of every connection show a certificate and verify the
-// other's against the config's certificate authorities (RootCAs, ClientCAs; one serves for both if the
-// other is nil, and without either Listen and Dial fail). The config is cloned.
+// listen is the host:port to bind. addr says the host:port of a member and is asked at every dial, so the
+// answer may change. A nil config means plain text.
+//
+// With a config both sides of every connection show a certificate, and each verifies the other's against the
+// authorities in RootCAs and ClientCAs (if one is nil the other serves for both). A certificate must be good
+// for both roles, and name the host under which its member is dialled, or config.ServerName. The config is
+// cloned. Listen and Dial fail with ErrNoAuthority or ErrNoVerification if it does not verify.
 func TCP(listen string, addr func(member uint64) string, config *tls.Config) Network {
-	return &tcpNetwork{listen: listen, addr: addr}
+	n := &tcpNetwork{listen: listen, addr: addr}
+	if config != nil {
+		n.server, n.client, n.err = mutual(config)
+	}
+	return n
 }
 
+// tcpNetwork is immutable.
 type tcpNetwork struct {
-	listen string
-	addr   func(member uint64) string
+	listen         string
+	addr           func(member uint64) string
+	server, client *tls.Config // nil for plain text
+	err            error       // what is wrong with the TLS configuration
 }
 
-func (n *tcpNetwork) Listen() (net.Listener, error) { return net.Listen("tcp", n.listen) }
+// Listen binds the address.
+func (n *tcpNetwork) Listen() (net.Listener, error) {
+	if n.err != nil {
+		return nil, n.err
+	}
+	c := net.ListenConfig{KeepAliveConfig: tcpKeepAlive}
+	l, err := c.Listen(context.Background(), "tcp", n.listen)
+	if err != nil || n.server == nil {
+		return l, err
+	}
+	return tls.NewListener(l, n.server), nil
+}
 
+// Dial connects to a member and, with TLS, has verified its certificate when it returns.
 func (n *tcpNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", n.addr(member))
+	if n.err != nil {
+		return nil, n.err
+	}
+	address := n.addr(member)
+	d := net.Dialer{KeepAliveConfig: tcpKeepAlive}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil || n.client == nil {
+		return conn, err
+	}
+	secure := tls.Client(conn, clientConfig(n.client, address))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("tls with %s: %w", address, err)
+	}
+	return secure, nil
+}
+
+// clientConfig adds the name that the certificate of the dialled member must carry.
+func clientConfig(c *tls.Config, address string) *tls.Config {
+	if c.ServerName != "" {
+		return c
+	}
+	c = c.Clone()
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	c.ServerName = host
+	return c
+}
+
+// mutual makes of the user's config one for each role, both of which verify the other side.
+func mutual(config *tls.Config) (server, client *tls.Config, err error) {
+	roots, clients := config.RootCAs, config.ClientCAs
+	if roots == nil {
+		roots = clients
+	}
+	if clients == nil {
+		clients = roots
+	}
+	if roots == nil {
+		// The system's authorities would be used: everybody who owns a domain would be let in.
+		return nil, nil, ErrNoAuthority
+	}
+	if config.InsecureSkipVerify && config.VerifyConnection == nil && config.VerifyPeerCertificate == nil {
+		return nil, nil, ErrNoVerification
+	}
+	client = config.Clone()
+	client.RootCAs = roots
+	if client.GetClientCertificate == nil && len(client.Certificates) == 0 && client.GetCertificate != nil {
+		get := client.GetCertificate
+		client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return get(&tls.ClientHelloInfo{})
+		}
+	}
+	server = demanding(config, clients)
+	if get := server.GetConfigForClient; get != nil {
+		// The user may choose certificates per connection, not whether they are asked for.
+		server.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			c, err := get(h)
+			if c == nil || err != nil {
+				return nil, err
+			}
+			return demanding(c, clients), nil
+		}
+	}
+	return server, client, nil
+}
+
+// demanding returns a server's config that asks for a certificate and verifies it. Sessions are not resumed:
+// the certificate is looked at every time.
+func demanding(config *tls.Config, clients *x509.CertPool) *tls.Config {
+	c := config.Clone()
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.ClientCAs = clients
+	c.SessionTicketsDisabled = true
+	return c
 }

@@ -1,0 +1,310 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "github.com/lni/dragonboat/v4/raftpb"
+)
+
+const (
+	// dialTimeout bounds a dial, that of TLS included. Where packets vanish a new attempt per second finds
+	// a healed way sooner than the system's own repetitions, which come at growing distances.
+	dialTimeout = 1500 * time.Millisecond
+	// redialMin and redialMax are the pauses after failed dials, doubling.
+	redialMin = 50 * time.Millisecond
+	redialMax = 250 * time.Millisecond
+	// redialRefused is the pause after a refusal, which only a person or a commit can lift.
+	redialRefused = time.Second
+	// holdMax is how long messages wait for a connection when it has just gone or is not yet made. A member
+	// that starts asks for votes at once; were the request dropped, it would wait for another election.
+	holdMax = 250 * time.Millisecond
+	// askEvery is how often the peer is asked for a sign of life while messages are sent.
+	askEvery = 500 * time.Millisecond
+	// answerPatience is how long it may be silent. Each second more on slow lines costs slowestLine bytes.
+	answerPatience = 1500 * time.Millisecond
+	slowestLine    = 1 << 20
+)
+
+// A link is where dragonboat puts the messages for one member. It is there from the moment dragonboat asks,
+// makes its connection when the first messages come, makes it again when it breaks, and drops messages while
+// there is none, which is what Raft expects of a network.
+//
+// Why it does not simply return errors: dragonboat answers each with a circuit breaker. That keeps a
+// member's messages back for up to 0.75 s after one failure and up to 1.5 s after several, lets through one
+// attempt, and may go on dropping after a success. A healed way would lie idle for longer than an election
+// takes, and an election would be held for nothing. All else that dragonboat does on an error is to report
+// the node itself, not the peer, as unreachable. So the link reports none and dials as often as is right for
+// it: while there is something to send, a quarter of a second apart.
+//
+// Why it asks: a way that is cut without a word shows only in what does not come back. TCP repeats what was
+// lost at distances as long as the interruption was, so the old connection would lie idle for as long again
+// after the way has healed; and in front of a peer there may be a proxy that acknowledges for it.
+type link struct {
+	// Immutable after newLink.
+	t      *Transport
+	member uint64
+	ctx    context.Context
+	cancel context.CancelFunc
+	unhook func() bool // detaches the link from dragonboat's context
+
+	// Owned by the sending goroutine.
+	buf     []byte
+	holding time.Time // until when messages wait for a connection; zero while there is one
+
+	mu struct {
+		sync.Mutex
+		wire    *wire // nil while there is no connection
+		closed  bool
+		dialing bool
+		changed chan struct{} // closed and replaced when a dial ends
+		retry   time.Time     // no dial before
+		pause   time.Duration // the last one
+	}
+}
+
+// A wire is one connection of a link.
+type wire struct {
+	conn net.Conn
+	r    *bufio.Reader
+
+	// Owned by the sending goroutine.
+	w       frameWriter
+	askedAt time.Time
+	unheard int // bytes sent since askedAt
+
+	waiting atomic.Bool // an ask is not answered
+}
+
+func newLink(ctx context.Context, t *Transport, member uint64) *link {
+	l := &link{t: t, member: member}
+	l.ctx, l.cancel = context.WithCancel(t.ctx)
+	l.mu.changed = make(chan struct{})
+	l.unhook = context.AfterFunc(ctx, l.shut)
+	return l
+}
+
+// Close ends the link.
+func (l *link) Close() {
+	l.unhook()
+	l.shut()
+}
+
+func (l *link) shut() {
+	l.cancel()
+	l.mu.Lock()
+	w := l.mu.wire
+	l.mu.wire, l.mu.closed = nil, true
+	l.mu.Unlock()
+	if w != nil {
+		l.t.release(w.conn)
+	}
+}
+
+// SendMessageBatch sends the messages, or loses them. It never returns an error; see the type.
+func (l *link) SendMessageBatch(b pb.MessageBatch) error {
+	l.t.gate.speaks(b.Requests)
+	if l.t.shut.Load() {
+		return nil
+	}
+	w := l.current(time.Now())
+	if w == nil {
+		return nil
+	}
+	if err := l.send(w, b); err != nil {
+		l.lost(w, err)
+	}
+	return nil
+}
+
+// current returns the connection, and waits for it a little when it has just become necessary.
+func (l *link) current(now time.Time) *wire {
+	w, changed, retry := l.look(now)
+	if w != nil {
+		l.holding = time.Time{}
+		return w
+	}
+	if l.holding.IsZero() {
+		l.holding = now.Add(holdMax)
+	}
+	for w == nil && now.Before(l.holding) {
+		until := l.holding
+		if retry.After(now) && retry.Before(until) {
+			until = retry
+		}
+		timer := time.NewTimer(until.Sub(now))
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-l.ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		timer.Stop()
+		now = time.Now()
+		w, changed, retry = l.look(now)
+	}
+	return w
+}
+
+// look returns the connection if there is one. Otherwise it begins to dial, if it is time to, and returns
+// what is closed when a dial ends and the time of the next.
+func (l *link) look(now time.Time) (w *wire, changed <-chan struct{}, retry time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.wire == nil && !l.mu.dialing && !l.mu.closed && !now.Before(l.mu.retry) {
+		l.mu.dialing = l.t.spawn(l.connectionLoop)
+	}
+	return l.mu.wire, l.mu.changed, l.mu.retry
+}
+
+// connectionLoop makes a connection and reads the answers on it until it ends.
+func (l *link) connectionLoop() {
+	conn, r, err := l.t.dial(l.ctx, l.member, forMessages)
+	if err != nil {
+		l.failed(err)
+		return
+	}
+	w := &wire{conn: conn, r: r, w: frameWriter{conn: conn}}
+	if !l.connected(w) {
+		l.t.release(conn)
+		return
+	}
+	l.lost(w, readAnswers(r, func() { w.waiting.Store(false) }))
+}
+
+// readAnswers reads what an accepting member sends after the handshake, until the connection ends.
+func readAnswers(r *bufio.Reader, answered func()) error {
+	f := frameReader{r: r, max: answersOnly}
+	for {
+		if _, _, err := f.next(); err != nil {
+			return err
+		}
+		answered()
+	}
+}
+
+// answersOnly are the limits for what comes back on a connection.
+func answersOnly(k kind) int {
+	if k == kindAnswer {
+		return 0
+	}
+	return -1
+}
+
+// connected puts a new connection to use; false if the link was closed meanwhile.
+func (l *link) connected(w *wire) bool {
+	l.mu.Lock()
+	l.dialEndedLocked(redialMin)
+	ok := !l.mu.closed
+	if ok {
+		l.mu.wire, l.mu.pause = w, 0
+	}
+	l.mu.Unlock()
+	if ok {
+		l.t.notices.give(slog.LevelInfo, notice{event: "connected to member", peer: l.member})
+	}
+	return ok
+}
+
+// failed notes that a dial has failed.
+func (l *link) failed(err error) {
+	var no *Refusal
+	pause := redialRefused
+	l.mu.Lock()
+	if !errors.As(err, &no) {
+		l.mu.pause = min(max(2*l.mu.pause, redialMin), redialMax)
+		pause = l.mu.pause
+	}
+	l.dialEndedLocked(pause)
+	closed := l.mu.closed
+	l.mu.Unlock()
+	if !closed {
+		l.t.notices.give(slog.LevelWarn, notice{event: "no connection to member", peer: l.member}, "reason", err)
+	}
+}
+
+// dialEndedLocked lets those who wait look again.
+func (l *link) dialEndedLocked(pause time.Duration) {
+	l.mu.dialing = false
+	l.mu.retry = time.Now().Add(pause)
+	close(l.mu.changed)
+	l.mu.changed = make(chan struct{})
+}
+
+// lost gives up a connection. Both the sender and the reader of answers may find that it is lost.
+func (l *link) lost(w *wire, err error) {
+	l.t.release(w.conn)
+	l.mu.Lock()
+	mine := l.mu.wire == w
+	if mine {
+		l.mu.wire = nil
+		l.mu.retry = time.Now().Add(redialMin)
+	}
+	l.mu.Unlock()
+	if mine && !l.t.shut.Load() {
+		l.t.notices.give(slog.LevelInfo, notice{event: "connection to member lost", peer: l.member}, "reason", err)
+	}
+}
+
+// errSilent is why a connection is given up whose peer does not answer.
+var errSilent = errors.New("the peer does not answer")
+
+// send writes a batch as one frame, or as several if it is larger than a frame may be.
+func (l *link) send(w *wire, b pb.MessageBatch) error {
+	size := b.Size()
+	if size > l.t.o.FrameMax {
+		return l.sendParts(w, b, size)
+	}
+	now := time.Now()
+	if w.waiting.Load() && now.Sub(w.askedAt) > answerPatience+time.Duration(w.unheard)*time.Second/slowestLine {
+		return errSilent
+	}
+	l.buf = frameOf(l.buf, size)
+	if _, err := b.MarshalTo(l.buf[headSize:]); err != nil {
+		return err
+	}
+	finishFrame(l.buf, kindBatch)
+	if !w.waiting.Load() && now.Sub(w.askedAt) >= askEvery {
+		l.buf = appendEmpty(l.buf, kindAsk)
+		w.askedAt, w.unheard = now, 0
+		w.waiting.Store(true)
+	}
+	w.unheard += len(l.buf)
+	err := w.w.write(l.buf, now)
+	if cap(l.buf) > bufferKeep {
+		l.buf = nil
+	}
+	return err
+}
+
+// frameOf returns a buffer for a frame with a payload of size bytes, b itself if it is large enough.
+func frameOf(b []byte, size int) []byte {
+	if n := headSize + size; cap(b) >= n {
+		return b[:n]
+	}
+	return make([]byte, headSize+size, 2*headSize+size+size/4)
+}
+
+// sendParts sends a batch that is too large in two. A single message that is too large cannot be helped: no
+// frame may carry it.
+func (l *link) sendParts(w *wire, b pb.MessageBatch, size int) error {
+	all := b.Requests
+	if len(all) == 1 {
+		l.t.notices.give(slog.LevelError, notice{event: "message is larger than a frame may be", peer: l.member},
+			"type", all[0].Type, "bytes", size, "limit", l.t.o.FrameMax)
+		return nil
+	}
+	b.Requests = all[:len(all)/2]
+	if err := l.send(w, b); err != nil {
+		return err
+	}
+	b.Requests = all[len(all)/2:]
+	return l.send(w, b)
+}

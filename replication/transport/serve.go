@@ -1,0 +1,258 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"time"
+
+	pb "github.com/lni/dragonboat/v4/raftpb"
+)
+
+const (
+	// greetingMax bounds the connections whose handshake is not done: anybody who reaches the port can make
+	// one. Beyond it the oldest makes room, since members take milliseconds and strangers take their time.
+	greetingMax = 64
+	// servedMax bounds the connections of one member: dragonboat makes up to 64 for snapshots and a few for
+	// messages; what is beyond is left over from connections that the other side has given up.
+	servedMax = 128
+	// acceptPauseMin and acceptPauseMax are the pauses after failed Accepts, doubling. The usual cause, no
+	// file descriptor left, needs time to pass.
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
+)
+
+// A crowd is a bounded number of connections, oldest first.
+type crowd struct {
+	max   int
+	conns []net.Conn
+}
+
+// enter adds a connection and returns the one that has to go for it, if any.
+func (c *crowd) enter(conn net.Conn) (out net.Conn) {
+	if len(c.conns) >= c.max {
+		out = c.conns[0]
+		c.leave(out)
+	}
+	c.conns = append(c.conns, conn)
+	return out
+}
+
+// leave removes a connection, if it is there.
+func (c *crowd) leave(conn net.Conn) {
+	for i, k := range c.conns {
+		if k == conn {
+			c.conns = append(c.conns[:i], c.conns[i+1:]...)
+			return
+		}
+	}
+}
+
+// acceptLoop accepts until Shut closes the listener.
+func (t *Transport) acceptLoop() {
+	var pause time.Duration
+	for {
+		conn, err := t.o.Listener.Accept()
+		if t.shut.Load() {
+			if err == nil {
+				cut(conn)
+			}
+			return
+		}
+		if err == nil {
+			pause = 0
+			t.accepted(conn)
+			continue
+		}
+		pause = min(max(2*pause, acceptPauseMin), acceptPauseMax)
+		t.notices.give(slog.LevelError, notice{event: "connections of other members are not accepted"}, "reason", err)
+		select {
+		case <-time.After(pause):
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+// accepted starts to serve a connection.
+func (t *Transport) accepted(conn net.Conn) {
+	if !t.adopt(conn) {
+		return
+	}
+	t.mu.Lock()
+	out := t.mu.greeting.enter(conn)
+	t.mu.Unlock()
+	if out != nil {
+		cut(out)
+	}
+	if !t.spawn(func() { t.serveLoop(conn) }) {
+		t.release(conn)
+	}
+}
+
+// greeted moves a connection from those in handshake to those of its peer.
+func (t *Transport) greeted(conn net.Conn, peer uint64) {
+	t.mu.Lock()
+	t.mu.greeting.leave(conn)
+	c := t.mu.served[peer]
+	if c == nil {
+		c = &crowd{max: servedMax}
+		t.mu.served[peer] = c
+	}
+	out := c.enter(conn)
+	t.mu.Unlock()
+	if out != nil {
+		cut(out)
+	}
+}
+
+// gone forgets an accepted connection.
+func (t *Transport) gone(conn net.Conn, peer uint64) {
+	t.release(conn)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.greeting.leave(conn)
+	if c := t.mu.served[peer]; c != nil {
+		c.leave(conn)
+	}
+}
+
+// serveLoop greets the peer of an accepted connection and then takes its frames until the connection ends.
+func (t *Transport) serveLoop(conn net.Conn) {
+	var h hello
+	defer func() { t.gone(conn, h.Member) }()
+	r := bufio.NewReaderSize(conn, readBuffer)
+	h, err := t.greetInTime(conn, r)
+	if err != nil {
+		t.notGreeted(conn, err)
+		return
+	}
+	t.greeted(conn, h.Member)
+	if err := t.take(conn, r, h); err != nil && !t.shut.Load() {
+		t.notices.give(slog.LevelWarn, notice{event: "connection from member dropped", peer: h.Member}, "reason", err)
+	}
+}
+
+// greetInTime is greet with its deadline, after the handshake of TLS if there is one.
+func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return hello{}, err
+	}
+	if s, ok := conn.(interface{ HandshakeContext(context.Context) error }); ok {
+		if err := s.HandshakeContext(t.ctx); err != nil {
+			return hello{}, fmt.Errorf("tls: %w", err)
+		}
+	}
+	h, err := t.greet(conn, r)
+	if err != nil {
+		return h, err
+	}
+	return h, conn.SetDeadline(time.Time{})
+}
+
+// notGreeted logs why a connection was not taken.
+func (t *Transport) notGreeted(conn net.Conn, err error) {
+	if t.shut.Load() {
+		return
+	}
+	address := conn.RemoteAddr().String()
+	host, _, splitErr := net.SplitHostPort(address)
+	if splitErr != nil {
+		host = address
+	}
+	event := "connection not accepted"
+	if no := (*Refusal)(nil); errors.As(err, &no) {
+		event = "connection refused"
+	}
+	t.notices.give(slog.LevelWarn, notice{event: event, host: host}, "address", address, "reason", err)
+}
+
+// take reads the peer's frames until the connection ends. A panic in dragonboat's handlers, which run here,
+// costs the connection and not the process: whatever they stumbled on came from the peer.
+func (t *Transport) take(conn net.Conn, r *bufio.Reader, h hello) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	f := frameReader{r: r, max: t.frameMax(h.purpose), keep: bufferKeep}
+	if h.purpose == forSnapshot {
+		f.keep = chunkMax // every frame is large, and the connection soon ends
+	}
+	chunks := chunkGate{g: &t.gate, peer: h.Member}
+	answer := frameWriter{conn: conn}
+	for {
+		k, payload, err := f.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if t.shut.Load() {
+			return nil
+		}
+		switch k {
+		case kindBatch:
+			err = t.takeBatch(h.Member, payload)
+		case kindChunk:
+			err = t.takeChunk(&chunks, payload)
+		case kindAsk:
+			err = answer.write(appendEmpty(nil, kindAnswer), time.Now())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// frameMax returns the limits for the frames of an accepted connection.
+func (t *Transport) frameMax(p purpose) func(kind) int {
+	return func(k kind) int {
+		switch {
+		case k == kindBatch && p == forMessages:
+			return t.o.FrameMax
+		case k == kindChunk && p == forSnapshot:
+			return chunkMax
+		case k == kindAsk:
+			return 0
+		}
+		return -1
+	}
+}
+
+// takeBatch hands the messages that may pass to dragonboat.
+func (t *Transport) takeBatch(peer uint64, payload []byte) error {
+	var b pb.MessageBatch
+	if err := b.Unmarshal(payload); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	dropped, why := t.gate.batch(peer, &b)
+	if dropped > 0 {
+		t.notices.give(slog.LevelWarn, notice{event: "messages dropped", peer: peer}, "count", dropped, "reason", why)
+	}
+	if len(b.Requests) > 0 && t.handlers.batch != nil {
+		t.handlers.batch(b)
+	}
+	return nil
+}
+
+// takeChunk hands a chunk to dragonboat.
+func (t *Transport) takeChunk(g *chunkGate, payload []byte) error {
+	var c pb.Chunk
+	if err := c.Unmarshal(payload); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if err := g.chunk(&c); err != nil {
+		return err
+	}
+	if t.handlers.chunk == nil || !t.handlers.chunk(c) {
+		return fmt.Errorf("%w: dragonboat rejected number %d of index %d", errChunk, c.ChunkId, c.Index)
+	}
+	return nil
+}
