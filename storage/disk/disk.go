@@ -1,0 +1,128 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// File is an open file of a [Disk]. It is an alias, so that its users can name the same type without importing
+// this package.
+//
+// Write goes to the file's position, or to its end if it was opened for appending. The methods may be called
+// by several goroutines; those that use the position take their turns.
+type File = interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.WriterAt
+	io.Seeker
+	io.Closer
+	Stat() (os.FileInfo, error)
+	Sync() error
+}
+
+var (
+	// ErrOutside is returned for a name that is not an absolute path at or below the Disk's directory.
+	ErrOutside = errors.New("path is not below the node's directory")
+	// ErrLocked is returned by Lock for a file that is locked already.
+	ErrLocked = errors.New("file is locked")
+)
+
+// A Disk is a directory behind a switch. See the package comment for what the switch does.
+type Disk struct {
+	// Immutable after Open and View.
+	dir    string
+	view   bool          // frozen from the start, and not because anything failed
+	failed chan struct{} // closed once the switch was thrown and everybody has been told
+
+	frozen     atomic.Bool // mutating calls take effect in memory only; never goes back
+	syncs      atomic.Uint64
+	dirSyncs   atomic.Uint64
+	noPrealloc atomic.Bool // the file system turned out not to know how
+	fault      atomic.Pointer[func(Op, string) error]
+	prealloc   atomic.Pointer[func(string) bool]
+
+	nodes nodes
+	over  overlay
+
+	mu struct {
+		sync.Mutex
+		cause  error               // why the switch was thrown; nil until then
+		onFail []func()            // not yet called
+		locks  map[string]struct{} // names locked through this Disk
+	}
+}
+
+// Open returns the Disk of directory dir, which is made if it is missing. A relative dir is taken from the
+// working directory of this moment; [Disk.Dir] tells what became of it.
+func Open(dir string) (*Disk, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(abs, 0o777); err != nil {
+		return nil, err
+	}
+	return newDisk(abs), nil
+}
+
+func newDisk(dir string) *Disk {
+	d := &Disk{dir: dir, failed: make(chan struct{})}
+	d.over.root = &directory{base: dir}
+	d.mu.locks = make(map[string]struct{})
+	return d
+}
+
+// View returns a second Disk over the same directory whose mutating calls take effect in its own memory only,
+// for looking at what others would make of the directory before anything in it is changed. A View is not
+// failed. While a View is in use nobody may change the directory through another Disk: it would see a mixture.
+func (d *Disk) View() *Disk {
+	v := newDisk(d.dir)
+	v.view = true
+	v.frozen.Store(true)
+	return v
+}
+
+// Dir returns the absolute path of the directory.
+func (d *Disk) Dir() string { return d.dir }
+
+// Syncs returns how many fsyncs of real files have been done.
+func (d *Disk) Syncs() uint64 { return d.syncs.Load() }
+
+// AllSyncs returns how many fsyncs of real files and real directories have been done.
+func (d *Disk) AllSyncs() uint64 { return d.syncs.Load() + d.dirSyncs.Load() }
+
+// Preallocate has files whose name matches set aside space in large steps while they grow, where the file
+// system can. Their size does not show it. Files already open are not concerned.
+func (d *Disk) Preallocate(match func(name string) bool) { d.prealloc.Store(&match) }
+
+// rel returns name as a path relative to the directory ("." for the directory itself) or the reason
+// why it is none of ours.
+func (d *Disk) rel(op, name string) (string, error) {
+	clean := filepath.Clean(name)
+	if clean == d.dir {
+		return ".", nil
+	}
+	prefix := d.dir
+	if !strings.HasSuffix(prefix, string(filepath.Separator)) {
+		prefix += string(filepath.Separator)
+	}
+	if !strings.HasPrefix(clean, prefix) {
+		return "", &os.PathError{Op: op, Path: name, Err: ErrOutside}
+	}
+	return clean[len(prefix):], nil
+}
+
+// below is rel for calls that the directory itself is no argument of.
+func (d *Disk) below(op, name string) (string, error) {
+	rel, err := d.rel(op, name)
+	if err == nil && rel == "." {
+		return "", &os.PathError{Op: op, Path: name, Err: os.ErrInvalid}
+	}
+	return rel, err
+}

@@ -1,0 +1,36 @@
+// Package disk is a node's directory behind one switch.
+//
+// It owns every file below that directory: the log's and the image's file systems are thin adapters over one
+// [Disk]. While all goes well a Disk passes calls on to the operating system. The first mutating call that
+// fails records its cause and throws the switch, and from then on nothing below the directory changes any
+// more: that call and all later ones take effect in memory only, where reads see them. So the code above,
+// which answers a failed write by panicking or by retrying for ever, meets no failed write, comes to its end in
+// good order, and leaves on disk what a crash at that instant would have left. Whoever could tell the world
+// of a write has to look at [Disk.Failed] after it.
+//
+// What the disk refuses because of the question (no such file, it exists already, it is a directory) is an
+// answer and not a failure; a failed read is returned as the error it is. Neither throws the switch.
+//
+// Package disk never acknowledges a failed write as durable without Failed being closed first, never changes
+// a file after the switch (calls that were already inside the kernel at that moment may still land), never
+// waits for the real disk in a mutating call after it, and never knows what the bytes mean. It does not keep
+// other processes out: that is the lock of the node. It carries no compatibility promise.
+//
+// Invariants:
+//  1. a call that starts after another one saw the switch thrown does not change the directory;
+//  2. no mutating call that took effect in memory returns before Failed is closed, and Failed is closed after
+//     every function given to [Disk.OnFail] has returned (a View, which is not failed but born frozen, is
+//     the exception);
+//  3. no lock is held while the operating system works, so one slow call delays nobody else;
+//  4. all handles and names of one file share one node, so what one writes the others read, also when
+//     some were opened before the switch and some after it.
+//
+// What is written after the switch stays in memory until the Disk is dropped. A node is on its way down by
+// then; nothing is evicted.
+//
+// No goroutine is started here. Everything may be called by many goroutines at once; the calls on one name at
+// one time have no order among them but that of their callers.
+//
+// Read disk.go first, then switch.go, names.go, file.go and node.go; what happens after the switch is in
+// overlay.go, tree.go and extents.go.
+package disk

@@ -1,0 +1,404 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+type fileFlags uint8
+
+const (
+	writable  fileFlags = 1 << iota
+	appending           // Write goes to the end of the file
+	created             // the real file is new, and nobody else's
+)
+
+// file is an open file. It counts its position itself and reads and writes at offsets only, so that it goes
+// on where it was when the switch is thrown, also while a call of it hangs in the kernel.
+type file struct {
+	// Immutable after realFile and memFile.
+	d         *Disk
+	name      string
+	node      *node
+	flags     fileFlags
+	base      string // real file to read from, opened at the first read that needs it; may be empty
+	setsAside bool
+
+	turn sync.Mutex // held by Read from the position it finds to the position it leaves
+
+	mu struct {
+		sync.Mutex
+		pos    int64
+		real   *os.File // nil for a file that memory alone has, or that base is still to be opened for
+		closed bool
+		aside  int64 // space is set aside up to here
+	}
+}
+
+// realFile wraps an open file of the operating system, which it closes if it cannot.
+func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, error) {
+	info, err := real.Stat()
+	if err != nil {
+		return nil, errors.Join(err, real.Close())
+	}
+	f := &file{d: d, name: name, node: d.nodes.acquire(info, flags&created != 0), flags: flags}
+	f.mu.real = real
+	// Once more, now that all who write to the file share the node: one who did not may have made the file
+	// longer after the first look.
+	if info, err = real.Stat(); err != nil {
+		d.nodes.release(f.node)
+		return nil, errors.Join(err, real.Close())
+	}
+	f.node.grow(info.Size())
+	if match := d.prealloc.Load(); match != nil && flags&writable != 0 {
+		f.setsAside = (*match)(name)
+		f.mu.aside = info.Size()
+	}
+	return f, nil
+}
+
+// memFile opens a file after the switch. Its node has been acquired for it.
+func (d *Disk) memFile(name string, n *node, base string, flags fileFlags) *file {
+	return &file{d: d, name: name, node: n, flags: flags, base: base}
+}
+
+func (f *file) fail(op string, err error) error {
+	return &os.PathError{Op: op, Path: f.name, Err: err}
+}
+
+// handle returns the real file, which may be nil.
+func (f *file) handle(op string) (*os.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.closed {
+		return nil, f.fail(op, os.ErrClosed)
+	}
+	return f.mu.real, nil
+}
+
+// Write writes at the position, or at the end.
+func (f *file) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	off := f.mu.pos
+	real, err := f.writableLocked()
+	if err == nil && len(p) > 0 {
+		if f.flags&appending != 0 {
+			off = f.node.reserve(len(p))
+		}
+		f.mu.pos = off + int64(len(p))
+	}
+	f.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return f.write(real, p, off)
+}
+
+// WriteAt writes at off, also in a file opened for appending.
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, f.fail("write", os.ErrInvalid)
+	}
+	f.mu.Lock()
+	real, err := f.writableLocked()
+	f.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return f.write(real, p, off)
+}
+
+func (f *file) writableLocked() (*os.File, error) {
+	switch {
+	case f.mu.closed:
+		return nil, f.fail("write", os.ErrClosed)
+	case f.flags&writable == 0:
+		return nil, f.fail("write", syscall.EBADF)
+	}
+	return f.mu.real, nil
+}
+
+// write writes p, for real or in memory. A write that fails halfway stays on disk as it is and is whole in
+// memory.
+func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	f.node.grow(off + int64(len(p)))
+	if !f.d.frozen.Load() {
+		err := f.writeReal(real, p, off)
+		if err == nil {
+			return len(p), nil
+		}
+		if errors.Is(err, os.ErrClosed) {
+			return 0, err
+		}
+		f.d.Fail(err)
+	}
+	f.d.settle()
+	f.node.write(p, off)
+	return len(p), nil
+}
+
+func (f *file) writeReal(real *os.File, p []byte, off int64) error {
+	if err := f.setAside(real, off+int64(len(p))); err != nil {
+		return err
+	}
+	if err := f.d.ask(OpWrite, f.name); err != nil {
+		return err
+	}
+	_, err := real.WriteAt(p, off)
+	return err
+}
+
+// Sync makes durable what was written.
+func (f *file) Sync() error {
+	real, err := f.handle("sync")
+	if err != nil {
+		return err
+	}
+	return f.d.do(change{
+		op:   OpSync,
+		name: f.name,
+		real: func() error {
+			err := real.Sync()
+			if err == nil {
+				f.d.syncs.Add(1)
+			}
+			return err
+		},
+		mem: func() error { return nil },
+	})
+}
+
+// Read reads at the position.
+func (f *file) Read(p []byte) (int, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	pos := f.mu.pos
+	f.mu.Unlock()
+	n, err := f.ReadAt(p, pos)
+	if n > 0 && err == io.EOF {
+		err = nil
+	}
+	if n > 0 {
+		f.mu.Lock()
+		f.mu.pos = pos + int64(n)
+		f.mu.Unlock()
+	}
+	return n, err
+}
+
+// ReadAt reads at off. After the switch it lays what memory has over what the disk has.
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	real, err := f.handle("read")
+	if err != nil {
+		return 0, err
+	}
+	if !f.d.frozen.Load() {
+		return real.ReadAt(p, off)
+	}
+	if off < 0 {
+		return 0, f.fail("read", os.ErrInvalid)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	size := f.node.size()
+	if off >= size {
+		return 0, io.EOF
+	}
+	n := int(min(int64(len(p)), size-off))
+	if !f.node.covers(off, off+int64(n)) {
+		// Before memory is looked at, and without a lock: what is written meanwhile is in one or the other.
+		if err := f.readBase(p[:n], off); err != nil {
+			return 0, err
+		}
+	}
+	f.node.read(p[:n], off)
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// readBase fills p with what the real file has at off, and with zeros beyond its end.
+func (f *file) readBase(p []byte, off int64) error {
+	real, err := f.openBase()
+	if err != nil {
+		return err
+	}
+	n := 0
+	if real != nil {
+		n, err = real.ReadAt(p, off)
+		if err != nil && err != io.EOF {
+			return err
+		}
+	}
+	clear(p[n:])
+	return nil
+}
+
+// openBase returns the real file, and opens it if that has been put off; nil if there is none.
+func (f *file) openBase() (*os.File, error) {
+	real, err := f.handle("read")
+	if err != nil || real != nil || f.base == "" {
+		return real, err
+	}
+	real, err = os.Open(f.base)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	if f.mu.real == nil && !f.mu.closed {
+		f.mu.real = real
+		f.mu.Unlock()
+		return real, nil
+	}
+	f.mu.Unlock()
+	// Another read was faster, or the file was closed meanwhile.
+	if err := real.Close(); err != nil {
+		return nil, err
+	}
+	return f.handle("read")
+}
+
+// Seek moves the position.
+func (f *file) Seek(offset int64, whence int) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.closed {
+		return 0, f.fail("seek", os.ErrClosed)
+	}
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += f.mu.pos
+	case io.SeekEnd:
+		offset += f.node.size()
+	default:
+		return 0, f.fail("seek", syscall.EINVAL)
+	}
+	if offset < 0 {
+		return 0, f.fail("seek", syscall.EINVAL)
+	}
+	f.mu.pos = offset
+	return offset, nil
+}
+
+// Stat describes the file under the name it was opened by.
+func (f *file) Stat() (os.FileInfo, error) {
+	real, err := f.handle("stat")
+	if err != nil {
+		return nil, err
+	}
+	if !f.d.frozen.Load() {
+		return real.Stat()
+	}
+	return f.node.stat(filepath.Base(f.name)), nil
+}
+
+// Close closes the file. A file system that only then tells of a write it could not do throws the switch.
+func (f *file) Close() error {
+	f.mu.Lock()
+	if f.mu.closed {
+		f.mu.Unlock()
+		return f.fail("close", os.ErrClosed)
+	}
+	f.mu.closed = true
+	real := f.mu.real
+	f.mu.Unlock()
+	f.d.nodes.release(f.node)
+	if real == nil {
+		return nil
+	}
+	err := real.Close()
+	if err == nil || f.flags&writable == 0 {
+		return err
+	}
+	f.d.Fail(err)
+	f.d.settle()
+	return nil
+}
+
+// dirFile is an open directory: something to call Sync and Stat on.
+type dirFile struct {
+	d    *Disk
+	name string
+	real *os.File    // nil if it was opened after the switch in memory
+	info os.FileInfo // what Stat says after the switch
+
+	mu struct {
+		sync.Mutex
+		closed bool
+	}
+}
+
+func (f *dirFile) fail(op string, err error) error {
+	return &os.PathError{Op: op, Path: f.name, Err: err}
+}
+
+func (f *dirFile) open(op string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.closed {
+		return f.fail(op, os.ErrClosed)
+	}
+	return nil
+}
+
+// Sync makes the names in the directory durable.
+func (f *dirFile) Sync() error {
+	if err := f.open("sync"); err != nil {
+		return err
+	}
+	return f.d.do(change{
+		op:   OpSyncDir,
+		name: f.name,
+		real: func() error {
+			err := f.real.Sync()
+			if err == nil {
+				f.d.dirSyncs.Add(1)
+			}
+			return err
+		},
+		mem: func() error { return nil },
+	})
+}
+
+// Stat describes the directory.
+func (f *dirFile) Stat() (os.FileInfo, error) {
+	if err := f.open("stat"); err != nil {
+		return nil, err
+	}
+	if f.d.frozen.Load() {
+		return f.info, nil
+	}
+	return f.real.Stat()
+}
+
+// Close closes the directory.
+func (f *dirFile) Close() error {
+	f.mu.Lock()
+	if f.mu.closed {
+		f.mu.Unlock()
+		return f.fail("close", os.ErrClosed)
+	}
+	f.mu.closed = true
+	f.mu.Unlock()
+	if f.real == nil {
+		return nil
+	}
+	return f.real.Close()
+}
+
+func (f *dirFile) Read([]byte) (int, error)           { return 0, f.fail("read", syscall.EISDIR) }
+func (f *dirFile) ReadAt([]byte, int64) (int, error)  { return 0, f.fail("read", syscall.EISDIR) }
+func (f *dirFile) Write([]byte) (int, error)          { return 0, f.fail("write", syscall.EBADF) }
+func (f *dirFile) WriteAt([]byte, int64) (int, error) { return 0, f.fail("write", syscall.EBADF) }
+func (f *dirFile) Seek(int64, int) (int64, error)     { return 0, f.fail("seek", syscall.EISDIR) }

@@ -1,0 +1,94 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Lock makes an empty file, if need be, and locks it against every other Lock of it, in this process and in
+// others, until the Closer is closed. ErrLocked is returned if somebody has it. After the switch, and in a
+// View, the lock holds among the users of this Disk only.
+func (d *Disk) Lock(name string) (io.Closer, error) {
+	rel, err := d.below("lock", name)
+	if err != nil {
+		return nil, err
+	}
+	l := &lock{d: d, name: filepath.Clean(name)}
+	if !d.claim(l.name) {
+		return nil, named("lock", name, ErrLocked)
+	}
+	err = d.do(change{
+		op:   OpLock,
+		name: name,
+		real: func() (err error) { l.real, err = lockReal(name); return err },
+		mem:  func() error { return d.over.touch(name, rel) },
+	})
+	if err != nil {
+		d.unclaim(l.name)
+		return nil, err
+	}
+	return l, nil
+}
+
+// touch makes an empty file where there is none.
+func (o *overlay) touch(name, rel string) error {
+	_, err := o.file("lock", name, rel)
+	if errors.Is(err, os.ErrNotExist) {
+		_, err = o.create(name, rel)
+	}
+	return err
+}
+
+func lockReal(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		return nil, errors.Join(named("lock", name, err), f.Close())
+	}
+	// Only now: it may have been another's.
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (d *Disk) claim(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.mu.locks[name]; ok {
+		return false
+	}
+	d.mu.locks[name] = struct{}{}
+	return true
+}
+
+func (d *Disk) unclaim(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.mu.locks, name)
+}
+
+// lock is a locked file.
+type lock struct {
+	d    *Disk
+	name string
+	real *os.File // nil for a lock in memory
+	once sync.Once
+	err  error
+}
+
+// Close gives the lock up. Closing it again changes nothing.
+func (l *lock) Close() error {
+	l.once.Do(func() {
+		if l.real != nil {
+			l.err = l.real.Close()
+		}
+		l.d.unclaim(l.name)
+	})
+	return l.err
+}

@@ -1,0 +1,352 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// Create makes an empty file for reading and writing. A file that has the name already loses it and lives
+// on for those who have it open: the new one never shares its bytes.
+func (d *Disk) Create(name string) (File, error) {
+	rel, err := d.below("create", name)
+	if err != nil {
+		return nil, err
+	}
+	return d.open(change{
+		op:   OpCreate,
+		name: name,
+	}, func() (*file, error) {
+		real, err := d.createReal(name)
+		if err != nil {
+			return nil, err
+		}
+		return d.realFile(name, real, created|writable)
+	}, func() (*file, error) {
+		n, err := d.over.create(name, rel)
+		if err != nil {
+			return nil, err
+		}
+		return d.memFile(name, n, "", writable), nil
+	})
+}
+
+// createReal removes what has the name until the file it makes is a new one.
+func (d *Disk) createReal(name string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		if !errors.Is(err, os.ErrExist) {
+			return f, err
+		}
+		if info, err := os.Lstat(name); err == nil && info.IsDir() {
+			return nil, &os.PathError{Op: "create", Path: name, Err: syscall.EISDIR}
+		}
+		if d.frozen.Load() {
+			return nil, errSwitched
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		if d.frozen.Load() {
+			return nil, errSwitched
+		}
+	}
+}
+
+// OpenForAppend opens an existing file for reading and for writing at its end.
+func (d *Disk) OpenForAppend(name string) (File, error) { return d.openToWrite(name, appending) }
+
+// ReuseForWrite renames an existing file and opens it for writing from its beginning, with its old bytes
+// still in it.
+func (d *Disk) ReuseForWrite(oldname, newname string) (File, error) {
+	if err := d.Rename(oldname, newname); err != nil {
+		return nil, err
+	}
+	return d.openToWrite(newname, 0)
+}
+
+func (d *Disk) openToWrite(name string, flags fileFlags) (File, error) {
+	rel, err := d.below("open", name)
+	if err != nil {
+		return nil, err
+	}
+	return d.open(change{
+		op:   OpAppend,
+		name: name,
+	}, func() (*file, error) {
+		// Without O_APPEND: the end of the file is counted by its node, so that an append that fails
+		// knows where in memory it belongs.
+		real, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		return d.realFile(name, real, writable|flags)
+	}, func() (*file, error) {
+		e, err := d.over.file("open", name, rel)
+		if err != nil {
+			return nil, err
+		}
+		return d.memFile(name, d.nodeOf(e), e.base, writable|flags), nil
+	})
+}
+
+// open makes a change whose outcome is an open file.
+func (d *Disk) open(c change, real, mem func() (*file, error)) (File, error) {
+	var f *file
+	c.real = func() (err error) { f, err = real(); return err }
+	c.mem = func() (err error) { f, err = mem(); return err }
+	if err := d.do(c); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Rename gives a file or directory another name, which a file there loses. As with os.Rename a directory is
+// never replaced.
+func (d *Disk) Rename(oldname, newname string) error {
+	oldrel, err := d.below("rename", oldname)
+	if err != nil {
+		return err
+	}
+	newrel, err := d.below("rename", newname)
+	if err != nil {
+		return err
+	}
+	return d.do(change{
+		op:      OpRename,
+		name:    newname,
+		real:    func() error { return os.Rename(oldname, newname) },
+		mem:     func() error { return d.over.rename(oldname, newname, oldrel, newrel) },
+		answers: []error{syscall.EINVAL}, // a directory into itself
+		lands:   true,
+	})
+}
+
+// Link gives a file a second name. A file system that cannot is no failure of the disk: its refusal is
+// returned, and the caller may copy.
+func (d *Disk) Link(oldname, newname string) error {
+	oldrel, err := d.below("link", oldname)
+	if err != nil {
+		return err
+	}
+	newrel, err := d.below("link", newname)
+	if err != nil {
+		return err
+	}
+	return d.do(change{
+		op:      OpLink,
+		name:    newname,
+		real:    func() error { return os.Link(oldname, newname) },
+		mem:     func() error { return d.over.link(oldname, newname, oldrel, newrel) },
+		answers: []error{syscall.EPERM, syscall.EXDEV, errors.ErrUnsupported},
+		lands:   true,
+	})
+}
+
+// Remove removes a file or an empty directory.
+func (d *Disk) Remove(name string) error {
+	rel, err := d.below("remove", name)
+	if err != nil {
+		return err
+	}
+	return d.do(change{
+		op:    OpRemove,
+		name:  name,
+		real:  func() error { return os.Remove(name) },
+		mem:   func() error { return d.over.remove(name, rel) },
+		lands: true,
+	})
+}
+
+// RemoveAll removes a name and everything below it. A name that does not exist is removed already.
+func (d *Disk) RemoveAll(name string) error {
+	rel, err := d.below("removeall", name)
+	if err != nil {
+		return err
+	}
+	return d.do(change{
+		op:   OpRemoveAll,
+		name: name,
+		real: func() error { return d.removeReal(name) },
+		mem:  func() error { return d.over.removeAll(name, rel) },
+	})
+}
+
+// removeReal is os.RemoveAll in steps between which it looks at the switch.
+func (d *Disk) removeReal(name string) error {
+	if d.frozen.Load() {
+		return errSwitched
+	}
+	err := os.Remove(name)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if info, serr := os.Lstat(name); serr != nil || !info.IsDir() {
+		return err
+	}
+	names, err := readNames(name)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := d.removeReal(filepath.Join(name, n)); err != nil {
+			return err
+		}
+	}
+	if d.frozen.Load() {
+		return errSwitched
+	}
+	if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// MkdirAll makes a directory and those above it that are missing. It may exist already.
+func (d *Disk) MkdirAll(name string, perm os.FileMode) error {
+	rel, err := d.rel("mkdir", name)
+	if err != nil {
+		return err
+	}
+	return d.do(change{
+		op:   OpMkdir,
+		name: name,
+		real: func() error { return d.mkdirReal(filepath.Clean(name), perm) },
+		mem:  func() error { return d.over.mkdirAll(name, rel, perm) },
+	})
+}
+
+// mkdirReal is os.MkdirAll, confined to the directory and looking at the switch between its steps.
+func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
+	info, err := os.Stat(name)
+	if err == nil && !info.IsDir() {
+		return &os.PathError{Op: "mkdir", Path: name, Err: syscall.ENOTDIR}
+	}
+	if err == nil {
+		return nil
+	}
+	if name != d.dir {
+		if err := d.mkdirReal(filepath.Dir(name), perm); err != nil {
+			return err
+		}
+	}
+	if d.frozen.Load() {
+		return errSwitched
+	}
+	err = os.Mkdir(name, perm)
+	if info, serr := os.Stat(name); err != nil && serr == nil && info.IsDir() {
+		return nil
+	}
+	return err
+}
+
+// OpenForRead opens a file for reading, or a directory for Stat and Sync.
+func (d *Disk) OpenForRead(name string) (File, error) {
+	rel, err := d.rel("open", name)
+	if err != nil {
+		return nil, err
+	}
+	if d.frozen.Load() {
+		return d.openFrozen(name, rel)
+	}
+	real, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return d.realHandle(name, real)
+}
+
+// openFrozen is OpenForRead after the switch.
+func (d *Disk) openFrozen(name, rel string) (File, error) {
+	e, err := d.over.find("open", name, rel)
+	if err != nil {
+		return nil, err
+	}
+	if e.dir != nil {
+		return &dirFile{d: d, name: name, info: e.dir.stat(filepath.Base(name))}, nil
+	}
+	if e.base == "" {
+		return d.memFile(name, e.node, "", 0), nil
+	}
+	real, err := os.Open(e.base)
+	if err != nil {
+		return nil, err
+	}
+	return d.realHandle(name, real)
+}
+
+// realHandle wraps a file or directory of the operating system that was opened for reading.
+func (d *Disk) realHandle(name string, real *os.File) (File, error) {
+	info, err := real.Stat()
+	if err != nil {
+		return nil, errors.Join(err, real.Close())
+	}
+	if info.IsDir() {
+		return &dirFile{d: d, name: name, real: real, info: info}, nil
+	}
+	return d.realFile(name, real, 0)
+}
+
+// OpenDir opens a directory for Stat and Sync.
+func (d *Disk) OpenDir(name string) (File, error) {
+	f, err := d.OpenForRead(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := f.(*dirFile); !ok {
+		return nil, errors.Join(&os.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}, f.Close())
+	}
+	return f, nil
+}
+
+// List returns the names in a directory, sorted.
+func (d *Disk) List(name string) ([]string, error) {
+	rel, err := d.rel("list", name)
+	if err != nil {
+		return nil, err
+	}
+	if d.frozen.Load() {
+		return d.over.list(name, rel)
+	}
+	return readNames(name)
+}
+
+// Stat describes a file or directory.
+func (d *Disk) Stat(name string) (os.FileInfo, error) {
+	rel, err := d.rel("stat", name)
+	if err != nil {
+		return nil, err
+	}
+	if !d.frozen.Load() {
+		return os.Stat(name)
+	}
+	e, err := d.over.find("stat", name, rel)
+	if err != nil {
+		return nil, err
+	}
+	base := filepath.Base(name)
+	if e.dir != nil {
+		return e.dir.stat(base), nil
+	}
+	if e.base == "" {
+		return e.node.stat(base), nil
+	}
+	if n := d.nodes.find(e.info); n != nil {
+		return n.stat(base), nil
+	}
+	return renamed(e.info, base), nil
+}
+
+// readNames lists a real directory.
+func readNames(name string) (names []string, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	names, err = f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}

@@ -1,0 +1,201 @@
+package disk
+
+import (
+	"os"
+	"sync"
+	"time"
+)
+
+// A node is one file, however many names and open handles it has. While the disk works it counts the file's
+// size, so that a write that fails knows where it belongs; after the switch it holds what was written since.
+//
+// Invariants:
+//  1. size never shrinks, and is at least the end of every write that was begun through this Disk;
+//  2. dirty is set if data holds anything; a node that is dirty, or that no real file stands behind,
+//     is never forgotten while a name leads to it.
+type node struct {
+	// Immutable after newNode.
+	info os.FileInfo // the real file's; nil for a file that memory alone has
+
+	// Guarded by nodes.mu.
+	refs int
+
+	mu struct {
+		sync.RWMutex
+		size     int64
+		dirty    bool
+		modified time.Time // of the newest write to memory
+		data     extents   // what was written to memory
+	}
+}
+
+// newNode returns the node of a file. A file that memory alone has (info nil) is made now.
+func newNode(info os.FileInfo) *node {
+	n := &node{info: info}
+	if info == nil {
+		n.mu.modified = time.Now()
+		return n
+	}
+	n.mu.size = info.Size()
+	return n
+}
+
+// reserve sets aside the next length bytes at the end of the file and returns where they begin.
+func (n *node) reserve(length int) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	off := n.mu.size
+	n.mu.size += int64(length)
+	return off
+}
+
+// grow makes the file at least size bytes long.
+func (n *node) grow(size int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.size = max(n.mu.size, size)
+}
+
+func (n *node) size() int64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.mu.size
+}
+
+// write keeps p, which it copies, in memory.
+func (n *node) write(p []byte, off int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.dirty = true
+	n.mu.modified = time.Now()
+	if len(p) == 0 {
+		return
+	}
+	n.mu.data.write(p, off)
+	n.mu.size = max(n.mu.size, off+int64(len(p)))
+}
+
+// read lays what memory has of [off, off+len(p)) over p.
+func (n *node) read(p []byte, off int64) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	n.mu.data.read(p, off)
+}
+
+// covers reports whether memory has all of [off, end).
+func (n *node) covers(off, end int64) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.mu.data.covers(off, end)
+}
+
+// stat describes the file as memory sees it.
+func (n *node) stat(name string) os.FileInfo {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	i := fileInfo{name: name, size: n.mu.size, mode: 0o644, modified: n.mu.modified}
+	if n.info == nil {
+		return i
+	}
+	i.mode, i.sys = n.info.Mode(), n.info.Sys()
+	if !n.mu.dirty {
+		i.modified = n.info.ModTime()
+	}
+	return i
+}
+
+// nodes are the nodes of the real files that are open or dirty. It is searched linearly: it is as long as
+// there are open files, and only opening and closing search it.
+type nodes struct {
+	mu   sync.Mutex
+	list []*node
+}
+
+// acquire returns the node of a real file, to be released by who closes it. A file that was just created has
+// a node of its own, whatever another file of the same number once had.
+func (ns *nodes) acquire(info os.FileInfo, created bool) *node {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	i := ns.indexLocked(info)
+	if i >= 0 && created {
+		ns.removeLocked(i)
+		i = -1
+	}
+	if i < 0 {
+		i = len(ns.list)
+		ns.list = append(ns.list, newNode(info))
+	}
+	ns.list[i].refs++
+	return ns.list[i]
+}
+
+// release gives back what acquire returned. Nodes that memory alone has are not in the list.
+func (ns *nodes) release(n *node) {
+	if n.info == nil {
+		return
+	}
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	n.refs--
+	n.mu.RLock()
+	keep := n.refs > 0 || n.mu.dirty
+	n.mu.RUnlock()
+	if keep {
+		return
+	}
+	for i := range ns.list {
+		if ns.list[i] == n {
+			ns.removeLocked(i)
+			return
+		}
+	}
+}
+
+// find returns the node of a real file if it has one.
+func (ns *nodes) find(info os.FileInfo) *node {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if i := ns.indexLocked(info); i >= 0 {
+		return ns.list[i]
+	}
+	return nil
+}
+
+func (ns *nodes) indexLocked(info os.FileInfo) int {
+	for i, n := range ns.list {
+		if os.SameFile(n.info, info) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (ns *nodes) removeLocked(i int) {
+	last := len(ns.list) - 1
+	ns.list[i] = ns.list[last]
+	ns.list[last] = nil
+	ns.list = ns.list[:last]
+}
+
+// fileInfo describes a file or directory that is not quite the one on disk.
+type fileInfo struct {
+	name     string
+	size     int64
+	mode     os.FileMode
+	modified time.Time
+	sys      any
+}
+
+func renamed(info os.FileInfo, name string) os.FileInfo {
+	if info.Name() == name {
+		return info
+	}
+	return fileInfo{name: name, size: info.Size(), mode: info.Mode(), modified: info.ModTime(), sys: info.Sys()}
+}
+
+func (i fileInfo) Name() string       { return i.name }
+func (i fileInfo) Size() int64        { return i.size }
+func (i fileInfo) Mode() os.FileMode  { return i.mode }
+func (i fileInfo) ModTime() time.Time { return i.modified }
+func (i fileInfo) IsDir() bool        { return i.mode.IsDir() }
+func (i fileInfo) Sys() any           { return i.sys }

@@ -1,0 +1,43 @@
+package disk
+
+// Op is a kind of mutating call.
+type Op uint8
+
+// The mutating calls, by what they do to the directory.
+const (
+	OpCreate      Op = iota + 1 // a file is created, or replaced by an empty one
+	OpAppend                    // an existing file is opened for writing
+	OpWrite                     // bytes are written
+	OpSync                      // a file is made durable
+	OpSyncDir                   // a directory's names are made durable
+	OpRename                    // a name is moved
+	OpLink                      // a file gets a second name
+	OpRemove                    // a name is removed
+	OpRemoveAll                 // a name and all below it are removed
+	OpMkdir                     // a directory is made
+	OpLock                      // a lock file is made and locked
+	OpPreallocate               // space is set aside for a file that grows
+)
+
+var opNames = [...]string{
+	OpCreate:      "create",
+	OpAppend:      "append",
+	OpWrite:       "write",
+	OpSync:        "sync",
+	OpSyncDir:     "syncdir",
+	OpRename:      "rename",
+	OpLink:        "link",
+	OpRemove:      "remove",
+	OpRemoveAll:   "removeall",
+	OpMkdir:       "mkdir",
+	OpLock:        "lock",
+	OpPreallocate: "preallocate",
+}
+
+// String names the call.
+func (op Op) String() string {
+	if int(op) < len(opNames) && opNames[op] != "" {
+		return opNames[op]
+	}
+	return "unknown"
+}

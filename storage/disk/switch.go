@@ -1,0 +1,155 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// Fail throws the switch by hand. The first cause wins; a nil cause is replaced by a nameless one. The
+// functions given to OnFail run before Fail returns, on this goroutine, unless another one is throwing the
+// switch already.
+func (d *Disk) Fail(cause error) {
+	if cause == nil {
+		cause = errors.New("disk given up")
+	}
+	d.mu.Lock()
+	if d.mu.cause != nil {
+		d.mu.Unlock()
+		return
+	}
+	d.mu.cause = cause
+	hooks := d.mu.onFail
+	d.mu.onFail = nil
+	d.frozen.Store(true)
+	d.mu.Unlock()
+	for _, hook := range hooks {
+		hook()
+	}
+	close(d.failed)
+}
+
+// Failed is closed once the switch was thrown and the functions given to OnFail have returned.
+func (d *Disk) Failed() <-chan struct{} { return d.failed }
+
+// Err returns why the switch was thrown, nil if it was not.
+func (d *Disk) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.cause
+}
+
+// OnFail has fn called once when the switch is thrown, before Failed is closed and before any write that took
+// effect in memory returns; if the switch was thrown already, fn is called at once. It must not block and must
+// not change anything through this Disk: such a call waits for Failed. Several functions are called in
+// the order in which they came.
+func (d *Disk) OnFail(fn func()) {
+	d.mu.Lock()
+	if d.mu.cause == nil {
+		d.mu.onFail = append(d.mu.onFail, fn)
+		fn = nil
+	}
+	d.mu.Unlock()
+	if fn != nil {
+		fn()
+	}
+}
+
+// SetFault is a seam for tests: fn is asked before every mutating call that would reach the disk, and what it
+// returns, if not nil, is how that call fails. nil takes it away.
+func (d *Disk) SetFault(fn func(op Op, name string) error) {
+	if fn == nil {
+		d.fault.Store(nil)
+		return
+	}
+	d.fault.Store(&fn)
+}
+
+// ask asks the fault seam about a call.
+func (d *Disk) ask(op Op, name string) error {
+	fn := d.fault.Load()
+	if fn == nil {
+		return nil
+	}
+	if err := (*fn)(op, name); err != nil {
+		return &os.PathError{Op: op.String(), Path: name, Err: err}
+	}
+	return nil
+}
+
+// settle returns when everybody who has to has been told of the failure: who acknowledges a write that only
+// memory has must find Failed closed.
+func (d *Disk) settle() {
+	if !d.view {
+		<-d.failed
+	}
+}
+
+// errSwitched ends the real half of a call of several steps that found the switch thrown between two.
+var errSwitched = errors.New("the switch was thrown on the way")
+
+// A change is a mutating call in its two forms.
+type change struct {
+	op   Op
+	name string
+	real func() error
+	mem  func() error
+	// answers are refusals besides the usual ones that tell something of the question, not of the disk.
+	answers []error
+	// lands says that a refusal by mem right after a failure of real means that real took effect after all
+	// (the old name is gone because it was renamed), so that nothing is left to do.
+	lands bool
+}
+
+// do makes a change, for real or in memory.
+func (d *Disk) do(c change) error {
+	if d.frozen.Load() {
+		d.settle()
+		return c.mem()
+	}
+	if err := d.ask(c.op, c.name); err != nil {
+		d.Fail(err)
+		d.settle()
+		return c.mem()
+	}
+	err := c.real()
+	switch {
+	case err == nil:
+		return nil
+	case isAnswer(err, c.answers...):
+		if !d.frozen.Load() {
+			return err
+		}
+		// The file that is missing here may have been made in memory while we asked.
+		d.settle()
+		return c.mem()
+	case !errors.Is(err, errSwitched):
+		d.Fail(err)
+	}
+	d.settle()
+	err = c.mem()
+	if c.lands && isAnswer(err, c.answers...) {
+		return nil
+	}
+	return err
+}
+
+// isAnswer reports whether err refuses the question rather than tells of a disk that does not work.
+func isAnswer(err error, more ...error) bool {
+	for _, answer := range answers {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	for _, answer := range more {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}
+
+var answers = [...]error{
+	os.ErrNotExist, os.ErrExist, os.ErrClosed, ErrLocked,
+	syscall.ENOTEMPTY, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG,
+}

@@ -1,0 +1,209 @@
+package disk
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// directory is a directory after the switch: the real one, if there is one, and the names that differ from it.
+type directory struct {
+	base  string // the real directory; empty for one that memory alone has
+	info  os.FileInfo
+	mode  os.FileMode
+	made  time.Time
+	names map[string]entry
+}
+
+// entry is what a name stands for. The zero entry is a name that was removed.
+type entry struct {
+	dir  *directory  // a directory
+	node *node       // a file that memory alone has
+	base string      // a file of the disk: where it really is
+	info os.FileInfo // and what the disk said of it
+}
+
+func (e entry) gone() bool { return e.dir == nil && e.node == nil && e.base == "" }
+
+// same reports whether two names stand for one file.
+func (e entry) same(o entry) bool {
+	if e.node != nil || o.node != nil {
+		return e.node == o.node
+	}
+	return e.dir == nil && o.dir == nil && os.SameFile(e.info, o.info)
+}
+
+// set has name stand for e in dir.
+func (dir *directory) set(name string, e entry) {
+	if dir.names == nil {
+		dir.names = make(map[string]entry)
+	}
+	dir.names[name] = e
+}
+
+// stat describes the directory.
+func (dir *directory) stat(name string) os.FileInfo {
+	if dir.info != nil {
+		return renamed(dir.info, name)
+	}
+	return fileInfo{name: name, mode: dir.mode | os.ModeDir, modified: dir.made}
+}
+
+// look is what one call has asked of the real directory so far.
+//
+// The overlay's lock is not held while the disk is asked. So a call runs against what is known; if it misses
+// something it gives up, that is asked for without the lock, and the call runs again from its beginning.
+// The real directory does not change any more, so what was learned stays true. A call may change the overlay
+// only after all its questions were answered.
+type look struct {
+	changing bool // the call is a mutating one, which has to succeed whatever the disk says
+	stats    map[string]statAnswer
+	lists    map[string]listAnswer
+	missing  func() // asks for what the last run missed
+}
+
+type statAnswer struct {
+	info os.FileInfo
+	err  error
+}
+
+type listAnswer struct {
+	names []string
+	err   error
+}
+
+// errMissing ends a run that missed something.
+var errMissing = errors.New("not looked at yet")
+
+func (l *look) stat(path string) (os.FileInfo, error) {
+	if a, ok := l.stats[path]; ok {
+		return a.info, a.err
+	}
+	l.missing = func() {
+		info, err := os.Stat(path)
+		l.stats[path] = statAnswer{info, plain(err)}
+	}
+	return nil, errMissing
+}
+
+func (l *look) list(path string) ([]string, error) {
+	if a, ok := l.lists[path]; ok {
+		return a.names, a.err
+	}
+	l.missing = func() {
+		names, err := readNames(path)
+		l.lists[path] = listAnswer{names, plain(err)}
+	}
+	return nil, errMissing
+}
+
+// plain takes the real path out of an error: the caller knows the file by another.
+func plain(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// child returns what name stands for in dir. The error is ErrNotExist, errMissing, or the disk's.
+func (l *look) child(dir *directory, name string) (entry, error) {
+	if e, ok := dir.names[name]; ok {
+		if e.gone() {
+			return e, syscall.ENOENT
+		}
+		return e, nil
+	}
+	if dir.base == "" {
+		return entry{}, syscall.ENOENT
+	}
+	path := filepath.Join(dir.base, name)
+	info, err := l.stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return entry{dir: &directory{base: path, info: info}}, nil
+	case err == nil:
+		return entry{base: path, info: info}, nil
+	case l.changing && err != errMissing && !isAnswer(err):
+		// The disk cannot even tell what is there, and the call must succeed: a file that nobody can read.
+		return entry{base: path, info: fileInfo{name: name}}, nil
+	}
+	return entry{}, err
+}
+
+// children returns the names in dir, sorted.
+func (l *look) children(dir *directory) ([]string, error) {
+	set := make(map[string]struct{})
+	if dir.base != "" {
+		names, err := l.list(dir.base)
+		if err != nil && (err == errMissing || !l.changing) {
+			return nil, err
+		}
+		for _, name := range names {
+			set[name] = struct{}{}
+		}
+	}
+	for name, e := range dir.names {
+		set[name] = struct{}{}
+		if e.gone() {
+			delete(set, name)
+		}
+	}
+	return slices.Sorted(maps.Keys(set)), nil
+}
+
+// find returns what the path rel stands for.
+func (l *look) find(root *directory, rel string) (entry, error) {
+	e := entry{dir: root}
+	if rel == "." {
+		return e, nil
+	}
+	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		if e.dir == nil {
+			return entry{}, syscall.ENOTDIR
+		}
+		var err error
+		if e, err = l.child(e.dir, name); err != nil {
+			return entry{}, err
+		}
+	}
+	return e, nil
+}
+
+// parent returns the directory that the path rel is in, ready for names of its own, and the last name of rel.
+// It writes down the directories on the way, which changes nothing that anybody can see.
+func (l *look) parent(root *directory, rel string) (*directory, string, error) {
+	dir, name := filepath.Split(rel)
+	if dir == "" {
+		return root, name, nil
+	}
+	p, err := l.enter(root, filepath.Clean(dir), nil)
+	return p, name, err
+}
+
+// enter returns the directory rel, ready for names of its own. make, if not nil, makes those that are missing.
+func (l *look) enter(root *directory, rel string, make func() *directory) (*directory, error) {
+	if rel == "." {
+		return root, nil
+	}
+	dir := root
+	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		e, err := l.child(dir, name)
+		switch {
+		case make != nil && errors.Is(err, os.ErrNotExist):
+			e = entry{dir: make()}
+		case err != nil:
+			return nil, err
+		case e.dir == nil:
+			return nil, syscall.ENOTDIR
+		}
+		dir.set(name, e)
+		dir = e.dir
+	}
+	return dir, nil
+}
