@@ -28,6 +28,17 @@ func diagnose(d *disk.Disk, dir string, err error) error {
 	return corrupt(dir, "%v", err)
 }
 
+// older is the error for an image that lost what a Sync had promised. Pebble takes a MANIFEST up to its first
+// unreadable record, so that is where the rest went.
+func older(d *disk.Disk, dir string, index, synced uint64) error {
+	file := dir
+	if names, err := d.List(dir); err == nil {
+		manifest, _ := currentManifest(d, dir, names)
+		file = filepath.Join(dir, manifest)
+	}
+	return corrupt(file, "it ends at index %d, but %d was made durable", index, synced)
+}
+
 // suspect returns the first file in dir that is damaged by itself, and how; "" if there is none.
 func suspect(d *disk.Disk, dir string) (file string, what error) {
 	names, err := d.List(dir)

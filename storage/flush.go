@@ -148,6 +148,9 @@ func (i *Image) Sync() error {
 	}
 	i.pointing.Lock()
 	defer i.pointing.Unlock()
+	if err := stopped(nil, i.closing); err != nil {
+		return err
+	}
 	return i.sync()
 }
 

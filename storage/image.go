@@ -142,7 +142,7 @@ func look(o Options) (*store, pointer, uint64, error) {
 	}
 	if index < p.synced {
 		s.release()
-		return nil, p, 0, corrupt(dir, "it has index %d, but %d was made durable", index, p.synced)
+		return nil, p, 0, older(l.disk, dir, index, p.synced)
 	}
 	return s, p, index, nil
 }
@@ -170,15 +170,8 @@ func (i *Image) load(fn func(t Table, key, value []byte) error) error {
 		return err
 	}
 	if s != nil {
-		var refused error
-		err = each(s.db, func(t Table, key, value []byte) error {
-			refused = fn(t, key, value)
-			return refused
-		})
-		if err != nil && refused == nil {
-			err = diagnose(s.disk, s.dir, err)
-		}
-		err = errors.Join(err, s.release())
+		err = s.load(fn)
+		s.release()
 	}
 	if err != nil || i.writable() {
 		return err

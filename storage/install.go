@@ -28,6 +28,10 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	if err := stopped(stop, i.closing); err != nil {
 		return err
 	}
+	in, index, err := newStreamReader(r)
+	if err != nil {
+		return err
+	}
 	name, err := i.layout.unused()
 	if err != nil {
 		return err
@@ -36,53 +40,59 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.layout.path(name), err)
 	}
-	index, err := i.receive(fresh, r, stop)
-	if err == nil {
-		err = i.swap(fresh, name, index)
-	}
+	old, err := i.replaceBy(fresh, name, in, index, stop)
 	if err != nil {
-		fresh.superseded.Store(true)
-		return errors.Join(err, fresh.release())
+		old = fresh
 	}
-	return nil
+	// What is given up here is garbage: nothing depends on its end, and what stays of it goes at the next start.
+	old.superseded.Store(true)
+	if err := old.release(); err != nil {
+		i.o.Logger.Warn("an image that is not needed any more was left behind", "dir", old.dir, "error", err)
+	}
+	return err
 }
 
-// receive fills the store from the stream and returns when it is verified and durable.
-func (i *Image) receive(s *store, r io.Reader, stop <-chan struct{}) (uint64, error) {
-	in, index, err := newStreamReader(r)
-	if err != nil {
-		return 0, err
+// replaceBy fills fresh from the stream and makes it the live store. It returns the one that was.
+func (i *Image) replaceBy(fresh *store, name string, in *streamReader, index uint64, stop <-chan struct{}) (*store, error) {
+	if err := i.receive(fresh, in, stop); err != nil {
+		return nil, err
 	}
+	var last pebble.Batch
+	if err := commitTo(fresh, &last, index); err != nil {
+		return nil, err
+	}
+	if err := i.settle(fresh, stop); err != nil {
+		return nil, err
+	}
+	return i.swap(fresh, name, index)
+}
+
+// receive fills the store with the stream's records, and returns once the stream is verified.
+func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error {
 	var ops pebble.Batch
+	var key []byte
 	unflushed := 0
 	for {
-		switch err := in.next(); {
-		case err == io.EOF:
-			if err := commitTo(s, &ops, index); err != nil {
-				return 0, err
-			}
-			return index, i.settle(s, stop)
-		case err != nil:
-			return 0, err
+		err := in.next()
+		if err == nil {
+			key = append(append(key[:0], byte(in.table)), in.key...)
+			err = ops.Set(key, in.value, nil)
 		}
-		key := append(append(make([]byte, 0, 1+len(in.key)), byte(in.table)), in.key...)
-		if err := ops.Set(key, in.value, nil); err != nil {
-			return 0, err
+		if err != nil && err != io.EOF {
+			return err
 		}
-		if ops.Len() < installBatch {
+		done := err == io.EOF
+		if ops.Len() < installBatch && !done {
 			continue
 		}
 		unflushed += weight(&ops)
-		if err := s.db.Apply(&ops, pebble.NoSync); err != nil {
-			return 0, err
+		if err := errors.Join(s.db.Apply(&ops, pebble.NoSync), stopped(stop, i.closing)); err != nil || done {
+			return err
 		}
 		ops.Reset()
-		if err := stopped(stop, i.closing); err != nil {
-			return 0, err
-		}
 		if unflushed >= memtableLen {
 			if err := i.settle(s, stop); err != nil {
-				return 0, err
+				return err
 			}
 			unflushed = 0
 		}
@@ -107,22 +117,21 @@ func (i *Image) settle(s *store, stop <-chan struct{}) error {
 	}
 }
 
-// swap makes s the live store, on disk first.
-func (i *Image) swap(s *store, name string, index uint64) error {
+// swap makes s the live store, on disk first, and returns the one that was.
+func (i *Image) swap(s *store, name string, index uint64) (*store, error) {
 	i.pointing.Lock()
 	defer i.pointing.Unlock()
 	// The new image's own name must be durable before the pointer that names it.
 	if err := i.layout.syncDir(i.o.Dir); err != nil {
-		return err
+		return nil, err
 	}
 	p := pointer{image: name, state: stateLive, synced: index}
 	if err := errors.Join(i.layout.writePointer(p), i.o.Disk.Err()); err != nil {
-		return err
+		return nil, err
 	}
 	i.mu.Lock()
+	defer i.mu.Unlock()
 	old := i.mu.live
 	i.mu.live, i.mu.pointer, i.mu.applied, i.mu.flow = s, p, index, newFlow(index)
-	i.mu.Unlock()
-	old.superseded.Store(true)
-	return old.release()
+	return old, nil
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -122,7 +123,9 @@ type pebbleLog struct {
 }
 
 func (l pebbleLog) Infof(format string, args ...any) {
-	l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+	}
 }
 
 func (l pebbleLog) Fatalf(format string, args ...any) {
@@ -169,6 +172,22 @@ func walk(it *pebble.Iterator, fn func(t Table, key, value []byte) error) error 
 }
 
 var errUnknownTable = errors.New("it holds a record of no table")
+
+// load calls fn for every record. An error that is not fn's names the file.
+func (s *store) load(fn func(t Table, key, value []byte) error) error {
+	var refused error
+	err := each(s.db, func(t Table, key, value []byte) error {
+		refused = fn(t, key, value)
+		return refused
+	})
+	if refused != nil {
+		return refused
+	}
+	if err != nil {
+		return diagnose(s.disk, s.dir, err)
+	}
+	return nil
+}
 
 func (s *store) acquire() *store {
 	s.refs.Add(1)

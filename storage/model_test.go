@@ -1,0 +1,207 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// patience bounds every wait of a test for something that must come.
+const patience = 30 * time.Second
+
+// A contents is what an image holds, by table and key.
+type contents map[string]string
+
+func (c contents) equal(other contents) bool { return maps.Equal(c, other) }
+
+type change struct {
+	table  Table
+	key    string
+	value  string
+	delete bool
+}
+
+// A history is what was committed, batch by batch: the batch at index n is derived from the seed and n alone, so
+// that what an image must hold at any index can be said afterwards.
+type history struct {
+	seed   uint64
+	states map[uint64]contents
+}
+
+func newHistory(t testing.TB) *history {
+	h := &history{seed: rand.Uint64(), states: map[uint64]contents{0: {}}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", h.seed)
+		}
+	})
+	return h
+}
+
+// changes returns the batch at index n: a few writes among 200 keys, some deletes.
+func (h *history) changes(n uint64) []change {
+	r := rand.New(rand.NewPCG(h.seed, n))
+	list := make([]change, 5+r.IntN(20))
+	for j := range list {
+		c := change{table: Table(1 + r.IntN(4)), key: fmt.Sprintf("key-%02d", r.IntN(50)), delete: r.IntN(5) == 0}
+		if !c.delete {
+			c.value = fmt.Sprintf("%d:%s", n, bytes.Repeat([]byte{byte('a' + r.IntN(26))}, r.IntN(400)))
+		}
+		list[j] = c
+	}
+	return list
+}
+
+// at returns what an image must hold at index n.
+func (h *history) at(n uint64) contents {
+	if c, ok := h.states[n]; ok {
+		return c
+	}
+	c := maps.Clone(h.at(n - 1))
+	for _, ch := range h.changes(n) {
+		name := string(byte(ch.table)) + ch.key
+		if ch.delete {
+			delete(c, name)
+		} else {
+			c[name] = ch.value
+		}
+	}
+	h.states[n] = c
+	return c
+}
+
+// commit commits the batches from the image's index to n.
+func (h *history) commit(i *Image, n uint64) error {
+	b := i.NewBatch()
+	for k := i.Applied() + 1; k <= n; k++ {
+		for _, ch := range h.changes(k) {
+			if ch.delete {
+				b.Delete(ch.table, []byte(ch.key))
+			} else {
+				b.Put(ch.table, []byte(ch.key), []byte(ch.value))
+			}
+		}
+		if err := b.Commit(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads the image and checks that records come in order.
+func load(i *Image) (contents, error) {
+	c := contents{}
+	last := ""
+	err := i.Load(func(t Table, key, value []byte) error {
+		name := string(byte(t)) + string(key)
+		if name <= last && last != "" {
+			return fmt.Errorf("record %q after %q", name, last)
+		}
+		last = name
+		c[name] = string(value)
+		return nil
+	})
+	return c, err
+}
+
+// expect checks that the image holds exactly what belongs to its index.
+func (h *history) expect(t testing.TB, i *Image) {
+	t.Helper()
+	got, err := load(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := i.Applied(); !got.equal(h.at(n)) {
+		t.Fatalf("at index %d the image holds %d records that are not the %d that were committed", n, len(got), len(h.at(n)))
+	}
+}
+
+// A node is a directory with a disk, as a node has one.
+type node struct {
+	root string
+	disk *disk.Disk
+}
+
+func newNode(t testing.TB) *node { return nodeIn(t, t.TempDir()) }
+
+func nodeIn(t testing.TB, root string) *node {
+	d, err := disk.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{root: root, disk: d}
+}
+
+func (n *node) dir() string { return filepath.Join(n.root, "image", "shard-1") }
+
+func (n *node) options() Options { return Options{Disk: n.disk, Dir: n.dir()} }
+
+// open opens the image, reads it and closes it when the test ends.
+func (n *node) open(t testing.TB) *Image { return openWith(t, n.options()) }
+
+func openWith(t testing.TB, o Options) *Image {
+	t.Helper()
+	i, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { i.Close() })
+	return i
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files returns every file below root with its contents, and the directories.
+func files(t testing.TB, root string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		if e.IsDir() {
+			all[rel+"/"] = ""
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		all[rel] = string(data)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return all
+	}
+	must(t, err)
+	return all
+}
+
+// restore writes what files returned to a new directory.
+func restore(t testing.TB, all map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, rel := range slices.Sorted(maps.Keys(all)) {
+		path := filepath.Join(root, rel)
+		if rel[len(rel)-1] == '/' {
+			must(t, os.MkdirAll(path, 0o755))
+			continue
+		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(all[rel]), 0o644))
+	}
+	return root
+}
