@@ -3,8 +3,8 @@
 // library; they import embed.
 //
 // It has two halves. [Table] is replicated: every replica of shard 1 applies the same calls in the same
-// order and gets the same table. [Life] is local: what the node that speaks for a session may believe about
-// it, by its own clock.
+// order and gets the same table. [Life] is local: what the node that speaks for a session may believe
+// about it, by its own clock.
 //
 // It never reads a clock, starts a goroutine, does I/O, logs or draws random numbers: times and ids are
 // arguments, and no map's order reaches a result. Neither half is safe for concurrent use; the engine
@@ -12,64 +12,63 @@
 //
 // # Origins
 //
-// A member's node speaks for all its sessions at once, in one stream of batches for each incarnation: the
-// origin is (member, start). Register begins the stream and ends the one before it, with its sessions:
-// the lock on the directory proves the earlier process dead. A batch is accepted only in its
-// place. All of that is decided by numbers that grow, so a copy of a Register or of a batch that turns up late,
-// from any incarnation, finds its number taken and changes nothing.
+// A member's node speaks for all its sessions at once, in one stream of batches for each incarnation:
+// the origin is (member, start). Register begins a stream and ends the one before it, with its sessions:
+// the lock on the directory proves the earlier process dead. A batch is accepted only in its place. All
+// of that is decided by numbers that grow, so a copy of a Register or of a batch that turns up late, from
+// any incarnation, finds its number taken and changes nothing.
 //
-// All sessions are in-process ones so far. A session of a remote client outlives its node's process;
-// its record will say so, and Register will leave it where it is, with its silence at zero.
+// All sessions are in-process ones so far. A session of a remote client outlives its node's process; its
+// record will say so, and Register will leave it where it is.
 //
 // # Expiry
 //
 // No clock can be part of the replicated state, so silence is measured outside and booked in the log.
-// The shard leader watches each origin; when its machine has applied the entry that made NextStep name a
-// Step, it starts a stopwatch, and if the Step is the same after the time NextStep asks for, it
-// proposes Silence(step, what it measured). Sessions whose timeout the silence reaches are due: Usable
+// When a machine has applied an entry after which NextStep names another Step than before, it starts a
+// stopwatch for it. The leader among the machines proposes Silence(step, what it measured) once the
+// stopwatch shows what NextStep asks for. Sessions whose timeout the silence reaches are due: Usable
 // answers ErrExpired at once and for ever, and the engine closes them in portions.
 //
 // Let c be the moment the origin's newest batch was committed (its Register, if there is none).
 //
-// Never early. At every moment, the silence of an origin is not above the time since c. Look at the
-// steps 1 … k that were booked since c, and for each at the interval its measurement took.
-//   - The Step names incarnation, batch and number. Those three together occur once in the life of the table:
-//     starts only grow, batches count up within a start, steps count up within a batch. So each step was
-//     booked once, and what is booked for it was measured for it, however often and by
-//     whomever it was proposed. (Leave out the start, and a step measured for batch 5 of one incarnation would
+// Never early: at every moment, the silence of an origin is not above the time since c. Look at the steps
+// 1 to k that were booked since c, and for each at the interval that its stopwatch measured.
+//   - The Step names incarnation, batch and number. Those three together occur once in the life of the
+//     table: starts only grow, batches count up within a start, steps count up within a batch. So each
+//     step was booked once, and what is booked for it was measured for it, however often and by whomever
+//     it was proposed. (Leave out the start, and a step measured after batch 5 of one incarnation would
 //     count after batch 5 of the next.)
-//   - The measurement of step 1 began when some machine had applied the batch, so after c. The measurement of
-//     step i+1 began when some machine had applied step i, so after step i was proposed, so after the
-//     measurement of step i had ended. The k intervals follow one another without overlap, on whatever
-//     machines they were measured, and all lie after c.
-//   - A booked d is not above the length of its interval, and Silence only ever cuts it down.
+//   - The interval of step 1 begins when some machine has applied the batch, so after c. The interval of
+//     step i+1 begins when some machine has applied step i, so after step i was proposed, so after the
+//     end of its interval. The k intervals follow one another without overlap, whatever machines they
+//     were measured on, and all lie after c.
+//   - What is booked for a step is not above the length of its interval; Silence only ever cuts it down.
 //
 // So their sum is not above the time since c. Clocks that run at different rates stretch this by their
 // ratio, which the owner's Margin covers.
 //
-// Soon enough. While a quorum and a leader whose machine applies exist, a session with timeout T whose
-// origin has gone is due at c + T, plus one commit for each step, plus the losses at leader changes.
-//   - The time that passes and is not booked is: from one stopwatch's end to the next one's start, which is
-//     how long it takes to commit and apply the step; and what a stopwatch shows beyond a quarter of the smallest timeout, which a punctual
-//     leader never lets it show.
-//   - While the smallest live timeout is t, a step is a quarter of t or lands on t. So at most four
-//     steps lie between two neighbouring timeouts, and there are at most four for each different
-//     timeout up to T at that origin.
-//   - A leader change loses the step in progress, at most a quarter of the smallest live timeout, and of the time without
-//     a leader what is beyond one step: the new leader's machine applied the last step before, and
-//     its stopwatch runs from there. A step is short because this is the price of losing it.
+// Soon enough: while a quorum and a leader whose machine applies exist, a session with timeout T whose
+// origin has gone is due at c + T, plus one commit for each step, plus what leader changes lose.
+//   - The time that passes and is not booked is that from the end of one interval to the beginning of the
+//     next: what it takes to commit and apply the step. A punctual leader measures no more than counts.
+//   - While the smallest live timeout is t, a step is a quarter of t or lands on t. So at most four steps
+//     lead from one timeout to the next, and at most four for each different timeout up to T.
+//   - A new leader's stopwatch has been running since its machine applied the newest step, and it books
+//     at most one step for the time until it leads. Lost is what had passed beyond that: at most the step
+//     that its predecessor measured and could not commit, and of the time without a leader what is beyond
+//     one step. Steps are short because this is the price of losing one.
 //
 // And a due session is not saved by its origin coming back: Accept ends the silence, but what was due
 // becomes Closing first.
 //
 // # The owner's view
 //
-// A Life trusts its session for timeout less Margin from when the newest batch that its node has seen
-// applied was first sent. The ensemble's c cannot be before that, and its silence not above the time
+// A Life trusts its session for its timeout less Margin, from when the newest batch that its node has
+// seen applied was first sent. The ensemble's c cannot be before that, and its silence not above the time
 // since c, so the owner stops trusting before anyone else can be told that the session has gone. It
-// compares when asked: a process that was stopped finds the session Suspended at its first question, before
-// any timer has run.
+// compares when asked: a process that was stopped finds the session Suspended at its first question,
+// before any timer has run.
 //
-// Read origin.go first (who speaks), table.go (sessions), class.go (how silence finds those that
-// are due), ephemerals.go, durable.go (to storage and back), then life.go.
+// Read origin.go first (who speaks), table.go (sessions), class.go (how silence finds those that are
+// due), ephemerals.go, durable.go (to storage and back), then life.go.
 package session

@@ -11,7 +11,10 @@ import (
 // Drain hands over everything that was touched since the last Drain, once, in its newest form: first
 // origins by member, then sessions by id; exists is false for a session that is gone, whose record is
 // then zero. If a function returns an error, Drain stops, returns it, and forgets nothing.
-func (t *Table) Drain(origin func(Origin) error, session func(id tree.SessionID, r Record, exists bool) error) error {
+func (t *Table) Drain(
+	origin func(Origin) error,
+	session func(id tree.SessionID, r Record, exists bool) error,
+) error {
 	for _, m := range slices.Sorted(maps.Keys(t.dirtyOrigins)) {
 		if err := origin(t.origins[m].Origin); err != nil {
 			return err
@@ -48,7 +51,8 @@ func (t *Table) LoadOrigin(n Origin) {
 	o.settle()
 }
 
-// LoadRecord puts back a session that Drain handed over. A record that no session can have is ErrCorrupt.
+// LoadRecord puts back a session that Drain handed over. It returns ErrCorrupt for a record that no
+// session can have.
 func (t *Table) LoadRecord(r Record) error {
 	if r.ID == 0 || r.Timeout <= 0 || r.Origin == 0 {
 		return fmt.Errorf("%w: session %d of member %d has timeout %v", ErrCorrupt, r.ID, r.Origin, r.Timeout)
@@ -60,8 +64,8 @@ func (t *Table) LoadRecord(r Record) error {
 	return nil
 }
 
-// Verify reports the first invariant of the table that does not hold, as ErrCorrupt. The engine asks after
-// a load, when all ephemerals are tracked; it looks at everything.
+// Verify reports the first invariant of the table that does not hold, as ErrCorrupt. It looks at
+// everything. The engine asks after a load, when all ephemerals are tracked.
 func (t *Table) Verify() error {
 	if err := t.verifyOrigins(); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -115,7 +119,8 @@ func (o *origin) verifyClasses() error {
 
 func (o *origin) verifyList(list []*class, due bool) error {
 	for i, c := range list {
-		if c.due != due || (c.timeout <= o.Silence) != due || c.pos != i || o.classes[c.timeout] != c || len(c.members) == 0 {
+		placed := c.pos == i && o.classes[c.timeout] == c && len(c.members) > 0
+		if !placed || c.due != due || (c.timeout <= o.Silence) != due {
 			return fmt.Errorf("class %v is misplaced after a silence of %v", c.timeout, o.Silence)
 		}
 		for j, e := range c.members {

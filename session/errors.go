@@ -2,7 +2,7 @@ package session
 
 import "errors"
 
-// The refusals of this package. They are tested with errors.Is; what is wrapped around them names the values.
+// The refusals of this package, tested with errors.Is. What is wrapped around them names the values.
 var (
 	// ErrOlderStart refuses a Register whose start is not greater than the registered one: an older
 	// copy of the directory, or a late copy of an earlier Register.

@@ -101,9 +101,9 @@ func (l *Life) Look(now time.Duration) (state State, changed bool) {
 }
 
 // Proved tells that a batch first sent at sent has been applied. It looks first: a session past its
-// deadline was suspended, or expired, whether anybody had asked or not, and changed says so even if the session
-// is Connected before and after. Then a Suspended session whose new deadline is ahead of now is
-// Connected again.
+// deadline was suspended, or expired, whether anybody had asked or not, and changed says so even if the
+// session is Connected before and after. Then a Suspended session whose new deadline is ahead of now is
+// Connected again. A proof that is older than the newest changes nothing.
 func (l *Life) Proved(now, sent time.Duration) (state State, changed bool) {
 	_, changed = l.Look(now)
 	if sent = min(sent, now); l.state.Final() || sent < l.floor {
@@ -117,8 +117,8 @@ func (l *Life) Proved(now, sent time.Duration) (state State, changed bool) {
 	return l.state, changed
 }
 
-// Suspend ends the trust in the clock before now, at a jump of it: the session is Suspended until a batch is
-// applied that was first sent at now or later.
+// Suspend ends the trust in everything before now: the session is Suspended until a batch is applied
+// that was first sent at now or later.
 func (l *Life) Suspend(now time.Duration) (state State, changed bool) {
 	_, changed = l.Look(now)
 	l.floor = max(l.floor, now)
@@ -129,13 +129,16 @@ func (l *Life) Suspend(now time.Duration) (state State, changed bool) {
 	return l.state, changed
 }
 
-// Jump tells how far the wall clock has moved against this clock since the newest proof was sent.
-// More than the Margin, in either direction, is time that this clock did not see: the session is Suspended.
+// Jump looks with two clocks: the wall clock has moved by that much against this one since the newest
+// applied batch was first sent. More than the Margin, in either direction, may be time that this clock did
+// not see, as when a hypervisor stops a machine: a Connected session is Suspended, as by Suspend. Ask
+// with every look, and after Proved before anyone else can look.
 func (l *Life) Jump(now, by time.Duration) (state State, changed bool) {
-	if m := Margin(l.timeout); by > m || by < -m {
-		return l.Suspend(now)
+	_, changed = l.Look(now)
+	if m := Margin(l.timeout); l.state == Connected && (by > m || by < -m) {
+		_, changed = l.Suspend(now)
 	}
-	return l.Look(now)
+	return l.state, changed
 }
 
 // Expire tells that the log ended the session. It reports whether that is news.

@@ -105,7 +105,8 @@ func (t *Table) admit(n Origin) error {
 		recorded = o.Origin
 	}
 	if recorded.Start > 0 && recorded.Directory != n.Directory {
-		return fmt.Errorf("member %d: %w: %x, not %x", n.Member, ErrOtherDirectory, n.Directory, recorded.Directory)
+		return fmt.Errorf("member %d: %w: %x, not %x",
+			n.Member, ErrOtherDirectory, n.Directory, recorded.Directory)
 	}
 	if n.Start <= recorded.Start {
 		return fmt.Errorf("member %d: %w: %d, not above %d", n.Member, ErrOlderStart, n.Start, recorded.Start)

@@ -1,0 +1,280 @@
+package session
+
+import (
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+var update = flag.Bool("update", false, "write what the scripts answered into testdata")
+
+// A script is prose (lines with #), then blocks: commands, a line of dashes, what they answer.
+func TestScripts(t *testing.T) {
+	runScripts(t, "testdata/table", func() func(command) string { return (&tableScript{table: NewTable()}).run })
+	runScripts(t, "testdata/life", func() func(command) string { return new(lifeScript).run })
+}
+
+func runScripts(t *testing.T, dir string, open func() func(command) string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scripts in %s: %v, %v", dir, files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { runScript(t, file, open()) })
+	}
+}
+
+func runScript(t *testing.T, file string, run func(command) string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+		input, _, found := strings.Cut(block, "\n----")
+		got = append(got, input)
+		if !found {
+			continue // prose
+		}
+		var answers []string
+		for line := range strings.Lines(input) {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") {
+				answers = append(answers, run(parseCommand(t, line)))
+			}
+		}
+		got[len(got)-1] += "\n----\n" + strings.Join(answers, "\n")
+	}
+	result := strings.Join(got, "\n\n") + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(result), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if result != string(text) {
+		t.Errorf("%s answers:\n%s", file, result)
+	}
+}
+
+// command is one line of a script: a word, then name=value pairs and bare words.
+type command struct {
+	t    *testing.T
+	line string
+	word string
+	args map[string]string
+	rest []string
+}
+
+func parseCommand(t *testing.T, line string) command {
+	fields := strings.Fields(line)
+	c := command{t: t, line: line, word: fields[0], args: make(map[string]string)}
+	for _, f := range fields[1:] {
+		if k, v, ok := strings.Cut(f, "="); ok {
+			c.args[k] = v
+		} else {
+			c.rest = append(c.rest, f)
+		}
+	}
+	return c
+}
+
+func (c command) num(name string) uint64 {
+	n, err := strconv.ParseUint(c.args[name], 10, 64)
+	if err != nil {
+		c.t.Fatalf("%s: %s: %v", c.line, name, err)
+	}
+	return n
+}
+
+func (c command) time(name string) time.Duration {
+	d, err := time.ParseDuration(c.args[name])
+	if err != nil {
+		c.t.Fatalf("%s: %s: %v", c.line, name, err)
+	}
+	return d
+}
+
+// tableScript runs the scripts of testdata/table.
+type tableScript struct {
+	table *Table
+	store image
+}
+
+func (s *tableScript) run(c command) string {
+	answer := s.answer(c)
+	if err := s.table.Verify(); err != nil {
+		c.t.Errorf("after %q: %v", c.line, err)
+	}
+	return answer
+}
+
+func (s *tableScript) answer(c command) string {
+	switch c.word {
+	case "register":
+		return s.register(c)
+	case "accept":
+		return s.table.Accept(MemberID(c.num("m")), c.num("start"), c.num("seq")).String()
+	case "silence":
+		step := Step{MemberID(c.num("m")), c.num("start"), c.num("seq"), c.num("step")}
+		if !s.table.Silence(step, c.time("d")) {
+			return "ignored"
+		}
+		o, _ := s.table.Origin(step.Member)
+		return fmt.Sprintf("silence=%v", o.Silence)
+	case "next":
+		step, d, ok := s.table.NextStep(MemberID(c.num("m")))
+		if !ok {
+			return "nothing to measure"
+		}
+		return fmt.Sprintf("start=%d seq=%d step=%d d=%v", step.Start, step.LastSeq, step.Step, d)
+	case "open":
+		return textOf(s.table.Open(tree.SessionID(c.num("id")), [16]byte{}, c.time("timeout"), MemberID(c.num("m"))))
+	case "usable":
+		return textOf(s.table.Usable(tree.SessionID(c.num("id")), MemberID(c.num("m"))))
+	case "due":
+		return fmt.Sprint(s.table.Due())
+	case "close":
+		return strconv.FormatBool(s.table.Close(tree.SessionID(c.num("id"))))
+	case "min":
+		d, ok := s.table.MinTimeout(MemberID(c.num("m")))
+		return fmt.Sprint(d, " ", ok)
+	case "created", "deleted", "changed":
+		s.track(c)
+		return fmt.Sprint(s.table.Ephemerals(tree.SessionID(c.num("id"))))
+	case "origins":
+		return s.origins()
+	case "restart":
+		s.store.drain(c.t, s.table)
+		s.table = s.store.load(c.t, s.table)
+		return "ok"
+	}
+	c.t.Fatalf("%s: no such command", c.line)
+	return ""
+}
+
+func (s *tableScript) register(c command) string {
+	n := Origin{Member: MemberID(c.num("m")), Start: c.num("start")}
+	copy(n.Directory[:], c.args["dir"])
+	copy(n.Digest[:], c.args["ensemble"])
+	ended, err := s.table.Register(n)
+	if err != nil {
+		for _, refusal := range []error{ErrOlderStart, ErrOtherDirectory, ErrOtherFounding} {
+			if errors.Is(err, refusal) {
+				return refusal.Error()
+			}
+		}
+		c.t.Fatal(err)
+	}
+	return fmt.Sprint("ends ", ended)
+}
+
+func (s *tableScript) track(c command) {
+	types := map[string]tree.ChangeType{"created": tree.Created, "deleted": tree.Deleted, "changed": tree.DataChanged}
+	var changes []tree.Change
+	for _, path := range c.rest {
+		changes = append(changes, tree.Change{Type: types[c.word], Path: path, Owner: tree.SessionID(c.num("id"))})
+	}
+	s.table.Track(changes)
+}
+
+func (s *tableScript) origins() string {
+	var lines []string
+	for _, o := range s.table.Origins() {
+		lines = append(lines, fmt.Sprintf("m=%d start=%d dir=%s seq=%d step=%d silence=%v", o.Member, o.Start,
+			strings.TrimRight(string(o.Directory[:]), "\x00"), o.LastSeq, o.Step, o.Silence))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func textOf(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "ok"
+}
+
+// TestRegisterNamesBothValues shows what a refused node's operator reads.
+func TestRegisterNamesBothValues(t *testing.T) {
+	table := NewTable()
+	first := Origin{Member: 3, Start: 9, Directory: [16]byte{0xaa}, Digest: [32]byte{0xcc}}
+	if _, err := table.Register(first); err != nil {
+		t.Fatal(err)
+	}
+	older, moved, foreign := first, first, first
+	older.Start = 7
+	moved.Directory = [16]byte{0xbb}
+	foreign.Digest = [32]byte{0xdd}
+	foreign.Member = 4
+	for _, c := range []struct {
+		name   string
+		origin Origin
+		want   error
+		values []string
+	}{
+		{"older", older, ErrOlderStart, []string{"member 3", "7", "9"}},
+		{"moved", moved, ErrOtherDirectory, []string{"member 3", hex.EncodeToString(moved.Directory[:]), hex.EncodeToString(first.Directory[:])}},
+		{"foreign", foreign, ErrOtherFounding, []string{"member 4", hex.EncodeToString(foreign.Digest[:]), hex.EncodeToString(first.Digest[:])}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := table.Register(c.origin)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("got %v", err)
+			}
+			for _, v := range c.values {
+				if !strings.Contains(err.Error(), v) {
+					t.Errorf("%q does not say %s", err, v)
+				}
+			}
+			if got := table.Origins(); len(got) != 1 || got[0] != first {
+				t.Errorf("a refused Register left %+v", got)
+			}
+		})
+	}
+}
+
+// lifeScript runs the scripts of testdata/life.
+type lifeScript struct{ life *Life }
+
+func (s *lifeScript) run(c command) string {
+	switch c.word {
+	case "life":
+		s.life = NewLife(c.time("timeout"), c.time("proved"))
+		return s.show(s.life.State(), false)
+	case "look":
+		return s.show(s.life.Look(c.time("now")))
+	case "proved":
+		return s.show(s.life.Proved(c.time("now"), c.time("sent")))
+	case "suspend":
+		return s.show(s.life.Suspend(c.time("now")))
+	case "jump":
+		return s.show(s.life.Jump(c.time("now"), c.time("by")))
+	case "expire":
+		changed := s.life.Expire()
+		return s.show(s.life.State(), changed)
+	case "close":
+		changed := s.life.Close()
+		return s.show(s.life.State(), changed)
+	}
+	c.t.Fatalf("%s: no such command", c.line)
+	return ""
+}
+
+func (s *lifeScript) show(state State, changed bool) string {
+	text := state.String()
+	if changed {
+		text += " changed"
+	}
+	if next, ok := s.life.Next(); ok {
+		text += fmt.Sprintf(" next=%v", next)
+	}
+	return text + fmt.Sprintf(" suspensions=%d", s.life.Suspensions())
+}
