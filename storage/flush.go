@@ -1,13 +1,6 @@
 package storage
 
-import (
-	"time"
-)
-
-// commitWait bounds how long one Commit waits for the disk. A disk that takes longer has stopped answering: the
-// Raft log on it has too, so what is still to come is only what was accepted before, and apply must not be stuck
-// when the node is to be closed.
-const commitWait = 5 * time.Second
+import "time"
 
 // A flow counts what goes into an image and what of it has reached the disk, so that a flush begins early enough
 // for a Sync to find almost nothing to do. The image's mu guards it.
@@ -57,7 +50,7 @@ func (i *Image) waitForRoom() {
 			return
 		}
 		if limit == nil {
-			limit = time.After(commitWait)
+			limit = time.After(i.o.CommitWait)
 		}
 		notify(i.full)
 		select {

@@ -45,6 +45,10 @@ type Options struct {
 	FlushInterval time.Duration
 	// UnflushedMax is how much may be committed and not yet written out; beyond it Commit waits. Zero: 16 MiB.
 	UnflushedMax int
+	// CommitWait bounds how long one Commit waits then. Zero: 5 s. A disk that takes longer has stopped answering:
+	// the Raft log on it has too, so what is still to come is only what was accepted before, and apply must not be
+	// stuck when the node is to be closed.
+	CommitWait time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -59,6 +63,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.UnflushedMax <= 0 {
 		o.UnflushedMax = 16 << 20
+	}
+	if o.CommitWait <= 0 {
+		o.CommitWait = 5 * time.Second
 	}
 	o.Dir = filepath.Clean(o.Dir)
 	return o
@@ -78,6 +85,7 @@ type Image struct {
 	full    chan struct{} // to flushLoop: enough for a flush was; room for one
 
 	loop sync.WaitGroup // flushLoop
+	once sync.Once      // of Close
 
 	// Locks are taken in this order.
 	installing sync.Mutex // held by Install
@@ -266,14 +274,16 @@ func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
 }
 
 // Close makes everything committed durable, unless the disk has failed, and ends what the image runs. It is
-// bounded by what the disk has to do and by a WriteTo under way, which ends at its next record. It returns the
-// disk's cause if something committed may not be durable. Further calls return nil.
+// bounded by what the disk has to do and by a WriteTo under way, which ends at one of its next records. It returns
+// the disk's cause if something committed may not be durable. Further calls wait for the first and return nil.
 func (i *Image) Close() error {
+	var err error
+	i.once.Do(func() { err = i.close() })
+	return err
+}
+
+func (i *Image) close() error {
 	i.mu.Lock()
-	if i.mu.closed {
-		i.mu.Unlock()
-		return nil
-	}
 	i.mu.closed = true
 	close(i.closing)
 	i.mu.Unlock()
@@ -293,7 +303,7 @@ func (i *Image) Close() error {
 	i.mu.live, i.mu.snapshots = nil, nil
 	i.mu.Unlock()
 	for s := range open {
-		s.Close()
+		err = errors.Join(err, s.Close())
 	}
 	if live != nil {
 		err = errors.Join(err, live.release())

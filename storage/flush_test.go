@@ -1,0 +1,269 @@
+package storage
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// waitDurable waits until a flush has covered index n.
+func waitDurable(t *testing.T, i *Image, n uint64) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		i.mu.Lock()
+		durable, moved := i.mu.flow.durable, i.mu.flow.moved
+		i.mu.Unlock()
+		if durable >= n {
+			return
+		}
+		select {
+		case <-moved:
+		case <-deadline:
+			t.Fatalf("index %d is durable, %d is not", durable, n)
+		}
+	}
+}
+
+// crashed opens what a crash at this moment would leave, in a copy of the directory.
+func crashed(t *testing.T, n *node) *Image {
+	t.Helper()
+	return nodeIn(t, restore(t, files(t, n.root))).open(t)
+}
+
+func TestFlushBeginsByBytes(t *testing.T) {
+	n, h := newNode(t), newHistory(t)
+	o := n.options()
+	o.FlushBytes, o.FlushInterval = 16<<10, time.Hour
+	i := openWith(t, o)
+	for k := uint64(1); k <= 100; k++ {
+		must(t, h.commit(i, k))
+	}
+	waitDurable(t, i, 80) // the last 16 KiB may wait
+	if c := crashed(t, n); c.Applied() < 80 {
+		t.Fatalf("index %d", c.Applied())
+	} else {
+		h.expect(t, c)
+	}
+}
+
+func TestFlushBeginsByTime(t *testing.T) {
+	n, h := newNode(t), newHistory(t)
+	o := n.options()
+	o.FlushInterval = time.Millisecond
+	i := openWith(t, o)
+	for k := uint64(1); k <= 3; k++ {
+		must(t, h.commit(i, k))
+		waitDurable(t, i, k)
+	}
+	c := crashed(t, n)
+	if h.expect(t, c); c.Applied() != 3 {
+		t.Fatalf("index %d", c.Applied())
+	}
+}
+
+func TestSyncMakesEverythingCommittedDurable(t *testing.T) {
+	n, h := newNode(t), newHistory(t)
+	i := n.open(t)
+	for k := uint64(1); k <= 5; k++ {
+		must(t, h.commit(i, k))
+		must(t, i.Sync())
+		c := crashed(t, n)
+		if h.expect(t, c); c.Applied() != k {
+			t.Fatalf("index %d after Sync at %d", c.Applied(), k)
+		}
+		must(t, c.Close())
+	}
+}
+
+func TestSyncWithNothingNewDoesNoWork(t *testing.T) {
+	n, h := newNode(t), newHistory(t)
+	i := n.open(t)
+	must(t, h.commit(i, 5))
+	must(t, i.Sync())
+	before := n.disk.AllSyncs()
+	for range 10 {
+		must(t, i.Sync())
+	}
+	if after := n.disk.AllSyncs(); after != before {
+		t.Fatalf("%d fsyncs", after-before)
+	}
+}
+
+// Pinned so that a change of Pebble's habits, or of ours, is noticed.
+func TestFsyncsAreCounted(t *testing.T) {
+	n, h := newNode(t), newHistory(t)
+	count := func(what string, most uint64, do func()) {
+		before := n.disk.AllSyncs()
+		do()
+		if got := n.disk.AllSyncs() - before; got > most {
+			t.Errorf("%s: %d fsyncs, at most %d were expected", what, got, most)
+		} else {
+			t.Logf("%s: %d fsyncs", what, got)
+		}
+	}
+	var i *Image
+	count("creation", 24, func() { i = n.open(t); h.expect(t, i) })
+	count("100 commits", 0, func() { must(t, h.commit(i, 100)) })
+	count("Sync", 5, func() { must(t, i.Sync()) })
+	count("Close", 1, func() { must(t, i.Close()) })
+	count("open, load", 10, func() { i = n.open(t); h.expect(t, i) })
+}
+
+var errFault = errors.New("injected")
+
+func TestSyncReportsTheDisksFailureAndCloseEnds(t *testing.T) {
+	n, h := newNode(t), newHistory(t)
+	i := n.open(t)
+	must(t, h.commit(i, 5))
+	n.disk.SetFault(func(op disk.Op, name string) error {
+		if op == disk.OpCreate && strings.HasSuffix(name, ".sst") {
+			return errFault
+		}
+		return nil
+	})
+	if err := i.Sync(); !errors.Is(err, errFault) {
+		t.Fatal(err)
+	}
+	must(t, h.commit(i, 50)) // to memory; nobody is told of it
+	if err := i.Sync(); !errors.Is(err, errFault) {
+		t.Fatal(err)
+	}
+	if err := i.Close(); !errors.Is(err, errFault) {
+		t.Fatal(err)
+	}
+}
+
+// A flush that never ends is what a disk that stopped answering looks like.
+func TestSyncEndsWhenTheSwitchIsThrownWhileTheDiskHangs(t *testing.T) {
+	n, h := newNode(t), newHistory(t)
+	i := n.open(t)
+	must(t, h.commit(i, 5))
+	hangs, release := hang(n)
+	done := make(chan error, 1)
+	go func() { done <- i.Sync() }()
+	<-hangs
+	n.disk.Fail(errFault)
+	select {
+	case err := <-done:
+		if !errors.Is(err, errFault) {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Sync hangs")
+	}
+	release()
+	i.Close()
+}
+
+// hang makes the next creation of a table wait until release is called. hangs is closed when it does.
+func hang(n *node) (hangs <-chan struct{}, release func()) {
+	began, end := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	n.disk.SetFault(func(op disk.Op, name string) error {
+		if op == disk.OpCreate && strings.HasSuffix(name, ".sst") && once.CompareAndSwap(false, true) {
+			close(began)
+			<-end
+		}
+		return nil
+	})
+	return began, func() { close(end) }
+}
+
+func TestCommitWaitsWhenTooMuchIsUnflushed(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait time.Duration
+		end  func(n *node, i *Image, release func())
+	}{
+		"until it is flushed":  {time.Hour, func(_ *node, _ *Image, release func()) { release() }},
+		"until the disk fails": {time.Hour, func(n *node, _ *Image, _ func()) { n.disk.Fail(errFault) }},
+		"until it is closed":   {time.Hour, func(_ *node, i *Image, _ func()) { go i.Close() }},
+		"for a bounded time":   {time.Nanosecond, func(*node, *Image, func()) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, h := newNode(t), newHistory(t)
+			o := n.options()
+			o.FlushBytes, o.UnflushedMax, o.CommitWait = 1<<10, 8<<10, c.wait
+			i := openWith(t, o)
+			h.expect(t, i)
+			hangs, release := hang(n)
+			release = sync.OnceFunc(release)
+			t.Cleanup(release) // runs before the image is closed
+			// The first batch starts a flush, which hangs. What comes after it fills the allowance.
+			b := i.NewBatch()
+			commit := func(k uint64) error {
+				b.Put(Znodes, []byte("k"), make([]byte, 2<<10))
+				return b.Commit(k)
+			}
+			must(t, commit(1))
+			<-hangs
+			for k := uint64(2); k <= 4; k++ {
+				must(t, commit(k))
+			}
+			done := make(chan error, 1)
+			go func() {
+				commit(5)
+				done <- commit(6)
+			}()
+			if c.wait == time.Hour {
+				for range 1000 {
+					runtime.Gosched()
+				}
+				select {
+				case <-done:
+					t.Fatal("it did not wait")
+				default:
+				}
+			}
+			c.end(n, i, release)
+			select {
+			case err := <-done:
+				if err != nil && !errors.Is(err, ErrClosed) {
+					t.Fatal(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("it waits for ever")
+			}
+		})
+	}
+}
+
+// A read that fails while Pebble works in the background is nothing a caller would hear of, so the switch tells.
+func TestDamageFoundInTheBackgroundThrowsTheSwitch(t *testing.T) {
+	n := newNode(t)
+	o := n.options()
+	i := openWith(t, o)
+	b := i.NewBatch()
+	put := func(k uint64) {
+		b.Put(Znodes, []byte("first"), make([]byte, 64<<10))
+		b.Put(Znodes, []byte("last"), make([]byte, 64<<10))
+		must(t, b.Commit(k))
+		if err := i.Sync(); err != nil && n.disk.Err() == nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	for name, data := range files(t, n.dir()) {
+		if strings.HasSuffix(name, ".sst") {
+			must(t, os.WriteFile(n.dir()+"/"+name, make([]byte, len(data)), 0o644))
+		}
+	}
+	for k := uint64(2); k < 30 && n.disk.Err() == nil; k++ {
+		put(k) // until a compaction reads the damaged table
+	}
+	select {
+	case <-n.disk.Failed():
+	case <-time.After(patience):
+		t.Fatal("nobody noticed")
+	}
+	if err := i.Close(); err == nil {
+		t.Fatal("Close says nothing")
+	}
+}
