@@ -1,0 +1,55 @@
+package embed
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// A Claim is an ephemeral znode that stands for its owner in a queue: locks, elections and other recipes are made of
+// it. The node takes charge of the znode from the moment its create is submitted, so whatever happens to the caller,
+// nothing is left behind; and while the claim is held it ends on this node before anybody else can take its place.
+//
+// Its methods may be called by any number of goroutines.
+type Claim struct{ c *engine.Claim }
+
+// Claim submits the creation of an ephemeral znode; mode is Ephemeral or EphemeralSequential. It does not wait: Created
+// does. ctx bounds admission only.
+func (s *Session) Claim(ctx context.Context, path string, data []byte, mode CreateMode) (*Claim, error) {
+	if !mode.IsEphemeral() {
+		return nil, opError("claim", path, fmt.Errorf("%w: a claim is ephemeral", ErrInvalidMode))
+	}
+	op := OpCreate(path, data, mode)
+	if err := op.validate(s.dataMax); err != nil {
+		return nil, opError("claim", path, err)
+	}
+	return &Claim{s.s.Claim(ctx, path, data, mode)}, nil
+}
+
+// Created waits for the znode and returns its final path and Stat. Errors are Create's; after the ctx's error the
+// creation is still on its way.
+func (c *Claim) Created(ctx context.Context) (string, Stat, error) {
+	r, err := c.c.Created(ctx)
+	return r.Path, r.Stat, opError("claim", "", err)
+}
+
+// Hold makes the claim held from now on. It fails if the session is not safe at this moment (ErrSuspended) or the claim
+// has ended. A held claim ends at the session's local deadline and does not come back with the session.
+func (c *Claim) Hold() error { return c.c.Hold() }
+
+// Context ends with the held claim, and its Cause says why. Its Err looks at what has ended already; Claim.Err compares the
+// clock. It is nil before Hold.
+func (c *Claim) Context() context.Context { return c.c.Context() }
+
+// Done is closed when the claim has ended.
+func (c *Claim) Done() <-chan struct{} { return c.c.Done() }
+
+// Err compares the clock and says why the claim ended, nil while it has not: ErrReleased, ErrSuspended, ErrDeleted, why
+// the creation failed, or why the session ended.
+func (c *Claim) Err() error { return c.c.Err() }
+
+// Release gives the claim up: its znode is deleted ahead of everything else that this node sends, as soon as the outcome
+// of its creation is known. Release waits for a deletion that could be sent, at most Config.RequestTimeout; after an
+// error the node goes on trying until the session ends. It is idempotent and deletes no znode but the claim's own.
+func (c *Claim) Release() error { return opError("release", "", c.c.Release()) }

@@ -1,0 +1,258 @@
+package embed
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// Defaults of Config and SessionOptions.
+const (
+	DefaultTick              = engine.DefaultTick // an election takes 10 to 24 of them
+	DefaultRequestTimeout    = engine.DefaultRequestTimeout
+	DefaultSessionTimeout    = engine.DefaultSessionTimeout
+	DefaultMaxSessionTimeout = engine.DefaultMaxTimeout
+	DefaultMaxDataSize       = engine.DefaultMaxDataSize
+)
+
+// Config describes one node. Config{Dir: d} is a complete ensemble of one member that opens no port. It is passed by
+// value; zero fields mean the documented defaults.
+type Config struct {
+	// Dir holds everything the node persists. It is created if missing, and belongs to this node while it is open.
+	Dir string `yaml:"dir"`
+	// ID is this member; zero means 1.
+	ID MemberID `yaml:"id"`
+	// Members are the founding members and their host:port, this one included; the same ids on every member. Addresses may
+	// change at any restart. Empty means alone, and then no port is opened.
+	Members map[MemberID]string `yaml:"members"`
+	// Listen is the address to bind where it differs from Members[ID].
+	Listen string `yaml:"listen"`
+	// Ensemble is a name; members of different names do not talk. It is fixed when the ensemble is founded.
+	Ensemble string `yaml:"ensemble"`
+	// Shards is the number of Raft groups, fixed when the ensemble is founded. Zero means 1, the only number so far.
+	Shards int `yaml:"shards"`
+	// TLS encrypts and authenticates the traffic between members; nil means plain text.
+	TLS *TLS `yaml:"tls"`
+
+	// Tick is the unit of heartbeats and elections; zero means DefaultTick. The same on every member.
+	Tick time.Duration `yaml:"tick"`
+	// RequestTimeout bounds calls whose ctx has no deadline, and teardown; zero means DefaultRequestTimeout.
+	RequestTimeout time.Duration `yaml:"requestTimeout"`
+	// MinSessionTimeout is the least timeout a session gets. Zero means three times the longest election at this Tick,
+	// 3.6 s at the default; less is refused: every crash of a leader would cost all sessions.
+	MinSessionTimeout time.Duration `yaml:"minSessionTimeout"`
+	// MaxSessionTimeout is the greatest; zero means DefaultMaxSessionTimeout, or MinSessionTimeout if that is more.
+	MaxSessionTimeout time.Duration `yaml:"maxSessionTimeout"`
+	// MaxDataSize bounds the bytes of a znode's data; zero means DefaultMaxDataSize. At most 8 MiB.
+	MaxDataSize int `yaml:"maxDataSize"`
+
+	// Logger gets what the node has to say; nil means slog.Default. dragonboat's messages are of the whole process and go to the
+	// logger of the first node.
+	Logger *slog.Logger `yaml:"-"`
+	// Events are optional observers.
+	Events Events `yaml:"-"`
+}
+
+// TLS is mutual TLS between members: each presents a certificate that the other verifies. Give Config, or the three
+// files.
+type TLS struct {
+	// Config serves both directions and needs Certificates, RootCAs and ClientCAs. It is cloned.
+	Config *tls.Config `yaml:"-"`
+	// CertFile, KeyFile and CAFile are PEM files: this member's certificate chain and key, and the authorities that
+	// sign members' certificates. A certificate must be valid for the host in Config.Members and for both client
+	// and server authentication.
+	CertFile string `yaml:"certFile"`
+	KeyFile  string `yaml:"keyFile"`
+	CAFile   string `yaml:"caFile"`
+}
+
+// Events are told what happens on a node. They are called one at a time, never with a lock held, in order; a slow one
+// delays the others, and past 1,024 waiting calls the oldest is dropped.
+type Events struct {
+	// LeaderChanged is told of a new leader or term of a shard.
+	LeaderChanged func(LeaderChange)
+	// SessionExpired is told of every session of the ensemble that expired.
+	SessionExpired func(SessionID)
+}
+
+// A LeaderChange says who leads a shard.
+type LeaderChange struct {
+	Leader MemberID // zero: none known
+	Term   uint64
+}
+
+// Validate reports every problem of the Config at once and changes nothing.
+func (c Config) Validate() error {
+	_, err := c.complete()
+	return err
+}
+
+// complete fills in the defaults and checks the result.
+func (c Config) complete() (engine.Config, error) {
+	p := &problems{}
+	e := engine.Config{
+		Dir: c.Dir, Member: or(c.ID, 1), Members: c.Members, Listen: c.Listen, Ensemble: c.Ensemble,
+		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
+		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), Logger: c.Logger,
+	}
+	if e.Logger == nil {
+		e.Logger = slog.Default()
+	}
+	if c.Dir == "" {
+		p.add("Dir is empty: name a directory for the node's data")
+	}
+	c.completeMembers(&e, p)
+	if e.Shards != 1 {
+		p.add("Shards is %d: one shard is supported", c.Shards)
+	}
+	c.completeTimes(&e, p)
+	if e.MaxDataSize < 0 || e.MaxDataSize > engine.MaxDataSizeMax {
+		p.add("MaxDataSize is %d: want 1 to %d", c.MaxDataSize, engine.MaxDataSizeMax)
+	}
+	if c.TLS != nil {
+		e.TLS = c.TLS.load(p)
+	}
+	return e, errors.Join(p.list...)
+}
+
+func (c Config) completeMembers(e *engine.Config, p *problems) {
+	if len(c.Members) == 0 {
+		e.Alone = true
+		e.Members = map[MemberID]string{e.Member: ""}
+		if c.Listen != "" {
+			p.add("Listen is %q but Members is empty: a node alone opens no port", c.Listen)
+		}
+		return
+	}
+	if _, ok := c.Members[e.Member]; !ok {
+		p.add("ID is %d, which is not in Members", e.Member)
+	}
+	seen := make(map[string]MemberID)
+	for _, id := range sortedIDs(c.Members) {
+		addr := c.Members[id]
+		if id == 0 {
+			p.add("Members has the id 0: ids begin at 1")
+		}
+		if err := checkAddr(addr, false); err != nil {
+			p.add("Members[%d] is %q: %v", id, addr, err)
+		} else if other, ok := seen[addr]; ok {
+			p.add("Members[%d] and Members[%d] are both %q", other, id, addr)
+		}
+		seen[addr] = id
+	}
+	if e.Listen == "" {
+		e.Listen = c.Members[e.Member]
+	} else if err := checkAddr(e.Listen, true); err != nil {
+		p.add("Listen is %q: %v", e.Listen, err)
+	}
+}
+
+func (c Config) completeTimes(e *engine.Config, p *problems) {
+	if e.Tick < time.Millisecond {
+		p.add("Tick is %v: want 1ms at least", c.Tick)
+		e.Tick = DefaultTick
+	}
+	if e.RequestTimeout < 0 {
+		p.add("RequestTimeout is %v: want a positive duration", c.RequestTimeout)
+	}
+	floor := engine.SessionTimeoutFloor(e.Tick)
+	e.MinSessionTimeout = or(c.MinSessionTimeout, floor)
+	if e.MinSessionTimeout < floor {
+		p.add("MinSessionTimeout is %v: want %v at least, three times the longest election at a Tick of %v", c.MinSessionTimeout, floor, e.Tick)
+	}
+	e.MaxSessionTimeout = or(c.MaxSessionTimeout, max(DefaultMaxSessionTimeout, e.MinSessionTimeout))
+	if e.MaxSessionTimeout < e.MinSessionTimeout {
+		p.add("MaxSessionTimeout is %v: less than MinSessionTimeout, %v", e.MaxSessionTimeout, e.MinSessionTimeout)
+	}
+}
+
+// load makes the tls.Config of the members' connections.
+func (t *TLS) load(p *problems) *tls.Config {
+	if t.Config != nil {
+		if t.CertFile+t.KeyFile+t.CAFile != "" {
+			p.add("TLS has both a Config and files: give one of them")
+		}
+		if len(t.Config.Certificates) == 0 && t.Config.GetCertificate == nil || t.Config.RootCAs == nil || t.Config.ClientCAs == nil {
+			p.add("TLS.Config needs Certificates, RootCAs and ClientCAs: members authenticate one another")
+		}
+		return t.Config
+	}
+	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		p.add("TLS.CertFile %q, TLS.KeyFile %q: %v", t.CertFile, t.KeyFile, err)
+	}
+	pem, err := os.ReadFile(t.CAFile)
+	if err != nil {
+		p.add("TLS.CAFile: %v", err)
+	}
+	pool := x509.NewCertPool()
+	if err == nil && !pool.AppendCertsFromPEM(pem) {
+		p.add("TLS.CAFile %q holds no PEM certificate", t.CAFile)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}
+}
+
+// ReadConfig reads a Config from YAML with the fields' names in lowerCamelCase (dir, id, members, listen, ensemble, shards,
+// tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize; durations as "50ms"). Unknown keys are
+// refused. It does not Validate.
+func ReadConfig(r io.Reader) (Config, error) {
+	d := yaml.NewDecoder(r)
+	d.KnownFields(true)
+	var c Config
+	if err := d.Decode(&c); err != nil {
+		return Config{}, fmt.Errorf("config: %w", err)
+	}
+	if err := d.Decode(new(Config)); !errors.Is(err, io.EOF) {
+		return Config{}, errors.New("config: more than one document")
+	}
+	return c, nil
+}
+
+type problems struct{ list []error }
+
+func (p *problems) add(format string, args ...any) {
+	p.list = append(p.list, fmt.Errorf(format, args...))
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+func sortedIDs(m map[MemberID]string) []MemberID {
+	ids := make([]MemberID, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// checkAddr checks a host:port; to bind, the host may be empty.
+func checkAddr(addr string, bind bool) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New("want host:port")
+	}
+	if host == "" && !bind {
+		return errors.New("the host is missing")
+	}
+	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
+		return fmt.Errorf("%q is no port", port)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package election
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// ErrNoLeader says that nobody leads at the moment.
+var ErrNoLeader = errors.New("no leader")
+
+// kind is the word in the names of candidates, as Curator writes it.
+const kind = "latch"
+
+// An Election is a place where candidates queue for leadership. It holds no state; it may be copied and used by any number
+// of goroutines.
+type Election struct {
+	session *embed.Session
+	path    string
+}
+
+// New returns the election of a path for a session. The znode is created, with those above it, when it is missing.
+func New(s *embed.Session, path string) *Election { return &Election{session: s, path: path} }
+
+// A Leader is whose turn it is. Token grows with every leader of an election.
+type Leader struct {
+	Value []byte
+	Token lock.Token
+	Owner embed.SessionID
+}
+
+// Campaign waits until this candidate leads, as long as ctx lets it. Every call is a candidate of its own. The value is
+// published with the candidacy. If Campaign returns an error nothing is left in the queue, or what is left goes as soon as
+// that can be sent. Errors as of lock.Mutex.Lock.
+func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
+	c, err := queue.Enter(ctx, e.session, e.path, kind, value)
+	if err != nil {
+		return nil, e.wrap("campaign", err)
+	}
+	if err := c.Wait(ctx); err != nil {
+		return nil, e.wrap("campaign", err)
+	}
+	return &Leadership{contender: c, ctx: c.Context(ctx)}, nil
+}
+
+// Leader returns who leads, as this node's replica has it, or ErrNoLeader.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	now, err := e.look(ctx)
+	if err != nil {
+		return Leader{}, e.wrap("leader", err)
+	}
+	return now.Leader, nil
+}
+
+// A sight is a leader as it was seen: where, and as of which change.
+type sight struct {
+	Leader
+	path  string
+	mzxid embed.Zxid
+}
+
+// look returns the leader of this moment.
+func (e *Election) look(ctx context.Context) (sight, error) {
+	for {
+		names, _, err := e.session.Children(ctx, e.path)
+		if err != nil && !errors.Is(err, embed.ErrNoNode) {
+			return sight{}, err
+		}
+		name, ok := queue.First(names)
+		if !ok {
+			return sight{}, ErrNoLeader
+		}
+		path := queue.Child(e.path, name)
+		value, stat, err := e.session.Get(ctx, path)
+		if errors.Is(err, embed.ErrNoNode) {
+			continue // it has just left
+		}
+		if err != nil {
+			return sight{}, err
+		}
+		l := Leader{Value: value, Token: lock.Token{Zxid: stat.Czxid}, Owner: stat.EphemeralOwner}
+		return sight{Leader: l, path: path, mzxid: stat.Mzxid}, nil
+	}
+}
+
+// Observe yields the leader of this moment, if there is one, and then every leader and every value it proclaims. It may
+// skip some when they follow faster than they are consumed, but never the newest. It ends, after yielding the error, with
+// ctx, the session or the node; or when the loop breaks. It can be ranged over once.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		var seen sight
+		for {
+			now, err := e.next(ctx, seen)
+			if err != nil {
+				yield(Leader{}, e.wrap("observe", err))
+				return
+			}
+			if !yield(now.Leader, nil) {
+				return
+			}
+			seen = now
+		}
+	}
+}
+
+// next waits until the leader or its value is another than the one seen.
+func (e *Election) next(ctx context.Context, seen sight) (sight, error) {
+	for {
+		watch, err := e.session.Watch(ctx, cmp.Or(seen.path, e.path), embed.WatchOnce)
+		if err != nil {
+			return sight{}, err
+		}
+		// Looking after the watch is armed: a change that this look does not show fires it.
+		now, err := e.look(ctx)
+		switch {
+		case err == nil && (now.path != seen.path || now.mzxid != seen.mzxid):
+			_ = watch.Close()
+			return now, nil
+		case errors.Is(err, ErrNoLeader) && seen.path != "":
+			seen = sight{} // the next leader appears below the election's path
+			_ = watch.Close()
+			continue
+		case err == nil, errors.Is(err, ErrNoLeader):
+			err = wait(ctx, e.session, watch)
+		}
+		_ = watch.Close()
+		if err != nil {
+			return sight{}, err
+		}
+	}
+}
+
+func wait(ctx context.Context, s *embed.Session, w *embed.Watch) error {
+	select {
+	case <-w.Events():
+		return s.Err()
+	case <-s.Done():
+		return s.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *Election) wrap(op string, err error) error { return fmt.Errorf("%s %s: %w", op, e.path, err) }

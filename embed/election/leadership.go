@@ -1,0 +1,45 @@
+package election
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A Leadership is one turn of leading. Like a lock.Hold it ends before anybody else can be elected, and what it answers is
+// true at the moment of the question. All methods may be called by any number of goroutines.
+type Leadership struct {
+	contender *queue.Contender
+	ctx       context.Context
+}
+
+// Token returns the fencing token of this turn: the epoch of the leadership.
+func (l *Leadership) Token() lock.Token { return lock.Token{Zxid: l.contender.Zxid} }
+
+// Context has the values of Campaign's ctx and the lifetime of the leadership; context.Cause says why it ended. Its Err
+// compares the clock when it is called.
+func (l *Leadership) Context() context.Context { return l.ctx }
+
+// Done is closed when the leadership has ended.
+func (l *Leadership) Done() <-chan struct{} { return l.contender.Claim.Done() }
+
+// Err compares the clock and says why the leadership ended, nil while it has not: as lock.Hold.Err.
+func (l *Leadership) Err() error { return l.contender.Claim.Err() }
+
+// Proclaim replaces the published value. After the end of the leadership nothing is published. Errors: why the leadership
+// ended, and those of embed.Session.Set.
+func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
+	if err := l.Err(); err != nil {
+		return fmt.Errorf("proclaim: %w", err)
+	}
+	if _, err := l.contender.Session.Set(ctx, l.contender.Path, value, embed.AnyVersion); err != nil {
+		return fmt.Errorf("proclaim: %w", err)
+	}
+	return nil
+}
+
+// Resign gives the leadership up and lets the next candidate in; as lock.Hold.Release.
+func (l *Leadership) Resign() error { return l.contender.Claim.Release() }

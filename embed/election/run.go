@@ -1,0 +1,74 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// runPause is the least time between two turns or attempts of Run, so that a quorum that is away, or an fn that returns at
+// once, does not make it spin.
+const runPause = 100 * time.Millisecond
+
+// Run campaigns for ever: whenever this process leads it calls fn, with a ctx that ends with ctx or with the leadership,
+// whichever is first. When fn returns nil, or the leadership is lost, Run campaigns again, with a new session if the old
+// one is not Connected. Run returns when ctx ends (its error), when the node does (embed.ErrClosed, embed.ErrFailed), or
+// when fn returns an error while it still leads (that error).
+func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
+	for {
+		if err := lead(ctx, n, path, value, fn); err != nil {
+			return fmt.Errorf("election %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(runPause):
+		}
+	}
+}
+
+// lead takes turns with one session until that is lost, and returns an error only if Run must end.
+func lead(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		return final(err)
+	}
+	defer s.Close()
+	for {
+		l, err := New(s, path).Campaign(ctx, value)
+		if err != nil {
+			return final(err)
+		}
+		turn, cancel := queue.Both(ctx, l.Context())
+		err = fn(turn, l.Token())
+		cancel()
+		lost := l.Err()
+		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
+		switch {
+		case lost != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(runPause):
+		}
+	}
+}
+
+// final returns err if no further attempt can succeed.
+func final(err error) error {
+	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, lock.ErrLockExhausted} {
+		if errors.Is(err, end) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package embedtest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/replication/transport"
+)
+
+// DefaultTick is the tick of a test's ensemble: elections take 100 to 240 ms, the least session timeout is 720 ms.
+const DefaultTick = 10 * time.Millisecond
+
+// patience bounds every wait of this package. It is far beyond what a slow machine needs: a test that reaches it has
+// failed.
+const patience = time.Minute
+
+// Options are the settings of an ensemble. The zero value is usable.
+type Options struct {
+	// Dir holds the members' directories; empty means a directory of the test.
+	Dir string
+	// Config may change a member's Config before each start. Dir, ID, Members and Tick are set.
+	Config func(c *embed.Config)
+	// Logger gets what the members log; nil means nothing does.
+	Logger *slog.Logger
+}
+
+// An Ensemble is several members in one process. Its methods may be called by any number of goroutines; they fail the test
+// if what they are asked for cannot be had.
+type Ensemble struct {
+	t    testing.TB
+	o    Options
+	dir  string
+	mesh *transport.Mesh
+	ids  []embed.MemberID
+
+	mu      sync.Mutex
+	running map[embed.MemberID]*member
+}
+
+type member struct {
+	node   *embed.Node
+	engine *engine.Engine
+}
+
+// New starts an ensemble of members 1 to n and waits until all are ready. It is closed when the test ends.
+func New(t testing.TB, n int, o Options) *Ensemble {
+	t.Helper()
+	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transport.NewMesh(), running: make(map[embed.MemberID]*member)}
+	if e.dir == "" {
+		e.dir = t.TempDir()
+	}
+	if e.o.Logger == nil {
+		e.o.Logger = slog.New(slog.DiscardHandler)
+	}
+	for i := range n {
+		e.ids = append(e.ids, embed.MemberID(i+1))
+	}
+	t.Cleanup(e.close)
+	for _, id := range e.ids {
+		e.Start(id)
+	}
+	for _, id := range e.ids {
+		e.Ready(id)
+	}
+	return e
+}
+
+func (e *Ensemble) close() {
+	for _, id := range e.ids {
+		if m := e.take(id); m != nil {
+			if err := m.node.Close(); err != nil {
+				e.t.Errorf("member %d: %v", id, err)
+			}
+		}
+	}
+}
+
+// Members returns the ids of all members.
+func (e *Ensemble) Members() []embed.MemberID { return slices.Clone(e.ids) }
+
+// Dir returns the directory of a member.
+func (e *Ensemble) Dir(id embed.MemberID) string {
+	return filepath.Join(e.dir, fmt.Sprintf("member-%d", id))
+}
+
+// Start starts a member that is not running. It does not wait until it is ready.
+func (e *Ensemble) Start(id embed.MemberID) *embed.Node {
+	e.t.Helper()
+	n, err := e.TryStart(id)
+	if err != nil {
+		e.t.Fatalf("member %d: %v", id, err)
+	}
+	return n
+}
+
+// TryStart is Start for a test that expects an error.
+func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running[id] != nil {
+		return nil, fmt.Errorf("member %d is running", id)
+	}
+	cfg := embed.Config{Dir: e.Dir(id), ID: id, Members: make(map[embed.MemberID]string), Tick: DefaultTick, Logger: e.o.Logger}
+	for _, m := range e.ids {
+		cfg.Members[m] = fmt.Sprintf("member-%d.test:1", m)
+	}
+	if e.o.Config != nil {
+		e.o.Config(&cfg)
+	}
+	m := &member{}
+	seams := inside.Seams{Network: e.mesh.Network(uint64(id)), Started: func(en *engine.Engine) { m.engine = en }}
+	var err error
+	if m.node, err = embed.StartInside(cfg, seams); err != nil {
+		return nil, err
+	}
+	e.running[id] = m
+	return m.node, nil
+}
+
+func (e *Ensemble) take(id embed.MemberID) *member {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.running[id]
+	delete(e.running, id)
+	return m
+}
+
+func (e *Ensemble) get(id embed.MemberID) *member {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.running[id]
+	if m == nil {
+		e.t.Fatalf("member %d is not running", id)
+	}
+	return m
+}
+
+// Node returns a running member.
+func (e *Ensemble) Node(id embed.MemberID) *embed.Node {
+	e.t.Helper()
+	return e.get(id).node
+}
+
+// Ready waits until a member is ready.
+func (e *Ensemble) Ready(id embed.MemberID) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := e.Node(id).Ready(ctx); err != nil {
+		e.t.Fatalf("member %d: %v", id, err)
+	}
+}
+
+// Session opens a session on a member; it is closed when the test ends.
+func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Session {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := e.Node(id).NewSession(ctx, o)
+	if err != nil {
+		e.t.Fatalf("member %d: %v", id, err)
+	}
+	return s
+}
+
+// Stop shuts a member down: its sessions end, its leadership is handed over.
+func (e *Ensemble) Stop(id embed.MemberID) {
+	e.t.Helper()
+	e.get(id)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := e.take(id).node.Shutdown(ctx); err != nil {
+		e.t.Fatalf("member %d: %v", id, err)
+	}
+}
+
+// Kill ends a member as a crash of its process would: from this instant nothing of it reaches its disk or the other
+// members, and nobody is told.
+func (e *Ensemble) Kill(id embed.MemberID) {
+	e.t.Helper()
+	m := e.get(id)
+	m.engine.Kill()
+	e.take(id)
+	if err := m.node.Close(); err != nil {
+		e.t.Fatalf("member %d: %v", id, err)
+	}
+}
+
+// Restart starts a member again after Stop or Kill and waits until it is ready.
+func (e *Ensemble) Restart(id embed.MemberID) *embed.Node {
+	e.t.Helper()
+	n := e.Start(id)
+	e.Ready(id)
+	return n
+}
+
+// Cut cuts the link between two members in both directions.
+func (e *Ensemble) Cut(a, b embed.MemberID) { e.mesh.Cut(uint64(a), uint64(b)) }
+
+// Isolate cuts a member off from all others.
+func (e *Ensemble) Isolate(id embed.MemberID) {
+	for _, other := range e.ids {
+		if other != id {
+			e.Cut(id, other)
+		}
+	}
+}
+
+// Heal restores the link between two members.
+func (e *Ensemble) Heal(a, b embed.MemberID) { e.mesh.Heal(uint64(a), uint64(b)) }
+
+// HealAll restores all links.
+func (e *Ensemble) HealAll() { e.mesh.HealAll() }
+
+// Leader waits until most members of the ensemble agree on a running leader and returns it.
+func (e *Ensemble) Leader() embed.MemberID {
+	e.t.Helper()
+	var leader embed.MemberID
+	e.Until("a leader", func() bool {
+		leader = e.agreed()
+		return leader != 0
+	})
+	return leader
+}
+
+// agreed returns the running member that a majority follows in one term, or zero.
+func (e *Ensemble) agreed() embed.MemberID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	votes := make(map[embed.ShardStatus]int)
+	for _, m := range e.running {
+		s := m.node.Status().Shards[0]
+		key := embed.ShardStatus{Leader: s.Leader, Term: s.Term}
+		votes[key]++
+		if e.running[s.Leader] != nil && votes[key] > len(e.ids)/2 {
+			return s.Leader
+		}
+	}
+	return 0
+}
+
+// MoveLeader hands the leadership to a member and waits until it has it.
+func (e *Ensemble) MoveLeader(to embed.MemberID) {
+	e.t.Helper()
+	e.Until(fmt.Sprintf("member %d to lead", to), func() bool {
+		leader := e.agreed()
+		if leader != 0 && leader != to {
+			e.get(leader).engine.TransferLeadership(to)
+		}
+		return leader == to
+	})
+}
+
+// Snapshot asks a member for a snapshot of its shard, which compacts its log.
+func (e *Ensemble) Snapshot(id embed.MemberID) error { return e.get(id).engine.RequestSnapshot() }
+
+// Until waits until cond holds; what names it in the failure.
+func (e *Ensemble) Until(what string, cond func() bool) {
+	e.t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			e.t.Fatalf("waited %v for %s", patience, what)
+		}
+		<-tick.C
+	}
+}

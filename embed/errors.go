@@ -1,0 +1,75 @@
+package embed
+
+import (
+	"errors"
+
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// Answers of the data: the request reached the tree and was refused by a rule of it. Nothing was changed. The rules and
+// names are ZooKeeper's.
+var (
+	ErrNoNode                  = tree.ErrNoNode                  // the znode, or the parent of one to be created, does not exist
+	ErrNodeExists              = tree.ErrNodeExists              // a znode of that path exists already
+	ErrBadVersion              = tree.ErrBadVersion              // the data version is not the expected one
+	ErrNotEmpty                = tree.ErrNotEmpty                // a znode with children cannot be deleted
+	ErrNoChildrenForEphemerals = tree.ErrNoChildrenForEphemerals // the parent is an ephemeral
+)
+
+// Requests that were refused before anything was sent.
+var (
+	ErrInvalidPath = tree.ErrInvalidPath // the path breaks a rule; the text says which
+	ErrInvalidMode = tree.ErrInvalidMode // no such create mode
+	ErrTooLarge    = engine.ErrTooLarge  // the data is over Config.MaxDataSize, or the transaction over what fits in a log entry
+)
+
+// Lifetimes.
+var (
+	ErrSessionExpired = engine.ErrSessionExpired // the session ended for its silence
+	ErrSessionClosed  = engine.ErrSessionClosed  // the session was closed
+	ErrSuspended      = engine.ErrSuspended      // the session is past its local deadline: what it held is lost
+	ErrDeleted        = engine.ErrDeleted        // somebody else deleted the claimed znode
+	ErrReleased       = engine.ErrReleased       // the claim was given up by its owner
+	ErrWatchOverflow  = watch.ErrOverflow        // the watch's consumer let its buffer fill up
+	ErrWatchGap       = watch.ErrGap             // a snapshot took the place of changes that the watch may have missed
+	ErrClosed         = engine.ErrClosed         // the node is closed; the request was not applied
+	ErrFailed         = engine.ErrFailed         // the node has failed, see Node.Err; the request was not applied
+)
+
+// Outcomes that are not known from the tree. They never mix: after the first a request certainly was not and will not be
+// applied, after the second it may be, at most once.
+var (
+	ErrUnavailable    = engine.ErrUnavailable
+	ErrUnknownOutcome = engine.ErrUnknownOutcome // also matches the ctx's error if it was the ctx that ended
+)
+
+// An OpError says which operation on which path ended with an error. Test the cause with errors.Is.
+type OpError struct {
+	Op   string // "create", "get", …
+	Path string // empty where there is none
+	Err  error
+}
+
+// Error returns the operation, the path and the cause.
+func (e *OpError) Error() string {
+	if e.Path == "" {
+		return e.Op + ": " + e.Err.Error()
+	}
+	return e.Op + " " + e.Path + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+func opError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var already *OpError
+	if errors.As(err, &already) {
+		return err
+	}
+	return &OpError{Op: op, Path: path, Err: err}
+}

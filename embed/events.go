@@ -1,0 +1,85 @@
+package embed
+
+import (
+	"sync"
+
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// eventsMax bounds the calls that wait for a slow observer; past it the oldest is dropped.
+const eventsMax = 1024
+
+// A notifier calls a node's observers one at a time, on a goroutine of its own, so that none can hold up the node.
+type notifier struct {
+	events Events
+
+	mu struct {
+		sync.Mutex
+		calls  []func()
+		closed bool
+	}
+	wake *sync.Cond
+}
+
+// newNotifier starts the goroutine if there is anybody to call; close ends it.
+func newNotifier(events Events) *notifier {
+	n := &notifier{events: events}
+	n.wake = sync.NewCond(&n.mu)
+	if events.LeaderChanged == nil && events.SessionExpired == nil {
+		n.mu.closed = true
+		return n
+	}
+	go n.loop()
+	return n
+}
+
+func (n *notifier) loop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for {
+		for len(n.mu.calls) == 0 {
+			if n.mu.closed {
+				return
+			}
+			n.wake.Wait()
+		}
+		call := n.mu.calls[0]
+		n.mu.calls = n.mu.calls[1:]
+		n.mu.Unlock()
+		call()
+		n.mu.Lock()
+	}
+}
+
+func (n *notifier) queue(call func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.closed {
+		return
+	}
+	if len(n.mu.calls) >= eventsMax {
+		n.mu.calls = n.mu.calls[1:]
+	}
+	n.mu.calls = append(n.mu.calls, call)
+	n.wake.Signal()
+}
+
+// close lets what is queued be told and takes nothing more. It does not wait: an observer may be the one that closes.
+func (n *notifier) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.closed = true
+	n.wake.Signal()
+}
+
+func (n *notifier) leaderChanged(l engine.Leader) {
+	if fn := n.events.LeaderChanged; fn != nil {
+		n.queue(func() { fn(LeaderChange{Leader: l.Member, Term: l.Term}) })
+	}
+}
+
+func (n *notifier) sessionExpired(id SessionID) {
+	if fn := n.events.SessionExpired; fn != nil {
+		n.queue(func() { fn(id) })
+	}
+}

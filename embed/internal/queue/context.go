@@ -1,0 +1,43 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// Context returns a context with the values of another and the lifetime of the contender's held claim. Its Err compares the
+// clock when it is called; context.Cause says why it ended.
+func (c *Contender) Context(values context.Context) context.Context {
+	return holdContext{Context: c.Claim.Context(), values: values, claim: c.Claim}
+}
+
+type holdContext struct {
+	context.Context
+	values context.Context
+	claim  *embed.Claim
+}
+
+// Err looks at the claim first: looking suspends a session that is past its deadline, which ends the context.
+func (c holdContext) Err() error {
+	_ = c.claim.Err()
+	return c.Context.Err()
+}
+
+// Value prefers the inner context, which knows what package context needs to find the cause.
+func (c holdContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}
+
+// Both returns a context with the values and lifetime of life that also ends with ctx. cancel ends it and must be called.
+func Both(ctx, life context.Context) (inner context.Context, cancel func()) {
+	inner, end := context.WithCancelCause(life)
+	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	return inner, func() {
+		stop()
+		end(nil)
+	}
+}

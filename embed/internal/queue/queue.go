@@ -1,0 +1,189 @@
+// Package queue is the fair queue under locks and elections: contenders are ephemeral sequential znodes under one parent,
+// served in order of their numbers, each waiting for its predecessor only.
+//
+// The names follow Curator's form, _c_<uuid>-<kind>-0000000007, so that its clients can stand in the same queue.
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// ErrExhausted says that the parent's create counter has come to its end: no name is left for another contender.
+var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: take another path")
+
+// A Contender stands in a queue until it is released.
+type Contender struct {
+	Session *embed.Session
+	Claim   *embed.Claim
+	Path    string     // of its znode
+	Zxid    embed.Zxid // of its creation: in order of arrival, the commit that grants its turn
+	parent  string
+}
+
+// Enter queues a contender under parent, which is created if it is missing. kind is the word in its name; data is what its
+// znode holds. If ctx ends first nothing is left in the queue.
+func Enter(ctx context.Context, s *embed.Session, parent, kind string, data []byte) (*Contender, error) {
+	for {
+		claim, err := s.Claim(ctx, Child(parent, "_c_"+newUUID()+"-"+kind+"-"), data, embed.EphemeralSequential)
+		if err != nil {
+			return nil, err
+		}
+		path, stat, err := claim.Created(ctx)
+		switch {
+		case err == nil:
+			return &Contender{Session: s, Claim: claim, Path: path, Zxid: stat.Czxid, parent: parent}, nil
+		case errors.Is(err, embed.ErrNoNode):
+			if err := makePath(ctx, s, parent); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, embed.ErrNodeExists):
+			return nil, ErrExhausted
+		default:
+			_ = claim.Release() // the node sees to it once the outcome is known
+			return nil, err
+		}
+	}
+}
+
+// makePath creates a znode and those above it that are missing.
+func makePath(ctx context.Context, s *embed.Session, path string) error {
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		if _, ok, err := s.Exists(ctx, path[:i]); err != nil || ok {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := s.Create(ctx, path[:i], nil, embed.Persistent); err != nil && !errors.Is(err, embed.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wait waits until it is the contender's turn and holds its claim. If it returns an error the contender has left the
+// queue, or will as soon as that can be sent.
+func (c *Contender) Wait(ctx context.Context) error {
+	for {
+		first, err := c.Try(ctx)
+		if first || err != nil {
+			return err
+		}
+		if err := c.waitChange(ctx); err != nil {
+			_ = c.Claim.Release()
+			return err
+		}
+	}
+}
+
+// Try holds the claim if it is the contender's turn, and reports whether it did. After an error it has left the queue.
+func (c *Contender) Try(ctx context.Context) (bool, error) {
+	_, waits, err := c.Session.Before(ctx, c.Path)
+	if err != nil {
+		return false, c.leave(err)
+	}
+	if waits {
+		return false, nil
+	}
+	// First in a state that this node has applied: only its own removal can change that, and every removal but one by
+	// hand comes after the session's local deadline, which Hold compares with the clock.
+	switch err := c.Claim.Hold(); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, embed.ErrSuspended) && c.Claim.Err() == nil:
+		return false, nil
+	default:
+		return false, c.leave(err)
+	}
+}
+
+// leave gives up the place and returns the reason: why the claim ended if it has, else err.
+func (c *Contender) leave(err error) error {
+	if ended := c.Claim.Err(); ended != nil {
+		err = ended
+	}
+	_ = c.Claim.Release()
+	return err
+}
+
+// waitChange waits until the predecessor has gone, or until the session is Connected again when there is none.
+func (c *Contender) waitChange(ctx context.Context) error {
+	state, changed := c.Session.State()
+	name, waits, err := c.Session.Before(ctx, c.Path)
+	if err != nil {
+		return c.leave(err)
+	}
+	if !waits {
+		if state == embed.Connected {
+			return nil
+		}
+		return c.sleep(ctx, changed, nil)
+	}
+	watch, err := c.Session.Watch(ctx, Child(c.parent, name), embed.WatchOnce)
+	if err != nil {
+		return c.leave(err)
+	}
+	defer watch.Close()
+	// It may have gone before the watch was armed.
+	if _, ok, err := c.Session.Exists(ctx, Child(c.parent, name)); err != nil || !ok {
+		return err
+	}
+	return c.sleep(ctx, nil, watch.Events())
+}
+
+func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events <-chan embed.Event) error {
+	select {
+	case <-changed:
+	case <-events: // closed too: whatever ended the watch, look again
+	case <-c.Claim.Done():
+		return c.Claim.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// First returns the name of the contender whose turn it is among a parent's children, or false if there is none.
+func First(names []string) (string, bool) {
+	first, least := "", ""
+	for _, name := range names {
+		suffix, ok := sequence(name)
+		if ok && (first == "" || suffix < least || suffix == least && name < first) {
+			first, least = name, suffix
+		}
+	}
+	return first, first != ""
+}
+
+// sequence returns the ten digits a contender's name ends in.
+func sequence(name string) (string, bool) {
+	if len(name) < 10 {
+		return "", false
+	}
+	suffix := name[len(name)-10:]
+	return suffix, strings.Trim(suffix, "0123456789") == ""
+}
+
+func Child(parent, name string) string {
+	if parent == "/" {
+		return "/" + name
+	}
+	return parent + "/" + name
+}
+
+// newUUID returns a random UUID (version 4) in its usual form.
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

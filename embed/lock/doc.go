@@ -1,0 +1,14 @@
+// Package lock has locks for the processes of an ensemble, built on embed's public face only.
+//
+// A contender for a lock is an ephemeral sequential znode under the lock's path, so every tool can see who waits. The
+// names follow Curator's InterProcessMutex (_c_<uuid>-lock-0000000007).
+//
+//	hold, err := lock.NewMutex(session, "/locks/report").Lock(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer hold.Release()
+//	return writeReport(hold.Context(), hold.Token())
+//
+// Read token.go first, then hold.go and mutex.go; the queue they share with elections is embed/internal/queue.
+package lock

@@ -1,0 +1,43 @@
+package lock
+
+import (
+	"context"
+
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+)
+
+// A Hold is one acquisition. It ends by Release, with its session's local deadline, or when somebody deletes its znode;
+// never silently, and before anyone else can be granted it (except by such a deletion). An ended Hold does not come back.
+//
+// What a Hold answers is true at the moment of the question. A call already in flight, or a machine whose clocks stood
+// still, is what Token is for. All methods may be called by any number of goroutines.
+type Hold struct {
+	contender *queue.Contender
+	ctx       context.Context
+}
+
+func newHold(ctx context.Context, c *queue.Contender) *Hold {
+	return &Hold{contender: c, ctx: c.Context(ctx)}
+}
+
+// Token returns the fencing token of this acquisition.
+func (h *Hold) Token() Token { return Token{Zxid: h.contender.Zxid} }
+
+// Path returns the path of the Hold's znode.
+func (h *Hold) Path() string { return h.contender.Path }
+
+// Context has the values of Lock's ctx and the lifetime of the Hold; context.Cause says why it ended. Its Err compares
+// the clock when it is called, so after a pause it is right before any timer has run.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Done is closed when the Hold has ended.
+func (h *Hold) Done() <-chan struct{} { return h.contender.Claim.Done() }
+
+// Err compares the clock and says why the Hold ended, nil while it has not: embed.ErrReleased, embed.ErrSuspended (the
+// session's local deadline passed), embed.ErrDeleted, or why the session ended.
+func (h *Hold) Err() error { return h.contender.Claim.Err() }
+
+// Release gives the Hold up and lets the next contender in. It is idempotent and can free nothing but this Hold. It
+// waits until the ensemble knows, at most Config.RequestTimeout; after an error the node goes on trying until the
+// session ends, and the Hold has ended all the same.
+func (h *Hold) Release() error { return h.contender.Claim.Release() }

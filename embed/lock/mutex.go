@@ -1,0 +1,94 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+)
+
+// ErrHeld says that the lock is taken, or that others wait for it already.
+var ErrHeld = errors.New("lock is held")
+
+// ErrLockExhausted says that the path has used up its 2,147,483,647 sequence numbers and can lock nothing more.
+var ErrLockExhausted = queue.ErrExhausted
+
+// kind is the word in the names of a lock's contenders, as Curator writes it.
+const kind = "lock"
+
+// A Mutex is a fair lock on a path: contenders are served in the order they arrived, and a release wakes one of them.
+// Every call of Lock is a contender of its own, so goroutines that share a session, or a Mutex, exclude one another like
+// strangers. A Mutex holds no state; it may be copied and used by any number of goroutines.
+type Mutex struct {
+	session *embed.Session
+	path    string
+}
+
+// NewMutex returns the lock of a path for a session. The znode is created, with those above it, when it is missing.
+func NewMutex(s *embed.Session, path string) *Mutex { return &Mutex{session: s, path: path} }
+
+// Lock waits for the lock as long as ctx lets it. If it returns an error nothing is left in the queue, or what is left
+// goes as soon as that can be sent. Errors: the ctx's, those of an ended session or node (a waiter whose session ends
+// learns it at once), embed.ErrDeleted if somebody deleted the contender, ErrLockExhausted, and those of
+// embed.Session.Create.
+func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
+	c, err := queue.Enter(ctx, m.session, m.path, kind, nil)
+	if err != nil {
+		return nil, m.wrap("lock", err)
+	}
+	if err := c.Wait(ctx); err != nil {
+		return nil, m.wrap("lock", err)
+	}
+	return newHold(ctx, c), nil
+}
+
+// TryLock takes the lock if it is free, and returns ErrHeld at once if it is not. Other errors as of Lock.
+func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
+	// Asking first keeps a taken lock free of the znodes of those who only ask.
+	names, _, err := m.session.Children(ctx, m.path)
+	if err != nil && !errors.Is(err, embed.ErrNoNode) {
+		return nil, m.wrap("try lock", err)
+	}
+	if _, taken := queue.First(names); taken {
+		return nil, m.wrap("try lock", ErrHeld)
+	}
+	c, err := queue.Enter(ctx, m.session, m.path, kind, nil)
+	if err != nil {
+		return nil, m.wrap("try lock", err)
+	}
+	switch first, err := c.Try(ctx); {
+	case err != nil:
+		return nil, m.wrap("try lock", err)
+	case !first:
+		return nil, m.wrap("try lock", errors.Join(ErrHeld, c.Claim.Release()))
+	}
+	return newHold(ctx, c), nil
+}
+
+func (m *Mutex) wrap(op string, err error) error { return fmt.Errorf("%s %s: %w", op, m.path, err) }
+
+// Do runs fn under the lock of a path, with a session of its own that ends with the call. fn's ctx ends with ctx or with
+// the Hold, whichever is first; context.Cause says why. Do returns fn's error, or why the Hold was lost if that
+// happened before fn returned nil.
+func Do(ctx context.Context, n *embed.Node, path string, fn func(ctx context.Context, t Token) error) (err error) {
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	hold, err := NewMutex(s, path).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	inner, cancel := queue.Both(ctx, hold.Context())
+	defer cancel()
+	if err := fn(inner, hold.Token()); err != nil {
+		return err
+	}
+	if err := hold.Err(); err != nil {
+		return fmt.Errorf("lock %s was lost: %w", path, err)
+	}
+	return hold.Release()
+}

@@ -1,0 +1,117 @@
+package embed
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// A Node is one running member: its replica of the tree and the sessions of this process. Its methods may be called by
+// any number of goroutines.
+//
+// A node never ends its process. When its disk fails, when the ensemble refuses it, or when something it relies on
+// breaks, it is Failed: from that instant nothing of it reaches the disk or the other members, Done is closed, Err says
+// why, and everything else of the process goes on. Close it, mend the cause, and Start anew.
+type Node struct {
+	e      *engine.Engine
+	events *notifier
+	cfg    engine.Config
+}
+
+// Start opens the directory and starts the node. It does not wait for a quorum: Ready does. It returns an error, and has
+// changed nothing on disk, if the Config is bad (every problem at once), the port or the directory is in use, the
+// directory belongs to another member or ensemble, or its contents do not fit together.
+func Start(cfg Config) (*Node, error) { return StartInside(cfg, inside.Seams{}) }
+
+// StartInside is Start with parts of the machine replaced. Its second argument's type is internal: it is how embedtest
+// builds an ensemble without ports, and of no use to anybody else.
+func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
+	c, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return nil, fmt.Errorf("config: Dir: %w", err)
+	}
+	n := &Node{cfg: c, events: newNotifier(cfg.Events)}
+	c.Seams = engine.Seams(seams)
+	c.LeaderChanged = n.events.leaderChanged
+	c.SessionExpired = n.events.sessionExpired
+	if n.e, err = engine.Start(c); err != nil {
+		n.events.close()
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	return n, nil
+}
+
+// Ready waits until the node serves: it has a quorum, the ensemble has taken it in, and it has applied what was
+// committed when asked. If ctx ends first the error is ctx's, with the reason of a member that refuses this one.
+func (n *Node) Ready(ctx context.Context) error { return opError("ready", "", n.e.Ready(ctx)) }
+
+// NewSession opens a session. Errors: ErrUnavailable and the ctx's error if no quorum answered in time, ErrClosed,
+// ErrFailed. A session that is opened after its caller lost patience is closed again.
+func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, error) {
+	s, err := n.e.OpenSession(ctx, or(o.Timeout, DefaultSessionTimeout))
+	if err != nil {
+		return nil, opError("new session", "", err)
+	}
+	return &Session{s: s, dataMax: n.cfg.MaxDataSize}, nil
+}
+
+// Status is what a node knows of itself and its shards.
+type Status struct {
+	Member MemberID
+	Shards []ShardStatus
+}
+
+// ShardStatus is what a node knows of one shard.
+type ShardStatus struct {
+	Shard   int
+	Leader  MemberID // zero: none known
+	Term    uint64
+	Applied uint64 // index in the Raft log
+	Zxid    Zxid   // what reads show
+}
+
+// Leading reports whether this node leads the shard.
+func (s Status) Leading(shard ShardStatus) bool { return shard.Leader == s.Member }
+
+// Status returns what the node knows now. It works at any time.
+func (n *Node) Status() Status {
+	s := n.e.Status()
+	return Status{Member: s.Member, Shards: []ShardStatus{
+		{Shard: 1, Leader: s.Leader.Member, Term: s.Leader.Term, Applied: s.Applied, Zxid: s.Zxid},
+	}}
+}
+
+// TransferLeadership hands the shard's leadership to another member, if this node has it. It returns when the request is
+// made; Status says when it is done.
+func (n *Node) TransferLeadership(to MemberID) error {
+	return opError("transfer leadership", "", n.e.TransferLeadership(to))
+}
+
+// Shutdown ends the sessions of this node with everything they hold, so that others need not wait for their timeouts,
+// hands its leadership over, and closes it. It is bounded by ctx (Config.RequestTimeout if that has no deadline) and a
+// Close, also without a quorum.
+func (n *Node) Shutdown(ctx context.Context) error {
+	err := n.e.Shutdown(ctx)
+	n.events.close()
+	return opError("shutdown", "", err)
+}
+
+// Close stops the node now. Holds and sessions end here at once; the ensemble waits for their timeouts, or for the next
+// Start on this directory. It is idempotent and bounded; the error says what it had to leave behind.
+func (n *Node) Close() error {
+	err := n.e.Close()
+	n.events.close()
+	return opError("close", "", err)
+}
+
+// Done is closed when the node has failed or is closed.
+func (n *Node) Done() <-chan struct{} { return n.e.Done() }
+
+// Err says why the node failed; nil while it runs, and after Close.
+func (n *Node) Err() error { return n.e.Err() }

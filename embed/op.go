@@ -1,0 +1,64 @@
+package embed
+
+import (
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// An Op is one operation of a Multi. Make it with OpCreate, OpSet, OpDelete or OpCheck; the zero Op is refused.
+type Op struct{ op tree.Op }
+
+// OpCreate creates a znode.
+func OpCreate(path string, data []byte, mode CreateMode) Op {
+	return Op{tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
+}
+
+// OpSet replaces a znode's data if it has the version, or any with AnyVersion.
+func OpSet(path string, data []byte, version int32) Op {
+	return Op{tree.Op{Kind: tree.KindSet, Path: path, Data: data, Version: version}}
+}
+
+// OpDelete deletes a znode without children if it has the version, or any with AnyVersion.
+func OpDelete(path string, version int32) Op {
+	return Op{tree.Op{Kind: tree.KindDelete, Path: path, Version: version}}
+}
+
+// OpCheck makes the Multi fail unless the znode exists and has the version, or any with AnyVersion.
+func OpCheck(path string, version int32) Op {
+	return Op{tree.Op{Kind: tree.KindCheck, Path: path, Version: version}}
+}
+
+// validate checks what can be checked before anything is sent.
+func (o Op) validate(dataMax int) error {
+	var err error
+	switch o.op.Kind {
+	case tree.KindCreate:
+		if err = o.op.Mode.Validate(); err == nil {
+			err = tree.ValidateCreatePath(o.op.Path, o.op.Mode)
+		}
+	case tree.KindSet, tree.KindDelete, tree.KindCheck:
+		err = tree.ValidatePath(o.op.Path)
+	default:
+		err = tree.ErrInvalidKind
+	}
+	if err == nil && len(o.op.Data) > dataMax {
+		err = fmt.Errorf("%w: %d bytes of data, the limit is %d", ErrTooLarge, len(o.op.Data), dataMax)
+	}
+	return err
+}
+
+// plain returns the operations as the engine takes them. The error is that of the first one that cannot be sent.
+func plain(ops []Op, dataMax int) ([]tree.Op, error) {
+	out := make([]tree.Op, len(ops))
+	for i, o := range ops {
+		if err := o.validate(dataMax); err != nil {
+			if len(ops) > 1 {
+				err = &MultiError{Index: i, Err: err}
+			}
+			return nil, err
+		}
+		out[i] = o.op
+	}
+	return out, nil
+}

@@ -1,0 +1,68 @@
+package embed
+
+import (
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// The vocabulary, declared where its rules live.
+type (
+	// MemberID names a member of the ensemble; zero means 1 in a Config and none elsewhere.
+	MemberID = engine.MemberID
+	// Zxid is the order of transactions; compare zxids of one shard only.
+	Zxid = tree.Zxid
+	// SessionID names a session; it is never used again. Zero is none.
+	SessionID = tree.SessionID
+	// Stat is what a znode says of itself besides its data: ZooKeeper's fields with ZooKeeper's meaning.
+	Stat = tree.Stat
+	// CreateMode says how long a znode lives and whether its name gets a sequence suffix.
+	CreateMode = tree.CreateMode
+	// Result is what one operation of a transaction answers: the final path and the Stat after it.
+	Result = tree.Result
+	// MultiError says which operation made a Multi fail. None of them was applied.
+	MultiError = tree.MultiError
+	// State is where a session stands, as its own node sees it.
+	State = session.State
+	// WatchMode says how much a watch sees and how long it lasts.
+	WatchMode = watch.Mode
+	// EventType is what an event tells; the numbers are ZooKeeper's.
+	EventType = watch.EventType
+	// Event is one change that a watch saw.
+	Event = watch.Event
+)
+
+// Create modes.
+const (
+	Persistent          = tree.Persistent          // lives until it is deleted
+	Ephemeral           = tree.Ephemeral           // belongs to its session and goes with it; has no children
+	Sequential          = tree.Sequential          // persistent, its name ends in the parent's create counter
+	EphemeralSequential = tree.EphemeralSequential // both
+)
+
+// AnyVersion as an expected version means that every version will do.
+const AnyVersion = tree.AnyVersion
+
+// Watch modes.
+const (
+	WatchOnce       = watch.Once       // this znode and its child list, until the first event
+	WatchPersistent = watch.Persistent // this znode and its child list, until closed
+	WatchRecursive  = watch.Recursive  // this znode and all below it, without child-list events, until closed
+)
+
+// Event types.
+const (
+	NodeCreated         = watch.NodeCreated
+	NodeDeleted         = watch.NodeDeleted
+	NodeDataChanged     = watch.NodeDataChanged
+	NodeChildrenChanged = watch.NodeChildrenChanged
+)
+
+// Session states. Expired and Closed are final.
+const (
+	Connected = session.Connected // the ensemble cannot have given the session up
+	Suspended = session.Suspended // it may have: whatever was held is lost, though the session may come back
+	Expired   = session.Expired   // it ended for its silence
+	Closed    = session.Closed    // its owner or its node ended it
+)

@@ -1,0 +1,42 @@
+package embed
+
+import (
+	"context"
+
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// A Watch is armed when Session.Watch returns: every matching change after Zxid is delivered once, in zxid order, and is
+// in the channel before a read of this node shows it. Or the watch ends, and Err says why. It costs little at rest.
+type Watch struct{ w *engine.Watch }
+
+// Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch, which lasts until it has
+// fired (WatchOnce), until Close, or until its session ends. A watch holds 64 events for a slow consumer; one more ends
+// it with ErrWatchOverflow. Errors: ErrInvalidPath and those of an ended session.
+func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
+	if err := s.read(ctx, path); err != nil {
+		return nil, opError("watch", path, err)
+	}
+	w, err := s.s.Watch(path, mode)
+	if err != nil {
+		return nil, opError("watch", path, err)
+	}
+	return &Watch{w}, nil
+}
+
+// Events is the stream. It is closed at the watch's end, and by then Err is set; events that were queued before stay
+// readable.
+func (w *Watch) Events() <-chan Event { return w.w.Events() }
+
+// Zxid is where the watch was armed: reads showed this much when Session.Watch returned.
+func (w *Watch) Zxid() Zxid { return w.w.Zxid() }
+
+// Err says why the watch ended: nil while it has not, after Close and after a WatchOnce fired; else ErrWatchOverflow,
+// ErrWatchGap or the error of its session.
+func (w *Watch) Err() error { return w.w.Err() }
+
+// Close ends the watch. It is idempotent and always returns nil.
+func (w *Watch) Close() error {
+	w.w.Close()
+	return nil
+}

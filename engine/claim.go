@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A Claim is an ephemeral znode that stands for its owner in a queue: created, perhaps held for a while, and certainly
+// deleted again. The node takes charge of it from the moment its create is submitted, so that a caller who loses
+// patience while the outcome is unknown leaves nothing behind.
+type Claim struct {
+	session *Session
+	waiter  *waiter
+
+	// The outcome of the create; read after the waiter is done.
+	result tree.Result
+
+	// Guarded by the keeper's mu.
+	created bool
+	held    bool
+	over    bool
+	err     error
+	done    chan struct{}
+	ctx     context.Context // of a held claim: ends with it, the cause says why
+	cancel  context.CancelCauseFunc
+	release *waiter // the deletion on its way
+}
+
+// Claim submits the creation of an ephemeral znode. ctx bounds admission only.
+func (s *Session) Claim(ctx context.Context, path string, data []byte, mode tree.CreateMode) *Claim {
+	op := tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}
+	c := &Claim{session: s, done: make(chan struct{})}
+	c.waiter = newWaiter(s, &request{kind: requestTxn, session: s.id, ops: []tree.Op{op}})
+	c.waiter.applied = c.applied
+	s.submit(ctx, c.waiter)
+	return c
+}
+
+// applied takes note of the outcome of the create. It runs before the create's caller is told, on the apply goroutine
+// if the create was applied.
+func (c *Claim) applied(w *waiter) {
+	k := c.session.engine.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w.err != nil {
+		c.finishLocked(w.err)
+		return
+	}
+	c.result = w.results[0]
+	c.created = true
+	switch {
+	case c.session.end != nil:
+		c.finishLocked(c.session.end)
+	case c.over: // released before the outcome was known
+		c.removeLocked()
+	default:
+		if c.session.claims == nil {
+			c.session.claims = make(map[string]*Claim)
+		}
+		c.session.claims[c.result.Path] = c
+	}
+}
+
+// Created waits for the create's outcome, no longer than ctx.
+func (c *Claim) Created(ctx context.Context) (tree.Result, error) {
+	select {
+	case <-c.waiter.done:
+		return c.result, c.waiter.err
+	default:
+	}
+	select {
+	case <-c.waiter.done:
+		return c.result, c.waiter.err
+	case <-ctx.Done():
+		return tree.Result{}, ctx.Err()
+	}
+}
+
+// Hold makes the claim held from now until it ends: at the session's local deadline, with the session, by Release, or
+// when somebody deletes the znode. It fails if the session is not safe at this moment.
+func (c *Claim) Hold() error {
+	k := c.session.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case c.over:
+		return c.err
+	case c.session.life.State() != session.Connected:
+		return ErrSuspended
+	}
+	if !c.held {
+		c.held = true
+		c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	}
+	return nil
+}
+
+// Context ends with the held claim; its cause says why. Nil before Hold.
+func (c *Claim) Context() context.Context {
+	k := c.session.engine.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return c.ctx
+}
+
+// Done is closed when the claim has ended.
+func (c *Claim) Done() <-chan struct{} { return c.done }
+
+// Err compares the clock and says why the claim ended; nil while it has not.
+func (c *Claim) Err() error {
+	k := c.session.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return c.err
+}
+
+// Release gives the claim up. A create that was not sent yet is taken back; otherwise the znode is deleted ahead of
+// everything that waits, as soon as the create's outcome is known. Release waits for a deletion that it could send, at
+// most the node's request timeout. It is idempotent, and deletes no znode but the claim's own.
+func (c *Claim) Release() error {
+	k := c.session.engine.keeper
+	if k.pipe.cancel(c.waiter, ErrReleased) {
+		return nil
+	}
+	k.mu.Lock()
+	c.endLocked(ErrReleased)
+	w := c.release
+	k.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	k.pipe.pump()
+	return k.pipe.wait(context.Background(), w, c.session.engine.cfg.RequestTimeout)
+}
+
+// endLocked ends the claim and has its znode deleted.
+func (c *Claim) endLocked(why error) {
+	if c.over {
+		return
+	}
+	c.finishLocked(why)
+	if c.created && c.session.end == nil {
+		c.removeLocked()
+	}
+}
+
+// removeLocked queues the deletion of the claim's znode.
+func (c *Claim) removeLocked() {
+	s := c.session
+	c.release = newWaiter(s, &request{kind: requestRelease, session: s.id, path: c.result.Path, czxid: c.result.Stat.Czxid})
+	s.engine.pipe.queueEnd(c.release)
+}
+
+// finishLocked ends the claim; its znode is gone or will go with its session.
+func (c *Claim) finishLocked(why error) {
+	if c.over {
+		return
+	}
+	c.over = true
+	c.err = why
+	delete(c.session.claims, c.result.Path)
+	close(c.done)
+	if c.held {
+		c.cancel(why)
+	}
+}

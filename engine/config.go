@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// MemberID names a member of the ensemble.
+type MemberID = replication.MemberID
+
+// Leader says who leads a shard, as far as this node knows.
+type Leader = replication.Leader
+
+// Defaults of Config.
+const (
+	DefaultTick           = replication.DefaultTick
+	DefaultRequestTimeout = 5 * time.Second
+	DefaultSessionTimeout = 10 * time.Second
+	DefaultMaxTimeout     = 60 * time.Second
+	DefaultMaxDataSize    = 1 << 20
+	MaxDataSizeMax        = 8 << 20 // a transaction of a few such still fits in one log entry
+)
+
+// requestOverhead is the room that a transaction has beside the data of its largest znode.
+const requestOverhead = 3 << 20
+
+// Config is one node's settings, checked and complete: embed fills in the defaults. The fields are embed.Config's.
+type Config struct {
+	Dir      string
+	Member   MemberID
+	Members  map[MemberID]string
+	Alone    bool // no other members, no port
+	Listen   string
+	Ensemble string
+	Shards   int
+	TLS      *tls.Config
+
+	Tick              time.Duration
+	RequestTimeout    time.Duration
+	MinSessionTimeout time.Duration
+	MaxSessionTimeout time.Duration
+	MaxDataSize       int
+
+	Logger         *slog.Logger
+	LeaderChanged  func(Leader)
+	SessionExpired func(tree.SessionID)
+
+	Seams Seams
+}
+
+// Seams are where a test takes the place of the machine. The zero value is the real thing.
+type Seams struct {
+	Network transport.Network                   // instead of TCP
+	Clock   Clock                               // instead of the system's
+	Fault   func(op disk.Op, name string) error // asked before every mutating call of the disk
+	Started func(*Engine)                       // told when the node runs
+}
+
+// LongestElection is how long members can take to agree on a new leader with this tick: one full randomised election
+// timeout after the last heartbeat, and a few ticks for the votes.
+func LongestElection(tick time.Duration) time.Duration {
+	return time.Duration(2*replication.DefaultElectionTicks+4) * tick
+}
+
+// SessionTimeoutFloor is the least session timeout that survives the crash of a leader.
+func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestElection(tick) }
+
+func (c *Config) requestBytesMax() int { return c.MaxDataSize + requestOverhead }
+
+func (c *Config) memberIDs() []MemberID {
+	ids := make([]MemberID, 0, len(c.Members))
+	for id := range c.Members {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (c *Config) founding() [32]byte {
+	return replication.Founding(c.Ensemble, c.memberIDs(), c.Shards)
+}

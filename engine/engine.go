@@ -1,0 +1,334 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// An Engine is one running node: its replica of each shard, the pipeline that carries its requests, and its sessions.
+type Engine struct {
+	// Immutable after Start.
+	cfg       Config
+	clock     Clock
+	log       *slog.Logger
+	lock      *replication.DirLock
+	disk      *disk.Disk
+	network   transport.Network
+	listener  net.Listener // until the transport has it
+	transport *transport.Transport
+	image     *storage.Image
+	shard     *machine
+	pipe      *pipeline
+	keeper    *keeper
+
+	host       atomic.Pointer[replication.Host]
+	stop       chan struct{} // closed by Close: the loops end
+	loops      sync.WaitGroup
+	wakeExpiry chan struct{} // capacity 1: this node may lead now, or sessions are due
+	done       chan struct{} // closed when the node has failed or is closed
+	refusal    atomic.Pointer[error]
+
+	// identity is what the identity file holds; the transport's goroutines add peers to it.
+	identity struct {
+		sync.Mutex
+		now replication.Identity
+	}
+
+	end struct {
+		sync.Once
+		sync.Mutex
+		err    error // why the node failed
+		closed bool
+	}
+	closing sync.Once
+	left    error // what Close left behind
+}
+
+// run starts the node's loops; Close stops them.
+func (e *Engine) run() {
+	e.loops.Go(e.failureLoop)
+	e.loops.Go(e.pipe.loop)
+	e.loops.Go(func() { e.keeper.loop(e.stop) })
+	e.loops.Go(e.expiryLoop)
+	e.pipe.signal()
+}
+
+// failureLoop waits for the disk's switch. By then the transport is shut: nothing that this node could still say
+// reaches anybody.
+func (e *Engine) failureLoop() {
+	select {
+	case <-e.disk.Failed():
+		cause := e.disk.Err()
+		e.log.Error("node failed", "cause", cause)
+		e.finish(ErrFailed, cause)
+	case <-e.stop:
+	}
+}
+
+// finish ends sessions and waiters and marks the node as over. why is what they are told, cause what Err says.
+func (e *Engine) finish(why, cause error) {
+	e.end.Do(func() {
+		e.pipe.close(why)
+		e.keeper.close(why)
+		e.end.Lock()
+		e.end.err = cause
+		e.end.Unlock()
+		close(e.done)
+	})
+}
+
+// fail makes the node Failed: it throws the disk's switch, and the rest follows from there. It does not block.
+func (e *Engine) fail(cause error) { e.disk.Fail(cause) }
+
+// Kill fails the node as a crash would: from this instant nothing reaches its disk or its peers. For tests.
+func (e *Engine) Kill() { e.fail(errors.New("killed")) }
+
+// Done is closed when the node has failed or is closed.
+func (e *Engine) Done() <-chan struct{} { return e.done }
+
+// Err says why the node failed; nil while it runs and after Close.
+func (e *Engine) Err() error {
+	e.end.Lock()
+	defer e.end.Unlock()
+	return e.end.err
+}
+
+// Propose, with Leader, lets the pipeline be built before the host.
+func (e *Engine) Propose(id replication.ShardID, cmd []byte) (*replication.Proposal, error) {
+	return e.host.Load().Propose(id, cmd)
+}
+
+// Leader says who leads a shard, as far as this node knows.
+func (e *Engine) Leader(id replication.ShardID) Leader {
+	if h := e.host.Load(); h != nil {
+		return h.Leader(id)
+	}
+	return Leader{}
+}
+
+func (e *Engine) leaderChanged(id replication.ShardID, l Leader) {
+	e.pipe.leaderChanged()
+	e.signalExpiry()
+	if e.cfg.LeaderChanged != nil {
+		e.cfg.LeaderChanged(l)
+	}
+}
+
+func (e *Engine) machine() *machine { return e.shard }
+func (e *Engine) tree() *tree.Tree  { return e.shard.tree.Load() }
+
+// barrier waits until this node has applied what was acknowledged anywhere before the call.
+func (e *Engine) barrier(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
+		defer cancel()
+	}
+	err := e.host.Load().Barrier(ctx, theShard)
+	switch {
+	case err == nil:
+		return nil
+	case e.over() != nil:
+		return e.over()
+	case ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// over returns ErrFailed or ErrClosed once the node is.
+func (e *Engine) over() error {
+	select {
+	case <-e.done:
+		if e.Err() != nil {
+			return ErrFailed
+		}
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// Ready waits until this node's Register is applied and it has applied everything that was committed when asked. If ctx
+// ends first, the error says what a peer that refuses this node gave as its reason.
+func (e *Engine) Ready(ctx context.Context) error {
+	for {
+		err := e.tryReady(ctx)
+		if err == nil {
+			return nil
+		}
+		if over := e.over(); over != nil {
+			return errors.Join(over, e.Err())
+		}
+		if ctx.Err() != nil {
+			if refusal := e.refusal.Load(); refusal != nil {
+				return errors.Join(ctx.Err(), *refusal)
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+func (e *Engine) tryReady(ctx context.Context) error {
+	select {
+	case <-e.pipe.ready:
+	case <-e.done:
+		return e.over()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
+	defer cancel()
+	return e.host.Load().Barrier(step, theShard)
+}
+
+// OpenSession opens an in-process session with a timeout within the configured bounds.
+func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration) (*Session, error) {
+	timeout = min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
+	r := request{kind: requestOpen, timeout: timeout}
+	if _, err := rand.Read(r.password[:]); err != nil {
+		return nil, err
+	}
+	s := &Session{engine: e, timeout: timeout, done: make(chan struct{}), changed: make(chan struct{})}
+	w := newWaiter(nil, &r)
+	w.applied = func(w *waiter) {
+		if w.err == nil {
+			// On the apply goroutine, before any later entry could concern the session.
+			s.id = w.opened
+			s.ctx, s.cancel = context.WithCancelCause(context.Background())
+			e.keeper.add(s, w.sent) // which closes it again if its caller has lost patience
+		}
+	}
+	if err := e.pipe.submit(w); err != nil {
+		return nil, err
+	}
+	if err := e.pipe.wait(ctx, w, e.cfg.RequestTimeout); err != nil {
+		e.keeper.abandon(s)
+		return nil, err
+	}
+	return s, nil
+}
+
+// Status is what a node knows of its shard.
+type Status struct {
+	Member  MemberID
+	Leader  Leader
+	Applied uint64 // log index
+	Zxid    tree.Zxid
+}
+
+// Status returns what this node knows of its shard now.
+func (e *Engine) Status() Status {
+	e.shard.mu.Lock()
+	index := e.shard.mu.index
+	e.shard.mu.Unlock()
+	return Status{Member: e.cfg.Member, Leader: e.Leader(theShard), Applied: index, Zxid: e.tree().Visible()}
+}
+
+// TransferLeadership asks the shard's leader to hand over to a member, if this node leads.
+func (e *Engine) TransferLeadership(to MemberID) error {
+	return e.host.Load().TransferLeader(theShard, to)
+}
+
+// RequestSnapshot asks for a snapshot of the shard, which compacts its log.
+func (e *Engine) RequestSnapshot() error { return e.host.Load().RequestSnapshot(theShard) }
+
+// Shutdown closes the sessions of this node, hands its leadership over and closes it. It takes no longer than ctx, or
+// the request timeout if ctx has no deadline, and then Close.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
+		defer cancel()
+	}
+	e.closeSessions(ctx)
+	e.handOver(ctx)
+	return e.Close()
+}
+
+// closeSessions closes all sessions in the log, in as few batches as they fit in.
+func (e *Engine) closeSessions(ctx context.Context) {
+	for _, w := range e.keeper.closeAll() {
+		if e.pipe.wait(ctx, w, e.cfg.RequestTimeout) != nil && ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// handOver gives the leadership to the next member and waits until it has it.
+func (e *Engine) handOver(ctx context.Context) {
+	if e.cfg.Alone || e.over() != nil {
+		return
+	}
+	for _, m := range e.cfg.memberIDs() {
+		if m == e.cfg.Member || e.Leader(theShard).Member != e.cfg.Member {
+			continue
+		}
+		if err := e.TransferLeadership(m); err != nil {
+			continue
+		}
+		deadline := time.Now().Add(LongestElection(e.cfg.Tick))
+		for e.Leader(theShard).Member == e.cfg.Member && ctx.Err() == nil && time.Now().Before(deadline) {
+			select {
+			case <-time.After(e.cfg.Tick):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// Close ends every claim, session and waiter of this node and stops it. It is idempotent, works without a quorum and on
+// a failed node, and takes little more than the request timeout at worst; the error says what it then left behind.
+func (e *Engine) Close() error {
+	e.closing.Do(func() {
+		e.finish(ErrClosed, nil)
+		close(e.stop)
+		e.left = e.release()
+		e.loops.Wait()
+	})
+	return e.left
+}
+
+// release gives back what open acquired, the last first.
+func (e *Engine) release() error {
+	var errs []error
+	if h := e.host.Load(); h != nil {
+		errs = append(errs, h.Close(e.cfg.RequestTimeout))
+	}
+	if e.transport != nil {
+		errs = append(errs, e.transport.Close())
+	}
+	if e.listener != nil {
+		errs = append(errs, e.listener.Close())
+	}
+	if e.image != nil {
+		errs = append(errs, e.image.Close())
+	}
+	if e.lock != nil {
+		errs = append(errs, e.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// claimsGone and sessionEnded are the machine's word to this node's sessions, before anyone else can see it.
+func (e *Engine) claimsGone(changes []tree.Change) { e.keeper.gone(changes) }
+
+func (e *Engine) sessionEnded(id tree.SessionID, why error) {
+	e.keeper.ended(id, why)
+	if why == ErrSessionExpired && e.cfg.SessionExpired != nil {
+		e.cfg.SessionExpired(id)
+	}
+}

@@ -1,0 +1,30 @@
+package engine
+
+import "errors"
+
+// Errors of the request path. A call ends in one of three ways that never mix: applied (nil, or an error of
+// the data such as tree.ErrNoNode, which is an answer), certainly not applied, or unknown.
+var (
+	// ErrUnavailable: the request was never handed to Raft (no leader known for too long, or the queue is
+	// full). It is not applied and never will be; trying again is safe.
+	ErrUnavailable = errors.New("not applied: no quorum, or too many requests waiting")
+	// ErrUnknownOutcome: the request was handed to Raft and its caller stopped waiting before it was known
+	// whether it was applied. It may still be applied later, at most once.
+	ErrUnknownOutcome = errors.New("unknown outcome: the request may or may not be applied")
+	// ErrSessionExpired: the session has ended because it was silent for its timeout.
+	ErrSessionExpired = errors.New("session expired")
+	// ErrSessionClosed: the session was closed by its owner.
+	ErrSessionClosed = errors.New("session closed")
+	// ErrSuspended: the session is past its local deadline, so what depends on it cannot be granted now.
+	ErrSuspended = errors.New("session suspended")
+	// ErrDeleted: the claimed znode was deleted by somebody else.
+	ErrDeleted = errors.New("claimed znode was deleted")
+	// ErrReleased: the claim was given back by its owner.
+	ErrReleased = errors.New("released")
+	// ErrTooLarge: data or request over the configured limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrClosed: the node was closed; the request was not applied.
+	ErrClosed = errors.New("node closed")
+	// ErrFailed: the node has failed and takes no requests; its Err says why.
+	ErrFailed = errors.New("node failed")
+)

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"io"
+
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// Install implements replication.StateMachine: it replaces the state by a received one. Waiters, sessions, claims and
+// watches of this node that the gap concerns are told before a reader can see the new state.
+func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
+	if err := m.image.Install(r, stop); err != nil {
+		return err
+	}
+	next, table, zxid, err := loadImage(m.image)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.table, m.mu.zxid, m.mu.index = table, zxid, m.image.Applied()
+	m.restartSilence()
+	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {
+		m.pipe.jumped(o.LastSeq)
+	}
+	m.engine.keeper.reconcile(next, table)
+	gap := gap{old: m.tree.Load(), next: next}
+	m.registry.Install(zxid, gap.touched, func() { m.tree.Store(next) })
+	return nil
+}
+
+// A gap is what lies between two states of a tree when the transactions in between were not seen. It can say of some
+// znodes that nothing happened to them, never what happened to the others.
+type gap struct{ old, next *tree.Tree }
+
+// touched implements the question of watch.Registry.Install.
+func (g gap) touched(path string, mode watch.Mode) (watch.EventType, bool) {
+	before, was := g.old.Exists(path)
+	after, is := g.next.Exists(path)
+	switch {
+	case !was && !is:
+		return watch.NodeCreated, g.absentTouched(path)
+	case !was:
+		return watch.NodeCreated, true
+	case !is:
+		return watch.NodeDeleted, true
+	case before.Czxid != after.Czxid || before.Mzxid != after.Mzxid:
+		return watch.NodeDataChanged, true
+	case before.Pzxid != after.Pzxid:
+		return watch.NodeChildrenChanged, true
+	}
+	return watch.NodeDataChanged, mode == watch.Recursive && g.belowTouched(path)
+}
+
+// absentTouched reports whether a znode that is missing before and after may have existed in between: not if the
+// children of its nearest existing ancestor never changed.
+func (g gap) absentTouched(path string) bool {
+	for path != "/" {
+		path = tree.Parent(path)
+		before, was := g.old.Exists(path)
+		after, is := g.next.Exists(path)
+		if was || is {
+			return !was || !is || before.Czxid != after.Czxid || before.Pzxid != after.Pzxid
+		}
+	}
+	return true
+}
+
+// belowTouched reports whether anything below an untouched znode changed. Its children are the same ones then, unless
+// their own Stats differ.
+func (g gap) belowTouched(path string) bool {
+	names, _, err := g.old.Children(path)
+	if err != nil {
+		return true
+	}
+	for _, name := range names {
+		child := path + "/" + name
+		if path == "/" {
+			child = "/" + name
+		}
+		if _, yes := g.touched(child, watch.Recursive); yes {
+			return true
+		}
+	}
+	return false
+}

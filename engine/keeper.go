@@ -1,0 +1,345 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// beatsPerTimeout is how often an idle node proves itself alive within its smallest session timeout. The leader counts
+// silence in quarters of that timeout, so a node that beats more often than that never costs a silence entry.
+const beatsPerTimeout = 6
+
+// A keeper is the owner's side of the sessions of this node. It knows what they live by: when the newest of this
+// node's batches that was applied had been handed to Raft for the first time. All of them share that moment, so a beat
+// costs per node, not per session, and moving it costs the same with one session and with a hundred thousand.
+//
+// Whoever asks anything of a session or a claim has the clock compared first. Before the moment moves, the clock is
+// compared too: a session whose deadline had passed by then was suspended, even if nobody asked in between.
+//
+// Invariants, under mu:
+//  1. a session in suspended is Suspended, every other one in sessions is Connected;
+//  2. least is the smallest timeout in sessions, zero if there are none;
+//  3. a held claim's session is Connected, and has been since it was held.
+type keeper struct {
+	// Immutable after newKeeper.
+	clock Clock
+	pipe  *pipeline
+	wake  chan struct{} // capacity 1: a session was added, a nearer deadline may be due
+
+	// mu guards the lives, claims and watches of all sessions of this node.
+	mu struct {
+		sync.Mutex
+		proved    time.Duration // boot clock
+		drift     time.Duration // wall clock minus boot clock when proved last moved
+		sessions  map[tree.SessionID]*Session
+		suspended map[*Session]struct{}
+		timeouts  map[time.Duration]int // how many sessions have each timeout
+		least     time.Duration
+		closed    error
+	}
+}
+
+func newKeeper(clock Clock, pipe *pipeline) *keeper {
+	k := &keeper{clock: clock, pipe: pipe, wake: make(chan struct{}, 1)}
+	k.mu.sessions = make(map[tree.SessionID]*Session)
+	k.mu.suspended = make(map[*Session]struct{})
+	k.mu.timeouts = make(map[time.Duration]int)
+	k.mu.proved = clock.Boot()
+	k.mu.drift = k.drift()
+	return k
+}
+
+func (k *keeper) drift() time.Duration {
+	return time.Duration(k.clock.Wall().UnixNano()) - k.clock.Boot()
+}
+
+// add takes charge of a session that was opened by a batch of this node first sent at sent.
+func (k *keeper) add(s *Session, sent time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.life = session.NewLife(s.timeout, sent)
+	if k.mu.closed != nil {
+		k.endLocked(s, session.Closed, k.mu.closed)
+		return
+	}
+	k.mu.sessions[s.id] = s
+	k.mu.timeouts[s.timeout]++
+	if s.abandoned {
+		k.closeLocked(s)
+		k.pipe.signal()
+		return
+	}
+	if k.mu.least == 0 || s.timeout < k.mu.least {
+		k.mu.least = s.timeout
+	}
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// abandon closes a session whose opener lost patience: now if it is open, else as soon as it is.
+func (k *keeper) abandon(s *Session) {
+	k.mu.Lock()
+	s.abandoned = true
+	if k.mu.sessions[s.id] == s {
+		k.closeLocked(s)
+	}
+	k.mu.Unlock()
+	k.pipe.pump()
+}
+
+// closeLocked ends a session as its owner would, and returns the waiter of its close.
+func (k *keeper) closeLocked(s *Session) *waiter {
+	k.endLocked(s, session.Closed, ErrSessionClosed)
+	w := newWaiter(s, &request{kind: requestClose, session: s.id})
+	k.pipe.queueEnd(w)
+	return w
+}
+
+func (k *keeper) removeLocked(s *Session) {
+	if k.mu.sessions[s.id] != s {
+		return
+	}
+	delete(k.mu.sessions, s.id)
+	delete(k.mu.suspended, s)
+	if k.mu.timeouts[s.timeout]--; k.mu.timeouts[s.timeout] > 0 {
+		return
+	}
+	delete(k.mu.timeouts, s.timeout)
+	k.mu.least = 0
+	for t := range k.mu.timeouts {
+		if k.mu.least == 0 || t < k.mu.least {
+			k.mu.least = t
+		}
+	}
+}
+
+// moved is told that a batch of this node was applied that was first sent at sent.
+func (k *keeper) moved(sent time.Duration) {
+	k.mu.Lock()
+	now := k.clock.Boot()
+	expired, ends := k.lookLocked(now)
+	k.mu.proved = max(k.mu.proved, sent)
+	k.mu.drift = k.drift()
+	for s := range k.mu.suspended {
+		if state, _ := s.life.Proved(now, sent); state == session.Connected {
+			delete(k.mu.suspended, s)
+			s.turnLocked()
+		}
+	}
+	k.mu.Unlock()
+	k.dropQueued(expired)
+	if ends {
+		k.pipe.signal() // not pump: this is the apply goroutine
+	}
+}
+
+// look compares the clock with the deadlines of all sessions.
+func (k *keeper) look() {
+	k.mu.Lock()
+	expired, ends := k.lookLocked(k.clock.Boot())
+	k.mu.Unlock()
+	k.dropQueued(expired)
+	if ends {
+		k.pipe.pump()
+	}
+}
+
+// lookLocked suspends and expires sessions whose time has come. It returns those that expired, and whether it queued
+// ends. It is cheap when nothing can have happened: the session with the least timeout has the nearest deadline.
+func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
+	if k.mu.least == 0 {
+		return nil, false
+	}
+	margin := session.Margin(k.mu.least)
+	jump := k.drift() - k.mu.drift
+	if jump > margin || jump < -margin || now >= k.mu.proved+k.mu.least-margin {
+		for _, s := range k.mu.sessions {
+			ends = k.suspendLocked(s, now, jump) || ends
+		}
+	}
+	for s := range k.mu.suspended {
+		if state, _ := s.life.Look(now); state == session.Expired {
+			// Expired here before the log says so: this node keeps proving all its sessions alive, so it has to
+			// close this one itself, or its claims would stay for ever.
+			k.endLocked(s, session.Expired, ErrSessionExpired)
+			k.pipe.queueEnd(newWaiter(s, &request{kind: requestClose, session: s.id}))
+			expired, ends = append(expired, s), true
+		}
+	}
+	return expired, ends
+}
+
+// suspendLocked suspends a connected session that is past its deadline, or any on a jump of the clock. Its held claims
+// end, and their znodes are deleted ahead of everything that this node sends from now on.
+func (k *keeper) suspendLocked(s *Session, now, jump time.Duration) (ends bool) {
+	if _, already := k.mu.suspended[s]; already {
+		return false
+	}
+	s.life.Extend(k.mu.proved)
+	if state, _ := s.life.Jump(now, jump); state == session.Connected {
+		return false
+	}
+	k.mu.suspended[s] = struct{}{}
+	s.turnLocked()
+	for _, c := range s.claims {
+		if c.held {
+			c.endLocked(ErrSuspended)
+			ends = true
+		}
+	}
+	return ends
+}
+
+// endLocked ends a session on this node for good: its claims and watches end with why.
+func (k *keeper) endLocked(s *Session, state session.State, why error) {
+	if s.end != nil {
+		return
+	}
+	s.end = why
+	if state == session.Expired {
+		s.life.Expire()
+	} else {
+		s.life.Close()
+	}
+	k.removeLocked(s)
+	s.turnLocked()
+	for _, c := range s.claims {
+		c.finishLocked(why)
+	}
+	for w := range s.watches {
+		w.stream.End(why)
+	}
+	s.claims, s.watches = nil, nil
+	s.cancel(why)
+	close(s.done)
+}
+
+// dropQueued takes the queued requests of ended sessions out of the pipeline.
+func (k *keeper) dropQueued(ended []*Session) {
+	for _, s := range ended {
+		k.pipe.cancelSession(s, ErrSessionExpired)
+	}
+}
+
+// ended is told by the log, or by the session's owner, that a session has ended.
+func (k *keeper) ended(id tree.SessionID, why error) {
+	k.mu.Lock()
+	s := k.mu.sessions[id]
+	if s != nil {
+		state := session.Closed
+		if why == ErrSessionExpired {
+			state = session.Expired
+		}
+		k.endLocked(s, state, why)
+	}
+	k.mu.Unlock()
+	if s != nil {
+		k.pipe.cancelSession(s, why)
+	}
+}
+
+// gone ends the claims of this node whose znodes a transaction is about to remove.
+func (k *keeper) gone(changes []tree.Change) {
+	for i := range changes {
+		c := &changes[i]
+		if c.Owner == 0 || c.Type != tree.Deleted {
+			continue
+		}
+		k.mu.Lock()
+		if s := k.mu.sessions[c.Owner]; s != nil {
+			if claim := s.claims[c.Path]; claim != nil {
+				claim.finishLocked(ErrDeleted)
+			}
+		}
+		k.mu.Unlock()
+	}
+}
+
+// reconcile ends what an installed snapshot no longer has: sessions that the table does not know, claims whose znode is
+// gone.
+func (k *keeper) reconcile(t *tree.Tree, table *session.Table) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, s := range k.mu.sessions {
+		if _, ok := table.Get(id); !ok {
+			k.endLocked(s, session.Expired, ErrSessionExpired)
+			continue
+		}
+		for path, c := range s.claims {
+			if stat, ok := t.Exists(path); !ok || stat.Czxid != c.result.Stat.Czxid {
+				c.finishLocked(ErrDeleted)
+			}
+		}
+	}
+}
+
+// close ends every session with why and takes no further ones.
+func (k *keeper) close(why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.closed != nil {
+		return
+	}
+	k.mu.closed = why
+	for _, s := range k.mu.sessions {
+		k.endLocked(s, session.Closed, why)
+	}
+}
+
+// loop wakes at the next deadline, so that channels close without being asked, and in time for a beat. It ends with
+// stop.
+func (k *keeper) loop(stop <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-k.wake:
+		case <-timer.C:
+		}
+		k.look()
+		timer.Reset(k.next())
+	}
+}
+
+// next beats if it is time to and returns how long the loop may sleep.
+func (k *keeper) next() time.Duration {
+	k.mu.Lock()
+	least, quiet := k.mu.least, k.clock.Boot()-k.mu.proved
+	suspended := len(k.mu.suspended) > 0
+	k.mu.Unlock()
+	if least == 0 {
+		return time.Hour
+	}
+	beat := least / beatsPerTimeout
+	if quiet < beat && !suspended {
+		return beat - quiet
+	}
+	k.pipe.beat()
+	deadline := least - session.Margin(least) - quiet
+	if suspended || deadline <= 0 {
+		return beat / 4
+	}
+	return min(beat/4, deadline)
+}
+
+// closeAll ends all sessions as their owner would and returns the waiters of their closes.
+func (k *keeper) closeAll() []*waiter {
+	k.mu.Lock()
+	var out []*waiter
+	for _, s := range k.mu.sessions {
+		out = append(out, k.closeLocked(s))
+	}
+	k.mu.Unlock()
+	for _, w := range out {
+		k.pipe.cancelSession(w.session, ErrSessionClosed)
+	}
+	k.pipe.pump()
+	return out
+}

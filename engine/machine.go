@@ -1,0 +1,352 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// expirePortion bounds the znodes that one log entry removes by expiry. Half a million ephemerals in one entry would
+// stop every member's apply for seconds, and with it the proof that the other nodes are alive.
+const expirePortion = 10_000
+
+// A machine is one shard's replicated state on this node: the tree, the session table and the zxid. Every replica
+// makes the same transitions from the same log; what a machine does beyond that (completing waiters, ending claims,
+// telling watches) concerns its own node only and never flows back.
+type machine struct {
+	// Immutable after newMachine.
+	engine   *Engine
+	shard    replication.ShardID
+	pipe     *pipeline
+	image    *storage.Image
+	registry *watch.Registry
+
+	// tree is replaced when a snapshot is installed; readers load it anew for each read.
+	tree atomic.Pointer[tree.Tree]
+
+	// mu is held while one entry is applied, and shortly by the expiry loop and by Status.
+	mu struct {
+		sync.Mutex
+		table *session.Table
+		zxid  tree.Zxid
+		// since is when this node applied the entry that made an origin's newest (last seq, step); the
+		// leader measures the next step of silence from there.
+		since map[session.MemberID]time.Time
+		index uint64
+	}
+}
+
+// load reads the image into memory. It runs on the goroutine of Start, before the shard does.
+func (m *machine) load() error {
+	t, table, zxid, err := loadImage(m.image)
+	if err != nil {
+		return fmt.Errorf("shard %d: %w", m.shard, err)
+	}
+	m.tree.Store(t)
+	m.registry.Deliver(zxid, nil, nil)
+	m.mu.table, m.mu.zxid, m.mu.index = table, zxid, m.image.Applied()
+	m.restartSilence()
+	return nil
+}
+
+// restartSilence begins every origin's measurement anew: nothing was observed before now.
+func (m *machine) restartSilence() {
+	m.mu.since = make(map[session.MemberID]time.Time)
+	now := time.Now()
+	for _, o := range m.mu.table.Origins() {
+		m.mu.since[o.Member] = now
+	}
+}
+
+func loadImage(image *storage.Image) (*tree.Tree, *session.Table, tree.Zxid, error) {
+	table := session.NewTable()
+	if image.Applied() == 0 {
+		return tree.New(), table, 0, nil
+	}
+	loader := tree.NewLoader()
+	var zxid tree.Zxid
+	err := image.Load(func(t storage.Table, key, value []byte) error {
+		switch t {
+		case storage.Znodes:
+			z, err := decodeZnode(value)
+			if err != nil {
+				return fmt.Errorf("znode %q: %w", key, err)
+			}
+			if z.Owner != 0 {
+				table.Track([]tree.Change{{Type: tree.Created, Path: string(key), Owner: z.Owner}})
+			}
+			return loader.Add(string(key), z)
+		case storage.Sessions:
+			r, err := decodeSession(value)
+			if err != nil {
+				return fmt.Errorf("session %x: %w", key, err)
+			}
+			return table.LoadRecord(r)
+		case storage.Origins:
+			o, err := decodeOrigin(value)
+			if err != nil {
+				return fmt.Errorf("origin %x: %w", key, err)
+			}
+			table.LoadOrigin(o)
+			return nil
+		default:
+			var err error
+			zxid, err = decodeState(value)
+			return err
+		}
+	})
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	t, err := loader.Finish(zxid)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	return t, table, zxid, table.Verify()
+}
+
+// Applied implements replication.StateMachine.
+func (m *machine) Applied() uint64 { return m.image.Applied() }
+
+// Apply implements replication.StateMachine. An entry that cannot be applied fails the node: going on without it
+// would make this replica another than the rest.
+func (m *machine) Apply(entries []replication.Entry) {
+	for i := range entries {
+		c, err := decodeCommand(entries[i].Cmd)
+		if err != nil {
+			m.engine.fail(fmt.Errorf("shard %d: log entry %d: %w", m.shard, entries[i].Index, err))
+			return
+		}
+		m.mu.Lock()
+		m.apply(&c)
+		m.mu.index = entries[i].Index
+		m.mu.Unlock()
+	}
+	if err := m.save(); err != nil {
+		m.engine.fail(fmt.Errorf("shard %d: image: %w", m.shard, err))
+	}
+}
+
+// apply makes one command's transitions. mu is held.
+func (m *machine) apply(c *command) {
+	switch c.kind {
+	case commandRegister:
+		m.applyRegister(c)
+	case commandBatch:
+		m.applyBatch(c)
+	case commandSilence:
+		if m.mu.table.Silence(c.step, c.duration) {
+			m.mu.since[c.step.Member] = time.Now()
+			m.expireDue()
+		}
+	case commandExpire:
+		m.expireDue()
+	}
+}
+
+func (m *machine) own(o session.Origin) bool {
+	return o.Member == m.pipe.register.Member && o.Start == m.pipe.register.Start
+}
+
+func (m *machine) applyRegister(c *command) {
+	own := m.own(c.origin)
+	if o, ok := m.mu.table.Origin(c.origin.Member); ok && o.Start == c.origin.Start && o.Directory == c.origin.Directory {
+		if own {
+			m.pipe.done(m.pipe.head(0))
+		}
+		return // a repeat
+	}
+	if _, err := m.mu.table.Register(c.origin); err != nil {
+		if own {
+			m.engine.fail(fmt.Errorf("the ensemble refuses this member: %w", err))
+		}
+		return
+	}
+	m.mu.since[c.origin.Member] = time.Now()
+	m.expireDue() // the predecessor's sessions are due at once
+	if own {
+		m.pipe.done(m.pipe.head(0))
+	}
+}
+
+func (m *machine) applyBatch(c *command) {
+	o := c.origin
+	own := m.own(o)
+	switch v := m.mu.table.Accept(o.Member, o.Start, o.LastSeq); v {
+	case session.Accepted:
+	case session.Repeat:
+		return
+	case session.Gap:
+		if own {
+			m.pipe.refused()
+		}
+		return
+	default:
+		if own {
+			m.engine.fail(fmt.Errorf("the ensemble refuses this node's requests (%v): a newer start of member %d has registered, from this directory or a copy of it", v, o.Member))
+		}
+		return
+	}
+	m.mu.since[o.Member] = time.Now()
+	var b *batch
+	if own {
+		b = m.pipe.head(o.LastSeq)
+	}
+	for i := range c.requests {
+		results, opened, err := m.request(o.Member, c.wall, &c.requests[i])
+		m.pipe.complete(b, i, results, opened, err)
+	}
+	m.pipe.done(b)
+}
+
+// request applies one request of a batch.
+func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.Result, tree.SessionID, error) {
+	switch r.kind {
+	case requestTxn:
+		if err := m.usable(r.session, at); err != nil {
+			return nil, 0, err
+		}
+		results, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session}, r.ops)
+		return results, 0, err
+	case requestOpen:
+		// The zxid of its opening is the session's id: unique, never used again, the same on every replica.
+		id := tree.SessionID(m.mu.zxid + 1)
+		if err := m.mu.table.Open(id, r.password, r.timeout, at); err != nil {
+			return nil, 0, err
+		}
+		_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall}, nil)
+		return nil, id, err
+	case requestClose:
+		if err := m.usable(r.session, at); err != nil {
+			return nil, 0, err
+		}
+		m.closeSession(r.session, ErrSessionClosed)
+		return nil, 0, nil
+	default:
+		return nil, 0, m.release(at, wall, r)
+	}
+}
+
+func (m *machine) usable(id tree.SessionID, at session.MemberID) error {
+	if err := m.mu.table.Usable(id, at); err != nil {
+		return ErrSessionExpired
+	}
+	return nil
+}
+
+// release deletes the ephemeral znode that a session created at r.czxid, if it is still there. It can remove nothing
+// else, so it is safe to repeat at any time.
+func (m *machine) release(at session.MemberID, wall int64, r *request) error {
+	if err := m.usable(r.session, at); err != nil {
+		return nil // the session's end took the znode, or will before anything else of it is applied
+	}
+	stat, ok := m.tree.Load().Exists(r.path)
+	if !ok || stat.Czxid != r.czxid || stat.EphemeralOwner != r.session {
+		return nil
+	}
+	_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session},
+		[]tree.Op{{Kind: tree.KindDelete, Path: r.path, Version: tree.AnyVersion}})
+	return err
+}
+
+// commit applies one transaction. What its end takes from holders on this node ends before any reader, watch or
+// contender can see it.
+func (m *machine) commit(h tree.Header, ops []tree.Op) ([]tree.Result, error) {
+	t := m.tree.Load()
+	results, err := t.Apply(h, ops)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.zxid = h.Zxid
+	changes := t.Changes()
+	m.mu.table.Track(changes)
+	m.engine.claimsGone(changes)
+	m.registry.Deliver(h.Zxid, changes, t.Publish)
+	return results, nil
+}
+
+// closeSession ends a session in a transaction of its own: its ephemerals go, then its record.
+func (m *machine) closeSession(id tree.SessionID, why error) int {
+	m.engine.sessionEnded(id, why)
+	paths := m.mu.table.Ephemerals(id)
+	ops := make([]tree.Op, len(paths))
+	for i, p := range paths {
+		ops[i] = tree.Op{Kind: tree.KindDelete, Path: p, Version: tree.AnyVersion}
+	}
+	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Session: id}, ops); err != nil {
+		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
+	}
+	m.mu.table.Close(id)
+	return len(paths)
+}
+
+// expireDue expires sessions that are due, in order of id, until a portion of znodes is gone. The leader commits
+// further portions; until its turn a due session is refused everything.
+func (m *machine) expireDue() {
+	gone := 0
+	for _, id := range m.mu.table.Due() {
+		if gone >= expirePortion {
+			m.engine.signalExpiry()
+			return
+		}
+		gone += m.closeSession(id, ErrSessionExpired)
+	}
+}
+
+// save adds what changed to the image, in one batch with the applied index.
+func (m *machine) save() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.image.NewBatch()
+	if err := m.writeDirty(b); err != nil {
+		return err
+	}
+	return b.Commit(m.mu.index)
+}
+
+func (m *machine) writeDirty(b *storage.Batch) error {
+	err := m.tree.Load().Drain(func(path string, z tree.Znode, exists bool) error {
+		if exists {
+			b.Put(storage.Znodes, []byte(path), encodeZnode(z))
+		} else {
+			b.Delete(storage.Znodes, []byte(path))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = m.mu.table.Drain(func(o session.Origin) error {
+		b.Put(storage.Origins, idKey(uint64(o.Member)), encodeOrigin(o))
+		return nil
+	}, func(id tree.SessionID, r session.Record, exists bool) error {
+		if exists {
+			b.Put(storage.Sessions, idKey(uint64(id)), encodeSession(r))
+		} else {
+			b.Delete(storage.Sessions, idKey(uint64(id)))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b.Put(storage.Meta, []byte(stateKey), encodeState(m.mu.zxid))
+	return nil
+}
+
+// Sync implements replication.StateMachine.
+func (m *machine) Sync() error { return m.image.Sync() }
+
+// Snapshot implements replication.StateMachine.
+func (m *machine) Snapshot() (replication.Snapshot, error) { return m.image.Snapshot() }
+
+// Close implements replication.StateMachine. The image stays open until the engine closes it: readers of this node
+// are served from memory until then.
+func (m *machine) Close() error { return nil }

@@ -1,0 +1,604 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Limits of the pipeline and what happens at them.
+const (
+	queueMax      = 16384    // requests waiting on one shard; one more is refused with ErrUnavailable
+	queueBytesMax = 64 << 20 // their bytes; likewise
+	batchMax      = 1024     // requests in one batch; the rest wait for the next
+	batchBytesMax = 1 << 20  // bytes in one batch; a larger request travels alone
+	inflightMax   = 2        // batches proposed and not yet applied
+	// A second batch goes out beside the first only when this many requests wait. One at a time coalesces
+	// best for a few dozen callers; with a thousand the second one hides the first one's fsync.
+	secondBatchMin = 256
+
+	droppedPoll    = 20 * time.Millisecond // how often batches in flight are asked whether they were dropped
+	resendFirstMin = 50 * time.Millisecond // shortest patience with the oldest batch before it is sent again
+	resendMax      = 2 * time.Second       // longest
+)
+
+// A replicator is what the request path asks of a Raft group.
+type replicator interface {
+	Propose(replication.ShardID, []byte) (*replication.Proposal, error)
+	Leader(replication.ShardID) replication.Leader
+}
+
+// A waiter is one request of this node and whoever waits for its outcome.
+type waiter struct {
+	// Immutable after submit.
+	wire    []byte          // the request as it travels: the caller's slices are its own again
+	session *Session        // nil for requests of the node itself
+	end     bool            // has room of its own, ahead of the queue: see pipeline.queueEnd
+	applied func(w *waiter) // if set, called on the apply goroutine once the outcome is set, before done is closed
+
+	// The outcome; read after done is closed.
+	done    chan struct{}
+	results []tree.Result
+	opened  tree.SessionID
+	sent    time.Duration // when its batch was first handed to Raft, if it was
+	err     error
+
+	place place // guarded by the pipeline's mu
+}
+
+// place is where a waiter stands on its way.
+type place uint8
+
+const (
+	placeQueued place = iota
+	placeSent         // in a sealed batch: it may be applied
+	placeDone
+)
+
+// A batch is what one log entry carries. A resend is byte for byte the same batch.
+type batch struct {
+	seq      uint64
+	cmd      []byte
+	waiters  []*waiter
+	sent     time.Duration // on the boot clock, first time it was handed to Raft; a resend does not move it
+	lastSent time.Time
+	patience time.Duration // until the oldest batch is sent again
+	proposal *replication.Proposal
+}
+
+// A pipeline carries the requests of this node to one shard: it coalesces what waits into batches, numbers and
+// proposes them in order, sends a batch again when there is evidence that it was lost, and completes the waiters
+// when the machine of this node has applied them.
+//
+// Invariants:
+//  1. seqs are sealed in order and without gaps, and the batches in flight are the newest ones;
+//  2. a waiter that was refused or taken out while queued is in no batch, now or later;
+//  3. at most one goroutine seals and proposes at a time, so proposals reach Raft in order of seq.
+type pipeline struct {
+	// Immutable after newPipeline.
+	shard    replication.ShardID
+	raft     replicator
+	clock    Clock
+	register session.Origin
+	before   func()                   // called before a batch is sealed: ends of sessions go into it
+	proved   func(sent time.Duration) // called on the apply goroutine when a batch of ours was applied
+	wake     chan struct{}            // capacity 1: the loop has something to look at
+	stop     chan struct{}            // closed by close
+	ready    chan struct{}            // closed when our Register was applied
+
+	mu struct {
+		sync.Mutex
+		ends       []*waiter
+		queue      []*waiter
+		queueBytes int
+		beat       bool // an empty batch is wanted
+		inflight   []*batch
+		seq        uint64 // of the newest sealed batch
+		registered bool   // our Register was applied
+		sealedReg  bool   // our Register is in flight
+		sending    bool   // a goroutine is sealing or proposing
+		armed      bool   // the loop's timer runs
+		resend     bool   // evidence that batches in flight were lost
+		commit     time.Duration
+		closed     error
+	}
+}
+
+func newPipeline(shard replication.ShardID, raft replicator, clock Clock, origin session.Origin) *pipeline {
+	return &pipeline{
+		shard: shard, raft: raft, clock: clock, register: origin,
+		before: func() {}, proved: func(time.Duration) {},
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
+	}
+}
+
+func newWaiter(s *Session, r *request) *waiter {
+	return &waiter{wire: encodeRequest(r), session: s, done: make(chan struct{})}
+}
+
+// submit queues w and sends what can be sent. On an error w is refused: it has that outcome and is in no batch.
+func (p *pipeline) submit(w *waiter) error {
+	p.mu.Lock()
+	err := p.mu.closed
+	if err == nil && (len(p.mu.queue) >= queueMax || p.mu.queueBytes+len(w.wire) > queueBytesMax && len(p.mu.queue) > 0) {
+		err = ErrUnavailable
+	}
+	if err != nil {
+		p.mu.Unlock()
+		p.refuse(w, err)
+		return err
+	}
+	p.mu.queue = append(p.mu.queue, w)
+	p.mu.queueBytes += len(w.wire)
+	p.mu.Unlock()
+	p.pump()
+	return nil
+}
+
+// refuse completes a waiter that is not queued.
+func (p *pipeline) refuse(w *waiter, err error) {
+	p.mu.Lock()
+	w.place = placeDone
+	p.mu.Unlock()
+	w.err = err
+	p.finish(w)
+}
+
+// queueEnd queues an end (a release, a session's close) for the next batch, ahead of everything else and whatever the
+// queue holds: a full queue must not keep a lock taken. There are no more ends than claims and sessions. It sends
+// nothing, so it may be called with the keeper's mu held; pump does.
+func (p *pipeline) queueEnd(w *waiter) {
+	w.end = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.mu.closed; err != nil {
+		w.place, w.err = placeDone, err
+		close(w.done) // an end has no applied hook
+		return
+	}
+	p.mu.ends = append(p.mu.ends, w)
+}
+
+// beat asks for an empty batch, to show that this node is alive. It is sent only when nothing is in flight: a node
+// that cannot see its batches applied must not go on proving itself alive.
+func (p *pipeline) beat() {
+	p.mu.Lock()
+	p.mu.beat = p.mu.closed == nil && len(p.mu.inflight) == 0
+	p.mu.Unlock()
+	p.pump()
+}
+
+// cancel takes w out if it is still queued and completes it with err. It reports whether it was: then w is not
+// applied and never will be.
+func (p *pipeline) cancel(w *waiter, err error) bool {
+	p.mu.Lock()
+	if w.place != placeQueued {
+		p.mu.Unlock()
+		return false
+	}
+	w.place = placeDone
+	if !w.end {
+		p.mu.queueBytes -= len(w.wire)
+	}
+	p.mu.Unlock()
+	w.err = err
+	p.finish(w)
+	return true
+}
+
+// cancelSession takes every queued request of s out, its ends excepted.
+func (p *pipeline) cancelSession(s *Session, err error) {
+	p.mu.Lock()
+	var out []*waiter
+	for _, w := range p.mu.queue {
+		if w.session == s && w.place == placeQueued {
+			out = append(out, w)
+		}
+	}
+	p.mu.Unlock()
+	for _, w := range out {
+		p.cancel(w, err)
+	}
+}
+
+// wait returns w's outcome, or, when ctx ends or the limit passes first, an error that tells whether w can still
+// be applied. limit is used only when ctx has no deadline.
+func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) error {
+	select {
+	case <-w.done:
+		return w.err
+	default:
+	}
+	var expired <-chan time.Time
+	if _, ok := ctx.Deadline(); !ok {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		expired = t.C
+	}
+	var cause error
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		cause = ctx.Err()
+		if p.cancel(w, cause) {
+			return cause
+		}
+	case <-expired:
+		if p.cancel(w, ErrUnavailable) {
+			return ErrUnavailable
+		}
+	}
+	select {
+	case <-w.done: // it ended while we looked: the true outcome is better than "unknown"
+		return w.err
+	default:
+	}
+	if cause == nil {
+		return ErrUnknownOutcome
+	}
+	return &unknownError{cause: cause}
+}
+
+// unknownError is ErrUnknownOutcome when it was the ctx that ended; it matches both.
+type unknownError struct{ cause error }
+
+func (e *unknownError) Error() string   { return ErrUnknownOutcome.Error() + ": " + e.cause.Error() }
+func (e *unknownError) Unwrap() []error { return []error{ErrUnknownOutcome, e.cause} }
+
+// pump seals and proposes batches while the window allows.
+func (p *pipeline) pump() {
+	for {
+		p.mu.Lock()
+		if p.mu.sending || !p.readyLocked() {
+			p.mu.Unlock()
+			return
+		}
+		p.mu.sending = true
+		p.mu.Unlock()
+
+		// Callers that were woken by the last batch are runnable now; letting them queue first costs a lone
+		// caller nothing and keeps sixty others from waiting behind a batch of one.
+		runtime.Gosched()
+		p.before()
+
+		p.mu.Lock()
+		b := p.sealLocked()
+		p.mu.Unlock()
+		err := p.send(b, true)
+
+		p.mu.Lock()
+		p.mu.sending = false
+		if err != nil {
+			p.unsealLocked(b)
+		}
+		arm := !p.mu.armed
+		p.mu.armed = true
+		p.mu.Unlock()
+		if arm {
+			p.signal()
+		}
+		if err != nil {
+			return // the loop tries again when a leader is known
+		}
+	}
+}
+
+// readyLocked reports whether a batch can be sealed now.
+func (p *pipeline) readyLocked() bool {
+	if p.mu.closed != nil || p.raft.Leader(p.shard).Member == 0 {
+		return false
+	}
+	if !p.mu.registered {
+		return !p.mu.sealedReg
+	}
+	n := len(p.mu.queue) + len(p.mu.ends)
+	switch len(p.mu.inflight) {
+	case 0:
+		return n > 0 || p.mu.beat
+	case inflightMax:
+		return false
+	default:
+		return n >= secondBatchMin
+	}
+}
+
+// sealLocked makes the next batch, or Register if that is still to be made.
+func (p *pipeline) sealLocked() *batch {
+	b := &batch{}
+	if !p.mu.registered {
+		p.mu.sealedReg = true
+		p.mu.inflight = append(p.mu.inflight, b)
+		return b
+	}
+	p.mu.seq++
+	b.seq = p.mu.seq
+	p.mu.beat = false
+	bytes := 0
+	take := func(from []*waiter) []*waiter {
+		for len(from) > 0 {
+			w := from[0]
+			if w.place == placeQueued {
+				if len(b.waiters) >= batchMax || bytes+len(w.wire) > batchBytesMax && len(b.waiters) > 0 {
+					break
+				}
+				w.place = placeSent
+				bytes += len(w.wire)
+				b.waiters = append(b.waiters, w)
+				if !w.end {
+					p.mu.queueBytes -= len(w.wire)
+				}
+			}
+			from[0] = nil
+			from = from[1:]
+		}
+		return from
+	}
+	p.mu.ends = take(p.mu.ends)
+	p.mu.queue = take(p.mu.queue)
+	p.mu.inflight = append(p.mu.inflight, b)
+	return b
+}
+
+// unsealLocked puts a batch that Raft did not take back where it came from; it was never proposed, so its seq is
+// free again.
+func (p *pipeline) unsealLocked(b *batch) {
+	last := len(p.mu.inflight) - 1
+	if last < 0 || p.mu.inflight[last] != b {
+		return // closed meanwhile
+	}
+	p.mu.inflight = p.mu.inflight[:last]
+	if !p.mu.registered {
+		p.mu.sealedReg = false
+		return
+	}
+	p.mu.seq--
+	var ends, queue []*waiter
+	for _, w := range b.waiters {
+		w.place = placeQueued
+		if w.end {
+			ends = append(ends, w)
+		} else {
+			queue = append(queue, w)
+			p.mu.queueBytes += len(w.wire)
+		}
+	}
+	p.mu.ends = append(ends, p.mu.ends...)
+	p.mu.queue = append(queue, p.mu.queue...)
+	p.mu.beat = p.mu.beat || len(b.waiters) == 0
+}
+
+// send hands b to Raft, for the first time or again. Only the goroutine that set sending calls it.
+func (p *pipeline) send(b *batch, first bool) error {
+	if first {
+		wall := p.clock.Wall().UnixMilli()
+		if b.seq == 0 {
+			b.cmd = encodeRegister(p.register, wall)
+		} else {
+			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.waiters)
+		}
+		b.sent = p.clock.Boot()
+		b.patience = max(4*p.commitTime(), resendFirstMin)
+	}
+	now := time.Now()
+	proposal, err := p.raft.Propose(p.shard, b.cmd)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	b.proposal, b.lastSent = proposal, now
+	p.mu.Unlock()
+	return nil
+}
+
+func (p *pipeline) commitTime() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.commit
+}
+
+func (p *pipeline) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leaderChanged is told by replication that the term or the leader is another: what was in flight may be lost.
+func (p *pipeline) leaderChanged() {
+	p.mu.Lock()
+	p.mu.resend = true
+	p.mu.Unlock()
+	p.signal()
+}
+
+// loop sends what a leader change, a lost batch or a full window held back. It ends when the pipeline is closed.
+func (p *pipeline) loop() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-p.wake:
+		case <-timer.C:
+		}
+		p.resendLost()
+		p.pump()
+		if p.arm() {
+			timer.Reset(droppedPoll)
+		}
+	}
+}
+
+// arm reports whether the loop must look again soon.
+func (p *pipeline) arm() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting := len(p.mu.inflight) > 0 || len(p.mu.queue)+len(p.mu.ends) > 0 || !p.mu.registered
+	p.mu.armed = waiting && p.mu.closed == nil
+	return p.mu.armed
+}
+
+// resendLost sends batches again on evidence of loss: all of them, in order, when the leader changed, one was
+// reported dropped or a later one was refused for a gap; otherwise the oldest alone when it took far longer than a
+// commit takes, unless this node leads: an entry in its own log cannot be lost without a change of term. (Timers
+// that resend everything collapse on a slow disk: each copy is another fsync.)
+func (p *pipeline) resendLost() {
+	leader := p.raft.Leader(p.shard)
+	p.mu.Lock()
+	if p.mu.sending || leader.Member == 0 || len(p.mu.inflight) == 0 || p.mu.closed != nil {
+		p.mu.resend = p.mu.resend && len(p.mu.inflight) > 0
+		p.mu.Unlock()
+		return
+	}
+	all := p.mu.resend
+	for _, b := range p.mu.inflight {
+		all = all || b.proposal != nil && b.proposal.Dropped()
+	}
+	var again []*batch
+	oldest := p.mu.inflight[0]
+	switch {
+	case all:
+		again = append(again, p.mu.inflight...)
+	case session.MemberID(leader.Member) != p.register.Member && time.Since(oldest.lastSent) > oldest.patience:
+		oldest.patience = min(2*oldest.patience, resendMax)
+		again = append(again, oldest)
+	}
+	p.mu.resend = false
+	p.mu.sending = true
+	p.mu.Unlock()
+
+	var err error
+	for _, b := range again {
+		if err = p.send(b, false); err != nil {
+			break
+		}
+	}
+	p.mu.Lock()
+	p.mu.sending = false
+	p.mu.resend = p.mu.resend || err != nil
+	p.mu.Unlock()
+}
+
+// head returns the batch in flight with this seq, which is the oldest, or nil. Called on the apply goroutine when a
+// batch of this node's stream was accepted.
+func (p *pipeline) head(seq uint64) *batch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.mu.inflight) == 0 || p.mu.inflight[0].seq != seq {
+		return nil
+	}
+	return p.mu.inflight[0]
+}
+
+// complete sets the outcome of the i-th request of b. Called on the apply goroutine.
+func (p *pipeline) complete(b *batch, i int, results []tree.Result, opened tree.SessionID, err error) {
+	if b == nil || i >= len(b.waiters) {
+		return
+	}
+	w := b.waiters[i]
+	p.mu.Lock()
+	late := w.place == placeDone // ended by close
+	w.place = placeDone
+	p.mu.Unlock()
+	if late {
+		return
+	}
+	w.results, w.opened, w.sent, w.err = results, opened, b.sent, err
+	p.finish(w)
+}
+
+func (p *pipeline) finish(w *waiter) {
+	if w.applied != nil {
+		w.applied(w)
+	}
+	close(w.done)
+}
+
+// done takes b, all of whose requests are complete, out of flight. Called on the apply goroutine.
+func (p *pipeline) done(b *batch) {
+	if b == nil {
+		return
+	}
+	p.mu.Lock()
+	if len(p.mu.inflight) > 0 && p.mu.inflight[0] == b {
+		p.mu.inflight = p.mu.inflight[1:]
+	}
+	if b.seq == 0 && !p.mu.registered {
+		p.mu.registered = true
+		close(p.ready)
+	}
+	took := p.clock.Boot() - b.sent
+	p.mu.commit += (took - p.mu.commit) / 8
+	more := len(p.mu.queue)+len(p.mu.ends) > 0 || b.seq == 0
+	p.mu.Unlock()
+	p.proved(b.sent)
+	if more {
+		p.signal()
+	}
+}
+
+// refused is told that a batch of ours was refused for a gap: an earlier one was lost.
+func (p *pipeline) refused() {
+	p.mu.Lock()
+	p.mu.resend = len(p.mu.inflight) > 0
+	p.mu.Unlock()
+	p.signal()
+}
+
+// jumped is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost.
+func (p *pipeline) jumped(seq uint64) {
+	for {
+		p.mu.Lock()
+		if len(p.mu.inflight) == 0 || p.mu.inflight[0].seq > seq {
+			p.mu.Unlock()
+			return
+		}
+		b := p.mu.inflight[0]
+		p.mu.Unlock()
+		for i := range b.waiters {
+			p.complete(b, i, nil, 0, ErrUnknownOutcome)
+		}
+		p.done(b)
+	}
+}
+
+// close ends every waiter: those queued with err (not applied), those in flight with ErrUnknownOutcome. Nothing is
+// taken or sent afterwards. The loop ends by itself.
+func (p *pipeline) close(err error) {
+	p.mu.Lock()
+	if p.mu.closed != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.mu.closed = err
+	ended := make(map[*waiter]error)
+	for _, w := range append(p.mu.queue, p.mu.ends...) {
+		if w != nil && w.place == placeQueued {
+			ended[w] = err
+		}
+	}
+	for _, b := range p.mu.inflight {
+		for _, w := range b.waiters {
+			if w.place == placeSent {
+				ended[w] = ErrUnknownOutcome
+			}
+		}
+	}
+	for w := range ended {
+		w.place = placeDone
+	}
+	p.mu.queue, p.mu.ends = nil, nil
+	p.mu.Unlock()
+	close(p.stop)
+	for w, err := range ended {
+		w.err = err
+		p.finish(w)
+	}
+}

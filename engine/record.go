@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Records of the durable image. Keys: a znode's path, a session's id and a member's id (8 bytes, big-endian),
+// and "state" for the one record of the shard. Values are MessagePack arrays:
+//
+//	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner, data]
+//	session [id, password, timeout ns, origin, closing]
+//	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
+//	state   [format level, zxid]
+const stateKey = "state"
+
+func idKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
+
+func encodeZnode(z tree.Znode) []byte {
+	e := newEncoder()
+	e.array(10)
+	e.uint(uint64(z.Czxid))
+	e.uint(uint64(z.Mzxid))
+	e.uint(uint64(z.Pzxid))
+	e.int(z.Ctime)
+	e.int(z.Mtime)
+	e.int(int64(z.Version))
+	e.int(int64(z.Aversion))
+	e.int(int64(z.Created))
+	e.int(int64(z.Owner))
+	e.bytes(z.Data)
+	return e.done()
+}
+
+func decodeZnode(b []byte) (z tree.Znode, err error) {
+	d := newDecoder(b)
+	d.want(10)
+	z.Czxid = tree.Zxid(d.uint())
+	z.Mzxid = tree.Zxid(d.uint())
+	z.Pzxid = tree.Zxid(d.uint())
+	z.Ctime = d.int()
+	z.Mtime = d.int()
+	z.Version = int32(d.int())
+	z.Aversion = int32(d.int())
+	z.Created = int32(d.int())
+	z.Owner = tree.SessionID(d.int())
+	z.Data = d.bytes()
+	return z, d.end()
+}
+
+func encodeSession(r session.Record) []byte {
+	e := newEncoder()
+	e.array(5)
+	e.int(int64(r.ID))
+	e.bytes(r.Password[:])
+	e.int(int64(r.Timeout))
+	e.uint(uint64(r.Origin))
+	closing := uint64(0)
+	if r.Closing {
+		closing = 1
+	}
+	e.uint(closing)
+	return e.done()
+}
+
+func decodeSession(b []byte) (r session.Record, err error) {
+	d := newDecoder(b)
+	d.want(5)
+	r.ID = tree.SessionID(d.int())
+	d.fixed(r.Password[:])
+	r.Timeout = time.Duration(d.int())
+	r.Origin = session.MemberID(d.uint())
+	r.Closing = d.uint() != 0
+	return r, d.end()
+}
+
+func encodeOrigin(o session.Origin) []byte {
+	e := newEncoder()
+	e.array(8)
+	e.uint(uint64(o.Member))
+	e.uint(o.Start)
+	e.bytes(o.Directory[:])
+	e.bytes(o.Digest[:])
+	e.uint(uint64(o.Level))
+	e.uint(o.LastSeq)
+	e.uint(o.Step)
+	e.int(int64(o.Silence))
+	return e.done()
+}
+
+func decodeOrigin(b []byte) (o session.Origin, err error) {
+	d := newDecoder(b)
+	d.want(8)
+	o.Member = session.MemberID(d.uint())
+	o.Start = d.uint()
+	d.fixed(o.Directory[:])
+	d.fixed(o.Digest[:])
+	o.Level = uint32(d.uint())
+	o.LastSeq = d.uint()
+	o.Step = d.uint()
+	o.Silence = time.Duration(d.int())
+	return o, d.end()
+}
+
+func encodeState(z tree.Zxid) []byte {
+	e := newEncoder()
+	e.array(2)
+	e.uint(formatLevel)
+	e.uint(uint64(z))
+	return e.done()
+}
+
+func decodeState(b []byte) (tree.Zxid, error) {
+	d := newDecoder(b)
+	d.want(2)
+	level := d.uint()
+	z := tree.Zxid(d.uint())
+	if err := d.end(); err != nil {
+		return 0, err
+	}
+	if level != formatLevel {
+		return 0, fmt.Errorf("the image is of format level %d, this build reads %d: start a newer build", level, formatLevel)
+	}
+	return z, nil
+}

@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// A Session is an in-process session of this node. Its methods may be called by any number of goroutines.
+type Session struct {
+	// Immutable after it was opened.
+	engine  *Engine
+	id      tree.SessionID
+	timeout time.Duration
+	done    chan struct{} // closed when the session has ended
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	// Guarded by the keeper's mu.
+	life      *session.Life
+	changed   chan struct{} // closed when the state is another
+	end       error         // why it ended
+	abandoned bool          // its opener lost patience
+	claims    map[string]*Claim
+	watches   map[*Watch]struct{}
+}
+
+// turnLocked tells whoever waits on the state that it is another.
+func (s *Session) turnLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// ID returns the session's id, which is never used again.
+func (s *Session) ID() tree.SessionID { return s.id }
+
+// Timeout returns how long the ensemble waits in silence before it expires the session.
+func (s *Session) Timeout() time.Duration { return s.timeout }
+
+// Context ends with the session; its cause says why.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err returns why the session ended, nil while it has not.
+func (s *Session) Err() error {
+	k := s.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return s.end
+}
+
+// State compares the clock and returns the session's state, with a channel that is closed when it is another.
+func (s *Session) State() (session.State, <-chan struct{}) {
+	k := s.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return s.life.State(), s.changed
+}
+
+// Close ends the session: here at once, in the ensemble with the next batch. It waits until its ephemerals are gone,
+// at most the node's request timeout.
+func (s *Session) Close() error {
+	k := s.engine.keeper
+	k.mu.Lock()
+	if s.end != nil {
+		k.mu.Unlock()
+		return nil
+	}
+	w := k.closeLocked(s)
+	k.mu.Unlock()
+	k.pipe.cancelSession(s, ErrSessionClosed)
+	k.pipe.pump()
+	err := k.pipe.wait(context.Background(), w, s.engine.cfg.RequestTimeout)
+	if err == ErrSessionExpired {
+		return nil // the ensemble was faster
+	}
+	return err
+}
+
+// Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
+// a session are applied in the order of their Submit calls.
+func (s *Session) Submit(ctx context.Context, ops []tree.Op) *Pending {
+	w := newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
+	return s.submit(ctx, w)
+}
+
+func (s *Session) submit(ctx context.Context, w *waiter) *Pending {
+	p := &Pending{session: s, waiter: w}
+	if err := s.admit(ctx, w); err != nil {
+		s.engine.pipe.refuse(w, err)
+	} else {
+		_ = s.engine.pipe.submit(w) // an error is w's outcome
+	}
+	return p
+}
+
+// admit checks what can be checked here.
+func (s *Session) admit(ctx context.Context, w *waiter) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(w.wire) > s.engine.cfg.requestBytesMax() {
+		return ErrTooLarge
+	}
+	return s.live()
+}
+
+// A Pending is a transaction on its way.
+type Pending struct {
+	session *Session
+	waiter  *waiter
+}
+
+// Done is closed when the outcome is known.
+func (p *Pending) Done() <-chan struct{} { return p.waiter.done }
+
+// Result waits for the outcome and returns it.
+func (p *Pending) Result() ([]tree.Result, error) {
+	<-p.waiter.done
+	return p.waiter.results, p.waiter.err
+}
+
+// Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
+// or an error that says whether the transaction can still be applied.
+func (p *Pending) Wait(ctx context.Context) ([]tree.Result, error) {
+	if err := p.session.engine.pipe.wait(ctx, p.waiter, p.session.engine.cfg.RequestTimeout); err != nil {
+		return nil, err
+	}
+	return p.waiter.results, nil
+}
+
+// live returns why nothing can be read through the session any more.
+func (s *Session) live() error {
+	select {
+	case <-s.done:
+		return s.Err()
+	default:
+		return nil
+	}
+}
+
+// Get returns a copy of the data and the Stat of a znode, from this node's replica.
+func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
+	if err := s.live(); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return s.engine.tree().Get(path)
+}
+
+// Exists returns the Stat of a znode and whether there is one.
+func (s *Session) Exists(path string) (tree.Stat, bool, error) {
+	if err := s.live(); err != nil {
+		return tree.Stat{}, false, err
+	}
+	stat, ok := s.engine.tree().Exists(path)
+	return stat, ok, nil
+}
+
+// Children returns the sorted names of a znode's children and its Stat, both of one version.
+func (s *Session) Children(path string) ([]string, tree.Stat, error) {
+	if err := s.live(); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return s.engine.tree().Children(path)
+}
+
+// Before returns the sibling with the next lower sequence number; see tree.Tree.Before.
+func (s *Session) Before(path string, match ...string) (string, bool, error) {
+	if err := s.live(); err != nil {
+		return "", false, err
+	}
+	return s.engine.tree().Before(path, match...)
+}
+
+// Sync waits until this node has applied everything that was acknowledged anywhere before the call, and returns the
+// zxid that its reads show at least.
+func (s *Session) Sync(ctx context.Context) (tree.Zxid, error) {
+	if err := s.live(); err != nil {
+		return 0, err
+	}
+	if err := s.engine.barrier(ctx); err != nil {
+		return 0, err
+	}
+	return s.engine.tree().Visible(), nil
+}
+
+// A Watch is a stream of events that ends with its session.
+type Watch struct {
+	session *Session
+	stream  *watch.Stream
+}
+
+// Watch arms a watch, which ends with the session.
+func (s *Session) Watch(path string, mode watch.Mode) (*Watch, error) {
+	k := s.engine.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s.end != nil {
+		return nil, s.end
+	}
+	w := &Watch{session: s}
+	w.stream = s.engine.machine().registry.Add(path, mode, 0)
+	if s.watches == nil {
+		s.watches = make(map[*Watch]struct{})
+	}
+	s.watches[w] = struct{}{}
+	return w, nil
+}
+
+// Events is the stream; it is closed at the watch's end, and then Err is set.
+func (w *Watch) Events() <-chan watch.Event { return w.stream.Events() }
+
+// Zxid is where the watch was armed: every later change is delivered.
+func (w *Watch) Zxid() tree.Zxid { return w.stream.Zxid() }
+
+// Err says why the watch ended; nil while it has not, after Close and after a once-watch fired.
+func (w *Watch) Err() error { return w.stream.Err() }
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	w.stream.Close()
+	k := w.session.engine.keeper
+	k.mu.Lock()
+	delete(w.session.watches, w)
+	k.mu.Unlock()
+}

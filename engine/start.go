@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// theShard is the one shard there is so far; the session table lives on it.
+const theShard replication.ShardID = 1
+
+// Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
+// refused before anything on disk is changed: the port is bound first, then the directory is locked, then everything
+// in it is checked through a view that writes only to memory.
+func Start(cfg Config) (*Engine, error) {
+	if cfg.Seams.Clock.Boot == nil {
+		cfg.Seams.Clock = SystemClock()
+	}
+	e := &Engine{
+		cfg: cfg, clock: cfg.Seams.Clock, log: cfg.Logger.With("member", cfg.Member),
+		stop: make(chan struct{}), done: make(chan struct{}), wakeExpiry: make(chan struct{}, 1),
+	}
+	if err := e.open(); err != nil {
+		e.release()
+		return nil, err
+	}
+	e.run()
+	if cfg.Seams.Started != nil {
+		cfg.Seams.Started(e)
+	}
+	return e, nil
+}
+
+// open acquires what the node needs, in the order in which it can be refused. On an error release gives back what was
+// acquired.
+func (e *Engine) open() error {
+	listener, err := e.listen()
+	if err != nil {
+		return err
+	}
+	e.listener = listener
+	if e.lock, err = replication.LockDir(e.cfg.Dir); err != nil {
+		return err
+	}
+	if e.disk, err = disk.Open(e.cfg.Dir); err != nil {
+		return err
+	}
+	e.disk.SetFault(e.cfg.Seams.Fault)
+	if err := e.identify(); err != nil {
+		return err
+	}
+	if err := e.loadShard(); err != nil {
+		return err
+	}
+	return e.join()
+}
+
+func (e *Engine) listen() (net.Listener, error) {
+	if e.cfg.Alone {
+		return nil, nil
+	}
+	e.network = e.cfg.Seams.Network
+	if e.network == nil {
+		addr := func(m uint64) string { return e.cfg.Members[MemberID(m)] }
+		e.network = transport.TCP(e.cfg.Listen, addr, e.cfg.TLS)
+	}
+	return e.network.Listen()
+}
+
+// identify checks whose directory this is and that image and log fit, then counts the start.
+func (e *Engine) identify() error {
+	id, found, err := replication.ReadIdentity(e.disk, e.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := e.sameFounding(id); err != nil {
+			return err
+		}
+	} else {
+		id = replication.Identity{Digest: e.cfg.founding(), Member: e.cfg.Member, Shards: e.cfg.Shards,
+			Ensemble: e.cfg.Ensemble, Log: replication.LogTan, Peers: make(map[MemberID][16]byte)}
+		if _, err := rand.Read(id.Directory[:]); err != nil {
+			return err
+		}
+	}
+	e.identity.now = id
+	if err := e.checkLog(found); err != nil {
+		return err
+	}
+	id.Start++
+	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, id); err != nil {
+		return err
+	}
+	e.identity.now = id
+	return nil
+}
+
+func (e *Engine) sameFounding(id replication.Identity) error {
+	switch {
+	case id.Member != e.cfg.Member:
+		return fmt.Errorf("%s belongs to member %d, the config says %d", e.cfg.Dir, id.Member, e.cfg.Member)
+	case id.Ensemble != e.cfg.Ensemble:
+		return fmt.Errorf("%s belongs to the ensemble %q, the config says %q", e.cfg.Dir, id.Ensemble, e.cfg.Ensemble)
+	case id.Shards != e.cfg.Shards:
+		return fmt.Errorf("%s was founded with %d shards, the config says %d", e.cfg.Dir, id.Shards, e.cfg.Shards)
+	case id.Digest != e.cfg.founding():
+		return fmt.Errorf("%s was founded with other members than the config's %v", e.cfg.Dir, e.cfg.memberIDs())
+	}
+	return nil
+}
+
+// checkLog compares the image with the log, both seen through a view of the directory that changes nothing. A log that
+// is missing or ends before the image would make Raft skip entries as applied that this replica never saw.
+func (e *Engine) checkLog(founded bool) error {
+	view := e.disk.View()
+	applied, exists, err := storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(), Logger: e.log})
+	if err != nil {
+		return err
+	}
+	cfg := e.hostConfig()
+	cfg.Disk = view
+	first, last, hasLog, err := replication.CheckLog(cfg, theShard)
+	if err != nil {
+		return err
+	}
+	switch {
+	case (exists && applied > 0 || hasLog) && !founded:
+		return fmt.Errorf("%s holds data but its identity file is missing: restore it, or empty the directory and replace the member", e.cfg.Dir)
+	case exists && applied > 0 && (!hasLog || last < applied):
+		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time, replace the member", e.cfg.Dir, applied, last)
+	case hasLog && first > applied+1:
+		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time, replace the member", e.cfg.Dir, first, applied)
+	}
+	return nil
+}
+
+func (e *Engine) imageDir() string {
+	return filepath.Join(e.cfg.Dir, "image", fmt.Sprintf("shard-%d", theShard))
+}
+
+func (e *Engine) hostConfig() replication.Config {
+	return replication.Config{
+		Dir: e.cfg.Dir, Disk: e.disk, Member: e.cfg.Member, Members: e.cfg.memberIDs(), Shards: e.cfg.Shards,
+		Digest: e.cfg.founding(), Tick: e.cfg.Tick, Logger: e.log, LeaderChanged: e.leaderChanged,
+	}
+}
+
+// loadShard reads the shard's image into memory.
+func (e *Engine) loadShard() error {
+	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(), Logger: e.log})
+	if err != nil {
+		return err
+	}
+	e.image = image
+	id := e.identity.now
+	origin := session.Origin{Member: session.MemberID(id.Member), Start: id.Start, Directory: id.Directory, Digest: id.Digest, Level: formatLevel}
+	e.pipe = newPipeline(theShard, e, e.clock, origin)
+	e.keeper = newKeeper(e.clock, e.pipe)
+	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
+	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry()}
+	return e.shard.load()
+}
+
+// join starts the transport and the Raft group.
+func (e *Engine) join() error {
+	id := e.identity.now
+	targets := make(map[string]uint64)
+	var members []uint64
+	for _, m := range e.cfg.memberIDs() {
+		targets[replication.UUID(id.Digest, m)] = uint64(m)
+		members = append(members, uint64(m))
+	}
+	e.transport = transport.New(transport.Options{
+		Self:    transport.Identity{Digest: id.Digest, Member: uint64(id.Member), Directory: id.Directory, Start: id.Start},
+		Members: members, Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
+		Admit: e.admit, Refused: e.refused, Logger: e.log,
+		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
+	})
+	e.listener = nil // the transport's now
+	e.disk.OnFail(e.transport.Shut)
+	cfg := e.hostConfig()
+	cfg.Transport = e.transport.Factory()
+	host, err := replication.Open(cfg)
+	if err != nil {
+		return err
+	}
+	e.host.Store(host)
+	return host.StartShard(theShard, e.shard)
+}
+
+// admit decides whether a peer with the right founding digest may talk to this node. A member is known by the random id
+// of its directory: one that comes back with another has lost its log, and its vote could undo what it acknowledged.
+// The table knows the id from the member's Register; before that, the first handshake decides, and is remembered.
+func (e *Engine) admit(peer transport.Identity) error {
+	m := MemberID(peer.Member)
+	e.shard.mu.Lock()
+	o, registered := e.shard.mu.table.Origin(session.MemberID(m))
+	e.shard.mu.Unlock()
+	known := o.Directory
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	if !registered {
+		known, registered = e.identity.now.Peers[m]
+		if !registered {
+			return e.rememberLocked(m, peer.Directory)
+		}
+	}
+	if known != peer.Directory {
+		return fmt.Errorf("the directory of member %d is new, the ensemble knows member %d by another (%x, not %x): it must not vote as its old self, replace the member", m, m, known, peer.Directory)
+	}
+	if peer.Start < o.Start {
+		return fmt.Errorf("start %d of member %d is over, start %d has registered: another process runs on this directory or a copy of it", peer.Start, m, o.Start)
+	}
+	return nil
+}
+
+func (e *Engine) rememberLocked(m MemberID, directory [16]byte) error {
+	next := e.identity.now
+	next.Peers = make(map[MemberID][16]byte, len(e.identity.now.Peers)+1)
+	for k, v := range e.identity.now.Peers {
+		next.Peers[k] = v
+	}
+	next.Peers[m] = directory
+	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, next); err != nil {
+		return errors.New("this node has failed")
+	}
+	e.identity.now = next
+	return nil
+}
+
+// refused is told that a peer will not talk to this node. Not being admitted is final; another founding digest may be
+// the peer's mistake, so it is kept for Ready to report.
+func (e *Engine) refused(peer uint64, reason error) {
+	if errors.Is(reason, transport.ErrNotAdmitted) {
+		e.fail(fmt.Errorf("refused by member %d: %w", peer, reason))
+		return
+	}
+	err := fmt.Errorf("refused by member %d: %w", peer, reason)
+	e.refusal.Store(&err)
+}
