@@ -117,6 +117,16 @@ func (l *Life) Proved(now, sent time.Duration) (state State, changed bool) {
 	return l.state, changed
 }
 
+// Extend moves the proof without a look. It is for the owner of many lives who shares one proof among
+// them and knows that this one's deadline had not passed when the batch first sent at sent was applied:
+// moving the proof then costs nothing per session until somebody asks. A session that is not Connected
+// is left as it is.
+func (l *Life) Extend(sent time.Duration) {
+	if l.state == Connected && sent >= l.floor {
+		l.proved = max(l.proved, sent)
+	}
+}
+
 // Suspend ends the trust in everything before now: the session is Suspended until a batch is applied
 // that was first sent at now or later.
 func (l *Life) Suspend(now time.Duration) (state State, changed bool) {
@@ -161,13 +171,4 @@ func (l *Life) finish(s State) bool {
 func (l *Life) suspend(since time.Duration) {
 	l.state, l.since = Suspended, since
 	l.suspensions++
-}
-
-// Extend moves the proof without a look. It is for the owner of many lives who shares one proof among them and knows that
-// this one's deadline had not passed when the batch first sent at sent was applied: moving the proof then
-// costs nothing per session until somebody asks. A session that is not Connected is left as it is.
-func (l *Life) Extend(sent time.Duration) {
-	if l.state == Connected && sent >= l.floor {
-		l.proved = max(l.proved, sent)
-	}
 }

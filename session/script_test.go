@@ -253,6 +253,9 @@ func (s *lifeScript) run(c command) string {
 		return s.show(s.life.Look(c.time("now")))
 	case "proved":
 		return s.show(s.life.Proved(c.time("now"), c.time("sent")))
+	case "extend":
+		s.life.Extend(c.time("sent"))
+		return s.show(s.life.State(), false)
 	case "suspend":
 		return s.show(s.life.Suspend(c.time("now")))
 	case "jump":

@@ -133,6 +133,17 @@ func (t *Table) Due() []tree.SessionID {
 	return ids
 }
 
+// DueLen returns how many sessions Due would name, without naming them.
+func (t *Table) DueLen() int {
+	n := len(t.closing)
+	for _, o := range t.origins {
+		for _, c := range o.due {
+			n += len(c.members)
+		}
+	}
+	return n
+}
+
 // Usable tells whether a request that the origin at makes for a session may be applied. It returns
 // ErrExpired for a session that is unknown, due or closing, and ErrMoved if another origin speaks for it.
 func (t *Table) Usable(id tree.SessionID, at MemberID) error {

@@ -1,0 +1,155 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// crowd returns a table with n sessions at one origin. Their timeouts are all the same, or all different.
+func crowd(t testing.TB, n int, different bool) *Table {
+	table := NewTable()
+	if _, err := table.Register(Origin{Member: 1, Start: 1}); err != nil {
+		t.Fatal(err)
+	}
+	table.Accept(1, 1, 1)
+	for i := range n {
+		timeout := time.Hour
+		if different {
+			timeout += time.Duration(i*7919%n) * time.Millisecond
+		}
+		if err := table.Open(tree.SessionID(i+1), [16]byte{}, timeout, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.dirtySessions = make(map[tree.SessionID]struct{})
+	return table
+}
+
+// operations are those that happen all the time. None of them may cost by the number of sessions.
+var operations = []struct {
+	name string
+	run  func(*Table, int)
+}{
+	{"accept", func(t *Table, i int) {
+		if t.Accept(1, 1, t.origins[1].LastSeq+1) != Accepted {
+			panic("not accepted")
+		}
+	}},
+	{"silence", func(t *Table, i int) {
+		s, _, _ := t.NextStep(1)
+		if t.origins[1].Silence > 59*time.Minute {
+			t.Accept(1, 1, s.LastSeq+1)
+			s, _, _ = t.NextStep(1)
+		}
+		if !t.Silence(s, time.Second) {
+			panic("not booked")
+		}
+	}},
+	{"minimum", func(t *Table, i int) { t.MinTimeout(1) }},
+	{"usable", func(t *Table, i int) {
+		if err := t.Usable(tree.SessionID(1+i*7919%len(t.sessions)), 1); err != nil {
+			panic(err)
+		}
+	}},
+	{"reopen", func(t *Table, i int) {
+		id := tree.SessionID(1 + i*7919%len(t.sessions))
+		r, _ := t.Get(id)
+		if t.origins[1].Silence > 0 {
+			t.Accept(1, 1, t.origins[1].LastSeq+1)
+		}
+		t.Close(id)
+		if err := t.Open(id, r.Password, r.Timeout, 1); err != nil {
+			panic(err)
+		}
+	}},
+}
+
+func BenchmarkTable(b *testing.B) {
+	for _, op := range operations {
+		for _, n := range []int{1000, 100_000} {
+			for _, different := range []bool{false, true} {
+				b.Run(fmt.Sprintf("op=%s/sessions=%d/different=%v", op.name, n, different), func(b *testing.B) {
+					table := crowd(b, n, different)
+					b.ReportAllocs()
+					for i := 0; b.Loop(); i++ {
+						op.run(table, i)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestCostOf100000Sessions compares the best of many short runs with a hundredth of the sessions and with
+// all of them. What costs by the session takes a hundred times as long; caches explain a few times.
+func TestCostOf100000Sessions(t *testing.T) {
+	const factor = 20
+	for _, different := range []bool{false, true} {
+		few, many := crowd(t, 1000, different), crowd(t, 100_000, different)
+		for _, op := range operations {
+			if a, b := best(few, op.run), best(many, op.run); b > factor*a+time.Microsecond*runLen/10 {
+				t.Errorf("%s, timeouts different: %v: %v for %d runs with 1,000 sessions, %v with 100,000",
+					op.name, different, a, runLen, b)
+			}
+		}
+	}
+}
+
+const runLen = 200
+
+func best(table *Table, run func(*Table, int)) time.Duration {
+	least := time.Hour
+	for round := range 20 {
+		begin := time.Now()
+		for i := range runLen {
+			run(table, round*runLen+i)
+		}
+		least = min(least, time.Since(begin))
+	}
+	return least
+}
+
+// TestDueOf100000Sessions has one entry make all of them due, and looks at the classes it visited: one for
+// each different timeout that the silence has reached.
+func TestDueOf100000Sessions(t *testing.T) {
+	table := crowd(t, 100_000, false)
+	for range 4 {
+		s, d, _ := table.NextStep(1)
+		table.Silence(s, d)
+	}
+	o := table.origins[1]
+	if len(o.live) != 0 || len(o.due) != 1 || len(table.dirtySessions) != 0 {
+		t.Errorf("%d classes live, %d due, %d sessions written", len(o.live), len(o.due), len(table.dirtySessions))
+	}
+	due := table.Due()
+	if len(due) != 100_000 {
+		t.Fatalf("%d sessions due", len(due))
+	}
+	for _, id := range due[:50_000] {
+		table.Close(id)
+	}
+	table.Accept(1, 1, 2)
+	if due = table.Due(); len(due) != 50_000 || due[0] != 50_001 {
+		t.Fatalf("%d sessions due after the origin came back", len(due))
+	}
+	if err := table.Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkDue(b *testing.B) {
+	table := crowd(b, 100_000, false)
+	for range 4 {
+		s, d, _ := table.NextStep(1)
+		table.Silence(s, d)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(table.Due()) != 100_000 {
+			b.Fatal("not all due")
+		}
+	}
+}
