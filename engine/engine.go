@@ -203,13 +203,12 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration) (*Sessi
 		return nil, err
 	}
 	s := &Session{engine: e, timeout: timeout, done: make(chan struct{}), changed: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	w := newWaiter(nil, &r)
 	w.applied = func(w *waiter) {
 		if w.err == nil {
 			// On the apply goroutine, before any later entry could concern the session.
-			s.id = w.opened
-			s.ctx, s.cancel = context.WithCancelCause(context.Background())
-			e.keeper.add(s, w.sent) // which closes it again if its caller has lost patience
+			e.keeper.add(s, w.opened, w.sent)
 		}
 	}
 	if err := e.pipe.submit(w); err != nil {

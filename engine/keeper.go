@@ -56,10 +56,12 @@ func (k *keeper) drift() time.Duration {
 	return time.Duration(k.clock.Wall().UnixNano()) - k.clock.Boot()
 }
 
-// add takes charge of a session that was opened by a batch of this node first sent at sent.
-func (k *keeper) add(s *Session, sent time.Duration) {
+// add takes charge of a session that was opened by a batch of this node first sent at sent. It closes it again if its
+// opener has lost patience.
+func (k *keeper) add(s *Session, id tree.SessionID, sent time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	s.id = id
 	s.life = session.NewLife(s.timeout, sent)
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
@@ -85,7 +87,7 @@ func (k *keeper) add(s *Session, sent time.Duration) {
 func (k *keeper) abandon(s *Session) {
 	k.mu.Lock()
 	s.abandoned = true
-	if k.mu.sessions[s.id] == s {
+	if s.id != 0 && s.end == nil {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()

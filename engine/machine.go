@@ -129,7 +129,7 @@ func (m *machine) Apply(entries []replication.Entry) {
 		m.mu.index = entries[i].Index
 		m.mu.Unlock()
 	}
-	if err := m.save(); err != nil {
+	if err := m.save(entries[len(entries)-1].Index); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: image: %w", m.shard, err))
 	}
 }
@@ -300,15 +300,17 @@ func (m *machine) expireDue() {
 	}
 }
 
-// save adds what changed to the image, in one batch with the applied index.
-func (m *machine) save() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// save adds what changed to the image, in one batch with the applied index. The commit may have to wait for the disk,
+// so mu is not held over it.
+func (m *machine) save(index uint64) error {
 	b := m.image.NewBatch()
-	if err := m.writeDirty(b); err != nil {
+	m.mu.Lock()
+	err := m.writeDirty(b)
+	m.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	return b.Commit(m.mu.index)
+	return b.Commit(index)
 }
 
 func (m *machine) writeDirty(b *storage.Batch) error {

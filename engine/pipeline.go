@@ -348,11 +348,10 @@ func (p *pipeline) sealLocked() *batch {
 // unsealLocked puts a batch that Raft did not take back where it came from; it was never proposed, so its seq is
 // free again.
 func (p *pipeline) unsealLocked(b *batch) {
-	last := len(p.mu.inflight) - 1
-	if last < 0 || p.mu.inflight[last] != b {
-		return // closed meanwhile
+	if p.mu.closed != nil {
+		return // which has ended its waiters
 	}
-	p.mu.inflight = p.mu.inflight[:last]
+	p.mu.inflight = p.mu.inflight[:len(p.mu.inflight)-1] // the newest: nothing is sealed while one is being sent
 	if !p.mu.registered {
 		p.mu.sealedReg = false
 		return

@@ -11,7 +11,7 @@ import (
 
 // A Session is an in-process session of this node. Its methods may be called by any number of goroutines.
 type Session struct {
-	// Immutable after it was opened.
+	// Immutable; id from the moment the keeper has the session.
 	engine  *Engine
 	id      tree.SessionID
 	timeout time.Duration
@@ -207,11 +207,25 @@ func (s *Session) Watch(path string, mode watch.Mode) (*Watch, error) {
 	}
 	w := &Watch{session: s}
 	w.stream = s.engine.machine().registry.Add(path, mode, 0)
+	s.keepLocked(w)
+	return w, nil
+}
+
+// keepLocked notes a watch, which ends with the session. Watches that have ended by themselves are forgotten when there
+// may be as many of them as live ones: nobody has to close a watch that has fired.
+func (s *Session) keepLocked(w *Watch) {
 	if s.watches == nil {
 		s.watches = make(map[*Watch]struct{})
 	}
+	if len(s.watches) >= s.sweepAt {
+		for old := range s.watches {
+			if old.stream.Ended() {
+				delete(s.watches, old)
+			}
+		}
+		s.sweepAt = max(2*len(s.watches), 64)
+	}
 	s.watches[w] = struct{}{}
-	return w, nil
 }
 
 // Events is the stream; it is closed at the watch's end, and then Err is set.

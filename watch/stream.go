@@ -56,14 +56,17 @@ func (s *Stream) Events() <-chan Event {
 // reads made after Add returned show this one at least.
 func (s *Stream) Zxid() tree.Zxid { return s.zxid }
 
-// Err says why the stream ended. It is nil while the stream is live, after Close, and after the event of a
-// Once watch, and it is set before Events is closed.
+// Err says why the stream ended, and is set before Events is closed. It is nil while the stream is live,
+// after Close, and after the event of a Once watch.
 func (s *Stream) Err() error {
 	if s.state.Load()&ended == 0 {
 		return nil
 	}
 	return s.err
 }
+
+// Ended reports whether the stream has ended, for whatever reason.
+func (s *Stream) Ended() bool { return s.endedLocked() }
 
 // Close ends the stream without an error. It does nothing to a stream that has ended.
 func (s *Stream) Close() { s.End(nil) }
