@@ -26,6 +26,7 @@ type Session struct {
 	abandoned bool          // its opener lost patience
 	claims    map[string]*Claim
 	watches   map[*Watch]struct{}
+	sweepAt   int // number of watches at which ended ones are forgotten
 }
 
 // turnLocked tells whoever waits on the state that it is another.
