@@ -2,69 +2,75 @@ package replication
 
 import (
 	"errors"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
 )
 
-// How much log a replica keeps. Bytes are those of commands; what Raft adds to each is counted as entryCost.
+// How much log a replica keeps, in bytes of commands and entryCost for each.
 const (
 	// keepBytes of the newest log stay when it is cut, so that a member that was away for a while gets the
 	// entries it missed and not the whole state.
 	keepBytes = 64 << 20
-	// snapshotBytes more make the replica cut its log.
+	// snapshotBytes more make the replica cut its log. Together they bound a busy log at about twice 64 MiB
+	// and one file of tan's.
 	snapshotBytes = 64 << 20
+	// markBytes is how exactly the place of the cut is known.
+	markBytes = keepBytes / 64
 	// entryCost is about what a record costs besides its command.
 	entryCost = 64
-	// marks is how many positions a replica remembers within what it keeps.
-	marks = 64
 )
 
-// retention decides when a shard's log is cut, and where. It counts what was applied since the start; what the
-// log held before that is cut at the first request.
+// retention decides when a shard's log is cut, and where. It counts what was applied since the start; of what the
+// log held before that, only the number of entries is known.
 type retention struct {
-	wake chan struct{} // holds a token while due
-
 	mu struct {
 		sync.Mutex
-		since uint64 // bytes applied since the last cut
+		due   bool   // a snapshot should be asked for
+		since uint64 // bytes applied since the last time it was due
 		total uint64 // bytes applied since the start
-		marks []mark // oldest first, at most keepBytes/marks apart, plus one that is older than keepBytes
+		marks []mark // oldest first; the first one is the newest that is more than keepBytes old, if any is
 	}
 }
 
 // mark says how many bytes had been applied at an index.
 type mark struct{ index, total uint64 }
 
-// grown counts applied commands up to index. The apply worker calls it; it does not block.
-func (r *retention) grown(bytes int, index uint64) {
+// grow counts applied commands up to index and says whether a snapshot is due now.
+func (r *retention) grow(bytes int, index uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	size := uint64(bytes + entryCost)
-	r.mu.since += size
-	r.mu.total += size
-	if n := len(r.mu.marks); n == 0 || r.mu.total-r.mu.marks[n-1].total >= keepBytes/marks {
+	r.mu.since += uint64(bytes)
+	r.mu.total += uint64(bytes)
+	if n := len(r.mu.marks); n == 0 || r.mu.total-r.mu.marks[n-1].total >= markBytes {
 		r.mu.marks = append(r.mu.marks, mark{index: index, total: r.mu.total})
 	}
-	for len(r.mu.marks) > 1 && r.mu.total-r.mu.marks[1].total > keepBytes {
+	for len(r.mu.marks) > 1 && r.mu.total-r.mu.marks[1].total >= keepBytes {
 		r.mu.marks = r.mu.marks[1:]
 	}
 	if r.mu.since >= snapshotBytes {
-		r.mu.since = 0
-		r.ask()
+		r.mu.since, r.mu.due = 0, true
 	}
+	return r.mu.due
 }
 
-func (r *retention) ask() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+func (r *retention) setDue() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.due = true
 }
 
-// cut is the newest index that may go: everything after it is within keepBytes. Zero: nothing may.
+func (r *retention) takeDue() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	due := r.mu.due
+	r.mu.due = false
+	return due
+}
+
+// cut is the newest index that may go: what comes after it is at least keepBytes. Zero: nothing is known to be
+// that old.
 func (r *retention) cut() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,30 +109,39 @@ const (
 // compactLoop asks for snapshots when logs have grown. The apply worker may not call the NodeHost itself. It
 // ends with the host.
 func (h *Host) compactLoop() {
-	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(h.done)}}
-	for _, s := range h.shards {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(s.log.wake)})
-	}
 	for {
-		chosen, _, _ := reflect.Select(cases)
-		if chosen == 0 {
+		select {
+		case <-h.grown:
+		case <-h.done:
 			return
 		}
-		s := h.shards[chosen-1]
-		if err := h.RequestSnapshot(s.id); errors.Is(err, ErrBusy) && h.sleep(snapshotRetry) {
-			s.log.ask()
+		for _, s := range h.shards {
+			if !s.log.takeDue() {
+				continue
+			}
+			if err := h.RequestSnapshot(s.id); errors.Is(err, ErrBusy) {
+				s.log.setDue()
+				h.wakeCompaction()
+				h.sleep(snapshotRetry)
+			}
 		}
 	}
 }
 
-// sleep waits for d and says whether the host is still open then.
-func (h *Host) sleep(d time.Duration) bool {
+// wakeCompaction has compactLoop look at all shards. It does not block.
+func (h *Host) wakeCompaction() {
+	select {
+	case h.grown <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits for d, or for the end of the host.
+func (h *Host) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-h.done:
-		return false
 	}
 }

@@ -27,6 +27,7 @@ type Host struct {
 	shards []*shard // by ShardID - 1
 
 	done  chan struct{}  // closed when Close begins
+	grown chan struct{}  // holds a token while compactLoop should look
 	loops sync.WaitGroup // goroutines of ours
 
 	mu struct {
@@ -55,7 +56,7 @@ func Open(c Config) (*Host, error) {
 }
 
 func newHost(c Config) *Host {
-	h := &Host{cfg: c, log: c.Logger, files: newFileSystem(c.Disk), done: make(chan struct{})}
+	h := &Host{cfg: c, log: c.Logger, files: newFileSystem(c.Disk), done: make(chan struct{}), grown: make(chan struct{}, 1)}
 	for i := range c.Shards {
 		h.shards = append(h.shards, newShard(ShardID(i+1)))
 	}
@@ -145,7 +146,11 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 			m:      m,
 			disk:   h.cfg.Disk,
 			opened: func(stop <-chan struct{}) { h.store.opened(uint64(id), stop) },
-			grown:  s.log.grown,
+			grown: func(bytes int, index uint64) {
+				if s.log.grow(bytes, index) {
+					h.wakeCompaction()
+				}
+			},
 		}
 		create := func(_, _ uint64) statemachine.IOnDiskStateMachine { return s.machine }
 		err := guard(func() error {

@@ -26,14 +26,19 @@ type logBridge struct {
 	}
 }
 
-func (b *logBridge) add(h *Host) {
+// set makes b the process's factory of loggers. It comes before anything of dragonboat's logs, which keeps the
+// logger that it gets first. SetLoggerFactory panics if the process has set a factory already: that one stays.
+func (b *logBridge) set() {
 	b.install.Do(func() {
-		// SetLoggerFactory panics if the process has set a factory before: then that one stays.
 		_ = guard(func() error {
 			logger.SetLoggerFactory(func(pkg string) logger.ILogger { return &logLine{bridge: b, pkg: pkg} })
 			return nil
 		})
 	})
+}
+
+func (b *logBridge) add(h *Host) {
+	b.set()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.hosts = append(b.mu.hosts, h)

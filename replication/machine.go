@@ -54,7 +54,7 @@ type machine struct {
 	m      StateMachine
 	disk   Disk
 	opened func(stop <-chan struct{})
-	grown  func(bytes int, index uint64) // told of what was applied; must not block
+	grown  func(bytes int, index uint64) // told of the log that was applied; must not block
 
 	// Set by Open, before any other call but Close.
 	stop <-chan struct{}
@@ -94,7 +94,7 @@ func (a *machine) Update(entries []statemachine.Entry) ([]statemachine.Entry, er
 	size := 0
 	for _, e := range entries {
 		a.batch = append(a.batch, Entry{Index: e.Index, Cmd: e.Cmd})
-		size += len(e.Cmd)
+		size += len(e.Cmd) + entryCost
 	}
 	err := guard(func() error { a.m.Apply(a.batch); return nil })
 	clear(a.batch)

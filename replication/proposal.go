@@ -28,14 +28,14 @@ func (h *Host) Propose(id ShardID, cmd []byte) (*Proposal, error) {
 	if len(cmd) == 0 || len(cmd) > CommandMax {
 		return nil, ErrTooLarge
 	}
-	if isClosed(h.cfg.Disk.Failed()) {
-		return nil, ErrFailed
-	}
-	if s.leader().Member == 0 {
-		return nil, ErrNoLeader
-	}
 	p := &Proposal{}
 	err = h.call(func() (err error) {
+		switch {
+		case isClosed(h.cfg.Disk.Failed()):
+			return ErrFailed
+		case s.leader().Member == 0:
+			return ErrNoLeader
+		}
 		p.rs, err = h.nh.Propose(s.session, cmd, proposalTimeout)
 		return translate(err)
 	})

@@ -30,7 +30,6 @@ type shard struct {
 func newShard(id ShardID) *shard {
 	s := &shard{id: id}
 	s.mu.changed = make(chan struct{})
-	s.log.wake = make(chan struct{}, 1)
 	return s
 }
 

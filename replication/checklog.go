@@ -1,0 +1,176 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/plugin/tan"
+	"github.com/lni/dragonboat/v4/raftio"
+	"github.com/lni/dragonboat/v4/raftpb"
+)
+
+// CheckLog says what the log of a shard holds and whether there is one at all. last is its last index: an image
+// that is ahead of it belongs to another log. first is the first index that can still be applied: an image that
+// does not reach first-1 lacks commands that are nowhere any more. (The log keeps some entries before first for
+// the other members, and if it holds a received snapshot that was not installed yet, first is 1.)
+//
+// A log that cannot be read is ErrLog. The log is opened through c.Disk, which changes files: give it a View, and
+// do not call it while a Host is open.
+func CheckLog(c Config, shard ShardID) (first, last uint64, exists bool, err error) {
+	bridge.set()
+	c = c.withDefaults()
+	dir, exists, err := logDir(c)
+	if err != nil || !exists {
+		return 0, 0, false, err
+	}
+	files := &checkedFiles{fileSystem: newFileSystem(c.Disk), asked: make(map[string]bool)}
+	defer func() { err = errors.Join(err, files.closeAll()) }()
+	err = guard(func() error {
+		first, last, exists, err = readLog(files, dir, uint64(shard), uint64(c.Member))
+		return err
+	})
+	if err != nil {
+		return 0, 0, false, fmt.Errorf("%w: shard %d in %s: %w (restore the directory, or replace the member)", ErrLog, shard, dir, err)
+	}
+	return first, last, exists, nil
+}
+
+// checkedFiles notes which files tan asks for.
+type checkedFiles struct {
+	*fileSystem
+	asked map[string]bool // by one goroutine only
+}
+
+// Stat notes a name that is asked for.
+func (f *checkedFiles) Stat(name string) (os.FileInfo, error) {
+	f.asked[name] = true
+	return f.fileSystem.Stat(name)
+}
+
+// readLog opens the log in dir and asks it.
+func readLog(files *checkedFiles, dir string, shard, replica uint64) (first, last uint64, exists bool, err error) {
+	newest, err := newestLog(files, filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, replica)))
+	if err != nil {
+		return 0, 0, false, err
+	}
+	nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: files, LogDB: logConfig()}}
+	db, err := tan.Factory.Create(nhc, nil, []string{dir}, []string{dir})
+	if err != nil {
+		return 0, 0, false, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	first, last, exists, err = extent(db, files.disk, dir, shard, replica)
+	// tan takes a damaged list of its files for a short one, and a missing list for a new log. It asks for
+	// every file on the list when it opens; the newest one that holds anything must be among them.
+	if err == nil && newest != "" && !files.asked[newest] {
+		err = fmt.Errorf("the list of log files does not name %s", newest)
+	}
+	return first, last, exists, err
+}
+
+// newestLog is the newest of tan's files in dir that is not empty; empty if there is none.
+func newestLog(files *checkedFiles, dir string) (string, error) {
+	names, err := files.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(names) // six digits, and more only from a million on
+	for _, name := range slices.Backward(names) {
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
+		info, err := files.fileSystem.Stat(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+		if info.Size() > 0 {
+			return filepath.Join(dir, name), nil
+		}
+	}
+	return "", nil
+}
+
+// logDir finds the directory that holds tan's, whatever the host was called that wrote it.
+func logDir(c Config) (dir string, exists bool, err error) {
+	if _, err := c.Disk.Stat(c.raftDir()); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", false, nil
+		}
+		return "", false, err
+	}
+	folders, err := subfolders(c.Disk, c.raftDir())
+	if err != nil || len(folders) == 0 {
+		return "", false, err
+	}
+	if len(folders) > 1 {
+		return "", false, fmt.Errorf("%w: %s holds the folders %v, one is expected", ErrLog, c.raftDir(), folders)
+	}
+	dir = filepath.Join(c.raftDir(), folders[0], fmt.Sprintf("%020d", c.Deployment))
+	_, err = c.Disk.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	return dir, err == nil, err
+}
+
+func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (first, last uint64, exists bool, err error) {
+	_, err = db.GetBootstrapInfo(shard, replica)
+	if errors.Is(err, raftio.ErrNoBootstrapInfo) {
+		return 0, 0, false, nil
+	}
+	if err != nil {
+		return 0, 0, false, err
+	}
+	ss, err := db.GetSnapshot(shard, replica)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	if first, err = firstIndex(d, dir, shard, replica, ss); err != nil {
+		return 0, 0, false, err
+	}
+	rs, err := db.ReadRaftState(shard, replica, ss.Index)
+	if errors.Is(err, raftio.ErrNoSavedLog) {
+		return first, ss.Index, ss.Index > 0, nil
+	}
+	if err != nil {
+		return 0, 0, false, err
+	}
+	if rs.EntryCount > 0 {
+		return first, rs.FirstIndex + rs.EntryCount - 1, true, nil
+	}
+	return first, ss.Index, true, nil
+}
+
+// shrunkSize is the size of a snapshot file whose content was thrown away after it was installed: dragonboat's
+// header, sixteen bytes of its own, a checksum and a trailer. With content it is larger.
+const shrunkSize = 1024 + 16 + 4 + 16
+
+// firstIndex is the first index that can be applied after the snapshot ss, which is usually a mere record that
+// the image was made durable: such a one only lets images pass that reach it.
+func firstIndex(d Disk, dir string, shard, replica uint64, ss raftpb.Snapshot) (uint64, error) {
+	if raftpb.IsEmptySnapshot(ss) {
+		return 1, nil
+	}
+	if ss.Dummy {
+		return ss.OnDiskIndex + 1, nil
+	}
+	name := filepath.Join(dir, fmt.Sprintf("snapshot-part-%d", shard), fmt.Sprintf("snapshot-%d-%d", shard, replica),
+		fmt.Sprintf("snapshot-%016X", ss.Index), fmt.Sprintf("snapshot-%016X.gbsnap", ss.Index))
+	info, err := d.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	if info.Size() <= shrunkSize {
+		return ss.OnDiskIndex + 1, nil
+	}
+	return 1, nil
+}

@@ -1,0 +1,153 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// viewOf is the configuration for looking at a node's log without changing it.
+func viewOf(t *testing.T, e *ensemble, n *node) Config {
+	t.Helper()
+	d, err := disk.Open(n.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := e.config(n)
+	c.Disk = d.View()
+	return c
+}
+
+// tree is every file below a directory with its size.
+func files(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(&b, path, info.Mode(), info.ModTime().UnixNano(), info.Size())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestCheckLog_TellsWhatIsThereAndChangesNothing(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	n.disk = newPlainDisk(t)
+	check := func() (first, last uint64, exists bool) {
+		t.Helper()
+		before := files(t, n.dir)
+		first, last, exists, err := CheckLog(viewOf(t, e, n), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := files(t, n.dir); after != before {
+			t.Fatalf("the directory was\n%s\nand is\n%s", before, after)
+		}
+		return first, last, exists
+	}
+	if _, _, exists := check(); exists {
+		t.Error("an empty directory has a log")
+	}
+	e.start(n)
+	for i := range 20 {
+		e.write(n, 1, fmt.Sprint(i))
+	}
+	index := n.tapes[0].index
+	e.stop(n)
+	if first, last, exists := check(); first != 1 || last < index || !exists {
+		t.Errorf("first %d, last %d, exists %v after %d was applied and no snapshot taken", first, last, exists, index)
+	}
+
+	e.start(n)
+	e.write(n, 1, "more")
+	index = n.tapes[0].index
+	snapshotNow(t, n)
+	e.write(n, 1, "and more")
+	newest := n.tapes[0].index
+	e.stop(n)
+	if first, last, exists := check(); first != index+1 || last < newest || !exists {
+		t.Errorf("first %d, last %d, exists %v after a snapshot at %d and a command at %d", first, last, exists, index, newest)
+	}
+}
+
+// snapshotNow takes a snapshot and waits until it is recorded.
+func snapshotNow(t *testing.T, n *node) {
+	t.Helper()
+	index := n.tapes[0].index
+	if err := n.host.RequestSnapshot(1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a snapshot", func() bool {
+		ss, err := n.host.store.GetSnapshot(1, uint64(n.id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ss.OnDiskIndex >= index
+	})
+}
+
+func TestCheckLog_Damage(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	for i := range 20 {
+		e.write(n, 1, fmt.Sprint(i))
+	}
+	index := n.tapes[0].index
+	e.stop(n)
+	logs, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/tandb/node-1-1/*"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	for _, name := range logs {
+		whole, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(whole) == 0 {
+			continue
+		}
+		for kind, text := range map[string][]byte{
+			"gone": nil, "empty": {}, "half": whole[:len(whole)/2], "zeroed": make([]byte, len(whole)), "noise": []byte(strings.Repeat("garbage!", 1+len(whole)/8)),
+		} {
+			if text == nil {
+				err = os.Remove(name)
+			} else {
+				err = os.WriteFile(name, text, 0o640)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			open := descriptors(t)
+			_, last, exists, err := CheckLog(viewOf(t, e, n), 1)
+			t.Logf("%s %s: last %d, exists %v, %v", filepath.Base(name), kind, last, exists, err)
+			if err == nil && last < index {
+				t.Errorf("%s %s: the log is said to end at %d, %d was applied", filepath.Base(name), kind, last, index)
+			}
+			if err != nil && (!errors.Is(err, ErrLog) || !strings.Contains(err.Error(), n.dir)) {
+				t.Errorf("%s %s: %v does not name the directory", name, kind, err)
+			}
+			if now := descriptors(t); now > open {
+				t.Errorf("%s %s: %d descriptors, %d before", name, kind, now, open)
+			}
+			if err := os.WriteFile(name, whole, 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/raftio"
+	"github.com/lni/dragonboat/v4/raftpb"
+)
+
+// fsyncs counts the fsyncs of log files that count writes cost, one write at a time.
+func fsyncs(e *ensemble, n *node, count int) map[MemberID]uint64 {
+	e.t.Helper()
+	e.write(n, 1, "warm")
+	for _, o := range e.nodes {
+		e.barrier(o, 1)
+	}
+	before := map[MemberID]uint64{}
+	for _, o := range e.nodes {
+		before[o.id] = o.disk.Syncs()
+	}
+	for i := range count {
+		cmd := fmt.Sprintf("counted-%d", i)
+		e.write(n, 1, cmd)
+		for _, o := range e.nodes {
+			o.tapes[0].has(e.t, cmd) // at rest: every member has the write before the next
+		}
+	}
+	after := map[MemberID]uint64{}
+	for _, o := range e.nodes {
+		after[o.id] = o.disk.Syncs() - before[o.id]
+	}
+	return after
+}
+
+func TestFsync_OnePerWriteAndMember(t *testing.T) {
+	const writes = 100
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			e := found(t, members, 1)
+			e.startAll()
+			leader := awaitLeader(t, e.nodes[0], 1)
+			for m, got := range fsyncs(e, e.node(leader.Member), writes) {
+				t.Logf("member %d: %d fsyncs for %d writes", m, got, writes)
+				if got != writes {
+					t.Errorf("member %d: %d fsyncs for %d writes", m, got, writes)
+				}
+			}
+		})
+	}
+}
+
+// memoryLog is the store that a filled logStore is compared with: it keeps what it is given.
+type memoryLog struct {
+	raftio.ILogDB
+	busy  sync.Mutex // two writers at once would find it taken
+	saved []raftpb.Update
+	t     testing.TB
+}
+
+func (m *memoryLog) enter() func() {
+	if !m.busy.TryLock() {
+		m.t.Error("two writers at once")
+		return func() {}
+	}
+	return m.busy.Unlock
+}
+
+func (m *memoryLog) SaveRaftState(u []raftpb.Update, _ uint64) error {
+	defer m.enter()()
+	m.saved = append([]raftpb.Update(nil), u...)
+	return nil
+}
+func (m *memoryLog) SaveSnapshots([]raftpb.Update) error          { defer m.enter()(); return nil }
+func (m *memoryLog) RemoveEntriesTo(uint64, uint64, uint64) error { defer m.enter()(); return nil }
+func (m *memoryLog) RemoveNodeData(uint64, uint64) error          { defer m.enter()(); return nil }
+func (m *memoryLog) ImportSnapshot(raftpb.Snapshot, uint64) error { defer m.enter()(); return nil }
+func (m *memoryLog) ReadRaftState(shard, _, _ uint64) (raftio.RaftState, error) {
+	return raftio.RaftState{State: raftpb.State{Term: shard, Vote: 3, Commit: 9}}, nil
+}
+
+func update(shard uint64, st raftpb.State, entries ...raftpb.Entry) raftpb.Update {
+	return raftpb.Update{ShardID: shard, ReplicaID: 1, State: st, EntriesToSave: entries}
+}
+
+func TestLogStore_FillsInTheLastState(t *testing.T) {
+	db := &memoryLog{t: t}
+	s := newLogStore(db, newPlainDisk(t))
+	for shard := uint64(1); shard <= 2; shard++ {
+		if _, err := s.ReadRaftState(shard, 1, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entry := raftpb.Entry{Index: 10, Term: 2, Cmd: []byte("x")}
+	second := raftpb.State{Term: 5, Vote: 1, Commit: 10}
+	commit := raftpb.State{Term: 5, Vote: 1, Commit: 11}
+	steps := []struct {
+		give []raftpb.Update
+		want []raftpb.State // of what reaches tan
+	}{
+		{[]raftpb.Update{update(1, raftpb.State{}, entry), update(2, raftpb.State{}, entry)},
+			[]raftpb.State{{Term: 1, Vote: 3, Commit: 9}, {Term: 2, Vote: 3, Commit: 9}}}, // as read at the start
+		{[]raftpb.Update{update(2, second, entry)}, []raftpb.State{second}}, // a change passes
+		{[]raftpb.Update{update(1, raftpb.State{}, entry), update(2, raftpb.State{}, entry)},
+			[]raftpb.State{{Term: 1, Vote: 3, Commit: 9}, second}}, // per shard
+		{[]raftpb.Update{update(2, raftpb.State{}), update(1, raftpb.State{}, entry)},
+			[]raftpb.State{{Term: 1, Vote: 3, Commit: 9}}}, // nothing to save is left out
+		{[]raftpb.Update{update(2, commit)}, []raftpb.State{commit}},
+		{[]raftpb.Update{update(2, raftpb.State{}, entry)}, []raftpb.State{commit}},
+	}
+	for i, step := range steps {
+		db.saved = nil
+		before := append([]raftpb.Update(nil), step.give...)
+		if err := s.SaveRaftState(step.give, 1); err != nil {
+			t.Fatal(err)
+		}
+		var got []raftpb.State
+		for _, u := range db.saved {
+			got = append(got, u.State)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(step.want) {
+			t.Errorf("step %d: saved %v, want %v", i, got, step.want)
+		}
+		for j := range before {
+			if before[j].State != step.give[j].State {
+				t.Errorf("step %d: the caller's update %d was changed to %v", i, j, step.give[j].State)
+			}
+		}
+	}
+}
+
+func TestLogStore_OneWriterAtATime(t *testing.T) {
+	s := newLogStore(&memoryLog{t: t}, newPlainDisk(t))
+	st := raftpb.State{Term: 1, Vote: 1, Commit: 1}
+	writers := []func(){
+		func() { _ = s.SaveRaftState([]raftpb.Update{update(1, st), update(2, st)}, 1) },
+		func() { _ = s.SaveSnapshots([]raftpb.Update{update(1, st)}) },
+		func() { _ = s.RemoveEntriesTo(2, 1, 1) },
+		func() { _ = s.RemoveNodeData(1, 1) },
+		func() { _ = s.ImportSnapshot(raftpb.Snapshot{ShardID: 2}, 1) },
+		func() { _, _ = s.ReadRaftState(1, 1, 0) },
+	}
+	var wg sync.WaitGroup
+	for _, w := range writers {
+		wg.Go(func() {
+			for range 2000 {
+				w()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// openTan opens the store of a node that is not running, as the NodeHost does.
+func openTan(t *testing.T, e *ensemble, n *node) *logStore {
+	t.Helper()
+	c := e.config(n).withDefaults()
+	c.Disk = newPlainDisk(t)
+	dir, exists, err := logDir(c)
+	if err != nil || !exists {
+		t.Fatalf("log of %d: exists %v, %v", n.id, exists, err)
+	}
+	nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: newFileSystem(c.Disk), LogDB: logConfig()}}
+	f := &logFactory{disk: c.Disk}
+	if _, err := f.Create(nhc, nil, []string{dir}, []string{dir}); err != nil {
+		t.Fatal(err)
+	}
+	return f.store
+}
+
+// Term and vote survive restarts, whatever the filling in made of the records between: they are compared with
+// what a store without filling in would hold.
+func TestLogStore_TermAndVoteSurviveRestart(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	e.write(n, 1, "first")
+	e.stop(n)
+	last := raftpb.State{}
+	for round := range 5 {
+		s := openTan(t, e, n)
+		rs, err := s.ReadRaftState(1, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round > 0 && rs.State != last {
+			t.Fatalf("round %d: read %v, saved %v", round, rs.State, last)
+		}
+		next := rs.FirstIndex + rs.EntryCount
+		voted := raftpb.State{Term: rs.State.Term + 1, Vote: uint64(round) + 7, Commit: rs.State.Commit}
+		commit := voted
+		commit.Commit = next
+		for _, u := range []raftpb.Update{
+			update(1, voted), // the vote of a new term
+			update(1, raftpb.State{}, raftpb.Entry{Index: next, Term: voted.Term}), // an entry without State
+			update(1, commit), // commit only
+			update(1, raftpb.State{}, raftpb.Entry{Index: next + 1, Term: voted.Term}),
+		} {
+			if err := s.SaveRaftState([]raftpb.Update{u}, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = commit
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Entries and snapshot records are written by two workers. The entries are large enough for the log to go on to a
+// new file several times, which is where a bare tan loses an fsync, or panics because the file it syncs is closed.
+func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	e.write(n, 1, "first")
+	e.stop(n)
+	s := openTan(t, e, n)
+	defer s.Close()
+	if _, err := s.ReadRaftState(1, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	const first, entries = 1000, 60
+	written := make(chan uint64, entries)
+	go func() {
+		defer close(written)
+		cmd := make([]byte, 4<<20)
+		for i := uint64(first); i < first+entries; i++ {
+			_ = s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{}, raftpb.Entry{Index: i, Term: 9, Cmd: cmd})}, 1)
+			written <- i
+		}
+	}()
+	for i := range written {
+		for range 3 {
+			ss := raftpb.Snapshot{Index: i, Term: 9, ShardID: 1, Dummy: true}
+			_ = s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: 1, Snapshot: ss}})
+		}
+		_ = s.RemoveEntriesTo(1, 1, i-2)
+	}
+	rs, err := s.ReadRaftState(1, 1, first+entries-2)
+	if err != nil || rs.EntryCount != 1 {
+		t.Errorf("the last entry reads as %+v, %v", rs, err)
+	}
+}
+
+func TestRequestSnapshot_UnderLoad(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	e.write(n, 1, "first")
+	for i := range 200 {
+		if err := n.host.RequestSnapshot(1); err != nil && !errors.Is(err, ErrBusy) {
+			t.Fatal(err)
+		}
+		e.write(n, 1, fmt.Sprint(i))
+	}
+	ss, err := n.host.store.GetSnapshot(1, 1)
+	if err != nil || ss.Index == 0 {
+		t.Errorf("snapshot %d, %v: none was taken under load", ss.Index, err)
+	}
+}

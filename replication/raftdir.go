@@ -1,0 +1,113 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Files of dragonboat's that only repeat what the identity file says. They are written in place, so a crash
+// can leave half of one, on which dragonboat panics; and the first names the host.
+var flagFiles = []string{"dragonboat.ds", "NODEHOST.ID"}
+
+// prepareRaftDir makes dragonboat's directory fit for this start: it exists, its folder is named for the
+// present host, the files that would refuse that are gone, and every byte in it is durable.
+func prepareRaftDir(c Config) error {
+	dir := c.raftDir()
+	if err := c.Disk.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	if err := syncDir(c.Disk, c.Dir); err != nil {
+		return err
+	}
+	if err := renameHostFolder(c.Disk, dir); err != nil {
+		return err
+	}
+	for _, name := range flagFiles {
+		if err := c.Disk.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := syncTree(c.Disk, dir); err != nil {
+		return err
+	}
+	return c.Disk.Err()
+}
+
+// renameHostFolder gives the folder that dragonboat keeps its data in the name of the present host: a container
+// that is made anew under another name is still the same member.
+func renameHostFolder(d Disk, dir string) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	folders, err := subfolders(d, dir)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(folders) == 0 || len(folders) == 1 && folders[0] == host:
+		return nil
+	case len(folders) > 1:
+		return fmt.Errorf("%w: %s holds the folders %v, one is expected: remove what does not belong there", ErrLog, dir, folders)
+	}
+	if err := d.Rename(filepath.Join(dir, folders[0]), filepath.Join(dir, host)); err != nil {
+		return err
+	}
+	return syncDir(d, dir)
+}
+
+func subfolders(d Disk, dir string) ([]string, error) {
+	names, err := d.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var folders []string
+	for _, name := range names {
+		info, err := d.Stat(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			folders = append(folders, name)
+		}
+	}
+	return folders, nil
+}
+
+// syncTree fsyncs every file and directory below dir. After a kill the log may end in entries that were written
+// but never synced; tan reads them from the page cache and never syncs that file again, so without this they
+// would be acknowledged while a power cut can still take them.
+func syncTree(d Disk, dir string) error {
+	names, err := d.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		name = filepath.Join(dir, name)
+		info, err := d.Stat(name)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() {
+			err = syncTree(d, name)
+		} else {
+			err = syncFile(d, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return syncDir(d, dir)
+}
+
+func syncFile(d Disk, name string) (err error) {
+	f, err := d.OpenForAppend(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return f.Sync()
+}
