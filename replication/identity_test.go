@@ -1,0 +1,220 @@
+package replication
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func testIdentity() Identity {
+	id := Identity{
+		Format: 1, Digest: Founding("orders", []MemberID{1, 2, 3}, 2), Member: 2, Shards: 2, Ensemble: "orders", Start: 41, Log: LogTan,
+		Peers: map[MemberID][16]byte{1: {1, 2}, 3: {3, 4}},
+	}
+	id.Directory[0], id.Directory[15] = 0xab, 0xcd
+	return id
+}
+
+func TestIdentity_RoundTrip(t *testing.T) {
+	dir, d := t.TempDir(), newPlainDisk(t)
+	if _, found, err := ReadIdentity(d, dir); found || err != nil {
+		t.Fatalf("empty directory: found %v, %v", found, err)
+	}
+	want := testIdentity()
+	for range 2 { // the second write replaces
+		want.Start++
+		if err := WriteIdentity(d, dir, want); err != nil {
+			t.Fatal(err)
+		}
+		got, found, err := ReadIdentity(d, dir)
+		if err != nil || !found || !reflect.DeepEqual(got, want) {
+			t.Fatalf("read %+v, %v, %v; wrote %+v", got, found, err, want)
+		}
+	}
+}
+
+// The file's form is fixed: a newer version must read it.
+func TestIdentity_Golden(t *testing.T) {
+	text, err := encodeIdentity(testIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile("testdata/identity")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != string(golden) {
+		t.Errorf("encoded\n%s\nwant\n%s", text, golden)
+	}
+	id, err := decodeIdentity(golden)
+	if err != nil || !reflect.DeepEqual(id, testIdentity()) {
+		t.Errorf("decoded %+v, %v", id, err)
+	}
+}
+
+func TestIdentity_Corruption(t *testing.T) {
+	dir, d := t.TempDir(), newPlainDisk(t)
+	if err := WriteIdentity(d, dir, testIdentity()); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "identity")
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, text []byte) {
+		t.Helper()
+		if err := os.WriteFile(name, text, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := ReadIdentity(d, dir)
+		if !errors.Is(err, ErrIdentity) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("empty", nil)
+	refused("something else", []byte("hello\nworld\n"))
+	for i := range whole {
+		flipped := append([]byte(nil), whole...)
+		flipped[i] ^= 0x04
+		refused("bit flipped at "+string(rune('0'+i%10)), flipped)
+		refused("cut", whole[:i])
+	}
+	newer := testIdentity()
+	newer.Format = 2
+	text, err := encodeIdentity(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("newer format", text)
+	if err := os.WriteFile(name, make([]byte, identityMax+1), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadIdentity(d, dir); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("huge file: %v", err)
+	}
+}
+
+func TestFounding_CoversWhatMembersMustAgreeOn(t *testing.T) {
+	same := Founding("a", []MemberID{1, 2, 3}, 1)
+	if Founding("a", []MemberID{3, 1, 2}, 1) != same {
+		t.Error("the order of members matters")
+	}
+	for what, other := range map[string][32]byte{
+		"name": Founding("b", []MemberID{1, 2, 3}, 1), "members": Founding("a", []MemberID{1, 2, 4}, 1),
+		"fewer members": Founding("a", []MemberID{1, 2}, 1), "shards": Founding("a", []MemberID{1, 2, 3}, 2),
+	} {
+		if other == same {
+			t.Errorf("%s does not matter", what)
+		}
+	}
+}
+
+func TestUUID_IsOneAndDiffers(t *testing.T) {
+	digest := Founding("a", []MemberID{1, 2}, 1)
+	form := regexp.MustCompile("^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
+	seen := map[string]bool{}
+	for _, d := range [][32]byte{digest, Founding("b", []MemberID{1, 2}, 1)} {
+		for m := MemberID(1); m <= 100; m++ {
+			id := UUID(d, m)
+			if !form.MatchString(id) {
+				t.Fatalf("%s is no UUID of version 8", id)
+			}
+			if seen[id] {
+				t.Fatalf("%s twice", id)
+			}
+			seen[id] = true
+		}
+	}
+	// Logs hold these names: they never change.
+	if got := UUID([32]byte{}, 1); got != "4a70560a-916e-8871-8b7e-03de5fdb972a" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestLockDir_TellsWhoHasIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "on", "the", "way")
+	l, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(wd, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{dir, dir + "/", filepath.Dir(dir) + "/./way", link, relative} {
+		_, err := LockDir(name)
+		if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "this process") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A refused attempt must not have let go of the lock.
+	if out, err := lockElsewhere(dir); err == nil || !strings.Contains(out, "another process") {
+		t.Errorf("another process: %v, %s", err, out)
+	}
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if out, err := lockElsewhere(dir); err != nil {
+		t.Errorf("another process after Close: %v, %s", err, out)
+	}
+	again, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLockDir_NotADirectory(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{name, filepath.Join(name, "below")} {
+		if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+const lockVariable = "VIVARIUM_TEST_LOCK"
+
+// lockElsewhere takes and gives back the lock of dir in another process.
+func lockElsewhere(dir string) (string, error) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLockDir_Elsewhere$")
+	cmd.Env = append(os.Environ(), lockVariable+"="+dir)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// TestLockDir_Elsewhere is what lockElsewhere runs.
+func TestLockDir_Elsewhere(t *testing.T) {
+	dir := os.Getenv(lockVariable)
+	if dir == "" {
+		t.Skip("only run by TestLockDir_TellsWhoHasIt")
+	}
+	l, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
