@@ -6,8 +6,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Registry holds the watches of one shard on one node. Safe for concurrent use; Deliver and Install are
-// called by the one goroutine that applies.
+// A Registry holds the watches of one shard on one node. Safe for concurrent use; Deliver and Install
+// are called by the one goroutine that applies.
 type Registry struct {
 	mu sync.Mutex // guards everything below and what Stream says
 
@@ -196,7 +196,7 @@ func (r *Registry) addLocked(s *Stream) {
 }
 
 func (r *Registry) endLocked(s *Stream, err error) {
-	if s.endedLocked() {
+	if s.Ended() {
 		return
 	}
 	r.n--

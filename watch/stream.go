@@ -59,14 +59,14 @@ func (s *Stream) Zxid() tree.Zxid { return s.zxid }
 // Err says why the stream ended, and is set before Events is closed. It is nil while the stream is live,
 // after Close, and after the event of a Once watch.
 func (s *Stream) Err() error {
-	if s.state.Load()&ended == 0 {
+	if !s.Ended() {
 		return nil
 	}
 	return s.err
 }
 
 // Ended reports whether the stream has ended, for whatever reason.
-func (s *Stream) Ended() bool { return s.endedLocked() }
+func (s *Stream) Ended() bool { return s.state.Load()&ended != 0 }
 
 // Close ends the stream without an error. It does nothing to a stream that has ended.
 func (s *Stream) Close() { s.End(nil) }
@@ -92,7 +92,7 @@ func (s *Stream) openLocked(buffer int) {
 		return
 	}
 	s.events = make(chan Event, buffer)
-	if s.endedLocked() {
+	if s.Ended() {
 		close(s.events)
 	}
 	s.state.Or(opened)
@@ -108,8 +108,6 @@ func (s *Stream) queueLocked(e Event) bool {
 		return false
 	}
 }
-
-func (s *Stream) endedLocked() bool { return s.state.Load()&ended != 0 }
 
 // finishLocked marks a live stream that is in no list as ended.
 func (s *Stream) finishLocked(err error) {

@@ -1,0 +1,167 @@
+package watch
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// idlePaths are made before anything is measured: a watch is to cost little besides its path.
+func idlePaths(n int) []string {
+	paths := make([]string, n)
+	for i := range paths {
+		paths[i] = fmt.Sprintf("/services/%03d/instances/%07d", i%1000, i)
+	}
+	return paths
+}
+
+// idle fills a registry and returns what a watch takes, in bytes.
+func idle(paths []string, mode Mode, open bool) (*Registry, []*Stream, float64) {
+	r := NewRegistry()
+	streams := make([]*Stream, len(paths))
+	before := heap()
+	for i, path := range paths {
+		streams[i] = r.Add(path, mode, 0)
+		if open {
+			streams[i].Events()
+		}
+	}
+	return r, streams, float64(heap()-before) / float64(len(paths))
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestIdleWatchIsSmall(t *testing.T) {
+	paths := idlePaths(100_000)
+	for _, mode := range []Mode{Once, Persistent, Recursive} {
+		r, streams, size := idle(paths, mode, false)
+		t.Logf("mode %d: %.0f bytes a watch", mode, size)
+		if size > 200 {
+			t.Errorf("mode %d: %.0f bytes a watch", mode, size)
+		}
+		runtime.KeepAlive(r)
+		runtime.KeepAlive(streams)
+	}
+}
+
+// TestEndedWatchesLeaveNothing ends all watches of a registry that goes on.
+func TestEndedWatchesLeaveNothing(t *testing.T) {
+	paths := idlePaths(100_000)
+	before := heap()
+	r, streams, _ := idle(paths, Once, true)
+	for _, s := range streams {
+		s.Close()
+	}
+	streams = nil
+	if left := int64(heap() - before); left > 64<<10 {
+		t.Errorf("%d bytes left", left)
+	}
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(paths)
+}
+
+func BenchmarkIdle(b *testing.B) {
+	paths := idlePaths(1_000_000)
+	for _, mode := range []Mode{Once, Persistent, Recursive} {
+		for _, open := range []bool{false, true} {
+			if open && mode != Once {
+				continue // 2 GiB
+			}
+			b.Run(fmt.Sprintf("mode=%d/open=%v", mode, open), func(b *testing.B) {
+				var size float64
+				for b.Loop() {
+					r, streams, s := idle(paths, mode, open)
+					runtime.KeepAlive(r)
+					runtime.KeepAlive(streams)
+					size = s
+				}
+				b.ReportMetric(size, "B/watch")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(paths)), "ns/watch")
+			})
+		}
+	}
+}
+
+// BenchmarkDeliver is one transaction with one change, by the number of watches that do not match it.
+func BenchmarkDeliver(b *testing.B) {
+	all := idlePaths(1_000_000)
+	for _, mode := range []Mode{Persistent, Recursive} {
+		for _, n := range []int{0, 1000, 1_000_000} {
+			r := NewRegistry()
+			for _, path := range all[:n] {
+				r.Add(path, mode, 0)
+			}
+			for _, matching := range []int{0, 1} {
+				var events <-chan Event
+				if matching > 0 {
+					events = r.Add("/services/000/instances/new", mode, 0).Events()
+				}
+				b.Run(fmt.Sprintf("mode=%d/idle=%d/matching=%d", mode, n, matching), func(b *testing.B) {
+					b.ReportAllocs()
+					changes := []tree.Change{{Type: tree.Created, Path: "/services/000/instances/new"}}
+					for b.Loop() {
+						r.Deliver(r.zxid+1, changes, nil)
+						if events != nil {
+							<-events
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkDeepPath is the longest path that a request has room for, under one recursive watch of the root.
+func BenchmarkDeepPath(b *testing.B) {
+	r := NewRegistry()
+	events := r.Add("/", Recursive, 0).Events()
+	changes := set(strings.Repeat("/a", 1<<19))
+	for b.Loop() {
+		r.Deliver(r.zxid+1, changes, nil)
+		<-events
+	}
+}
+
+// BenchmarkHerd is one change that ends 100,000 Once watches of one znode.
+func BenchmarkHerd(b *testing.B) {
+	for _, open := range []bool{false, true} {
+		b.Run(fmt.Sprintf("open=%v", open), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				r := NewRegistry()
+				for range 100_000 {
+					if s := r.Add("/a", Once, 0); open {
+						s.Events()
+					}
+				}
+				b.StartTimer()
+				r.Deliver(1, set("/a"), nil)
+			}
+		})
+	}
+}
+
+// TestMatchingDoesNotCostByIdleWatches counts what Deliver allocates and looks up: nothing for watches that do
+// not match, one lookup for each depth at which something is watched.
+func TestMatchingDoesNotCostByIdleWatches(t *testing.T) {
+	r := NewRegistry()
+	for _, path := range idlePaths(10_000) {
+		r.Add(path, Recursive, 0)
+		r.Add(path, Persistent, 0)
+	}
+	if len(r.depths) != 5 || r.depths[4] != 10_000 || r.depths[0]+r.depths[1]+r.depths[2]+r.depths[3] != 0 {
+		t.Errorf("depths %v", r.depths)
+	}
+	changes := []tree.Change{{Type: tree.Created, Path: "/services/000/instances/new/" + strings.Repeat("x/", 5000) + "x"}}
+	if n := testing.AllocsPerRun(100, func() { r.Deliver(r.zxid+1, changes, nil) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,134 @@
+package watch
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// TestArmingRace adds watches while transactions are delivered. Each must see every change after its zxid
+// exactly once, and its zxid must be visible when Add returns.
+func TestArmingRace(t *testing.T) {
+	const transactions, adders, kept = 1000, 4, 400
+	r := NewRegistry()
+	var visible atomic.Uint64
+	type armed struct {
+		stream *Stream
+		mode   Mode
+	}
+	var mu sync.Mutex
+	var all []armed
+	var adding sync.WaitGroup
+	for a := range adders {
+		adding.Go(func() {
+			for i := 0; visible.Load() < transactions; i++ {
+				mode := Mode((a + i) % 3)
+				path := "/a"
+				if mode == Recursive && i%2 == 0 {
+					path = "/"
+				}
+				s := r.Add(path, mode, transactions)
+				if v := visible.Load(); tree.Zxid(v) < s.Zxid() {
+					t.Errorf("armed at %d, visible %d", s.Zxid(), v)
+				}
+				mu.Lock()
+				if len(all) < kept {
+					all = append(all, armed{s, mode})
+				} else {
+					s.Close()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for z := tree.Zxid(1); z <= transactions; z++ {
+		r.Deliver(z, set("/a"), func() { visible.Store(uint64(z)) })
+	}
+	adding.Wait()
+	r.EndAll(errors.New("over"))
+	for _, w := range all {
+		want := w.stream.Zxid() + 1
+		for e := range w.stream.Events() {
+			if e.Zxid != want {
+				t.Fatalf("armed at %d: event %d, want %d", w.stream.Zxid(), e.Zxid, want)
+			}
+			want++
+		}
+		last := tree.Zxid(transactions)
+		if w.mode == Once {
+			last = min(last, w.stream.Zxid()+1)
+		}
+		if want != last+1 {
+			t.Fatalf("armed at %d, mode %d: events up to %d, want %d", w.stream.Zxid(), w.mode, want-1, last)
+		}
+	}
+}
+
+// TestReadAfterEvent has watchers read as soon as they are told, and readers look for events of what
+// they were shown: an event may be ahead of the readers, never behind.
+func TestReadAfterEvent(t *testing.T) {
+	const transactions = 3000
+	r := NewRegistry()
+	s := r.Add("/a", Persistent, transactions)
+	var visible atomic.Uint64
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for got := uint64(0); got < transactions; {
+			shown := visible.Load()
+			for got < shown {
+				select {
+				case e := <-s.Events():
+					got = uint64(e.Zxid)
+				default:
+					t.Errorf("shown %d, and only %d could be received", shown, got)
+					return
+				}
+			}
+		}
+	})
+	for z := tree.Zxid(1); z <= transactions; z++ {
+		r.Deliver(z, set("/a"), func() { visible.Store(uint64(z)) })
+	}
+	reading.Wait()
+}
+
+// TestEndingRace closes, ends, receives and asks from all sides while events are delivered. It is for the
+// race detector; what it asserts is that each channel ends.
+func TestEndingRace(t *testing.T) {
+	r := NewRegistry()
+	why := errors.New("why")
+	stop := make(chan struct{})
+	var delivering, others sync.WaitGroup
+	delivering.Go(func() {
+		for z := tree.Zxid(1); ; z++ {
+			select {
+			case <-stop:
+				return
+			default:
+				r.Deliver(z, set("/a"), nil)
+			}
+		}
+	})
+	for i := range 300 {
+		s := r.Add("/a", Mode(i%3), 1+i%2)
+		others.Go(func() {
+			for range s.Events() {
+			}
+			if err := s.Err(); err != nil && !errors.Is(err, why) && !errors.Is(err, ErrOverflow) {
+				t.Error(err)
+			}
+		})
+		others.Go(s.Close)
+		others.Go(func() { s.End(why) })
+		others.Go(func() { s.Err(); s.Events(); r.Len() })
+	}
+	others.Wait()
+	close(stop)
+	delivering.Wait()
+	if r.Len() != 0 {
+		t.Errorf("%d watches left", r.Len())
+	}
+}

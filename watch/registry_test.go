@@ -1,0 +1,219 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChanged, Path: path}} }
+
+// TestVisibleAfterQueued looks at the buffer at the moment a transaction becomes visible.
+func TestVisibleAfterQueued(t *testing.T) {
+	r := NewRegistry()
+	s := r.Add("/a", Persistent, 0)
+	published := false
+	r.Deliver(4, set("/a"), func() {
+		published = true
+		if len(s.Events()) != 1 {
+			t.Error("visible before its event was queued")
+		}
+	})
+	if !published {
+		t.Error("not published")
+	}
+	if e := <-s.Events(); e != (Event{NodeDataChanged, "/a", 4}) {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestZxid(t *testing.T) {
+	r := NewRegistry()
+	if z := r.Add("/a", Once, 0).Zxid(); z != 0 {
+		t.Errorf("armed at %d before anything was matched", z)
+	}
+	r.Deliver(41, nil, nil)
+	r.Deliver(42, set("/b"), nil)
+	s := r.Add("/a", Once, 0)
+	r.Deliver(43, nil, nil)
+	if z := s.Zxid(); z != 42 {
+		t.Errorf("armed at %d", z)
+	}
+}
+
+func TestOverflow(t *testing.T) {
+	r := NewRegistry()
+	slow, quick := r.Add("/a", Persistent, 2), r.Add("/a", Recursive, 0)
+	for z := tree.Zxid(1); z <= 4; z++ {
+		r.Deliver(z, set("/a"), nil)
+		if e := <-quick.Events(); e.Zxid != z {
+			t.Errorf("the other watch got %+v", e)
+		}
+	}
+	if !errors.Is(slow.Err(), ErrOverflow) {
+		t.Errorf("got %v", slow.Err())
+	}
+	for z := tree.Zxid(1); z <= 2; z++ {
+		if e := <-slow.Events(); e.Zxid != z {
+			t.Errorf("got %+v, want zxid %d", e, z)
+		}
+	}
+	if e, ok := <-slow.Events(); ok {
+		t.Errorf("an event after the overflow: %+v", e)
+	}
+	if r.Len() != 1 || quick.Err() != nil {
+		t.Errorf("%d watches left, the other's error is %v", r.Len(), quick.Err())
+	}
+}
+
+// TestDefaultBuffer fills the buffers nobody asked for.
+func TestDefaultBuffer(t *testing.T) {
+	for mode, want := range map[Mode]int{Once: 1, Persistent: 64, Recursive: 64} {
+		r := NewRegistry()
+		if n := cap(r.Add("/a", mode, 0).Events()); n != want {
+			t.Errorf("mode %d: %d", mode, n)
+		}
+		if n := cap(r.Add("/a", mode, -1).Events()); n != want {
+			t.Errorf("mode %d: %d", mode, n)
+		}
+	}
+	if n := cap(NewRegistry().Add("/a", Once, 9).Events()); n != 1 {
+		t.Errorf("a Once watch with room for %d", n)
+	}
+}
+
+func TestOnceEndsWithItsEvent(t *testing.T) {
+	r := NewRegistry()
+	s := r.Add("/a", Once, 0)
+	r.Deliver(1, []tree.Change{{Type: tree.Created, Path: "/a"}, {Type: tree.Created, Path: "/a/b"}, {Type: tree.DataChanged, Path: "/a"}}, nil)
+	if got := received(s); len(got) != 1 || got[0] != "NodeCreated /a" {
+		t.Errorf("got %q", got)
+	}
+	if _, open := <-s.Events(); open || s.Err() != nil || r.Len() != 0 {
+		t.Errorf("open %v, error %v, %d watches", open, s.Err(), r.Len())
+	}
+}
+
+func TestEnds(t *testing.T) {
+	lost := errors.New("lost")
+	end := map[string]func(*Registry, *Stream){
+		"close":          func(_ *Registry, s *Stream) { s.Close() },
+		"end":            func(_ *Registry, s *Stream) { s.End(lost) },
+		"end all":        func(r *Registry, _ *Stream) { r.EndAll(lost) },
+		"close registry": func(r *Registry, _ *Stream) { r.Close(lost) },
+	}
+	for name, fn := range end {
+		for _, mode := range []Mode{Once, Persistent, Recursive} {
+			for _, opened := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, mode, opened), func(t *testing.T) {
+					r := NewRegistry()
+					s := r.Add("/a", mode, 0)
+					if opened {
+						s.Events()
+					}
+					fn(r, s)
+					want := lost
+					if name == "close" {
+						want = nil
+					}
+					s.Close()
+					s.End(errors.New("late"))
+					r.EndAll(errors.New("late"))
+					r.Deliver(1, set("/a"), nil)
+					if got := received(s); got != nil || s.Err() != want || r.Len() != 0 {
+						t.Errorf("events %q, error %v, %d watches", got, s.Err(), r.Len())
+					}
+					if _, open := <-s.Events(); open {
+						t.Error("the channel is open")
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestAddAfterClose(t *testing.T) {
+	r, first := NewRegistry(), errors.New("first")
+	r.Close(first)
+	r.Close(errors.New("second"))
+	s := r.Add("/a", Persistent, 4)
+	if _, open := <-s.Events(); open || s.Err() != first || r.Len() != 0 {
+		t.Errorf("open %v, error %v, %d watches", open, s.Err(), r.Len())
+	}
+	r = NewRegistry()
+	r.EndAll(first)
+	if s := r.Add("/a", Persistent, 4); s.Err() != nil || r.Len() != 1 {
+		t.Errorf("after EndAll: error %v, %d watches", s.Err(), r.Len())
+	}
+}
+
+// TestInstall replaces the tree under watches that were touched and others that were not.
+func TestInstall(t *testing.T) {
+	r := NewRegistry()
+	r.Deliver(10, nil, nil)
+	type pair struct{ touched, untouched *Stream }
+	pairs := make(map[Mode]pair)
+	for _, mode := range []Mode{Once, Persistent, Recursive} {
+		pairs[mode] = pair{r.Add("/touched", mode, 0), r.Add("/untouched", mode, 0)}
+	}
+	touched := func(path string, _ Mode) (EventType, bool) { return NodeDeleted, path == "/touched" }
+	r.Install(20, touched, func() {
+		if len(pairs[Once].touched.Events()) != 1 {
+			t.Error("visible before the event was queued")
+		}
+	})
+	if e, ok := <-pairs[Once].touched.Events(); !ok || e != (Event{NodeDeleted, "/touched", 20}) {
+		t.Errorf("once: %+v %v", e, ok)
+	}
+	if err := pairs[Once].touched.Err(); err != nil {
+		t.Errorf("once: %v", err)
+	}
+	for _, mode := range []Mode{Persistent, Recursive} {
+		err := pairs[mode].touched.Err()
+		var gap *GapError
+		if !errors.Is(err, ErrGap) || !errors.As(err, &gap) || gap.Zxid != 20 || !strings.Contains(err.Error(), "20") {
+			t.Errorf("mode %d: %v", mode, err)
+		}
+		if got := received(pairs[mode].touched); got != nil {
+			t.Errorf("mode %d: %q", mode, got)
+		}
+	}
+	r.Deliver(21, set("/untouched"), nil)
+	for mode, p := range pairs {
+		if e := <-p.untouched.Events(); e.Zxid != 21 {
+			t.Errorf("mode %d: %+v", mode, e)
+		}
+	}
+	if z := r.Add("/a", Once, 0).Zxid(); z != 21 {
+		t.Errorf("armed at %d", z)
+	}
+}
+
+// TestManyOnOnePath ends watches of one path in an order of no kind, and then nothing is left of any.
+func TestManyOnOnePath(t *testing.T) {
+	r := NewRegistry()
+	var streams []*Stream
+	for i := range 3000 {
+		streams = append(streams, r.Add("/a", Mode(i%3), 0), r.Add(fmt.Sprintf("/a/%d/c", i), Recursive, 0))
+	}
+	for i := range streams {
+		streams[i*7919%len(streams)].Close()
+	}
+	if r.Len() != 0 || len(r.exact)+len(r.recursive) != 0 || r.depths != nil || r.peak != 0 {
+		t.Errorf("left: %d watches, %d paths, %d recursive, depths %v", r.Len(), len(r.exact), len(r.recursive), r.depths)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for typ, want := range map[EventType]string{
+		NodeCreated: "NodeCreated", NodeDeleted: "NodeDeleted", NodeDataChanged: "NodeDataChanged",
+		NodeChildrenChanged: "NodeChildrenChanged", 9: "event type 9",
+	} {
+		if got := typ.String(); got != want {
+			t.Errorf("%d is %q", typ, got)
+		}
+	}
+}
