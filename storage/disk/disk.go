@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // File is an open file of a [Disk]. It is an alias, so that its users can name the same type without importing
@@ -65,10 +66,37 @@ func Open(dir string) (*Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(abs, 0o777); err != nil {
+	if err := makeDurably(abs); err != nil {
 		return nil, err
 	}
 	return newDisk(abs), nil
+}
+
+// makeDurably makes a directory and those above it that are missing, so that a power cut does not take it
+// away with everything that was synced inside.
+func makeDurably(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		return named("open", dir, syscall.ENOTDIR)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if err := makeDurably(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	f, err := os.Open(parent)
+	if errors.Is(err, os.ErrPermission) {
+		return nil // we may add a name to it but not read it, so its owner has to look after it
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func newDisk(dir string) *Disk {

@@ -1,6 +1,9 @@
 package disk
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // extents are pieces of a file: sorted, apart from each other, none empty.
 type extents []extent
@@ -74,4 +77,17 @@ func (x extents) covers(off, end int64) bool {
 		}
 	}
 	return off >= end
+}
+
+// check returns an error if the pieces are not as they should be.
+func (x extents) check() error {
+	for i, e := range x {
+		if len(e.data) == 0 {
+			return errors.New("piece is empty")
+		}
+		if i > 0 && x[i-1].end() >= e.off {
+			return errors.New("pieces are not sorted and apart")
+		}
+	}
+	return nil
 }

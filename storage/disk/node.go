@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -102,6 +103,19 @@ func (n *node) stat(name string) os.FileInfo {
 		i.modified = n.info.ModTime()
 	}
 	return i
+}
+
+// check returns which invariant does not hold, as far as one node can tell.
+func (n *node) check() error {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if len(n.mu.data) > 0 && !n.mu.dirty {
+		return errors.New("node has bytes in memory and is not dirty")
+	}
+	if last := len(n.mu.data) - 1; last >= 0 && n.mu.data[last].end() > n.mu.size {
+		return errors.New("node has bytes in memory beyond its size")
+	}
+	return n.mu.data.check()
 }
 
 // nodes are the nodes of the real files that are open or dirty. It is searched linearly: it is as long as

@@ -26,6 +26,9 @@ type entry struct {
 	node *node       // a file that memory alone has
 	base string      // a file of the disk: where it really is
 	info os.FileInfo // and what the disk said of it
+
+	// unknown is set if the disk could not even tell what base is.
+	unknown bool
 }
 
 func (e entry) gone() bool { return e.dir == nil && e.node == nil && e.base == "" }
@@ -36,6 +39,17 @@ func (e entry) same(o entry) bool {
 		return e.node == o.node
 	}
 	return e.dir == nil && o.dir == nil && os.SameFile(e.info, o.info)
+}
+
+// asDir returns the directory that e is, as the middle of a path has to be one.
+func (e entry) asDir() (*directory, error) {
+	if e.unknown {
+		return &directory{base: e.base, mode: 0o755}, nil
+	}
+	if e.dir == nil {
+		return nil, syscall.ENOTDIR
+	}
+	return e.dir, nil
 }
 
 // set has name stand for e in dir.
@@ -130,8 +144,8 @@ func (l *look) child(dir *directory, name string) (entry, error) {
 	case err == nil:
 		return entry{base: path, info: info}, nil
 	case l.changing && err != errMissing && !isAnswer(err):
-		// The disk cannot even tell what is there, and the call must succeed: a file that nobody can read.
-		return entry{base: path, info: fileInfo{name: name}}, nil
+		// The call must succeed: there may well be something, which nobody can read.
+		return entry{base: path, info: fileInfo{name: name}, unknown: true}, nil
 	}
 	return entry{}, err
 }
@@ -161,14 +175,19 @@ func (l *look) children(dir *directory) ([]string, error) {
 func (l *look) find(root *directory, rel string) (entry, error) {
 	e := entry{dir: root}
 	if rel == "." {
-		return e, nil
-	}
-	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
-		if e.dir == nil {
-			return entry{}, syscall.ENOTDIR
+		if root.info != nil {
+			return e, nil
 		}
 		var err error
-		if e, err = l.child(e.dir, name); err != nil {
+		root.info, err = l.stat(root.base)
+		return e, err
+	}
+	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		dir, err := e.asDir()
+		if err != nil {
+			return entry{}, err
+		}
+		if e, err = l.child(dir, name); err != nil {
 			return entry{}, err
 		}
 	}
@@ -194,16 +213,18 @@ func (l *look) enter(root *directory, rel string, make func() *directory) (*dire
 	dir := root
 	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
 		e, err := l.child(dir, name)
-		switch {
-		case make != nil && errors.Is(err, os.ErrNotExist):
-			e = entry{dir: make()}
-		case err != nil:
-			return nil, err
-		case e.dir == nil:
-			return nil, syscall.ENOTDIR
+		if make != nil && errors.Is(err, os.ErrNotExist) {
+			e, err = entry{dir: make()}, nil
 		}
-		dir.set(name, e)
-		dir = e.dir
+		if err != nil {
+			return nil, err
+		}
+		next, err := e.asDir()
+		if err != nil {
+			return nil, err
+		}
+		dir.set(name, entry{dir: next})
+		dir = next
 	}
 	return dir, nil
 }

@@ -1,0 +1,407 @@
+package disk
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// exercise is a workload like that of a log and an image: every mutating call, handles that stay open over
+// many calls, a current file swapped by rename, a directory built beside and renamed. It checks what it
+// reads on the way, so it must not notice when the switch is thrown inside it.
+func exercise(t *testing.T, d *Disk) {
+	t.Helper()
+	root := filepath.Join(d.Dir(), "script")
+	at := func(name string) string { return filepath.Join(root, name) }
+	ok(t, d.MkdirAll(at("db"), 0o755))
+	dir := must[File](t)(d.OpenForRead(at("db")))
+	ok(t, dir.Sync())
+	lock := must[io.Closer](t)(d.Lock(at("db/LOCK")))
+
+	log := must[File](t)(d.Create(at("db/1.log")))
+	must[int](t)(log.Write([]byte("one ")))
+	must[int](t)(log.Write([]byte("two ")))
+	ok(t, log.Sync())
+	reader := must[File](t)(d.OpenForRead(at("db/1.log")))
+	for i := range 3 {
+		put(t, d, at("db/CURRENT.tmp"), fmt.Sprint("manifest ", i))
+		ok(t, d.Rename(at("db/CURRENT.tmp"), at("db/CURRENT")))
+		ok(t, dir.Sync())
+		wantFile(t, d, at("db/CURRENT"), fmt.Sprint("manifest ", i))
+	}
+	must[int](t)(log.WriteAt([]byte("ONE"), 0))
+	wantFile(t, d, at("db/1.log"), "ONE two ")
+	b := make([]byte, 7)
+	must[int](t)(io.ReadFull(reader, b))
+	if string(b) != "ONE two" {
+		t.Fatalf("the log reads %q", b)
+	}
+
+	ok(t, d.MkdirAll(at("snap.tmp/a"), 0o755))
+	put(t, d, at("snap.tmp/a/data"), "snapshot")
+	appendTo(t, d, at("snap.tmp/a/data"), " chunk")
+	ok(t, d.Rename(at("snap.tmp"), at("snap")))
+	wantList(t, d, root, "db", "snap")
+	wantFile(t, d, at("snap/a/data"), "snapshot chunk")
+	ok(t, d.Link(at("snap/a/data"), at("db/ingested")))
+	wantFile(t, d, at("db/ingested"), "snapshot chunk")
+	ok(t, d.RemoveAll(at("snap")))
+	_, err := d.Stat(at("snap/a/data"))
+	wantErr(t, err, os.ErrNotExist)
+
+	recycled := must[File](t)(d.ReuseForWrite(at("db/1.log"), at("db/2.log")))
+	must[int](t)(recycled.Write([]byte("three")))
+	ok(t, recycled.Sync())
+	ok(t, recycled.Close())
+	must[int](t)(log.Write([]byte("four")))
+	wantFile(t, d, at("db/2.log"), "threewo four")
+	if info := must[os.FileInfo](t)(log.Stat()); info.Size() != 12 {
+		t.Fatalf("the log has %d bytes", info.Size())
+	}
+	ok(t, d.Remove(at("db/CURRENT")))
+	ok(t, d.Remove(at("db/ingested")))
+	wantList(t, d, at("db"), "2.log", "LOCK")
+	if pos := must[int64](t)(reader.Seek(0, io.SeekCurrent)); pos != 7 {
+		t.Fatalf("the reader is at %d", pos)
+	}
+	if rest := must[[]byte](t)(io.ReadAll(reader)); string(rest) != " four" {
+		t.Fatalf("the reader goes on with %q", rest)
+	}
+	ok(t, reader.Close())
+	ok(t, log.Close())
+	ok(t, lock.Close())
+	ok(t, dir.Close())
+}
+
+// TestFaultAtEveryCall fails each mutating call of the workload in turn. The workload must not notice,
+// and the directory must stay what it was at that instant.
+func TestFaultAtEveryCall(t *testing.T) {
+	fds := descriptors(t)
+	total := 0
+	for n := 1; ; n++ {
+		d := open(t)
+		d.Preallocate(func(name string) bool { return strings.HasSuffix(name, ".log") })
+		var calls int
+		var atSwitch image
+		d.SetFault(func(op Op, name string) error {
+			if calls++; calls < n {
+				return nil
+			}
+			if calls > n {
+				t.Errorf("%v of %s reached the disk after the switch", op, name)
+			}
+			atSwitch = must[image](t)(realImage(d.Dir()))
+			return errInjected
+		})
+		exercise(t, d)
+		if calls < n {
+			total = calls
+			break
+		}
+		wantErr(t, d.Err(), errInjected)
+		<-d.Failed()
+		must[image](t)(realImage(d.Dir())).equal(t, atSwitch)
+	}
+	t.Logf("%d calls", total)
+	if total < 30 {
+		t.Fatalf("the workload has only %d calls that can fail", total)
+	}
+	if n := descriptors(t); n != fds {
+		t.Fatalf("%d descriptors, %d before", n, fds)
+	}
+}
+
+// A write that fails halfway leaves what it left on disk and is whole for readers.
+func TestPartialWrite(t *testing.T) {
+	d := open(t)
+	name := filepath.Join(d.Dir(), "log")
+	f := must[File](t)(d.Create(name))
+	must[int](t)(f.Write([]byte("whole ")))
+	d.SetFault(func(op Op, _ string) error {
+		w := must[*os.File](t)(os.OpenFile(name, os.O_RDWR, 0))
+		must[int](t)(w.WriteAt([]byte("pa"), 6))
+		ok(t, w.Close())
+		return syscall.ENOSPC
+	})
+	if n := must[int](t)(f.Write([]byte("partial"))); n != 7 {
+		t.Fatalf("wrote %d bytes", n)
+	}
+	wantErr(t, d.Err(), syscall.ENOSPC)
+	must[int](t)(f.Write([]byte(" more")))
+	wantFile(t, d, name, "whole partial more")
+	ok(t, f.Close())
+	must[image](t)(realImage(d.Dir())).equal(t, image{"log": "whole pa"})
+	wantFile(t, must[*Disk](t)(Open(d.Dir())), name, "whole pa")
+}
+
+// The kernel itself refuses a write.
+func TestRealFailure(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /dev/full")
+	}
+	d := open(t)
+	name := filepath.Join(d.Dir(), "full")
+	ok(t, os.Symlink("/dev/full", name))
+	f := must[File](t)(d.OpenForAppend(name))
+	must[int](t)(f.Write([]byte("hello")))
+	wantErr(t, d.Err(), syscall.ENOSPC)
+	b := make([]byte, 5)
+	must[int](t)(f.ReadAt(b, 0))
+	if string(b) != "hello" {
+		t.Fatalf("read %q", b)
+	}
+	ok(t, f.Sync())
+	ok(t, f.Close())
+}
+
+// A call that failed but took effect all the same must not be refused when it is made again in memory.
+func TestFailureThatLanded(t *testing.T) {
+	for _, op := range []string{"rename", "remove", "link"} {
+		d := open(t)
+		a, b := filepath.Join(d.Dir(), "a"), filepath.Join(d.Dir(), "b")
+		put(t, d, a, "x")
+		c := change{op: OpRename, name: a, lands: true}
+		switch op {
+		case "rename":
+			c.real = func() error { ok(t, os.Rename(a, b)); return syscall.EIO }
+			c.mem = func() error { return d.over.rename(a, b, "a", "b") }
+		case "remove":
+			c.real = func() error { ok(t, os.Remove(a)); return syscall.EIO }
+			c.mem = func() error { return d.over.remove(a, "a") }
+		case "link":
+			c.real = func() error { ok(t, os.Link(a, b)); return syscall.EIO }
+			c.mem = func() error { return d.over.link(a, b, "a", "b") }
+		}
+		ok(t, d.do(c))
+		wantErr(t, d.Err(), syscall.EIO)
+	}
+}
+
+// A name that the disk can tell nothing about (here: a link that leads to itself) must not make a mutating
+// call fail; a read of it is an error.
+func TestUnreadableNames(t *testing.T) {
+	d := open(t)
+	at := func(name string) string { return filepath.Join(d.Dir(), name) }
+	for _, name := range []string{"dir", "log", "old", "gone"} {
+		ok(t, os.Symlink(name, at(name)))
+	}
+	before := must[[]string](t)(d.List(d.Dir()))
+	d.Fail(errInjected)
+	put(t, d, at("dir/f"), "x")
+	wantFile(t, d, at("dir/f"), "x")
+	ok(t, d.MkdirAll(at("dir/sub"), 0o755))
+	f := must[File](t)(d.OpenForAppend(at("log")))
+	must[int](t)(f.Write([]byte("x")))
+	ok(t, f.Close())
+	ok(t, d.Rename(at("old"), at("new")))
+	ok(t, d.Remove(at("gone")))
+	_, err := d.Stat(at("gone"))
+	wantErr(t, err, os.ErrNotExist)
+	_, err = d.OpenForRead(at("log"))
+	wantErr(t, err, syscall.ELOOP)
+	_, err = d.OpenForRead(at("new"))
+	wantErr(t, err, syscall.ELOOP)
+	wantList(t, must[*Disk](t)(Open(d.Dir())), d.Dir(), before...)
+}
+
+func TestReadFailureThrowsNothing(t *testing.T) {
+	d := open(t)
+	name := filepath.Join(d.Dir(), "loop")
+	ok(t, os.Symlink("loop", name))
+	_, err := d.OpenForRead(name)
+	wantErr(t, err, syscall.ELOOP)
+	_, err = d.Stat(name)
+	wantErr(t, err, syscall.ELOOP)
+	if d.Err() != nil {
+		t.Fatalf("a failed read threw the switch: %v", d.Err())
+	}
+}
+
+func TestFailTellsInOrder(t *testing.T) {
+	d := open(t)
+	closed := func() bool {
+		select {
+		case <-d.Failed():
+			return true
+		default:
+			return false
+		}
+	}
+	var told []string
+	for _, name := range []string{"first", "second"} {
+		d.OnFail(func() {
+			if closed() {
+				t.Error("Failed was closed before everybody was told")
+			}
+			if d.Err() == nil {
+				t.Error("told without a cause")
+			}
+			told = append(told, name)
+			d.Fail(io.EOF) // a second cause, from inside, changes nothing and does not wait
+		})
+	}
+	d.SetFault(func(Op, string) error { return errInjected })
+	f := must[File](t)(d.Create(filepath.Join(d.Dir(), "f")))
+	if got := strings.Join(told, " "); got != "first second" {
+		t.Fatalf("told %q before the failing call returned", got)
+	}
+	if !closed() {
+		t.Fatal("the failing call returned before Failed was closed")
+	}
+	d.Fail(io.ErrUnexpectedEOF)
+	wantErr(t, d.Err(), errInjected)
+	called := false
+	d.OnFail(func() { called = true })
+	if !called {
+		t.Fatal("not told at once though the switch was thrown")
+	}
+	ok(t, f.Close())
+
+	d = open(t)
+	d.Fail(nil)
+	if d.Err() == nil {
+		t.Fatal("failed without a cause")
+	}
+}
+
+// Nobody may return from a write that only memory has before those who guard the way out have been told.
+func TestNothingReturnsBeforeTold(t *testing.T) {
+	d := open(t)
+	f := must[File](t)(d.Create(filepath.Join(d.Dir(), "f")))
+	var guarded atomic.Bool
+	var done chan error
+	d.OnFail(func() {
+		done = make(chan error, 1)
+		began := make(chan struct{})
+		go func() {
+			close(began)
+			_, err := f.Write([]byte("x"))
+			if !guarded.Load() {
+				err = fmt.Errorf("write returned before OnFail did (%w)", errInjected)
+			}
+			done <- err
+		}()
+		<-began
+		for range 100 {
+			runtime.Gosched()
+		}
+		select {
+		case <-done:
+			t.Error("write returned while OnFail ran")
+		default:
+		}
+		guarded.Store(true)
+	})
+	d.Fail(errInjected)
+	ok(t, <-done)
+	ok(t, f.Close())
+}
+
+// A call that hangs in the kernel delays neither other files before the switch nor anybody after it.
+func TestHungCallDelaysNobody(t *testing.T) {
+	d := open(t)
+	at := func(name string) string { return filepath.Join(d.Dir(), name) }
+	put(t, d, at("old"), "x")
+	hung := must[File](t)(d.Create(at("hung")))
+	must[int](t)(hung.Write([]byte("before ")))
+	entered, release := make(chan Op), make(chan struct{})
+	d.SetFault(func(op Op, name string) error {
+		if name != at("hung") && name != at("renamed") {
+			return nil
+		}
+		entered <- op
+		<-release
+		return nil
+	})
+	results := make(chan error)
+	go func() { results <- hung.Sync() }()
+	<-entered
+	go func() { _, err := hung.Write([]byte("late")); results <- err }()
+	<-entered
+	go func() { results <- d.Rename(at("old"), at("renamed")) }()
+	<-entered
+	// The hung calls are inside their locks, if they have any.
+	exercise(t, d)
+	ok(t, d.RemoveAll(at("script")))
+	d.Fail(errInjected)
+	exercise(t, d)
+	must[int](t)(hung.Write([]byte("after")))
+	b := make([]byte, 16)
+	must[int](t)(hung.ReadAt(b, 0))
+	if string(b) != "before \x00\x00\x00\x00after" {
+		t.Fatalf("read %q", b)
+	}
+	wantList(t, d, d.Dir(), "hung", "old", "script")
+	close(release)
+	for range 3 {
+		ok(t, <-results)
+	}
+	wantFile(t, d, at("hung"), "before lateafter")
+	wantList(t, d, d.Dir(), "hung", "renamed", "script")
+	wantFile(t, d, at("renamed"), "x")
+	ok(t, hung.Close())
+}
+
+func TestPreallocate(t *testing.T) {
+	d := open(t)
+	at := func(name string) string { return filepath.Join(d.Dir(), name) }
+	d.Preallocate(func(name string) bool { return strings.HasSuffix(name, ".log") })
+	var asked []string
+	d.SetFault(func(op Op, name string) error {
+		if op == OpPreallocate {
+			asked = append(asked, filepath.Base(name))
+		}
+		return nil
+	})
+	put(t, d, at("x.sst"), "x")
+	log := must[File](t)(d.Create(at("1.log")))
+	must[int](t)(log.Write([]byte("x")))
+	must[int](t)(log.Write([]byte("x")))
+	if got := fmt.Sprint(asked); got != "[1.log]" {
+		t.Fatalf("set aside for %s", got)
+	}
+	if d.noPrealloc.Load() {
+		t.Skip("the file system cannot")
+	}
+	wantSpace(t, at("1.log"), 2, asideStep)
+	must[int](t)(log.Write(make([]byte, 2*asideStep)))
+	wantSpace(t, at("1.log"), 2+2*asideStep, 3*asideStep)
+	ok(t, log.Close())
+	asked = nil
+	appendTo(t, d, at("1.log"), "x")
+	if got := fmt.Sprint(asked); got != "[1.log]" {
+		t.Fatalf("set aside for %s", got)
+	}
+
+	d.SetFault(func(op Op, _ string) error {
+		if op == OpPreallocate {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	put(t, d, at("2.log"), "in memory")
+	wantErr(t, d.Err(), syscall.ENOSPC)
+	wantFile(t, d, at("2.log"), "in memory")
+}
+
+// A file that no space can be set aside for is written all the same.
+func TestPreallocateUnsupported(t *testing.T) {
+	d := open(t)
+	d.Preallocate(func(string) bool { return true })
+	name := filepath.Join(d.Dir(), "null")
+	ok(t, os.Symlink(os.DevNull, name))
+	appendTo(t, d, name, "x")
+	put(t, d, filepath.Join(d.Dir(), "f"), "x")
+	if d.Err() != nil {
+		t.Fatalf("the switch was thrown: %v", d.Err())
+	}
+	if !d.noPrealloc.Load() {
+		t.Fatal("space was set aside in a device")
+	}
+}
