@@ -153,10 +153,12 @@ func (t *Tree) create(op *Op, r *Result) error {
 		return ErrNoChildrenForEphemerals
 	}
 	if e == nil {
-		e = &entry{path: strings.Clone(path)}
+		if !op.Mode.IsSequential() {
+			path = strings.Clone(path) // it may lie in a buffer of the caller's
+		}
+		e = &entry{path: path, parent: parent}
 		t.index.add(e)
 	}
-	e.parent = parent
 	r.Path, r.Stat = e.path, t.addZnode(e, op).stat()
 	return nil
 }

@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -126,8 +125,12 @@ const suffixLen = 10
 
 // sequentialPath is the path a sequential create gets for a counter, which is never negative.
 func sequentialPath(path string, counter int32) string {
-	digits := strconv.Itoa(int(counter))
-	return path + "0000000000"[len(digits):] + digits
+	var digits [suffixLen]byte
+	for i := range digits {
+		digits[suffixLen-1-i] = '0' + byte(counter%10)
+		counter /= 10
+	}
+	return path + string(digits[:])
 }
 
 // hasSuffix reports whether a name ends in ten digits, as sequential names do.

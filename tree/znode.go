@@ -17,14 +17,15 @@ type Znode struct {
 
 // An entry is what the index holds for a path: the chain of versions its znode has gone through of late.
 type entry struct {
-	// Immutable after newEntry.
-	path string
+	// Immutable once it is in the index. The parent's entry outlives this one, whatever transactions do to both: a parent
+	// goes after its children and comes before them. Only the writer uses it.
+	path   string
+	parent *entry // nil for the root
 
 	// Stored by the writer, loaded by readers. Nil until the first version is installed.
 	newest atomic.Pointer[version]
 
 	// Owned by the writer.
-	parent *entry   // nil for the root
 	staged *version // of the transaction being applied; nil if it has not touched the znode
 	dirty  bool     // touched since the last Drain
 }

@@ -1,0 +1,232 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// Data handed in may be reused, data handed out belongs to the caller, and a path may lie in a buffer.
+func TestNothingIsShared(t *testing.T) {
+	tree, h := New(), &Header{}
+	path, data := []byte("/a"), []byte("one")
+	result := tree.must(t, h, Op{Kind: KindCreate, Path: unsafe.String(&path[0], len(path)), Data: data})[0]
+	changes := tree.Changes()
+	copy(path, "??")
+	copy(data, "???")
+	if result.Path != "/a" || changes[0].Path != "/a" {
+		t.Errorf("result of %q, change of %q", result.Path, changes[0].Path)
+	}
+	got, _, err := tree.Get("/a")
+	if err != nil || string(got) != "one" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	copy(got, "???")
+	if got, _, _ = tree.Get("/a"); string(got) != "one" {
+		t.Errorf("got %q after the first copy was changed", got)
+	}
+	names, _, _ := tree.Children("/")
+	names[0] = "?"
+	if names, _, _ = tree.Children("/"); names[0] != "a" {
+		t.Errorf("children %q after the first copy was changed", names)
+	}
+}
+
+func TestStatTimesAreUTC(t *testing.T) {
+	tree := New()
+	at := time.Date(2026, 7, 17, 12, 0, 0, 345_000_000, time.UTC)
+	if _, err := tree.Apply(Header{Zxid: 1, Time: at.UnixMilli()}, []Op{{Kind: KindCreate, Path: "/a"}}); err != nil {
+		t.Fatal(err)
+	}
+	tree.Publish()
+	stat, _ := tree.Exists("/a")
+	if stat.Ctime != at || stat.Mtime != at {
+		t.Errorf("ctime %v, mtime %v, want %v", stat.Ctime, stat.Mtime, at)
+	}
+}
+
+// A failed transaction has no changes, publishes nothing and leaves its zxid free.
+func TestFailedApply(t *testing.T) {
+	tree := New()
+	create := []Op{{Kind: KindCreate, Path: "/a"}}
+	if _, err := tree.Apply(Header{Zxid: 3}, create); err != nil {
+		t.Fatal(err)
+	}
+	tree.Publish()
+	if _, err := tree.Apply(Header{Zxid: 5}, create); err != ErrNodeExists {
+		t.Fatalf("got %v", err)
+	}
+	if len(tree.Changes()) != 0 {
+		t.Errorf("changes %v", tree.Changes())
+	}
+	tree.Publish()
+	if tree.Visible() != 3 {
+		t.Errorf("visible %d", tree.Visible())
+	}
+	if _, err := tree.Apply(Header{Zxid: 5}, []Op{{}}); !errors.Is(err, ErrInvalidKind) {
+		t.Fatalf("the zero Op ended with %v", err)
+	}
+	if _, err := tree.Apply(Header{Zxid: 5}, []Op{{Kind: KindDelete, Path: "/a", Version: AnyVersion}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Faults of the caller that would make replicas differ are not passed over.
+func TestApplyOutOfOrderPanics(t *testing.T) {
+	panics := func(name string, h Header, tree *Tree) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: no panic", name)
+			}
+		}()
+		_, _ = tree.Apply(h, nil)
+	}
+	tree := New()
+	panics("zero zxid", Header{}, tree)
+	if _, err := tree.Apply(Header{Zxid: 2}, nil); err != nil {
+		t.Fatal(err)
+	}
+	panics("unpublished", Header{Zxid: 3}, tree)
+	tree.Publish()
+	panics("same zxid", Header{Zxid: 2}, tree)
+}
+
+// Everything Drain and Walk cannot have produced is refused with the path it is about.
+func TestLoaderRefuses(t *testing.T) {
+	tests := []struct {
+		name, path string
+		edit       func(znodes map[string]Znode)
+	}{
+		{"invalid path", "/a/", func(m map[string]Znode) { m["/a/"] = Znode{} }},
+		{"no parent", "/x/y", func(m map[string]Znode) { m["/x/y"] = Znode{} }},
+		{"ephemeral parent", "/e/y", func(m map[string]Znode) { m["/e/y"] = Znode{} }},
+		{"ephemeral root", "/", func(m map[string]Znode) { m["/"] = Znode{Owner: 1, Created: 9} }},
+		{"later zxid", "/a", func(m map[string]Znode) { m["/a"] = Znode{Pzxid: 10} }},
+		{"negative counter", "/a", func(m map[string]Znode) { m["/a"] = Znode{Created: -1} }},
+		{"counter too small", "/", func(m map[string]Znode) { m["/"] = Znode{Created: 1} }},
+		{"missing quota", "/zookeeper/quota", func(m map[string]Znode) { delete(m, "/zookeeper/quota") }},
+		{"missing root", "/", func(m map[string]Znode) { delete(m, "/") }},
+	}
+	for _, test := range tests {
+		znodes := map[string]Znode{
+			"/": {Created: 2}, "/zookeeper": {}, "/zookeeper/quota": {}, "/zookeeper/config": {},
+			"/a": {Czxid: 9}, "/e": {Owner: 7},
+		}
+		test.edit(znodes)
+		_, err := load(znodes, 9)
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fmt.Sprintf("%q", test.path)) {
+			t.Errorf("%s: got %v", test.name, err)
+		}
+	}
+	l := NewLoader()
+	if err := errors.Join(l.Add("/", Znode{}), l.Add("/", Znode{})); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("twice: got %v", err)
+	}
+}
+
+func load(znodes map[string]Znode, visible Zxid) (*Tree, error) {
+	l := NewLoader()
+	for path, z := range znodes {
+		if err := l.Add(path, z); err != nil {
+			return nil, err
+		}
+	}
+	return l.Finish(visible)
+}
+
+// The costs the package promises, counted in allocations and bytes, which do not depend on the machine.
+
+func TestAllocations(t *testing.T) {
+	tree, h := newTree(t, 1000)
+	const path = "/dir/node-0000000500"
+	set := []Op{{Kind: KindSet, Path: path, Data: make([]byte, 100), Version: AnyVersion}}
+	for _, test := range []struct {
+		name string
+		most float64
+		run  func()
+	}{
+		{"get", 1, func() { _, _, _ = tree.Get(path) }},
+		{"exists", 0, func() { tree.Exists(path) }},
+		{"before", 0, func() { _, _, _ = tree.Before(path, "node") }},
+		{"children", 1, func() { _, _, _ = tree.Children("/dir") }},
+		{"set", 3, func() { tree.must(t, h, set...) }},
+	} {
+		if got := testing.AllocsPerRun(100, test.run); got > test.most {
+			t.Errorf("%s: %v allocations, want at most %v", test.name, got, test.most)
+		}
+	}
+}
+
+// allocated returns the bytes fn allocates.
+func allocated(fn func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A transaction of four times as many operations costs about four times as much, not sixteen times.
+func TestLongMultiIsLinear(t *testing.T) {
+	cost := func(n int) uint64 {
+		tree, h := newTree(t, 0)
+		var ops []Op
+		for i := range n {
+			path := fmt.Sprintf("/dir/%d", i*7919%n)
+			ops = append(ops,
+				Op{Kind: KindCreate, Path: path},
+				Op{Kind: KindCreate, Path: "/dir/n-", Mode: Sequential},
+				Op{Kind: KindSet, Path: path, Version: 0})
+			if i%2 == 0 {
+				ops = append(ops, Op{Kind: KindDelete, Path: path, Version: 1})
+			}
+		}
+		return allocated(func() { tree.must(t, h, ops...) })
+	}
+	if small, large := cost(2003), cost(4*2003); large > 6*small {
+		t.Errorf("%d bytes for %d rounds, %d for four times as many", small, 2003, large)
+	}
+}
+
+// A child among many costs a few pages more than one among few.
+func TestCreateAmongManyIsLogarithmic(t *testing.T) {
+	tree, h := newTree(t, 100_000)
+	const rounds = 100
+	got := allocated(func() {
+		for range rounds {
+			path := tree.must(t, h, Op{Kind: KindCreate, Path: "/dir/middle-", Mode: Sequential})[0].Path
+			tree.must(t, h, Op{Kind: KindDelete, Path: path, Version: AnyVersion})
+		}
+	}) / rounds
+	if got > 20_000 {
+		t.Errorf("%d bytes to create and delete a child", got)
+	}
+}
+
+// What a transaction replaced is kept only until the next one.
+func TestOldDataIsLetGo(t *testing.T) {
+	tree, h := newTree(t, 2)
+	big := make([]byte, 1<<20)
+	for i := range 100 {
+		path := fmt.Sprintf("/dir/node-%010d", i%2)
+		tree.must(t, h, Op{Kind: KindSet, Path: path, Data: big, Version: AnyVersion})
+	}
+	tree.must(t, h, Op{Kind: KindDelete, Path: "/dir/node-0000000000", Version: AnyVersion})
+	tree.must(t, h)
+	tree.forgetDirty()
+	if tree.index.get("/dir/node-0000000000") != nil {
+		t.Error("a deleted znode is in the index two transactions later")
+	}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > 30<<20 {
+		t.Errorf("%d MiB in use", m.HeapAlloc>>20)
+	}
+	runtime.KeepAlive(tree)
+}
