@@ -1,7 +1,3 @@
-// Package queue is the fair queue under locks and elections: contenders are ephemeral sequential znodes under one parent,
-// served in order of their numbers, each waiting for its predecessor only.
-//
-// The names follow Curator's form, _c_<uuid>-<kind>-0000000007, so that its clients can stand in the same queue.
 package queue
 
 import (
@@ -173,6 +169,7 @@ func sequence(name string) (string, bool) {
 	return suffix, strings.Trim(suffix, "0123456789") == ""
 }
 
+// Child returns the path of a child.
 func Child(parent, name string) string {
 	if parent == "/" {
 		return "/" + name

@@ -1,0 +1,352 @@
+package embed_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The house as text: which room may import which. A new edge needs a line here, and a reason. Everything third-party is
+// named too: this library is embedded in other people's binaries.
+var imports = map[string][]string{
+	"tree":    {},
+	"session": {"tree"},
+	"watch":   {"tree"},
+
+	"storage/disk": {},
+	"storage":      {"storage/disk", "github.com/cockroachdb/pebble"},
+
+	"replication":           {"github.com/lni/dragonboat/v4", "github.com/lni/vfs"}, // vfs: the types of dragonboat's file system
+	"replication/transport": {"github.com/lni/dragonboat/v4"},
+
+	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport",
+		"github.com/vmihailenco/msgpack/v5"},
+
+	"embed/internal/inside": {"engine"},
+	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", // the last three for the vocabulary only
+		"go.yaml.in/yaml/v3"},
+	"embed/internal/queue": {"embed"},
+	"embed/lock":           {"embed", "embed/internal/queue"},
+	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
+	"embed/embedtest":      {"embed", "embed/internal/inside", "engine", "replication/transport"},
+}
+
+// pure are the rooms whose behaviour follows from their arguments alone.
+var pure = []string{"tree", "session", "watch"}
+
+const module = "github.com/vivarium-go/vivarium/"
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// source is one parsed file of the module.
+type source struct {
+	dir, name string
+	file      *ast.File
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
+
+// sources parses the module, examples and other modules left out.
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	fset := token.NewFileSet()
+	var list []source
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+		if d.IsDir() {
+			switch {
+			case path != ".." && strings.HasPrefix(d.Name(), "."), d.Name() == "testdata", d.Name() == "examples", d.Name() == "bench", d.Name() == "cmd":
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		list = append(list, source{dir: dir, name: filepath.Base(path), file: file})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, list
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	_, list := sources(t)
+	seen := make(map[string]map[string]bool)
+	for _, s := range list {
+		if s.test() {
+			continue
+		}
+		if seen[s.dir] == nil {
+			seen[s.dir] = make(map[string]bool)
+		}
+		for _, imp := range s.file.Imports {
+			path := strings.Trim(imp.Path.Value, `"`)
+			if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
+				continue // standard library
+			}
+			seen[s.dir][strings.TrimPrefix(path, module)] = true
+		}
+	}
+	for dir, paths := range seen {
+		allowed, ok := imports[dir]
+		if !ok {
+			if hasCode(list, dir) {
+				t.Errorf("package %s is not in the import table", dir)
+			}
+			continue
+		}
+		for path := range paths {
+			if !slices.ContainsFunc(allowed, func(a string) bool {
+				return path == a || strings.Contains(a, ".") && strings.HasPrefix(path, a+"/")
+			}) {
+				t.Errorf("%s imports %s, which its line in the table does not allow", dir, path)
+			}
+		}
+	}
+	for dir, allowed := range imports {
+		for _, a := range allowed {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(seen[dir])), func(p string) bool { return p == a || strings.HasPrefix(p, a+"/") }) {
+				t.Errorf("the table lets %s import %s, which it does not: take the line out", dir, a)
+			}
+		}
+	}
+}
+
+// hasCode reports whether a folder has more than a doc.go and tests.
+func hasCode(list []source, dir string) bool {
+	return slices.ContainsFunc(list, func(s source) bool { return s.dir == dir && !s.test() && s.name != "doc.go" })
+}
+
+func TestPureRoomsHaveNoClockAndNoGoroutine(t *testing.T) {
+	banned := map[string][]string{
+		"time":         {"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "NewTimer", "NewTicker", "Tick"},
+		"math/rand":    nil, // nil: the whole package
+		"math/rand/v2": nil,
+		"crypto/rand":  nil,
+		"os":           nil,
+		"net":          nil,
+		"log":          nil,
+		"log/slog":     nil,
+	}
+	fset, list := sources(t)
+	for _, s := range list {
+		if s.test() || !slices.Contains(pure, s.dir) {
+			continue
+		}
+		for _, imp := range s.file.Imports {
+			if names, ok := banned[strings.Trim(imp.Path.Value, `"`)]; ok && names == nil {
+				t.Errorf("%s: %s has no use for %s", fset.Position(imp.Pos()), s.dir, imp.Path.Value)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: %s starts a goroutine", fset.Position(n.Pos()), s.dir)
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(banned["time"], n.Sel.Name) {
+					t.Errorf("%s: %s reads a clock", fset.Position(n.Pos()), s.dir)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func TestEveryPackageHasOneDocFile(t *testing.T) {
+	_, list := sources(t)
+	docs := make(map[string][]string)
+	for _, s := range list {
+		if s.test() {
+			continue
+		}
+		docs[s.dir] = append(docs[s.dir], "")
+		if s.file.Doc != nil {
+			docs[s.dir][len(docs[s.dir])-1] = s.name
+		}
+	}
+	for dir, names := range docs {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
+		if len(names) != 1 || names[0] != "doc.go" {
+			t.Errorf("%s: package comment in %v, want it in doc.go alone", dir, names)
+		}
+	}
+}
+
+func TestExportedNamesAreDocumented(t *testing.T) {
+	fset, list := sources(t)
+	for _, s := range list {
+		if s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
+					t.Errorf("%s: %s has no comment", fset.Position(d.Pos()), d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					for _, name := range undocumented(d, spec) {
+						t.Errorf("%s: %s has no comment", fset.Position(spec.Pos()), name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	id, ok := typ.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+func undocumented(d *ast.GenDecl, spec ast.Spec) (names []string) {
+	switch s := spec.(type) {
+	case *ast.TypeSpec:
+		if s.Name.IsExported() && s.Doc == nil && d.Doc == nil {
+			names = append(names, s.Name.Name)
+		}
+	case *ast.ValueSpec:
+		for _, n := range s.Names {
+			if n.IsExported() && s.Doc == nil && s.Comment == nil && d.Doc == nil {
+				names = append(names, n.Name)
+			}
+		}
+	}
+	return names
+}
+
+func TestTestsDoNotSleep(t *testing.T) {
+	fset, list := sources(t)
+	for _, s := range list {
+		if !s.test() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" {
+					t.Errorf("%s: wait for a condition with a deadline instead", fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestExportedAPI holds the names that users can write down. Run with -update after a change, and look at the diff.
+func TestExportedAPI(t *testing.T) {
+	fset, list := sources(t)
+	var lines []string
+	for _, s := range list {
+		if s.test() || !strings.HasPrefix(s.dir, "embed") || strings.Contains(s.dir, "internal") {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			lines = append(lines, exported(fset, s.dir, d)...)
+		}
+	}
+	slices.Sort(lines)
+	got := strings.Join(lines, "\n") + "\n"
+	golden := filepath.Join("testdata", "api.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the exported names differ from %s; if that is meant, run go test ./embed -run TestExportedAPI -update\n%s", golden, firstDifference(got, string(want)))
+	}
+}
+
+// exported renders a declaration's exported names, a line each.
+func exported(fset *token.FileSet, dir string, decl ast.Decl) (lines []string) {
+	line := func(format string, args ...any) {
+		lines = append(lines, dir+": "+fmt.Sprintf(format, args...))
+	}
+	text := func(n any) string {
+		var b bytes.Buffer
+		_ = printer.Fprint(&b, fset, n)
+		return strings.Join(strings.Fields(b.String()), " ")
+	}
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && exportedReceiver(d) {
+			line("%s", text(&ast.FuncDecl{Recv: d.Recv, Name: d.Name, Type: d.Type}))
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					if n.IsExported() {
+						line("%s %s", d.Tok, n.Name)
+					}
+				}
+			case *ast.TypeSpec:
+				if !s.Name.IsExported() {
+					continue
+				}
+				st, ok := s.Type.(*ast.StructType)
+				if !ok || s.Assign != 0 {
+					line("type %s", text(&ast.TypeSpec{Name: s.Name, Assign: s.Assign, Type: s.Type}))
+					continue
+				}
+				line("type %s struct", s.Name.Name)
+				for _, f := range st.Fields.List {
+					for _, n := range f.Names {
+						if n.IsExported() {
+							line("type %s struct { %s %s }", s.Name.Name, n.Name, text(f.Type))
+						}
+					}
+				}
+			}
+		}
+	}
+	return lines
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(g), len(w)) {
+		a, b := "", ""
+		if i < len(g) {
+			a = g[i]
+		}
+		if i < len(w) {
+			b = w[i]
+		}
+		if a != b {
+			return fmt.Sprintf("line %d:\n got %s\nwant %s", i+1, a, b)
+		}
+	}
+	return "no difference"
+}

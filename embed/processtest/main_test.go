@@ -1,0 +1,63 @@
+//go:build unix
+
+package processtest
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var (
+	seedFlag   = flag.Uint64("seed", 0, "repeat the random choices of a run; zero means new ones")
+	roundsFlag = flag.Int("rounds", 0, "rounds of the tests under load; zero means their own number")
+	dirFlag    = flag.String("dir", "", "keep the members' directories and logs here")
+)
+
+// memberVariable makes this binary a member of an ensemble instead of a test.
+const memberVariable = "VIVARIUM_TEST_MEMBER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(memberVariable) != "" {
+		os.Exit(runMember())
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// newRandom returns the source of a test's random choices and prints how to repeat them.
+func newRandom(t *testing.T) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with: go test ./embed/processtest -run '^%s$' -seed %d", t.Name(), seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func rounds(otherwise int) int {
+	if *roundsFlag > 0 {
+		return *roundsFlag
+	}
+	return otherwise
+}
+
+// workDir returns a directory for a test's members.
+func workDir(t *testing.T) string {
+	t.Helper()
+	if *dirFlag == "" {
+		return t.TempDir()
+	}
+	if err := os.MkdirAll(*dirFlag, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(*dirFlag, strings.ReplaceAll(t.Name(), string(filepath.Separator), "-")+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kept in %s", dir)
+	return dir
+}

@@ -1,0 +1,313 @@
+//go:build unix
+
+package processtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// repliesFD is the pipe for replies. Standard output is left to whoever prints something by mistake.
+const repliesFD = 3
+
+// A member is this process when it is a member of an ensemble. It answers each request on a goroutine of its own.
+type member struct {
+	mu       sync.Mutex
+	out      *json.Encoder
+	node     *embed.Node
+	engine   *engine.Engine
+	sessions map[string]*embed.Session
+	holds    map[string]*lock.Hold
+}
+
+// runMember serves requests until standard input ends: the parent is gone, or wants this process to be. It ends without a
+// farewell either way.
+func runMember() int {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	m := &member{
+		out:      json.NewEncoder(os.NewFile(repliesFD, "replies")),
+		sessions: make(map[string]*embed.Session), holds: make(map[string]*lock.Hold),
+	}
+	in := json.NewDecoder(bufio.NewReader(os.Stdin))
+	for {
+		var q request
+		if err := in.Decode(&q); err != nil {
+			return 0
+		}
+		go func() {
+			r := m.answer(&q)
+			r.ID = q.ID
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			_ = m.out.Encode(r) // one write(2): once it returns the parent can read it, whatever happens here
+		}()
+	}
+}
+
+func (m *member) answer(q *request) (r reply) {
+	ctx := context.Background()
+	if q.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.Within)
+		defer cancel()
+	}
+	err := m.serve(ctx, q, &r)
+	r.Outcome = outcomeOf(err)
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+func (m *member) serve(ctx context.Context, q *request, r *reply) error {
+	switch q.Call {
+	case callStart:
+		return m.start(q.Config)
+	case callReady:
+		return m.node.Ready(ctx)
+	case callStatus:
+		r.Status = m.node.Status()
+		return nil
+	case callSnapshot:
+		return m.engine.RequestSnapshot()
+	case callShutdown:
+		return m.node.Shutdown(ctx)
+	case callOpen:
+		return m.open(ctx, q, r)
+	case callHold, callPaused, callInsist, callRelease:
+		return m.ask(q, r)
+	}
+	m.mu.Lock()
+	s := m.sessions[q.Session]
+	m.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("no session %q", q.Session)
+	}
+	return m.use(ctx, s, q, r)
+}
+
+func (m *member) start(cfg embed.Config) error {
+	n, err := embed.StartInside(cfg, inside.Seams{Started: func(e *engine.Engine) { m.engine = e }})
+	if err != nil {
+		return err
+	}
+	m.node = n
+	go func() {
+		<-n.Done()
+		if err := n.Err(); err != nil {
+			// Nothing in these tests may make a node fail. Who reads the log will see it.
+			fmt.Fprintln(os.Stderr, "NODE FAILED:", err)
+		}
+	}()
+	return nil
+}
+
+func (m *member) open(ctx context.Context, q *request, r *reply) error {
+	s, err := m.node.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.sessions[q.Session] = s
+	m.mu.Unlock()
+	r.Session = s.ID()
+	return nil
+}
+
+// use carries out what needs a session.
+func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply) (err error) {
+	switch q.Call {
+	case callClose:
+		return s.Close()
+	case callState:
+		state, _ := s.State()
+		r.Data = state.String()
+		return s.Err()
+	case callCreate:
+		r.Path, err = s.Create(ctx, q.Path, []byte(q.Data), embed.CreateMode(q.Mode))
+	case callSet:
+		r.Stat, err = s.Set(ctx, q.Path, []byte(q.Data), q.Version)
+	case callGet:
+		var data []byte
+		data, r.Stat, err = s.Get(ctx, q.Path)
+		r.Data = string(data)
+	case callDelete:
+		err = s.Delete(ctx, q.Path, q.Version)
+	case callSync:
+		r.Zxid, err = s.Sync(ctx, q.Path)
+	case callChildren:
+		r.Names, r.Stat, err = s.Children(ctx, q.Path)
+	case callTransfer:
+		err = transfer(ctx, s, q.Path, q.Data)
+	case callBurst:
+		r.Each = burst(ctx, s, q.Path, q.Count)
+	case callWalk:
+		r.Zxid, r.Tree, err = walk(ctx, s)
+	case callLock, callTryLock:
+		err = m.lock(ctx, s, q, r)
+	default:
+		err = fmt.Errorf("no call %q", q.Call)
+	}
+	return err
+}
+
+// transfer moves one from the account below path called a to the one called b and notes it under an id, in one transaction
+// that holds only if nobody else came first.
+func transfer(ctx context.Context, s *embed.Session, path, id string) error {
+	// A stale read would be refused for its version again and again.
+	if _, err := s.Sync(ctx, path); err != nil {
+		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
+	}
+	a, stat, err := s.Get(ctx, path+"/a")
+	if err != nil {
+		return err
+	}
+	b, other, err := s.Get(ctx, path+"/b")
+	if err != nil {
+		return err
+	}
+	from, _ := strconv.Atoi(string(a))
+	to, _ := strconv.Atoi(string(b))
+	_, err = s.Multi(ctx,
+		embed.OpSet(path+"/a", strconv.AppendInt(nil, int64(from-1), 10), stat.Version),
+		embed.OpCreate(path+"/log-", []byte(id), embed.Sequential),
+		embed.OpSet(path+"/b", strconv.AppendInt(nil, int64(to+1), 10), other.Version))
+	return err
+}
+
+// burst submits creates of path-0, path-1, … without waiting and returns their outcomes.
+func burst(ctx context.Context, s *embed.Session, path string, count int) (each []outcome) {
+	var all []*embed.Pending
+	for i := range count {
+		all = append(all, s.Submit(ctx, embed.OpCreate(path+"-"+strconv.Itoa(i), nil, embed.Persistent)))
+	}
+	for _, p := range all {
+		_, err := p.Result()
+		each = append(each, outcomeOf(err))
+	}
+	return each
+}
+
+// walk returns every znode, after a Sync. It is one state only if nobody writes meanwhile.
+func walk(ctx context.Context, s *embed.Session) (embed.Zxid, []entry, error) {
+	zxid, err := s.Sync(ctx, "/")
+	if err != nil {
+		return 0, nil, err
+	}
+	var all []entry
+	var visit func(path string) error
+	visit = func(path string) error {
+		data, stat, err := s.Get(ctx, path)
+		if err != nil {
+			return err
+		}
+		all = append(all, entry{Path: path, Data: string(data), Stat: stat})
+		names, _, err := s.Children(ctx, path)
+		if err != nil {
+			return err
+		}
+		if path == "/" {
+			path = ""
+		}
+		for _, name := range names {
+			if err := visit(path + "/" + name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return zxid, all, visit("/")
+}
+
+func (m *member) lock(ctx context.Context, s *embed.Session, q *request, r *reply) error {
+	mutex := lock.NewMutex(s, q.Path)
+	take := mutex.Lock
+	if q.Call == callTryLock {
+		take = mutex.TryLock
+	}
+	h, err := take(ctx)
+	if err != nil {
+		return err
+	}
+	r.At = now()
+	token := h.Token()
+	r.Token = &token
+	r.Path = h.Path()
+	m.mu.Lock()
+	m.holds[q.Hold] = h
+	m.mu.Unlock()
+	return nil
+}
+
+// pauseMin is how long this process must have stood still to have been stopped by a signal.
+const pauseMin = 500 * time.Millisecond
+
+// ask asks a hold. What it answers is in the reply; the error is the call's own.
+func (m *member) ask(q *request, r *reply) error {
+	m.mu.Lock()
+	h := m.holds[q.Hold]
+	m.mu.Unlock()
+	if h == nil {
+		return fmt.Errorf("no hold %q", q.Hold)
+	}
+	text := func(err error) string {
+		if err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	switch q.Call {
+	case callRelease:
+		return h.Release()
+	case callPaused:
+		// This goroutine runs when the signal comes, so it is among the first things that run when the process is continued.
+		// q.Data says which question comes first.
+		before := now()
+		for at := before; at-before < pauseMin; at = now() {
+			before = at
+		}
+		r.Pause = now() - before
+		if q.Data == "context" {
+			r.LostCtx = text(h.Context().Err())
+			r.Lost = text(h.Err())
+			return nil
+		}
+		r.Lost = text(h.Err())
+		r.LostCtx = text(h.Context().Err())
+		return nil
+	case callInsist:
+		// At is when the last question was asked that was answered "still held".
+		for {
+			at := now()
+			err := h.Err()
+			if err == nil {
+				err = h.Context().Err()
+			}
+			if err != nil {
+				r.Lost = text(err)
+				return nil
+			}
+			r.At = at
+		}
+	}
+	r.At = now()
+	r.Lost = text(h.Err())
+	r.LostCtx = text(h.Context().Err())
+	if r.Lost != "" && errors.Is(h.Err(), embed.ErrReleased) {
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+//go:build unix
+
+package processtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// A request asks a member's process for one call. It travels as a line of JSON.
+type request struct {
+	ID      uint64
+	Call    call
+	Config  embed.Config  `json:",omitzero"`
+	Session string        `json:",omitempty"` // names a session of the process
+	Hold    string        `json:",omitempty"` // names a hold of the process
+	Path    string        `json:",omitempty"`
+	Data    string        `json:",omitempty"`
+	Mode    int           `json:",omitempty"`
+	Version int32         `json:",omitempty"`
+	Count   int           `json:",omitempty"`
+	Timeout time.Duration `json:",omitempty"` // of the session
+	Within  time.Duration `json:",omitempty"` // bounds the call; zero means as the node does
+}
+
+type call string
+
+const (
+	callStart    call = "start"    // start the node; it answers once
+	callReady    call = "ready"    // wait until it is
+	callStatus   call = "status"   // who leads
+	callSnapshot call = "snapshot" // ask for a snapshot of the shard
+	callShutdown call = "shutdown" // close the node with a farewell
+	callOpen     call = "open"     // open a session
+	callClose    call = "close"    // close it
+	callState    call = "state"    // ask a session for its state and error
+	callCreate   call = "create"
+	callSet      call = "set"
+	callGet      call = "get"
+	callDelete   call = "delete"
+	callSync     call = "sync"
+	callChildren call = "children"
+	callTransfer call = "transfer" // move one from one account to another, see member.transfer
+	callBurst    call = "burst"    // submit creates without waiting in between
+	callWalk     call = "walk"     // the whole tree, after a Sync
+	callLock     call = "lock"     // wait for a lock
+	callTryLock  call = "try lock" // take a lock if it is free
+	callRelease  call = "release"  // release it
+	callHold     call = "hold"     // ask a hold for its errors
+	callPaused   call = "paused"   // wait until this process was stopped, then ask the hold before anything else
+	callInsist   call = "insist"   // ask a hold without pause until it is lost
+)
+
+// A reply answers one request.
+type reply struct {
+	ID      uint64
+	Outcome outcome         `json:",omitempty"`
+	Error   string          `json:",omitempty"`
+	Path    string          `json:",omitempty"`
+	Data    string          `json:",omitempty"`
+	Stat    embed.Stat      `json:",omitzero"`
+	Names   []string        `json:",omitempty"`
+	Status  embed.Status    `json:",omitzero"`
+	Each    []outcome       `json:",omitempty"` // burst
+	Tree    []entry         `json:",omitempty"` // walk
+	Zxid    embed.Zxid      `json:",omitempty"` // walk, sync
+	Session embed.SessionID `json:",omitempty"`
+	Token   *lock.Token     `json:",omitempty"`
+	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
+	Pause   time.Duration   `json:",omitempty"` // how long the process had been stopped
+	Lost    string          `json:",omitempty"` // what a hold's Err said
+	LostCtx string          `json:",omitempty"` // what its Context's Err said
+}
+
+// An entry is one znode as a session sees it.
+type entry struct {
+	Path string
+	Data string
+	Stat embed.Stat
+}
+
+// An outcome says what a caller may believe after a call.
+type outcome string
+
+const (
+	applied    outcome = "applied"
+	refused    outcome = "refused"     // an answer of the tree: nothing changed
+	notApplied outcome = "not applied" // certainly not, and it never will be
+	unknown    outcome = "unknown"
+)
+
+// outcomeOf reads an error of a write as the documentation says it is to be read.
+func outcomeOf(err error) outcome {
+	answers := []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion, embed.ErrNotEmpty, embed.ErrNoChildrenForEphemerals}
+	certain := []error{embed.ErrUnavailable, embed.ErrSessionExpired, embed.ErrSessionClosed, embed.ErrClosed, embed.ErrFailed,
+		context.Canceled, context.DeadlineExceeded}
+	is := func(list []error) bool {
+		for _, e := range list {
+			if errors.Is(err, e) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case err == nil:
+		return applied
+	case errors.Is(err, embed.ErrUnknownOutcome):
+		return unknown
+	case is(answers):
+		return refused
+	case is(certain):
+		return notApplied
+	default:
+		return outcome(fmt.Sprintf("undocumented error: %v", err))
+	}
+}
+
+// now is a clock that all processes of the machine share.
+func now() time.Duration {
+	if runtime.GOOS == "linux" {
+		return engine.SystemClock().Boot() // nobody steps it
+	}
+	return time.Duration(time.Now().UnixNano())
+}

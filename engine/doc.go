@@ -1,0 +1,51 @@
+// Package engine is one running node: the replicated machine of a shard, the pipeline that carries this node's requests to
+// it, and the owner's side of this node's sessions. It is the hub: the only room that knows the others. It carries no
+// compatibility promise; services use package embed.
+//
+// # A write
+//
+//	caller                    pipeline                      machine (every replica)
+//	submit ── queue ────────▶ seal batch (origin, seq)
+//	                          propose ──── Raft ──────────▶ accepted only in sequence
+//	                                                        tree.Apply (staged)
+//	                                                        claims of this node end
+//	                                                        watches: queue events, then publish
+//	wait ◀── complete ◀────── (this node's batch) ◀──────── result
+//	                                                        image: one batch per Apply call
+//
+// A lone request goes out at once on its caller's goroutine; while a batch is in flight the next one fills. A batch is
+// accepted by its place in this node's stream or not at all, so sending one again is harmless, and it is sent again only on
+// evidence that it was lost (pipeline.resendLost). The replicated state keeps one number per stream.
+//
+// # Sessions
+//
+// The ensemble's side is in package session: silence is earned in the log. This node's side is the keeper: all its sessions
+// live by the moment its newest applied batch had first been sent, and whoever asks anything of a session or a claim has
+// the clock compared with that first. A claim is held only while its session is Connected; it ends on this node before
+// anything of it can be granted elsewhere.
+//
+// # Order of start
+//
+// Start binds the port, locks the directory, checks identity, image and log through a view that changes nothing, counts the
+// start, loads the image, and only then lets Raft in. See start.go.
+//
+// # Locks
+//
+// A goroutine that holds one of these may take those below it, never one above:
+//
+//	machine.mu         while one entry is applied; the expiry loop and Status take it shortly
+//	watch registry     while one transaction's events are queued and it becomes visible
+//	keeper.mu          lives, claims and watches of this node's sessions
+//	watch registry     to end a watch: never while Deliver runs on the same goroutine
+//	pipeline.mu        queue and batches in flight
+//	Engine.identity    the identity file; admit takes it after machine.mu was released
+//
+// No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service.
+//
+// # Goroutines
+//
+// pipeline.loop, keeper.loop, expiryLoop and failureLoop are started by run and end with Close; apply runs on Raft's worker.
+//
+// Read engine.go first, then start.go, pipeline.go, machine.go, keeper.go, session.go, claim.go, expire.go and
+// install.go; command.go and record.go are the formats.
+package engine
