@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	// noticeEvery is how often the same thing about the same peer may be logged.
-	noticeEvery = 10 * time.Second
+	// noticePauseMin and noticePauseMax are the pauses before the same is logged again about the same peer,
+	// doubling for as long as it goes on happening.
+	noticePauseMin = 10 * time.Second
+	noticePauseMax = 10 * time.Minute
 	// noticesMax bounds what is remembered of the notices given. Strangers can be many; when it is full all
 	// is forgotten, which costs a few repeated lines.
 	noticesMax = 1024
@@ -32,10 +34,11 @@ type notice struct {
 	host  string // of a stranger
 }
 
-// given says when a notice was logged and how often it was held back since.
+// given says when a notice was logged, how long it pauses and how often it was held back since.
 type given struct {
-	at   time.Time
-	held int
+	at    time.Time
+	pause time.Duration
+	held  int
 }
 
 func newNotices(log *slog.Logger) *notices {
@@ -64,14 +67,18 @@ func (n *notices) due(k notice, now time.Time) (held int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	g, known := n.mu.given[k]
-	if known && now.Sub(g.at) < noticeEvery {
+	if known && now.Sub(g.at) < g.pause {
 		g.held++
 		n.mu.given[k] = g
 		return 0, false
 	}
-	if len(n.mu.given) >= noticesMax {
+	if !known && len(n.mu.given) >= noticesMax {
 		clear(n.mu.given)
 	}
-	n.mu.given[k] = given{at: now}
+	pause := noticePauseMin
+	if g.held > 0 {
+		pause = min(2*g.pause, noticePauseMax)
+	}
+	n.mu.given[k] = given{at: now, pause: pause}
 	return g.held, true
 }

@@ -133,10 +133,24 @@ func (t *Transport) serveLoop(conn net.Conn) {
 		return
 	}
 	t.greeted(conn, h.Member)
-	if err := t.take(conn, r, h); err != nil && !t.shut.Load() {
-		t.notices.give(slog.LevelWarn, notice{event: "connection from member dropped", peer: h.Member}, "reason", err)
+	t.ended(h.Member, t.take(conn, r, h))
+}
+
+// ended logs why the connection of a peer has ended, if not because the peer closed it.
+func (t *Transport) ended(peer uint64, err error) {
+	switch {
+	case err == nil || t.shut.Load():
+	case errors.Is(err, errPanic):
+		t.notices.give(slog.LevelError, notice{event: "panic on what a member sent", peer: peer}, "reason", err)
+	case errors.Is(err, errFrame) || errors.Is(err, errChunk):
+		t.notices.give(slog.LevelWarn, notice{event: "connection from member dropped", peer: peer}, "reason", err)
+	default:
+		t.notices.give(slog.LevelInfo, notice{event: "connection from member lost", peer: peer}, "reason", err)
 	}
 }
+
+// errPanic is wrapped by what a handler's panic becomes.
+var errPanic = errors.New("panic")
 
 // greetInTime is greet with its deadline, after the handshake of TLS if there is one.
 func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
@@ -177,7 +191,7 @@ func (t *Transport) notGreeted(conn net.Conn, err error) {
 func (t *Transport) take(conn net.Conn, r *bufio.Reader, h hello) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
 		}
 	}()
 	f := frameReader{r: r, max: t.frameMax(h.purpose), keep: bufferKeep}

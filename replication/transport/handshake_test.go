@@ -1,0 +1,332 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// shake is the dialler's half of a handshake, accepting whoever answers.
+func shake(conn net.Conn, h hello) error {
+	if _, err := conn.Write(h.marshal(nil)); err != nil {
+		return err
+	}
+	r := bufio.NewReader(conn)
+	there, err := readHello(r)
+	if err != nil {
+		return err
+	}
+	if err := readVerdict(r, h.nonce); err != nil {
+		return err
+	}
+	_, err = conn.Write(appendVerdict(nil, there.nonce, nil))
+	return err
+}
+
+// helloOf is what a well-behaved member says.
+func helloOf(from, to uint64) hello {
+	return hello{Identity: identity(from), purpose: forMessages, wanted: to, nonce: [16]byte{9, 9}}
+}
+
+func TestHandshakeMatrix(t *testing.T) {
+	other := identity(1)
+	other.Digest[0]++
+	stranger := identity(4)
+	unwelcome := identity(3)
+	for _, c := range []struct {
+		name string
+		self Identity
+		dial uint64 // member that is dialled; member 2 answers at every address
+		kind error
+		text string
+	}{
+		{name: "welcome", self: identity(1), dial: 2},
+		{name: "other ensemble", self: other, dial: 2, kind: ErrOtherEnsemble, text: "01020300"},
+		{name: "not a member", self: stranger, dial: 2, kind: ErrNotMember, text: "member 4 is not among"},
+		{name: "the same member", self: identity(2), dial: 1, kind: ErrWrongMember, text: "both sides say they are member 2"},
+		{name: "another member", self: identity(1), dial: 3, kind: ErrWrongMember, text: "looked for member 3 and found member 2"},
+		{name: "not admitted", self: unwelcome, dial: 2, kind: ErrNotAdmitted, text: "directory 03"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mesh := NewMesh()
+			o := meshOptions(t, mesh, identity(2))
+			o.Admit = func(p Identity) error {
+				if p.Member == 3 {
+					return fmt.Errorf("directory %x is not the one recorded\x00\n", p.Directory[:1])
+				}
+				return nil
+			}
+			b := newPeer(t, o)
+			a := newPeer(t, Options{Self: c.self, Members: []uint64{1, 2, 3, 4}, Network: everywhere{mesh.Network(c.self.Member), 2}})
+			link := a.link(t, c.dial)
+			link.SendMessageBatch(beat(c.self.Member, 2, 1))
+			if c.kind == nil {
+				get(t, b.batches, "batch")
+				return
+			}
+			reason := get(t, a.refused, "refusal")
+			if !errors.Is(reason, c.kind) || !strings.Contains(reason.Error(), c.text) {
+				t.Fatalf("refused because %v: %q", errors.Unwrap(reason), reason)
+			}
+			if strings.ContainsAny(reason.Error(), "\x00\n") {
+				t.Fatalf("unprintable %q", reason)
+			}
+			until(t, "refusal in both logs", func() bool {
+				return strings.Contains(a.log.String(), c.text) && strings.Contains(b.log.String(), c.text)
+			})
+			if len(b.batches) != 0 {
+				t.Fatal("a message passed")
+			}
+			_, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(c.dial))
+			if !errors.Is(err, c.kind) {
+				t.Fatalf("snapshot: %v", err)
+			}
+		})
+	}
+}
+
+// everywhere finds the same member at every address.
+type everywhere struct {
+	Network
+	member uint64
+}
+
+func (e everywhere) Dial(ctx context.Context, _ uint64) (net.Conn, error) {
+	return e.Network.Dial(ctx, e.member)
+}
+
+// The side that dialled refuses too, and the side that accepted is told.
+func TestDiallerRefuses(t *testing.T) {
+	mesh := NewMesh()
+	b := onMesh(t, mesh, identity(2))
+	o := meshOptions(t, mesh, identity(1))
+	o.Admit = func(p Identity) error { return errors.New("wrong directory") }
+	a := newPeer(t, o)
+	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+	reason := get(t, b.refused, "refusal")
+	if !errors.Is(reason, ErrNotAdmitted) || reason.Error() != "wrong directory" {
+		t.Fatal(reason)
+	}
+	if len(b.batches) != 0 {
+		t.Fatal("a message passed")
+	}
+}
+
+// Who is not recognised cannot make a member believe that its directory is not the right one.
+func TestStrangersDoNotRefuseDirectories(t *testing.T) {
+	mesh := NewMesh()
+	foreign := identity(2)
+	foreign.Digest[0]++
+	n := mesh.Network(2)
+	l, err := n.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			h, err := readHello(bufio.NewReader(conn))
+			if err == nil {
+				there := hello{Identity: foreign, purpose: forMessages, wanted: 1}
+				conn.Write(appendVerdict(there.marshal(nil), h.nonce, refusal(ErrNotAdmitted, "go away")))
+			}
+		}
+	}()
+	a := onMesh(t, mesh, identity(1))
+	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+	if reason := get(t, a.refused, "refusal"); errors.Is(reason, ErrNotAdmitted) || !errors.Is(reason, ErrOtherEnsemble) {
+		t.Fatal(reason)
+	}
+}
+
+// What is not a handshake ends the connection, without an answer and without a message.
+func TestHandshakeBytes(t *testing.T) {
+	good := helloOf(1, 2)
+	whole := good.marshal(nil)
+	flipped := bytes.Clone(whole)
+	flipped[50] ^= 1
+	newer := bytes.Clone(whole)
+	newer[5] = 9
+	purposeless := hello{Identity: identity(1), purpose: 7, wanted: 2}
+	for _, c := range []struct {
+		name  string
+		bytes []byte
+		text  string
+	}{
+		{"nothing", nil, "hung up"},
+		{"short", whole[:99], "hung up"},
+		{"tiny", whole[:3], "hung up"},
+		{"http", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), "as no member does"},
+		{"zeros", make([]byte, 4096), "as no member does"},
+		{"oversized", bytes.Repeat([]byte("x"), 1<<20), "as no member does"},
+		{"flipped", flipped, "checksum"},
+		{"purpose", purposeless.marshal(nil), "purpose 7"},
+		{"newer", newer, "version 9"},
+		{"no verdict", whole, "hung up"},
+		{"verdict on another nonce", appendVerdict(bytes.Clone(whole), [16]byte{1}, nil), "another hello"},
+		{"frames for a verdict", appendEmpty(bytes.Clone(whole), kindAsk), "hung up"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mesh := NewMesh()
+			b := onMesh(t, mesh, identity(2))
+			conn, err := mesh.Network(1).Dial(t.Context(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetDeadline(time.Now().Add(patience))
+			conn.Write(c.bytes)
+			conn.(*meshConn).out.closeWriter()
+			io.Copy(io.Discard, conn)
+			conn.Close()
+			until(t, "reason in the log", func() bool { return strings.Contains(b.log.String(), c.text) })
+			if len(b.batches) != 0 {
+				t.Fatal("a message passed")
+			}
+		})
+	}
+}
+
+// A recorded conversation cannot be played back: the verdict in it answers another nonce.
+func TestReplayStaysOut(t *testing.T) {
+	mesh := NewMesh()
+	b := onMesh(t, mesh, identity(2))
+	n := mesh.Network(1)
+	conn, err := n.Dial(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape := &recorder{Conn: conn}
+	if err := shake(tape, helloOf(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	tape.Write(frame(t, beat(1, 2, 1)))
+	get(t, b.batches, "batch")
+	conn.Close()
+
+	again, err := n.Dial(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Write(tape.sent)
+	io.Copy(io.Discard, again)
+	again.Close()
+	until(t, "reason in the log", func() bool { return strings.Contains(b.log.String(), "verdict on another hello") })
+	if len(b.batches) != 0 {
+		t.Fatal("a replayed message passed")
+	}
+}
+
+// recorder keeps what is written.
+type recorder struct {
+	net.Conn
+	sent []byte
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.sent = append(r.sent, b...)
+	return r.Conn.Write(b)
+}
+
+// Whoever says nothing, or too little, is gone when the handshake's time is over, on both sides.
+func TestHandshakeDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mesh := NewMesh()
+		b := onMesh(t, mesh, identity(2))
+		begin := time.Now()
+		conn, err := mesh.Network(1).Dial(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := helloOf(1, 2)
+		for _, c := range h.marshal(nil) { // a byte a second
+			if _, err := conn.Write([]byte{c}); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(begin); took < handshakeTimeout || took > handshakeTimeout+time.Second {
+			t.Fatalf("the slow one was dropped after %v", took)
+		}
+		if !strings.Contains(b.log.String(), "timeout") {
+			t.Fatalf("log: %s", b.log)
+		}
+
+		// Nobody answers at the address of member 3.
+		l, err := mesh.Network(3).Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin = time.Now()
+		if _, err = b.module.GetSnapshotConnection(t.Context(), uuidOf(3)); err == nil {
+			t.Fatal("connected to nobody")
+		}
+		if took := time.Since(begin); took != handshakeTimeout {
+			t.Fatalf("gave up after %v: %v", took, err)
+		}
+		l.Close()
+		b.module.Close()
+	})
+}
+
+// The layouts in the package comment are what travels.
+func TestHandshakeLayout(t *testing.T) {
+	h := hello{
+		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5},
+		purpose:  forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
+	}
+	got := hex.EncodeToString(h.marshal(nil))
+	want := "56764869" + "0001" + "02" + "00" +
+		"d0" + strings.Repeat("00", 30) + "d1" +
+		"0000000000000001" + "0000000000000002" +
+		"e0" + strings.Repeat("00", 14) + "e1" +
+		"0000000000000005" +
+		"f0" + strings.Repeat("00", 14) + "f1"
+	if got[:192] != want || len(got) != 2*helloSize {
+		t.Fatalf("hello is %s", got)
+	}
+	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))))
+	if err != nil || back != h {
+		t.Fatalf("%+v came back as %+v, %v", h, back, err)
+	}
+	v := hex.EncodeToString(appendVerdict(nil, h.nonce, refusal(ErrNotMember, "no")))
+	if want := "56764f6b" + "0003" + "0002" + "f0" + strings.Repeat("00", 14) + "f1" + "6e6f"; v[:52] != want || len(v) != 60 {
+		t.Fatalf("verdict is %s", v)
+	}
+	long := refusal(ErrNotAdmitted, "%s", strings.Repeat("x", 5000))
+	err = readVerdict(bufio.NewReader(bytes.NewReader(appendVerdict(nil, h.nonce, long))), h.nonce)
+	if err == nil || len(err.Error()) != reasonMax {
+		t.Fatalf("long reason came back as %d bytes", len(err.Error()))
+	}
+}
+
+func FuzzHandshake(f *testing.F) {
+	h := helloOf(1, 2)
+	f.Add(h.marshal(nil))
+	f.Add(appendVerdict(h.marshal(nil), h.nonce, nil))
+	f.Add(appendVerdict(h.marshal(nil), h.nonce, refusal(ErrNotAdmitted, "because")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := bufio.NewReader(bytes.NewReader(b))
+		got, err := readHello(r)
+		if err == nil && !bytes.Equal(got.marshal(nil), b[:helloSize]) {
+			t.Fatalf("%x read as %+v", b, got)
+		}
+		err = readVerdict(r, h.nonce)
+		if no := (*Refusal)(nil); errors.As(err, &no) && (len(no.Text) > 3*reasonMax || no.Kind == nil) {
+			t.Fatalf("verdict %+v", no)
+		}
+		readVerdict(bufio.NewReader(bytes.NewReader(b)), h.nonce)
+	})
+}

@@ -1,0 +1,453 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/lni/dragonboat/v4/raftpb"
+)
+
+// tick is how often the members of these tests have something to say to each other.
+const tick = 50 * time.Millisecond
+
+// A talker sends numbered heartbeats, one per tick.
+type talker struct {
+	t        *testing.T
+	from, to uint64
+	link     interface{ SendMessageBatch(pb.MessageBatch) error }
+	number   uint64
+}
+
+func (k *talker) say() {
+	k.number++
+	if err := k.link.SendMessageBatch(beat(k.from, k.to, k.number)); err != nil {
+		k.t.Fatalf("a link returned an error: %v", err)
+	}
+}
+
+// talk lets talkers speak for a while.
+func talk(d time.Duration, talkers ...*talker) {
+	var all sync.WaitGroup
+	for _, k := range talkers {
+		all.Go(func() {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(tick) {
+				k.say()
+			}
+		})
+	}
+	all.Wait()
+	synctest.Wait()
+}
+
+// heard empties a peer's channel and returns the numbers.
+func heard(p *peer) (numbers []uint64) {
+	for {
+		select {
+		case b := <-p.batches:
+			for _, m := range b.Requests {
+				numbers = append(numbers, m.Commit)
+			}
+		default:
+			return numbers
+		}
+	}
+}
+
+// inMesh runs a test in a bubble whose time stands still while everybody waits, with members 1 and 2.
+func inMesh(t *testing.T, f func(t *testing.T, m *Mesh, a, b *peer)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMesh()
+		a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
+		f(t, m, a, b)
+		a.module.Close()
+		b.module.Close()
+	})
+}
+
+func TestCutAndHeal(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+		ab, ba := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}, &talker{t: t, from: 2, to: 1, link: b.link(t, 1)}
+		talk(time.Second, ab, ba)
+		if n := len(heard(b)); n != 20 {
+			t.Fatalf("%d of 20 messages heard before the cut", n)
+		}
+		for _, silence := range []time.Duration{3 * time.Second, tick, 300 * time.Millisecond, 5 * time.Minute} {
+			m.Cut(1, 2)
+			heard(a)
+			heard(b)
+			talk(silence, ab, ba)
+			if n := len(heard(a)) + len(heard(b)); n != 0 {
+				t.Fatalf("%d messages passed a cut link", n)
+			}
+			m.Heal(1, 2)
+			talk(redialMax+2*tick, ab, ba)
+			if len(heard(a)) == 0 || len(heard(b)) == 0 {
+				t.Fatalf("after a silence of %v the link was not used again within %v", silence, redialMax+2*tick)
+			}
+			before := ab.number
+			talk(time.Second, ab, ba)
+			if n := heard(b); len(n) != 20 || n[0] != before+1 || n[19] != before+20 {
+				t.Fatalf("after healing %v was heard", n)
+			}
+		}
+		if !strings.Contains(a.log.String(), errSilent.Error()) {
+			t.Fatalf("the silent peer was not noticed:\n%s", a.log)
+		}
+		if n := strings.Count(a.log.String(), "\n"); n > 30 {
+			t.Fatalf("%d lines were logged", n)
+		}
+	})
+}
+
+// What is under way when a link is cut is lost, also what was written and not yet read.
+func TestCutOneWay(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+		ab, ba := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}, &talker{t: t, from: 2, to: 1, link: b.link(t, 1)}
+		talk(time.Second, ab, ba)
+		heard(a)
+		heard(b)
+		m.CutOneWay(1, 2)
+		talk(10*time.Second, ab, ba)
+		if n := len(heard(b)); n != 0 {
+			t.Fatalf("%d messages passed a cut direction", n)
+		}
+		if n := len(heard(a)); n != 200 {
+			t.Fatalf("%d of 200 messages passed in the other direction", n)
+		}
+		m.HealAll()
+		talk(time.Second, ab, ba)
+		if len(heard(b)) == 0 {
+			t.Fatal("the healed direction is not used")
+		}
+	})
+}
+
+// A member that is started again is spoken to again, and nothing is lost that was sent while it came up.
+func TestPeerRestarts(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+		talk(time.Second, ab)
+		b.module.Close()
+		synctest.Wait()
+		said := make(chan struct{})
+		go func() { // holds its first message while member 2 comes up
+			talk(tick, ab)
+			close(said)
+		}()
+		time.Sleep(holdMax / 2)
+		b2 := onMesh(t, m, identity(2))
+		<-said
+		if n := heard(b2); len(n) != 1 || n[0] != ab.number {
+			t.Fatalf("heard %v of %d", n, ab.number)
+		}
+		b2.module.Close()
+	})
+}
+
+// While there is no way to a member its messages are dropped without delay, but for the first moment.
+func TestUnreachableDoesNotDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := onMesh(t, NewMesh(), identity(1))
+		link := a.link(t, 2)
+		begin := time.Now()
+		link.SendMessageBatch(beat(1, 2, 1))
+		if held := time.Since(begin); held != holdMax {
+			t.Fatalf("the first message was held for %v", held)
+		}
+		begin = time.Now()
+		for i := range uint64(1000) {
+			link.SendMessageBatch(beat(1, 2, i))
+		}
+		if held := time.Since(begin); held != 0 {
+			t.Fatalf("the next 1000 messages were held for %v", held)
+		}
+		a.module.Close()
+	})
+}
+
+// An idle link is not taken for a dead one, however long it is idle.
+func TestIdleLinkStays(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+		for range 20 {
+			talk(2*tick, ab)
+			time.Sleep(time.Minute)
+		}
+		if n := len(heard(b)); n != 40 {
+			t.Fatalf("%d of 40 messages heard", n)
+		}
+		if n := strings.Count(a.log.String(), "lost"); n != 0 {
+			t.Fatalf("log:\n%s", a.log)
+		}
+	})
+}
+
+// A refused member tries again, not often, and is let in when the reason is gone.
+func TestRefusedMemberTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMesh()
+		var open atomic.Bool
+		var asked atomic.Int32
+		o := meshOptions(t, m, identity(2))
+		o.Admit = func(Identity) error {
+			asked.Add(1)
+			if !open.Load() {
+				return errors.New("not yet")
+			}
+			return nil
+		}
+		b, a := newPeer(t, o), onMesh(t, m, identity(1))
+		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+		talk(10*time.Second, ab)
+		if n := asked.Load(); n < 9 || n > 11 {
+			t.Fatalf("asked %d times in 10 s", n)
+		}
+		open.Store(true)
+		talk(redialRefused+2*tick, ab)
+		if len(heard(b)) == 0 {
+			t.Fatal("not let in")
+		}
+		a.module.Close()
+		b.module.Close()
+	})
+}
+
+// A batch that is too large for a frame arrives in parts; a message that is too large is dropped and logged.
+func TestLargeBatches(t *testing.T) {
+	m := NewMesh()
+	o := meshOptions(t, m, identity(1))
+	o.FrameMax = 10_000
+	a, b := newPeer(t, o), onMesh(t, m, identity(2))
+	link := a.link(t, 2)
+	proposal := func(n int) pb.Message {
+		return pb.Message{Type: pb.Propose, From: 1, To: 2, ShardID: 1, Entries: []pb.Entry{{Cmd: make([]byte, n)}}}
+	}
+	var messages []pb.Message
+	for i := range 100 {
+		messages = append(messages, proposal(1000+i))
+	}
+	messages[40] = proposal(20_000)
+	if err := link.SendMessageBatch(batchOf(messages...)); err != nil {
+		t.Fatal(err)
+	}
+	var sizes []int
+	for len(sizes) < 99 {
+		for _, r := range get(t, b.batches, "batch").Requests {
+			sizes = append(sizes, len(r.Entries[0].Cmd))
+		}
+	}
+	for i, n := range sizes {
+		if want := 1000 + i + i/40 - i/80; i < 40 && n != 1000+i || i >= 40 && n != 1001+i {
+			t.Fatalf("message %d has %d bytes, want %d", i, n, want)
+		}
+	}
+	until(t, "the large message in the log", func() bool {
+		return strings.Contains(a.log.String(), "larger than a frame")
+	})
+}
+
+// spy watches what is written to the connections of a network.
+type spy struct {
+	Network
+	shut   atomic.Bool
+	leaked atomic.Int64
+}
+
+func (s *spy) Dial(ctx context.Context, m uint64) (net.Conn, error) {
+	c, err := s.Network.Dial(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return &spyConn{Conn: c, spy: s}, nil
+}
+
+type spyConn struct {
+	net.Conn
+	spy *spy
+}
+
+func (c *spyConn) Write(b []byte) (int, error) {
+	after := c.spy.shut.Load()
+	n, err := c.Conn.Write(b)
+	if after {
+		c.spy.leaked.Add(int64(n))
+	}
+	return n, err
+}
+
+// After Shut has returned nothing is said, heard, dialled or accepted any more; Shut itself waits for nobody.
+func TestShut(t *testing.T) {
+	for round := range 20 {
+		m := NewMesh()
+		o := meshOptions(t, m, identity(1))
+		s := &spy{Network: o.Network}
+		o.Network = s
+		a, b := newPeer(t, o), onMesh(t, m, identity(2))
+		to, from := a.link(t, 2), b.link(t, 1)
+		var busy sync.WaitGroup
+		stop := make(chan struct{})
+		for _, k := range []*talker{{t: t, from: 1, to: 2, link: to}, {t: t, from: 2, to: 1, link: from}} {
+			busy.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						k.say()
+					}
+				}
+			})
+		}
+		for range 10 * (round + 1) {
+			get(t, a.batches, "batch")
+			get(t, b.batches, "batch")
+		}
+		a.Shut()
+		s.shut.Store(true)
+		if _, err := m.Network(2).Dial(t.Context(), 1); err == nil {
+			t.Fatal("the port is still open")
+		}
+		if _, err := a.module.GetConnection(t.Context(), uuidOf(2)); err != ErrShut {
+			t.Fatal(err)
+		}
+		if _, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2)); err != ErrShut {
+			t.Fatal(err)
+		}
+		if err := a.module.Start(); err != ErrShut {
+			t.Fatal(err)
+		}
+		heard(b)
+		close(stop)
+		busy.Wait()
+		a.Shut()
+		a.module.Close()
+		b.module.Close()
+		if n := s.leaked.Load(); n != 0 {
+			t.Fatalf("%d bytes were written after Shut", n)
+		}
+	}
+	noGoroutines(t)
+}
+
+// Shut does not wait for a peer that takes nothing, and ends the sender that does.
+func TestShutWhileSending(t *testing.T) {
+	m := NewMesh()
+	l, err := m.Network(2).Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := make(chan net.Conn, 1)
+	go func() { // shakes hands and then reads nothing
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if _, err := identityServer(conn, identity(2)); err == nil {
+			served <- conn
+		}
+	}()
+	a := onMesh(t, m, identity(1))
+	link := a.link(t, 2)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		big := batchOf(pb.Message{Type: pb.Propose, From: 1, To: 2, ShardID: 1, Entries: []pb.Entry{{Cmd: make([]byte, 3*meshBuffer)}}})
+		for !a.shut.Load() {
+			link.SendMessageBatch(big)
+		}
+	}()
+	conn := get(t, served, "connection").(*meshConn)
+	until(t, "full buffer", func() bool {
+		conn.in.mu.Lock()
+		defer conn.in.mu.Unlock()
+		return len(conn.in.buf)-conn.in.begin == meshBuffer
+	})
+	a.Shut()
+	get(t, sent, "end of the sender")
+	a.module.Close()
+}
+
+// identityServer is the accepting half of a handshake.
+func identityServer(conn net.Conn, id Identity) (hello, error) {
+	tr := New(Options{Self: id, Members: []uint64{1, 2, 3}})
+	return tr.greet(conn, bufio.NewReader(conn))
+}
+
+// Closing a link or dragonboat's context ends a sender that waits for a connection.
+func TestCloseEndsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := onMesh(t, NewMesh(), identity(1))
+		for _, end := range []func(c interface{ Close() }, cancel func()){
+			func(c interface{ Close() }, _ func()) { c.Close() },
+			func(_ interface{ Close() }, cancel func()) { cancel() },
+		} {
+			ctx, cancel := context.WithCancel(context.Background())
+			link, err := a.module.GetConnection(ctx, uuidOf(2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan time.Time)
+			begin := time.Now()
+			go func() {
+				link.SendMessageBatch(beat(1, 2, 1))
+				done <- time.Now()
+			}()
+			time.Sleep(10 * time.Millisecond)
+			end(link, cancel)
+			if took := (<-done).Sub(begin); took != 10*time.Millisecond {
+				t.Fatalf("ended after %v", took)
+			}
+			cancel()
+			link.Close()
+		}
+		a.module.Close()
+	})
+}
+
+func BenchmarkSend(b *testing.B) {
+	for _, network := range []string{"mesh", "tcp"} {
+		b.Run("carrier="+network, func(b *testing.B) {
+			var n [3]Network
+			mesh := NewMesh()
+			addrs := map[uint64]string{}
+			for m := uint64(1); m <= 2; m++ {
+				n[m] = mesh.Network(m)
+				if network == "tcp" {
+					n[m] = TCP("127.0.0.1:0", func(m uint64) string { return addrs[m] }, nil)
+				}
+			}
+			got := make(chan struct{}, 1<<16)
+			var tr [3]*Transport
+			for m := uint64(1); m <= 2; m++ {
+				l, err := n[m].Listen()
+				if err != nil {
+					b.Fatal(err)
+				}
+				addrs[m] = l.Addr().String()
+				tr[m] = New(Options{Self: identity(m), Members: []uint64{1, 2}, Network: n[m], Listener: l, Target: targetOf})
+				tr[m].gate.deployment = deployment
+				tr[m].handlers.batch = func(pb.MessageBatch) { got <- struct{}{} }
+				tr[m].start()
+				defer tr[m].Close()
+			}
+			link := newLink(context.Background(), tr[1], 2)
+			defer link.Close()
+			batch := batchOf(pb.Message{Type: pb.Replicate, From: 1, To: 2, ShardID: 1, Term: 1, LogTerm: 1, LogIndex: 1,
+				Entries: []pb.Entry{{Index: 2, Term: 1, Cmd: make([]byte, 256)}}})
+			b.ReportAllocs()
+			for b.Loop() {
+				link.SendMessageBatch(batch)
+				<-got
+			}
+		})
+	}
+}
