@@ -169,6 +169,13 @@ func (m *tape) state() tapeState {
 	return tapeState{m.count, m.sum}
 }
 
+// times is how often a command was applied.
+func (m *tape) times(cmd string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen[cmd]
+}
+
 // has waits until a command was applied.
 func (m *tape) has(t testing.TB, cmd string) {
 	t.Helper()
@@ -190,7 +197,7 @@ func (m *tape) has(t testing.TB, cmd string) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = 20 * time.Second
 
 // node is a member of an ensemble under test.
 type node struct {
@@ -322,6 +329,11 @@ func (e *ensemble) write(n *node, shard ShardID, cmd string) {
 
 // applied waits a while for a command; false if it may be lost.
 func (e *ensemble) applied(m *tape, cmd string, p *Proposal) bool {
+	return e.appliedUnless(m, cmd, p, nil)
+}
+
+// appliedUnless is applied that gives up when end is closed.
+func (e *ensemble) appliedUnless(m *tape, cmd string, p *Proposal, end <-chan struct{}) bool {
 	lost := time.NewTimer(time.Second)
 	defer lost.Stop()
 	tick := time.NewTicker(e.tick)
@@ -340,6 +352,8 @@ func (e *ensemble) applied(m *tape, cmd string, p *Proposal) bool {
 		case <-grew:
 		case <-tick.C:
 		case <-lost.C:
+			return false
+		case <-end:
 			return false
 		}
 	}

@@ -1,0 +1,184 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lni/dragonboat/v4/raftpb"
+)
+
+func TestBarrier_SeesWhatWasAcknowledgedElsewhere(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	for i := range 60 {
+		cmd := fmt.Sprint(i)
+		e.write(e.nodes[i%3], 1, cmd)
+		reader := e.nodes[(i+1)%3]
+		e.barrier(reader, 1)
+		if reader.tapes[0].times(cmd) != 1 {
+			t.Fatalf("member %d does not show %q after its barrier", reader.id, cmd)
+		}
+	}
+}
+
+// Leadership moves all the time, and every barrier still ends, and is true when it does.
+func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	e.write(e.nodes[0], 1, "warm")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var changes atomic.Int64
+	wg.Go(func() {
+		for {
+			l := awaitLeader(t, e.nodes[0], 1)
+			to := MemberID(l.Member%3 + 1)
+			_, changed := e.nodes[0].host.shards[0].leadership()
+			_ = e.node(l.Member).host.TransferLeader(1, to)
+			select {
+			case <-stop:
+				return
+			case <-changed:
+				changes.Add(1)
+			case <-time.After(20 * e.tick):
+			}
+		}
+	})
+	for i := range 40 {
+		cmd := fmt.Sprint(i)
+		e.write(e.nodes[i%3], 1, cmd)
+		reader := e.nodes[(i+1)%3]
+		e.barrier(reader, 1)
+		if reader.tapes[0].times(cmd) != 1 {
+			t.Fatalf("member %d does not show %q after its barrier", reader.id, cmd)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d changes of leader", changes.Load())
+	if changes.Load() == 0 {
+		t.Error("the leader never changed")
+	}
+}
+
+// ReadIndex messages are lost: the barrier asks again.
+func TestBarrier_SurvivesLostMessages(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	e.write(e.nodes[0], 1, "warm")
+	var lost atomic.Int64
+	e.carrier.observe(func(_ string, b *raftpb.MessageBatch) {
+		kept := b.Requests[:0]
+		for _, m := range b.Requests {
+			if m.Type == raftpb.ReadIndex && lost.Add(1)%3 != 0 {
+				continue
+			}
+			kept = append(kept, m)
+		}
+		b.Requests = kept
+	})
+	leader := awaitLeader(t, e.nodes[0], 1)
+	follower := e.nodes[leader.Member%3]
+	for range 3 {
+		e.barrier(follower, 1)
+	}
+	if lost.Load() < 6 {
+		t.Errorf("%d requests, some were expected to be lost", lost.Load())
+	}
+}
+
+func TestBarrier_SharedByItsCallers(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	e.write(e.nodes[0], 1, "warm")
+	leader := awaitLeader(t, e.nodes[0], 1)
+	follower := e.nodes[leader.Member%3]
+	var asked atomic.Int64
+	e.carrier.observe(func(_ string, b *raftpb.MessageBatch) {
+		for _, m := range b.Requests {
+			if m.Type == raftpb.ReadIndex {
+				asked.Add(1)
+			}
+		}
+	})
+	const callers = 500
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() { e.barrier(follower, 1) })
+	}
+	wg.Wait()
+	if n := asked.Load(); n > callers/5 {
+		t.Errorf("%d requests for %d callers", n, callers)
+	}
+}
+
+func TestBarrier_Ends(t *testing.T) {
+	e := found(t, 3, 1)
+	n := e.nodes[0]
+	e.start(n) // no quorum: a barrier cannot be served
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := n.host.Barrier(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended ctx: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), 5*e.tick)
+	defer cancel()
+	if err := n.host.Barrier(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a quorum: %v", err)
+	}
+	if err := n.host.Barrier(context.Background(), 7); err == nil || !strings.Contains(err.Error(), "shard 7") {
+		t.Errorf("shard that does not exist: %v", err)
+	}
+	host := n.host
+	ended := make(chan error)
+	go func() { ended <- host.Barrier(context.Background(), 1) }()
+	eventually(t, "waiter", func() bool {
+		b := &host.shards[0].barrier
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.mu.waiting) == 1
+	})
+	e.stop(n)
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("closed while waiting: %v", err)
+	}
+	if err := host.Barrier(context.Background(), 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A caller is never served by a request that was sent before it asked.
+func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
+	var b barrier
+	join := func() chan struct{} {
+		w := make(chan struct{})
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.mu.waiting == nil {
+			b.mu.waiting = map[chan struct{}]struct{}{}
+		}
+		b.mu.waiting[w] = struct{}{}
+		return w
+	}
+	early, leaver := join(), join()
+	batch := b.batch()
+	late := join()
+	b.leave(leaver)
+	b.serve(batch)
+	if !isClosed(early) || isClosed(late) || isClosed(leaver) {
+		t.Errorf("served: early %v, late %v, left %v", isClosed(early), isClosed(late), isClosed(leaver))
+	}
+	b.serve(b.batch())
+	if !isClosed(late) {
+		t.Error("late is never served")
+	}
+	if len(b.batch()) != 0 || b.mu.running {
+		t.Error("the loop does not end")
+	}
+}

@@ -1,0 +1,239 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// realDisk opens the disk that nodes really have.
+func realDisk(t testing.TB) func(dir string) testDisk {
+	return func(dir string) testDisk {
+		d, err := disk.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+}
+
+var errInjected = errors.New("injected")
+
+// failAt throws the switch of a node at its n-th mutating call from now.
+func failAt(n *node, at int64) {
+	var calls atomic.Int64
+	n.disk.(*disk.Disk).SetFault(func(disk.Op, string) error {
+		if calls.Add(1) == at {
+			return errInjected
+		}
+		return nil
+	})
+}
+
+// closes checks that a failed node ends, quickly and without leaving anything behind.
+func closes(t *testing.T, n *node) {
+	t.Helper()
+	host := n.host
+	n.host = nil
+	if err := host.Close(patience); err != nil {
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("close: %v\n%s", err, stacks[:runtime.Stack(stacks, true)])
+	}
+}
+
+// The n-th mutating call of one of three members fails, while all write and snapshots are taken: the process
+// goes on, the other members go on, the failed one ends, and nothing it acknowledged is missing afterwards.
+func TestFrozenDisk_AtAnyCall(t *testing.T) {
+	points := []int64{1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610}
+	if testing.Short() {
+		points = []int64{1, 8, 144}
+	}
+	for _, at := range points {
+		t.Run(fmt.Sprint(at), func(t *testing.T) { frozenAt(t, at) })
+	}
+}
+
+func frozenAt(t *testing.T, at int64) {
+	e := found(t, 3, 1)
+	e.newDisk = realDisk(t)
+	e.startAll()
+	for i, n := range e.nodes {
+		e.write(n, 1, fmt.Sprintf("warm-%d", i))
+	}
+	victim := e.node(awaitLeader(t, e.nodes[0], 1).Member)
+	if at%2 == 0 {
+		victim = e.nodes[victim.id%3] // not the leader
+	}
+	failAt(victim, at)
+
+	stop := make(chan struct{})
+	var acked sync.Map
+	var wg sync.WaitGroup
+	for _, n := range e.nodes {
+		wg.Go(func() { writeUntil(e, n, stop, &acked) })
+	}
+	select {
+	case <-victim.disk.Failed():
+	case <-time.After(patience):
+		t.Fatalf("call %d was never made", at)
+	}
+	others := slicesWithout(e.nodes, victim)
+	for i, n := range others {
+		e.write(n, 1, fmt.Sprintf("without-%d", i))
+	}
+	close(stop)
+	wg.Wait()
+
+	if _, err := victim.host.Propose(1, []byte("x")); !errors.Is(err, ErrFailed) {
+		t.Errorf("propose on the failed node: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := victim.host.Barrier(ctx, 1); !errors.Is(err, ErrFailed) {
+		t.Errorf("barrier on the failed node: %v", err)
+	}
+	closes(t, victim)
+	if !victim.tapes[0].closed {
+		t.Error("machine of the failed node is not closed")
+	}
+
+	// The disk is repaired: the directory is what a crash would have left.
+	e.start(victim)
+	e.write(victim, 1, "again")
+	for _, n := range e.nodes {
+		e.barrier(n, 1)
+	}
+	want := others[0].tapes[0].state()
+	for _, n := range e.nodes {
+		if got := n.tapes[0].state(); got != want {
+			t.Errorf("member %d has %v, member %d has %v", n.id, got, others[0].id, want)
+		}
+	}
+	acked.Range(func(cmd, _ any) bool {
+		if others[0].tapes[0].times(cmd.(string)) == 0 {
+			t.Errorf("%q was applied somewhere and is lost", cmd)
+		}
+		return true
+	})
+}
+
+// writeUntil writes on n, asks for snapshots now and then, and notes what was applied.
+func writeUntil(e *ensemble, n *node, stop <-chan struct{}, acked *sync.Map) {
+	host, m := n.host, n.tapes[0]
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if i%10 == 0 {
+			_ = host.RequestSnapshot(1)
+		}
+		cmd := fmt.Sprintf("%d/%d", n.id, i)
+		p, err := host.Propose(1, []byte(cmd))
+		if errors.Is(err, ErrFailed) {
+			return
+		}
+		if err != nil {
+			runtime.Gosched()
+			continue
+		}
+		if e.appliedUnless(m, cmd, p, host.cfg.Disk.Failed()) {
+			acked.Store(cmd, true)
+		}
+	}
+}
+
+// slicesWithout returns nodes without one.
+func slicesWithout(nodes []*node, out *node) []*node {
+	var rest []*node
+	for _, n := range nodes {
+		if n != out {
+			rest = append(rest, n)
+		}
+	}
+	return rest
+}
+
+// A single member commits what its log store says is saved: with the switch thrown nothing more is applied.
+func TestFrozenDisk_SingleMemberAppliesNothingMore(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range 6 {
+		e := found(t, 1, 1)
+		e.newDisk = realDisk(t)
+		n := e.nodes[0]
+		var late atomic.Int64
+		e.prepare = func(n *node) {
+			n.tapes[0].onApply = func(Entry) {
+				if isClosed(n.disk.Failed()) {
+					late.Add(1)
+				}
+			}
+		}
+		e.start(n)
+		e.write(n, 1, "warm")
+		failAt(n, 1+random.Int64N(40))
+		for i := 0; !isClosed(n.disk.Failed()); i++ {
+			_, _ = n.host.Propose(1, fmt.Appendf(nil, "%d", i))
+		}
+		m := n.tapes[0]
+		closes(t, n)
+		// What was saved before the switch may be applied just when it is thrown. More may not.
+		if late.Load() > 0 {
+			t.Logf("%d commands saved before the switch were applied after it", late.Load())
+		}
+		applied := m.state().count
+
+		e.prepare = nil
+		e.start(n)
+		e.barrier(n, 1)
+		if got := n.tapes[0].state().count; got < applied {
+			t.Fatalf("%d commands after the restart, %d were applied before", got, applied)
+		}
+		e.stop(n)
+	}
+}
+
+// Our own code on dragonboat's goroutines must not end the process either.
+func TestMachine_PanicsAndErrorsFailTheNode(t *testing.T) {
+	boom := func(Entry) { panic("boom") }
+	for name, c := range map[string]struct {
+		prepare func(n *node)
+		act     func(n *node)
+		want    string
+	}{
+		"apply panics": {
+			func(n *node) { n.tapes[0].onApply = boom },
+			func(n *node) { _, _ = n.host.Propose(1, []byte("x")) }, "boom"},
+		"sync fails": {
+			func(n *node) { n.tapes[0].onSync = func() error { return errInjected } },
+			func(n *node) { _, _ = n.host.Propose(1, []byte("x")); _ = n.host.RequestSnapshot(1) }, "injected"},
+		"sync panics": {
+			func(n *node) { n.tapes[0].onSync = func() error { panic("boom") } },
+			func(n *node) { _, _ = n.host.Propose(1, []byte("x")); _ = n.host.RequestSnapshot(1) }, "boom"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := found(t, 1, 1)
+			e.newDisk = realDisk(t)
+			e.prepare = c.prepare
+			n := e.nodes[0]
+			e.start(n)
+			eventually(t, "failure", func() bool { c.act(n); return isClosed(n.disk.Failed()) })
+			if err := n.disk.Err(); !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the switch was thrown by %v, want %q", err, c.want)
+			}
+			closes(t, n)
+		})
+	}
+}

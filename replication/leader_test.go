@@ -1,0 +1,124 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// leaders records what a node is told.
+type leaders struct {
+	sync.Mutex
+	told []Leader
+}
+
+func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
+	e := found(t, 3, 1)
+	var seen [3]leaders
+	var hosts [3]*Host
+	var mu sync.Mutex
+	for i, n := range e.nodes {
+		n.disk = e.newDisk(n.dir)
+		c := e.config(n)
+		c.LeaderChanged = func(id ShardID, l Leader) {
+			mu.Lock()
+			h := hosts[i]
+			mu.Unlock()
+			if h != nil && h.Leader(id) != l {
+				t.Errorf("member %d is told %v and asked says %v", n.id, l, h.Leader(id))
+			}
+			seen[i].Lock()
+			defer seen[i].Unlock()
+			if k := len(seen[i].told); k > 0 && l.Term < seen[i].told[k-1].Term {
+				t.Errorf("member %d: term %d after %d", n.id, l.Term, seen[i].told[k-1].Term)
+			}
+			seen[i].told = append(seen[i].told, l)
+		}
+		h, err := Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		hosts[i], n.host = h, h
+		mu.Unlock()
+		n.tapes = []*tape{openTape(t, n.disk, n.dir, 1)}
+		if err := h.StartShard(1, n.tapes[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := awaitLeader(t, e.nodes[0], 1)
+	e.write(e.nodes[0], 1, "x")
+	to := MemberID(first.Member%3 + 1)
+	eventually(t, "transfer", func() bool {
+		_ = e.nodes[0].host.TransferLeader(1, to)
+		l := e.nodes[0].host.Leader(1)
+		return l.Member == to
+	})
+	for _, n := range e.nodes {
+		eventually(t, "one leader", func() bool { return n.host.Leader(1) == e.nodes[0].host.Leader(1) })
+		if n.host.Leads(1) != (n.id == n.host.Leader(1).Member) {
+			t.Errorf("member %d: leads %v under leader %d", n.id, n.host.Leads(1), n.host.Leader(1).Member)
+		}
+	}
+	if l := e.nodes[0].host.Leader(2); l != (Leader{}) {
+		t.Errorf("a shard that does not exist is led by %v", l)
+	}
+}
+
+// A leader that is cut off from the others stops leading, and then takes no proposals.
+func TestLeader_IsolatedStepsDown(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	e.write(e.nodes[0], 1, "warm")
+	old := e.node(awaitLeader(t, e.nodes[0], 1).Member)
+	e.carrier.isolate(UUID(e.digest, old.id), true)
+	eventually(t, "step down", func() bool { return old.host.Leader(1).Member == 0 })
+	if _, err := old.host.Propose(1, []byte("nobody hears")); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("propose without a leader: %v", err)
+	}
+	if err := old.host.TransferLeader(1, 1); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("transfer without a leader: %v", err)
+	}
+	others := slicesWithout(e.nodes, old)
+	e.write(others[0], 1, "goes on")
+	e.carrier.isolate(UUID(e.digest, old.id), false)
+	old.tapes[0].has(t, "goes on")
+}
+
+func TestProposal_Dropped(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	e.write(e.nodes[0], 1, "warm")
+	// While leadership is handed over the leader drops proposals and says so.
+	dropped := false
+	for i := 0; i < 2000 && !dropped; i++ {
+		l := awaitLeader(t, e.nodes[0], 1)
+		n := e.node(l.Member)
+		_ = n.host.TransferLeader(1, MemberID(l.Member%3+1))
+		p, err := n.host.Propose(1, fmt.Appendf(nil, "%d", i))
+		if err != nil {
+			continue
+		}
+		wait := time.NewTimer(10 * e.tick)
+		for done := false; !done && !dropped; {
+			_, changed := n.host.shards[0].leadership()
+			select {
+			case <-changed:
+			case <-wait.C:
+				done = true
+			case <-time.After(e.tick):
+			}
+			dropped = p.Dropped()
+			done = done || n.tapes[0].times(fmt.Sprint(i)) > 0
+		}
+		wait.Stop()
+		if dropped && (!p.Dropped() || n.tapes[0].times(fmt.Sprint(i)) != 0) {
+			t.Error("a dropped proposal was applied, or forgets that it was dropped")
+		}
+	}
+	if !dropped {
+		t.Error("no proposal was ever reported as dropped")
+	}
+}
