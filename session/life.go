@@ -38,8 +38,9 @@ const marginMin = 100 * time.Millisecond
 func Margin(timeout time.Duration) time.Duration { return max(timeout/10, marginMin) }
 
 // A Life is the owner's view of one session, judged by the owner's clock alone. Times are read from a
-// clock that runs on while the machine sleeps, from any fixed zero. The state is a function of the
-// proofs and of the time asked about: asking more often changes no answer. Not safe for concurrent use.
+// clock that runs on while the machine sleeps, from any fixed zero. Until the end is decided elsewhere
+// (Expire, Close), the state follows from the proofs and the time asked about: asking more often changes
+// no answer. Not safe for concurrent use.
 //
 // Invariants:
 //  1. a final state never changes;

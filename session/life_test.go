@@ -32,11 +32,11 @@ func FuzzLife(f *testing.F) {
 				floor = now
 			case 1:
 				if back == 0 {
-					each(func(l *Life) { l.Close() })
+					each(func(l *Life) { l.Look(now); l.Close() })
 				}
 			case 2:
 				if back == 0 {
-					each(func(l *Life) { l.Expire() })
+					each(func(l *Life) { l.Look(now); l.Expire() })
 				}
 			default:
 				if each(func(l *Life) { l.Proved(now, sent) }); sent >= floor {

@@ -260,42 +260,53 @@ func (p *pair) track() (call string, got, want any) {
 
 // compare asks both everything that can be asked.
 func (p *pair) compare() {
-	check := func(what string, got, want any) {
-		p.t.Helper()
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			p.t.Fatalf("%s: %v, the model says %v\n%q", what, got, want, p.called)
-		}
-	}
 	if err := p.table.Verify(); err != nil {
 		p.t.Fatalf("%v\n%q", err, p.called)
 	}
-	check("due", p.table.Due(), p.model.due())
-	check("due len", p.table.DueLen(), len(p.model.due()))
-	check("len", p.table.Len(), len(p.model.sessions))
+	due := p.model.due()
+	same(p, "due", p.table.Due(), due)
+	p.is("due len", p.table.DueLen() == len(due))
+	p.is("len", p.table.Len() == len(p.model.sessions))
 	var origins []Origin
 	for m := MemberID(1); m <= 4; m++ {
 		o, ok := p.model.origins[m]
 		if ok {
 			origins = append(origins, o)
 		}
+		got, registered := p.table.Origin(m)
+		p.is("origin", got == o && registered == ok)
 		least, live := p.model.min(m)
 		d, found := p.table.MinTimeout(m)
-		check("min", fmt.Sprint(d, found), fmt.Sprint(least, live))
+		p.is("min", d == least && found == live)
 		s, d, found := p.table.NextStep(m)
-		if check("next ok", found, live); live {
-			check("next step", s, Step{m, o.Start, o.LastSeq, o.Step + 1})
-			check("next d", d, min(least-o.Silence, time.Duration((int64(least)+3)/4)))
+		if p.is("next ok", found == live); live {
+			p.is("next step", s == Step{m, o.Start, o.LastSeq, o.Step + 1})
+			p.is("next d", d == min(least-o.Silence, time.Duration((int64(least)+3)/4)))
 		}
 	}
-	check("origins", p.table.Origins(), origins)
+	same(p, "origins", p.table.Origins(), origins)
 	for id := tree.SessionID(0); id < 13; id++ {
 		for m := MemberID(1); m <= 3; m++ {
-			check("usable", p.table.Usable(id, m), p.model.usable(id, m))
+			p.is("usable", p.table.Usable(id, m) == p.model.usable(id, m))
 		}
 		r, ok := p.table.Get(id)
 		s := p.model.sessions[id]
-		check("get", fmt.Sprint(ok, r.Timeout, r.Origin), fmt.Sprint(s.timeout > 0, s.timeout, s.at))
-		check("ephemerals", p.table.Ephemerals(id), p.model.owned(id))
+		p.is("get", ok == (s.timeout > 0) && r.Timeout == s.timeout && r.Origin == s.at)
+		same(p, "ephemerals", p.table.Ephemerals(id), p.model.owned(id))
+	}
+}
+
+func (p *pair) is(what string, equal bool) {
+	p.t.Helper()
+	if !equal {
+		p.t.Fatalf("%s differs from the model\n%q", what, p.called)
+	}
+}
+
+func same[E comparable](p *pair, what string, got, want []E) {
+	p.t.Helper()
+	if !slices.Equal(got, want) {
+		p.t.Fatalf("%s: %v, the model says %v\n%q", what, got, want, p.called)
 	}
 }
 
