@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A status is what a member says of itself.
+type status struct {
+	Leader     embed.MemberID `json:"leader"` // of the Raft group, as this member knows it
+	Term       uint64         `json:"term"`
+	Works      bool           `json:"works"` // it has joined the pool
+	Dispatches bool           `json:"dispatches"`
+	Done       int            `json:"done"` // orders recorded, as its replica shows
+}
+
+var errNoSession = errors.New("the member has no session at the moment")
+
+// routes is the control: what the parent may ask a member.
+func (c *child) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /status", answer(c.status))
+	mux.HandleFunc("POST /probe", answer(c.probe))
+	mux.HandleFunc("POST /contend", answer(c.contend))
+	mux.HandleFunc("POST /stop", answer(func(ctx context.Context, _ bool) (held, error) { return c.brake.stop(ctx) }))
+	mux.HandleFunc("POST /release", answer(func(context.Context, bool) (bool, error) { c.brake.release(); return true, nil }))
+	return mux
+}
+
+func (c *child) status(ctx context.Context, _ bool) (status, error) {
+	shard := c.node.Status().Shards[0]
+	st := status{Leader: shard.Leader, Term: shard.Term, Dispatches: c.dispatches.Load()}
+	s := c.session.Load()
+	if s == nil {
+		return st, nil
+	}
+	st.Works = true
+	stat, _, err := s.Exists(ctx, donePath)
+	st.Done = int(stat.NumChildren)
+	return st, err
+}
+
+// probe writes, and answers when that is acknowledged.
+func (c *child) probe(ctx context.Context, _ bool) (bool, error) {
+	s := c.session.Load()
+	if s == nil {
+		return false, errNoSession
+	}
+	_, err := s.Set(ctx, probePath, nil, embed.AnyVersion)
+	return err == nil, err
+}
+
+// contend queues for the lock of an account, shows the ledger that it has it, and gives it back.
+func (c *child) contend(ctx context.Context, account string) (bool, error) {
+	s := c.session.Load()
+	if s == nil {
+		return false, errNoSession
+	}
+	hold, err := lock.NewMutex(s, lockPath(account)).Lock(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer hold.Release() // if it cannot be sent the node goes on trying
+	return c.desk.enter(hold.Context(), entry{Process: c.process(), Token: hold.Token(), Order: order{Account: account}})
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// lookPause is the time between looks at the members.
+const lookPause = 50 * time.Millisecond
+
+// An ensemble is the three processes, as the parent sees them.
+type ensemble struct {
+	// Immutable after startEnsemble.
+	dir    string
+	common memberConfig
+	fail   context.CancelCauseFunc // told when a process ends that should not
+
+	mu struct {
+		sync.Mutex
+		running [processes + 1]*process // by id; nil while it is not to run
+	}
+}
+
+// startEnsemble starts all processes, with other ports if one is taken by the time the member binds it.
+func startEnsemble(dir string, common memberConfig, fail context.CancelCauseFunc) (*ensemble, error) {
+	var err error
+	for try := range startTries {
+		e := &ensemble{dir: filepath.Join(dir, "try-"+strconv.Itoa(try)), common: common, fail: fail}
+		if err = e.start(); err == nil {
+			return e, nil
+		}
+		e.stop()
+		if !errors.Is(err, errInUse) {
+			break
+		}
+	}
+	return nil, err
+}
+
+func (e *ensemble) start() (err error) {
+	if err := os.Mkdir(e.dir, 0o755); err != nil {
+		return err
+	}
+	if e.common.Members, err = freePorts(processes); err != nil {
+		return err
+	}
+	for id := 1; id <= processes; id++ {
+		if err := e.startOne(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *ensemble) startOne(id int) error {
+	p, err := startProcess(e.config(id))
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.mu.running[id] = p
+	e.mu.Unlock()
+	go e.guardLoop(p)
+	return nil
+}
+
+// guardLoop ends the run if a process ends that should not. It ends with the process.
+func (e *ensemble) guardLoop(p *process) {
+	<-p.exited
+	if e.process(p.id) == p {
+		e.fail(fmt.Errorf("process %d has ended by itself (%v), see %s", p.id, p.exitErr, p.logFile))
+	}
+}
+
+// restart starts a killed process again, on its old port. Somebody may have that for a moment.
+func (e *ensemble) restart(ctx context.Context, id int) error {
+	for {
+		err := e.startOne(id)
+		if !errors.Is(err, errInUse) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, retryPause)
+	}
+}
+
+func (e *ensemble) process(id int) *process {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.running[id]
+}
+
+// processes returns those that run.
+func (e *ensemble) processes() []*process {
+	var out []*process
+	for id := 1; id <= processes; id++ {
+		if p := e.process(id); p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// kill ends a process with SIGKILL and returns when it sent the signal.
+func (e *ensemble) kill(id int) time.Time {
+	p := e.take(id)
+	at := time.Now()
+	p.kill()
+	return at
+}
+
+// take makes a process one that is not to run.
+func (e *ensemble) take(id int) *process {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.mu.running[id]
+	e.mu.running[id] = nil
+	return p
+}
+
+// stop ends all processes.
+func (e *ensemble) stop() {
+	var running sync.WaitGroup
+	for id := 1; id <= processes; id++ {
+		if p := e.take(id); p != nil {
+			running.Go(p.stop)
+		}
+	}
+	running.Wait()
+}
+
+// statuses asks every running process; one that does not answer is left out.
+func (e *ensemble) statuses(ctx context.Context) map[int]status {
+	var all struct {
+		sync.Mutex
+		sync.WaitGroup
+	}
+	out := make(map[int]status)
+	for _, p := range e.processes() {
+		all.Go(func() {
+			if st, err := p.status(ctx); err == nil {
+				all.Lock()
+				out[p.id] = st
+				all.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// leads returns the process that leads the Raft group, if it says so itself and most processes agree; else 0.
+func leads(all map[int]status) (id int, term uint64) {
+	for id, st := range all {
+		if int(st.Leader) != id {
+			continue
+		}
+		agree := 0
+		for _, other := range all {
+			if other.Leader == st.Leader && other.Term == st.Term {
+				agree++
+			}
+		}
+		if agree > processes/2 {
+			return id, st.Term
+		}
+	}
+	return 0, 0
+}
+
+// until asks all processes again and again until ok holds.
+func (e *ensemble) until(ctx context.Context, ok func(map[int]status) bool) error {
+	for {
+		if ok(e.statuses(ctx)) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		pause(ctx, lookPause)
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// The znodes:
+//
+//	/pool/workers/2-0000000007   a process that takes orders (ephemeral)
+//	/pool/todo/2/000041          order 41 is to be settled by process 2; holds the order
+//	/done/000041                 order 41 is settled and recorded; holds the process that recorded it
+//	/next                        the number of the next order to be shared out
+//	/dispatcher                  the election of who shares them out
+//	/locks/account-A07           the lock of an account
+//	/probe                       written to see whether writes are accepted
+const (
+	poolPath       = "/pool"
+	workersPath    = "/pool/workers"
+	todoPath       = "/pool/todo"
+	donePath       = "/done"
+	nextPath       = "/next"
+	dispatcherPath = "/dispatcher"
+	probePath      = "/probe"
+)
+
+func todoOf(process int) string { return todoPath + "/" + strconv.Itoa(process) }
+
+// lockPath escapes the account, which may be any text; the prefix keeps "." and ".." from being a name.
+func lockPath(account string) string { return "/locks/account-" + url.PathEscape(account) }
+
+// key is the name of the n-th order.
+func key(n int) string { return fmt.Sprintf("%06d", n) }
+
+// layOut creates the znodes that are always there. Every process does, whoever is first.
+func layOut(ctx context.Context, s *embed.Session) error {
+	paths := []string{poolPath, workersPath, todoPath, donePath, nextPath, probePath}
+	for p := 1; p <= processes; p++ {
+		paths = append(paths, todoOf(p))
+	}
+	for _, path := range paths {
+		if _, err := s.Create(ctx, path, []byte("0"), embed.Persistent); err != nil && !errors.Is(err, embed.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// join shows in the pool that a process takes orders, as long as its session lasts. The name is sequential: the znode of
+// the process's last session may not have gone yet.
+func join(ctx context.Context, s *embed.Session, process int) error {
+	_, err := s.Create(ctx, workersPath+"/"+strconv.Itoa(process)+"-", nil, embed.EphemeralSequential)
+	return err
+}
+
+// joined returns the processes that take orders.
+func joined(ctx context.Context, s *embed.Session) (map[int]bool, error) {
+	names, _, err := s.Children(ctx, workersPath)
+	if err != nil {
+		return nil, err
+	}
+	in := make(map[int]bool)
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "-")
+		p, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("%s/%s: %w", workersPath, name, err)
+		}
+		in[p] = true
+	}
+	return in, nil
+}
+
+// readOrder reads an order from its znode; false if the znode is gone.
+func readOrder(ctx context.Context, s *embed.Session, path string) (o order, ok bool, err error) {
+	data, _, err := s.Get(ctx, path)
+	if errors.Is(err, embed.ErrNoNode) {
+		return order{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &o)
+	}
+	return o, err == nil, err
+}

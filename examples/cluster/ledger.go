@@ -1,0 +1,198 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// errStale says that a token is smaller than one that the ledger has seen for the account.
+var errStale = errors.New("the token is stale")
+
+// A ledger keeps balances. It is the resource that the locks protect, and it does not help them: it books whatever it is
+// told, as often as it is told, and has no rule but the fence. So an order that is settled twice shows.
+//
+// The fence: every call carries the token of its caller's hold on the account, and one that is smaller than the greatest
+// seen is refused. Entering raises it. So once a holder has entered and was told that an order is not booked, no earlier
+// holder's booking, delayed wherever it may be, can arrive any more.
+type ledger struct {
+	mu struct {
+		sync.Mutex
+		accounts map[string]*account
+		booked   map[string]int // order id to how often
+		counts   counts
+		goal     int // distinct orders
+		reached  chan struct{}
+		grants   []*grantWatch
+	}
+}
+
+type account struct {
+	balance cents
+	token   lock.Token // the greatest seen
+	process int        // whose it was
+}
+
+// counts is what has happened at a ledger.
+type counts struct {
+	Settled   int         // distinct orders booked
+	Twice     int         // orders booked more than once
+	Repeats   int         // times a holder was told that its order is booked already
+	Stale     int         // calls refused for their token
+	HandOvers int         // times an account's lock was in another process than the time before
+	By        map[int]int // bookings per process
+	Entered   map[int]int // locks taken per process
+}
+
+// A grantWatch waits for a lock to be granted to another process.
+type grantWatch struct {
+	account string
+	process int
+	granted chan grant // capacity 1
+}
+
+type grant struct {
+	process int
+	at      time.Time
+}
+
+func newLedger() *ledger {
+	l := &ledger{}
+	l.mu.accounts = make(map[string]*account)
+	l.mu.booked = make(map[string]int)
+	l.mu.counts.By = make(map[int]int)
+	l.mu.counts.Entered = make(map[int]int)
+	return l
+}
+
+// An entry is what a holder of an account's lock tells the ledger.
+type entry struct {
+	Process int        `json:"process"`
+	Token   lock.Token `json:"token"`
+	Order   order      `json:"order"`
+}
+
+// enter raises the fence of an account to the holder's token and says whether its order is booked already. An order
+// without an id asks for nothing.
+func (l *ledger) enter(e entry) (booked bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, err := l.fenceLocked(e)
+	if err != nil {
+		return false, err
+	}
+	c := &l.mu.counts
+	if a.process != e.Process && a.process != 0 {
+		c.HandOvers++
+	}
+	a.process = e.Process
+	c.Entered[e.Process]++
+	l.tellLocked(e.Order.Account, e.Process)
+	if l.mu.booked[e.Order.ID] == 0 {
+		return false, nil
+	}
+	c.Repeats++
+	return true, nil
+}
+
+// book adds the order's amount to the balance of its account.
+func (l *ledger) book(e entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, err := l.fenceLocked(e)
+	if err != nil {
+		return err
+	}
+	a.balance += e.Order.Amount
+	l.mu.booked[e.Order.ID]++
+	c := &l.mu.counts
+	switch l.mu.booked[e.Order.ID] {
+	case 1:
+		c.Settled++
+	case 2:
+		c.Twice++
+	}
+	c.By[e.Process]++
+	if l.mu.reached != nil && c.Settled >= l.mu.goal {
+		close(l.mu.reached)
+		l.mu.reached = nil
+	}
+	return nil
+}
+
+func (l *ledger) fenceLocked(e entry) (*account, error) {
+	a := l.mu.accounts[e.Order.Account]
+	if a == nil {
+		a = &account{}
+		l.mu.accounts[e.Order.Account] = a
+	}
+	if e.Token.Compare(a.token) < 0 {
+		l.mu.counts.Stale++
+		return nil, fmt.Errorf("%w: %v, process %d has shown %v", errStale, e.Token, a.process, a.token)
+	}
+	a.token = e.Token
+	return a, nil
+}
+
+func (l *ledger) tellLocked(account string, process int) {
+	for i, w := range l.mu.grants {
+		if w.account == account && w.process != process {
+			w.granted <- grant{process, time.Now()}
+			l.mu.grants = append(l.mu.grants[:i:i], l.mu.grants[i+1:]...)
+			return
+		}
+	}
+}
+
+// settles returns a channel that is closed when n orders are booked. It serves one caller.
+func (l *ledger) settles(n int) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	reached := make(chan struct{})
+	if l.mu.counts.Settled >= n {
+		close(reached)
+		return reached
+	}
+	l.mu.goal, l.mu.reached = n, reached
+	return reached
+}
+
+// leaves returns a channel that tells when a lock that process holds is next seen in another one.
+func (l *ledger) leaves(account string, process int) <-chan grant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &grantWatch{account, process, make(chan grant, 1)}
+	l.mu.grants = append(l.mu.grants, w)
+	return w.granted
+}
+
+// counts returns what has happened so far.
+func (l *ledger) counts() counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.mu.counts
+	c.By, c.Entered = maps.Clone(c.By), maps.Clone(c.Entered)
+	return c
+}
+
+// balances returns the balance of every account that was booked to.
+func (l *ledger) balances() map[string]cents {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[string]cents)
+	for name, a := range l.mu.accounts {
+		out[name] = a.balance
+	}
+	return out
+}
+
+// bookings returns how often each order was booked.
+func (l *ledger) bookings() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.mu.booked)
+}

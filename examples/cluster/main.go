@@ -1,0 +1,52 @@
+// Cluster settles a file of orders with three processes, each of which embeds one member of an ensemble, and kills the
+// process that leads in the middle of it.
+//
+//	go run ./examples/cluster
+//	go run ./examples/cluster -input orders.csv
+//
+// The parent starts three processes of itself and keeps a ledger that they reach over loopback HTTP. A dispatcher, which
+// the processes elect among themselves, shares out the orders through znodes. Workers settle each order under the lock of
+// its account and show the ledger the lock's token. At two fifths of the work the parent kills the process that leads the
+// Raft group while that process holds a lock, in between booking an order and recording that it is done; later it starts
+// the process again. At the end it compares every balance with a plain run over the same file.
+//
+// Read orders.go and ledger.go first, then layout.go, worker.go and dispatcher.go, which are what a service would write;
+// child.go and control.go are the process around them, parent.go, process.go, outage.go and report.go the show.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// memberCommand is the argument that makes a process of this program a member instead of the parent.
+const memberCommand = "member"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == memberCommand {
+		os.Exit(member(os.Stdin, os.Stdout, os.Stderr))
+	}
+	var o options
+	flag.StringVar(&o.input, "input", "", "CSV `file` of orders (id,account,amount) instead of the built-in one")
+	flag.BoolVar(&o.keep, "keep", false, "keep the members' directories and logs, and say where they are")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "cluster: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	// Ctrl-C reaches the parent only to end the run in order: the members ignore it and end with their parent.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, o, os.Stdout)
+	if err != nil && !errors.Is(err, errVerdict) {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+	}
+	if err != nil {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// stopWait bounds the wait for a worker of one process to come to the brake; then the leader is asked for again.
+const stopWait = 15 * time.Second
+
+// An outage is the death of the leading process and what came of it.
+type outage struct {
+	id       int // of the process that was killed
+	term     uint64
+	held     held
+	at       time.Time
+	writes   time.Duration // until a write was acknowledged again
+	granted  time.Duration // until the dead holder's lock was another's
+	to       int           // whose it was then
+	back     bool          // the process runs and takes orders again
+	settled  int           // what it had settled when it came back
+	tooEarly bool          // the lock was granted to another before its holder died
+}
+
+// killLeader kills the process that leads the Raft group while it holds a lock, measures, and starts it again.
+func (r *runner) killLeader(ctx context.Context) (*outage, error) {
+	o, err := r.corner(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("no process that leads and holds a lock: %w", err)
+	}
+	left := r.ledger.leaves(o.held.Order.Account, o.id)
+	o.at = r.ensemble.kill(o.id)
+	r.say("process %d leads (term %d) and holds the lock of %s, order %s is booked and not recorded: SIGKILL",
+		o.id, o.term, o.held.Order.Account, o.held.Order.ID)
+
+	var measures sync.WaitGroup
+	defer measures.Wait()
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wrote := make(chan time.Time, processes)
+	for _, p := range r.ensemble.processes() {
+		measures.Go(func() { keepAsking(inner, p, "/probe", true, wrote) })
+	}
+	// The account may have no other order: somebody who wants the lock makes the measure independent of the file.
+	survivor := r.ensemble.processes()[0]
+	measures.Go(func() { keepAsking(inner, survivor, "/contend", o.held.Order.Account, nil) })
+
+	for writes, grants := wrote, left; writes != nil || grants != nil; {
+		select {
+		case t := <-writes:
+			o.writes, writes = t.Sub(o.at), nil
+			r.say("writes are accepted again, %s after the kill", seconds(o.writes))
+		case g := <-grants:
+			o.granted, o.to, grants = g.at.Sub(o.at), g.process, nil
+			o.tooEarly = o.granted < 0
+			r.say("the dead holder's lock is granted to process %d, %s after the kill", o.to, seconds(o.granted))
+		case <-ctx.Done():
+			return o, context.Cause(ctx)
+		}
+	}
+	return o, r.bringBack(ctx, o)
+}
+
+// corner finds the process that leads and makes it hold a lock until it is killed.
+func (r *runner) corner(ctx context.Context) (*outage, error) {
+	for {
+		var o outage
+		err := r.ensemble.until(ctx, func(all map[int]status) bool {
+			o.id, o.term = leads(all)
+			return o.id != 0 && all[o.id].Works
+		})
+		if err != nil {
+			return nil, err
+		}
+		p := r.ensemble.process(o.id)
+		bound, cancel := context.WithTimeout(ctx, stopWait)
+		err = p.control.ask(bound, "/stop", true, &o.held)
+		cancel()
+		if err == nil {
+			// The leadership may have moved while it was on its way to the lock.
+			if id, term := leads(r.ensemble.statuses(ctx)); id == o.id && term == o.term {
+				return &o, nil
+			}
+			r.say("the leadership has moved away from process %d, trying again", o.id)
+		}
+		if err := p.control.ask(ctx, "/release", true, new(bool)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// keepAsking asks until the answer is no error, and tells when that was.
+func keepAsking(ctx context.Context, p *process, path string, q any, answered chan<- time.Time) {
+	for ctx.Err() == nil {
+		var a bool
+		if err := p.control.ask(ctx, path, q, &a); err != nil {
+			pause(ctx, lookPause)
+			continue
+		}
+		if answered != nil {
+			answered <- time.Now()
+		}
+		return
+	}
+}
+
+// bringBack starts the killed process again and waits until it takes orders.
+func (r *runner) bringBack(ctx context.Context, o *outage) error {
+	if err := r.ensemble.restart(ctx, o.id); err != nil {
+		return err
+	}
+	err := r.ensemble.until(ctx, func(all map[int]status) bool { return all[o.id].Works })
+	if err != nil {
+		return errors.Join(fmt.Errorf("process %d did not come back", o.id), err)
+	}
+	o.back, o.settled = true, r.ledger.counts().By[o.id]
+	r.say("process %d is back and takes orders", o.id)
+	return nil
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

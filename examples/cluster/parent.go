@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The plan of a run.
+const (
+	killAt      = 0.4              // of the orders are settled when the leader is killed
+	holdBack    = 0.2              // of the orders come in when it is back, so that there is work for it
+	killMin     = 30               // orders; with fewer the work is over before a process can be killed in the middle of it
+	workTarget  = 20 * time.Second // how long the business of all orders takes, if nobody waits for a lock
+	workMax     = 500 * time.Millisecond
+	limitBase   = 60 * time.Second      // after which a run is given up,
+	limitPer    = 20 * time.Millisecond // and more for every order
+	problemsMax = 10                    // lines that are reported one by one
+)
+
+// errVerdict says that the run came to its end and the report names what is wrong.
+var errVerdict = errors.New("the verdict is against it")
+
+type options struct {
+	input string
+	keep  bool
+}
+
+// run is the parent: it reads the orders, has them settled, and reports. The error is errVerdict if the report says why.
+func run(ctx context.Context, o options, out io.Writer) error {
+	orders, err := load(o.input, out)
+	if err != nil {
+		return err
+	}
+	if len(orders) == 0 {
+		fmt.Fprintln(out, "there are no orders: nothing to do")
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "vivarium-cluster-")
+	if err != nil {
+		return err
+	}
+	r := &runner{orders: orders, ledger: newLedger(), begun: time.Now(), out: out}
+	err = r.run(ctx, dir)
+	if o.keep {
+		fmt.Fprintln(out, "kept", dir)
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// load reads the input and reports the lines that are no orders.
+func load(name string, out io.Writer) ([]order, error) {
+	in, err := openInput(name)
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	defer in.Close()
+	shown := name
+	if name == "" {
+		shown = "orders.csv"
+	}
+	orders, problems, err := readOrders(in)
+	if err != nil {
+		return nil, fmt.Errorf("input %s: %w", shown, err)
+	}
+	for i, p := range problems {
+		if i == problemsMax {
+			fmt.Fprintf(out, "%s: %d more lines skipped\n", shown, len(problems)-i)
+			break
+		}
+		fmt.Fprintf(out, "%s:%d: skipped: %s\n", shown, p.line, p.text)
+	}
+	if len(orders) == 0 && len(problems) > 0 {
+		return nil, fmt.Errorf("input %s: none of its lines is an order", shown)
+	}
+	return orders, nil
+}
+
+// A runner is one run of the parent.
+type runner struct {
+	// Immutable after run.
+	orders   []order
+	ledger   *ledger
+	desk     *desk
+	ensemble *ensemble
+	begun    time.Time
+
+	output sync.Mutex // held while a line is written
+	out    io.Writer
+}
+
+// run starts everything, has the orders settled, stops everything, and gives the verdict.
+func (r *runner) run(ctx context.Context, dir string) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limitBase+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	if r.desk, err = newDesk(r.ledger, r.orders); err != nil {
+		return err
+	}
+	defer r.desk.server.close()
+	work := workTime(r.orders)
+	r.say("%d orders over %d accounts, %d processes with %d workers, %v of business each",
+		len(r.orders), len(balances(r.orders)), processes, workersPer, work.Round(time.Millisecond))
+	common := memberConfig{Ensemble: "cluster-" + strconv.Itoa(os.Getpid()) + "-" + r.begun.Format("150405.000"), Desk: r.desk.server.addr, Work: work}
+	if r.ensemble, err = startEnsemble(dir, common, fail); err != nil {
+		return err
+	}
+	defer r.ensemble.stop()
+	rep := &report{orders: r.orders}
+	runErr := r.settleAll(ctx, rep)
+	took := time.Since(r.begun)
+	r.ensemble.stop()
+	if cause := context.Cause(ctx); runErr != nil && errors.Is(cause, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	rep.fill(r.ledger, took, runErr)
+	r.output.Lock()
+	defer r.output.Unlock()
+	rep.print(r.out)
+	if len(rep.faults) > 0 {
+		return errVerdict
+	}
+	return nil
+}
+
+// settleAll lets the orders in, kills the leader midway, and waits until the last order is recorded.
+func (r *runner) settleAll(ctx context.Context, rep *report) error {
+	err := r.ensemble.until(ctx, func(all map[int]status) bool {
+		id, _ := leads(all)
+		return id != 0 && all[1].Works && all[2].Works && all[3].Works
+	})
+	if err != nil {
+		return fmt.Errorf("the processes did not come together: %w", err)
+	}
+	r.say("the processes have come together")
+	var running sync.WaitGroup
+	defer running.Wait()
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running.Go(func() { r.progressLoop(inner) })
+
+	n := len(r.orders)
+	if n < killMin {
+		r.say("fewer than %d orders are too little work to kill a leader in the middle of it: nobody is killed", killMin)
+		r.desk.letIn(n)
+	} else {
+		r.desk.letIn(n - int(holdBack*float64(n)))
+		select {
+		case <-r.ledger.settles(int(killAt * float64(n))):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		rep.killWanted = true
+		if rep.outage, err = r.killLeader(ctx); err != nil {
+			return err
+		}
+		r.desk.letIn(n)
+	}
+	return r.ensemble.until(ctx, func(all map[int]status) bool {
+		for _, st := range all {
+			rep.recorded = max(rep.recorded, st.Done)
+		}
+		return rep.recorded >= n
+	})
+}
+
+// workTime returns how long the business of one order should take for the run to be of a good length: long enough to be
+// watched, also when one account has most of the orders and they must wait for one another.
+func workTime(orders []order) time.Duration {
+	perAccount := make(map[string]int)
+	longest := 0
+	for _, o := range orders {
+		perAccount[o.Account]++
+		longest = max(longest, perAccount[o.Account])
+	}
+	turns := max(float64(len(orders))/(processes*workersPer), float64(longest))
+	return min(time.Duration(float64(workTarget)/turns), workMax)
+}
+
+// progressLoop writes a line a second.
+func (r *runner) progressLoop(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.progress(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *runner) progress(ctx context.Context) {
+	all := r.ensemble.statuses(ctx)
+	c := r.ledger.counts()
+	leader, _ := leads(all)
+	dispatcher := 0
+	var by []string
+	for id := 1; id <= processes; id++ {
+		mark := ""
+		if r.ensemble.process(id) == nil {
+			mark = " (dead)"
+		}
+		if all[id].Dispatches {
+			dispatcher = id
+		}
+		by = append(by, fmt.Sprintf("process %d: %d%s", id, c.By[id], mark))
+	}
+	r.say("settled %d of %d (%s)  Raft leader: %s  dispatcher: %s  hand-overs: %d",
+		c.Settled, len(r.orders), strings.Join(by, ", "), orNone(leader), orNone(dispatcher), c.HandOvers)
+}
+
+func orNone(id int) string {
+	if id == 0 {
+		return "none"
+	}
+	return strconv.Itoa(id)
+}
+
+func (r *runner) say(format string, args ...any) {
+	r.output.Lock()
+	defer r.output.Unlock()
+	fmt.Fprintf(r.out, "%5.1f s  %s\n", time.Since(r.begun).Seconds(), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// workersPer is how many orders a process settles at a time.
+const workersPer = 4
+
+// retryPause keeps a worker or a dispatcher from spinning while the ensemble cannot serve it.
+const retryPause = 100 * time.Millisecond
+
+// A worker settles the orders of one process, several at a time, as long as a session lasts.
+type worker struct {
+	process int
+	session *embed.Session
+	desk    deskClient
+	work    time.Duration // how long the business of one order takes
+	brake   *brake
+	log     *slog.Logger
+}
+
+// loop settles what is in the process's list until ctx ends.
+func (w *worker) loop(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	busy := make(map[string]bool)             // what is being settled, at most workersPer
+	finished := make(chan string, workersPer) // never full: what is in it is still busy
+	for ctx.Err() == nil {
+		names, changed, err := w.list(ctx)
+		if err != nil {
+			w.log.Warn("cannot list the orders", "err", err)
+			pause(ctx, retryPause)
+			continue
+		}
+		for _, name := range names {
+			if busy[name] || len(busy) == workersPer {
+				continue
+			}
+			busy[name] = true
+			running.Go(func() {
+				w.settleLoop(ctx, name)
+				finished <- name
+			})
+		}
+		select {
+		case <-changed.Events():
+		case name := <-finished:
+			delete(busy, name)
+		case <-ctx.Done():
+		}
+		_ = changed.Close()
+	}
+}
+
+// list returns the process's orders and a watch that was armed before it looked.
+func (w *worker) list(ctx context.Context) ([]string, *embed.Watch, error) {
+	changed, err := w.session.Watch(ctx, todoOf(w.process), embed.WatchOnce)
+	if err != nil {
+		return nil, nil, err
+	}
+	names, _, err := w.session.Children(ctx, todoOf(w.process))
+	if err != nil {
+		_ = changed.Close()
+		return nil, nil, err
+	}
+	return names, changed, nil
+}
+
+// settleLoop tries until the order is off the process's list.
+func (w *worker) settleLoop(ctx context.Context, name string) {
+	for {
+		err := w.settle(ctx, name)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		w.log.Warn("order not settled, trying again", "order", name, "err", err)
+		pause(ctx, retryPause)
+	}
+}
+
+// settle settles one order exactly once, whatever becomes of this process on the way and whoever else tries.
+//
+// The order's znode and the mark that it is done are exchanged in one transaction, but the ledger is elsewhere: a process
+// that ends between booking and recording leaves an order that looks open. So a holder asks the ledger before it books.
+// Its answer stays true until the holder books: the lock keeps others out, and the fence, raised by the question, refuses
+// whoever held the lock before and does not know yet that it is lost.
+//
+// After an error nothing is known of the booking. The order is tried again from the start, under a new hold: its greater
+// token fences off what this attempt may have left under way.
+func (w *worker) settle(ctx context.Context, name string) error {
+	path := todoOf(w.process) + "/" + name
+	o, ok, err := readOrder(ctx, w.session, path)
+	if err != nil || !ok {
+		return err
+	}
+	hold, err := lock.NewMutex(w.session, lockPath(o.Account)).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Release() // if it cannot be sent the node goes on trying
+	// What earlier holders recorded is visible here: their locks went after it.
+	if _, ok, err := w.session.Exists(ctx, path); err != nil || !ok {
+		return err
+	}
+	e := entry{Process: w.process, Token: hold.Token(), Order: o}
+	booked, err := w.desk.enter(hold.Context(), e)
+	if err != nil {
+		return err
+	}
+	if !booked {
+		if err := w.book(hold.Context(), e); err != nil {
+			return err
+		}
+	}
+	w.brake.pass(held{Order: o, Token: hold.Token()}, hold)
+	return w.record(ctx, name, path, hold)
+}
+
+func (w *worker) book(ctx context.Context, e entry) error {
+	pause(ctx, w.work)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.desk.book(ctx, e)
+}
+
+// record exchanges the order for its mark, if the lock is still held when the ensemble applies that.
+func (w *worker) record(ctx context.Context, name, path string, hold *lock.Hold) error {
+	_, err := w.session.Multi(ctx,
+		embed.OpCheck(hold.Path(), embed.AnyVersion),
+		embed.OpDelete(path, embed.AnyVersion),
+		embed.OpCreate(donePath+"/"+name, []byte(strconv.Itoa(w.process)), embed.Persistent),
+	)
+	var at *embed.MultiError
+	if errors.As(err, &at) && at.Index == 1 && errors.Is(err, embed.ErrNoNode) {
+		return nil // the dispatcher took this process for dead and gave the order to another
+	}
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
+
+// pause waits, or returns early when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
