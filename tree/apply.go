@@ -226,7 +226,6 @@ func (t *Tree) delete(op *Op) error {
 func (t *Tree) removeZnode(e *entry, owner SessionID) {
 	v := t.stage(e)
 	v.Znode = Znode{}
-	v.children = children{}
 	v.deleted = true
 
 	p := t.stage(e.parent)

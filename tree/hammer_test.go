@@ -19,7 +19,7 @@ import (
 const (
 	hammerSum          = 1_000_000
 	hammerQueue        = 50
-	hammerTransactions = 20_000
+	hammerTransactions = 10_000
 	hammerReaders      = 4
 )
 

@@ -33,7 +33,7 @@ func testPage(t *testing.T, rnd *rand.Rand, cmp order, ascending bool) {
 	var now pageModel
 	var kept []pageModel
 	next := 0
-	for edit := uint64(1); edit < 6000; edit++ {
+	for edit := uint64(1); edit < 4000; edit++ {
 		growing := edit%2000 < 1200
 		for range 1 + rnd.IntN(4) {
 			if add := rnd.IntN(10) < 7; add == growing || len(now.names) == 0 {
@@ -58,7 +58,7 @@ func testPage(t *testing.T, rnd *rand.Rand, cmp order, ascending bool) {
 		now.verifyAround(t, rnd, cmp)
 	}
 	for len(now.names) > 0 {
-		now.remove(rnd.IntN(len(now.names)), 6000, cmp)
+		now.remove(rnd.IntN(len(now.names)), 4000, cmp)
 	}
 	if now.root != nil {
 		t.Fatal("an empty set has a page left")
@@ -121,7 +121,7 @@ func (m *pageModel) verifyAround(t *testing.T, rnd *rand.Rand, cmp order) {
 // Names created in order leave pages three quarters full, not half.
 func TestPageAscendingFill(t *testing.T) {
 	var root *page
-	const n = 100_000
+	const n = 20_000
 	for i := range n {
 		root = insert(root, fmt.Sprintf("%010d", i), uint64(i), strings.Compare)
 	}
