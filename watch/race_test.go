@@ -2,6 +2,7 @@ package watch
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,10 @@ func TestArmingRace(t *testing.T) {
 		})
 	}
 	for z := tree.Zxid(1); z <= transactions; z++ {
-		r.Deliver(z, set("/a"), func() { visible.Store(uint64(z)) })
+		r.Deliver(z, set("/a"), func() {
+			runtime.Gosched()
+			visible.Store(uint64(z))
+		})
 	}
 	adding.Wait()
 	r.EndAll(errors.New("over"))

@@ -11,21 +11,26 @@ import (
 
 func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChanged, Path: path}} }
 
-// TestVisibleAfterQueued looks at the buffer at the moment a transaction becomes visible.
+// TestVisibleAfterQueued looks at the moment a transaction becomes visible: its event is in the buffer, and
+// no watch can be armed.
 func TestVisibleAfterQueued(t *testing.T) {
 	r := NewRegistry()
-	s := r.Add("/a", Persistent, 0)
+	events := r.Add("/a", Persistent, 0).Events()
 	published := false
 	r.Deliver(4, set("/a"), func() {
 		published = true
-		if len(s.Events()) != 1 {
+		if len(events) != 1 {
 			t.Error("visible before its event was queued")
+		}
+		if r.mu.TryLock() {
+			t.Error("visible while a watch can be armed")
+			r.mu.Unlock()
 		}
 	})
 	if !published {
 		t.Error("not published")
 	}
-	if e := <-s.Events(); e != (Event{NodeDataChanged, "/a", 4}) {
+	if e := <-events; e != (Event{NodeDataChanged, "/a", 4}) {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -160,12 +165,13 @@ func TestInstall(t *testing.T) {
 		pairs[mode] = pair{r.Add("/touched", mode, 0), r.Add("/untouched", mode, 0)}
 	}
 	touched := func(path string, _ Mode) (EventType, bool) { return NodeDeleted, path == "/touched" }
+	events := pairs[Once].touched.Events()
 	r.Install(20, touched, func() {
-		if len(pairs[Once].touched.Events()) != 1 {
+		if len(events) != 1 {
 			t.Error("visible before the event was queued")
 		}
 	})
-	if e, ok := <-pairs[Once].touched.Events(); !ok || e != (Event{NodeDeleted, "/touched", 20}) {
+	if e, ok := <-events; !ok || e != (Event{NodeDeleted, "/touched", 20}) {
 		t.Errorf("once: %+v %v", e, ok)
 	}
 	if err := pairs[Once].touched.Err(); err != nil {
