@@ -7,7 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Track books the ephemerals that a transaction created and deleted, and ignores other znodes. After a load, the caller tracks every ephemeral of the tree as created.
+// Track books the ephemerals that a transaction created and deleted, and ignores other znodes. After a
+// load, the caller tracks every ephemeral of the tree as created.
 func (t *Table) Track(changes []tree.Change) {
 	for _, c := range changes {
 		if c.Owner == 0 {

@@ -32,11 +32,11 @@ func idle(paths []string, mode Mode, open bool) (*Registry, []*Stream, float64) 
 	return r, streams, float64(heap()-before) / float64(len(paths))
 }
 
-func heap() uint64 {
+func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return int64(m.HeapAlloc)
 }
 
 func TestIdleWatchIsSmall(t *testing.T) {
@@ -61,7 +61,7 @@ func TestEndedWatchesLeaveNothing(t *testing.T) {
 		s.Close()
 	}
 	streams = nil
-	if left := int64(heap() - before); left > 64<<10 {
+	if left := heap() - before; left > 64<<10 {
 		t.Errorf("%d bytes left", left)
 	}
 	runtime.KeepAlive(r)

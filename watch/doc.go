@@ -19,15 +19,15 @@
 //     were buffered stay readable after any end, and the error is there before the channel is closed.
 //
 // Events are ZooKeeper's, with these differences: every stream stands alone, so two watches of one path both
-// get the event; a session's end ends its watches without events, because its engine closes them;
-// one watch of a znode covers its data and its children.
+// get the event, and one watch of a znode covers its data and its children. What a session's end does to
+// its watches is the engine's business.
 //
 // # What it costs
 //
 // A change costs one or two map lookups for the znode and its parent, one for each depth at which there are
 // recursive watches, and a send for each watch that matches. Watches that do not match cost nothing. At
-// rest a watch takes about 120 bytes besides its path; its channel is made when somebody asks for it or an
-// event comes, and takes about 150 bytes for a Once watch and 2 KiB with the default buffer.
+// rest a watch takes less than 140 bytes besides its path; its channel is made when somebody asks for it
+// or an event comes, and takes 144 bytes for a Once watch and 2 KiB with the default buffer.
 //
 // Read registry.go first, then stream.go, lists.go and event.go.
 package watch
