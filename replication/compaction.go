@@ -87,7 +87,7 @@ func (h *Host) RequestSnapshot(id ShardID) error {
 	if err != nil {
 		return err
 	}
-	opt := dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: compactionOverhead}
+	opt := dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: h.keepEntries}
 	if cut := s.log.cut(); cut > 0 {
 		opt = dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionIndex: cut}
 	}
@@ -98,8 +98,8 @@ func (h *Host) RequestSnapshot(id ShardID) error {
 }
 
 const (
-	// compactionOverhead is how many entries stay when nothing is known of their size.
-	compactionOverhead = 10_000
+	// keepEntries is how many entries stay when nothing is known of their size.
+	keepEntries = 10_000
 	// snapshotTimeout is how long dragonboat remembers a request in order to report on it.
 	snapshotTimeout = time.Minute
 	// snapshotRetry is the wait after a request that found another under way.

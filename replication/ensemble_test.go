@@ -31,6 +31,10 @@ type tape struct {
 	onApply func(e Entry)
 	onSync  func() error
 
+	onInstall  func(stop <-chan struct{}) error
+	onSnapshot func() error
+	onWrite    func(io.Writer) error
+
 	mu      sync.Mutex
 	index   uint64 // of the last command
 	count   uint64
@@ -124,10 +128,20 @@ func (m *tape) save() error {
 func (m *tape) Snapshot() (Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &tapeSnapshot{text: append(m.encode(), make([]byte, m.pad)...)}, nil
+	if m.onSnapshot != nil {
+		if err := m.onSnapshot(); err != nil {
+			return nil, err
+		}
+	}
+	return &tapeSnapshot{text: append(m.encode(), make([]byte, m.pad)...), onWrite: m.onWrite}, nil
 }
 
 func (m *tape) Install(r io.Reader, stop <-chan struct{}) error {
+	if m.onInstall != nil {
+		if err := m.onInstall(stop); err != nil {
+			return err
+		}
+	}
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return err
@@ -153,9 +167,17 @@ func (m *tape) Close() error {
 	return nil
 }
 
-type tapeSnapshot struct{ text []byte }
+type tapeSnapshot struct {
+	text    []byte
+	onWrite func(io.Writer) error
+}
 
 func (s *tapeSnapshot) WriteTo(w io.Writer, stop <-chan struct{}) error {
+	if s.onWrite != nil {
+		if err := s.onWrite(w); err != nil {
+			return err
+		}
+	}
 	_, err := w.Write(s.text)
 	return err
 }
@@ -169,11 +191,27 @@ func (m *tape) state() tapeState {
 	return tapeState{m.count, m.sum}
 }
 
+func (m *tape) lastIndex() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.index
+}
+
 // times is how often a command was applied.
 func (m *tape) times(cmd string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.seen[cmd]
+}
+
+// installs waits until a stream was installed.
+func (m *tape) installs(t testing.TB) {
+	t.Helper()
+	eventually(t, "install", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.install > 0
+	})
 }
 
 // has waits until a command was applied.

@@ -19,12 +19,13 @@ import (
 // Close.
 type Host struct {
 	// Immutable after Open.
-	cfg    Config
-	log    *slog.Logger
-	nh     *dragonboat.NodeHost
-	files  *fileSystem
-	store  *logStore
-	shards []*shard // by ShardID - 1
+	cfg         Config
+	log         *slog.Logger
+	nh          *dragonboat.NodeHost
+	files       *fileSystem
+	store       *logStore
+	shards      []*shard // by ShardID - 1
+	keepEntries uint64   // what a cut of the log leaves; smaller in tests
 
 	done  chan struct{}  // closed when Close begins
 	grown chan struct{}  // holds a token while compactLoop should look
@@ -56,7 +57,10 @@ func Open(c Config) (*Host, error) {
 }
 
 func newHost(c Config) *Host {
-	h := &Host{cfg: c, log: c.Logger, files: newFileSystem(c.Disk), done: make(chan struct{}), grown: make(chan struct{}, 1)}
+	h := &Host{
+		cfg: c, log: c.Logger, files: newFileSystem(c.Disk), keepEntries: keepEntries,
+		done: make(chan struct{}), grown: make(chan struct{}, 1),
+	}
 	for i := range c.Shards {
 		h.shards = append(h.shards, newShard(ShardID(i+1)))
 	}
@@ -141,32 +145,42 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 		return err
 	}
 	return h.call(func() error {
-		s.machine = &machine{
-			shard:  uint64(id),
-			m:      m,
-			disk:   h.cfg.Disk,
-			opened: func(stop <-chan struct{}) { h.store.opened(uint64(id), stop) },
-			grown: func(bytes int, index uint64) {
-				if s.log.grow(bytes, index) {
-					h.wakeCompaction()
-				}
-			},
+		s.starting.Lock()
+		defer s.starting.Unlock()
+		if s.started.Load() {
+			return fmt.Errorf("shard %d is started already", id)
 		}
-		create := func(_, _ uint64) statemachine.IOnDiskStateMachine { return s.machine }
+		a := h.adapt(s, m)
+		create := func(_, _ uint64) statemachine.IOnDiskStateMachine { return a }
 		err := guard(func() error {
 			return h.nh.StartOnDiskReplica(h.members(), false, create, h.shardConfig(id))
 		})
 		if errors.Is(err, dragonboat.ErrInvalidShardSettings) {
-			err = fmt.Errorf("%w: shard %d was founded with other members", ErrLog, id)
+			return fmt.Errorf("%w: shard %d was founded with other members", ErrLog, id)
 		}
 		if err != nil {
-			s.machine = nil
 			return err
 		}
-		s.session = h.nh.GetNoOPSession(uint64(id))
+		s.machine, s.session = a, h.nh.GetNoOPSession(uint64(id))
 		s.started.Store(true)
 		return nil
 	})
+}
+
+// adapt makes dragonboat's view of a shard's machine.
+func (h *Host) adapt(s *shard, m StateMachine) *machine {
+	return &machine{
+		shard:  uint64(s.id),
+		m:      m,
+		disk:   h.cfg.Disk,
+		log:    h.log,
+		opened: func(stop <-chan struct{}) { h.store.opened(uint64(s.id), stop) },
+		grown: func(bytes int, index uint64) {
+			if s.log.grow(bytes, index) {
+				h.wakeCompaction()
+			}
+		},
+	}
 }
 
 func (h *Host) members() map[uint64]dragonboat.Target {

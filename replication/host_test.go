@@ -1,9 +1,14 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 func TestSingleMember_WritesAndRestarts(t *testing.T) {
@@ -70,5 +75,102 @@ func TestPropose_Refusals(t *testing.T) {
 	}
 	if err := host.Close(0); err != nil {
 		t.Errorf("second Close: %v", err)
+	}
+}
+
+// Close is bounded also when the machine never comes back, and says what it leaves; what it left ends when the
+// machine does.
+func TestHost_CloseIsBounded(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	busy, free := make(chan struct{}), make(chan struct{})
+	e.prepare = func(n *node) {
+		n.tapes[0].onApply = func(Entry) {
+			close(busy)
+			<-free
+		}
+	}
+	e.start(n)
+	awaitLeader(t, n, 1)
+	if _, err := n.host.Propose(1, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	<-busy
+	host := n.host
+	n.host = nil
+	err := host.Close(20 * time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "20ms") {
+		t.Errorf("close: %v", err)
+	}
+	close(free)
+	eventually(t, "end", func() bool { return host.shards[0].machine.closed.Load() })
+}
+
+// Whoever calls a host while it is closed gets an answer.
+func TestHost_CallsDuringClose(t *testing.T) {
+	for range 5 {
+		e := found(t, 1, 1)
+		n := e.nodes[0]
+		e.start(n)
+		e.write(n, 1, "warm")
+		host := n.host
+		calls := []func() error{
+			func() error { _, err := host.Propose(1, []byte("x")); return err },
+			func() error { return host.Barrier(context.Background(), 1) },
+			func() error { return host.RequestSnapshot(1) },
+			func() error { return host.TransferLeader(1, 1) },
+			func() error { host.Leader(1); host.Committed(1); host.Leads(1); return host.StartShard(1, nil) },
+		}
+		var wg sync.WaitGroup
+		for _, call := range calls {
+			wg.Go(func() {
+				for !errors.Is(call(), ErrClosed) {
+					runtime.Gosched()
+				}
+			})
+		}
+		e.stop(n)
+		wg.Wait()
+	}
+}
+
+func TestStartShard_Refusals(t *testing.T) {
+	e := found(t, 1, 2)
+	n := e.nodes[0]
+	e.start(n)
+	if err := n.host.StartShard(1, n.tapes[0]); err == nil {
+		t.Error("a shard starts twice")
+	}
+	if err := n.host.StartShard(3, n.tapes[0]); err == nil {
+		t.Error("a shard starts that does not exist")
+	}
+	e.write(n, 1, "x")
+	e.stop(n)
+
+	// Other members than the log was founded with: the identity file stands before this.
+	n.disk = e.newDisk(n.dir)
+	c := e.config(n)
+	c.Deployment = deployment(c.Digest)
+	c.Members = []MemberID{1, 2}
+	h, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.host = h
+	if err := h.StartShard(1, n.tapes[0]); !errors.Is(err, ErrLog) || !strings.Contains(err.Error(), "other members") {
+		t.Errorf("other members: %v", err)
+	}
+}
+
+func TestCommitted_FollowsCommandsOnly(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	for i := range 5 {
+		e.write(e.nodes[0], 1, fmt.Sprint(i))
+	}
+	for _, n := range e.nodes {
+		e.barrier(n, 1)
+		m := n.tapes[0]
+		eventually(t, "commit index", func() bool { return n.host.Committed(1) == m.lastIndex() })
 	}
 }

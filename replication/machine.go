@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -26,7 +27,8 @@ type StateMachine interface {
 	Apply(entries []Entry)
 	// Sync makes everything applied so far durable.
 	Sync() error
-	// Snapshot returns the state at this point. Apply stands still meanwhile, so it is cheap.
+	// Snapshot returns the state at this point. Apply stands still meanwhile, so it is cheap. An error, here or
+	// while it is written, puts off the member that is to get it.
 	Snapshot() (Snapshot, error)
 	// Install replaces the state by what a Snapshot wrote on another member. When it returns nil the new
 	// state is durable and in use. It may give up with any error once stop is closed.
@@ -53,6 +55,7 @@ type machine struct {
 	shard  uint64
 	m      StateMachine
 	disk   Disk
+	log    *slog.Logger
 	opened func(stop <-chan struct{})
 	grown  func(bytes int, index uint64) // told of the log that was applied; must not block
 
@@ -110,37 +113,46 @@ func (a *machine) Sync() error {
 	return nil
 }
 
-// PrepareSnapshot takes the point in time that SaveSnapshot writes.
-func (a *machine) PrepareSnapshot() (any, error) {
-	var s Snapshot
-	err := guard(func() (err error) { s, err = a.m.Snapshot(); return err })
-	if errors.Is(err, errBroken) {
-		a.parking().afterWork(err)
-	}
-	a.parking().afterWork(nil)
-	if err != nil {
-		// A state that cannot be read is not streamed; the receiver asks again.
-		return nil, fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, err)
-	}
-	return s, nil
+// taken is what PrepareSnapshot hands to SaveSnapshot.
+type taken struct {
+	snapshot Snapshot
+	err      error // why there is none
 }
 
-// SaveSnapshot streams what PrepareSnapshot took to a member that lags behind.
-func (a *machine) SaveSnapshot(taken any, w io.Writer, stop <-chan struct{}) error {
-	s := taken.(Snapshot)
-	err := guard(func() error { return s.WriteTo(w, stop) })
-	closed := guard(s.Close)
-	if broken := errors.Join(err, closed); errors.Is(broken, errBroken) {
-		a.parking().afterWork(broken)
+// PrepareSnapshot takes the point in time that SaveSnapshot writes. It never fails: dragonboat would leave the
+// stream open that it has begun, and never begin another to that member. SaveSnapshot reports the error.
+func (a *machine) PrepareSnapshot() (any, error) {
+	var t taken
+	t.err = guard(func() (err error) { t.snapshot, err = a.m.Snapshot(); return err })
+	a.parking().afterWork(onlyBroken(t.err))
+	return t, nil
+}
+
+// SaveSnapshot streams what PrepareSnapshot took to a member that lags behind. What cannot be read is not
+// streamed: the stream breaks off, and the receiver asks again.
+func (a *machine) SaveSnapshot(prepared any, w io.Writer, stop <-chan struct{}) error {
+	t := prepared.(taken)
+	if t.err == nil {
+		t.err = guard(func() error { return t.snapshot.WriteTo(w, stop) })
+		t.err = errors.Join(t.err, guard(t.snapshot.Close))
 	}
-	a.parking().afterWork(nil)
+	a.parking().afterWork(onlyBroken(t.err))
 	switch {
 	case isClosed(stop):
 		return statemachine.ErrSnapshotStopped
-	case err == nil, isStreamError(err):
+	case t.err == nil, isStreamError(t.err):
+		return t.err
+	}
+	a.log.Warn("state was not streamed to a member that lags behind", "shard", a.shard, "err", t.err)
+	return fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, t.err)
+}
+
+// onlyBroken is err if it throws the switch also where an error does not.
+func onlyBroken(err error) error {
+	if errors.Is(err, errBroken) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, err)
+	return nil
 }
 
 // isStreamError says whether dragonboat takes err for the end of one stream, and not for the end of the world.

@@ -10,8 +10,9 @@ import (
 
 // shard is this member's replica of one Raft group.
 type shard struct {
-	id      ShardID
-	started atomic.Bool
+	id       ShardID
+	starting sync.Mutex // held while StartShard runs
+	started  atomic.Bool
 
 	// Set before started.
 	session *client.Session // dragonboat's "no session": it keeps no memory of proposals

@@ -1,0 +1,151 @@
+package replication
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lni/dragonboat/v4/logger"
+)
+
+// lines is where a logger under test writes to.
+type lines struct {
+	sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.Lock()
+	defer l.Unlock()
+	return l.text.String()
+}
+
+func (l *lines) logger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}))
+}
+
+// openHost opens a host of an ensemble of one that writes its log to l; no shard is started.
+func openHost(t *testing.T, l *lines, level slog.Level) *node {
+	t.Helper()
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	n.disk = newPlainDisk(t)
+	c := e.config(n)
+	c.Logger = l.logger(level)
+	h, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.host = h
+	return n
+}
+
+func (n *node) close(t *testing.T) {
+	t.Helper()
+	if err := n.host.Close(0); err != nil {
+		t.Error(err)
+	}
+	n.host = nil
+}
+
+func TestLogger_LinesGoToTheOldestOpenHost(t *testing.T) {
+	var first, second lines
+	one := openHost(t, &first, slog.LevelDebug)
+	two := openHost(t, &second, slog.LevelDebug)
+	line := logger.GetLogger("testing")
+	line.Infof("to %s", "one")
+	one.close(t)
+	line.Infof("to %s", "two")
+	two.close(t)
+	line.Infof("to %s", "nobody")
+	if got := first.String(); !strings.Contains(got, "to one") || !strings.Contains(got, "dragonboat=testing") || strings.Contains(got, "to two") {
+		t.Errorf("the first host got %s", got)
+	}
+	if got := second.String(); strings.Contains(got, "to one") || !strings.Contains(got, "to two") || strings.Contains(got, "nobody") {
+		t.Errorf("the second host got %s", got)
+	}
+}
+
+func TestLogger_Levels(t *testing.T) {
+	for level, want := range map[slog.Level]string{
+		slog.LevelDebug - 4: "debug info warning error", slog.LevelDebug: "info warning error", slog.LevelInfo: "error", slog.LevelError: "",
+	} {
+		var l lines
+		n := openHost(t, &l, level)
+		line := logger.GetLogger("testing")
+		l.Lock()
+		l.text.Reset()
+		l.Unlock()
+		line.Debugf("=%s=", "debug")
+		line.Infof("=%s=", "info")
+		line.Warningf("=%s=", "warning")
+		line.Errorf("=%s=", "error")
+		var got []string
+		for _, word := range []string{"debug", "info", "warning", "error"} {
+			if strings.Contains(l.String(), "="+word+"=") {
+				got = append(got, word)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v: %v, want %s", level, got, want)
+		}
+		n.close(t)
+	}
+}
+
+// What dragonboat reports as broken on a goroutine of its own stops every node of the process, for nobody knows
+// whose it was; the goroutine does not go on.
+func TestLogger_PanicfThrowsAllSwitches(t *testing.T) {
+	var l lines
+	one, two := openHost(t, &l, slog.LevelDebug), openHost(t, &l, slog.LevelDebug)
+	went := make(chan struct{})
+	go func() {
+		defer close(went)
+		logger.GetLogger("testing").Panicf("invariant %d is broken", 7)
+	}()
+	for _, n := range []*node{one, two} {
+		<-n.disk.Failed()
+		if err := n.disk.Err(); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "invariant 7 is broken") {
+			t.Errorf("the switch was thrown by %v", err)
+		}
+	}
+	if isClosed(went) {
+		t.Error("the goroutine went on")
+	}
+	if !strings.Contains(l.String(), "level=ERROR") || !strings.Contains(l.String(), "invariant 7 is broken") {
+		t.Errorf("logged %s", l.String())
+	}
+}
+
+// On a goroutine of ours the same becomes an error, and no node stops.
+func TestGuard_MakesErrorsOfPanics(t *testing.T) {
+	var l lines
+	n := openHost(t, &l, slog.LevelDebug)
+	for name, fn := range map[string]func() error{
+		"reported": func() error { logger.GetLogger("testing").Panicf("it is %s", "broken"); return nil },
+		"bare":     func() error { panic("it is broken") },
+		"deeper":   func() error { func() { logger.GetLogger("testing").Panicf("it is broken") }(); return nil },
+	} {
+		if err := guard(fn); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "it is broken") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := guard(func() error { return errInjected }); err != errInjected {
+		t.Errorf("an error became %v", err)
+	}
+	if guarded() {
+		t.Error("guarded without guard")
+	}
+	if err := n.disk.Err(); err != nil {
+		t.Errorf("the node failed: %v", err)
+	}
+}

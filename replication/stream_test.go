@@ -1,0 +1,203 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// lag founds three members, one of which missed more than the logs of the others still hold. It is not running.
+func lag(t *testing.T) (e *ensemble, behind *node) {
+	t.Helper()
+	e = found(t, 3, 1)
+	e.newDisk = realDisk(t)
+	e.prepare = func(n *node) { n.host.keepEntries, n.tapes[0].pad = 5, 5<<20 }
+	e.startAll()
+	e.write(e.nodes[0], 1, "warm")
+	for _, n := range e.nodes {
+		e.barrier(n, 1)
+	}
+	behind = e.nodes[awaitLeader(t, e.nodes[0], 1).Member%3]
+	e.stop(behind)
+	others := slicesWithout(e.nodes, behind)
+	for i := range 30 {
+		e.write(others[0], 1, fmt.Sprintf("missed-%d", i))
+	}
+	for _, n := range others {
+		e.barrier(n, 1)
+		snapshotNow(t, n)
+		eventually(t, "cut log", func() bool {
+			rs, err := n.host.store.ReadRaftState(1, uint64(n.id), n.tapes[0].index-1)
+			return err == nil && rs.EntryCount > 0 && compacted(n)
+		})
+	}
+	return e, behind
+}
+
+// compacted says whether the first entries of a node's log are gone.
+func compacted(n *node) bool {
+	entries, _, err := n.host.store.IterateEntries(nil, 0, 1, uint64(n.id), 2, 3, 1<<20)
+	return err == nil && len(entries) == 0
+}
+
+func (e *ensemble) same(t *testing.T) {
+	t.Helper()
+	for _, n := range e.nodes {
+		e.barrier(n, 1)
+	}
+	want := e.nodes[0].tapes[0].state()
+	for _, n := range e.nodes[1:] {
+		if got := n.tapes[0].state(); got != want {
+			t.Errorf("member %d has %v, member 1 has %v", n.id, got, want)
+		}
+	}
+}
+
+func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
+	e, behind := lag(t)
+	e.start(behind)
+	e.same(t)
+	if behind.tapes[0].install == 0 {
+		t.Error("the state was not streamed")
+	}
+	e.write(behind, 1, "after")
+	e.same(t)
+
+	// What is left of the stream is a record: an older image would not do any more.
+	index := behind.tapes[0].applied
+	eventually(t, "shrunk file", func() bool {
+		names, err := filepath.Glob(filepath.Join(behind.dir, "raft/*/*/snapshot-part-1/snapshot-1-*/*/*.gbsnap"))
+		if err != nil || len(names) != 1 {
+			return false
+		}
+		info, err := os.Stat(names[0])
+		return err == nil && info.Size() == shrunkSize
+	})
+	e.stop(behind)
+	first, last, exists, err := CheckLog(viewOf(t, e, behind), 1)
+	if err != nil || !exists || first != index+1 || last < index {
+		t.Errorf("first %d, last %d, exists %v, %v after an install at %d", first, last, exists, err, index)
+	}
+	e.start(behind)
+	e.same(t)
+}
+
+// A node that goes down with a received stream that was not installed yet: the log says that any image will do,
+// and the next start installs it.
+func TestStream_KilledBeforeInstall(t *testing.T) {
+	e, behind := lag(t)
+	received := make(chan struct{})
+	prepare := e.prepare
+	e.prepare = func(n *node) {
+		prepare(n)
+		n.tapes[0].onInstall = func(stop <-chan struct{}) error {
+			close(received)
+			<-stop
+			return errors.New("stopped")
+		}
+	}
+	e.start(behind)
+	<-received
+	e.stop(behind)
+	first, last, exists, err := CheckLog(viewOf(t, e, behind), 1)
+	if err != nil || !exists || first != 1 || last <= behind.tapes[0].applied {
+		t.Errorf("first %d, last %d, exists %v, %v with a stream that waits", first, last, exists, err)
+	}
+	e.prepare = prepare
+	e.start(behind)
+	e.same(t)
+	if behind.tapes[0].install == 0 {
+		t.Error("the stream was not installed")
+	}
+}
+
+// An install that fails makes the node fail, not the process; so does one that panics.
+func TestStream_InstallFails(t *testing.T) {
+	for name, install := range map[string]func(<-chan struct{}) error{
+		"error": func(<-chan struct{}) error { return errInjected },
+		"panic": func(<-chan struct{}) error { panic(errInjected) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, behind := lag(t)
+			prepare := e.prepare
+			e.prepare = func(n *node) {
+				prepare(n)
+				n.tapes[0].onInstall = install
+			}
+			e.start(behind)
+			<-behind.disk.Failed()
+			if err := behind.disk.Err(); !strings.Contains(err.Error(), "injected") {
+				t.Errorf("the switch was thrown by %v", err)
+			}
+			closes(t, behind)
+			e.prepare = prepare
+			e.start(behind)
+			e.same(t)
+		})
+	}
+}
+
+// A state that cannot be read now is streamed later; a stream that breaks off is sent anew.
+func TestStream_SenderHasTrouble(t *testing.T) {
+	e, behind := lag(t)
+	troubles := map[string]int{}
+	for _, n := range slicesWithout(e.nodes, behind) {
+		m := n.tapes[0]
+		m.mu.Lock()
+		m.onSnapshot = func() error {
+			if troubles["snapshot"]++; troubles["snapshot"] == 1 {
+				return errInjected
+			}
+			return nil
+		}
+		m.onWrite = func(io.Writer) error {
+			if troubles["write"]++; troubles["write"] == 1 {
+				return errInjected
+			}
+			return nil
+		}
+		m.mu.Unlock()
+	}
+	e.start(behind)
+	behind.tapes[0].installs(t)
+	e.same(t)
+	for _, n := range e.nodes {
+		if err := n.disk.Err(); err != nil {
+			t.Errorf("member %d failed: %v", n.id, err)
+		}
+	}
+}
+
+// The receiver's disk fails while the stream arrives, at every kind of call.
+func TestStream_ReceiversDiskFails(t *testing.T) {
+	points := []int64{20, 40, 60, 80, 100}
+	if testing.Short() {
+		points = points[:1]
+	}
+	for _, at := range points {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			e, behind := lag(t)
+			prepare := e.prepare
+			e.prepare = func(n *node) {
+				prepare(n)
+				failAt(n, at)
+			}
+			e.start(behind)
+			e.prepare = prepare
+			others := slicesWithout(e.nodes, behind)
+			for i := 0; !isClosed(behind.disk.Failed()); i++ {
+				e.write(others[i%2], 1, fmt.Sprintf("more-%d", i))
+			}
+			closes(t, behind)
+			behind.disk.(*disk.Disk).SetFault(nil)
+			e.start(behind)
+			e.same(t)
+		})
+	}
+}
