@@ -167,6 +167,25 @@ func TestHandlesShareAFile(t *testing.T) {
 	must[image](t)(realImage(d.Dir())).equal(t, image{"a": "0123456789", "b": "0123456789"})
 }
 
+// Renaming one name of a file over another does nothing, as the operating system has it.
+func TestRenameOverSameFile(t *testing.T) {
+	d := open(t)
+	at := func(name string) string { return filepath.Join(d.Dir(), name) }
+	put(t, d, at("a"), "x")
+	ok(t, d.Link(at("a"), at("b")))
+	v := d.View()
+	ok(t, v.Link(at("a"), at("c")))
+	put(t, v, at("m"), "y")
+	ok(t, v.Link(at("m"), at("n")))
+	for _, two := range [][2]string{{"a", "a"}, {"a", "b"}, {"c", "b"}, {"m", "m"}, {"m", "n"}} {
+		ok(t, v.Rename(at(two[0]), at(two[1])))
+	}
+	wantList(t, v, d.Dir(), "a", "b", "c", "m", "n")
+	ok(t, v.Rename(at("a"), at("m")))
+	wantFile(t, v, at("m"), "x")
+	wantFile(t, v, at("n"), "y")
+}
+
 // A file that was removed while it was open lives on in its handles only, on both sides of the switch.
 func TestRemovedWhileOpen(t *testing.T) {
 	d := open(t)

@@ -13,7 +13,8 @@
 //
 // Package disk never acknowledges a failed write as durable without Failed being closed first, never changes
 // a file after the switch (calls that were already inside the kernel at that moment may still land), never
-// waits for the real disk in a mutating call after it, and never knows what the bytes mean. It does not keep
+// waits for the real disk in a mutating call after it (closing a descriptor aside), and never knows what the
+// bytes mean. It does not keep
 // other processes out: that is the lock of the node. It carries no compatibility promise.
 //
 // Invariants:

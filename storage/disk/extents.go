@@ -47,12 +47,12 @@ func merge(pieces []extent, p []byte, off int64) extent {
 	}
 	var tail []byte
 	if last.end() > end {
-		// Cloned: it may lie where the bytes of p are about to go.
-		tail = slices.Clone(last.data[end-last.off:])
+		tail = last.data[end-last.off:]
 	}
 	if first.off > off {
 		first = extent{off: off}
 	}
+	// If there is a tail it is not in first.data: p would have fitted into that.
 	first.data = append(first.data[:off-first.off], p...)
 	first.data = append(first.data, tail...)
 	return first

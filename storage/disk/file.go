@@ -14,7 +14,6 @@ type fileFlags uint8
 const (
 	writable  fileFlags = 1 << iota
 	appending           // Write goes to the end of the file
-	created             // the real file is new, and nobody else's
 )
 
 // file is an open file. It counts its position itself and reads and writes at offsets only, so that it goes
@@ -45,7 +44,7 @@ func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, err
 	if err != nil {
 		return nil, errors.Join(err, real.Close())
 	}
-	f := &file{d: d, name: name, node: d.nodes.acquire(info, flags&created != 0), flags: flags}
+	f := &file{d: d, name: name, node: d.nodes.acquire(info), flags: flags}
 	f.mu.real = real
 	// Once more, now that all who write to the file share the node: one who did not may have made the file
 	// longer after the first look.
@@ -325,80 +324,3 @@ func (f *file) Close() error {
 	f.d.settle()
 	return nil
 }
-
-// dirFile is an open directory: something to call Sync and Stat on.
-type dirFile struct {
-	d    *Disk
-	name string
-	real *os.File    // nil if it was opened after the switch in memory
-	info os.FileInfo // what Stat says after the switch
-
-	mu struct {
-		sync.Mutex
-		closed bool
-	}
-}
-
-func (f *dirFile) fail(op string, err error) error {
-	return &os.PathError{Op: op, Path: f.name, Err: err}
-}
-
-func (f *dirFile) open(op string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.closed {
-		return f.fail(op, os.ErrClosed)
-	}
-	return nil
-}
-
-// Sync makes the names in the directory durable.
-func (f *dirFile) Sync() error {
-	if err := f.open("sync"); err != nil {
-		return err
-	}
-	return f.d.do(change{
-		op:   OpSyncDir,
-		name: f.name,
-		real: func() error {
-			err := f.real.Sync()
-			if err == nil {
-				f.d.dirSyncs.Add(1)
-			}
-			return err
-		},
-		mem: func() error { return nil },
-	})
-}
-
-// Stat describes the directory.
-func (f *dirFile) Stat() (os.FileInfo, error) {
-	if err := f.open("stat"); err != nil {
-		return nil, err
-	}
-	if f.d.frozen.Load() {
-		return f.info, nil
-	}
-	return f.real.Stat()
-}
-
-// Close closes the directory.
-func (f *dirFile) Close() error {
-	f.mu.Lock()
-	if f.mu.closed {
-		f.mu.Unlock()
-		return f.fail("close", os.ErrClosed)
-	}
-	f.mu.closed = true
-	f.mu.Unlock()
-	if f.real == nil {
-		return nil
-	}
-	return f.real.Close()
-}
-
-func (f *dirFile) Read([]byte) (int, error)           { return 0, f.fail("read", syscall.EISDIR) }
-func (f *dirFile) ReadAt([]byte, int64) (int, error)  { return 0, f.fail("read", syscall.EISDIR) }
-func (f *dirFile) Write([]byte) (int, error)          { return 0, f.fail("write", syscall.EBADF) }
-func (f *dirFile) WriteAt([]byte, int64) (int, error) { return 0, f.fail("write", syscall.EBADF) }
-func (f *dirFile) Seek(int64, int) (int64, error)     { return 0, f.fail("seek", syscall.EISDIR) }

@@ -23,7 +23,7 @@ func (d *Disk) Create(name string) (File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return d.realFile(name, real, created|writable)
+		return d.realFile(name, real, writable)
 	}, func() (*file, error) {
 		n, err := d.over.create(name, rel)
 		if err != nil {

@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -125,16 +126,11 @@ type nodes struct {
 	list []*node
 }
 
-// acquire returns the node of a real file, to be released by who closes it. A file that was just created has
-// a node of its own, whatever another file of the same number once had.
-func (ns *nodes) acquire(info os.FileInfo, created bool) *node {
+// acquire returns the node of a real file, to be released by who closes it.
+func (ns *nodes) acquire(info os.FileInfo) *node {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	i := ns.indexLocked(info)
-	if i >= 0 && created {
-		ns.removeLocked(i)
-		i = -1
-	}
 	if i < 0 {
 		i = len(ns.list)
 		ns.list = append(ns.list, newNode(info))
@@ -157,11 +153,8 @@ func (ns *nodes) release(n *node) {
 	if keep {
 		return
 	}
-	for i := range ns.list {
-		if ns.list[i] == n {
-			ns.removeLocked(i)
-			return
-		}
+	if i := slices.Index(ns.list, n); i >= 0 {
+		ns.list = slices.Delete(ns.list, i, i+1)
 	}
 }
 
@@ -182,13 +175,6 @@ func (ns *nodes) indexLocked(info os.FileInfo) int {
 		}
 	}
 	return -1
-}
-
-func (ns *nodes) removeLocked(i int) {
-	last := len(ns.list) - 1
-	ns.list[i] = ns.list[last]
-	ns.list[last] = nil
-	ns.list = ns.list[:last]
 }
 
 // fileInfo describes a file or directory that is not quite the one on disk.

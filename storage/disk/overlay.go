@@ -209,7 +209,7 @@ func (d *Disk) nodeOf(e entry) *node {
 	if e.node != nil {
 		return e.node
 	}
-	return d.nodes.acquire(e.info, false)
+	return d.nodes.acquire(e.info)
 }
 
 func named(op, name string, err error) error {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -183,6 +184,33 @@ func TestFailureThatLanded(t *testing.T) {
 	}
 }
 
+// A call of several steps that finds the switch thrown between two takes no further one.
+func TestLongCallsStopAtSwitch(t *testing.T) {
+	for _, op := range []Op{OpRemoveAll, OpMkdir, OpCreate} {
+		d := open(t)
+		at := func(name string) string { return filepath.Join(d.Dir(), name) }
+		ok(t, d.MkdirAll(at("dir/sub"), 0o755))
+		put(t, d, at("dir/f"), "old")
+		before := must[image](t)(realImage(d.Dir()))
+		d.SetFault(func(Op, string) error {
+			d.Fail(errInjected) // after this call has looked at the switch
+			return nil
+		})
+		switch op {
+		case OpRemoveAll:
+			ok(t, d.RemoveAll(at("dir")))
+			wantList(t, d, d.Dir())
+		case OpMkdir:
+			ok(t, d.MkdirAll(at("new/sub"), 0o755))
+			wantList(t, d, at("new"), "sub")
+		case OpCreate:
+			put(t, d, at("dir/f"), "new")
+			wantFile(t, d, at("dir/f"), "new")
+		}
+		must[image](t)(realImage(d.Dir())).equal(t, before)
+	}
+}
+
 // A name that the disk can tell nothing about (here: a link that leads to itself) must not make a mutating
 // call fail; a read of it is an error.
 func TestUnreadableNames(t *testing.T) {
@@ -270,36 +298,41 @@ func TestFailTellsInOrder(t *testing.T) {
 	}
 }
 
-// Nobody may return from a write that only memory has before those who guard the way out have been told.
+// Nobody may return from a call that only memory has before those who guard the way out have been told.
 func TestNothingReturnsBeforeTold(t *testing.T) {
 	d := open(t)
-	f := must[File](t)(d.Create(filepath.Join(d.Dir(), "f")))
+	at := func(name string) string { return filepath.Join(d.Dir(), name) }
+	f := must[File](t)(d.Create(at("f")))
+	calls := map[string]func() error{
+		"write": func() error { _, err := f.Write([]byte("x")); return err },
+		"sync":  f.Sync,
+		"mkdir": func() error { return d.MkdirAll(at("dir"), 0o755) },
+	}
 	var guarded atomic.Bool
-	var done chan error
+	results := make(chan error, len(calls))
 	d.OnFail(func() {
-		done = make(chan error, 1)
-		began := make(chan struct{})
-		go func() {
-			close(began)
-			_, err := f.Write([]byte("x"))
-			if !guarded.Load() {
-				err = fmt.Errorf("write returned before OnFail did (%w)", errInjected)
-			}
-			done <- err
-		}()
-		<-began
-		for range 100 {
-			runtime.Gosched()
+		var began sync.WaitGroup
+		for name, call := range calls {
+			began.Add(1)
+			go func() {
+				began.Done()
+				err := call()
+				if !guarded.Load() {
+					err = fmt.Errorf("%s returned before OnFail did", name)
+				}
+				results <- err
+			}()
 		}
-		select {
-		case <-done:
-			t.Error("write returned while OnFail ran")
-		default:
+		began.Wait()
+		for range 1000 {
+			runtime.Gosched()
 		}
 		guarded.Store(true)
 	})
 	d.Fail(errInjected)
-	ok(t, <-done)
+	for range calls {
+		ok(t, <-results)
+	}
 	ok(t, f.Close())
 }
 
@@ -332,7 +365,7 @@ func TestHungCallDelaysNobody(t *testing.T) {
 	d.Fail(errInjected)
 	exercise(t, d)
 	must[int](t)(hung.Write([]byte("after")))
-	b := make([]byte, 16)
+	b := []byte("not what it reads")[:16]
 	must[int](t)(hung.ReadAt(b, 0))
 	if string(b) != "before \x00\x00\x00\x00after" {
 		t.Fatalf("read %q", b)
