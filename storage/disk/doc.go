@@ -12,17 +12,18 @@
 // answer and not a failure; a failed read is returned as the error it is. Neither throws the switch.
 //
 // Package disk never acknowledges a failed write as durable without Failed being closed first, never changes
-// a file after the switch (calls that were already inside the kernel at that moment may still land), never
-// waits for the real disk in a mutating call after it (closing a descriptor aside), and never knows what the
-// bytes mean. It does not keep
-// other processes out: that is the lock of the node. It carries no compatibility promise.
+// a file after the switch (calls that were already inside the kernel at that moment may still land), and never
+// knows what the bytes mean. After the switch it only reads the disk: what a file holds, and which names
+// there are where memory does not know; a disk that answers not even that delays only who asked. It does not
+// keep other processes out: that is the lock of the node. It carries no compatibility promise.
 //
 // Invariants:
 //  1. a call that starts after another one saw the switch thrown does not change the directory;
 //  2. no mutating call that took effect in memory returns before Failed is closed, and Failed is closed after
 //     every function given to [Disk.OnFail] has returned (a View, which is not failed but born frozen, is
 //     the exception);
-//  3. no lock is held while the operating system works, so one slow call delays nobody else;
+//  3. no lock that another handle or name needs is held while the operating system works, so one slow call
+//     delays nobody else;
 //  4. all handles and names of one file share one node, so what one writes the others read, also when
 //     some were opened before the switch and some after it.
 //
