@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -318,6 +319,10 @@ func (e *Engine) release() error {
 	}
 	if e.lock != nil {
 		errs = append(errs, e.lock.Close())
+	}
+	if e.disk != nil && e.disk.Err() != nil {
+		// Why the node failed is Err's to say; here it would be repeated by everything that could not be written.
+		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, e.disk.Err()) })
 	}
 	return errors.Join(errs...)
 }

@@ -101,5 +101,5 @@ func (m *machine) silences(now time.Time) []silence {
 func (m *machine) due() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.mu.table.Due()) > 0
+	return m.mu.table.DueLen() > 0
 }

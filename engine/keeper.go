@@ -180,6 +180,7 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 // end, and their znodes are deleted ahead of everything that this node sends from now on.
 func (k *keeper) suspendLocked(s *Session, now, jump time.Duration) (ends bool) {
 	if _, already := k.mu.suspended[s]; already {
+		s.life.Jump(now, jump) // what was sent before a jump proves nothing after it
 		return false
 	}
 	s.life.Extend(k.mu.proved)

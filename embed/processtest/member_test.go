@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -31,6 +33,7 @@ type member struct {
 	engine   *engine.Engine
 	sessions map[string]*embed.Session
 	holds    map[string]*lock.Hold
+	armed    atomic.Int32
 }
 
 // runMember serves requests until standard input ends: the parent is gone, or wants this process to be. It ends without a
@@ -76,35 +79,49 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 	switch q.Call {
 	case callStart:
 		return m.start(q.Config)
+	case callStacks:
+		stacks := make([]byte, 4<<20)
+		fmt.Fprintf(os.Stderr, "%s\n", stacks[:runtime.Stack(stacks, true)])
+		return nil
+	}
+	m.mu.Lock()
+	node, eng, s := m.node, m.engine, m.sessions[q.Session]
+	m.mu.Unlock()
+	if node == nil {
+		return errors.New("not started")
+	}
+	switch q.Call {
 	case callReady:
-		return m.node.Ready(ctx)
+		return node.Ready(ctx)
 	case callStatus:
-		r.Status = m.node.Status()
+		r.Status = node.Status()
+		r.Armed = int(m.armed.Load())
 		return nil
 	case callSnapshot:
-		return m.engine.RequestSnapshot()
+		return eng.RequestSnapshot()
 	case callShutdown:
-		return m.node.Shutdown(ctx)
+		return node.Shutdown(ctx)
 	case callOpen:
-		return m.open(ctx, q, r)
+		return m.open(ctx, node, q, r)
 	case callHold, callPaused, callInsist, callRelease:
 		return m.ask(q, r)
 	}
-	m.mu.Lock()
-	s := m.sessions[q.Session]
-	m.mu.Unlock()
 	if s == nil {
 		return fmt.Errorf("no session %q", q.Session)
 	}
 	return m.use(ctx, s, q, r)
 }
 
-func (m *member) start(cfg embed.Config) error {
-	n, err := embed.StartInside(cfg, inside.Seams{Started: func(e *engine.Engine) { m.engine = e }})
+func (m *member) start(c *config) error {
+	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Tick: c.Tick}
+	var started *engine.Engine
+	n, err := embed.StartInside(cfg, inside.Seams{Started: func(e *engine.Engine) { started = e }})
 	if err != nil {
 		return err
 	}
-	m.node = n
+	m.mu.Lock()
+	m.node, m.engine = n, started
+	m.mu.Unlock()
 	go func() {
 		<-n.Done()
 		if err := n.Err(); err != nil {
@@ -115,8 +132,8 @@ func (m *member) start(cfg embed.Config) error {
 	return nil
 }
 
-func (m *member) open(ctx context.Context, q *request, r *reply) error {
-	s, err := m.node.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
+func (m *member) open(ctx context.Context, n *embed.Node, q *request, r *reply) error {
+	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
 	if err != nil {
 		return err
 	}
@@ -275,6 +292,7 @@ func (m *member) ask(q *request, r *reply) error {
 	case callPaused:
 		// This goroutine runs when the signal comes, so it is among the first things that run when the process is continued.
 		// q.Data says which question comes first.
+		m.armed.Add(1)
 		before := now()
 		for at := before; at-before < pauseMin; at = now() {
 			before = at
@@ -306,8 +324,5 @@ func (m *member) ask(q *request, r *reply) error {
 	r.At = now()
 	r.Lost = text(h.Err())
 	r.LostCtx = text(h.Context().Err())
-	if r.Lost != "" && errors.Is(h.Err(), embed.ErrReleased) {
-		return nil
-	}
 	return nil
 }

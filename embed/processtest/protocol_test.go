@@ -18,7 +18,7 @@ import (
 type request struct {
 	ID      uint64
 	Call    call
-	Config  embed.Config  `json:",omitzero"`
+	Config  *config       `json:",omitempty"`
 	Session string        `json:",omitempty"` // names a session of the process
 	Hold    string        `json:",omitempty"` // names a hold of the process
 	Path    string        `json:",omitempty"`
@@ -30,6 +30,14 @@ type request struct {
 	Within  time.Duration `json:",omitempty"` // bounds the call; zero means as the node does
 }
 
+// A config is the part of embed.Config that these tests set.
+type config struct {
+	Dir     string
+	ID      embed.MemberID
+	Members map[embed.MemberID]string
+	Tick    time.Duration
+}
+
 type call string
 
 const (
@@ -38,6 +46,7 @@ const (
 	callStatus   call = "status"   // who leads
 	callSnapshot call = "snapshot" // ask for a snapshot of the shard
 	callShutdown call = "shutdown" // close the node with a farewell
+	callStacks   call = "stacks"   // write the stacks of all goroutines to the log
 	callOpen     call = "open"     // open a session
 	callClose    call = "close"    // close it
 	callState    call = "state"    // ask a session for its state and error
@@ -73,6 +82,7 @@ type reply struct {
 	Zxid    embed.Zxid      `json:",omitempty"` // walk, sync
 	Session embed.SessionID `json:",omitempty"`
 	Token   *lock.Token     `json:",omitempty"`
+	Armed   int             `json:",omitempty"` // status: how many calls wait for this process to be stopped
 	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
 	Pause   time.Duration   `json:",omitempty"` // how long the process had been stopped
 	Lost    string          `json:",omitempty"` // what a hold's Err said

@@ -1,0 +1,428 @@
+package embed_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// bounded returns a ctx that ends a test that hangs.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func follower(ens *embedtest.Ensemble) embed.MemberID {
+	leader := ens.Leader()
+	ids := ens.Members()
+	return ids[(slices.Index(ids, leader)+1)%len(ids)]
+}
+
+// Writers move a value between two znodes by Multi. Readers on every member read both, one after the other. Each znode holds
+// its share and the number of the move, so a reader can tell a sum that was never there and a state that is older than one it
+// has seen.
+func TestGuarantee_Atomic(t *testing.T) {
+	hammer(t, embedtest.New(t, 3, embedtest.Options{}), 900)
+}
+
+// The same while members take snapshots as fast as they can: the disciplines of log, image and readers meet.
+func TestGuarantee_SingleImage(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, id := range ens.Members() {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = ens.Snapshot(id) // busy while one is under way
+					_ = ens.Node(id).Status()
+				}
+			}
+		})
+	}
+	hammer(t, ens, 600)
+	close(stop)
+	wg.Wait()
+}
+
+const total = 1000
+
+func share(move, amount uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, move), amount)
+}
+
+func readShare(t *testing.T, ctx context.Context, s *embed.Session, path string) (move, amount uint64, stat embed.Stat) {
+	t.Helper()
+	data, stat, err := s.Get(ctx, path)
+	if err != nil {
+		t.Error(err)
+		return 0, 0, stat
+	}
+	return binary.BigEndian.Uint64(data), binary.BigEndian.Uint64(data[8:]), stat
+}
+
+func hammer(t *testing.T, ens *embedtest.Ensemble, moves int) {
+	ctx := bounded(t)
+	setup := ens.Session(1, embed.SessionOptions{})
+	if _, err := setup.Multi(ctx, embed.OpCreate("/a", share(0, total), embed.Persistent), embed.OpCreate("/b", share(0, 0), embed.Persistent)); err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Bool
+	var readers, writers sync.WaitGroup
+	for _, id := range ens.Members() {
+		s := ens.Session(id, embed.SessionOptions{})
+		if _, err := s.Sync(ctx, "/a"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			readers.Go(func() { readPairs(t, ctx, s, &done) })
+		}
+		writers.Go(func() { movePairs(t, ctx, s, moves/len(ens.Members()), uint64(id)) })
+	}
+	writers.Wait()
+	done.Store(true)
+	readers.Wait()
+	s := ens.Session(2, embed.SessionOptions{})
+	if _, err := s.Sync(ctx, "/"); err != nil {
+		t.Fatal(err)
+	}
+	if _, a, stat := readShare(t, ctx, s, "/a"); int(stat.Version) != moves/3*3 {
+		t.Errorf("/a was set %d times and holds %d, want %d moves", stat.Version, a, moves/3*3)
+	}
+}
+
+func movePairs(t *testing.T, ctx context.Context, s *embed.Session, n int, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for done := 0; done < n; {
+		move, _, stat := readShare(t, ctx, s, "/a")
+		amount := rng.Uint64N(total + 1)
+		_, err := s.Multi(ctx, embed.OpSet("/a", share(move+1, amount), stat.Version), embed.OpSet("/b", share(move+1, total-amount), embed.AnyVersion))
+		switch {
+		case err == nil:
+			done++
+		case errors.Is(err, embed.ErrBadVersion): // another writer was faster
+		default:
+			t.Error(err)
+			return
+		}
+	}
+}
+
+func readPairs(t *testing.T, ctx context.Context, s *embed.Session, done *atomic.Bool) {
+	var last uint64
+	for first, second := "/a", "/b"; !done.Load(); first, second = second, first {
+		move1, amount1, stat1 := readShare(t, ctx, s, first)
+		move2, amount2, stat2 := readShare(t, ctx, s, second)
+		switch {
+		case move1 < last:
+			t.Errorf("read move %d after move %d", move1, last)
+		case move2 < move1 || stat2.Mzxid < stat1.Mzxid:
+			t.Errorf("read move %d (zxid %d) after move %d (zxid %d)", move2, stat2.Mzxid, move1, stat1.Mzxid)
+		case move1 == move2 && (amount1+amount2 != total || stat1.Mzxid != stat2.Mzxid):
+			t.Errorf("move %d: read %d and %d of zxids %d and %d, half a Multi", move1, amount1, amount2, stat1.Mzxid, stat2.Mzxid)
+		}
+		if t.Failed() {
+			return
+		}
+		last = move2
+		runtime.Gosched() // the writers need the processor too
+	}
+}
+
+// A burst of creates on a follower while the leadership goes round: proposals are lost with the leaders they were
+// forwarded to.
+func TestGuarantee_ExactlyOnce(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	id := follower(ens)
+	s := ens.Session(id, embed.SessionOptions{Timeout: time.Minute})
+	if _, err := s.Create(ctx, "/jobs", nil, embed.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	const creates = 1024
+	names := make([]string, creates)
+	var wg sync.WaitGroup
+	for i := range creates {
+		wg.Go(func() {
+			name, err := s.Create(ctx, "/jobs/job-", fmt.Append(nil, i), embed.EphemeralSequential)
+			if err != nil {
+				t.Errorf("create %d: %v", i, err)
+			}
+			names[i] = name
+		})
+	}
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		for _, to := range []embed.MemberID{id%3 + 1, id, id%3 + 1} {
+			ens.MoveLeader(to)
+		}
+	}()
+	wg.Wait()
+	<-moved
+	children, stat, err := s.Children(ctx, "/jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(children) != creates || stat.Cversion != creates {
+		t.Errorf("%d children after %d creations, want %d", len(children), stat.Cversion, creates)
+	}
+	seen := make(map[string]bool)
+	for i, name := range names {
+		if seen[name] {
+			t.Errorf("%s was given twice", name)
+		}
+		seen[name] = true
+		data, _, err := s.Get(ctx, name)
+		if err != nil || string(data) != fmt.Sprint(i) {
+			t.Errorf("%s holds %q, %v; want %d", name, data, err, i)
+		}
+	}
+}
+
+// One session submits without waiting while the leadership moves; each write checks that the one before it was applied.
+func TestGuarantee_Ordered(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	s := ens.Session(follower(ens), embed.SessionOptions{Timeout: time.Minute})
+	if _, err := s.Create(ctx, "/log", nil, embed.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	const writes = 4000
+	pending := make([]*embed.Pending, 0, writes)
+	for i := range writes {
+		if i%1000 == 500 {
+			ens.MoveLeader(ens.Leader()%3 + 1)
+		}
+		pending = append(pending, s.Submit(ctx, embed.OpSet("/log", fmt.Append(nil, i), int32(i))))
+	}
+	var last embed.Zxid
+	for i, p := range pending {
+		results, err := p.Result()
+		if err != nil {
+			t.Fatalf("write %d: %v", i, err)
+		}
+		if z := results[0].Stat.Mzxid; z <= last {
+			t.Fatalf("write %d has zxid %d after %d", i, z, last)
+		} else {
+			last = z
+		}
+	}
+	if data, stat, err := s.Get(ctx, "/log"); err != nil || string(data) != fmt.Sprint(writes-1) || stat.Version != writes {
+		t.Errorf("got %q, version %d, %v", data, stat.Version, err)
+	}
+}
+
+// A write that was acknowledged on one member is read on another after Sync, at once and while leaders change.
+func TestGuarantee_LinearizableSync(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	var sessions []*embed.Session
+	for _, id := range ens.Members() {
+		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
+	}
+	if _, err := sessions[0].Create(ctx, "/x", nil, embed.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		if i%100 == 50 {
+			ens.MoveLeader(ens.Leader()%3 + 1)
+		}
+		want := fmt.Sprint(i)
+		if _, err := sessions[i%3].Set(ctx, "/x", []byte(want), embed.AnyVersion); err != nil {
+			t.Fatal(err)
+		}
+		reader := sessions[(i+1)%3]
+		zxid, err := reader.Sync(ctx, "/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, stat, err := reader.Get(ctx, "/x")
+		if err != nil || string(data) != want || stat.Mzxid > zxid {
+			t.Fatalf("read %q of zxid %d, %v after a Sync at %d; want %q", data, stat.Mzxid, err, zxid, want)
+		}
+	}
+}
+
+const watchedSets = 500
+
+// A watch and a reader on the same member: when the reader sees a change, its event can be received.
+func TestGuarantee_WatchNoGap(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	writer := ens.Session(1, embed.SessionOptions{})
+	if _, err := writer.Create(ctx, "/w", nil, embed.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, id := range ens.Members() {
+		s := ens.Session(id, embed.SessionOptions{})
+		if _, err := s.Sync(ctx, "/"); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() { watchAll(t, ctx, s) })
+	}
+	for i := range watchedSets {
+		if _, err := writer.Set(ctx, "/w", fmt.Append(nil, i), embed.AnyVersion); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writer.Delete(ctx, "/w", embed.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+}
+
+// watchAll follows /w to its deletion with one watch and checks that it was told of every version once, in order, and of none
+// later than a read showed it.
+func watchAll(t *testing.T, ctx context.Context, s *embed.Session) {
+	w, err := s.Watch(ctx, "/w", embed.WatchPersistent)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer w.Close()
+	_, from, err := s.Get(ctx, "/w")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	told, last := 0, w.Zxid()
+	take := func(e embed.Event, ok bool) bool {
+		if !ok || e.Zxid <= last || e.Type == embed.NodeChildrenChanged {
+			t.Errorf("event %v after zxid %d, the stream says %v", e, last, w.Err())
+			return false
+		}
+		last = e.Zxid
+		told++
+		return e.Type != embed.NodeDeleted
+	}
+	for {
+		e, ok := <-w.Events()
+		if !take(e, ok) {
+			break
+		}
+		stat, _, err := s.Exists(ctx, "/w")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for last < stat.Mzxid { // every change up to what this read shows is in the stream now
+			select {
+			case e, ok := <-w.Events():
+				if !take(e, ok) {
+					return
+				}
+			default:
+				t.Errorf("a read shows zxid %d, the stream ends at %d", stat.Mzxid, last)
+				return
+			}
+		}
+	}
+	if want := watchedSets + 1 - int(from.Version); !t.Failed() && told < want {
+		t.Errorf("told of %d changes, want %d", told, want)
+	}
+}
+
+// Tokens grow with every grant on a path: over the deletion of the path, changes of leader and a restart of everything.
+func TestGuarantee_Fenced(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	var last lock.Token
+	grant := func(id embed.MemberID) {
+		t.Helper()
+		s := ens.Session(id, embed.SessionOptions{})
+		defer s.Close()
+		h, err := lock.NewMutex(s, "/locks/x").Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Token().Compare(last) <= 0 {
+			t.Errorf("token %v after %v", h.Token(), last)
+		}
+		last = h.Token()
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	grant(1)
+	grant(2)
+	s := ens.Session(1, embed.SessionOptions{})
+	if err := s.Delete(ctx, "/locks/x", embed.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	grant(3)
+	ens.MoveLeader(ens.Leader()%3 + 1)
+	grant(1)
+	for _, id := range ens.Members() {
+		ens.Kill(id)
+	}
+	for _, id := range ens.Members() {
+		ens.Start(id)
+	}
+	for _, id := range ens.Members() {
+		ens.Ready(id)
+	}
+	grant(2)
+}
+
+// Contenders of all members queue one after the other and are served in that order.
+func TestGuarantee_Fair(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	var sessions []*embed.Session
+	for _, id := range ens.Members() {
+		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
+	}
+	first, err := lock.NewMutex(sessions[0], "/queue").Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const contenders = 30
+	served := make(chan int, contenders)
+	var wg sync.WaitGroup
+	for i := range contenders {
+		wg.Go(func() {
+			h, err := lock.NewMutex(sessions[i%3], "/queue").Lock(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			served <- i
+			if err := h.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+		ens.Until("the contender to queue", func() bool {
+			names, _, err := sessions[i%3].Children(ctx, "/queue")
+			return err == nil && len(names) == i+2
+		})
+	}
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	close(served)
+	for i := 0; i < contenders; i++ {
+		if got := <-served; got != i {
+			t.Fatalf("contender %d was served in place %d", got, i)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+//go:build unix
+
+package processtest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// patience bounds every wait of this package. It is far beyond what a slow machine needs: a test that reaches it has
+// failed.
+const patience = 2 * time.Minute
+
+// quickTick makes elections take 0.2 to 0.48 s, and 1.44 s the least session timeout.
+const quickTick = 20 * time.Millisecond
+
+// An ensemble is three members in processes of their own. Its methods fail the test if what they are asked for cannot be
+// had; they are for the test's own goroutine, except run.
+type ensemble struct {
+	t       *testing.T
+	dir     string
+	tick    time.Duration
+	members map[embed.MemberID]string
+	ids     []embed.MemberID
+
+	mu struct {
+		sync.Mutex
+		runs map[embed.MemberID]*run
+	}
+}
+
+// A run is one process of a member, from its start to its end.
+type run struct {
+	*process
+	member embed.MemberID
+	number int // counts the member's runs
+	ready  chan struct{}
+}
+
+// newEnsemble returns three members that are not running yet.
+func newEnsemble(t *testing.T, tick time.Duration) *ensemble {
+	t.Helper()
+	e := &ensemble{t: t, dir: workDir(t), tick: tick, members: make(map[embed.MemberID]string)}
+	e.mu.runs = make(map[embed.MemberID]*run)
+	for i, port := range freePorts(t, 3) {
+		id := embed.MemberID(i + 1)
+		e.ids = append(e.ids, id)
+		e.members[id] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	return e
+}
+
+// nextPort is where freePorts goes on looking, so that the tests of this process share no port.
+var nextPort = os.Getpid() * 16
+
+// freePorts returns ports that nobody listens on. They lie below those that systems give to outgoing connections: a
+// member that is dead for a while would lose one of those to somebody's dial.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	const low, high = 12000, 30000
+	for range high - low {
+		port := low + nextPort%(high-low)
+		nextPort++
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports
+		}
+	}
+	t.Fatal("no free ports")
+	return nil
+}
+
+func (e *ensemble) memberDir(id embed.MemberID) string {
+	return filepath.Join(e.dir, fmt.Sprintf("member-%d", id))
+}
+
+func (e *ensemble) config(id embed.MemberID) *config {
+	return &config{Dir: e.memberDir(id), ID: id, Members: e.members, Tick: e.tick}
+}
+
+// start starts a member's process and its node, and does not wait for either.
+func (e *ensemble) start(id embed.MemberID) *run {
+	e.t.Helper()
+	e.mu.Lock()
+	number := 1
+	if last := e.mu.runs[id]; last != nil {
+		number = last.number + 1
+	}
+	e.mu.Unlock()
+	r := &run{member: id, number: number, ready: make(chan struct{})}
+	r.process = spawn(e.t, filepath.Join(e.dir, fmt.Sprintf("member-%d.log", id)))
+	go func() {
+		if _, err := r.call(request{Call: callStart, Config: e.config(id)}); err != nil {
+			if err != errDied {
+				e.t.Errorf("member %d, run %d: %v", id, number, err)
+			}
+			return
+		}
+		_, err := r.call(request{Call: callReady, Within: patience})
+		if err == nil {
+			close(r.ready)
+		} else if err != errDied {
+			e.t.Errorf("member %d, run %d: %v", id, number, err)
+		}
+	}()
+	e.mu.Lock()
+	e.mu.runs[id] = r
+	e.mu.Unlock()
+	return r
+}
+
+// run returns a member's newest run; nil before the first.
+func (e *ensemble) run(id embed.MemberID) *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.runs[id]
+}
+
+// startAll starts all members and waits until they are ready.
+func (e *ensemble) startAll() {
+	e.t.Helper()
+	for _, id := range e.ids {
+		e.start(id)
+	}
+	for _, id := range e.ids {
+		e.ready(id)
+	}
+}
+
+// ready waits until a member is.
+func (e *ensemble) ready(id embed.MemberID) *run {
+	e.t.Helper()
+	r := e.run(id)
+	select {
+	case <-r.ready:
+	case <-r.dead:
+		e.t.Fatalf("member %d, run %d: ended before it was ready", id, r.number)
+	case <-time.After(patience):
+		e.t.Fatalf("member %d, run %d: not ready in %v", id, r.number, patience)
+	}
+	return r
+}
+
+// kill kills members as nearly at once as signals can be sent, and waits until they are gone.
+func (e *ensemble) kill(ids ...embed.MemberID) {
+	for _, id := range ids {
+		e.run(id).kill()
+	}
+	for _, id := range ids {
+		<-e.run(id).dead
+	}
+}
+
+// leader waits until the members that run agree on a leader that runs, and returns it.
+func (e *ensemble) leader() embed.MemberID {
+	e.t.Helper()
+	var leader embed.MemberID
+	e.until("a leader", func() bool {
+		leader = e.agreed()
+		return leader != 0
+	})
+	return leader
+}
+
+func (e *ensemble) agreed() embed.MemberID {
+	votes := make(map[embed.ShardStatus]int)
+	for _, id := range e.ids {
+		r, err := e.run(id).callWithin(request{Call: callStatus})
+		if err != nil {
+			continue
+		}
+		s := r.Status.Shards[0]
+		votes[embed.ShardStatus{Leader: s.Leader, Term: s.Term}]++
+	}
+	for s, n := range votes {
+		if s.Leader != 0 && n > len(e.ids)/2 {
+			return s.Leader
+		}
+	}
+	return 0
+}
+
+// others returns the members but one.
+func (e *ensemble) others(id embed.MemberID) []embed.MemberID {
+	return slices.DeleteFunc(slices.Clone(e.ids), func(m embed.MemberID) bool { return m == id })
+}
+
+// until waits until cond holds; what names it in the failure.
+func (e *ensemble) until(what string, cond func() bool) {
+	e.t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			e.t.Fatalf("waited %v for %s", patience, what)
+		}
+		<-tick.C
+	}
+}
+
+// session opens a session on a member and returns its process.
+func (e *ensemble) session(id embed.MemberID, name string, timeout time.Duration) *run {
+	e.t.Helper()
+	r := e.ready(id)
+	r.must(e.t, request{Call: callOpen, Session: name, Timeout: timeout})
+	return r
+}
+
+// longestElection is how long the members may be without a leader after theirs died.
+func (e *ensemble) longestElection() time.Duration { return engine.LongestElection(e.tick) }
+
+// stop stops a member's process without ending it.
+func (r *run) stop() { r.signal(syscall.SIGSTOP) }
+
+// resume lets it go on.
+func (r *run) resume() { r.signal(syscall.SIGCONT) }

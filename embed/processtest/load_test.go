@@ -1,0 +1,257 @@
+//go:build unix
+
+package processtest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A load is writers of every kind on every member of an ensemble.
+type load struct {
+	e       *ensemble
+	ctx     context.Context
+	end     context.CancelFunc
+	loops   sync.WaitGroup
+	drivers []*driver
+}
+
+// A driver has one writer write through one member, in whatever run and session there is.
+type driver struct {
+	name   string
+	member embed.MemberID
+	writer writer
+	counts [4]atomic.Int64 // by the order of outcomes
+	newest atomic.Int64    // Unix ns at which the newest acknowledged write was issued
+}
+
+var outcomes = []outcome{applied, refused, notApplied, unknown}
+
+func (d *driver) acked() int64 { return d.counts[0].Load() }
+
+// ephemeralsPath is where every session leaves an ephemeral.
+const ephemeralsPath = "/ephemerals"
+
+// loadTimeout is the timeout of the writers' sessions: nothing in these tests waits for one of them to expire.
+const loadTimeout = 30 * time.Second
+
+// startLoad prepares the tree of a running ensemble and starts the writers.
+func startLoad(t *testing.T, e *ensemble) *load {
+	t.Helper()
+	l := &load{e: e}
+	l.ctx, l.end = context.WithCancel(context.Background())
+	setup := e.session(e.ids[0], "setup", 0)
+	create := func(path, data string) {
+		setup.must(t, request{Call: callCreate, Session: "setup", Path: path, Data: data})
+	}
+	for _, path := range []string{namesPath, bankPath, tidyPath, burstsPath, ephemeralsPath, "/values"} {
+		create(path, "")
+	}
+	create(bankPath+"/a", "0")
+	create(bankPath+"/b", "0")
+	for _, id := range e.ids {
+		name := func(kind string) string { return fmt.Sprintf("%s%d", kind, id) }
+		create("/values/"+name("setter"), "")
+		for _, d := range []*driver{
+			{name: name("namer"), writer: &namer{counter: counter{name: name("namer")}, done: make(ledger), names: make(map[string]string)}},
+			{name: name("setter"), writer: &setter{counter: counter{name: name("setter")}, path: "/values/" + name("setter")}},
+			{name: name("teller"), writer: &teller{counter: counter{name: name("teller")}, done: make(ledger)}},
+			{name: name("tidier"), writer: &tidier{counter: counter{name: name("tidier")}, created: make(ledger), deleted: make(ledger)}},
+			{name: name("submitter"), writer: &submitter{counter: counter{name: name("submitter")}, bursts: make(map[string][]outcome)}},
+		} {
+			d.member = id
+			l.drivers = append(l.drivers, d)
+		}
+	}
+	setup.must(t, request{Call: callClose, Session: "setup"})
+	for _, d := range l.drivers {
+		l.loops.Go(func() { l.drive(d) })
+	}
+	t.Cleanup(l.end) // the processes are killed after this, and then every loop ends
+	return l
+}
+
+// stop lets every write that was issued come to its end.
+func (l *load) stop() {
+	l.end()
+	l.loops.Wait()
+}
+
+func (l *load) drive(d *driver) {
+	for n := 1; l.ctx.Err() == nil; n++ {
+		r := l.serving(d.member)
+		if r == nil {
+			return
+		}
+		session := fmt.Sprintf("%s-%d", d.name, n)
+		if _, err := r.call(request{Call: callOpen, Session: session, Timeout: loadTimeout}); err != nil {
+			l.e.t.Logf("%s: open: %v", d.name, err)
+			continue
+		}
+		_, _ = r.call(request{Call: callCreate, Session: session, Path: ephemeralsPath + "/" + session, Mode: int(embed.Ephemeral)})
+		if d.writer.begin(l.e.t, r, session) != nil {
+			continue
+		}
+		for l.ctx.Err() == nil {
+			issued := time.Now()
+			o := d.writer.step(l.e.t, r, session)
+			i := slices.Index(outcomes, o)
+			if i < 0 {
+				l.e.t.Errorf("%s: %s", d.name, o)
+				return
+			}
+			d.counts[i].Add(1)
+			if o == applied {
+				d.newest.Store(issued.UnixNano())
+			} else if o != refused {
+				l.e.t.Logf("%s: %s after %v", d.name, o, time.Since(issued))
+				break
+			}
+		}
+	}
+}
+
+// serving waits until a member's newest run is ready and returns it, or nil at the end of the load.
+func (l *load) serving(id embed.MemberID) *run {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r := l.e.run(id)
+		select {
+		case <-l.ctx.Done():
+			return nil
+		case <-r.ready:
+			select {
+			case <-r.dead:
+			default:
+				return r
+			}
+		case <-r.dead:
+		}
+		<-tick.C // dead: until another is started
+	}
+}
+
+// flow waits until every writer has been acknowledged anew: the ensemble works, through each member.
+func (l *load) flow() {
+	l.e.t.Helper()
+	before := make([]int64, len(l.drivers))
+	for i, d := range l.drivers {
+		before[i] = d.acked()
+	}
+	began := time.Now()
+	for i, d := range l.drivers {
+		at := time.Now()
+		n := 0
+		l.e.until("an acknowledged write of "+d.name, func() bool {
+			if n++; n%300 == 0 && n <= 900 {
+				for _, id := range l.e.ids { l.e.run(id).callWithin(request{Call: callStacks}) }
+			}
+			return d.acked() > before[i]
+		})
+		if time.Since(at) > time.Second {
+			l.e.t.Logf("flow: %s took from %v to %v: %d %d %d %d", d.name, at.Sub(began), time.Since(began), d.counts[0].Load(), d.counts[1].Load(), d.counts[2].Load(), d.counts[3].Load())
+		}
+	}
+}
+
+// newest is when the newest acknowledged write through the given members was issued.
+func (l *load) newest(ids ...embed.MemberID) time.Time {
+	var at int64
+	for _, d := range l.drivers {
+		if slices.Contains(ids, d.member) {
+			at = max(at, d.newest.Load())
+		}
+	}
+	return time.Unix(0, at)
+}
+
+func (l *load) report(t *testing.T) {
+	sums := make(map[outcome]int64)
+	for _, d := range l.drivers {
+		for i := range outcomes {
+			sums[outcomes[i]] += d.counts[i].Load()
+		}
+	}
+	t.Logf("writes: %d applied, %d refused, %d not applied, %d unknown", sums[applied], sums[refused], sums[notApplied], sums[unknown])
+}
+
+// verify compares what is left with what every writer was told. Nothing may be in flight and no session open.
+func (l *load) verify(t *testing.T, tree []entry) {
+	left := newRemains(tree)
+	for _, d := range l.drivers {
+		d.writer.verify(t, left)
+	}
+	verifyNames(t, left)
+	verifyBank(t, left)
+	if paths := left.children[ephemeralsPath]; len(paths) > 0 {
+		t.Errorf("ephemerals of ended sessions are left: %v", paths)
+	}
+	for path, z := range left.znodes {
+		if z.Stat.EphemeralOwner != 0 {
+			t.Errorf("%s belongs to the ended session %d", path, z.Stat.EphemeralOwner)
+		}
+	}
+}
+
+// sameTrees walks the tree of every member, checks that all are equal in every field, and returns it.
+func (e *ensemble) sameTrees() []entry {
+	e.t.Helper()
+	var first []entry
+	for _, id := range e.ids {
+		r := e.session(id, "walk", 0)
+		tree := r.must(e.t, request{Call: callWalk, Session: "walk"}).Tree
+		e.t.Logf("member %d: %d znodes, digest %.16s", id, len(tree), digest(tree))
+		if first == nil {
+			first = tree
+			continue
+		}
+		compare(e.t, fmt.Sprintf("member %d", e.ids[0]), first, fmt.Sprintf("member %d", id), tree)
+	}
+	return first
+}
+
+func digest(tree []entry) string {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(tree); err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// compare reports the first differences of two trees.
+func compare(t *testing.T, aName string, a []entry, bName string, b []entry) {
+	t.Helper()
+	if digest(a) == digest(b) {
+		return
+	}
+	other := newRemains(b).znodes
+	reported := 0
+	report := func(format string, args ...any) {
+		if reported++; reported <= 10 {
+			t.Errorf(format, args...)
+		}
+	}
+	for _, z := range a {
+		y, ok := other[z.Path]
+		delete(other, z.Path)
+		if !ok {
+			report("%s is in the tree of %s, not of %s", z.Path, aName, bName)
+		} else if z != y {
+			report("%s:\n%s: %+v\n%s: %+v", z.Path, aName, z, bName, y)
+		}
+	}
+	for path := range other {
+		report("%s is in the tree of %s, not of %s", path, bName, aName)
+	}
+	t.Errorf("the trees of %s and %s differ at %d znodes", aName, bName, reported)
+}
