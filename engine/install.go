@@ -47,7 +47,7 @@ func (g gap) touched(path string, mode watch.Mode) (watch.EventType, bool) {
 		return watch.NodeDeleted, true
 	case before.Czxid != after.Czxid || before.Mzxid != after.Mzxid:
 		return watch.NodeDataChanged, true
-	case before.Pzxid != after.Pzxid:
+	case before.Pzxid != after.Pzxid, before.NumChildren != after.NumChildren: // a create may leave Pzxid alone: see tree
 		return watch.NodeChildrenChanged, true
 	}
 	return watch.NodeDataChanged, mode == watch.Recursive && g.belowTouched(path)
@@ -61,7 +61,7 @@ func (g gap) absentTouched(path string) bool {
 		before, was := g.old.Exists(path)
 		after, is := g.next.Exists(path)
 		if was || is {
-			return !was || !is || before.Czxid != after.Czxid || before.Pzxid != after.Pzxid
+			return !was || !is || before.Czxid != after.Czxid || before.Pzxid != after.Pzxid || before.NumChildren != after.NumChildren
 		}
 	}
 	return true

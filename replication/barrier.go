@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -151,7 +152,7 @@ func (h *Host) readIndex(s *shard, wait time.Duration) barrierAnswer {
 			rs, err = h.nh.ReadIndex(uint64(s.id), max(wait, 2*h.cfg.Tick))
 			return translate(err)
 		})
-		if err == ErrClosed {
+		if errors.Is(err, ErrClosed) {
 			return barrierEnded
 		}
 		if err == nil {

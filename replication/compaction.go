@@ -80,49 +80,48 @@ func (r *retention) cut() uint64 {
 	return r.mu.marks[0].index
 }
 
-// RequestSnapshot asks for the state of a shard to be made durable and its log to be cut, as far as it is not
-// kept for members that lag. It does not wait. ErrBusy if one is under way.
-func (h *Host) RequestSnapshot(id ShardID) error {
-	s, err := h.running(id)
-	if err != nil {
-		return err
-	}
-	opt := dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: h.keepEntries}
-	if cut := s.log.cut(); cut > 0 {
-		opt = dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionIndex: cut}
-	}
-	return h.call(func() error {
-		_, err := h.nh.RequestSnapshot(uint64(id), opt, snapshotTimeout)
-		return translate(err)
-	})
-}
-
 const (
 	// keepEntries is how many entries stay when nothing is known of their size.
 	keepEntries = 10_000
 	// snapshotTimeout is how long dragonboat remembers a request in order to report on it.
 	snapshotTimeout = time.Minute
-	// snapshotRetry is the wait after a request that found another under way.
+	// snapshotRetry is the wait after a shard could not take a request.
 	snapshotRetry = time.Second
 )
 
-// compactLoop asks for snapshots when logs have grown. The apply worker may not call the NodeHost itself. It
-// ends with the host.
+// RequestSnapshot has the state of a shard made durable and its log cut, as far as it is not kept for members
+// that lag. It does not wait, and does nothing if nothing was applied since the last time.
+func (h *Host) RequestSnapshot(id ShardID) error {
+	s, err := h.running(id)
+	if err != nil {
+		return err
+	}
+	return h.call(func() error {
+		s.log.setDue()
+		h.wakeCompaction()
+		return nil
+	})
+}
+
+// compactLoop takes the snapshots that are due: dragonboat's workers may not call the NodeHost themselves, and a
+// shard that is not ready or has a snapshot under way has to be asked again. It ends with the host.
 func (h *Host) compactLoop() {
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-h.grown:
+		case <-retry:
 		case <-h.done:
 			return
 		}
+		retry = nil
 		for _, s := range h.shards {
 			if !s.log.takeDue() {
 				continue
 			}
-			if err := h.RequestSnapshot(s.id); errors.Is(err, ErrBusy) {
+			if err := h.cutLog(s); errors.Is(err, ErrBusy) || errors.Is(err, ErrNoLeader) {
 				s.log.setDue()
-				h.wakeCompaction()
-				h.sleep(snapshotRetry)
+				retry = time.After(snapshotRetry)
 			}
 		}
 	}
@@ -136,12 +135,14 @@ func (h *Host) wakeCompaction() {
 	}
 }
 
-// sleep waits for d, or for the end of the host.
-func (h *Host) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-h.done:
+// cutLog starts a snapshot, after which the log is cut.
+func (h *Host) cutLog(s *shard) error {
+	opt := dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: h.keepEntries}
+	if cut := s.log.cut(); cut > 0 {
+		opt = dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionIndex: cut}
 	}
+	return h.call(func() error {
+		_, err := h.nh.RequestSnapshot(uint64(s.id), opt, snapshotTimeout)
+		return translate(err)
+	})
 }

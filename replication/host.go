@@ -49,8 +49,7 @@ func Open(c Config) (*Host, error) {
 	h := newHost(c.withDefaults())
 	bridge.add(h)
 	if err := h.open(); err != nil {
-		bridge.remove(h)
-		return nil, errors.Join(err, h.files.closeAll())
+		return nil, errors.Join(err, h.Close(closeDefault))
 	}
 	h.loops.Go(h.compactLoop)
 	return h, nil
@@ -312,7 +311,10 @@ func (h *Host) Close(timeout time.Duration) error {
 // closeLoop ends with the NodeHost. It runs beside Close because nothing bounds NodeHost.Close.
 func (h *Host) closeLoop(ended chan<- error) {
 	h.loops.Wait()
-	err := guard(func() error { h.nh.Close(); return nil })
+	var err error
+	if h.nh != nil {
+		err = guard(func() error { h.nh.Close(); return nil })
+	}
 	bridge.remove(h)
 	for _, s := range h.shards {
 		err = errors.Join(err, s.closeError())

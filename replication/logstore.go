@@ -1,6 +1,8 @@
 package replication
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -111,7 +113,30 @@ func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState,
 	if err == nil {
 		s.shard(shard).saved = rs.State
 	}
-	return rs, err
+	return rs, s.afterRead(err)
+}
+
+// GetSnapshot reads a shard's newest snapshot record.
+func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
+	ss, err := s.ILogDB.GetSnapshot(shard, replica)
+	return ss, s.afterRead(err)
+}
+
+// IterateEntries reads entries of a shard.
+func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low, high, maxSize uint64) ([]raftpb.Entry, uint64, error) {
+	ents, size, err := s.ILogDB.IterateEntries(ents, size, shard, replica, low, high, maxSize)
+	return ents, size, s.afterRead(err)
+}
+
+// afterRead hands the error of a read on where it can be told: to a goroutine of ours, while a shard is started.
+// dragonboat's own have no answer to it but a panic, so the switch is thrown and the goroutine ends here: there
+// are no entries it could go on with. Close then ends by its timeout.
+func (s *logStore) afterRead(err error) error {
+	if err == nil || errors.Is(err, raftio.ErrNoSavedLog) || guarded() {
+		return err
+	}
+	s.disk.Fail(fmt.Errorf("reading the raft log: %w", err))
+	select {}
 }
 
 // SaveRaftState saves what is new in updates. It never fails.

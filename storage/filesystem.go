@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,7 +49,6 @@ func opened(file disk.File, err error) (vfs.File, error) {
 func (f filesystem) Link(old, name string) error                  { return f.disk.Link(old, name) }
 func (f filesystem) Remove(name string) error                     { return f.disk.Remove(name) }
 func (f filesystem) RemoveAll(name string) error                  { return f.disk.RemoveAll(name) }
-func (f filesystem) Rename(old, name string) error                { return f.disk.Rename(old, name) }
 func (f filesystem) MkdirAll(name string, perm os.FileMode) error { return f.disk.MkdirAll(name, perm) }
 func (f filesystem) Lock(name string) (io.Closer, error)          { return f.disk.Lock(name) }
 func (f filesystem) List(name string) ([]string, error)           { return f.disk.List(name) }
@@ -58,4 +58,23 @@ func (f filesystem) PathJoin(elem ...string) string               { return filep
 func (f filesystem) PathDir(name string) string                   { return filepath.Dir(name) }
 func (f filesystem) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{}, vfs.ErrUnsupported
+}
+
+// Rename makes the other names in the directory durable before the one that says which MANIFEST counts: Pebble
+// syncs the directory afterwards only, so that a power cut could keep CURRENT and lose the MANIFEST it names.
+func (f filesystem) Rename(old, name string) error {
+	if filepath.Base(name) == "CURRENT" {
+		if err := syncDir(f.disk, filepath.Dir(name)); err != nil {
+			return err
+		}
+	}
+	return f.disk.Rename(old, name)
+}
+
+func syncDir(d *disk.Disk, name string) error {
+	dir, err := d.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -270,7 +270,11 @@ func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
 	if err != nil {
 		return nil, p, err
 	}
-	return s, p, errors.Join(i.layout.syncDir(i.o.Dir), i.layout.writePointer(p))
+	// The image's own name must be durable before the pointer that says it is whole.
+	if err := syncDir(i.o.Disk, i.o.Dir); err != nil {
+		return s, p, err
+	}
+	return s, p, i.layout.writePointer(p)
 }
 
 // Close makes everything committed durable, unless the disk has failed, and ends what the image runs. It is

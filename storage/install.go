@@ -122,7 +122,7 @@ func (i *Image) swap(s *store, name string, index uint64) (*store, error) {
 	i.pointing.Lock()
 	defer i.pointing.Unlock()
 	// The new image's own name must be durable before the pointer that names it.
-	if err := i.layout.syncDir(i.o.Dir); err != nil {
+	if err := syncDir(i.o.Disk, i.o.Dir); err != nil {
 		return nil, err
 	}
 	p := pointer{image: name, state: stateLive, synced: index}

@@ -185,7 +185,7 @@ func (l layout) syncParents() error {
 		if _, err := l.disk.Stat(dir); err != nil {
 			return nil // above the node's directory
 		}
-		if err := l.syncDir(dir); err != nil {
+		if err := syncDir(l.disk, dir); err != nil {
 			return err
 		}
 	}
@@ -211,7 +211,7 @@ func (l layout) replace(name string, data []byte) error {
 	if err := l.disk.Rename(beside, l.path(name)); err != nil {
 		return err
 	}
-	return l.syncDir(l.dir)
+	return syncDir(l.disk, l.dir)
 }
 
 // sweep removes what no start can need: images that live is not, and writes beside. The directory is synced
@@ -230,7 +230,7 @@ func (l layout) sweep(live string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if err := l.syncDir(l.dir); err != nil {
+	if err := syncDir(l.disk, l.dir); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -264,14 +264,6 @@ func (l layout) names() ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, err
-}
-
-func (l layout) syncDir(dir string) error {
-	d, err := l.disk.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func (l layout) readSmall(file string) ([]byte, error) {

@@ -24,6 +24,7 @@ type ledger struct {
 		sync.Mutex
 		accounts map[string]*account
 		booked   map[string]int // order id to how often
+		repeated map[string]int // order id to how often a holder was told that it is booked
 		counts   counts
 		goal     int // distinct orders
 		reached  chan struct{}
@@ -64,6 +65,7 @@ func newLedger() *ledger {
 	l := &ledger{}
 	l.mu.accounts = make(map[string]*account)
 	l.mu.booked = make(map[string]int)
+	l.mu.repeated = make(map[string]int)
 	l.mu.counts.By = make(map[int]int)
 	l.mu.counts.Entered = make(map[int]int)
 	return l
@@ -96,6 +98,7 @@ func (l *ledger) enter(e entry) (booked bool, err error) {
 		return false, nil
 	}
 	c.Repeats++
+	l.mu.repeated[e.Order.ID]++
 	return true, nil
 }
 
@@ -190,9 +193,9 @@ func (l *ledger) balances() map[string]cents {
 	return out
 }
 
-// bookings returns how often each order was booked.
-func (l *ledger) bookings() map[string]int {
+// bookings returns how often each order was booked, and how often a holder was told so instead.
+func (l *ledger) bookings() (booked, repeated map[string]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.mu.booked)
+	return maps.Clone(l.mu.booked), maps.Clone(l.mu.repeated)
 }

@@ -66,7 +66,7 @@ func (r *runner) killLeader(ctx context.Context) (*outage, error) {
 
 // corner finds the process that leads and makes it hold a lock until it is killed.
 func (r *runner) corner(ctx context.Context) (*outage, error) {
-	for {
+	for part := inAtKill; ; part = min(part+inAgain, inMost) {
 		var o outage
 		err := r.ensemble.until(ctx, func(all map[int]status) bool {
 			o.id, o.term = leads(all)
@@ -75,21 +75,28 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := r.ensemble.process(o.id)
-		bound, cancel := context.WithTimeout(ctx, stopWait)
-		err = p.control.ask(bound, "/stop", true, &o.held)
-		cancel()
+		o.held, err = r.stopWorker(ctx, o.id, part)
 		if err == nil {
 			// The leadership may have moved while it was on its way to the lock.
 			if id, term := leads(r.ensemble.statuses(ctx)); id == o.id && term == o.term {
 				return &o, nil
 			}
-			r.say("the leadership has moved away from process %d, trying again", o.id)
+			err = errors.New("it does not lead any more")
 		}
-		if err := p.control.ask(ctx, "/release", true, new(bool)); err != nil {
+		r.say("process %d was not caught holding a lock, trying again: %v", o.id, err)
+		if err := r.ensemble.process(o.id).control.ask(ctx, "/release", true, new(bool)); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// stopWorker lets a part of the orders in and waits until a worker of a process has stopped with a lock.
+func (r *runner) stopWorker(ctx context.Context, id int, part float64) (h held, err error) {
+	bound, cancel := context.WithTimeout(ctx, stopWait)
+	defer cancel()
+	r.letIn(part)
+	err = r.ensemble.process(id).control.ask(bound, "/stop", true, &h)
+	return h, err
 }
 
 // keepAsking asks until the answer is no error, and tells when that was.

@@ -12,10 +12,15 @@ import (
 	"time"
 )
 
-// The plan of a run.
+// The plan of a run. The orders come in over time, in parts of all of them, so that no process is out of work when it
+// matters.
 const (
-	killAt      = 0.4              // of the orders are settled when the leader is killed
-	holdBack    = 0.2              // of the orders come in when it is back, so that there is work for it
+	killAt    = 0.4  // are settled when the leader is to be killed
+	inAtFirst = 0.6  // come in at the beginning
+	inAtKill  = 0.8  // when a worker of the leader is to be caught at work: those who have little to do get them
+	inAgain   = 0.1  // more each time that did not succeed, up to
+	inMost    = 0.95 // the rest comes in when the killed process is back
+
 	killMin     = 30               // orders; with fewer the work is over before a process can be killed in the middle of it
 	workTarget  = 20 * time.Second // how long the business of all orders takes, if nobody waits for a lock
 	workMax     = 500 * time.Millisecond
@@ -97,8 +102,8 @@ type runner struct {
 }
 
 // run starts everything, has the orders settled, stops everything, and gives the verdict.
-func (r *runner) run(ctx context.Context, dir string) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limitBase+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
+func (r *runner) run(outer context.Context, dir string) (err error) {
+	ctx, cancel := context.WithTimeoutCause(outer, limitBase+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -107,7 +112,7 @@ func (r *runner) run(ctx context.Context, dir string) (err error) {
 	}
 	defer r.desk.server.close()
 	work := workTime(r.orders)
-	r.say("%d orders over %d accounts, %d processes with %d workers, %v of business each",
+	r.say("orders: %d, accounts: %d, processes: %d with %d workers each, business of an order: %v",
 		len(r.orders), len(balances(r.orders)), processes, workersPer, work.Round(time.Millisecond))
 	common := memberConfig{Ensemble: "cluster-" + strconv.Itoa(os.Getpid()) + "-" + r.begun.Format("150405.000"), Desk: r.desk.server.addr, Work: work}
 	if r.ensemble, err = startEnsemble(dir, common, fail); err != nil {
@@ -118,8 +123,8 @@ func (r *runner) run(ctx context.Context, dir string) (err error) {
 	runErr := r.settleAll(ctx, rep)
 	took := time.Since(r.begun)
 	r.ensemble.stop()
-	if cause := context.Cause(ctx); runErr != nil && errors.Is(cause, context.Canceled) {
-		return errors.New("interrupted")
+	if outer.Err() != nil {
+		return fmt.Errorf("given up: %w", context.Cause(outer))
 	}
 	rep.fill(r.ledger, took, runErr)
 	r.output.Lock()
@@ -152,7 +157,7 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 		r.say("fewer than %d orders are too little work to kill a leader in the middle of it: nobody is killed", killMin)
 		r.desk.letIn(n)
 	} else {
-		r.desk.letIn(n - int(holdBack*float64(n)))
+		r.letIn(inAtFirst)
 		select {
 		case <-r.ledger.settles(int(killAt * float64(n))):
 		case <-ctx.Done():
@@ -171,6 +176,9 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 		return rep.recorded >= n
 	})
 }
+
+// letIn lets a part of the orders come in.
+func (r *runner) letIn(part float64) { r.desk.letIn(int(part * float64(len(r.orders)))) }
 
 // workTime returns how long the business of one order should take for the run to be of a good length: long enough to be
 // watched, also when one account has most of the orders and they must wait for one another.

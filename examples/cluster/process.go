@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,7 +84,7 @@ func (p *process) waitLoop(stdout io.Reader, first chan<- hello) {
 	in := bufio.NewReader(stdout)
 	var h hello
 	if line, err := in.ReadBytes('\n'); err != nil || json.Unmarshal(line, &h) != nil {
-		h = hello{Error: "it ended without a word, see " + p.logFile}
+		h = hello{Error: "it ended without a word: " + p.lastWords()}
 	}
 	first <- h
 	_, _ = io.Copy(io.Discard, in)
@@ -109,6 +110,16 @@ func (p *process) greet(first <-chan hello) error {
 	}
 	p.control = newClient(h.Control)
 	return nil
+}
+
+// lastWords returns the last line of the process's log.
+func (p *process) lastWords() string {
+	log, err := os.ReadFile(p.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	log = bytes.TrimSpace(log)
+	return string(log[bytes.LastIndexByte(log, '\n')+1:])
 }
 
 // kill ends the process at once (SIGKILL) and waits until it is gone.

@@ -31,12 +31,13 @@ func (r *report) fill(l *ledger, took time.Duration, err error) {
 	if err != nil {
 		r.fault("the run was given up: %v", err)
 	}
-	r.compareBookings(l.bookings())
+	booked, repeated := l.bookings()
+	r.compareBookings(booked)
 	r.compareBalances(l.balances())
 	if r.recorded != len(r.orders) {
 		r.fault("%d orders are recorded as done in the tree, not %d", r.recorded, len(r.orders))
 	}
-	r.checkOutage()
+	r.checkOutage(repeated)
 }
 
 func (r *report) compareBookings(booked map[string]int) {
@@ -77,7 +78,7 @@ func (r *report) compareBalances(got map[string]cents) {
 	}
 }
 
-func (r *report) checkOutage() {
+func (r *report) checkOutage(repeated map[string]int) {
 	o := r.outage
 	switch {
 	case !r.killWanted:
@@ -93,7 +94,7 @@ func (r *report) checkOutage() {
 		r.fault("process %d did not come back", o.id)
 	case r.counts.By[o.id] == o.settled:
 		r.fault("process %d settled nothing after it came back", o.id)
-	case r.counts.Repeats == 0:
+	case repeated[o.held.Order.ID] == 0:
 		r.fault("nobody asked again about order %s, which was booked and not recorded", o.held.Order.ID)
 	}
 }
