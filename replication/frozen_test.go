@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/raftio"
+	"github.com/lni/dragonboat/v4/raftpb"
+
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -237,3 +241,96 @@ func TestMachine_PanicsAndErrorsFailTheNode(t *testing.T) {
 		})
 	}
 }
+
+// A log that cannot be read fails the node. There is nothing dragonboat's goroutine could go on with, so it ends
+// there; on a goroutine of ours, while a shard is started, it is an ordinary error.
+func TestLogStore_UnreadableLogFailsTheNode(t *testing.T) {
+	d := newPlainDisk(t)
+	s := newLogStore(&unreadableLog{}, d)
+	err := guard(func() error { _, err := s.GetSnapshot(1, 1); return err })
+	if !errors.Is(err, errInjected) || d.Err() != nil {
+		t.Errorf("on our goroutine: %v, disk %v", err, d.Err())
+	}
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		_, _, _ = s.IterateEntries(nil, 0, 1, 1, 1, 2, 0)
+	}()
+	<-d.Failed()
+	if !errors.Is(d.Err(), errInjected) || isClosed(returned) {
+		t.Errorf("on dragonboat's: disk %v, returned %v", d.Err(), isClosed(returned))
+	}
+}
+
+type unreadableLog struct{ raftio.ILogDB }
+
+func (unreadableLog) GetSnapshot(_, _ uint64) (raftpb.Snapshot, error) {
+	return raftpb.Snapshot{}, errInjected
+}
+func (unreadableLog) IterateEntries(e []raftpb.Entry, _, _, _, _, _, _ uint64) ([]raftpb.Entry, uint64, error) {
+	return e, 0, errInjected
+}
+
+// The disk fails while a host is opened: Open says so, and leaves nothing running.
+func TestOpen_DiskFails(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	e.write(n, 1, "x")
+	e.stop(n)
+	goroutines, open := runtime.NumGoroutine(), descriptors(t)
+	opened := false
+	for at := int64(1); !opened; at++ {
+		n.disk = realDisk(t)(n.dir)
+		failAt(n, at)
+		h, err := Open(e.config(n))
+		switch {
+		case err == nil:
+			opened = true
+			if err := h.Close(patience); err != nil {
+				t.Error(err)
+			}
+		case !errors.Is(err, errInjected):
+			t.Errorf("call %d: %v", at, err)
+		}
+		eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
+		if now := descriptors(t); now > open {
+			t.Fatalf("call %d: %d descriptors, %d before", at, now, open)
+		}
+	}
+	e.newDisk = realDisk(t)
+	e.start(n)
+	e.barrier(n, 1)
+	if got := n.tapes[0].state().count; got != 1 {
+		t.Errorf("%d commands are left", got)
+	}
+}
+
+// A transport that cannot start is an ordinary error.
+func TestOpen_TransportFails(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	n.disk = newPlainDisk(t)
+	goroutines := runtime.NumGoroutine()
+	c := e.config(n)
+	c.Transport = deadFactory{}
+	if _, err := Open(c); !errors.Is(err, errInjected) {
+		t.Errorf("open: %v", err)
+	}
+	eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
+	e.start(n)
+	e.write(n, 1, "x")
+}
+
+type deadFactory struct{}
+
+func (deadFactory) Validate(string) bool { return true }
+func (deadFactory) Create(config.NodeHostConfig, raftio.MessageHandler, raftio.ChunkHandler) raftio.ITransport {
+	return deadTransport{}
+}
+
+type deadTransport struct{ raftio.ITransport }
+
+func (deadTransport) Name() string { return "dead" }
+func (deadTransport) Start() error { return errInjected }
+func (deadTransport) Close() error { return nil }

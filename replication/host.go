@@ -83,11 +83,11 @@ func (h *Host) open() error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrLog, raftDir, err)
+		return fmt.Errorf("starting raft in %s: %w", raftDir, err)
 	}
 	if h.nh == nil {
 		// NewNodeHost swallows panics whose value is not an error.
-		return fmt.Errorf("%w: %s: dragonboat gave up without saying why", ErrLog, raftDir)
+		return fmt.Errorf("starting raft in %s: %w: dragonboat gave up without saying why", raftDir, errBroken)
 	}
 	h.store = logs.store
 	return c.Disk.Err()

@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 
@@ -155,10 +156,11 @@ func TestLogStore_OneWriterAtATime(t *testing.T) {
 }
 
 // openTan opens the store of a node that is not running, as the NodeHost does.
-func openTan(t *testing.T, e *ensemble, n *node) *logStore {
+func openTan(t *testing.T, e *ensemble, n *node) (*logStore, *plainDisk) {
 	t.Helper()
+	d := newPlainDisk(t)
 	c := e.config(n).withDefaults()
-	c.Disk = newPlainDisk(t)
+	c.Disk = d
 	dir, exists, err := logDir(c)
 	if err != nil || !exists {
 		t.Fatalf("log of %d: exists %v, %v", n.id, exists, err)
@@ -168,20 +170,30 @@ func openTan(t *testing.T, e *ensemble, n *node) *logStore {
 	if _, err := f.Create(nhc, nil, []string{dir}, []string{dir}); err != nil {
 		t.Fatal(err)
 	}
-	return f.store
+	return f.store, d
 }
 
-// Term and vote survive restarts, whatever the filling in made of the records between: they are compared with
-// what a store without filling in would hold.
-func TestLogStore_TermAndVoteSurviveRestart(t *testing.T) {
+// crashed is a node whose directory is what a kill of n at this moment would leave.
+func crashed(t *testing.T, n *node) *node {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(n.dir)); err != nil {
+		t.Fatal(err)
+	}
+	return &node{id: n.id, dir: dir}
+}
+
+// Term and vote are on the disk when a save returns, also across restarts and kills, whatever the filling in made
+// of the records between; and only what Raft needs on the disk costs an fsync.
+func TestLogStore_TermAndVoteSurviveACrash(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	e.start(n)
 	e.write(n, 1, "first")
 	e.stop(n)
 	last := raftpb.State{}
-	for round := range 5 {
-		s := openTan(t, e, n)
+	for round := range uint64(4) {
+		s, d := openTan(t, e, n)
 		rs, err := s.ReadRaftState(1, 1, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -190,23 +202,45 @@ func TestLogStore_TermAndVoteSurviveRestart(t *testing.T) {
 			t.Fatalf("round %d: read %v, saved %v", round, rs.State, last)
 		}
 		next := rs.FirstIndex + rs.EntryCount
-		voted := raftpb.State{Term: rs.State.Term + 1, Vote: uint64(round) + 7, Commit: rs.State.Commit}
+		voted := raftpb.State{Term: rs.State.Term + 1, Vote: round + 7, Commit: rs.State.Commit}
 		commit := voted
 		commit.Commit = next
-		for _, u := range []raftpb.Update{
-			update(1, voted), // the vote of a new term
-			update(1, raftpb.State{}, raftpb.Entry{Index: next, Term: voted.Term}), // an entry without State
-			update(1, commit), // commit only
-			update(1, raftpb.State{}, raftpb.Entry{Index: next + 1, Term: voted.Term}),
+		for i, step := range []struct {
+			save  raftpb.Update
+			syncs uint64
+			want  raftpb.State
+		}{
+			{update(1, voted), 1, voted}, // the vote of a new term
+			{update(1, raftpb.State{}, raftpb.Entry{Index: next, Term: voted.Term}), 1, voted}, // an entry, no State
+			{update(1, commit), 0, commit},
+			{update(1, raftpb.State{}), 0, commit}, // nothing new
+			{update(1, raftpb.State{}, raftpb.Entry{Index: next + 1, Term: voted.Term}), 1, commit},
 		} {
-			if err := s.SaveRaftState([]raftpb.Update{u}, 1); err != nil {
+			before := d.Syncs()
+			if err := s.SaveRaftState([]raftpb.Update{step.save}, 1); err != nil {
+				t.Fatal(err)
+			}
+			if got := d.Syncs() - before; got != step.syncs {
+				t.Errorf("round %d, step %d: %d fsyncs, want %d", round, i, got, step.syncs)
+			}
+			other, _ := openTan(t, e, crashed(t, n))
+			rs, err := other.ReadRaftState(1, 1, 0)
+			if err != nil || rs.State != step.want {
+				t.Errorf("round %d, step %d: after a kill %v, %v, want %v", round, i, rs.State, err, step.want)
+			}
+			if err := other.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		last = commit
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
+		if round%2 == 0 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			continue
 		}
+		defer s.Close()
+		n = crashed(t, n)
 	}
 }
 
@@ -218,7 +252,7 @@ func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
 	e.start(n)
 	e.write(n, 1, "first")
 	e.stop(n)
-	s := openTan(t, e, n)
+	s, _ := openTan(t, e, n)
 	defer s.Close()
 	if _, err := s.ReadRaftState(1, 1, 0); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,38 @@
+package replication
+
+import "testing"
+
+func TestRetention_CutsByBytes(t *testing.T) {
+	var r retention
+	index := uint64(0)
+	write := func(total, each int) (due bool) {
+		for n := 0; n < total; n += each {
+			index++
+			due = r.grow(each, index)
+		}
+		return due
+	}
+	if write(snapshotBytes/2, 1000) {
+		t.Error("due after half of it")
+	}
+	if got := r.cut(); got != 0 {
+		t.Errorf("cut at %d, nothing is old", got)
+	}
+	if !write(snapshotBytes/2+1000, 1000) || !r.takeDue() || r.takeDue() {
+		t.Error("not due once")
+	}
+	for range 3 {
+		for _, each := range []int{1000, 1 << 20, 5 << 20} {
+			write(snapshotBytes, each)
+			if n := len(r.mu.marks); n > keepBytes/markBytes+2 {
+				t.Errorf("%d marks", n)
+			}
+		}
+	}
+	// After enough commands of one size the cut is where it should be, within a mark.
+	write(3*keepBytes, 1000)
+	kept := int(index-r.cut()) * 1000
+	if kept < keepBytes || kept > keepBytes+2*markBytes {
+		t.Errorf("%d bytes are kept, want %d", kept, keepBytes)
+	}
+}
