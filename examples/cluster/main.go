@@ -31,7 +31,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == memberCommand {
 		os.Exit(member(os.Stdin, os.Stdout, os.Stderr))
 	}
-	var o options
+	o := options{target: workTarget}
 	flag.StringVar(&o.input, "input", "", "CSV `file` of orders (id,account,amount) instead of the built-in one")
 	flag.BoolVar(&o.keep, "keep", false, "keep the members' directories and logs, and say where they are")
 	flag.Parse()

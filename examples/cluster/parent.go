@@ -21,20 +21,21 @@ const (
 	inAgain   = 0.1  // more each time that did not succeed, up to
 	inMost    = 0.95 // the rest comes in when the killed process is back
 
-	killMin     = 30               // orders; with fewer the work is over before a process can be killed in the middle of it
-	workTarget  = 20 * time.Second // how long the business of all orders takes, if nobody waits for a lock
-	workMax     = 500 * time.Millisecond
-	limitBase   = 60 * time.Second      // after which a run is given up,
-	limitPer    = 20 * time.Millisecond // and more for every order
-	problemsMax = 10                    // lines that are reported one by one
+	killMin     = 30                     // orders; with fewer the work is over before a process can be killed in the middle of it
+	workTarget  = 20 * time.Second       // options.target, unless a test is in a hurry
+	workMax     = 500 * time.Millisecond // of one order
+	limitBase   = 60 * time.Second       // after which a run is given up,
+	limitPer    = 20 * time.Millisecond  // and more for every order
+	problemsMax = 10                     // lines that are reported one by one
 )
 
 // errVerdict says that the run came to its end and the report names what is wrong.
 var errVerdict = errors.New("the verdict is against it")
 
 type options struct {
-	input string
-	keep  bool
+	input  string
+	keep   bool
+	target time.Duration // how long the business of all orders takes, if nobody waits for a lock
 }
 
 // run is the parent: it reads the orders, has them settled, and reports. The error is errVerdict if the report says why.
@@ -52,7 +53,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	r := &runner{orders: orders, ledger: newLedger(), begun: time.Now(), out: out}
-	err = r.run(ctx, dir)
+	err = r.run(ctx, dir, workTime(orders, o.target))
 	if o.keep {
 		fmt.Fprintln(out, "kept", dir)
 		return err
@@ -102,7 +103,7 @@ type runner struct {
 }
 
 // run starts everything, has the orders settled, stops everything, and gives the verdict.
-func (r *runner) run(outer context.Context, dir string) (err error) {
+func (r *runner) run(outer context.Context, dir string, work time.Duration) (err error) {
 	ctx, cancel := context.WithTimeoutCause(outer, limitBase+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
@@ -111,7 +112,6 @@ func (r *runner) run(outer context.Context, dir string) (err error) {
 		return err
 	}
 	defer r.desk.server.close()
-	work := workTime(r.orders)
 	r.say("orders: %d, accounts: %d, processes: %d with %d workers each, business of an order: %v",
 		len(r.orders), len(balances(r.orders)), processes, workersPer, work.Round(time.Millisecond))
 	common := memberConfig{Ensemble: "cluster-" + strconv.Itoa(os.Getpid()) + "-" + r.begun.Format("150405.000"), Desk: r.desk.server.addr, Work: work}
@@ -182,7 +182,7 @@ func (r *runner) letIn(part float64) { r.desk.letIn(int(part * float64(len(r.ord
 
 // workTime returns how long the business of one order should take for the run to be of a good length: long enough to be
 // watched, also when one account has most of the orders and they must wait for one another.
-func workTime(orders []order) time.Duration {
+func workTime(orders []order, target time.Duration) time.Duration {
 	perAccount := make(map[string]int)
 	longest := 0
 	for _, o := range orders {
@@ -190,7 +190,7 @@ func workTime(orders []order) time.Duration {
 		longest = max(longest, perAccount[o.Account])
 	}
 	turns := max(float64(len(orders))/(processes*workersPer), float64(longest))
-	return min(time.Duration(float64(workTarget)/turns), workMax)
+	return min(time.Duration(float64(target)/turns), workMax)
 }
 
 // progressLoop writes a line a second.

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A bench is a node alone, a desk with orders, and what the processes of the example run on them.
+type bench struct {
+	t    *testing.T
+	ctx  context.Context
+	node *embed.Node
+	desk *desk
+	log  *slog.Logger
+}
+
+func newBench(t *testing.T, orders []order) *bench {
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	node, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 10 * time.Millisecond, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	if err := node.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDesk(newLedger(), orders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.server.close)
+	d.letIn(len(orders))
+	return &bench{t, ctx, node, d, log}
+}
+
+// A part is one process of the example, without the process.
+type part struct {
+	session *embed.Session
+	brake   *brake
+	leads   atomic.Bool
+	stop    func() // as a crash: the session ends, nothing is tidied up
+}
+
+func (b *bench) start(process int) *part {
+	b.t.Helper()
+	s, err := b.node.NewSession(b.ctx, embed.SessionOptions{})
+	if err == nil {
+		err = layOut(b.ctx, s)
+	}
+	if err == nil {
+		err = join(b.ctx, s, process)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	p := &part{session: s, brake: &brake{}}
+	c := deskClient{newClient(b.desk.server.addr)}
+	w := &worker{process: process, session: s, desk: c, brake: p.brake, log: b.log}
+	d := &dispatcher{process: process, session: s, desk: c, leads: &p.leads, log: b.log}
+	ctx, cancel := context.WithCancel(s.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.loop(ctx) })
+	running.Go(func() { d.loop(ctx) })
+	p.stop = sync.OnceFunc(func() {
+		_ = s.Close()
+		cancel()
+		running.Wait()
+		c.close()
+	})
+	b.t.Cleanup(p.stop)
+	return p
+}
+
+// allDone waits until n orders are recorded and checks that each was booked once.
+func (b *bench) allDone(p *part, n int) {
+	b.t.Helper()
+	for {
+		changed, err := p.session.Watch(b.ctx, donePath, embed.WatchOnce)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		stat, _, err := p.session.Exists(b.ctx, donePath)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if int(stat.NumChildren) == n {
+			break
+		}
+		select {
+		case <-changed.Events():
+		case <-b.ctx.Done():
+			b.t.Fatalf("%d of %d orders are recorded", stat.NumChildren, n)
+		}
+	}
+	if c := b.desk.ledger.counts(); c.Settled != n || c.Twice != 0 {
+		b.t.Fatalf("counts %+v", c)
+	}
+}
+
+func someOrders(n, accounts int) []order {
+	var orders []order
+	for i := range n {
+		orders = append(orders, order{fmt.Sprint("o", i), fmt.Sprint("a/", i%accounts), cents(i - n/2)})
+	}
+	return orders
+}
+
+// A worker dies between booking at the ledger and recording in the tree: whoever gets the order next must not book it.
+func TestWorker_DiesBeforeRecording(t *testing.T) {
+	b := newBench(t, someOrders(1, 1))
+	first := b.start(1)
+	h, err := first.brake.stop(b.ctx)
+	if err != nil || h.Order.ID != "o0" {
+		t.Fatal(h, err)
+	}
+	if c := b.desk.ledger.counts(); c.Settled != 1 || c.Repeats != 0 {
+		t.Fatalf("before: %+v", c)
+	}
+	second := b.start(2)
+	first.stop()
+	b.allDone(second, 1)
+	if c := b.desk.ledger.counts(); c.Repeats != 1 || c.By[1] != 1 || c.By[2] != 0 {
+		t.Errorf("after: %+v", c)
+	}
+}
+
+// Dispatchers and workers come and go in the middle of the work; every order is settled once.
+func TestDispatcher_Replaced(t *testing.T) {
+	const n = 600
+	b := newBench(t, someOrders(n, 7))
+	parts := []*part{b.start(1), b.start(2), b.start(3)}
+	for round := 1; round <= 4; round++ {
+		select {
+		case <-b.desk.ledger.settles(n * round / 6):
+		case <-b.ctx.Done():
+			t.Fatalf("round %d: %+v", round, b.desk.ledger.counts())
+		}
+		for i, p := range parts {
+			if p.leads.Load() {
+				p.stop()
+				parts[i] = b.start(i + 1)
+				break
+			}
+		}
+	}
+	b.allDone(parts[0], n)
+	if left, _, err := parts[0].session.Children(b.ctx, todoOf(1)); err != nil || len(left) > 0 {
+		t.Errorf("left on a list: %v, %v", left, err)
+	}
+}
+
+// A dispatcher that was deposed and does not know it must not share out orders again.
+func TestDispatcher_Deposed(t *testing.T) {
+	orders := someOrders(4, 2)
+	b := newBench(t, orders)
+	s, err := b.node.NewSession(b.ctx, embed.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := layOut(b.ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	d := &dispatcher{process: 1, session: s, log: b.log}
+	next, version, err := d.next(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := pool{lists: map[int][]string{1: nil}}, pool{lists: map[int][]string{2: nil}}
+	if err := d.share(b.ctx, theirs, orders, next, version); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.share(b.ctx, mine, orders, next, version); !errors.Is(err, embed.ErrBadVersion) {
+		t.Errorf("shared out twice: %v", err)
+	}
+	if names, _, err := s.Children(b.ctx, todoOf(1)); err != nil || len(names) != 0 {
+		t.Errorf("on the list of 1: %v, %v", names, err)
+	}
+}
