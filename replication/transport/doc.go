@@ -79,5 +79,6 @@
 //
 // # Order to read
 //
-// transport.go, handshake.go, frame.go, gate.go, link.go, stream.go, serve.go, network.go, tcp.go, memory.go.
+// transport.go, handshake.go, frame.go, gate.go, link.go, stream.go, serve.go, network.go, tcp.go,
+// memory.go, notices.go.
 package transport

@@ -39,6 +39,10 @@ const (
 	writeTimeout = 5 * time.Second
 	// readBuffer is the size of the reader's buffer: many small frames in one read.
 	readBuffer = 32 << 10
+	// answerBuffer is the same where only a handshake and answers come.
+	answerBuffer = 512
+	// frameMaxMax keeps lengths far from where they overflow.
+	frameMaxMax = 1 << 30
 )
 
 // castagnoli is the polynomial that processors compute in hardware.

@@ -335,7 +335,7 @@ func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Co
 	}
 	stop := context.AfterFunc(life, func() { cut(conn) })
 	defer stop()
-	r := bufio.NewReaderSize(conn, readBuffer)
+	r := bufio.NewReaderSize(conn, answerBuffer)
 	if err := t.introduceInTime(conn, r, member, p); err != nil {
 		t.release(conn)
 		return nil, nil, err

@@ -223,7 +223,7 @@ func (l *link) failed(err error) {
 		pause = l.mu.pause
 	}
 	l.dialEndedLocked(pause)
-	closed := l.mu.closed
+	closed := l.mu.closed || l.t.shut.Load()
 	l.mu.Unlock()
 	if !closed {
 		l.t.notices.give(slog.LevelWarn, notice{event: "no connection to member", peer: l.member}, "reason", err)

@@ -18,6 +18,9 @@ import (
 // tick is how often the members of these tests have something to say to each other.
 const tick = 50 * time.Millisecond
 
+// pass lets time pass. It is for bubbles, where time passes when everybody waits.
+func pass(d time.Duration) { <-time.After(d) }
+
 // A talker sends numbered heartbeats, one per tick.
 type talker struct {
 	t        *testing.T
@@ -38,7 +41,7 @@ func talk(d time.Duration, talkers ...*talker) {
 	var all sync.WaitGroup
 	for _, k := range talkers {
 		all.Go(func() {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(tick) {
+			for end := time.Now().Add(d); time.Now().Before(end); pass(tick) {
 				k.say()
 			}
 		})
@@ -142,7 +145,7 @@ func TestPeerRestarts(t *testing.T) {
 			talk(tick, ab)
 			close(said)
 		}()
-		time.Sleep(holdMax / 2)
+		pass(holdMax / 2)
 		b2 := onMesh(t, m, identity(2))
 		<-said
 		if n := heard(b2); len(n) != 1 || n[0] != ab.number {
@@ -173,13 +176,62 @@ func TestUnreachableDoesNotDelay(t *testing.T) {
 	})
 }
 
+// A blackHole swallows dials until it is opened, as a way does on which packets vanish.
+type blackHole struct {
+	Network
+	open  atomic.Bool
+	dials atomic.Int32
+}
+
+func (h *blackHole) Dial(ctx context.Context, m uint64) (net.Conn, error) {
+	h.dials.Add(1)
+	if !h.open.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Network.Dial(ctx, m)
+}
+
+// Where dials get no answer they are given up and begun again, and do not delay who sends.
+func TestDialsVanish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMesh()
+		o := meshOptions(t, m, identity(1))
+		hole := &blackHole{Network: o.Network}
+		o.Network = hole
+		a, b := newPeer(t, o), onMesh(t, m, identity(2))
+		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+		talk(time.Minute, ab)
+		if n := hole.dials.Load(); n < 30 || n > 40 {
+			t.Fatalf("%d dials in a minute", n)
+		}
+		if ab.number < 1190 {
+			t.Fatalf("%d of 1200 messages in a minute", ab.number)
+		}
+		hole.open.Store(true)
+		talk(dialTimeout+redialMax+2*tick, ab)
+		if len(heard(b)) == 0 {
+			t.Fatal("the way is open and not used")
+		}
+		// An end does not wait for a dial.
+		hole.open.Store(false)
+		b.module.Close()
+		talk(time.Second, ab)
+		begin := time.Now()
+		a.module.Close()
+		if took := time.Since(begin); took != 0 {
+			t.Fatalf("Close took %v", took)
+		}
+	})
+}
+
 // An idle link is not taken for a dead one, however long it is idle.
 func TestIdleLinkStays(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
 		for range 20 {
 			talk(2*tick, ab)
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 		}
 		if n := len(heard(b)); n != 40 {
 			t.Fatalf("%d of 40 messages heard", n)
@@ -285,7 +337,7 @@ func (c *spyConn) Write(b []byte) (int, error) {
 
 // After Shut has returned nothing is said, heard, dialled or accepted any more; Shut itself waits for nobody.
 func TestShut(t *testing.T) {
-	for round := range 20 {
+	for round := range 10 {
 		m := NewMesh()
 		o := meshOptions(t, m, identity(1))
 		s := &spy{Network: o.Network}
@@ -401,7 +453,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 				link.SendMessageBatch(beat(1, 2, 1))
 				done <- time.Now()
 			}()
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 			end(link, cancel)
 			if took := (<-done).Sub(begin); took != 10*time.Millisecond {
 				t.Fatalf("ended after %v", took)

@@ -109,10 +109,7 @@ func mutual(config *tls.Config) (server, client *tls.Config, err error) {
 	client = config.Clone()
 	client.RootCAs = roots
 	if client.GetClientCertificate == nil && len(client.Certificates) == 0 && client.GetCertificate != nil {
-		get := client.GetCertificate
-		client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return get(&tls.ClientHelloInfo{})
-		}
+		client.GetClientCertificate = asClient(client.GetCertificate)
 	}
 	server = demanding(config, clients)
 	if get := server.GetConfigForClient; get != nil {
@@ -126,6 +123,18 @@ func mutual(config *tls.Config) (server, client *tls.Config, err error) {
 		}
 	}
 	return server, client, nil
+}
+
+// asClient lets a member dial with the certificate that it shows when it is dialled.
+func asClient(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func(*tls.CertificateRequestInfo) (c *tls.Certificate, err error) {
+		defer func() {
+			if p := recover(); p != nil { // there is no connection for it to look at
+				err = fmt.Errorf("GetCertificate without a client: %v; set GetClientCertificate too", p)
+			}
+		}()
+		return get(&tls.ClientHelloInfo{})
+	}
 }
 
 // demanding returns a server's config that asks for a certificate and verifies it. Sessions are not resumed:

@@ -35,11 +35,11 @@ type Options struct {
 
 	// Admit may refuse a peer whose digest and member id are right. Its reason travels to the peer. It is
 	// called for every connection, by the side that dialled and by the side that accepted, from several
-	// goroutines, and must not block for long. Nil admits everyone.
+	// goroutines. It must not block for long and must not call Close. Nil admits everyone.
 	Admit func(peer Identity) error
 
-	// Refused is told that a peer refused this member; reason is a *Refusal. It must not block, and it may
-	// be told the same many times. Nil means nobody is told.
+	// Refused is told that a peer refused this member; reason is a *Refusal. It may be told the same many
+	// times. It must not block and must not call Close; Shut it may. Nil means nobody is told.
 	Refused func(peer uint64, reason error)
 
 	// Target finds the member behind the name under which dragonboat knows it.
@@ -49,7 +49,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// FrameMax bounds the bytes of one message batch on the wire; zero means 65 MiB, which holds the
-	// largest batch dragonboat makes.
+	// largest batch dragonboat makes. It must be the same on all members; more than 1 GiB means 1 GiB.
 	FrameMax int
 }
 
@@ -99,6 +99,7 @@ func New(o Options) *Transport {
 	if o.FrameMax <= 0 {
 		o.FrameMax = frameMaxDefault
 	}
+	o.FrameMax = min(o.FrameMax, frameMaxMax)
 	if o.Shards == 0 {
 		o.Shards = 1
 	}

@@ -1,0 +1,271 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pairOf connects two members.
+func pairOf(t *testing.T, m *Mesh) (near, far net.Conn) {
+	t.Helper()
+	l, err := m.Network(2).Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if near, err = m.Network(1).Dial(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if far, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
+}
+
+// Bytes arrive whole and in order, whatever the sizes of writes and reads, in both directions at once.
+func TestMeshCarriesBytes(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	near, far := pairOf(t, NewMesh())
+	data := make([]byte, 3<<20)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	send := func(c net.Conn, rng *rand.Rand) {
+		for rest := data; len(rest) > 0; {
+			n := min(len(rest), 1+rng.IntN(400<<10))
+			if k, err := c.Write(rest[:n]); k != n || err != nil {
+				t.Errorf("wrote %d of %d: %v", k, n, err)
+				return
+			}
+			rest = rest[n:]
+		}
+	}
+	receive := func(c net.Conn, rng *rand.Rand, done chan<- []byte) {
+		var got []byte
+		b := make([]byte, 300<<10)
+		for len(got) < len(data) {
+			n, err := c.Read(b[:1+rng.IntN(len(b))])
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			got = append(got, b[:n]...)
+		}
+		done <- got
+	}
+	there, back := make(chan []byte, 1), make(chan []byte, 1)
+	go send(near, rand.New(rand.NewPCG(seed, 2)))
+	go send(far, rand.New(rand.NewPCG(seed, 3)))
+	go receive(far, rand.New(rand.NewPCG(seed, 4)), there)
+	go receive(near, rand.New(rand.NewPCG(seed, 5)), back)
+	if !bytes.Equal(get(t, there, "data"), data) || !bytes.Equal(get(t, back, "data"), data) {
+		t.Fatal("bytes were changed")
+	}
+}
+
+func TestMeshClose(t *testing.T) {
+	m := NewMesh()
+	near, far := pairOf(t, m)
+	near.Write([]byte("last words"))
+	near.Close()
+	near.Close()
+	if got, err := io.ReadAll(far); string(got) != "last words" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if _, err := far.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Fatal(err)
+	}
+	for _, do := range []func() error{
+		func() error { _, err := near.Read(make([]byte, 1)); return err },
+		func() error { _, err := near.Write(make([]byte, 1)); return err },
+	} {
+		if err := do(); !errors.Is(err, net.ErrClosed) {
+			t.Fatal(err)
+		}
+	}
+	far.Close()
+	if len(m.mu.conns) != 0 {
+		t.Fatal("the mesh keeps a closed connection")
+	}
+}
+
+func TestMeshDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pairOf(t, NewMesh())
+		timed := func(what string, want time.Duration, do func() error) {
+			t.Helper()
+			begin := time.Now()
+			err := do()
+			var timeout net.Error
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if took := time.Since(begin); took != want {
+				t.Fatalf("%s took %v, want %v", what, took, want)
+			}
+		}
+		read := func() error { _, err := near.Read(make([]byte, 1)); return err }
+		fill := func() error { _, err := near.Write(make([]byte, meshBuffer+1)); return err }
+		near.SetDeadline(time.Now().Add(time.Second))
+		timed("read", time.Second, read)
+		timed("second read", 0, read)
+		timed("write", 0, fill)
+		near.SetDeadline(time.Now().Add(time.Second))
+		timed("full write", time.Second, fill)
+
+		// A deadline that is moved wakes who waits, earlier or later.
+		near.SetReadDeadline(time.Now().Add(time.Hour))
+		go func() {
+			pass(time.Second)
+			near.SetReadDeadline(time.Now().Add(time.Second))
+			pass(time.Second / 2)
+			near.SetReadDeadline(time.Now().Add(3 * time.Second))
+		}()
+		timed("moved", 4500*time.Millisecond, read)
+		near.SetReadDeadline(time.Time{})
+		go func() {
+			pass(time.Hour)
+			far.Write([]byte("x"))
+		}()
+		if err := read(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// In a cut direction bytes vanish, those under way too, and nobody is told until it heals.
+func TestMeshCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMesh()
+		near, far := pairOf(t, m)
+		near.Write([]byte("under way"))
+		far.Write([]byte("back"))
+		m.CutOneWay(1, 2)
+		m.CutOneWay(1, 2)
+		for range 3 {
+			if n, err := near.Write(make([]byte, meshBuffer)); n != meshBuffer || err != nil {
+				t.Fatalf("write into a cut link: %d, %v", n, err)
+			}
+		}
+		for _, c := range []net.Conn{near, far} {
+			c.SetReadDeadline(time.Now().Add(time.Second))
+			if n, err := c.Read(make([]byte, 10)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("read from a cut link: %d, %v", n, err)
+			}
+			c.SetReadDeadline(time.Time{})
+		}
+		l, err := m.Network(2).Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l1, err := m.Network(1).Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, errMeshCut) {
+			t.Fatal(err)
+		}
+		if c, err := m.Network(2).Dial(t.Context(), 1); err != nil {
+			t.Fatalf("the other direction: %v", err)
+		} else {
+			c.Close()
+		}
+
+		// Even a close does not get through.
+		near.Close()
+		closed := make(chan error)
+		go func() {
+			_, err := far.Read(make([]byte, 1))
+			closed <- err
+		}()
+		pass(time.Hour)
+		select {
+		case err := <-closed:
+			t.Fatalf("the end of the connection passed a cut link: %v", err)
+		default:
+		}
+		m.Heal(1, 2)
+		if err := <-closed; err == nil || err == io.EOF {
+			t.Fatalf("after healing: %v", err)
+		}
+		if _, err := far.Write([]byte("x")); err == nil {
+			t.Fatal("a connection with missing bytes goes on")
+		}
+		c, err := m.Network(1).Dial(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write([]byte("new"))
+		far, _ = l.Accept()
+		c.Close()
+		if got, err := io.ReadAll(far); string(got) != "new" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+		far.Close()
+		l.Close()
+		l1.Close()
+	})
+}
+
+func TestMeshListen(t *testing.T) {
+	m := NewMesh()
+	n := m.Network(2)
+	if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, errMeshNobody) {
+		t.Fatal(err)
+	}
+	l, err := n.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Listen(); !errors.Is(err, errMeshInUse) {
+		t.Fatal(err)
+	}
+	var waiting []net.Conn
+	for {
+		c, err := m.Network(1).Dial(t.Context(), 2)
+		if errors.Is(err, errMeshCrowded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, c)
+	}
+	if len(waiting) != meshBacklog {
+		t.Fatalf("%d connections wait", len(waiting))
+	}
+	l.Close()
+	l.Close()
+	for _, c := range waiting {
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatalf("not accepted: %v", err)
+		}
+		c.Close()
+	}
+	if len(m.mu.conns) != 0 {
+		t.Fatalf("%d connections kept", len(m.mu.conns))
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Fatal(err)
+	}
+	if l, err = n.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Network(1).Dial(ctx, 2); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,254 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lni/dragonboat/v4/config"
+	pb "github.com/lni/dragonboat/v4/raftpb"
+)
+
+// A scarce listener fails until it is told not to.
+type scarce struct {
+	net.Listener
+	failures chan error
+	mu       sync.Mutex
+	asked    []time.Time
+}
+
+func (l *scarce) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	l.asked = append(l.asked, time.Now())
+	l.mu.Unlock()
+	select {
+	case err := <-l.failures:
+		return nil, err
+	default:
+		return l.Listener.Accept()
+	}
+}
+
+// When Accept fails, for instance for want of file descriptors, it is tried again at growing distances, and
+// when it works again so do connections.
+func TestAcceptBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMesh()
+		o := meshOptions(t, m, identity(2))
+		l := &scarce{Listener: o.Listener, failures: make(chan error, 100)}
+		for range 12 {
+			l.failures <- errors.New("too many open files")
+		}
+		o.Listener = l
+		b, a := newPeer(t, o), onMesh(t, m, identity(1))
+		begin := time.Now()
+		synctest.Wait()
+		pass(7 * time.Second)
+		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+		talk(2*tick, ab)
+		if len(heard(b)) == 0 {
+			t.Fatal("nothing is accepted any more")
+		}
+		l.mu.Lock()
+		pause := acceptPauseMin
+		for i, at := range l.asked[1:13] {
+			if got := at.Sub(begin); got != pause {
+				t.Fatalf("attempt %d after %v, want %v", i+2, got, pause)
+			}
+			begin, pause = at, min(2*pause, acceptPauseMax)
+		}
+		l.mu.Unlock()
+		if n := strings.Count(b.log.String(), "too many open files"); n != 1 {
+			t.Fatalf("logged %d times:\n%s", n, b.log)
+		}
+
+		// A pause does not delay the end.
+		for range 20 {
+			l.failures <- errors.New("too many open files")
+		}
+		if conn, err := m.Network(1).Dial(t.Context(), 2); err == nil {
+			conn.Close()
+		}
+		pass(3 * time.Second)
+		begin = time.Now()
+		b.module.Close()
+		if took := time.Since(begin); took != 0 {
+			t.Fatalf("Close took %v", took)
+		}
+		a.module.Close()
+	})
+}
+
+// Strangers that say nothing are many, bounded, and keep no member out.
+func TestStrangersAreBounded(t *testing.T) {
+	m := NewMesh()
+	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
+	n := m.Network(9)
+	crowded := func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.mu.greeting.conns) > greetingMax {
+			t.Fatalf("%d connections in handshake", len(b.mu.greeting.conns))
+		}
+		return len(b.mu.greeting.conns)
+	}
+	for range 5 * greetingMax {
+		until(t, "dial", func() bool {
+			conn, err := n.Dial(t.Context(), 2)
+			if err == nil {
+				t.Cleanup(func() { conn.Close() })
+			}
+			crowded()
+			return err == nil
+		})
+	}
+	until(t, "a crowd of strangers", func() bool { return crowded() == greetingMax })
+	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+	get(t, b.batches, "batch of a member among strangers")
+	until(t, "strangers dropped", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.mu.conns) <= greetingMax+2
+	})
+}
+
+// A member that leaves its connections behind is left with the newest.
+func TestConnectionsOfAMemberAreBounded(t *testing.T) {
+	m := NewMesh()
+	b := onMesh(t, m, identity(2))
+	n := m.Network(1)
+	var first, last net.Conn
+	for i := range servedMax + 10 {
+		conn, err := stranger(t, n, 2, helloOf(1, 2))
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		conn.Write(frame(t, beat(1, 2, uint64(i))))
+		get(t, b.batches, "batch")
+		if first == nil {
+			first = conn
+		}
+		last = conn
+	}
+	if _, err := io.Copy(io.Discard, first); err != nil {
+		t.Fatalf("the oldest was not closed: %v", err)
+	}
+	last.Write(frame(t, beat(1, 2, 999)))
+	if got := get(t, b.batches, "batch"); got.Requests[0].Commit != 999 {
+		t.Fatal(got)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if got := len(b.mu.served[1].conns); got != servedMax {
+		t.Fatalf("%d connections kept", got)
+	}
+}
+
+// A malformed frame costs its connection and no other; a forged message costs only itself.
+func TestMalformedAndForged(t *testing.T) {
+	m := NewMesh()
+	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
+	well := a.link(t, 2)
+	well.SendMessageBatch(beat(1, 2, 1))
+	get(t, b.batches, "batch")
+
+	huge := rawFrame(kindBatch, nil)
+	huge[0] = 0xff
+	damaged := frame(t, beat(3, 2, 1))
+	damaged[20] ^= 1
+	for name, c := range map[string]struct {
+		bytes []byte
+		text  string
+	}{
+		"oversized": {huge, "at most"},
+		"damaged":   {damaged, "checksum"},
+		"chunk":     {rawFrame(kindChunk, nil), "does not belong here"},
+		"answer":    {rawFrame(kindAnswer, nil), "does not belong here"},
+		"no batch":  {rawFrame(kindBatch, []byte("\xff\xff\xff\xff")), "malformed frame"},
+		"short":     {frame(t, beat(3, 2, 1))[:30], "unexpected EOF"},
+	} {
+		b := onMesh(t, NewMesh(), identity(2))
+		conn, err := stranger(t, b.o.Network.(meshNetwork).mesh.Network(3), 2, helloOf(3, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Write(c.bytes)
+		conn.(*meshConn).out.closeWriter()
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("%s: the connection was not closed: %v", name, err)
+		}
+		until(t, name+" in the log", func() bool { return strings.Contains(b.log.String(), c.text) })
+		if len(b.batches) != 0 {
+			t.Errorf("%s: a message passed", name)
+		}
+	}
+
+	forged := beat(1, 2, 2)
+	forged.Requests = append(forged.Requests, pb.Message{Type: pb.Heartbeat, From: 3, To: 2, ShardID: 1, Term: 9})
+	well.SendMessageBatch(forged)
+	if got := get(t, b.batches, "batch"); len(got.Requests) != 1 || got.Requests[0].From != 1 {
+		t.Fatalf("handed on: %+v", got)
+	}
+	until(t, "forgery in the log", func() bool { return strings.Contains(b.log.String(), errFrom.Error()) })
+	well.SendMessageBatch(beat(1, 2, 3))
+	get(t, b.batches, "batch after a forged one")
+	if strings.Contains(a.log.String(), "lost") {
+		t.Fatalf("log:\n%s", a.log)
+	}
+}
+
+// A panic in a handler costs the connection, and the next one works.
+func TestHandlerPanics(t *testing.T) {
+	m := NewMesh()
+	b := onMesh(t, m, identity(2))
+	tr := New(meshOptions(t, m, identity(1)))
+	tr.o.Logger = nil
+	defer tr.Close()
+	log := b.log
+	b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, func(got pb.MessageBatch) {
+		if got.Requests[0].Commit == 1 {
+			panic("to field not set")
+		}
+		b.batches <- got
+	}, nil)
+	n := m.Network(1)
+	conn, err := stranger(t, n, 2, helloOf(1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Write(frame(t, beat(1, 2, 1)))
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "panic in the log", func() bool { return strings.Contains(log.String(), "panic: to field not set") })
+	conn, err = stranger(t, n, 2, helloOf(1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Write(frame(t, beat(1, 2, 2)))
+	get(t, b.batches, "batch")
+}
+
+// An ask is answered when what came before it is handled.
+func TestAskIsAnswered(t *testing.T) {
+	m := NewMesh()
+	b := onMesh(t, m, identity(2))
+	conn, err := stranger(t, m.Network(1), 2, helloOf(1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Write(append(frame(t, beat(1, 2, 1)), appendEmpty(nil, kindAsk)...))
+	got := make([]byte, headSize)
+	if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, appendEmpty(nil, kindAnswer)) {
+		t.Fatalf("% x, %v", got, err)
+	}
+	if len(b.batches) != 1 {
+		t.Fatal("answered before the batch was handled")
+	}
+}

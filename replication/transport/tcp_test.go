@@ -1,0 +1,308 @@
+package transport
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// An authority signs certificates for tests.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{key: key, pool: x509.NewCertPool()}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+// issue makes a certificate for hosts.
+func (a *authority) issue(t *testing.T, hosts ...string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "member"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// config is what a user writes.
+func (a *authority) config(t *testing.T) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{a.issue(t, "127.0.0.1", "::1")}, RootCAs: a.pool}
+}
+
+// addresses are those of the members of a test.
+type addresses struct{ m sync.Map }
+
+func (a *addresses) of(m uint64) string {
+	v, _ := a.m.Load(m)
+	s, _ := v.(string)
+	return s
+}
+
+// onTCP starts a member on a free port of a loopback address.
+func (a *addresses) onTCP(t *testing.T, m uint64, host string, config *tls.Config) *peer {
+	t.Helper()
+	n := TCP(net.JoinHostPort(host, "0"), a.of, config)
+	l, err := n.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.m.Store(m, l.Addr().String())
+	return newPeer(t, Options{Self: identity(m), Network: n, Listener: l})
+}
+
+// exchange proves that two members hear each other, and that a snapshot passes.
+func exchange(t *testing.T, a, b *peer) {
+	t.Helper()
+	ab, ba := a.o.Self.Member, b.o.Self.Member
+	ten := func(p *peer, from, to uint64) {
+		link := p.link(t, to)
+		for i := range uint64(10) {
+			link.SendMessageBatch(beat(from, to, i))
+		}
+	}
+	ten(a, ab, ba)
+	ten(b, ba, ab)
+	for i := range uint64(10) {
+		if got := get(t, b.batches, "batch").Requests[0]; got.Commit != i || got.From != ab {
+			t.Fatalf("heard %+v", got)
+		}
+		if got := get(t, a.batches, "batch").Requests[0]; got.Commit != i || got.From != ba {
+			t.Fatalf("heard %+v", got)
+		}
+	}
+	stream, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(ba))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for i := range uint64(4) {
+		if err := stream.SendChunk(chunkOf(ab, ba, i, i == 3)); err != nil {
+			t.Fatal(err)
+		}
+		get(t, b.chunks, "chunk")
+	}
+}
+
+func TestTCP(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		for _, secured := range []bool{false, true} {
+			name := host
+			var config *tls.Config
+			if secured {
+				name += " with TLS"
+				config = newAuthority(t, "authority").config(t)
+			}
+			t.Run(name, func(t *testing.T) {
+				if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+					t.Skip(err)
+				} else {
+					l.Close()
+				}
+				var at addresses
+				a, b := at.onTCP(t, 1, host, config), at.onTCP(t, 2, host, config)
+				exchange(t, a, b)
+				a.module.Close()
+				b.module.Close()
+				noGoroutines(t)
+			})
+		}
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	var at addresses
+	at.onTCP(t, 1, "127.0.0.1", nil)
+	if l, err := TCP(at.of(1), at.of, nil).Listen(); err == nil {
+		l.Close()
+		t.Fatal("bound twice")
+	}
+}
+
+// A restarted member is found at another address.
+func TestAddressChanges(t *testing.T) {
+	var at addresses
+	a, b := at.onTCP(t, 1, "127.0.0.1", nil), at.onTCP(t, 2, "127.0.0.1", nil)
+	exchange(t, a, b)
+	link := a.link(t, 2)
+	b.module.Close()
+	b = at.onTCP(t, 2, "127.0.0.1", nil)
+	until(t, "member 2 at its new address", func() bool {
+		link.SendMessageBatch(beat(1, 2, 1))
+		return len(b.batches) > 0
+	})
+}
+
+// Members whose certificates are not of the same authority do not talk, in neither direction, and both say
+// with whom and why.
+func TestOtherAuthorityStaysOut(t *testing.T) {
+	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	both := x509.NewCertPool()
+	both.AddCert(ours.cert)
+	both.AddCert(theirs.cert)
+	trusting := theirs.config(t)
+	trusting.RootCAs = both // it would talk to us
+	for name, foreign := range map[string]*tls.Config{
+		"foreign certificate":               theirs.config(t),
+		"foreign certificate, trusts all":   trusting,
+		"no certificate":                    {RootCAs: ours.pool},
+		"a client's empty certificate list": {RootCAs: ours.pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var at addresses
+			a, b := at.onTCP(t, 1, "127.0.0.1", ours.config(t)), at.onTCP(t, 2, "127.0.0.1", ours.config(t))
+			c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, foreign)})
+			exchange(t, a, b)
+			link := c.link(t, 1)
+			link.SendMessageBatch(beat(3, 1, 1))
+			if _, err := c.module.GetSnapshotConnection(t.Context(), uuidOf(1)); err == nil {
+				t.Fatal("a snapshot connection was made")
+			}
+			until(t, "reason in both logs", func() bool {
+				return strings.Contains(a.log.String(), "tls: ") && strings.Contains(a.log.String(), "address=127.0.0.1:") &&
+					strings.Contains(c.log.String(), "tls: ")
+			})
+			if len(a.batches) != 0 || len(a.refused) != 0 {
+				t.Fatal("something passed")
+			}
+		})
+	}
+	t.Run("foreign server", func(t *testing.T) {
+		var at addresses
+		at.onTCP(t, 1, "127.0.0.1", theirs.config(t))
+		b := at.onTCP(t, 2, "127.0.0.1", ours.config(t))
+		b.link(t, 1).SendMessageBatch(beat(2, 1, 1))
+		until(t, "reason in the log", func() bool {
+			return strings.Contains(b.log.String(), "tls with "+at.of(1)) && strings.Contains(b.log.String(), "unknown authority")
+		})
+	})
+	t.Run("plain text", func(t *testing.T) {
+		var at addresses
+		a := at.onTCP(t, 1, "127.0.0.1", ours.config(t))
+		b := at.onTCP(t, 2, "127.0.0.1", nil)
+		b.link(t, 1).SendMessageBatch(beat(2, 1, 1))
+		a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+		until(t, "reasons in the logs", func() bool {
+			return strings.Contains(a.log.String(), "first record does not look like a TLS handshake") &&
+				strings.Contains(b.log.String(), "no connection to member")
+		})
+	})
+	t.Run("certificate of another host", func(t *testing.T) {
+		var at addresses
+		wrong := ours.config(t)
+		wrong.Certificates = []tls.Certificate{ours.issue(t, "example.invalid")}
+		a, b := at.onTCP(t, 1, "127.0.0.1", ours.config(t)), at.onTCP(t, 2, "127.0.0.1", wrong)
+		a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+		until(t, "reason in the log", func() bool { return strings.Contains(a.log.String(), "IP SANs") })
+		if len(b.batches) != 0 {
+			t.Fatal("a message passed")
+		}
+	})
+}
+
+// The user's config is left as it was, and cannot weaken what is verified.
+func TestTLSConfig(t *testing.T) {
+	ca := newAuthority(t, "authority")
+	config := ca.config(t)
+	server, client, err := mutual(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.ClientAuth != tls.NoClientCert || config.ClientCAs != nil || config.SessionTicketsDisabled {
+		t.Fatal("the user's config was changed")
+	}
+	if server.ClientAuth != tls.RequireAndVerifyClientCert || !server.ClientCAs.Equal(ca.pool) || !client.RootCAs.Equal(ca.pool) {
+		t.Fatal("certificates are not verified")
+	}
+
+	onlyClients := &tls.Config{Certificates: config.Certificates, ClientCAs: ca.pool}
+	if _, client, err := mutual(onlyClients); err != nil || !client.RootCAs.Equal(ca.pool) {
+		t.Fatal("the authorities of clients do not serve for servers", err)
+	}
+
+	for _, c := range []struct {
+		config *tls.Config
+		err    error
+	}{
+		{&tls.Config{Certificates: config.Certificates}, ErrNoAuthority},
+		{&tls.Config{Certificates: config.Certificates, RootCAs: ca.pool, InsecureSkipVerify: true}, ErrNoVerification},
+	} {
+		n := TCP("127.0.0.1:0", func(uint64) string { return "127.0.0.1:1" }, c.config)
+		if _, err := n.Listen(); !errors.Is(err, c.err) {
+			t.Errorf("listen: %v", err)
+		}
+		if _, err := n.Dial(t.Context(), 1); !errors.Is(err, c.err) {
+			t.Errorf("dial: %v", err)
+		}
+	}
+
+	// A config per connection, and a certificate that is looked up, as users do who renew certificates.
+	renewing := &tls.Config{RootCAs: ca.pool}
+	renewing.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &config.Certificates[0], nil }
+	renewing.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{Certificates: config.Certificates}, nil // asks for no certificate, says the user
+	}
+	var at addresses
+	a, b := at.onTCP(t, 1, "127.0.0.1", renewing), at.onTCP(t, 2, "127.0.0.1", renewing)
+	exchange(t, a, b)
+	picky := &tls.Config{RootCAs: ca.pool}
+	picky.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return nil, errors.New(h.Conn.RemoteAddr().String())
+	}
+	d := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, picky)})
+	d.link(t, 1).SendMessageBatch(beat(3, 1, 1))
+	until(t, "reason", func() bool { return strings.Contains(d.log.String(), "set GetClientCertificate too") })
+	c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, &tls.Config{RootCAs: ca.pool})})
+	c.link(t, 1).SendMessageBatch(beat(3, 1, 1))
+	until(t, "refusal", func() bool { return strings.Contains(a.log.String(), "tls: client didn't provide a certificate") })
+	if len(a.batches) != 0 {
+		t.Fatal("a message passed")
+	}
+}
