@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc64"
 	"io"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"errors"
+	"github.com/lni/dragonboat/v4/config"
 )
 
 // testDisk is what tests need of a disk.
@@ -256,6 +257,8 @@ type ensemble struct {
 	tick    time.Duration
 	newDisk func(dir string) testDisk
 	prepare func(n *node) // before the shards are started
+
+	transport func(n *node) config.TransportFactory // nil: the carrier's
 }
 
 // found makes an ensemble of n members with their directories; nobody is started.
@@ -278,9 +281,13 @@ func found(t testing.TB, n, shards int) *ensemble {
 }
 
 func (e *ensemble) config(n *node) Config {
+	carry := e.carrier.factory(UUID(e.digest, n.id))
+	if e.transport != nil {
+		carry = e.transport(n)
+	}
 	return Config{
 		Dir: n.dir, Disk: n.disk, Member: n.id, Members: e.members, Shards: e.shards, Digest: e.digest, Tick: e.tick,
-		Transport: e.carrier.factory(UUID(e.digest, n.id)), Logger: testLogger(e.t),
+		Transport: carry, Logger: testLogger(e.t),
 	}
 }
 

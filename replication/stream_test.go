@@ -13,9 +13,13 @@ import (
 )
 
 // lag founds three members, one of which missed more than the logs of the others still hold. It is not running.
-func lag(t *testing.T) (e *ensemble, behind *node) {
+func lag(t *testing.T) (e *ensemble, behind *node) { return lagOn(t, func(*ensemble) {}) }
+
+// lagOn is lag for an ensemble that network changes first.
+func lagOn(t *testing.T, network func(*ensemble)) (e *ensemble, behind *node) {
 	t.Helper()
 	e = found(t, 3, 1)
+	network(e)
 	e.newDisk = realDisk(t)
 	e.prepare = func(n *node) { n.host.keepEntries, n.tapes[0].pad = 5, 5<<20 }
 	e.startAll()
