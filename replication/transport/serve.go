@@ -159,7 +159,7 @@ func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
 	}
 	if s, ok := conn.(interface{ HandshakeContext(context.Context) error }); ok {
 		if err := s.HandshakeContext(t.ctx); err != nil {
-			return hello{}, fmt.Errorf("tls: %w", err)
+			return hello{}, fmt.Errorf("%w: %w", errTLS, err)
 		}
 	}
 	h, err := t.greet(conn, r)
@@ -168,6 +168,9 @@ func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
 	}
 	return h, conn.SetDeadline(time.Time{})
 }
+
+// errTLS is wrapped by what goes wrong while a connection is secured.
+var errTLS = errors.New("tls")
 
 // notGreeted logs why a connection was not taken.
 func (t *Transport) notGreeted(conn net.Conn, err error) {
@@ -180,8 +183,11 @@ func (t *Transport) notGreeted(conn net.Conn, err error) {
 		host = address
 	}
 	event := "connection not accepted"
-	if no := (*Refusal)(nil); errors.As(err, &no) {
+	switch no := (*Refusal)(nil); {
+	case errors.As(err, &no):
 		event = "connection refused"
+	case errors.Is(err, errTLS):
+		event = "connection not secured"
 	}
 	t.notices.give(slog.LevelWarn, notice{event: event, host: host}, "address", address, "reason", err)
 }

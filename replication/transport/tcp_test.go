@@ -292,6 +292,13 @@ func TestTLSConfig(t *testing.T) {
 	var at addresses
 	a, b := at.onTCP(t, 1, "127.0.0.1", renewing), at.onTCP(t, 2, "127.0.0.1", renewing)
 	exchange(t, a, b)
+	c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, &tls.Config{RootCAs: ca.pool})})
+	c.link(t, 1).SendMessageBatch(beat(3, 1, 1))
+	until(t, "refusal", func() bool { return strings.Contains(a.log.String(), "tls: client didn't provide a certificate") })
+	if len(a.batches) != 0 {
+		t.Fatal("a message passed")
+	}
+
 	picky := &tls.Config{RootCAs: ca.pool}
 	picky.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, errors.New(h.Conn.RemoteAddr().String())
@@ -299,10 +306,4 @@ func TestTLSConfig(t *testing.T) {
 	d := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, picky)})
 	d.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "reason", func() bool { return strings.Contains(d.log.String(), "set GetClientCertificate too") })
-	c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, &tls.Config{RootCAs: ca.pool})})
-	c.link(t, 1).SendMessageBatch(beat(3, 1, 1))
-	until(t, "refusal", func() bool { return strings.Contains(a.log.String(), "tls: client didn't provide a certificate") })
-	if len(a.batches) != 0 {
-		t.Fatal("a message passed")
-	}
 }
