@@ -87,7 +87,7 @@ type Image struct {
 	loop sync.WaitGroup // flushLoop
 	once sync.Once      // of Close
 
-	// Locks are taken in this order.
+	// Locks are taken in this order; a Snapshot's comes before mu.
 	installing sync.Mutex // held by Install
 	pointing   sync.Mutex // held while the pointer file is written, by Load, and by the swap of an install
 	mu         struct {
@@ -164,7 +164,7 @@ func (i *Image) Applied() uint64 {
 
 // Load calls fn for every record in order of (table, key). The slices are valid until fn returns. It ends with
 // fn's first error, which it returns as it is. An error of its own is about a corrupt file or about reading the
-// disk, and nothing has been changed then.
+// disk, and nothing has been changed then. fn must not use the image.
 func (i *Image) Load(fn func(t Table, key, value []byte) error) error {
 	i.pointing.Lock()
 	defer i.pointing.Unlock()
@@ -245,10 +245,11 @@ func (i *Image) openForWriting() error {
 	i.mu.flow = newFlow(i.mu.applied)
 	i.loop.Go(i.flushLoop)
 	i.mu.Unlock()
-	if viewed != nil {
-		return viewed.release()
+	if viewed == nil {
+		return nil
 	}
-	return nil
+	// Read-only, so nothing depends on how it ends; Pebble would report leaked iterators here.
+	return viewed.release()
 }
 
 func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {

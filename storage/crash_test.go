@@ -1,0 +1,183 @@
+package storage
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// A life is something that a node does with its image and that a crash may cut off anywhere.
+type life struct {
+	before map[string]string // the node's directory when it begins
+	own    *history          // what is committed at indexes below 100
+	sent   *history          // what an install brings, at index 100, and what is committed after it
+	live   func(i *Image, promised func(index uint64)) error
+}
+
+// lives returns the lives of a node: its first one, a later one, and one with an install.
+func lives(t *testing.T) map[string]life {
+	own, sent := newHistory(t), newHistory(t)
+	own.at(99)
+	sent.at(110)
+	used := usedDirectory(t, own)
+	stream := streamOf(t, sent, 100)
+	sync := func(i *Image, promised func(uint64)) error {
+		index := i.Applied()
+		err := i.Sync()
+		if err == nil {
+			promised(index)
+		}
+		return err
+	}
+	work := func(i *Image, promised func(uint64)) error {
+		h := own
+		if i.Applied() >= 100 {
+			h = sent
+		}
+		for range 3 {
+			if err := h.commit(i, i.Applied()+2); err != nil {
+				return err
+			}
+			if err := sync(i, promised); err != nil {
+				return err
+			}
+		}
+		return h.commit(i, i.Applied()+1)
+	}
+	return map[string]life{
+		"first": {nil, own, sent, work},
+		"later": {used, own, sent, work},
+		"install": {used, own, sent, func(i *Image, promised func(uint64)) error {
+			if err := own.commit(i, i.Applied()+1); err != nil {
+				return err
+			}
+			if err := i.Install(bytes.NewReader(stream), nil); err != nil {
+				return err
+			}
+			promised(100)
+			return work(i, promised)
+		}},
+	}
+}
+
+// usedDirectory returns the directory of a node that has lived a while: several tables, some compacted, and what
+// a crash left over.
+func usedDirectory(t *testing.T, h *history) map[string]string {
+	n := newNode(t)
+	i := n.open(t)
+	for range 10 {
+		must(t, h.commit(i, i.Applied()+3))
+		must(t, i.Sync())
+	}
+	must(t, i.Close())
+	must(t, os.MkdirAll(filepath.Join(n.dir(), imageName(7)), 0o755))
+	must(t, os.WriteFile(filepath.Join(n.dir(), imageName(7), "000004.sst"), []byte("x"), 0o644))
+	return files(t, n.root)
+}
+
+// run lives the life in the directory, a copy of its own, until cut says that the next change of it is the one
+// that fails. It returns the highest index that was promised to last.
+func (l life) run(t *testing.T, root string, cut func(op disk.Op, name string) error) (promised uint64) {
+	n := nodeIn(t, root)
+	o := n.options()
+	o.FlushInterval = time.Hour
+	n.disk.SetFault(cut)
+	i, err := Open(o)
+	must(t, err) // it changes nothing
+	if _, err = load(i); err == nil {
+		err = l.live(i, func(index uint64) { promised = index })
+	}
+	index := i.Applied()
+	closed := i.Close()
+	if err == nil && closed == nil {
+		return index // nobody was told of a failure, so everything must be there
+	}
+	if n.disk.Err() == nil {
+		t.Fatalf("the life ended with %v, its image with %v", err, closed)
+	}
+	return promised
+}
+
+// survives checks that the image in the directory is whole, holds what was promised, and can be used.
+func (l life) survives(t *testing.T, root string, promised uint64) {
+	t.Helper()
+	n := nodeIn(t, root)
+	i := n.open(t)
+	index := i.Applied()
+	h := l.own
+	if index >= 100 {
+		h = l.sent
+	}
+	if index < promised {
+		t.Fatalf("index %d, but %d was promised", index, promised)
+	}
+	h.expect(t, i)
+	must(t, h.commit(i, index+1))
+	must(t, i.Sync())
+	must(t, i.Close())
+	i = n.open(t)
+	if h.expect(t, i); i.Applied() != index+1 {
+		t.Fatalf("index %d after a commit at %d", i.Applied(), index+1)
+	}
+	if got := images(t, n); len(got) != 1 {
+		t.Fatalf("the directory holds %v", got)
+	}
+	must(t, i.Close())
+}
+
+// A crash before any change of the directory, or in the middle of removing a tree, leaves the image as it was at
+// one of its indexes, whole, and not before what was promised.
+func TestCrashAtAnyChangeLeavesAWholeImage(t *testing.T) {
+	for name, l := range lives(t) {
+		t.Run(name, func(t *testing.T) {
+			for at, more := 1, true; more; at += stride(1) {
+				more = t.Run(fmt.Sprint(at), func(t *testing.T) {
+					c, root := &cutter{at: at}, restore(t, l.before)
+					l.survives(t, root, l.run(t, root, c.cut))
+					more = c.at <= 0
+				}) && more
+			}
+		})
+	}
+}
+
+var every = flag.Bool("every", false, "cut off every single change in the tests that cut off some")
+
+// stride is how many changes lie between two that are cut off.
+func stride(long int) int {
+	switch {
+	case *every:
+		return 1
+	case testing.Short():
+		return 7
+	}
+	return long
+}
+
+// A cutter fails the change that it counts down to.
+type cutter struct {
+	mu sync.Mutex
+	at int
+}
+
+func (c *cutter) cut(op disk.Op, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at--; c.at != 0 {
+		return nil
+	}
+	if op == disk.OpRemoveAll {
+		all, _ := os.ReadDir(name)
+		for _, e := range all[:len(all)/2] {
+			os.RemoveAll(filepath.Join(name, e.Name()))
+		}
+	}
+	return fmt.Errorf("%w: %v %s", errFault, op, filepath.Base(name))
+}
