@@ -2,6 +2,7 @@ package replication
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type retention struct {
 		due   bool   // a snapshot should be asked for
 		since uint64 // bytes applied since the last time it was due
 		total uint64 // bytes applied since the start
-		marks []mark // oldest first; the first one is the newest that is more than keepBytes old, if any is
+		marks []mark // oldest first; the second one, if any, is less than keepBytes old
 	}
 }
 
@@ -69,15 +70,16 @@ func (r *retention) takeDue() bool {
 	return due
 }
 
-// cut is the newest index that may go: what comes after it is at least keepBytes. Zero: nothing is known to be
-// that old.
-func (r *retention) cut() uint64 {
+// cut is the newest index known to have at least keep bytes after it, zero if there is none.
+func (r *retention) cut(keep uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.mu.marks) == 0 || r.mu.total-r.mu.marks[0].total < keepBytes {
-		return 0
+	for _, m := range slices.Backward(r.mu.marks) {
+		if r.mu.total-m.total >= keep {
+			return m.index
+		}
 	}
-	return r.mu.marks[0].index
+	return 0
 }
 
 const (
@@ -138,7 +140,7 @@ func (h *Host) wakeCompaction() {
 // cutLog starts a snapshot, after which the log is cut.
 func (h *Host) cutLog(s *shard) error {
 	opt := dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: h.keepEntries}
-	if cut := s.log.cut(); cut > 0 {
+	if cut := s.log.cut(h.keepBytes); h.keepBytes > 0 && cut > 0 {
 		opt = dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionIndex: cut}
 	}
 	return h.call(func() error {

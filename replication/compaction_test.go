@@ -1,6 +1,10 @@
 package replication
 
-import "testing"
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+)
 
 func TestRetention_CutsByBytes(t *testing.T) {
 	var r retention
@@ -15,7 +19,7 @@ func TestRetention_CutsByBytes(t *testing.T) {
 	if write(snapshotBytes/2, 1000) {
 		t.Error("due after half of it")
 	}
-	if got := r.cut(); got != 0 {
+	if got := r.cut(keepBytes); got != 0 {
 		t.Errorf("cut at %d, nothing is old", got)
 	}
 	if !write(snapshotBytes/2+1000, 1000) || !r.takeDue() || r.takeDue() {
@@ -31,8 +35,25 @@ func TestRetention_CutsByBytes(t *testing.T) {
 	}
 	// After enough commands of one size the cut is where it should be, within a mark.
 	write(3*keepBytes, 1000)
-	kept := int(index-r.cut()) * 1000
+	kept := int(index-r.cut(keepBytes)) * 1000
 	if kept < keepBytes || kept > keepBytes+2*markBytes {
 		t.Errorf("%d bytes are kept, want %d", kept, keepBytes)
+	}
+}
+
+// A member that is alone keeps nothing for others: its log does not grow by restarts.
+func TestRequestSnapshot_RestartsDoNotPileUpLogs(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	for i := range 12 {
+		e.start(n)
+		e.write(n, 1, fmt.Sprint(i))
+		snapshotNow(t, n)
+		e.write(n, 1, fmt.Sprint("after ", i))
+		e.stop(n)
+	}
+	logs, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/tandb/node-1-1/*.log"))
+	if err != nil || len(logs) > 4 {
+		t.Errorf("%d log files, %v: %v", len(logs), logs, err)
 	}
 }

@@ -19,13 +19,14 @@ import (
 // Close.
 type Host struct {
 	// Immutable after Open.
-	cfg         Config
-	log         *slog.Logger
-	nh          *dragonboat.NodeHost
-	files       *fileSystem
-	store       *logStore
-	shards      []*shard // by ShardID - 1
-	keepEntries uint64   // what a cut of the log leaves; smaller in tests
+	cfg    Config
+	log    *slog.Logger
+	nh     *dragonboat.NodeHost
+	files  *fileSystem
+	store  *logStore
+	shards []*shard // by ShardID - 1
+	// What a cut of the log leaves for members that lag, see compaction.go.
+	keepEntries, keepBytes uint64
 
 	done  chan struct{}  // closed when Close begins
 	grown chan struct{}  // holds a token while compactLoop should look
@@ -57,8 +58,11 @@ func Open(c Config) (*Host, error) {
 
 func newHost(c Config) *Host {
 	h := &Host{
-		cfg: c, log: c.Logger, files: newFileSystem(c.Disk), keepEntries: keepEntries,
+		cfg: c, log: c.Logger, files: newFileSystem(c.Disk), keepEntries: keepEntries, keepBytes: keepBytes,
 		done: make(chan struct{}), grown: make(chan struct{}, 1),
+	}
+	if len(c.Members) == 1 {
+		h.keepEntries, h.keepBytes = 0, 0 // nobody can lag
 	}
 	for i := range c.Shards {
 		h.shards = append(h.shards, newShard(ShardID(i+1)))
@@ -79,7 +83,7 @@ func (h *Host) open() error {
 	c.Disk.OnFail(func() { gate.shut.Store(true) })
 	logs := &logFactory{disk: c.Disk}
 	err := guard(func() (err error) {
-		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, h, h.files, gate, logs))
+		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, leaderListener{h}, h.files, gate, logs))
 		return err
 	})
 	if err != nil {
@@ -256,15 +260,18 @@ func (h *Host) Committed(id ShardID) uint64 {
 	return h.store.shard(uint64(id)).committed.Load()
 }
 
-// LeaderUpdated is dragonboat's listener: it must not block, and no other goroutine calls it.
-func (h *Host) LeaderUpdated(info raftio.LeaderInfo) {
-	s, err := h.shard(ShardID(info.ShardID))
+// leaderListener is told by dragonboat, from one goroutine.
+type leaderListener struct{ h *Host }
+
+// LeaderUpdated records a leader and tells the node. It must not block.
+func (l leaderListener) LeaderUpdated(info raftio.LeaderInfo) {
+	s, err := l.h.shard(ShardID(info.ShardID))
 	if err != nil {
 		return
 	}
-	l := Leader{Member: MemberID(info.LeaderID), Term: info.Term}
-	if s.setLeader(l) {
-		h.cfg.LeaderChanged(s.id, l)
+	leader := Leader{Member: MemberID(info.LeaderID), Term: info.Term}
+	if s.setLeader(leader) {
+		l.h.cfg.LeaderChanged(s.id, leader)
 	}
 }
 
