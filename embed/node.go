@@ -87,8 +87,9 @@ func (n *Node) Status() Status {
 	}}
 }
 
-// TransferLeadership hands the shard's leadership to another member, if this node has it. It returns when the request is
-// made; Status says when it is done.
+// TransferLeadership asks the shard's leader to hand the leadership to a member. It returns when the request is made; there
+// is no promise that it happens, and Status says when it has. Errors: ErrUnavailable if no leader is known or another
+// request is under way, ErrClosed, ErrFailed, and that of an id that is not in Members.
 func (n *Node) TransferLeadership(to MemberID) error {
 	return opError("transfer leadership", "", n.e.TransferLeadership(to))
 }

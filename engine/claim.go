@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -11,8 +12,11 @@ import (
 // deleted again. The node takes charge of it from the moment its create is submitted, so that a caller who loses
 // patience while the outcome is unknown leaves nothing behind.
 type Claim struct {
+	// Immutable.
 	session *Session
 	waiter  *waiter
+	path    string // asked for
+	mode    tree.CreateMode
 
 	// The outcome of the create; read after the waiter is done.
 	result tree.Result
@@ -31,7 +35,7 @@ type Claim struct {
 // Claim submits the creation of an ephemeral znode. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, path string, data []byte, mode tree.CreateMode) *Claim {
 	op := tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}
-	c := &Claim{session: s, done: make(chan struct{})}
+	c := &Claim{session: s, path: path, mode: mode, done: make(chan struct{})}
 	c.waiter = newWaiter(s, &request{kind: requestTxn, session: s.id, ops: []tree.Op{op}})
 	c.waiter.applied = c.applied
 	s.submit(ctx, c.waiter)
@@ -46,6 +50,9 @@ func (c *Claim) applied(w *waiter) {
 	defer k.mu.Unlock()
 	if w.err != nil {
 		c.finishLocked(w.err)
+		if w.err == ErrUnknownOutcome {
+			k.mu.unknown = append(k.mu.unknown, c)
+		}
 		return
 	}
 	c.result = w.results[0]
@@ -146,6 +153,43 @@ func (c *Claim) endLocked(why error) {
 	if c.created && c.session.end == nil {
 		c.removeLocked()
 	}
+}
+
+// findLocked deletes the znode of a claim whose outcome a snapshot swallowed: the one that the snapshot brought, of this
+// session and of the name asked for, that no other claim has. taken are those that were found for others.
+func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
+	if c.session.end != nil {
+		return // which takes it
+	}
+	parent := tree.Parent(c.path)
+	names, _, err := next.Children(parent)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		path := strings.TrimSuffix(parent, "/") + "/" + name
+		if !c.mayBe(path) || taken[path] || c.session.claims[path] != nil {
+			continue
+		}
+		stat, _ := next.Exists(path)
+		before, was := old.Exists(path)
+		if stat.EphemeralOwner != c.session.id || was && before.Czxid == stat.Czxid {
+			continue
+		}
+		taken[path] = true
+		c.result, c.created = tree.Result{Path: path, Stat: stat}, true
+		c.removeLocked()
+		return
+	}
+}
+
+// mayBe reports whether a path is what the path asked for could have become.
+func (c *Claim) mayBe(path string) bool {
+	if c.mode != tree.EphemeralSequential {
+		return path == c.path
+	}
+	suffix, ok := strings.CutPrefix(path, c.path)
+	return ok && len(suffix) == 10 && strings.Trim(suffix, "0123456789") == ""
 }
 
 // removeLocked queues the deletion of the claim's znode.

@@ -9,6 +9,9 @@ type Clock struct {
 	Wall func() time.Time
 }
 
+// drift is what Wall is ahead of Boot.
+func (c Clock) drift() time.Duration { return time.Duration(c.Wall().UnixNano()) - c.Boot() }
+
 // SystemClock is the clock of the machine.
 func SystemClock() Clock { return Clock{Boot: bootTime, Wall: time.Now} }
 

@@ -26,8 +26,8 @@
 //
 // # Order of start
 //
-// Start binds the port, locks the directory, checks identity, image and log through a view that changes nothing, counts the
-// start, loads the image, and only then lets Raft in. See start.go.
+// Start binds the port, locks the directory, checks identity, image and log through a view that changes nothing, loads the
+// image, counts the start, and only then lets Raft in. See start.go.
 //
 // # Locks
 //

@@ -209,7 +209,7 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration) (*Sessi
 	w.applied = func(w *waiter) {
 		if w.err == nil {
 			// On the apply goroutine, before any later entry could concern the session.
-			e.keeper.add(s, w.opened, w.sent)
+			e.keeper.add(s, w.opened, w.sent, w.drift)
 		}
 	}
 	if err := e.pipe.submit(w); err != nil {
@@ -238,9 +238,19 @@ func (e *Engine) Status() Status {
 	return Status{Member: e.cfg.Member, Leader: e.Leader(theShard), Applied: index, Zxid: e.tree().Visible()}
 }
 
-// TransferLeadership asks the shard's leader to hand over to a member, if this node leads.
+// TransferLeadership asks the shard's leader to hand over to a member.
 func (e *Engine) TransferLeadership(to MemberID) error {
-	return e.host.Load().TransferLeader(theShard, to)
+	if _, ok := e.cfg.Members[to]; !ok {
+		return fmt.Errorf("member %d is not in Members", to)
+	}
+	err := e.host.Load().TransferLeader(theShard, to)
+	if over := e.over(); over != nil {
+		return over
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
 }
 
 // RequestSnapshot asks for a snapshot of the shard, which compacts its log.

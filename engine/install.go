@@ -24,8 +24,8 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {
 		m.pipe.jumped(o.LastSeq)
 	}
-	m.engine.keeper.reconcile(next, table)
 	gap := gap{old: m.tree.Load(), next: next}
+	m.engine.keeper.reconcile(gap.old, next, table)
 	m.registry.Install(zxid, gap.touched, func() { m.tree.Store(next) })
 	return nil
 }

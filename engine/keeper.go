@@ -38,6 +38,7 @@ type keeper struct {
 		suspended map[*Session]struct{}
 		timeouts  map[time.Duration]int // how many sessions have each timeout
 		least     time.Duration
+		unknown   []*Claim // their outcome is lost: until reconcile has looked for their znodes
 		closed    error
 	}
 }
@@ -48,17 +49,13 @@ func newKeeper(clock Clock, pipe *pipeline) *keeper {
 	k.mu.suspended = make(map[*Session]struct{})
 	k.mu.timeouts = make(map[time.Duration]int)
 	k.mu.proved = clock.Boot()
-	k.mu.drift = k.drift()
+	k.mu.drift = k.clock.drift()
 	return k
 }
 
-func (k *keeper) drift() time.Duration {
-	return time.Duration(k.clock.Wall().UnixNano()) - k.clock.Boot()
-}
-
-// add takes charge of a session that was opened by a batch of this node first sent at sent. It closes it again if its
-// opener has lost patience.
-func (k *keeper) add(s *Session, id tree.SessionID, sent time.Duration) {
+// add takes charge of a session that was opened by a batch of this node first sent at sent, when the clocks differed by
+// drift. It closes it again if its opener has lost patience.
+func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.id = id
@@ -66,6 +63,9 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent time.Duration) {
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
 		return
+	}
+	if len(k.mu.sessions) == 0 {
+		k.mu.drift = drift // what the clocks did while nobody lived by them is no jump
 	}
 	k.mu.sessions[s.id] = s
 	k.mu.timeouts[s.timeout]++
@@ -126,7 +126,7 @@ func (k *keeper) moved(sent time.Duration) {
 	now := k.clock.Boot()
 	expired, ends := k.lookLocked(now)
 	k.mu.proved = max(k.mu.proved, sent)
-	k.mu.drift = k.drift()
+	k.mu.drift = k.clock.drift()
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
@@ -158,10 +158,10 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 		return nil, false
 	}
 	margin := session.Margin(k.mu.least)
-	jump := k.drift() - k.mu.drift
-	if jump > margin || jump < -margin || now >= k.mu.proved+k.mu.least-margin {
+	drift := k.clock.drift()
+	if beyond(drift-k.mu.drift, margin) || now >= k.mu.proved+k.mu.least-margin {
 		for _, s := range k.mu.sessions {
-			ends = k.suspendLocked(s, now, jump) || ends
+			ends = k.suspendLocked(s, now, drift) || ends
 		}
 	}
 	for s := range k.mu.suspended {
@@ -176,17 +176,24 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	return expired, ends
 }
 
-// suspendLocked suspends a connected session that is past its deadline, or any on a jump of the clock. Its held claims
+// beyond reports whether a jump of the clocks, either way, is more than the margin.
+func beyond(jump, margin time.Duration) bool { return jump > margin || jump < -margin }
+
+// suspendLocked suspends a connected session that is past its deadline, or any on a jump of the clocks. Its held claims
 // end, and their znodes are deleted ahead of everything that this node sends from now on.
-func (k *keeper) suspendLocked(s *Session, now, jump time.Duration) (ends bool) {
+func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool) {
 	if _, already := k.mu.suspended[s]; already {
-		s.life.Jump(now, jump) // what was sent before a jump proves nothing after it
+		if beyond(drift-s.drift, session.Margin(s.timeout)) {
+			s.life.Suspend(now) // what was sent before another jump proves nothing after it
+			s.drift = drift
+		}
 		return false
 	}
 	s.life.Extend(k.mu.proved)
-	if state, _ := s.life.Jump(now, jump); state == session.Connected {
+	if state, _ := s.life.Jump(now, drift-k.mu.drift); state == session.Connected {
 		return false
 	}
+	s.drift = drift
 	k.mu.suspended[s] = struct{}{}
 	s.turnLocked()
 	for _, c := range s.claims {
@@ -264,21 +271,33 @@ func (k *keeper) gone(changes []tree.Change) {
 }
 
 // reconcile ends what an installed snapshot no longer has: sessions that the table does not know, claims whose znode is
-// gone.
-func (k *keeper) reconcile(t *tree.Tree, table *session.Table) {
+// gone. The other way round, sessions and znodes of claims that the snapshot has and whose outcome it swallowed are
+// removed: nobody else knows of them, and this node would keep them alive for ever.
+func (k *keeper) reconcile(old, next *tree.Tree, table *session.Table) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	defer k.pipe.signal() // not pump: this is the apply goroutine
 	for id, s := range k.mu.sessions {
 		if _, ok := table.Get(id); !ok {
 			k.endLocked(s, session.Expired, ErrSessionExpired)
 			continue
 		}
 		for path, c := range s.claims {
-			if stat, ok := t.Exists(path); !ok || stat.Czxid != c.result.Stat.Czxid {
+			if stat, ok := next.Exists(path); !ok || stat.Czxid != c.result.Stat.Czxid {
 				c.finishLocked(ErrDeleted)
 			}
 		}
 	}
+	for _, r := range table.Sessions(k.pipe.register.Member) {
+		if k.mu.sessions[r.ID] == nil {
+			k.pipe.queueEnd(newWaiter(nil, &request{kind: requestClose, session: r.ID}))
+		}
+	}
+	taken := make(map[string]bool)
+	for _, c := range k.mu.unknown {
+		c.findLocked(old, next, taken)
+	}
+	k.mu.unknown = nil
 }
 
 // close ends every session with why and takes no further ones.

@@ -46,6 +46,7 @@ type waiter struct {
 	results []tree.Result
 	opened  tree.SessionID
 	sent    time.Duration // when its batch was first handed to Raft, if it was
+	drift   time.Duration // of the clocks at that moment
 	err     error
 
 	place place // guarded by the pipeline's mu
@@ -66,6 +67,7 @@ type batch struct {
 	cmd      []byte
 	waiters  []*waiter
 	sent     time.Duration // on the boot clock, first time it was handed to Raft; a resend does not move it
+	drift    time.Duration // of the clocks at that moment
 	lastSent time.Time
 	patience time.Duration // until the oldest batch is sent again
 	proposal *replication.Proposal
@@ -381,7 +383,7 @@ func (p *pipeline) send(b *batch, first bool) error {
 		} else {
 			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.waiters)
 		}
-		b.sent = p.clock.Boot()
+		b.sent, b.drift = p.clock.Boot(), p.clock.drift()
 		b.patience = max(4*p.commitTime(), resendFirstMin)
 	}
 	now := time.Now()
@@ -509,7 +511,7 @@ func (p *pipeline) complete(b *batch, i int, results []tree.Result, opened tree.
 	if late {
 		return
 	}
-	w.results, w.opened, w.sent, w.err = results, opened, b.sent, err
+	w.results, w.opened, w.sent, w.drift, w.err = results, opened, b.sent, b.drift, err
 	p.finish(w)
 }
 

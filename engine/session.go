@@ -21,6 +21,7 @@ type Session struct {
 
 	// Guarded by the keeper's mu.
 	life      *session.Life
+	drift     time.Duration // while Suspended: of the clocks when a jump was last looked for
 	changed   chan struct{} // closed when the state is another
 	end       error         // why it ended
 	abandoned bool          // its opener lost patience

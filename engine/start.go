@@ -61,6 +61,9 @@ func (e *Engine) open() error {
 	if err := e.loadShard(); err != nil {
 		return err
 	}
+	if err := e.countStart(); err != nil {
+		return err
+	}
 	return e.join()
 }
 
@@ -76,7 +79,7 @@ func (e *Engine) listen() (net.Listener, error) {
 	return e.network.Listen()
 }
 
-// identify checks whose directory this is and that image and log fit, then counts the start.
+// identify checks whose directory this is and that image and log fit.
 func (e *Engine) identify() error {
 	id, found, err := replication.ReadIdentity(e.disk, e.cfg.Dir)
 	if err != nil {
@@ -93,16 +96,17 @@ func (e *Engine) identify() error {
 			return err
 		}
 	}
-	e.identity.now = id
 	if err := e.checkLog(found); err != nil {
 		return err
 	}
 	id.Start++
-	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, id); err != nil {
-		return err
-	}
 	e.identity.now = id
 	return nil
+}
+
+// countStart makes the start durable. By now everything has been looked at that the directory can be refused for.
+func (e *Engine) countStart() error {
+	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }
 
 func (e *Engine) sameFounding(id replication.Identity) error {
