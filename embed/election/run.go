@@ -17,8 +17,9 @@ const runPause = 100 * time.Millisecond
 
 // Run campaigns for ever: whenever this process leads it calls fn, with a ctx that ends with ctx or with the leadership,
 // whichever is first. When fn returns nil, or the leadership is lost, Run campaigns again, with a new session if the old
-// one is not Connected. Run returns when ctx ends (its error), when the node does (embed.ErrClosed, embed.ErrFailed), or
-// when fn returns an error while it still leads (that error).
+// one is not Connected. Run returns when ctx ends (its error), when the node does (embed.ErrClosed, embed.ErrFailed), when
+// fn returns an error while it still leads (that error), or when no attempt can succeed (embed.ErrInvalidPath,
+// embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted).
 func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
 	for {
 		if err := lead(ctx, n, path, value, fn); err != nil {
@@ -44,9 +45,7 @@ func lead(ctx context.Context, n *embed.Node, path string, value []byte, fn func
 		if err != nil {
 			return final(err)
 		}
-		turn, cancel := queue.Both(ctx, l.Context())
-		err = fn(turn, l.Token())
-		cancel()
+		err = take(ctx, l, fn)
 		lost := l.Err()
 		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
 		switch {
@@ -63,9 +62,16 @@ func lead(ctx context.Context, n *embed.Node, path string, value []byte, fn func
 	}
 }
 
+// take calls fn for one turn.
+func take(ctx context.Context, l *Leadership, fn func(ctx context.Context, t lock.Token) error) error {
+	turn, cancel := queue.Both(ctx, l.Context())
+	defer cancel()
+	return fn(turn, l.Token())
+}
+
 // final returns err if no further attempt can succeed.
 func final(err error) error {
-	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, lock.ErrLockExhausted} {
+	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted} {
 		if errors.Is(err, end) {
 			return err
 		}

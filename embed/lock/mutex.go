@@ -44,7 +44,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	return newHold(ctx, c), nil
 }
 
-// TryLock takes the lock if it is free, and returns ErrHeld at once if it is not. Other errors as of Lock.
+// TryLock takes the lock if it is free, and returns ErrHeld at once if it is not, embed.ErrSuspended if the session is not
+// safe to hold anything now. Other errors as of Lock.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	// Asking first keeps a taken lock free of the znodes of those who only ask.
 	names, _, err := m.session.Children(ctx, m.path)
@@ -58,13 +59,14 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	if err != nil {
 		return nil, m.wrap("try lock", err)
 	}
-	switch first, err := c.Try(ctx); {
-	case err != nil:
-		return nil, m.wrap("try lock", err)
-	case !first:
-		return nil, m.wrap("try lock", errors.Join(ErrHeld, c.Claim.Release()))
+	first, err := c.Try(ctx)
+	if first && err == nil {
+		return newHold(ctx, c), nil
 	}
-	return newHold(ctx, c), nil
+	if err == nil {
+		err = ErrHeld
+	}
+	return nil, m.wrap("try lock", errors.Join(err, c.Claim.Release()))
 }
 
 func (m *Mutex) wrap(op string, err error) error { return fmt.Errorf("%s %s: %w", op, m.path, err) }

@@ -33,11 +33,23 @@ func (c holdContext) Value(key any) any {
 }
 
 // Both returns a context with the values and lifetime of life that also ends with ctx. cancel ends it and must be called.
-func Both(ctx, life context.Context) (inner context.Context, cancel func()) {
+// It compares the clock as life does.
+func Both(ctx, life context.Context) (both context.Context, cancel func()) {
 	inner, end := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
-	return inner, func() {
+	return bothContext{Context: inner, life: life}, func() {
 		stop()
 		end(nil)
 	}
+}
+
+type bothContext struct {
+	context.Context
+	life context.Context
+}
+
+// Err looks at life first, whose end is this context's.
+func (c bothContext) Err() error {
+	_ = c.life.Err()
+	return c.Context.Err()
 }

@@ -25,6 +25,9 @@ type Contender struct {
 // Enter queues a contender under parent, which is created if it is missing. kind is the word in its name; data is what its
 // znode holds. If ctx ends first nothing is left in the queue.
 func Enter(ctx context.Context, s *embed.Session, parent, kind string, data []byte) (*Contender, error) {
+	if parent == "" {
+		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath) // with a name it would be one below the root
+	}
 	for {
 		claim, err := s.Claim(ctx, Child(parent, "_c_"+newUUID()+"-"+kind+"-"), data, embed.EphemeralSequential)
 		if err != nil {
@@ -71,7 +74,10 @@ func makePath(ctx context.Context, s *embed.Session, path string) error {
 func (c *Contender) Wait(ctx context.Context) error {
 	for {
 		first, err := c.Try(ctx)
-		if first || err != nil {
+		switch {
+		case first && err == nil:
+			return nil
+		case !first && err != nil:
 			return err
 		}
 		if err := c.waitChange(ctx); err != nil {
@@ -81,8 +87,9 @@ func (c *Contender) Wait(ctx context.Context) error {
 	}
 }
 
-// Try holds the claim if it is the contender's turn, and reports whether it did. After an error it has left the queue.
-func (c *Contender) Try(ctx context.Context) (bool, error) {
+// Try holds the claim if it is the contender's turn, and reports whether it is. The error is embed.ErrSuspended if it is
+// and the session is not safe at this moment; after any other the contender has left the queue.
+func (c *Contender) Try(ctx context.Context) (first bool, err error) {
 	_, waits, err := c.Session.Before(ctx, c.Path)
 	if err != nil {
 		return false, c.leave(err)
@@ -96,7 +103,7 @@ func (c *Contender) Try(ctx context.Context) (bool, error) {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, embed.ErrSuspended) && c.Claim.Err() == nil:
-		return false, nil
+		return true, err
 	default:
 		return false, c.leave(err)
 	}
