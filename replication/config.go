@@ -97,7 +97,8 @@ type Config struct {
 	Logger    *slog.Logger            // nil means slog.Default
 
 	// LeaderChanged is told of every change of leader or term of a shard, in order, from one goroutine.
-	// Host.Leader answers the same by then. It must not block. Nil means nobody is told.
+	// Host.Leader answers the same by then. It must not block, and not wait for Host.Close, which waits for
+	// it. The first call may come before Open returns. Nil means nobody is told.
 	LeaderChanged func(ShardID, Leader)
 }
 

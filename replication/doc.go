@@ -4,7 +4,8 @@
 // It owns the directory lock and the identity file, the NodeHost with its lean settings, the log store
 // around dragonboat's tan, the bridge between dragonboat's state machine and ours, proposals, the read
 // barrier, leader changes and the logger bridge. It never hears of a path or a session: a command is a
-// slice of bytes.
+// slice of bytes. It promises neither that a command that was proposed is applied nor that it is applied once;
+// only that all members apply the same commands in the same order.
 //
 // # A frozen disk is a crashed disk
 //
@@ -17,7 +18,8 @@
 //
 // So nothing that is not on the disk is ever acknowledged, no error reaches dragonboat, Close ends, and the
 // directory is what a crash at that instant would have left. Our own failures on dragonboat's goroutines (a
-// panicking machine, a log that cannot be read) throw the same switch.
+// machine that panics or cannot install a snapshot) throw the same switch. So does a log that cannot be read;
+// there the goroutine that wanted to read has nothing to go on with and stays, and Close ends by its timeout.
 //
 // NodeHost.Close is what frees the parked calls: it first stops every shard, which closes the channel that
 // the shard's machine was given in Open, and only then waits for its workers. The log store has no stop
@@ -34,9 +36,11 @@
 //
 // # What is global to the process
 //
-//   - dragonboat's logger factory, which can be set once per process. It is set at the first Open, to a bridge
-//     that writes to the slog.Logger of the oldest open host: the lines of all hosts of a process go there.
-//     If the process has set a factory of its own before, that one stays and only its lines are lost to us.
+//   - dragonboat's logger factory, which can be set once per process. It is set at the first Open or CheckLog,
+//     to a bridge that writes to the slog.Logger of the oldest open host: the lines of all hosts of a process
+//     go there. A process that uses dragonboat itself has to set its own factory before: that one stays, its
+//     lines are lost to us, and a broken invariant that dragonboat reports then ends in that logger's panic.
+//     (Set after ours, dragonboat panics in the process's call.)
 //   - VictoriaMetrics' global set: dragonboat's transport registers gauges there on creation, whose closures
 //     keep the first transport of a process reachable after it is closed.
 //   - dragonboat-soft-settings.json and dragonboat-hard-settings.json in the working directory: dragonboat
@@ -56,5 +60,7 @@
 //	identity           who this directory belongs to (identity.go)
 //	raft/<host name>/  dragonboat's; renamed to the present host name at every Open
 //
-// Read config.go first, then identity.go, host.go, machine.go, logstore.go, contain.go, barrier.go.
+// Read config.go first, then host.go with shard.go, proposal.go and barrier.go; then what stands between us and
+// dragonboat: contain.go, machine.go, logstore.go, fs.go, gate.go, registry.go, logger.go; compaction.go says how
+// much log is kept. What happens before a host is opened: lock.go, identity.go, checklog.go, raftdir.go.
 package replication

@@ -288,8 +288,9 @@ func (h *Host) TransferLeader(id ShardID, to MemberID) error {
 	return h.call(func() error { return translate(h.nh.RequestLeaderTransfer(uint64(id), uint64(to))) })
 }
 
-// Close stops all shards, closes their machines and ends the host. It waits at most timeout (zero means 10 s)
-// and then says what it left behind. A second Close does nothing.
+// Close stops all shards, closes their machines and the transport, and ends the host. It waits at most timeout
+// (zero means 10 s) and then says what it left behind. A second Close does nothing. The directory lock is the
+// caller's to give back, once Close has returned nil.
 func (h *Host) Close(timeout time.Duration) error {
 	if timeout <= 0 {
 		timeout = closeDefault
