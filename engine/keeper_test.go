@@ -19,7 +19,7 @@ func (r *recorder) Leader(replication.ShardID) replication.Leader {
 	return replication.Leader{Member: 1, Term: 1}
 }
 
-func (r *recorder) Propose(_ replication.ShardID, cmd []byte) (*replication.Proposal, error) {
+func (r *recorder) Propose(_ replication.ShardID, cmd []byte) (proposal, error) {
 	c, err := decodeCommand(cmd)
 	if err != nil {
 		return nil, err

@@ -176,17 +176,16 @@ func (p *pipeline) beat() {
 }
 
 // cancel takes w out if it is still queued and completes it with err. It reports whether it was: then w is not
-// applied and never will be.
+// applied and never will be. An end is never taken out: who stops waiting for it still wants it to happen, and nobody
+// else would delete what it is to delete.
 func (p *pipeline) cancel(w *waiter, err error) bool {
 	p.mu.Lock()
-	if w.place != placeQueued {
+	if w.place != placeQueued || w.end {
 		p.mu.Unlock()
 		return false
 	}
 	w.place = placeDone
-	if !w.end {
-		p.mu.queueBytes -= len(w.wire)
-	}
+	p.mu.queueBytes -= len(w.wire)
 	p.mu.Unlock()
 	w.err = err
 	p.finish(w)
