@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ type replicator interface {
 // A waiter is one request of this node and whoever waits for its outcome.
 type waiter struct {
 	// Immutable after submit.
-	wire    []byte          // the request as it travels: the caller's slices are its own again
+	wire    []byte          // the request as it travels: the caller's slices are its own again; let go when it is taken out
 	session *Session        // nil for requests of the node itself
 	end     bool            // has room of its own, ahead of the queue: see pipeline.queueEnd
 	applied func(w *waiter) // if set, called on the apply goroutine once the outcome is set, before done is closed
@@ -61,11 +62,66 @@ const (
 	placeDone
 )
 
+// A queue is waiters in order of arrival. Those that were taken out stay in it for a while but count no more.
+type queue struct {
+	waiters []*waiter
+	live    int // those that are still queued
+	bytes   int // theirs
+}
+
+func (q *queue) add(w *waiter) {
+	q.waiters = append(q.waiters, w)
+	q.live++
+	q.bytes += len(w.wire)
+}
+
+// putBack puts waiters back at the head, in their order.
+func (q *queue) putBack(ws []*waiter) {
+	q.waiters = append(ws, q.waiters...)
+	q.live += len(ws)
+	for _, w := range ws {
+		q.bytes += len(w.wire)
+	}
+}
+
+// queueTidyLen is how many waiters a queue may hold without a look at how many of them still count.
+const queueTidyLen = 64
+
+// takeOut is told that w is queued no more. A queue that nothing is sent from must not grow by what is given up.
+func (q *queue) takeOut(w *waiter) {
+	q.live--
+	q.bytes -= len(w.wire)
+	w.wire = nil
+	if n := len(q.waiters); n > queueTidyLen && n > 2*q.live {
+		q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w.place != placeQueued })
+	}
+}
+
+// fill moves waiters into b until it is full.
+func (q *queue) fill(b *batch) {
+	for len(q.waiters) > 0 {
+		w := q.waiters[0]
+		if w.place == placeQueued {
+			if len(b.waiters) >= batchMax || b.bytes+len(w.wire) > batchBytesMax && len(b.waiters) > 0 {
+				return
+			}
+			w.place = placeSent
+			b.waiters = append(b.waiters, w)
+			b.bytes += len(w.wire)
+			q.live--
+			q.bytes -= len(w.wire)
+		}
+		q.waiters[0] = nil
+		q.waiters = q.waiters[1:]
+	}
+}
+
 // A batch is what one log entry carries. A resend is byte for byte the same batch.
 type batch struct {
 	seq      uint64
 	cmd      []byte
 	waiters  []*waiter
+	bytes    int           // of the waiters' requests
 	sent     time.Duration // on the boot clock, first time it was handed to Raft; a resend does not move it
 	drift    time.Duration // of the clocks at that moment
 	lastSent time.Time
@@ -95,9 +151,8 @@ type pipeline struct {
 
 	mu struct {
 		sync.Mutex
-		ends       []*waiter
-		queue      []*waiter
-		queueBytes int
+		ends       queue
+		queue      queue
 		beat       bool // an empty batch is wanted
 		inflight   []*batch
 		seq        uint64 // of the newest sealed batch
@@ -127,7 +182,7 @@ func newWaiter(s *Session, r *request) *waiter {
 func (p *pipeline) submit(w *waiter) error {
 	p.mu.Lock()
 	err := p.mu.closed
-	if err == nil && (len(p.mu.queue) >= queueMax || p.mu.queueBytes+len(w.wire) > queueBytesMax && len(p.mu.queue) > 0) {
+	if q := &p.mu.queue; err == nil && (q.live >= queueMax || q.bytes+len(w.wire) > queueBytesMax && q.live > 0) {
 		err = ErrUnavailable
 	}
 	if err != nil {
@@ -135,8 +190,7 @@ func (p *pipeline) submit(w *waiter) error {
 		p.refuse(w, err)
 		return err
 	}
-	p.mu.queue = append(p.mu.queue, w)
-	p.mu.queueBytes += len(w.wire)
+	p.mu.queue.add(w)
 	p.mu.Unlock()
 	p.pump()
 	return nil
@@ -163,7 +217,7 @@ func (p *pipeline) queueEnd(w *waiter) {
 		close(w.done) // an end has no applied hook
 		return
 	}
-	p.mu.ends = append(p.mu.ends, w)
+	p.mu.ends.add(w)
 }
 
 // beat asks for an empty batch, to show that this node is alive. It is sent only when nothing is in flight: a node
@@ -185,7 +239,7 @@ func (p *pipeline) cancel(w *waiter, err error) bool {
 		return false
 	}
 	w.place = placeDone
-	p.mu.queueBytes -= len(w.wire)
+	p.mu.queue.takeOut(w)
 	p.mu.Unlock()
 	w.err = err
 	p.finish(w)
@@ -196,7 +250,7 @@ func (p *pipeline) cancel(w *waiter, err error) bool {
 func (p *pipeline) cancelSession(s *Session, err error) {
 	p.mu.Lock()
 	var out []*waiter
-	for _, w := range p.mu.queue {
+	for _, w := range p.mu.queue.waiters {
 		if w.session == s && w.place == placeQueued {
 			out = append(out, w)
 		}
@@ -298,16 +352,18 @@ func (p *pipeline) readyLocked() bool {
 	if !p.mu.registered {
 		return !p.mu.sealedReg
 	}
-	n := len(p.mu.queue) + len(p.mu.ends)
 	switch len(p.mu.inflight) {
 	case 0:
-		return n > 0 || p.mu.beat
+		return p.waitingLocked() > 0 || p.mu.beat
 	case inflightMax:
 		return false
 	default:
-		return n >= secondBatchMin
+		return p.waitingLocked() >= secondBatchMin
 	}
 }
+
+// waitingLocked is how many requests wait to be sent.
+func (p *pipeline) waitingLocked() int { return p.mu.queue.live + p.mu.ends.live }
 
 // sealLocked makes the next batch, or Register if that is still to be made.
 func (p *pipeline) sealLocked() *batch {
@@ -320,28 +376,8 @@ func (p *pipeline) sealLocked() *batch {
 	p.mu.seq++
 	b.seq = p.mu.seq
 	p.mu.beat = false
-	bytes := 0
-	take := func(from []*waiter) []*waiter {
-		for len(from) > 0 {
-			w := from[0]
-			if w.place == placeQueued {
-				if len(b.waiters) >= batchMax || bytes+len(w.wire) > batchBytesMax && len(b.waiters) > 0 {
-					break
-				}
-				w.place = placeSent
-				bytes += len(w.wire)
-				b.waiters = append(b.waiters, w)
-				if !w.end {
-					p.mu.queueBytes -= len(w.wire)
-				}
-			}
-			from[0] = nil
-			from = from[1:]
-		}
-		return from
-	}
-	p.mu.ends = take(p.mu.ends)
-	p.mu.queue = take(p.mu.queue)
+	p.mu.ends.fill(b)
+	p.mu.queue.fill(b)
 	p.mu.inflight = append(p.mu.inflight, b)
 	return b
 }
@@ -365,11 +401,10 @@ func (p *pipeline) unsealLocked(b *batch) {
 			ends = append(ends, w)
 		} else {
 			queue = append(queue, w)
-			p.mu.queueBytes += len(w.wire)
 		}
 	}
-	p.mu.ends = append(ends, p.mu.ends...)
-	p.mu.queue = append(queue, p.mu.queue...)
+	p.mu.ends.putBack(ends)
+	p.mu.queue.putBack(queue)
 	p.mu.beat = p.mu.beat || len(b.waiters) == 0
 }
 
@@ -440,7 +475,7 @@ func (p *pipeline) loop() {
 func (p *pipeline) arm() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waiting := len(p.mu.inflight) > 0 || len(p.mu.queue)+len(p.mu.ends) > 0 || !p.mu.registered
+	waiting := len(p.mu.inflight) > 0 || p.waitingLocked() > 0 || !p.mu.registered
 	p.mu.armed = waiting && p.mu.closed == nil
 	return p.mu.armed
 }
@@ -536,7 +571,7 @@ func (p *pipeline) done(b *batch) {
 	}
 	took := p.clock.Boot() - b.sent
 	p.mu.commit += (took - p.mu.commit) / 8
-	more := len(p.mu.queue)+len(p.mu.ends) > 0 || b.seq == 0
+	more := p.waitingLocked() > 0 || b.seq == 0
 	p.mu.Unlock()
 	p.proved(b.sent)
 	if more {
@@ -579,8 +614,8 @@ func (p *pipeline) close(err error) {
 	}
 	p.mu.closed = err
 	ended := make(map[*waiter]error)
-	for _, w := range append(p.mu.queue, p.mu.ends...) {
-		if w != nil && w.place == placeQueued {
+	for _, w := range slices.Concat(p.mu.queue.waiters, p.mu.ends.waiters) {
+		if w.place == placeQueued {
 			ended[w] = err
 		}
 	}
@@ -594,7 +629,7 @@ func (p *pipeline) close(err error) {
 	for w := range ended {
 		w.place = placeDone
 	}
-	p.mu.queue, p.mu.ends = nil, nil
+	p.mu.queue, p.mu.ends = queue{}, queue{}
 	p.mu.Unlock()
 	close(p.stop)
 	for w, err := range ended {
