@@ -323,6 +323,11 @@ func (p *pipeline) pump() {
 		p.before()
 
 		p.mu.Lock()
+		if !p.readyLocked() { // closed, or what waited was taken out
+			p.mu.sending = false
+			p.mu.Unlock()
+			return
+		}
 		b := p.sealLocked()
 		p.mu.Unlock()
 		err := p.send(b, true)
@@ -517,7 +522,7 @@ func (p *pipeline) resendLost() {
 	}
 	p.mu.Lock()
 	p.mu.sending = false
-	p.mu.resend = p.mu.resend || err != nil
+	p.mu.resend = p.mu.resend || err != nil && all
 	p.mu.Unlock()
 }
 
