@@ -108,8 +108,12 @@ func (e *Engine) Err() error {
 }
 
 // Propose, with Leader, lets the pipeline be built before the host.
-func (e *Engine) Propose(id replication.ShardID, cmd []byte) (*replication.Proposal, error) {
-	return e.host.Load().Propose(id, cmd)
+func (e *Engine) Propose(id replication.ShardID, cmd []byte) (proposal, error) {
+	p, err := e.host.Load().Propose(id, cmd)
+	if err != nil {
+		return nil, err // not p: a nil *Proposal is no nil proposal
+	}
+	return p, nil
 }
 
 // Leader says who leads a shard, as far as this node knows.

@@ -30,9 +30,12 @@ const (
 
 // A replicator is what the request path asks of a Raft group.
 type replicator interface {
-	Propose(replication.ShardID, []byte) (*replication.Proposal, error)
+	Propose(replication.ShardID, []byte) (proposal, error)
 	Leader(replication.ShardID) replication.Leader
 }
+
+// A proposal is a command on its way; Dropped says that it was certainly lost.
+type proposal interface{ Dropped() bool }
 
 // A waiter is one request of this node and whoever waits for its outcome.
 type waiter struct {
@@ -126,7 +129,7 @@ type batch struct {
 	drift    time.Duration // of the clocks at that moment
 	lastSent time.Time
 	patience time.Duration // until the oldest batch is sent again
-	proposal *replication.Proposal
+	proposal proposal
 }
 
 // A pipeline carries the requests of this node to one shard: it coalesces what waits into batches, numbers and

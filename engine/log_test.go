@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// A fakeLog stands for a Raft group: it keeps what is proposed, and the test decides what becomes of it.
+type fakeLog struct {
+	mu       sync.Mutex
+	leader   replication.Leader
+	refusal  error // what Propose answers, if set
+	proposed []*fakeProposal
+}
+
+type fakeProposal struct {
+	cmd     []byte
+	at      time.Time
+	dropped atomic.Bool
+}
+
+func (p *fakeProposal) Dropped() bool { return p.dropped.Load() }
+
+var errRefused = errors.New("refused")
+
+func (l *fakeLog) Propose(_ replication.ShardID, cmd []byte) (proposal, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal != nil {
+		return nil, l.refusal
+	}
+	p := &fakeProposal{cmd: append([]byte(nil), cmd...), at: time.Now()}
+	l.proposed = append(l.proposed, p)
+	return p, nil
+}
+
+func (l *fakeLog) Leader(replication.ShardID) replication.Leader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leader
+}
+
+func (l *fakeLog) elect(m replication.MemberID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leader = replication.Leader{Member: m, Term: l.leader.Term + 1}
+}
+
+func (l *fakeLog) refuse(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusal = err
+}
+
+// take returns what was proposed since the last take.
+func (l *fakeLog) take() []*fakeProposal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.proposed
+	l.proposed = nil
+	return out
+}
+
+// A fakeClock runs with the bubble's time. It can be moved as no timer sees it.
+type fakeClock struct {
+	start time.Time
+	// paused is the time that the process stood still, or the machine slept: both clocks show it.
+	paused atomic.Int64
+	// stepped is what the wall clock was moved by.
+	stepped atomic.Int64
+}
+
+func newFakeClock() *fakeClock { return &fakeClock{start: time.Now()} }
+
+func (c *fakeClock) boot() time.Duration {
+	return time.Since(c.start) + time.Duration(c.paused.Load())
+}
+
+func (c *fakeClock) clock() Clock {
+	return Clock{Boot: c.boot, Wall: func() time.Time {
+		return time.Now().Add(time.Duration(c.paused.Load() + c.stepped.Load()))
+	}}
+}
+
+func (c *fakeClock) pause(d time.Duration) { c.paused.Add(int64(d)) }
+func (c *fakeClock) step(d time.Duration)  { c.stepped.Add(int64(d)) }
+
+// pass lets time pass in a bubble, with everything that happens meanwhile.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// The member that the fake ensembles of these tests look at.
+const testMember, otherMember = 1, 2
+
+func testOrigin() session.Origin {
+	return session.Origin{Member: testMember, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: formatLevel}
+}
+
+func mustDecode(t testing.TB, cmd []byte) command {
+	t.Helper()
+	c, err := decodeCommand(cmd)
+	if err != nil {
+		t.Fatalf("decode %x: %v", cmd, err)
+	}
+	return c
+}
