@@ -35,9 +35,9 @@ func startEnsemble(dir string, common memberConfig, fail context.CancelCauseFunc
 		if err = e.start(); err == nil {
 			return e, nil
 		}
-		e.stop()
+		stopErr := e.stop()
 		if !errors.Is(err, errInUse) {
-			break
+			return nil, errors.Join(err, stopErr)
 		}
 	}
 	return nil, err
@@ -123,15 +123,17 @@ func (e *ensemble) take(id int) *process {
 	return p
 }
 
-// stop ends all processes.
-func (e *ensemble) stop() {
+// stop ends all processes. The error says which of them did not end in order.
+func (e *ensemble) stop() error {
 	var running sync.WaitGroup
+	errs := make([]error, processes+1)
 	for id := 1; id <= processes; id++ {
 		if p := e.take(id); p != nil {
-			running.Go(p.stop)
+			running.Go(func() { errs[id] = p.stop() })
 		}
 	}
 	running.Wait()
+	return errors.Join(errs...)
 }
 
 // statuses asks every running process; one that does not answer is left out.

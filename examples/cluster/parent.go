@@ -118,11 +118,13 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration) (err
 	if r.ensemble, err = startEnsemble(dir, common, fail); err != nil {
 		return err
 	}
-	defer r.ensemble.stop()
+	defer r.ensemble.stop() // a second time does nothing
 	rep := &report{orders: r.orders}
 	runErr := r.settleAll(ctx, rep)
 	took := time.Since(r.begun)
-	r.ensemble.stop()
+	if err := r.ensemble.stop(); err != nil {
+		r.say("%v", err)
+	}
 	if outer.Err() != nil {
 		return fmt.Errorf("given up: %w", context.Cause(outer))
 	}

@@ -129,7 +129,7 @@ func (p *process) kill() {
 }
 
 // stop asks the process to end, waits a while, and then kills it.
-func (p *process) stop() {
+func (p *process) stop() error {
 	_ = p.stdin.Close() // it may have ended
 	late := time.NewTimer(2 * stopTimeout)
 	defer late.Stop()
@@ -139,6 +139,10 @@ func (p *process) stop() {
 		_ = p.command.Process.Kill()
 	}
 	p.bury()
+	if p.exitErr != nil {
+		return fmt.Errorf("process %d did not end in order (%w): %s", p.id, p.exitErr, p.lastWords())
+	}
+	return nil
 }
 
 func (p *process) bury() {

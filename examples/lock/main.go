@@ -11,6 +11,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"os/signal"
 	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -20,7 +21,9 @@ import (
 const path = "/locks/report"
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
