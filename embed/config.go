@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -102,7 +103,7 @@ func (c Config) Validate() error {
 func (c Config) complete() (engine.Config, error) {
 	p := &problems{}
 	e := engine.Config{
-		Dir: c.Dir, Member: or(c.ID, 1), Members: c.Members, Listen: c.Listen, Ensemble: c.Ensemble,
+		Dir: c.Dir, Member: or(c.ID, 1), Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
 		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), Logger: c.Logger,
 	}
@@ -186,6 +187,9 @@ func (t *TLS) load(p *problems) *tls.Config {
 		if len(t.Config.Certificates) == 0 && t.Config.GetCertificate == nil || t.Config.RootCAs == nil || t.Config.ClientCAs == nil {
 			p.add("TLS.Config needs Certificates, RootCAs and ClientCAs: members authenticate one another")
 		}
+		if t.Config.InsecureSkipVerify && t.Config.VerifyConnection == nil && t.Config.VerifyPeerCertificate == nil {
+			p.add("TLS.Config has InsecureSkipVerify and verifies nothing itself: everybody would be a member")
+		}
 		return t.Config
 	}
 	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
@@ -210,7 +214,9 @@ func ReadConfig(r io.Reader) (Config, error) {
 	d := yaml.NewDecoder(r)
 	d.KnownFields(true)
 	var c Config
-	if err := d.Decode(&c); err != nil {
+	if err := d.Decode(&c); errors.Is(err, io.EOF) {
+		return Config{}, errors.New("config: there is none")
+	} else if err != nil {
 		return Config{}, fmt.Errorf("config: %w", err)
 	}
 	if err := d.Decode(new(Config)); !errors.Is(err, io.EOF) {

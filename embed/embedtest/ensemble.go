@@ -31,6 +31,8 @@ type Options struct {
 	Config func(c *embed.Config)
 	// Logger gets what the members log; nil means nothing does.
 	Logger *slog.Logger
+	// Inside replaces parts of a member's machine. Its type is internal: it is for the tests of this module.
+	Inside func(embed.MemberID) inside.Seams
 }
 
 // An Ensemble is several members in one process. Its methods may be called by any number of goroutines; they fail the test
@@ -117,7 +119,11 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 		e.o.Config(&cfg)
 	}
 	m := &member{}
-	seams := inside.Seams{Network: e.mesh.Network(uint64(id)), Started: func(en *engine.Engine) { m.engine = en }}
+	var seams inside.Seams
+	if e.o.Inside != nil {
+		seams = e.o.Inside(id)
+	}
+	seams.Network, seams.Started = e.mesh.Network(uint64(id)), func(en *engine.Engine) { m.engine = en }
 	var err error
 	if m.node, err = embed.StartInside(cfg, seams); err != nil {
 		return nil, err

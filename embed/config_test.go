@@ -1,0 +1,145 @@
+package embed_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
+	bad := embed.Config{
+		ID: 9,
+		Members: map[embed.MemberID]string{
+			0: "10.0.0.1:7400", 1: "10.0.0.1:7400", 2: "10.0.0.2", 3: ":7400", 4: "10.0.0.4:nowhere",
+		},
+		Listen: "::1:7400", Shards: 4, TLS: &embed.TLS{CertFile: "/no/cert", KeyFile: "/no/key", CAFile: "/no/ca"},
+		Tick: time.Microsecond, RequestTimeout: -time.Second, MinSessionTimeout: time.Second, MaxSessionTimeout: time.Millisecond,
+		MaxDataSize: -1,
+	}
+	want := []string{
+		"Dir is empty", "ID is 9, which is not in Members", "Members has the id 0", "Members[0] and Members[1] are both",
+		`Members[2] is "10.0.0.2"`, `Members[3] is ":7400"`, `Members[4] is "10.0.0.4:nowhere"`, `Listen is "::1:7400"`, "Shards is 4",
+		"TLS.CertFile", "TLS.CAFile", "Tick is 1µs", "RequestTimeout is -1s", "MinSessionTimeout is 1s", "MaxSessionTimeout is 1ms",
+		"MaxDataSize is -1",
+	}
+	before := bad
+	err := bad.Validate()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("nothing is said of %q", w)
+		}
+	}
+	if len(lines) != len(want) {
+		t.Errorf("%d problems, want %d:\n%v", len(lines), len(want), err)
+	}
+	if !reflect.DeepEqual(bad, before) {
+		t.Error("the Config was changed")
+	}
+}
+
+func TestStart_ReportsABadConfigAndTouchesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	cfg := embed.Config{Dir: dir, ID: 2, Members: map[embed.MemberID]string{1: "127.0.0.1:1"}, MaxDataSize: 1 << 30}
+	n, err := embed.Start(cfg)
+	if n != nil || err == nil || !strings.Contains(err.Error(), cfg.Validate().Error()) {
+		t.Errorf("got %v, want what Validate says: %v", err, cfg.Validate())
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory was made: %v", err)
+	}
+}
+
+func TestValidate_Accepts(t *testing.T) {
+	three := map[embed.MemberID]string{1: "a.example:7400", 2: "[::1]:7400", 3: "10.0.0.3:https"}
+	for name, c := range map[string]embed.Config{
+		"a directory alone":          {Dir: "x"},
+		"members and a bind address": {Dir: "x", ID: 2, Members: three, Listen: ":7400"},
+		"slow ticks":                 {Dir: "x", Tick: 10 * time.Second},
+		"long sessions":              {Dir: "x", MinSessionTimeout: time.Hour},
+	} {
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestValidate_TLSThatLetsStrangersIn(t *testing.T) {
+	pool := x509.NewCertPool()
+	certs := []tls.Certificate{{}}
+	for want, c := range map[string]embed.TLS{
+		"needs Certificates":      {Config: &tls.Config{RootCAs: pool, ClientCAs: pool}},
+		"needs Certificates, ":    {Config: &tls.Config{Certificates: certs, RootCAs: pool}},
+		"InsecureSkipVerify":      {Config: &tls.Config{Certificates: certs, RootCAs: pool, ClientCAs: pool, InsecureSkipVerify: true}},
+		"both a Config and files": {Config: &tls.Config{Certificates: certs, RootCAs: pool, ClientCAs: pool}, CAFile: "ca.pem"},
+	} {
+		cfg := embed.Config{Dir: "x", Members: map[embed.MemberID]string{1: "127.0.0.1:7400"}, TLS: &c}
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestReadConfig_ReadsEveryField(t *testing.T) {
+	got, err := embed.ReadConfig(strings.NewReader(`
+dir: /data
+id: 2
+members: {1: "a:1", 2: "b:2"}
+listen: ":2"
+ensemble: orders
+shards: 1
+tls: {certFile: cert.pem, keyFile: key.pem, caFile: ca.pem}
+tick: 20ms
+requestTimeout: 3s
+minSessionTimeout: 4s
+maxSessionTimeout: 1m
+maxDataSize: 4096
+`))
+	want := embed.Config{
+		Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 1,
+		TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
+		Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
+		MaxDataSize: 4096,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	// Whoever adds a field has to add it above.
+	fields := reflect.TypeOf(want)
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		if f.Tag.Get("yaml") != "-" && reflect.ValueOf(want).Field(i).IsZero() {
+			t.Errorf("field %s is not read here", f.Name)
+		}
+	}
+}
+
+func TestReadConfig_Refuses(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"an unknown key":          {"dir: x\ntimeout: 3s\n", "timeout"},
+		"an unknown key of tls":   {"tls: {cert: x}\n", "cert"},
+		"a key twice":             {"dir: x\ndir: y\n", "already defined"},
+		"a member twice":          {"members: {1: a, 1: b}\n", "already defined"},
+		"a duration of no unit":   {"requestTimeout: 3x\n", "3x"},
+		"a duration without unit": {"requestTimeout: 5000\n", "5000"},
+		"a second document":       {"dir: x\n---\ndir: y\n", "more than one document"},
+		"nothing":                 {"", "there is none"},
+		"a list":                  {"- dir: x\n", "cannot unmarshal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := embed.ReadConfig(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %+v, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,382 @@
+package embed_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// addrs are loopback addresses that were free a moment ago, for members 1 to n.
+func addrs(t *testing.T, host string, n int) map[embed.MemberID]string {
+	t.Helper()
+	out := make(map[embed.MemberID]string)
+	for id := range embed.MemberID(n) {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		must(t, err)
+		defer l.Close() // all at the end, so that no port is given twice
+		out[id+1] = l.Addr().String()
+	}
+	return out
+}
+
+// contents is everything in a directory: names, modes and what the files hold. Nil if there is no directory.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	got := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		got[path] = info.Mode().String()
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			got[path] += fmt.Sprintf(" %d %x", len(data), sha256.Sum256(data))
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// startsNot starts a node that must be refused with these words, and nothing may change on disk.
+func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
+	t.Helper()
+	cfg.Logger = quiet
+	before := contents(t, cfg.Dir)
+	n, err := embed.Start(cfg)
+	if err == nil {
+		n.Close()
+		t.Fatal("it started")
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+	after := contents(t, cfg.Dir)
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		if after[path] != before[path] {
+			t.Errorf("%s changed from %q to %q", path, before[path], after[path])
+		}
+		delete(after, path)
+	}
+	if len(after) > 0 {
+		t.Errorf("new on disk: %v", slices.Sorted(maps.Keys(after)))
+	}
+	return err
+}
+
+// alone starts a node that is its own ensemble.
+func alone(t *testing.T, dir string, seams inside.Seams) *embed.Node {
+	t.Helper()
+	n, err := embed.StartInside(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: quiet}, seams)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	if err := n.Ready(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// write opens a session and creates znodes one after the other.
+func write(t *testing.T, n *embed.Node, paths ...string) {
+	t.Helper()
+	ctx := bounded(t)
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range paths {
+		if _, err := s.Create(ctx, p, []byte("data of "+p), embed.Persistent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func has(t *testing.T, n *embed.Node, paths ...string) {
+	t.Helper()
+	ctx := bounded(t)
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, p := range paths {
+		if data, _, err := s.Get(ctx, p); err != nil || string(data) != "data of "+p {
+			t.Errorf("%s holds %q, %v", p, data, err)
+		}
+	}
+}
+
+// lived makes a directory in which a node ran, with an image on disk, and what it was a while later.
+func lived(t *testing.T) (dir, later string) {
+	t.Helper()
+	base := t.TempDir()
+	dir, later = filepath.Join(base, "now"), filepath.Join(base, "later")
+	run := func(dir string, paths ...string) {
+		var e *engine.Engine
+		n := alone(t, dir, inside.Seams{Started: func(started *engine.Engine) { e = started }})
+		write(t, n, paths...)
+		image := filepath.Join(dir, "image")
+		before := fmt.Sprint(contents(t, image))
+		if err := e.RequestSnapshot(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "an image on disk", func() bool { return fmt.Sprint(contents(t, image)) != before })
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(dir, "/a", "/b")
+	copyDir(t, dir, later)
+	run(later, "/c", "/d", "/e", "/f")
+	return dir, later
+}
+
+func copyDir(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for a condition that nothing announces.
+func until(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	ctx := bounded(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// only returns the one file below dir whose name ends so.
+func only(t *testing.T, dir, suffix string) string {
+	t.Helper()
+	var found []string
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if info, e := d.Info(); e == nil && info.Mode().IsRegular() && info.Size() > 0 && strings.HasSuffix(path, suffix) {
+			found = append(found, path)
+		}
+		return err
+	}))
+	if len(found) == 0 {
+		t.Fatalf("no %s in %s", suffix, dir)
+	}
+	return found[0]
+}
+
+func flip(t *testing.T, name string, at func(size int) int) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	must(t, err)
+	data[at(len(data))] ^= 0x20
+	must(t, os.WriteFile(name, data, 0o640))
+}
+
+func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
+	original, later := lived(t)
+	three := addrs(t, "127.0.0.1", 3)
+	for name, c := range map[string]struct {
+		spoil func(dir string)
+		cfg   embed.Config
+		words []string
+	}{
+		"of another member":   {cfg: embed.Config{ID: 2}, words: []string{"belongs to member 1", "says 2"}},
+		"of another ensemble": {cfg: embed.Config{Ensemble: "orders"}, words: []string{`the ensemble ""`, `"orders"`}},
+		"of other members": {
+			cfg:   embed.Config{Members: three},
+			words: []string{"other members", "[1 2 3]"},
+		},
+		"of other shards": {
+			spoil: func(dir string) {
+				d, err := disk.Open(dir)
+				must(t, err)
+				id, _, err := replication.ReadIdentity(d, dir)
+				must(t, err)
+				id.Shards = 4
+				must(t, replication.WriteIdentity(d, dir, id))
+			},
+			words: []string{"4 shards", "says 1"},
+		},
+		"whose identity is damaged": {
+			spoil: func(dir string) { flip(t, filepath.Join(dir, "identity"), func(n int) int { return n / 2 }) },
+			words: []string{"identity", "checksum", "replace the member"},
+		},
+		"whose identity is empty": {
+			spoil: func(dir string) { must(t, os.Truncate(filepath.Join(dir, "identity"), 0)) },
+			words: []string{"identity", "not an identity file"},
+		},
+		"with data but no identity": {
+			spoil: func(dir string) { must(t, os.Remove(filepath.Join(dir, "identity"))) },
+			words: []string{"identity file is missing", "replace the member"},
+		},
+		"with an image from a later time": {
+			spoil: func(dir string) {
+				must(t, os.RemoveAll(filepath.Join(dir, "image")))
+				copyDir(t, filepath.Join(later, "image"), filepath.Join(dir, "image"))
+			},
+			words: []string{"the image holds entries up to", "the raft log ends at", "replace the member"},
+		},
+		"without its log": {
+			spoil: func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "raft"))) },
+			words: []string{"the image holds entries up to", "the raft log ends at 0"},
+		},
+		"with a damaged image": {
+			spoil: func(dir string) { flip(t, only(t, filepath.Join(dir, "image"), ".sst"), func(int) int { return 20 }) },
+			words: []string{".sst"},
+		},
+		"with a log that was cut in the middle": {
+			spoil: func(dir string) {
+				// Everything in one file: what remains is shorter than the image.
+				name := only(t, filepath.Join(dir, "raft"), ".log")
+				must(t, os.Truncate(name, 0))
+			},
+			words: []string{"log"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			copyDir(t, original, dir)
+			if c.spoil != nil {
+				c.spoil(dir)
+			}
+			c.cfg.Dir = dir
+			startsNot(t, c.cfg, append(c.words, dir)...)
+		})
+	}
+	n := alone(t, original, inside.Seams{})
+	has(t, n, "/a", "/b")
+}
+
+func TestStart_RefusesADirectoryThatIsAFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	must(t, os.WriteFile(dir, []byte("x"), 0o600))
+	startsNot(t, embed.Config{Dir: dir}, "not a directory", dir)
+	if n, err := embed.Start(embed.Config{Dir: filepath.Join(dir, "below"), Logger: quiet}); err == nil || n != nil {
+		t.Error("it started below a file")
+	}
+}
+
+func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	n := alone(t, dir, inside.Seams{})
+	link := dir + "-link"
+	must(t, os.Symlink(dir, link))
+	for _, name := range []string{dir, link, dir + "/../data/"} {
+		other, err := embed.Start(embed.Config{Dir: name, Logger: quiet})
+		if err == nil {
+			other.Close()
+			t.Fatalf("a second node started on %s", name)
+		}
+		if !errors.Is(err, replication.ErrLocked) || !strings.Contains(err.Error(), "another node of this process") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	write(t, n, "/a")
+	must(t, n.Close())
+	has(t, alone(t, dir, inside.Seams{}), "/a") // the refused ones did not take the lock away
+}
+
+func TestStart_RefusesAPortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	addr := l.Addr().String()
+	members := map[embed.MemberID]string{1: addr, 2: "127.0.0.1:1"}
+	dir := filepath.Join(t.TempDir(), "missing", "data")
+	err = startsNot(t, embed.Config{Dir: dir, Members: members}, addr, "address already in use")
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%v is no EADDRINUSE", err)
+	}
+	if _, err := os.Stat(filepath.Dir(dir)); !os.IsNotExist(err) {
+		t.Errorf("a directory was made: %v", err)
+	}
+
+	used, _ := lived(t)
+	startsNot(t, embed.Config{Dir: used, Members: members}, "address already in use")
+}
+
+// A refused Start gives back all it had taken: the same Config starts once the reason is gone.
+func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
+	dir, _ := lived(t)
+	identity := filepath.Join(dir, "identity")
+	must(t, os.Rename(identity, identity+".away"))
+	addr := addrs(t, "127.0.0.1", 1)[1]
+	for range 20 {
+		startsNot(t, embed.Config{Dir: dir}, "identity file is missing")
+	}
+	must(t, os.Rename(identity+".away", identity))
+	for range 20 {
+		startsNot(t, embed.Config{Dir: dir, Members: map[embed.MemberID]string{1: addr, 2: "127.0.0.1:1"}}, "other members")
+	}
+	has(t, alone(t, dir, inside.Seams{}), "/a", "/b")
+	again, err := net.Listen("tcp", addr)
+	must(t, err) // the port was given back
+	again.Close()
+}
+
+// A node that is told to stop, again and again, at any moment after its start.
+func TestStart_CloseAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 30 {
+		n, err := embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: quiet})
+		must(t, err)
+		if i%3 == 1 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Millisecond)
+			_ = n.Ready(ctx)
+			cancel()
+		}
+		must(t, n.Close())
+	}
+	has(t, alone(t, dir, inside.Seams{}))
+}
