@@ -85,7 +85,11 @@ func serve(h http.Handler) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{addr: listener.Addr().String(), http: &http.Server{Handler: h, ReadHeaderTimeout: askTimeout}, done: make(chan struct{})}
+	s := &server{
+		addr: listener.Addr().String(),
+		http: &http.Server{Handler: h, ReadHeaderTimeout: askTimeout},
+		done: make(chan struct{}),
+	}
 	go func() {
 		defer close(s.done)
 		_ = s.http.Serve(listener) // it always ends with an error

@@ -26,7 +26,7 @@ const (
 	workMax     = 500 * time.Millisecond // of one order
 	limitBase   = 60 * time.Second       // after which a run is given up,
 	limitPer    = 20 * time.Millisecond  // and more for every order
-	problemsMax = 10                     // lines that are reported one by one
+	problemsMax = 1000                   // lines that are reported one by one; of more, their count
 )
 
 // errVerdict says that the run came to its end and the report names what is wrong.
@@ -114,7 +114,12 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration) (err
 	defer r.desk.server.close()
 	r.say("orders: %d, accounts: %d, processes: %d with %d workers each, business of an order: %v",
 		len(r.orders), len(balances(r.orders)), processes, workersPer, work.Round(time.Millisecond))
-	common := memberConfig{Ensemble: "cluster-" + strconv.Itoa(os.Getpid()) + "-" + r.begun.Format("150405.000"), Desk: r.desk.server.addr, Work: work}
+	common := memberConfig{
+		// Members of another run that gets one of these ports must not talk to these.
+		Ensemble: "cluster-" + strconv.Itoa(os.Getpid()) + "-" + r.begun.Format("150405.000"),
+		Desk:     r.desk.server.addr,
+		Work:     work,
+	}
 	if r.ensemble, err = startEnsemble(dir, common, fail); err != nil {
 		return err
 	}
