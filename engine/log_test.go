@@ -16,7 +16,8 @@ import (
 type fakeLog struct {
 	mu       sync.Mutex
 	leader   replication.Leader
-	refusal  error // what Propose answers, if set
+	refusal  error  // what Propose answers, if set
+	during   func() // called once by Propose before it answers, if set
 	proposed []*fakeProposal
 }
 
@@ -31,6 +32,9 @@ func (p *fakeProposal) Dropped() bool { return p.dropped.Load() }
 var errRefused = errors.New("refused")
 
 func (l *fakeLog) Propose(_ replication.ShardID, cmd []byte) (proposal, error) {
+	if during := l.meanwhile(nil); during != nil {
+		during()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refusal != nil {
@@ -57,6 +61,14 @@ func (l *fakeLog) refuse(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refusal = err
+}
+
+// meanwhile sets what happens during the next Propose, and returns what was set before.
+func (l *fakeLog) meanwhile(fn func()) (was func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was, l.during = l.during, fn
+	return was
 }
 
 // take returns what was proposed since the last take.

@@ -747,6 +747,7 @@ func TestNoBeatWhileABatchIsInFlight(t *testing.T) {
 		r.beat()
 		r.want()
 		r.apply(first...)
+		pass(time.Second)
 		r.want() // nor afterwards: the batch was proof enough
 		r.beat()
 		r.want("2:")

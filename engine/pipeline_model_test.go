@@ -1,0 +1,305 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero takes those that every run takes, and one more")
+
+// seeds returns what a randomized test runs with; the failing one is in the name of its subtest.
+func seeds(n uint64) []uint64 {
+	if *seedFlag != 0 {
+		return []uint64{*seedFlag}
+	}
+	list := []uint64{rand.Uint64()>>1 + n + 1}
+	for i := range n {
+		list = append(list, i+1)
+	}
+	return list
+}
+
+// A chaos is a pipeline on an ensemble that loses, repeats and reorders what is proposed, changes its leader, and lets
+// this node's replica lag behind, or skip ahead by a snapshot. What was committed is known to the test, so every outcome
+// that a caller was told can be compared with the truth.
+type chaos struct {
+	t     *testing.T
+	rng   *rand.Rand
+	log   *fakeLog
+	clock *fakeClock
+	pipe  *pipeline
+	local *acceptor // this node's replica
+	start uint64
+
+	transit   []transit
+	committed []command
+	applied   int       // entries of committed that local has applied
+	truth     *acceptor // a replica that is up to date
+	calls     []*chaosCall
+	next      [chaosCallers]int // per caller: number of its next call
+}
+
+const chaosCallers = 6
+
+// transit is a proposal on its way. What this node proposed while it led cannot be lost without a change of leader.
+type transit struct {
+	*fakeProposal
+	kept bool
+}
+
+type chaosCall struct {
+	path string
+	w    *waiter
+	told error // what a wait was told that came back without the outcome
+	left bool  // a wait came back
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 7)), log: &fakeLog{}, clock: newFakeClock()}
+	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(theShard, c.log, c.clock.clock(), session.Origin{})}
+	c.restart()
+	t.Cleanup(func() { c.pipe.close(ErrClosed) })
+	return c
+}
+
+// restart begins another incarnation of the node. What the one before proposed may still arrive.
+func (c *chaos) restart() {
+	if c.pipe != nil {
+		c.pipe.close(ErrClosed)
+	}
+	c.start++
+	o := testOrigin()
+	o.Start = c.start
+	c.pipe = newPipeline(theShard, c.log, c.clock.clock(), o)
+	c.local = &acceptor{table: session.NewTable(), pipe: c.pipe}
+	c.applied = 0 // its log is applied again from the beginning
+	go c.pipe.loop()
+}
+
+func (c *chaos) step() {
+	switch n := c.rng.IntN(1000); {
+	case n < 300:
+		c.call()
+	case n < 370:
+		c.giveUp()
+	case n < 600:
+		c.commitOne()
+	case n < 640:
+		c.lose()
+	case n < 670:
+		c.duplicate()
+	case n < 850:
+		c.applyOne()
+	case n < 880:
+		c.elect()
+	case n < 890:
+		c.log.refuse([]error{nil, errRefused}[c.rng.IntN(2)])
+	case n < 893:
+		c.install()
+	case n < 896:
+		c.restart()
+	case n < 910:
+		c.pipe.beat()
+	default:
+		pass(time.Duration(c.rng.IntN(100)) * time.Millisecond)
+	}
+	synctest.Wait()
+	leads := c.log.Leader(theShard).Member == testMember
+	for _, p := range c.log.take() {
+		c.transit = append(c.transit, transit{p, leads})
+	}
+}
+
+// call has a caller submit its next request; now and then another does while that is being proposed.
+func (c *chaos) call() {
+	if c.rng.IntN(4) == 0 {
+		c.log.meanwhile(c.submit)
+	}
+	c.submit()
+	c.log.meanwhile(nil)
+}
+
+func (c *chaos) submit() {
+	caller := c.rng.IntN(chaosCallers)
+	path := fmt.Sprintf("/%d/%d", caller, c.next[caller])
+	c.next[caller]++
+	w := newWaiter(nil, &request{kind: requestTxn, ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+	c.pipe.submit(w)
+	c.calls = append(c.calls, &chaosCall{path: path, w: w})
+}
+
+// giveUp has a caller look at its call for the last time.
+func (c *chaos) giveUp() {
+	if len(c.calls) == 0 {
+		return
+	}
+	call := c.calls[len(c.calls)-1-c.rng.IntN(min(20, len(c.calls)))]
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if !call.left {
+		call.left, call.told = true, c.pipe.wait(ctx, call.w, 0)
+	}
+}
+
+// commitOne commits one of the proposals on their way, more often an old one than a new one.
+func (c *chaos) commitOne() {
+	if len(c.transit) == 0 {
+		return
+	}
+	i := c.rng.IntN(1 + c.rng.IntN(len(c.transit)))
+	cmd := mustDecode(c.t, c.transit[i].cmd)
+	c.transit = append(c.transit[:i], c.transit[i+1:]...)
+	c.committed = append(c.committed, cmd)
+	c.truth.apply(cmd)
+}
+
+func (c *chaos) lose() {
+	if len(c.transit) == 0 {
+		return
+	}
+	if i := c.rng.IntN(len(c.transit)); !c.transit[i].kept {
+		c.drop(i)
+	}
+}
+
+func (c *chaos) drop(i int) {
+	if c.rng.IntN(2) == 0 {
+		c.transit[i].dropped.Store(true)
+	}
+	c.transit = append(c.transit[:i], c.transit[i+1:]...)
+}
+
+func (c *chaos) duplicate() {
+	if len(c.transit) > 0 {
+		copied := c.transit[c.rng.IntN(len(c.transit))]
+		c.transit = append(c.transit, transit{&fakeProposal{cmd: copied.cmd}, copied.kept})
+	}
+}
+
+func (c *chaos) elect() {
+	for i := len(c.transit) - 1; i >= 0; i-- {
+		c.transit[i].kept = false
+		if c.rng.IntN(4) == 0 {
+			c.drop(i)
+		}
+	}
+	c.log.elect([]MemberID{0, testMember, otherMember}[c.rng.IntN(3)])
+	c.pipe.leaderChanged()
+}
+
+func (c *chaos) applyOne() {
+	if c.applied < len(c.committed) {
+		c.local.apply(c.committed[c.applied])
+		c.applied++
+	}
+}
+
+// install takes this node's replica to the newest state at once.
+func (c *chaos) install() {
+	c.local.table = session.NewTable()
+	c.applied = len(c.committed)
+	o, ok := c.truth.table.Origin(testMember)
+	if !ok {
+		return
+	}
+	c.local.table.LoadOrigin(o)
+	if o.Start == c.start {
+		c.pipe.jumped(o.LastSeq)
+	}
+}
+
+// settle lets everything arrive.
+func (c *chaos) settle() {
+	c.log.refuse(nil)
+	c.log.elect(otherMember)
+	c.pipe.leaderChanged()
+	for range 2000 {
+		synctest.Wait()
+		for _, p := range c.log.take() {
+			c.transit = append(c.transit, transit{p, false})
+		}
+		for len(c.transit) > 0 {
+			c.commitOne()
+		}
+		for c.applied < len(c.committed) {
+			c.applyOne()
+		}
+		if c.pending() == 0 {
+			return
+		}
+		pass(10 * time.Millisecond)
+	}
+	c.t.Fatalf("%d calls never had an outcome", c.pending())
+}
+
+func (c *chaos) pending() (n int) {
+	for _, call := range c.calls {
+		select {
+		case <-call.w.done:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// check compares what callers were told with what was committed.
+func (c *chaos) check() {
+	times := make(map[string]int)
+	last := make(map[int]int)
+	for _, path := range c.truth.applied {
+		times[path]++
+		var caller, i int
+		fmt.Sscanf(path, "/%d/%d", &caller, &i)
+		if before, ok := last[caller]; ok && i <= before {
+			c.t.Errorf("caller %d: call %d was applied after call %d", caller, i, before)
+		}
+		last[caller] = i
+	}
+	for _, call := range c.calls {
+		c.checkOutcome(call.path, call.w.err, times[call.path])
+		if call.left {
+			c.checkOutcome(call.path, call.told, times[call.path])
+		}
+	}
+}
+
+func (c *chaos) checkOutcome(path string, told error, times int) {
+	want := 0 // certainly not applied
+	switch {
+	case told == nil:
+		want = 1
+	case errors.Is(told, ErrUnknownOutcome):
+		want = min(times, 1)
+	}
+	if times != want {
+		c.t.Errorf("call %s was told %v and is applied %d times", path, told, times)
+	}
+}
+
+func TestOutcomesAreTrueOnAnUnreliableLog(t *testing.T) {
+	for _, seed := range seeds(60) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newChaos(t, seed)
+				for range 1000 {
+					c.step()
+				}
+				c.settle()
+				c.check()
+				if len(c.truth.applied) == 0 {
+					t.Error("nothing was applied")
+				}
+			})
+		})
+	}
+}
