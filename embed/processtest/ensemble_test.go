@@ -207,9 +207,22 @@ func (e *ensemble) until(what string, cond func() bool) {
 	defer tick.Stop()
 	for !cond() {
 		if time.Now().After(deadline) {
+			e.stacks()
 			e.t.Fatalf("waited %v for %s", patience, what)
 		}
 		<-tick.C
+	}
+}
+
+// stacks has every member that still answers write its goroutines to its log.
+func (e *ensemble) stacks() {
+	for _, id := range e.ids {
+		if r := e.run(id); r != nil {
+			select {
+			case <-r.send(request{Call: callStacks}):
+			case <-time.After(time.Second):
+			}
+		}
 	}
 }
 

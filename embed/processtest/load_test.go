@@ -31,6 +31,7 @@ type driver struct {
 	member embed.MemberID
 	writer writer
 	counts [4]atomic.Int64 // by the order of outcomes
+	allow  atomic.Int64    // writes it may still issue
 	newest atomic.Int64    // Unix ns at which the newest acknowledged write was issued
 }
 
@@ -43,6 +44,17 @@ const ephemeralsPath = "/ephemerals"
 
 // loadTimeout is the timeout of the writers' sessions: nothing in these tests waits for one of them to expire.
 const loadTimeout = 30 * time.Second
+
+// allowance is how many writes each writer may issue until it is refreshed. It keeps the trees small when some part of a
+// round takes long, so that the time of a test depends on its rounds.
+const allowance = 50
+
+// refresh lets the writers go on.
+func (l *load) refresh() {
+	for _, d := range l.drivers {
+		d.allow.Store(allowance)
+	}
+}
 
 // startLoad prepares the tree of a running ensemble and starts the writers.
 func startLoad(t *testing.T, e *ensemble) *load {
@@ -94,14 +106,13 @@ func (l *load) drive(d *driver) {
 		}
 		session := fmt.Sprintf("%s-%d", d.name, n)
 		if _, err := r.call(request{Call: callOpen, Session: session, Timeout: loadTimeout}); err != nil {
-			l.e.t.Logf("%s: open: %v", d.name, err)
 			continue
 		}
 		_, _ = r.call(request{Call: callCreate, Session: session, Path: ephemeralsPath + "/" + session, Mode: int(embed.Ephemeral)})
 		if d.writer.begin(l.e.t, r, session) != nil {
 			continue
 		}
-		for l.ctx.Err() == nil {
+		for l.permit(d, r) {
 			issued := time.Now()
 			o := d.writer.step(l.e.t, r, session)
 			i := slices.Index(outcomes, o)
@@ -113,11 +124,25 @@ func (l *load) drive(d *driver) {
 			if o == applied {
 				d.newest.Store(issued.UnixNano())
 			} else if o != refused {
-				l.e.t.Logf("%s: %s after %v", d.name, o, time.Since(issued))
 				break
 			}
 		}
 	}
+}
+
+// permit waits until a writer may issue its next write. It is false at the end of the load or of the run.
+func (l *load) permit(d *driver, r *run) bool {
+	for l.ctx.Err() == nil {
+		if d.allow.Add(-1) >= 0 {
+			return true
+		}
+		select {
+		case <-r.dead:
+			return false
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return false
 }
 
 // serving waits until a member's newest run is ready and returns it, or nil at the end of the load.
@@ -144,24 +169,15 @@ func (l *load) serving(id embed.MemberID) *run {
 // flow waits until every writer has been acknowledged anew: the ensemble works, through each member.
 func (l *load) flow() {
 	l.e.t.Helper()
+	l.refresh()
 	before := make([]int64, len(l.drivers))
 	for i, d := range l.drivers {
 		before[i] = d.acked()
 	}
-	began := time.Now()
 	for i, d := range l.drivers {
-		at := time.Now()
-		n := 0
-		l.e.until("an acknowledged write of "+d.name, func() bool {
-			if n++; n%300 == 0 && n <= 900 {
-				for _, id := range l.e.ids { l.e.run(id).callWithin(request{Call: callStacks}) }
-			}
-			return d.acked() > before[i]
-		})
-		if time.Since(at) > time.Second {
-			l.e.t.Logf("flow: %s took from %v to %v: %d %d %d %d", d.name, at.Sub(began), time.Since(began), d.counts[0].Load(), d.counts[1].Load(), d.counts[2].Load(), d.counts[3].Load())
-		}
+		l.e.until("an acknowledged write of "+d.name, func() bool { return d.acked() > before[i] })
 	}
+	l.refresh()
 }
 
 // newest is when the newest acknowledged write through the given members was issued.

@@ -293,6 +293,7 @@ func (m *member) ask(q *request, r *reply) error {
 		// This goroutine runs when the signal comes, so it is among the first things that run when the process is continued.
 		// q.Data says which question comes first.
 		m.armed.Add(1)
+		defer m.armed.Add(-1)
 		before := now()
 		for at := before; at-before < pauseMin; at = now() {
 			before = at
@@ -308,6 +309,8 @@ func (m *member) ask(q *request, r *reply) error {
 		return nil
 	case callInsist:
 		// At is when the last question was asked that was answered "still held".
+		m.armed.Add(1)
+		defer m.armed.Add(-1)
 		for {
 			at := now()
 			err := h.Err()

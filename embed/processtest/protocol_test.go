@@ -82,7 +82,7 @@ type reply struct {
 	Zxid    embed.Zxid      `json:",omitempty"` // walk, sync
 	Session embed.SessionID `json:",omitempty"`
 	Token   *lock.Token     `json:",omitempty"`
-	Armed   int             `json:",omitempty"` // status: how many calls wait for this process to be stopped
+	Armed   int             `json:",omitempty"` // status: how many calls wait for this process to be stopped, or ask a hold
 	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
 	Pause   time.Duration   `json:",omitempty"` // how long the process had been stopped
 	Lost    string          `json:",omitempty"` // what a hold's Err said

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -205,7 +206,8 @@ func checkLog(t *testing.T, name string) {
 		}
 	}
 	if t.Failed() {
-		const most = 40
+		const most = 60
+		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.Contains(l, "level=DEBUG") })
 		t.Logf("the end of %s:\n%s", name, strings.Join(lines[max(0, len(lines)-most):], "\n"))
 	}
 }

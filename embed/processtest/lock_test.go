@@ -1,0 +1,243 @@
+//go:build unix
+
+package processtest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+const lockPath = "/locks/a"
+
+// A contest is a lock that one process holds and another waits for.
+type contest struct {
+	holder, waiter *run
+	held           reply
+	granted        <-chan reply
+}
+
+// contend has one member hold a lock and another wait for it, with sessions of one timeout each.
+func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout time.Duration) contest {
+	t.Helper()
+	m := contest{holder: e.session(holder, "holder", timeout), waiter: e.session(waiter, "waiter", timeout)}
+	m.held = m.holder.must(t, request{Call: callLock, Session: "holder", Hold: "held", Path: lockPath})
+	m.granted = m.waiter.send(request{Call: callLock, Session: "waiter", Hold: "next", Path: lockPath, Within: patience})
+	e.until("the waiter to stand in the queue", func() bool {
+		r, _ := m.waiter.callWithin(request{Call: callChildren, Session: "waiter", Path: lockPath}) // its replica may know nothing yet
+		return len(r.Names) == 2
+	})
+	return m
+}
+
+// armed waits until the holder's process asks its hold, or waits to be stopped.
+func (m contest) armed(t *testing.T, e *ensemble) {
+	t.Helper()
+	e.until("the holder to be ready for its pause", func() bool {
+		return m.holder.must(t, request{Call: callStatus}).Armed == 1
+	})
+}
+
+// next waits until the waiter has the lock and checks the order of the tokens.
+func (m contest) next(t *testing.T) reply {
+	t.Helper()
+	r, err := receive(m.granted, callLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Token.Compare(*m.held.Token) <= 0 {
+		t.Errorf("the token of the next holder, %v, is not greater than %v", r.Token, m.held.Token)
+	}
+	return r
+}
+
+// TestGuarantee_ExpiryBounded: the lock of a process that was killed goes to the next contender within the session's timeout plus a
+// second, and not before the timeout. If the killed process led the shard too, an election may come on top.
+func TestGuarantee_ExpiryBounded(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		tick    time.Duration
+		timeout time.Duration
+		leads   string // who leads the shard: "holder", "waiter" or "neither"
+	}{
+		{"follower held, waiter leads", quickTick, 1500 * time.Millisecond, "waiter"},
+		{"follower held, another leads", quickTick, 2 * time.Second, "neither"},
+		{"leader held", quickTick, 1500 * time.Millisecond, "holder"},
+		{"leader held, default tick", embed.DefaultTick, 4 * time.Second, "holder"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnsemble(t, c.tick)
+			e.startAll()
+			leader := e.leader()
+			holder, waiter := e.others(leader)[0], e.others(leader)[1]
+			switch c.leads {
+			case "holder":
+				holder = leader
+			case "waiter":
+				waiter = leader
+			}
+			m := contend(t, e, holder, waiter, c.timeout)
+			// The silence of the holder's process is counted from its newest request, not before this moment.
+			alive := now()
+			m.holder.must(t, request{Call: callSync, Session: "holder", Path: "/"})
+			m.holder.must(t, request{Call: callCreate, Session: "holder", Path: "/alive"})
+			if l := e.leader(); l != leader {
+				t.Logf("member %d leads now, not member %d", l, leader)
+				leader = l
+			}
+			killed := now()
+			e.kill(holder)
+			r := m.next(t)
+			took := r.At - killed
+			bound := c.timeout + time.Second
+			if leader == holder {
+				bound += e.longestElection()
+			}
+			t.Logf("granted %v after the kill; the timeout is %v, the bound %v", took.Round(time.Millisecond), c.timeout, bound)
+			if took > bound {
+				t.Errorf("granted %v after the kill, want %v at most", took, bound)
+			}
+			if r.At-alive < c.timeout {
+				t.Errorf("granted %v after a request of the holder, before its timeout of %v", r.At-alive, c.timeout)
+			}
+		})
+	}
+}
+
+// TestGuarantee_ToldFirst stops processes that hold a lock past their sessions' timeout, until another process has been
+// granted the lock.
+func TestGuarantee_ToldFirst(t *testing.T) {
+	t.Run("first question", testFirstQuestion)
+	t.Run("every question", testEveryQuestion)
+}
+
+// testFirstQuestion: what a process asks first after its pause, whatever that is, is answered "lost".
+func testFirstQuestion(t *testing.T) {
+	const timeout = 1500 * time.Millisecond
+	for _, leads := range []bool{false, true} {
+		name := map[bool]string{false: "follower", true: "leader"}[leads]
+		for _, question := range []string{"err", "context"} {
+			t.Run(name+"/"+question, func(t *testing.T) {
+				e := newEnsemble(t, quickTick)
+				e.startAll()
+				holder := e.leader()
+				if !leads {
+					holder = e.others(holder)[0]
+				}
+				m := contend(t, e, holder, e.others(holder)[0], timeout)
+				if r := m.holder.must(t, request{Call: callHold, Hold: "held"}); r.Lost != "" || r.LostCtx != "" {
+					t.Fatalf("a hold that nobody took says %q, %q", r.Lost, r.LostCtx)
+				}
+				paused := m.holder.send(request{Call: callPaused, Hold: "held", Data: question})
+				m.armed(t, e)
+				m.holder.stop()
+				next := m.next(t)
+				m.holder.resume()
+				r, err := receive(paused, callPaused)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("stopped for %v; the hold says %q, its context %q", r.Pause.Round(time.Millisecond), r.Lost, r.LostCtx)
+				if r.Lost == "" || r.LostCtx == "" {
+					t.Errorf("after a pause of %v the hold says %q, its context %q, while the lock is granted with the token %v", r.Pause, r.Lost, r.LostCtx, next.Token)
+				}
+				afterLoss(t, e, m)
+			})
+		}
+	}
+}
+
+// testEveryQuestion asks a hold without pause while its process is stopped and continued: no question that is asked after
+// the next holder has the lock may be answered "still held".
+func testEveryQuestion(t *testing.T) {
+	const timeout = 1500 * time.Millisecond
+	e := newEnsemble(t, quickTick)
+	e.startAll()
+	for n := range rounds(3) {
+		leader := e.leader()
+		holder := []embed.MemberID{leader, e.others(leader)[0]}[n%2]
+		m := contend(t, e, holder, e.others(holder)[n%2], timeout)
+		told := m.holder.send(request{Call: callInsist, Hold: "held"})
+		m.armed(t, e)
+		m.holder.stop()
+		next := m.next(t)
+		m.holder.resume()
+		r, err := receive(told, callInsist)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the last question answered \"held\" was asked %v before the next grant; then %q", (next.At - r.At).Round(time.Millisecond), r.Lost)
+		if r.At >= next.At {
+			t.Errorf("a question asked %v after the next holder was granted the lock was answered \"held\"", r.At-next.At)
+		}
+		afterLoss(t, e, m)
+	}
+}
+
+// afterLoss checks that the lost hold and its session change nothing any more, and that its process can queue again.
+func afterLoss(t *testing.T, e *ensemble, m contest) {
+	t.Helper()
+	// Releasing what is lost must not free what the next one holds.
+	_, _ = m.holder.callWithin(request{Call: callRelease, Hold: "held"})
+	if r := m.waiter.must(t, request{Call: callHold, Hold: "next"}); r.Lost != "" {
+		t.Errorf("the next holder lost its lock when the lost one was released: %s", r.Lost)
+	}
+	e.until("the end of the session that was silent too long", func() bool {
+		r, _ := m.holder.callWithin(request{Call: callState, Session: "holder"})
+		return r.Data == embed.Expired.String()
+	})
+	if r, err := m.holder.callWithin(request{Call: callCreate, Session: "holder", Path: "/never"}); err == nil || r.Outcome != notApplied {
+		t.Errorf("a write of an expired session was %s: %v", r.Outcome, err)
+	}
+	m.holder.must(t, request{Call: callOpen, Session: "again"})
+	if _, err := m.holder.callWithin(request{Call: callTryLock, Session: "again", Hold: "again", Path: lockPath}); err == nil {
+		t.Error("two hold the lock")
+	}
+	m.waiter.must(t, request{Call: callRelease, Hold: "next"})
+	m.holder.must(t, request{Call: callLock, Session: "again", Hold: "again", Path: lockPath})
+	m.holder.must(t, request{Call: callClose, Session: "again"})
+	m.waiter.must(t, request{Call: callClose, Session: "waiter"})
+}
+
+// TestRestartFreesLocks: a process that is started again need not wait for the timeout of what it held before, nor need
+// anybody else: its start ends the sessions of its predecessor.
+func TestRestartFreesLocks(t *testing.T) {
+	const timeout = time.Minute
+	for _, c := range []struct {
+		name string
+		kill func(e *ensemble, leader embed.MemberID) (holder embed.MemberID, killed []embed.MemberID)
+	}{
+		{"follower", func(e *ensemble, leader embed.MemberID) (embed.MemberID, []embed.MemberID) {
+			return e.others(leader)[0], e.others(leader)[:1]
+		}},
+		{"leader", func(_ *ensemble, leader embed.MemberID) (embed.MemberID, []embed.MemberID) {
+			return leader, []embed.MemberID{leader}
+		}},
+		{"all", func(e *ensemble, leader embed.MemberID) (embed.MemberID, []embed.MemberID) { return leader, e.ids }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnsemble(t, quickTick)
+			e.startAll()
+			holder, victims := c.kill(e, e.leader())
+			waiter := e.others(holder)[0]
+			m := contend(t, e, holder, waiter, timeout)
+			e.kill(victims...)
+			began := now()
+			for _, id := range victims {
+				e.start(id)
+			}
+			if slices.Contains(victims, waiter) {
+				// The waiter's session went with its process: whoever comes first now has the lock.
+				m.waiter = e.session(waiter, "waiter", timeout)
+				m.granted = m.waiter.send(request{Call: callLock, Session: "waiter", Hold: "next", Path: lockPath})
+			}
+			took := m.next(t).At - began
+			t.Logf("granted %v after the restart; the timeout is %v", took.Round(time.Millisecond), timeout)
+			if took > timeout/4 {
+				t.Errorf("granted %v after the restart, want far less than the timeout of %v", took, timeout)
+			}
+		})
+	}
+}
