@@ -223,6 +223,17 @@ func flip(t *testing.T, name string, at func(size int) int) {
 	must(t, os.WriteFile(name, data, 0o640))
 }
 
+// identity edits the identity file of a directory.
+func identity(t *testing.T, dir string, edit func(*replication.Identity)) {
+	t.Helper()
+	d, err := disk.Open(dir)
+	must(t, err)
+	id, _, err := replication.ReadIdentity(d, dir)
+	must(t, err)
+	edit(&id)
+	must(t, replication.WriteIdentity(d, dir, id))
+}
+
 func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 	original, later := lived(t)
 	three := addrs(t, "127.0.0.1", 3)
@@ -238,14 +249,7 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 			words: []string{"other members", "[1 2 3]"},
 		},
 		"of other shards": {
-			spoil: func(dir string) {
-				d, err := disk.Open(dir)
-				must(t, err)
-				id, _, err := replication.ReadIdentity(d, dir)
-				must(t, err)
-				id.Shards = 4
-				must(t, replication.WriteIdentity(d, dir, id))
-			},
+			spoil: func(dir string) { identity(t, dir, func(id *replication.Identity) { id.Shards = 4 }) },
 			words: []string{"4 shards", "says 1"},
 		},
 		"whose identity is damaged": {
@@ -269,7 +273,18 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 		},
 		"without its log": {
 			spoil: func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "raft"))) },
-			words: []string{"the image holds entries up to", "the raft log ends at 0"},
+			words: []string{"the raft log is missing", "replace the member"},
+		},
+		"without image and log": { // as a member that has voted and not yet written an image
+			spoil: func(dir string) {
+				must(t, os.RemoveAll(filepath.Join(dir, "raft")))
+				must(t, os.RemoveAll(filepath.Join(dir, "image")))
+			},
+			words: []string{"the raft log is missing", "replace the member"},
+		},
+		"with a log of another type": {
+			spoil: func(dir string) { identity(t, dir, func(id *replication.Identity) { id.Log = "granite" }) },
+			words: []string{`"granite"`, `"tan"`},
 		},
 		"with a damaged image": {
 			spoil: func(dir string) { flip(t, only(t, filepath.Join(dir, "image"), ".sst"), func(int) int { return 20 }) },
@@ -349,13 +364,13 @@ func TestStart_RefusesAPortInUse(t *testing.T) {
 // A refused Start gives back all it had taken: the same Config starts once the reason is gone.
 func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
 	dir, _ := lived(t)
-	identity := filepath.Join(dir, "identity")
-	must(t, os.Rename(identity, identity+".away"))
+	name := filepath.Join(dir, "identity")
+	must(t, os.Rename(name, name+".away"))
 	addr := addrs(t, "127.0.0.1", 1)[1]
 	for range 20 {
 		startsNot(t, embed.Config{Dir: dir}, "identity file is missing")
 	}
-	must(t, os.Rename(identity+".away", identity))
+	must(t, os.Rename(name+".away", name))
 	for range 20 {
 		startsNot(t, embed.Config{Dir: dir, Members: map[embed.MemberID]string{1: addr, 2: "127.0.0.1:1"}}, "other members")
 	}

@@ -64,6 +64,7 @@ func (e *Engine) run() {
 	e.loops.Go(e.pipe.loop)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	e.loops.Go(e.expiryLoop)
+	e.loops.Go(e.noteLog)
 	e.pipe.signal()
 }
 

@@ -91,12 +91,12 @@ func (e *Engine) identify() error {
 		}
 	} else {
 		id = replication.Identity{Digest: e.cfg.founding(), Member: e.cfg.Member, Shards: e.cfg.Shards,
-			Ensemble: e.cfg.Ensemble, Log: replication.LogTan, Peers: make(map[MemberID][16]byte)}
+			Ensemble: e.cfg.Ensemble, Peers: make(map[MemberID][16]byte)}
 		if _, err := rand.Read(id.Directory[:]); err != nil {
 			return err
 		}
 	}
-	if err := e.checkLog(found); err != nil {
+	if err := e.checkLog(found, id.Log != ""); err != nil {
 		return err
 	}
 	id.Start++
@@ -117,6 +117,8 @@ func (e *Engine) sameFounding(id replication.Identity) error {
 		return fmt.Errorf("%s belongs to the ensemble %q, the config says %q", e.cfg.Dir, id.Ensemble, e.cfg.Ensemble)
 	case id.Shards != e.cfg.Shards:
 		return fmt.Errorf("%s was founded with %d shards, the config says %d", e.cfg.Dir, id.Shards, e.cfg.Shards)
+	case id.Log != "" && id.Log != replication.LogTan:
+		return fmt.Errorf("%s has a raft log of the type %q, this version reads %q", e.cfg.Dir, id.Log, replication.LogTan)
 	case id.Digest != e.cfg.founding():
 		return fmt.Errorf("%s was founded with other members than the config's %v", e.cfg.Dir, e.cfg.memberIDs())
 	}
@@ -124,8 +126,9 @@ func (e *Engine) sameFounding(id replication.Identity) error {
 }
 
 // checkLog compares the image with the log, both seen through a view of the directory that changes nothing. A log that
-// is missing or ends before the image would make Raft skip entries as applied that this replica never saw.
-func (e *Engine) checkLog(founded bool) error {
+// is missing or ends before the image would make Raft skip entries as applied that this replica never saw; and a member
+// whose log is gone would vote against what it has acknowledged. logged says that there was a log.
+func (e *Engine) checkLog(founded, logged bool) error {
 	view := e.disk.View()
 	applied, exists, err := storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(), Logger: e.log})
 	if err != nil {
@@ -140,6 +143,8 @@ func (e *Engine) checkLog(founded bool) error {
 	switch {
 	case (exists && applied > 0 || hasLog) && !founded:
 		return fmt.Errorf("%s holds data but its identity file is missing: restore it, or empty the directory and replace the member", e.cfg.Dir)
+	case logged && !hasLog:
+		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost, replace the member", e.cfg.Dir)
 	case exists && applied > 0 && (!hasLog || last < applied):
 		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time, replace the member", e.cfg.Dir, applied, last)
 	case hasLog && first > applied+1:
@@ -200,6 +205,23 @@ func (e *Engine) join() error {
 	}
 	e.host.Store(host)
 	return host.StartShard(theShard, e.shard)
+}
+
+// noteLog records that the directory has a Raft log, once this member's Register is in it, so that a log that is missing
+// later is not taken for one that was not begun yet.
+func (e *Engine) noteLog() {
+	select {
+	case <-e.pipe.ready:
+	case <-e.stop:
+		return
+	}
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	if e.identity.now.Log != "" {
+		return
+	}
+	e.identity.now.Log = replication.LogTan
+	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
 }
 
 // admit decides whether a peer with the right founding digest may talk to this node. A member is known by the random id
