@@ -196,9 +196,8 @@ func (e *Engine) join() error {
 		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
 	})
 	e.listener = nil // the transport's now
-	e.disk.OnFail(e.transport.Shut)
 	cfg := e.hostConfig()
-	cfg.Transport = e.transport.Factory()
+	cfg.Transport = e.transport
 	host, err := replication.Open(cfg)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
@@ -21,6 +22,7 @@ type carrier struct {
 type carrierEnd struct {
 	batch raftio.MessageHandler
 	chunk raftio.ChunkHandler
+	down  *atomic.Bool // shut: takes nothing more
 }
 
 var errCut = errors.New("link is cut")
@@ -42,19 +44,23 @@ func (c *carrier) observe(fn func(to string, b *raftpb.MessageBatch)) {
 	c.watch = fn
 }
 
-func (c *carrier) factory(self string) config.TransportFactory {
+func (c *carrier) factory(self string) Transport {
 	return &carrierFactory{carrier: c, self: self}
 }
 
 type carrierFactory struct {
 	carrier *carrier
 	self    string
+	down    atomic.Bool
 }
 
+func (f *carrierFactory) Factory() config.TransportFactory { return f }
+func (f *carrierFactory) Shut()                            { f.down.Store(true) }
+
 func (f *carrierFactory) Create(_ config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
-	return &carrierModule{carrierFactory: f, end: &carrierEnd{batch: batch, chunk: chunk}}
+	return &carrierModule{carrierFactory: f, end: &carrierEnd{batch: batch, chunk: chunk, down: &f.down}}
 }
-func (*carrierFactory) Validate(string) bool { return false }
+func (*carrierFactory) Validate(string) bool { return true }
 
 type carrierModule struct {
 	*carrierFactory
@@ -96,7 +102,7 @@ func (l *carrierLink) SendMessageBatch(b raftpb.MessageBatch) error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	end := c.ends[l.target]
-	if end == nil || c.cut[l.target] || c.cut[l.module.self] {
+	if end == nil || end.down.Load() || l.module.down.Load() || c.cut[l.target] || c.cut[l.module.self] {
 		return nil
 	}
 	data, err := b.Marshal()
@@ -118,7 +124,7 @@ func (l *carrierLink) SendChunk(chunk raftpb.Chunk) error {
 	c := l.module.carrier
 	c.mu.RLock()
 	end := c.ends[l.target]
-	cut := end == nil || c.cut[l.target] || c.cut[l.module.self]
+	cut := end == nil || end.down.Load() || l.module.down.Load() || c.cut[l.target] || c.cut[l.module.self]
 	c.mu.RUnlock()
 	if cut {
 		return errCut

@@ -79,6 +79,15 @@ const (
 	shardsMax = 48
 )
 
+// Transport carries messages between members. Package transport has the real one.
+type Transport interface {
+	// Factory gives dragonboat the transport's other face. It is asked once.
+	Factory() config.TransportFactory
+	// Shut lets nothing more through in either direction, at once and for good, without blocking: a node whose
+	// disk has failed must not acknowledge what it only holds in memory, nor vote.
+	Shut()
+}
+
 // Config is what a Host is made from.
 type Config struct {
 	Dir     string     // the node's directory, absolute; dragonboat's files go to Dir/raft
@@ -93,8 +102,8 @@ type Config struct {
 	Tick          time.Duration // unit of heartbeats and elections, at least 1 ms; zero means DefaultTick
 	ElectionTicks int           // zero means DefaultElectionTicks; at least 5
 
-	Transport config.TransportFactory // carries messages between members; targets are UUIDs, see UUID
-	Logger    *slog.Logger            // nil means slog.Default
+	Transport Transport    // carries messages between members; targets are UUIDs, see UUID
+	Logger    *slog.Logger // nil means slog.Default
 
 	// LeaderChanged is told of every change of leader or term of a shard, in order, from one goroutine.
 	// Host.Leader answers the same by then. It must not block, and not wait for Host.Close, which waits for

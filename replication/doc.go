@@ -12,7 +12,7 @@
 // dragonboat panics on I/O errors, on goroutines nobody can recover. So everything it writes goes through
 // a Disk with a switch: the first mutating call that fails throws it, and that call and every later one
 // succeed in memory only. Behind the switch
-//  1. the gate around the transport drops everything in both directions;
+//  1. the transport is shut: it drops everything in both directions;
 //  2. writes to the log, and the machine's Apply, Sync, Snapshot and Install, look at the switch after
 //     their work. If it is thrown they wait until the shard is stopped and then return as if all were well.
 //
@@ -61,6 +61,6 @@
 //	raft/<host name>/  dragonboat's; renamed to the present host name at every Open
 //
 // Read config.go first, then host.go with shard.go, proposal.go and barrier.go; then what stands between us and
-// dragonboat: contain.go, machine.go, logstore.go, fs.go, gate.go, registry.go, logger.go; compaction.go says how
+// dragonboat: contain.go, machine.go, logstore.go, fs.go, registry.go, logger.go; compaction.go says how
 // much log is kept. What happens before a host is opened: lock.go, identity.go, checklog.go, raftdir.go.
 package replication

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/lni/dragonboat/v4/config"
 )
 
 // testDisk is what tests need of a disk.
@@ -258,7 +256,7 @@ type ensemble struct {
 	newDisk func(dir string) testDisk
 	prepare func(n *node) // before the shards are started
 
-	transport func(n *node) config.TransportFactory // nil: the carrier's
+	transport func(n *node) Transport // nil: the carrier's
 }
 
 // found makes an ensemble of n members with their directories; nobody is started.

@@ -324,7 +324,9 @@ func TestOpen_TransportFails(t *testing.T) {
 
 type deadFactory struct{}
 
-func (deadFactory) Validate(string) bool { return true }
+func (f deadFactory) Factory() config.TransportFactory { return f }
+func (deadFactory) Shut()                              {}
+func (deadFactory) Validate(string) bool               { return true }
 func (deadFactory) Create(config.NodeHostConfig, raftio.MessageHandler, raftio.ChunkHandler) raftio.ITransport {
 	return deadTransport{}
 }

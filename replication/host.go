@@ -79,11 +79,10 @@ func (h *Host) open() error {
 	if err := prepareRaftDir(c); err != nil {
 		return err
 	}
-	gate := &gate{factory: c.Transport}
-	c.Disk.OnFail(func() { gate.shut.Store(true) })
+	c.Disk.OnFail(c.Transport.Shut)
 	logs := &logFactory{disk: c.Disk}
 	err := guard(func() (err error) {
-		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, leaderListener{h}, h.files, gate, logs))
+		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, leaderListener{h}, h.files, logs))
 		return err
 	})
 	if err != nil {
@@ -98,7 +97,7 @@ func (h *Host) open() error {
 }
 
 // hostConfig is the NodeHost's configuration: as few goroutines and as little memory as dragonboat can do with.
-func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, g *gate, logs *logFactory) config.NodeHostConfig {
+func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory) config.NodeHostConfig {
 	shards := uint64(c.Shards)
 	uuid := UUID(c.Digest, c.Member)
 	return config.NodeHostConfig{
@@ -112,7 +111,7 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, g *gat
 		MaxReceiveQueueSize: queueMax,
 		Expert: config.ExpertConfig{
 			LogDBFactory:        logs,
-			TransportFactory:    g,
+			TransportFactory:    c.Transport.Factory(),
 			NodeRegistryFactory: newRoster(c.Digest, c.Members),
 			FS:                  files,
 			LogDB:               logConfig(),

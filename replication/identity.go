@@ -30,7 +30,7 @@ type Identity struct {
 	Ensemble  string                // the ensemble's name, for people: Digest covers it
 	Directory [16]byte              // random id of the directory
 	Start     uint64                // how often a node was started on it
-	Log       string                // the log store's type, LogTan
+	Log       string                // the log store's type, LogTan; empty until the directory has a log
 	Peers     map[MemberID][16]byte // directory ids of the other members, as first met
 }
 

@@ -316,6 +316,7 @@ func (f *file) Close() error {
 	if real == nil {
 		return nil
 	}
+	f.giveBack(real)
 	err := real.Close()
 	if err == nil || f.flags&writable == 0 {
 		return err

@@ -34,3 +34,17 @@ func (f *file) setAside(real *os.File, end int64) error {
 	}
 	return named("preallocate", f.name, err)
 }
+
+// giveBack frees what was set aside and not needed. It is a courtesy: if it cannot be done, or nobody closed the file, the
+// space goes with the file.
+func (f *file) giveBack(real *os.File) {
+	f.mu.Lock()
+	aside := f.mu.aside
+	f.mu.Unlock()
+	if aside == 0 || f.d.frozen.Load() {
+		return
+	}
+	if info, err := real.Stat(); err == nil {
+		_ = real.Truncate(info.Size())
+	}
+}

@@ -17,3 +17,12 @@ func wantSpace(t *testing.T, name string, size, space int64) {
 		t.Errorf("%s has %d bytes of the disk, want %d", name, got, space)
 	}
 }
+
+// wantNoMore checks that a file has no more than so much of the disk.
+func wantNoMore(t *testing.T, name string, space int64) {
+	t.Helper()
+	info := must[os.FileInfo](t)(os.Stat(name))
+	if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got > space {
+		t.Errorf("%s has %d bytes of the disk, want no more than %d", name, got, space)
+	}
+}

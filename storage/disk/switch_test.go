@@ -406,6 +406,7 @@ func TestPreallocate(t *testing.T) {
 	must[int](t)(log.Write(make([]byte, 2*asideStep)))
 	wantSpace(t, at("1.log"), 2+2*asideStep, 3*asideStep)
 	ok(t, log.Close())
+	wantNoMore(t, at("1.log"), 2+2*asideStep+asideStep/2)
 	asked = nil
 	appendTo(t, d, at("1.log"), "x")
 	if got := fmt.Sprint(asked); got != "[1.log]" {
