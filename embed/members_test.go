@@ -1,0 +1,333 @@
+package embed_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/replication/transport"
+)
+
+// A journal is a log that tests read.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) says(words string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.text.String(), words)
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+// startTCP starts members on loopback ports, all or none: a port that was free a moment ago may be another's by now. Give
+// sets what is particular to a member.
+func startTCP(t *testing.T, host string, n int, give func(*embed.Config)) map[embed.MemberID]*embed.Node {
+	t.Helper()
+	for {
+		members := addrs(t, host, n)
+		nodes := make(map[embed.MemberID]*embed.Node)
+		var err error
+		for id := range members {
+			cfg := embed.Config{ID: id, Members: members, Tick: 20 * time.Millisecond, Logger: quiet}
+			give(&cfg)
+			if nodes[id], err = embed.Start(cfg); err != nil {
+				delete(nodes, id)
+				break
+			}
+		}
+		if err == nil {
+			t.Cleanup(func() { closeAll(t, nodes) })
+			return nodes
+		}
+		closeAll(t, nodes)
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func closeAll(t *testing.T, nodes map[embed.MemberID]*embed.Node) {
+	t.Helper()
+	for id, n := range nodes {
+		if err := n.Close(); err != nil {
+			t.Errorf("member %d: %v", id, err)
+		}
+	}
+}
+
+func ready(t *testing.T, nodes ...*embed.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		must(t, n.Ready(bounded(t)))
+	}
+}
+
+// synced waits until a node shows everything that was acknowledged.
+func synced(t *testing.T, n *embed.Node) {
+	t.Helper()
+	must(t, n.Ready(bounded(t)))
+}
+
+// complaint waits until Ready of a node that is kept out ends with these words.
+func complaint(t *testing.T, n *embed.Node, words ...string) {
+	t.Helper()
+	until(t, fmt.Sprintf("Ready to say %q", words), func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := n.Ready(ctx)
+		if err == nil {
+			t.Fatal("it is ready")
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Two members agree on who belongs to the ensemble; a third one's config names another set, or another ensemble.
+func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
+	for name, odd := range map[string]embed.Config{
+		"other members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1", 4: "m4:1"}},
+		"fewer members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1"}},
+		"another name":  {Ensemble: "orders", Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mesh := transport.NewMesh()
+			start := func(cfg embed.Config) *embed.Node {
+				cfg.Dir, cfg.Tick, cfg.Logger = t.TempDir(), 10*time.Millisecond, quiet
+				n, err := embed.StartInside(cfg, inside.Seams{Network: mesh.Network(uint64(cfg.ID))})
+				must(t, err)
+				t.Cleanup(func() { n.Close() })
+				return n
+			}
+			odd.ID = 3
+			outsider := start(odd)
+			agreed := map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}
+			one, two := start(embed.Config{ID: 1, Members: agreed}), start(embed.Config{ID: 2, Members: agreed})
+			ready(t, one, two)
+			complaint(t, outsider, "refused by member 1", "founded as another ensemble", "ids of Members, Shards and Ensemble")
+			if err := outsider.Err(); err != nil {
+				t.Errorf("a wrong config is mended by a restart, not by replacing the member, but the node has failed: %v", err)
+			}
+			write(t, one, "/a")
+			has(t, two, "/a")
+			if s := outsider.Status().Shards[0]; s.Applied != 0 || s.Leader == 1 || s.Leader == 2 {
+				t.Errorf("the outsider takes part: %+v", s)
+			}
+		})
+	}
+}
+
+// A member whose disk was lost and that comes back empty has forgotten what it voted for and acknowledged. It must not make
+// a quorum with a member that needs it.
+func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	write(t, ens.Node(1), "/a")
+	ens.Kill(2)
+	ens.Kill(3)
+	must(t, os.RemoveAll(ens.Dir(3)))
+	wiped := ens.Start(3)
+	<-wiped.Done()
+	for _, words := range []string{"refused by member 1", "the directory of member 3 is new", "replace the member"} {
+		if !strings.Contains(wiped.Err().Error(), words) {
+			t.Errorf("Err does not say %q: %v", words, wiped.Err())
+		}
+	}
+	if err := wiped.Ready(bounded(t)); !errors.Is(err, embed.ErrFailed) || !strings.Contains(err.Error(), "is new") {
+		t.Errorf("Ready: %v", err)
+	}
+	if _, err := wiped.NewSession(bounded(t), embed.SessionOptions{}); !errors.Is(err, embed.ErrFailed) {
+		t.Errorf("NewSession: %v", err)
+	}
+	// Member 1 is left alone: with a vote of the wiped one it would lead within a few ticks.
+	ctx, cancel := context.WithTimeout(t.Context(), 60*embedtest.DefaultTick)
+	defer cancel()
+	if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); err == nil {
+		t.Error("one member of three and a wiped one make a quorum")
+	}
+	ens.Restart(2)
+	synced(t, ens.Node(1))
+	write(t, ens.Node(1), "/b")
+	has(t, ens.Node(2), "/a", "/b")
+	if s := wiped.Status().Shards[0]; s.Applied != 0 {
+		t.Errorf("the wiped member has applied %d entries", s.Applied)
+	}
+}
+
+// The process moves to another machine, or its container is made anew: another host name, all addresses changed.
+func TestMembers_AnotherHostNameAndOtherAddresses(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	give := func(c *embed.Config) { c.Dir = filepath.Join(base, fmt.Sprint(c.ID)) }
+	nodes := startTCP(t, "127.0.0.1", 3, give)
+	ready(t, nodes[1], nodes[2], nodes[3])
+	write(t, nodes[1], "/a", "/b")
+	closeAll(t, nodes)
+
+	host, err := os.Hostname()
+	must(t, err)
+	for id := range nodes {
+		raft := filepath.Join(base, fmt.Sprint(id), "raft")
+		must(t, os.Rename(filepath.Join(raft, host), filepath.Join(raft, fmt.Sprintf("old-host-%d", id))))
+	}
+	nodes = startTCP(t, "localhost", 3, func(c *embed.Config) {
+		give(c)
+		_, port, err := net.SplitHostPort(c.Members[c.ID])
+		must(t, err)
+		c.Listen = net.JoinHostPort("127.0.0.1", port)
+	})
+	for _, n := range nodes {
+		ready(t, n)
+		has(t, n, "/a", "/b")
+	}
+	write(t, nodes[2], "/c")
+}
+
+func TestMembers_IPv6(t *testing.T) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skipf("no IPv6 here: %v", err)
+	} else {
+		l.Close()
+	}
+	t.Parallel()
+	nodes := startTCP(t, "::1", 2, func(c *embed.Config) { c.Dir = t.TempDir() })
+	ready(t, nodes[1], nodes[2])
+	write(t, nodes[1], "/a")
+	synced(t, nodes[2])
+	has(t, nodes[2], "/a")
+}
+
+// An authority signs certificates for members on loopback.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	cert, err := x509.ParseCertificate(der)
+	must(t, err)
+	return &authority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+// sign returns a member's certificate and key as PEM.
+func (a *authority) sign(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "member"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
+	must(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+// files are a member's certificate, key and authority on disk; trust is whom it believes.
+func (a *authority) files(t *testing.T, trust *authority) *embed.TLS {
+	t.Helper()
+	cert, key := a.sign(t)
+	dir := t.TempDir()
+	put := func(name string, data []byte) string {
+		name = filepath.Join(dir, name)
+		must(t, os.WriteFile(name, data, 0o600))
+		return name
+	}
+	return &embed.TLS{CertFile: put("cert.pem", cert), KeyFile: put("key.pem", key), CAFile: put("ca.pem", trust.pem)}
+}
+
+func (a *authority) config(t *testing.T) *embed.TLS {
+	t.Helper()
+	cert, err := tls.X509KeyPair(a.sign(t))
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return &embed.TLS{Config: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}}
+}
+
+// Two members trust one authority, one of them by files and one by a tls.Config. A third shows a certificate of another
+// authority, though it trusts theirs; or none at all.
+func TestMembers_MutualTLS(t *testing.T) {
+	ours, other := newAuthority(t, "ours"), newAuthority(t, "another")
+	for name, odd := range map[string]func(*testing.T) *embed.TLS{
+		"a certificate of another authority": func(t *testing.T) *embed.TLS { return other.files(t, ours) },
+		"plain text":                         func(*testing.T) *embed.TLS { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var outside, inside journal
+			nodes := startTCP(t, "127.0.0.1", 3, func(c *embed.Config) {
+				c.Dir = t.TempDir()
+				switch c.ID {
+				case 1:
+					c.TLS, c.Logger = ours.files(t, ours), inside.logger()
+				case 2:
+					c.TLS = ours.config(t)
+				default:
+					c.TLS, c.Logger = odd(t), outside.logger()
+				}
+			})
+			ready(t, nodes[1], nodes[2])
+			write(t, nodes[1], "/a")
+			synced(t, nodes[2])
+			has(t, nodes[2], "/a")
+			until(t, "both sides to have tried", func() bool {
+				return outside.says("no connection to member") && inside.says("no connection to member")
+			})
+			if s := nodes[3].Status().Shards[0]; s.Leader != 0 || s.Applied != 0 {
+				t.Errorf("the third member takes part: %+v", s)
+			}
+			write(t, nodes[2], "/b")
+			has(t, nodes[2], "/a", "/b")
+		})
+	}
+}
