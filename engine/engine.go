@@ -309,6 +309,9 @@ func (e *Engine) handOver(ctx context.Context) {
 // a failed node, and takes little more than the request timeout at worst; the error says what it then left behind.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
+		if cause := e.disk.Err(); cause != nil {
+			e.finish(ErrFailed, cause) // failureLoop has not got round to it
+		}
 		e.finish(ErrClosed, nil)
 		close(e.stop)
 		e.left = e.release()

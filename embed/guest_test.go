@@ -1,0 +1,517 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// descriptors lists what this process has open, leaving out what the runtime opens for itself.
+func descriptors(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("no /proc/self/fd here")
+	}
+	var open []string
+	for _, e := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.HasPrefix(target, "/proc/") && !strings.HasPrefix(target, "anon_inode:") {
+			open = append(open, target)
+		}
+	}
+	return open
+}
+
+// use does a little of everything on a node.
+func use(t *testing.T, n *embed.Node) {
+	t.Helper()
+	ctx := bounded(t)
+	must(t, n.Ready(ctx))
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	must(t, err)
+	w, err := s.Watch(ctx, "/locks", embed.WatchRecursive)
+	must(t, err)
+	must(t, lock.Do(ctx, n, "/locks/x", func(context.Context, lock.Token) error { return nil }))
+	<-w.Events()
+	own := fmt.Sprint("/locks/own-", n.Status().Member)
+	kept, err := lock.NewMutex(s, own).Lock(ctx)
+	must(t, err)
+	waiting, cancel := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() {
+		_, err := election.New(s, own).Campaign(waiting, nil)
+		ended <- err
+	}()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled campaign: %v", err)
+	}
+	must(t, kept.Err()) // left to Close, like the session and its watch
+}
+
+// A service that starts and stops its node time and again has nothing left of it, and while a node is alone it opens no
+// port.
+func TestGuarantee_GoodGuest(t *testing.T) {
+	once := func(dir string) {
+		var leaders atomic.Int32
+		n, err := embed.Start(embed.Config{
+			Dir: dir, Tick: 5 * time.Millisecond, Logger: quiet,
+			Events: embed.Events{LeaderChanged: func(embed.LeaderChange) { leaders.Add(1) }},
+		})
+		must(t, err)
+		use(t, n)
+		if open := descriptors(t); slices.ContainsFunc(open, func(f string) bool { return strings.HasPrefix(f, "socket:") }) {
+			t.Errorf("a node alone has a socket: %v", open)
+		}
+		must(t, n.Close())
+	}
+	three := func() {
+		nodes := startTCP(t, "127.0.0.1", 3, func(c *embed.Config) { c.Dir = t.TempDir() })
+		for _, n := range nodes {
+			use(t, n)
+		}
+		closeAll(t, nodes)
+	}
+	dir := t.TempDir()
+	once(dir) // dragonboat and the runtime keep some things for the life of the process
+	three()
+	goroutines, open := runtime.NumGoroutine(), descriptors(t)
+	for i := range 50 {
+		once(dir)
+		if i%10 == 0 {
+			three()
+		}
+	}
+	if now := descriptors(t); len(now) > len(open) {
+		t.Errorf("open after 50 rounds: %v\nbefore: %v", now, open)
+	}
+	// Goroutines that were told to end may still be on their way.
+	t.Cleanup(func() {
+		if t.Failed() {
+			stacks := make([]byte, 1<<20)
+			t.Logf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), goroutines, stacks[:runtime.Stack(stacks, true)])
+		}
+	})
+	until(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines })
+}
+
+// A faulty disk fails calls of one kind from the moment it is broken.
+type faultyDisk struct {
+	fault atomic.Pointer[func(disk.Op, string) error]
+}
+
+func (d *faultyDisk) ask(op disk.Op, name string) error {
+	if fn := d.fault.Load(); fn != nil {
+		return (*fn)(op, name)
+	}
+	return nil
+}
+
+func (d *faultyDisk) set(fn func(disk.Op, string) error) {
+	if fn == nil {
+		d.fault.Store(nil)
+		return
+	}
+	d.fault.Store(&fn)
+}
+
+// fails has every call of a kind fail below a part of the directory.
+func (d *faultyDisk) fails(kind disk.Op, part string, err error) {
+	d.set(func(op disk.Op, name string) error {
+		if op == kind && strings.Contains(name, part) {
+			return err
+		}
+		return nil
+	})
+}
+
+var faults = map[string]struct {
+	op   disk.Op
+	part string
+	err  error
+}{
+	"the log cannot be written":   {disk.OpWrite, "/raft/", syscall.EIO},
+	"the log cannot be synced":    {disk.OpSync, "/raft/", syscall.EIO},
+	"the disk is full":            {disk.OpWrite, "/", syscall.ENOSPC},
+	"the image cannot be created": {disk.OpCreate, "/image/", syscall.EROFS},
+}
+
+// The disk of one of three members fails under load. The process and the other two go on; the failed one says so to
+// everybody who waits, acknowledges nothing that it has not kept, can be closed, and rejoins once the disk is mended.
+func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
+	const victim = embed.MemberID(2)
+	for name, fault := range faults {
+		test := func(t *testing.T, leader embed.MemberID) {
+			t.Parallel()
+			var broken faultyDisk
+			ens := embedtest.New(t, 3, embedtest.Options{Inside: func(id embed.MemberID) (s inside.Seams) {
+				if id == victim {
+					s.Fault = broken.ask
+				}
+				return s
+			}})
+			ens.MoveLeader(leader)
+			ctx := bounded(t)
+			n := ens.Node(victim)
+			s := ens.Session(victim, embed.SessionOptions{})
+			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
+			must(t, err)
+			watch, err := s.Watch(ctx, "/lock", embed.WatchPersistent)
+			must(t, err)
+			_, err = s.Create(ctx, "/w", nil, embed.Persistent)
+			must(t, err)
+
+			writes := &outcomes{byPath: make(map[string]error)}
+			var writers sync.WaitGroup
+			for i := range 8 {
+				writers.Go(func() { writes.until(ctx, n.Done(), s, i) })
+			}
+			writes.reach(t, 50)
+			broken.fails(fault.op, fault.part, fault.err)
+			if fault.part == "/image/" {
+				_ = ens.Snapshot(victim)
+			}
+			select {
+			case <-n.Done():
+			case <-ctx.Done():
+				t.Fatal("the node has not failed")
+			}
+			writers.Wait()
+
+			if !errors.Is(n.Err(), fault.err) {
+				t.Errorf("Err is %v, want the cause %v", n.Err(), fault.err)
+			}
+			if err := n.Ready(ctx); !errors.Is(err, embed.ErrFailed) || !errors.Is(err, fault.err) {
+				t.Errorf("Ready: %v", err)
+			}
+			for what, err := range map[string]error{"hold": hold.Err(), "hold's context": context.Cause(hold.Context()), "session": s.Err(), "session's context": context.Cause(s.Context())} {
+				if !errors.Is(err, embed.ErrFailed) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			for range watch.Events() { // what was queued stays readable, and then it ends
+			}
+			if !errors.Is(watch.Err(), embed.ErrFailed) {
+				t.Errorf("watch: %v", watch.Err())
+			}
+
+			// The others do not wait for it.
+			ens.Until("the others to agree on a leader among them", func() bool { return ens.Leader() != victim })
+			write(t, ens.Node(1), "/after")
+			writes.check(t, ens.Node(3))
+
+			must(t, n.Close())
+			broken.set(nil)
+			ens.Kill(victim) // takes the closed node out of the ensemble
+			ens.Restart(victim)
+			has(t, ens.Node(victim), "/after")
+			writes.check(t, ens.Node(victim))
+		}
+		t.Run("of the leader, "+name, func(t *testing.T) { test(t, victim) })
+		t.Run("of a follower, "+name, func(t *testing.T) { test(t, 1) })
+	}
+}
+
+// outcomes are those of many creates.
+type outcomes struct {
+	mu     sync.Mutex
+	byPath map[string]error
+}
+
+// until creates znodes until the node is over.
+func (o *outcomes) until(ctx context.Context, over <-chan struct{}, s *embed.Session, writer int) {
+	for i := 0; ; i++ {
+		path := fmt.Sprintf("/w/%d-%d", writer, i)
+		_, err := s.Create(ctx, path, nil, embed.Persistent)
+		o.mu.Lock()
+		o.byPath[path] = err
+		o.mu.Unlock()
+		select {
+		case <-over:
+			return
+		default:
+		}
+	}
+}
+
+func (o *outcomes) reach(t *testing.T, n int) {
+	t.Helper()
+	until(t, "some writes", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.byPath) >= n
+	})
+}
+
+// check compares what callers were told with what there is.
+func (o *outcomes) check(t *testing.T, n *embed.Node) {
+	t.Helper()
+	ctx := bounded(t)
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	must(t, err)
+	defer s.Close()
+	_, err = s.Sync(ctx, "/")
+	must(t, err)
+	names, _, err := s.Children(ctx, "/w")
+	must(t, err)
+	there := make(map[string]bool)
+	for _, name := range names {
+		there["/w/"+name] = true
+	}
+	for path, err := range o.byPath {
+		switch {
+		case err == nil && !there[path]:
+			t.Errorf("%s was acknowledged and is lost", path)
+		case errors.Is(err, embed.ErrUnknownOutcome):
+		case errors.Is(err, embed.ErrFailed):
+			if there[path] {
+				t.Errorf("%s was said not to be applied and is there", path)
+			}
+		case err != nil:
+			t.Errorf("%s: %v, want ErrUnknownOutcome or ErrFailed", path, err)
+		}
+	}
+}
+
+// Alone there is nobody who could have kept what this node's disk did not: nothing may be acknowledged after the failure.
+func TestGuarantee_GoodGuest_FailedDiskAlone(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var broken faultyDisk
+			dir := t.TempDir()
+			n := alone(t, dir, inside.Seams{Fault: broken.ask})
+			ctx := bounded(t)
+			s, err := n.NewSession(ctx, embed.SessionOptions{})
+			must(t, err)
+			_, err = s.Create(ctx, "/w", nil, embed.Persistent)
+			must(t, err)
+			writes := &outcomes{byPath: make(map[string]error)}
+			broken.fails(fault.op, fault.part, fault.err)
+			var writers sync.WaitGroup
+			for i := range 4 {
+				writers.Go(func() { writes.until(ctx, n.Done(), s, i) })
+			}
+			select {
+			case <-n.Done():
+			case <-ctx.Done():
+				t.Fatal("the node has not failed")
+			}
+			writers.Wait()
+			if !errors.Is(n.Err(), fault.err) {
+				t.Errorf("Err is %v, want the cause %v", n.Err(), fault.err)
+			}
+			must(t, n.Close())
+			writes.check(t, alone(t, dir, inside.Seams{}))
+		})
+	}
+}
+
+// Whatever is asked of a node that is over, and of all that came from it, is answered. Those that end something say that it
+// has ended; the others say why they cannot serve.
+func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
+	for name, end := range map[string]struct {
+		how  func(*embedtest.Ensemble)
+		want error
+	}{
+		"of a closed node": {func(e *embedtest.Ensemble) { must(t, e.Node(1).Close()) }, embed.ErrClosed},
+		"of a failed node": {func(e *embedtest.Ensemble) { e.Snapshot(1); e.Kill(1) }, embed.ErrFailed},
+		"after a shutdown": {func(e *embedtest.Ensemble) { must(t, e.Node(1).Shutdown(t.Context())) }, embed.ErrSessionClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ens := embedtest.New(t, 1, embedtest.Options{})
+			ctx := bounded(t)
+			n := ens.Node(1)
+			s := ens.Session(1, embed.SessionOptions{})
+			w, err := s.Watch(ctx, "/", embed.WatchRecursive)
+			must(t, err)
+			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
+			must(t, err)
+			leader, err := election.New(s, "/election").Campaign(ctx, nil)
+			must(t, err)
+			claim, err := s.Claim(ctx, "/claim", nil, embed.Ephemeral)
+			must(t, err)
+			_, _, err = claim.Created(ctx)
+			must(t, err)
+			must(t, claim.Hold())
+			pending := s.Submit(ctx, embed.OpSet("/lock", nil, embed.AnyVersion))
+			_, err = pending.Result()
+			must(t, err)
+
+			end.how(ens)
+			session := end.want
+			node := end.want
+			if errors.Is(session, embed.ErrSessionClosed) {
+				node = embed.ErrClosed
+			}
+			mutex, elect := lock.NewMutex(s, "/lock"), election.New(s, "/election")
+			fn := func(context.Context, lock.Token) error { return errors.New("it ran") }
+			answers{t, n}.are(map[string]answer{
+				"Close":              {n.Close, nil},
+				"Done":               {closed(n.Done()), nil},
+				"Err":                {func() error { n.Err(); return nil }, nil}, // the cause, if it failed
+				"NewSession":         {func() error { _, err := n.NewSession(ctx, embed.SessionOptions{}); return err }, node},
+				"Ready":              {func() error { return n.Ready(ctx) }, node},
+				"Shutdown":           {func() error { return n.Shutdown(ctx) }, nil},
+				"Status":             {func() error { n.Status(); return nil }, nil},
+				"TransferLeadership": {func() error { return n.TransferLeadership(1) }, node},
+			})
+			answers{t, s}.are(map[string]answer{
+				"Before":   {func() error { _, _, err := s.Before(ctx, hold.Path()); return err }, session},
+				"Children": {func() error { _, _, err := s.Children(ctx, "/"); return err }, session},
+				"Claim": {func() error {
+					c, err := s.Claim(ctx, "/c", nil, embed.Ephemeral)
+					must(t, err)
+					_, _, err = c.Created(ctx)
+					return errors.Join(c.Release(), err)
+				}, session},
+				"Close":   {s.Close, nil},
+				"Context": {func() error { return context.Cause(s.Context()) }, session},
+				"Create":  {func() error { _, err := s.Create(ctx, "/x", nil, embed.Persistent); return err }, session},
+				"Delete":  {func() error { return s.Delete(ctx, "/x", embed.AnyVersion) }, session},
+				"Done":    {closed(s.Done()), nil},
+				"Err":     {s.Err, session},
+				"Exists":  {func() error { _, _, err := s.Exists(ctx, "/"); return err }, session},
+				"Get":     {func() error { _, _, err := s.Get(ctx, "/"); return err }, session},
+				"ID":      {func() error { s.ID(); return nil }, nil},
+				"Multi": {func() error {
+					_, err := s.Multi(ctx, embed.OpCheck("/", embed.AnyVersion))
+					_, empty := s.Multi(ctx)
+					if !errors.Is(empty, session) {
+						t.Errorf("an empty Multi: %v", empty)
+					}
+					return err
+				}, session},
+				"Set": {func() error { _, err := s.Set(ctx, "/x", nil, embed.AnyVersion); return err }, session},
+				"State": {func() error {
+					if state, _ := s.State(); state != embed.Closed {
+						return fmt.Errorf("state %v", state)
+					}
+					return nil
+				}, nil},
+				"Submit":  {func() error { _, err := s.Submit(ctx, embed.OpDelete("/x", 0)).Result(); return err }, session},
+				"Sync":    {func() error { _, err := s.Sync(ctx, "/"); return err }, session},
+				"Timeout": {func() error { s.Timeout(); return nil }, nil},
+				"Watch":   {func() error { _, err := s.Watch(ctx, "/", embed.WatchOnce); return err }, session},
+			})
+			answers{t, w}.are(map[string]answer{
+				"Close":  {w.Close, nil},
+				"Err":    {w.Err, session},
+				"Events": {drained(w), nil},
+				"Zxid":   {func() error { w.Zxid(); return nil }, nil},
+			})
+			answers{t, claim}.are(map[string]answer{
+				"Context": {func() error { return context.Cause(claim.Context()) }, session},
+				"Created": {func() error { _, _, err := claim.Created(ctx); return err }, nil}, // it was
+				"Done":    {closed(claim.Done()), nil},
+				"Err":     {claim.Err, session},
+				"Hold":    {claim.Hold, session},
+				"Release": {claim.Release, nil},
+			})
+			answers{t, pending}.are(map[string]answer{
+				"Done":   {closed(pending.Done()), nil},
+				"Result": {func() error { _, err := pending.Result(); return err }, nil}, // it was applied
+			})
+			answers{t, hold}.are(map[string]answer{
+				"Context": {func() error { return context.Cause(hold.Context()) }, session},
+				"Done":    {closed(hold.Done()), nil},
+				"Err":     {hold.Err, session},
+				"Path":    {func() error { hold.Path(); return nil }, nil},
+				"Release": {hold.Release, nil},
+				"Token":   {func() error { hold.Token(); return nil }, nil},
+			})
+			answers{t, leader}.are(map[string]answer{
+				"Context":  {func() error { return context.Cause(leader.Context()) }, session},
+				"Done":     {closed(leader.Done()), nil},
+				"Err":      {leader.Err, session},
+				"Proclaim": {func() error { return leader.Proclaim(ctx, nil) }, session},
+				"Resign":   {leader.Resign, nil},
+				"Token":    {func() error { leader.Token(); return nil }, nil},
+			})
+			answers{t, mutex}.are(map[string]answer{
+				"Lock":    {func() error { _, err := mutex.Lock(ctx); return err }, session},
+				"TryLock": {func() error { _, err := mutex.TryLock(ctx); return err }, session},
+			})
+			answers{t, elect}.are(map[string]answer{
+				"Campaign": {func() error { _, err := elect.Campaign(ctx, nil); return err }, session},
+				"Leader":   {func() error { _, err := elect.Leader(ctx); return err }, session},
+				"Observe": {func() (last error) {
+					for _, err := range elect.Observe(ctx) {
+						last = err
+					}
+					return last
+				}, session},
+			})
+			if err := lock.Do(ctx, n, "/lock", fn); !errors.Is(err, node) {
+				t.Errorf("lock.Do: %v", err)
+			}
+			if err := election.Run(ctx, n, "/election", nil, fn); !errors.Is(err, node) {
+				t.Errorf("election.Run: %v", err)
+			}
+		})
+	}
+}
+
+// An answer is a call and what it has to return.
+type answer struct {
+	call func() error
+	want error
+}
+
+type answers struct {
+	t  *testing.T
+	of any
+}
+
+// are asks, and complains of methods that nobody asks.
+func (a answers) are(want map[string]answer) {
+	typ := reflect.TypeOf(a.of)
+	for i := range typ.NumMethod() {
+		name := typ.Method(i).Name
+		w, ok := want[name]
+		if !ok {
+			a.t.Errorf("%v.%s is not asked", typ, name)
+			continue
+		}
+		if err := w.call(); !errors.Is(err, w.want) || w.want == nil && err != nil {
+			a.t.Errorf("%v.%s: %v, want %v", typ, name, err, w.want)
+		}
+	}
+}
+
+func closed(c <-chan struct{}) func() error {
+	return func() error {
+		select {
+		case <-c:
+			return nil
+		default:
+			return errors.New("not closed")
+		}
+	}
+}
+
+func drained(w *embed.Watch) func() error {
+	return func() error {
+		for range w.Events() {
+		}
+		return nil
+	}
+}
