@@ -50,7 +50,7 @@ func (c *Claim) applied(w *waiter) {
 	defer k.mu.Unlock()
 	if w.err != nil {
 		c.finishLocked(w.err)
-		if w.err == ErrUnknownOutcome {
+		if w.err == ErrUnknownOutcome && c.session.end == nil {
 			k.mu.unknown = append(k.mu.unknown, c)
 		}
 		return

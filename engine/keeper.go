@@ -134,7 +134,7 @@ func (k *keeper) moved(sent time.Duration) {
 		}
 	}
 	k.mu.Unlock()
-	k.dropQueued(expired)
+	k.drop(expired)
 	if ends {
 		k.pipe.signal() // not pump: this is the apply goroutine
 	}
@@ -145,7 +145,7 @@ func (k *keeper) look() {
 	k.mu.Lock()
 	expired, ends := k.lookLocked(k.clock.Boot())
 	k.mu.Unlock()
-	k.dropQueued(expired)
+	k.drop(expired)
 	if ends {
 		k.pipe.pump()
 	}
@@ -229,10 +229,12 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 	close(s.done)
 }
 
-// dropQueued takes the queued requests of ended sessions out of the pipeline.
-func (k *keeper) dropQueued(ended []*Session) {
-	for _, s := range ended {
+// drop ends the requests of sessions that expired here: those that are queued are taken out, of those that were sent
+// nobody may ever learn what became of them.
+func (k *keeper) drop(expired []*Session) {
+	for _, s := range expired {
 		k.pipe.cancelSession(s, ErrSessionExpired)
+		k.pipe.giveUp(s)
 	}
 }
 
@@ -274,12 +276,18 @@ func (k *keeper) gone(changes []tree.Change) {
 // gone. The other way round, sessions and znodes of claims that the snapshot has and whose outcome it swallowed are
 // removed: nobody else knows of them, and this node would keep them alive for ever.
 func (k *keeper) reconcile(old, next *tree.Tree, table *session.Table) {
+	gone := k.reconcileLocked(old, next, table)
+	k.drop(gone)
+	k.pipe.signal() // not pump: this is the apply goroutine
+}
+
+func (k *keeper) reconcileLocked(old, next *tree.Tree, table *session.Table) (gone []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.pipe.signal() // not pump: this is the apply goroutine
 	for id, s := range k.mu.sessions {
 		if _, ok := table.Get(id); !ok {
 			k.endLocked(s, session.Expired, ErrSessionExpired)
+			gone = append(gone, s)
 			continue
 		}
 		for path, c := range s.claims {
@@ -298,6 +306,7 @@ func (k *keeper) reconcile(old, next *tree.Tree, table *session.Table) {
 		c.findLocked(old, next, taken)
 	}
 	k.mu.unknown = nil
+	return gone
 }
 
 // close ends every session with why and takes no further ones.

@@ -264,6 +264,26 @@ func (p *pipeline) cancelSession(s *Session, err error) {
 	}
 }
 
+// giveUp completes the requests of s that were sent, its ends excepted, with ErrUnknownOutcome: the session has ended
+// here, and who still waits for its requests might wait for ever.
+func (p *pipeline) giveUp(s *Session) {
+	p.mu.Lock()
+	var out []*waiter
+	for _, b := range p.mu.inflight {
+		for _, w := range b.waiters {
+			if w.session == s && w.place == placeSent && !w.end {
+				w.place = placeDone
+				out = append(out, w)
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, w := range out {
+		w.err = ErrUnknownOutcome
+		p.finish(w)
+	}
+}
+
 // wait returns w's outcome, or, when ctx ends or the limit passes first, an error that tells whether w can still
 // be applied. limit is used only when ctx has no deadline.
 func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) error {
@@ -404,6 +424,9 @@ func (p *pipeline) unsealLocked(b *batch) {
 	p.mu.seq--
 	var ends, queue []*waiter
 	for _, w := range b.waiters {
+		if w.place != placeSent {
+			continue // given up
+		}
 		w.place = placeQueued
 		if w.end {
 			ends = append(ends, w)
@@ -547,7 +570,7 @@ func (p *pipeline) complete(b *batch, i int, results []tree.Result, opened tree.
 	}
 	w := b.waiters[i]
 	p.mu.Lock()
-	late := w.place == placeDone // ended by close
+	late := w.place == placeDone // ended by close or giveUp
 	w.place = placeDone
 	p.mu.Unlock()
 	if late {

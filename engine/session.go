@@ -83,6 +83,9 @@ func (s *Session) Close() error {
 	if err == ErrSessionExpired {
 		return nil // the ensemble was faster
 	}
+	if err != nil {
+		k.pipe.giveUp(s) // the requests before it have no outcome yet either
+	}
 	return err
 }
 
