@@ -86,7 +86,7 @@ func (c *Claim) Created(ctx context.Context) (tree.Result, error) {
 }
 
 // Hold makes the claim held from now until it ends: at the session's local deadline, with the session, by Release, or
-// when somebody deletes the znode. It fails if the session is not safe at this moment.
+// when somebody deletes the znode. It fails if the znode is not known to exist, or the session is not safe at this moment.
 func (c *Claim) Hold() error {
 	k := c.session.engine.keeper
 	k.look()
@@ -95,6 +95,8 @@ func (c *Claim) Hold() error {
 	switch {
 	case c.over:
 		return c.err
+	case !c.created:
+		return ErrUnknownOutcome
 	case c.session.life.State() != session.Connected:
 		return ErrSuspended
 	}
