@@ -1,104 +1,595 @@
 package engine
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A recorder is a Raft group with a leader that takes every proposal and commits none.
-type recorder struct{ sent []command }
+// Sessions of these tests have a timeout of 10 s, so a margin of 1 s and their deadline at 9 s after a proof.
+const testTimeout, testDeadline = 10 * time.Second, 9 * time.Second
 
-func (r *recorder) Leader(replication.ShardID) replication.Leader {
-	return replication.Leader{Member: 1, Term: 1}
-}
-
-func (r *recorder) Propose(_ replication.ShardID, cmd []byte) (proposal, error) {
-	c, err := decodeCommand(cmd)
-	if err != nil {
-		return nil, err
+// describeRequest is a request as these tests write it: "create /q", "release /q", "close 7".
+func describeRequest(r request) string {
+	switch r.kind {
+	case requestRelease:
+		return "release " + r.path
+	case requestClose:
+		return fmt.Sprint("close ", r.session)
+	case requestOpen:
+		return "open"
 	}
-	r.sent = append(r.sent, c)
-	return nil, nil
+	if len(r.ops) == 0 {
+		return "nothing"
+	}
+	return r.ops[0].Kind.String() + " " + r.ops[0].Path
 }
 
-// newOwner is the owner's side of a node, registered, on a Raft group that commits nothing.
-func newOwner() (*Engine, *recorder) {
-	raft := &recorder{}
-	e := &Engine{cfg: Config{RequestTimeout: time.Minute, MaxDataSize: DefaultMaxDataSize}, clock: SystemClock()}
-	e.pipe = newPipeline(theShard, raft, e.clock, session.Origin{Member: 1, Start: 1})
-	e.pipe.mu.registered = true
-	e.keeper = newKeeper(e.clock, e.pipe)
-	return e, raft
+func describeAll(list []request) []string {
+	var out []string
+	for _, r := range list {
+		out = append(out, describeRequest(r))
+	}
+	return out
 }
 
-func (e *Engine) testSession(id tree.SessionID) *Session {
-	s := &Session{engine: e, timeout: time.Minute, done: make(chan struct{}), changed: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	e.keeper.add(s, id, e.clock.Boot(), e.clock.drift())
-	return s
+func (n *node) wantRequests(want ...string) []*fakeProposal {
+	n.t.Helper()
+	list, ps := n.requests()
+	if got := describeAll(list); !slices.Equal(got, want) {
+		n.t.Fatalf("sent %q, want %q", got, want)
+	}
+	return ps
 }
 
-func testTree(t *testing.T, owner tree.SessionID, paths ...string) *tree.Tree {
-	t.Helper()
-	tr := tree.New()
-	for i, p := range paths {
-		op := tree.Op{Kind: tree.KindCreate, Path: p, Mode: tree.Ephemeral}
-		if i == 0 {
-			op.Mode = tree.Persistent
+func TestSessionIsSuspendedAtItsDeadline(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		state, changed := s.State()
+		if state != session.Connected {
+			t.Fatal(state)
 		}
-		if _, err := tr.Apply(tree.Header{Zxid: tree.Zxid(i + 1), Session: owner}, []tree.Op{op}); err != nil {
+		pass(testDeadline - time.Nanosecond)
+		n.wantState(s, session.Connected)
+		if isClosed(changed) {
+			t.Fatal("the state is told to be another, and is not")
+		}
+		pass(time.Nanosecond)
+		n.wantState(s, session.Suspended)
+		if !isClosed(changed) {
+			t.Fatal("nobody is told of the new state")
+		}
+	})
+}
+
+// The process was stopped: no timer has run when the first question is asked.
+func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
+	questions := map[string]func(n *node, s *Session, c *Claim) bool{
+		"state":   func(n *node, s *Session, c *Claim) bool { st, _ := s.State(); return st == session.Suspended },
+		"claim":   func(n *node, s *Session, c *Claim) bool { return errors.Is(c.Err(), ErrSuspended) },
+		"hold":    func(n *node, s *Session, c *Claim) bool { return errors.Is(c.Hold(), ErrSuspended) },
+		"session": func(n *node, s *Session, c *Claim) bool { return s.Err() == nil && c.err == ErrSuspended },
+	}
+	for name, lost := range questions {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				c := n.held(s, "/q")
+				n.fake.pause(testDeadline)
+				if !lost(n, s, c) {
+					t.Fatal("the first question is not answered lost")
+				}
+				if !isClosed(c.Done()) || !errors.Is(cause(c.Context()), ErrSuspended) {
+					t.Fatalf("the claim goes on: %v", cause(c.Context()))
+				}
+			})
+		})
+	}
+}
+
+// A batch that was sent in time is applied after the deadline, and nobody had looked in between: the session was
+// suspended all the same, though it is not any more.
+func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		_, changed := s.State()
+		pass(5 * time.Second)
+		beat := n.wantRequests()
+		if len(beat) == 0 {
+			t.Fatal("no beat")
+		}
+		n.fake.pause(4*time.Second + time.Millisecond)
+		n.apply(beat[0])
+		n.wantState(s, session.Connected)
+		if err := c.Err(); !errors.Is(err, ErrSuspended) {
+			t.Fatalf("the claim ended with %v", err)
+		}
+		if !isClosed(changed) {
+			t.Fatal("nobody was told")
+		}
+		n.wantRequests("release /q")
+	})
+}
+
+func TestProofIsNoProofOnceItsDeadlineHasPassed(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		pass(2 * time.Second)
+		_, beat := n.requests()
+		pass(testDeadline)
+		n.apply(beat[0])
+		n.wantState(s, session.Suspended)
+		n.run(time.Second)
+		n.wantState(s, session.Connected)
+	})
+}
+
+func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		held, waits := n.held(s, "/held"), n.claim(s, "/waits")
+		n.lead(0)
+		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/x"}})
+		pass(testDeadline)
+		if !isClosed(held.Done()) {
+			t.Fatal("the held claim goes on")
+		}
+		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/y"}})
+		n.lead(otherMember)
+		n.apply(n.wantRequests("release /held", "delete /x", "delete /y")...)
+		n.wantState(s, session.Connected)
+		if n.exists("/held") || !n.exists("/waits") {
+			t.Fatal("the wrong znode was deleted")
+		}
+		if err := waits.Hold(); err != nil {
+			t.Fatalf("a claim that waited cannot be held: %v", err)
+		}
+		if err := held.Hold(); !errors.Is(err, ErrSuspended) {
+			t.Fatalf("an ended claim is held again: %v", err)
+		}
+	})
+}
+
+func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.claim(s, "/waits")
+		n.lead(0)
+		queued := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/x"}})
+		pass(testDeadline + testTimeout - time.Nanosecond)
+		n.wantState(s, session.Suspended)
+		pass(time.Nanosecond)
+		n.wantState(s, session.Expired)
+		if !errors.Is(s.Err(), ErrSessionExpired) || !isClosed(s.Done()) || !errors.Is(cause(s.Context()), ErrSessionExpired) {
+			t.Fatalf("ended with %v", s.Err())
+		}
+		if err := outcome(queued.waiter); !errors.Is(err, ErrSessionExpired) {
+			t.Fatalf("a queued request of it: %v", err)
+		}
+		n.lead(otherMember)
+		ps := n.wantRequests(fmt.Sprint("close ", s.ID()))
+		n.apply(ps...)
+		if n.exists("/waits") {
+			t.Fatal("its ephemerals are still there")
+		}
+		n.wantState(s, session.Expired) // for good
+	})
+}
+
+// A request that was sent may be applied, or not: its session has ended here and nobody will say.
+func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s, other := n.open(testTimeout), n.open(time.Minute)
+		sent := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/x"}})
+		stays := other.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/y"}})
+		_, ps := n.requests()
+		pass(testDeadline + testTimeout + time.Second)
+		if err := outcome(sent.waiter); !errors.Is(err, ErrUnknownOutcome) {
+			t.Fatalf("outcome %v", err)
+		}
+		n.apply(ps...)
+		n.commit()
+		if err := outcome(stays.waiter); err != nil {
+			t.Fatalf("another session's request: %v", err)
+		}
+		if err := outcome(sent.waiter); !errors.Is(err, ErrUnknownOutcome) {
+			t.Fatalf("the outcome has become %v", err)
+		}
+	})
+}
+
+func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		var expired []tree.SessionID
+		n.cfg.SessionExpired = func(id tree.SessionID) { expired = append(expired, id) }
+		n.shard.mu.Lock()
+		for { // four leaders with wild clocks
+			step, d, ok := n.shard.mu.table.NextStep(testMember)
+			if !ok {
+				break
+			}
+			n.shard.apply(&command{kind: commandSilence, step: step, duration: d})
+		}
+		n.shard.mu.Unlock()
+		n.wantState(s, session.Expired)
+		if !errors.Is(c.Err(), ErrSessionExpired) || !isClosed(c.Done()) || n.exists("/q") {
+			t.Fatalf("the claim: %v", c.Err())
+		}
+		if !slices.Equal(expired, []tree.SessionID{s.ID()}) {
+			t.Fatalf("told of the expiry of %v", expired)
+		}
+		n.run(time.Second)
+		n.wantState(s, session.Expired)
+	})
+}
+
+func TestEachSessionHasItsOwnDeadline(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		long, short := n.open(2*testTimeout), n.open(testTimeout)
+		pass(testDeadline)
+		n.wantState(short, session.Suspended)
+		n.wantState(long, session.Connected)
+		pass(testDeadline)
+		n.wantState(long, session.Suspended)
+		n.run(time.Second)
+		n.wantState(long, session.Connected)
+		n.wantState(short, session.Connected)
+	})
+}
+
+func TestClosedSessionNoLongerSetsThePace(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		short := n.open(time.Second)
+		long := n.open(time.Minute)
+		go short.Close()
+		n.commit()
+		pass(9 * time.Second)
+		n.wantRequests()
+		if ps := n.log.take(); len(ps) > 0 {
+			t.Fatal("a beat for a session that is closed")
+		}
+		n.wantState(long, session.Connected)
+	})
+}
+
+func TestIdleNodeBeatsSixTimesATimeout(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		pass(time.Hour)
+		if _, ps := n.requests(); len(ps) > 0 {
+			t.Fatalf("%d beats without a session", len(ps))
+		}
+		s := n.open(testTimeout)
+		n.open(time.Minute)
+		before := n.pipe.mu.seq
+		n.run(time.Minute)
+		if beats := n.pipe.mu.seq - before; beats < 33 || beats > 36 {
+			t.Fatalf("%d beats in six timeouts", beats)
+		}
+		n.wantState(s, session.Connected)
+	})
+}
+
+func TestBusyNodeSendsNoBeats(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		for range 100 {
+			s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCheck, Path: "/", Version: tree.AnyVersion}})
+			_, ps := n.requests()
+			if len(ps) != 1 {
+				t.Fatalf("%d batches for one request", len(ps))
+			}
+			n.apply(ps...)
+			pass(testTimeout/beatsPerTimeout - time.Millisecond)
+		}
+	})
+}
+
+func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
+	for _, step := range []time.Duration{1001 * time.Millisecond, -time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				c := n.held(s, "/q")
+				n.fake.step(step)
+				n.wantState(s, session.Suspended)
+				if !errors.Is(c.Err(), ErrSuspended) {
+					t.Fatalf("the claim goes on: %v", c.Err())
+				}
+				pass(time.Second)
+				n.wantState(s, session.Suspended) // nothing has happened that could prove it alive
+				n.apply(n.wantRequests("release /q")...)
+				n.wantState(s, session.Connected)
+			})
+		})
+	}
+}
+
+func TestSlewedWallClockIsNoJump(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.fake.step(time.Second)
+		n.wantState(s, session.Connected)
+		n.run(testTimeout)
+		n.fake.step(time.Second)
+		n.wantState(s, session.Connected)
+	})
+}
+
+// A batch was sent, then the machine stood still for longer than anything it knows. The session was suspended before, so
+// the jump changes nothing that anybody sees; it must still keep the batch from proving what it cannot.
+func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		pass(testDeadline)
+		n.wantState(s, session.Suspended)
+		_, beats := n.requests()
+		beat := beats[len(beats)-1]
+		if seq := mustDecode(t, beat.cmd).origin.LastSeq; seq != mustDecode(t, beats[0].cmd).origin.LastSeq {
+			t.Fatalf("%d beats in flight", seq)
+		}
+		n.fake.step(time.Minute)
+		n.apply(beat)
+		n.wantState(s, session.Suspended)
+		n.run(2 * time.Second)
+		n.wantState(s, session.Connected)
+	})
+}
+
+// The clock was set while no session was open: there was nothing that could have been missed.
+func TestSessionOpenedAfterTheClockWasSetIsConnected(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		n.fake.step(time.Hour)
+		s := n.open(testTimeout)
+		n.wantState(s, session.Connected)
+	})
+}
+
+// … but not if it was set while the session was being opened.
+func TestClockSetWhileASessionIsOpenedSuspendsIt(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		var s *Session
+		go func() { s, _ = n.OpenSession(t.Context(), testTimeout) }()
+		_, ps := n.requests()
+		pass(time.Millisecond)
+		n.fake.step(time.Hour)
+		n.apply(ps...)
+		n.wantState(s, session.Suspended)
+		n.run(testTimeout / beatsPerTimeout)
+		n.wantState(s, session.Connected)
+	})
+}
+
+// A session is suspended and connected again in one moment: what waits for a change is told, and what it then sees is
+// the newest state.
+func TestStateChannelClosesOnEveryTurn(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		want := func(changed <-chan struct{}, state session.State) <-chan struct{} {
+			t.Helper()
+			if !isClosed(changed) {
+				t.Fatalf("not told of %v", state)
+			}
+			n.wantState(s, state)
+			_, next := s.State()
+			if isClosed(next) {
+				t.Fatalf("the channel of %v is closed", state)
+			}
+			return next
+		}
+		_, changed := s.State()
+		n.fake.pause(testDeadline)
+		pass(3 * time.Second)
+		changed = want(changed, session.Suspended)
+		n.run(3 * time.Second)
+		changed = want(changed, session.Connected)
+		go s.Close()
+		synctest.Wait()
+		changed = want(changed, session.Closed)
+		n.run(time.Minute)
+		if isClosed(changed) {
+			t.Fatal("a closed session has another state")
+		}
+	})
+}
+
+func TestOpenerThatGivesUpBeforeTheSendingOpensNothing(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		n.lead(0)
+		var err error
+		go func() { _, err = n.OpenSession(t.Context(), testTimeout) }()
+		pass(n.cfg.RequestTimeout)
+		if !errors.Is(err, ErrUnavailable) {
 			t.Fatal(err)
 		}
-		tr.Publish()
-	}
-	return tr
+		n.lead(otherMember)
+		n.wantRequests()
+	})
 }
 
-// A node was away for so long that a snapshot takes the place of the entries it missed, and among them are the creation of
-// a contender and the opening of a session whose callers were told that nobody knows. Both exist; nobody would ever remove
-// them while this node lives.
-func TestKeeper_RemovesWhatASnapshotBroughtAndNobodyKnows(t *testing.T) {
-	const known, unknown tree.SessionID = 7, 8
-	e, raft := newOwner()
-	s := e.testSession(known)
-	lost := s.Claim(context.Background(), "/q/_c_a-lock-", nil, tree.EphemeralSequential)
-	e.pipe.jumped(1)
-	if _, err := lost.Created(context.Background()); err != ErrUnknownOutcome {
-		t.Fatalf("outcome of a creation that a snapshot swallowed: %v", err)
-	}
-
-	table := session.NewTable()
-	table.LoadOrigin(session.Origin{Member: 1, Start: 1, LastSeq: 1})
-	for _, id := range []tree.SessionID{known, unknown} {
-		if err := table.LoadRecord(session.Record{ID: id, Timeout: time.Minute, Origin: 1}); err != nil {
+func TestSessionOfAnOpenerThatGaveUpIsClosed(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		var err error
+		go func() { _, err = n.OpenSession(t.Context(), testTimeout) }()
+		open := n.wantRequests("open")
+		pass(n.cfg.RequestTimeout)
+		if !errors.Is(err, ErrUnknownOutcome) {
 			t.Fatal(err)
 		}
-	}
-	old := testTree(t, known, "/q", "/q/_c_a-lock-x")
-	next := testTree(t, known, "/q", "/q/_c_a-lock-x", "/q/_c_b-lock-0000000001", "/q/_c_a-lock-0000000002")
-	e.keeper.reconcile(old, next, table)
-	e.pipe.pump()
-
-	sent := raft.sent[len(raft.sent)-1]
-	var got []string
-	for _, r := range sent.requests {
-		switch r.kind {
-		case requestRelease:
-			got = append(got, "release "+r.path)
-		case requestClose:
-			got = append(got, fmt.Sprint("close ", r.session))
+		n.log.take()
+		n.apply(open[0])
+		id := n.shard.mu.table.Sessions(testMember)[0].ID
+		n.apply(n.wantRequests(fmt.Sprint("close ", id))...)
+		if len(n.shard.mu.table.Sessions(testMember)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.least != 0 {
+			t.Fatal("the session is still there")
 		}
+	})
+}
+
+func TestOpenTimeoutIsClamped(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		for asked, want := range map[time.Duration]time.Duration{
+			-1: time.Second, time.Millisecond: time.Second, testTimeout: testTimeout, time.Hour: time.Minute,
+		} {
+			s := n.open(asked)
+			if r, _ := n.shard.mu.table.Get(s.ID()); s.Timeout() != want || r.Timeout != want {
+				t.Errorf("asked for %v, got %v here and %v in the ensemble", asked, s.Timeout(), r.Timeout)
+			}
+		}
+	})
+}
+
+func TestCloseTakesQueuedRequestsOutAndEphemeralsAway(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		sent := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/sent"}})
+		first := n.wantRequests("create /sent")
+		queued := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/queued"}})
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		synctest.Wait()
+		if err := outcome(queued.waiter); !errors.Is(err, ErrSessionClosed) {
+			t.Fatalf("a queued request: %v", err)
+		}
+		if !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(s.Err(), ErrSessionClosed) {
+			t.Fatalf("session %v, claim %v", s.Err(), c.Err())
+		}
+		if _, err := s.Submit(t.Context(), nil).Result(); !errors.Is(err, ErrSessionClosed) {
+			t.Fatalf("a request after Close: %v", err)
+		}
+		n.apply(first...)
+		if err := outcome(sent.waiter); err != nil {
+			t.Fatalf("a request that was sent before Close: %v", err)
+		}
+		n.commit()
+		if err := <-closed; err != nil || n.exists("/q") {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatalf("a second Close: %v", err)
+		}
+	})
+}
+
+// Close gives up waiting; the session must go all the same once a leader is found.
+func TestCloseWithoutALeaderIsSentLater(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.claim(s, "/q")
+		n.lead(0)
+		var err error
+		go func() { err = s.Close() }()
+		pass(n.cfg.RequestTimeout)
+		if !errors.Is(err, ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		n.lead(otherMember)
+		n.apply(n.wantRequests(fmt.Sprint("close ", s.ID()))...)
+		if n.exists("/q") {
+			t.Fatal("its ephemeral is still there")
+		}
+	})
+}
+
+func TestCloseOfAnExpiredSessionIsNoError(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		var err error
+		go func() { err = s.Close() }()
+		synctest.Wait()
+		n.shard.mu.Lock()
+		n.shard.closeSession(s.ID(), ErrSessionExpired) // the ensemble was faster
+		n.shard.mu.Unlock()
+		n.commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWatchesEndWithTheSession(t *testing.T) {
+	ends := map[string]struct {
+		end func(n *node, s *Session)
+		why error
+	}{
+		"close":   {func(n *node, s *Session) { go s.Close(); n.commit() }, ErrSessionClosed},
+		"expired": {func(n *node, s *Session) { n.lead(0); pass(testDeadline + testTimeout) }, ErrSessionExpired},
+		"log": {func(n *node, s *Session) {
+			n.shard.mu.Lock()
+			defer n.shard.mu.Unlock()
+			n.shard.closeSession(s.ID(), ErrSessionExpired)
+		}, ErrSessionExpired},
+		"node": {func(n *node, s *Session) { n.finish(ErrFailed, errRefused) }, ErrFailed},
 	}
-	want := []string{"close 8", "release /q/_c_a-lock-0000000002"}
-	slices.Sort(got)
-	if !slices.Equal(got, want) || len(sent.requests) != len(want) {
-		t.Errorf("the next batch has %v of %d requests, want %v", got, len(sent.requests), want)
+	for name, c := range ends {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s, other := n.open(testTimeout), n.open(time.Minute)
+				n.claim(s, "/q")
+				w, err := s.Watch("/q", watch.Persistent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stays, _ := other.Watch("/q", watch.Persistent)
+				c.end(n, s)
+				if e, ok := <-w.Events(); ok {
+					t.Fatalf("an event of its own end: %v", e)
+				}
+				if !errors.Is(w.Err(), c.why) {
+					t.Fatalf("the watch ended with %v, want %v", w.Err(), c.why)
+				}
+				if name != "node" && stays.stream.Ended() {
+					t.Fatal("another session's watch ended too")
+				}
+				if _, err := s.Watch("/q", watch.Once); !errors.Is(err, c.why) {
+					t.Fatalf("a watch on an ended session: %v", err)
+				}
+			})
+		})
 	}
+}
+
+func TestWatchesThatHaveFiredAreForgotten(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.mkdir(s, "/a")
+		for range 1000 {
+			if _, err := s.Watch("/a", watch.Once); err != nil {
+				t.Fatal(err)
+			}
+			s.Submit(t.Context(), []tree.Op{{Kind: tree.KindSet, Path: "/a", Version: tree.AnyVersion}})
+			n.commit()
+		}
+		if got := len(s.watches); got > 100 {
+			t.Fatalf("%d watches are remembered", got)
+		}
+	})
+}
+
+func TestNodesEndTellsSessionsWhy(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		n.finish(ErrFailed, errRefused)
+		n.wantState(s, session.Closed)
+		if !errors.Is(s.Err(), ErrFailed) || !errors.Is(c.Err(), ErrFailed) {
+			t.Fatalf("session %v, claim %v", s.Err(), c.Err())
+		}
+		if _, err := n.OpenSession(t.Context(), testTimeout); !errors.Is(err, ErrFailed) {
+			t.Fatal(err)
+		}
+		if err := n.over(); !errors.Is(err, ErrFailed) {
+			t.Fatal(err)
+		}
+	})
 }

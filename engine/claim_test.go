@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.lead(0)
+		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(c.Err(), ErrReleased) || !isClosed(c.Done()) {
+			t.Fatal(c.Err())
+		}
+		n.lead(otherMember)
+		n.wantRequests()
+	})
+}
+
+func TestClaimReleasedWhileItsCreateIsOnItsWayIsDeletedFirst(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		create := n.wantRequests("create /q")
+		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/later"}})
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(c.Err(), ErrReleased) {
+			t.Fatal(c.Err())
+		}
+		n.apply(create...)
+		n.apply(n.wantRequests("release /q", "delete /later")...)
+		if n.exists("/q") || !errors.Is(c.Err(), ErrReleased) {
+			t.Fatal("the znode is still there")
+		}
+	})
+}
+
+func TestReleaseWaitsUntilTheZnodeIsGone(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		c := n.held(n.open(testTimeout), "/q")
+		released := make(chan error, 2)
+		for range 2 { // two at once: both wait for the one deletion
+			go func() { released <- c.Release() }()
+		}
+		ps := n.wantRequests("release /q")
+		if len(released) > 0 || !errors.Is(c.Err(), ErrReleased) || !errors.Is(cause(c.Context()), ErrReleased) {
+			t.Fatalf("while it is being released: %v", c.Err())
+		}
+		n.apply(ps...)
+		if err := errors.Join(<-released, <-released); err != nil || n.exists("/q") {
+			t.Fatal(err)
+		}
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+		n.wantRequests()
+	})
+}
+
+// A hold ended because there was no quorum, and its owner gave up waiting for the release too. When the session comes
+// back, its contender must not keep the lock taken.
+func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		n.lead(0)
+		var err error
+		released := make(chan struct{})
+		go func() { err = c.Release(); close(released) }()
+		<-released
+		if !errors.Is(err, ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		pass(testDeadline)
+		n.lead(otherMember)
+		n.apply(n.wantRequests("release /q")...)
+		n.wantState(s, session.Connected)
+		if n.exists("/q") {
+			t.Fatal("the znode is still there")
+		}
+	})
+}
+
+func TestHoldIsRefusedWhileSuspended(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.claim(s, "/q")
+		n.fake.pause(testDeadline)
+		if err := c.Hold(); !errors.Is(err, ErrSuspended) {
+			t.Fatal(err)
+		}
+		if err := c.Err(); err != nil {
+			t.Fatalf("a claim that was not held ended: %v", err)
+		}
+		n.run(2 * time.Second)
+		if err := c.Hold(); err != nil {
+			t.Fatal(err)
+		}
+		ctx := c.Context()
+		if err := c.Hold(); err != nil || c.Context() != ctx {
+			t.Fatal("a second Hold is another one")
+		}
+	})
+}
+
+// The znode is not known to exist: nothing can be held that may never be there.
+func TestHoldIsRefusedBeforeTheZnodeExists(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		if err := c.Hold(); err == nil {
+			t.Fatal("held")
+		}
+		n.commit()
+		if err := c.Hold(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestClaimWhoseCreateFailsEndsWithItsError(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := s.Claim(t.Context(), "/no/q", nil, tree.Ephemeral)
+		n.commit()
+		if _, err := c.Created(t.Context()); !errors.Is(err, tree.ErrNoNode) || !errors.Is(c.Err(), tree.ErrNoNode) || !isClosed(c.Done()) {
+			t.Fatalf("created %v, ended %v", err, c.Err())
+		}
+		if err := errors.Join(c.Release()); err != nil {
+			t.Fatal(err)
+		}
+		n.wantRequests()
+	})
+}
+
+func TestCreatedWaitsNoLongerThanItsCtx(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Created(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		n.commit()
+		if r, err := c.Created(ctx); err != nil || r.Path != "/q" {
+			t.Fatalf("the outcome is known: %v", err)
+		}
+	})
+}
+
+func TestClaimEndsWhenSomebodyDeletesItsZnode(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s, other := n.open(testTimeout), n.open(testTimeout)
+		c := n.held(s, "/q")
+		other.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}})
+		n.commit()
+		if !errors.Is(c.Err(), ErrDeleted) || !errors.Is(cause(c.Context()), ErrDeleted) {
+			t.Fatal(c.Err())
+		}
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+		n.wantRequests()
+	})
+}
+
+// The znode was deleted by hand and another claim has its path.
+func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		first := n.claim(s, "/q")
+		go first.Release()
+		release := n.wantRequests("release /q")
+		n.applyCommand(command{kind: commandBatch, origin: mustDecode(t, release[0].cmd).origin, requests: []request{
+			{kind: requestTxn, session: s.ID(), ops: []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}}},
+			{kind: requestTxn, session: s.ID(), ops: []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}},
+			{kind: requestRelease, session: s.ID(), path: "/q", czxid: first.result.Stat.Czxid},
+		}})
+		if !n.exists("/q") {
+			t.Fatal("another znode was deleted")
+		}
+		synctest.Wait()
+	})
+}
+
+func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		go s.Close()
+		n.commit()
+		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		if !isClosed(c.Done()) || !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(c.Hold(), ErrSessionClosed) {
+			t.Fatal(c.Err())
+		}
+		n.wantRequests()
+	})
+}
+
+// The session ends while the create is on its way: it takes the znode with it.
+func TestClaimOfASessionThatEndedMeanwhileLeavesNothing(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		create := n.wantRequests("create /q")
+		go s.Close()
+		synctest.Wait()
+		n.apply(create...)
+		n.commit()
+		if n.exists("/q") || !errors.Is(c.Err(), ErrSessionClosed) {
+			t.Fatalf("the claim ended with %v", c.Err())
+		}
+	})
+}
+
+func TestRefusedClaimIsReleasedByNothing(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		c := s.Claim(ctx, "/q", nil, tree.Ephemeral)
+		if !errors.Is(c.Err(), context.Canceled) {
+			t.Fatal(c.Err())
+		}
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+		n.wantRequests()
+	})
+}

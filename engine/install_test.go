@@ -1,0 +1,344 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// withGap runs fn in a bubble with a node that has an image, and a replica that has applied the same log and goes on
+// without the node.
+func withGap(t *testing.T, fn func(t *testing.T, n *node, ahead *replica)) {
+	t.Helper()
+	withNode(t, func(t *testing.T, n *node) {
+		n.shard.mu.table = session.NewTable() // of the Register, which comes again
+		n.withImage()
+		n.apply(n.applied...)
+		fn(t, n, &replica{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n})
+	})
+}
+
+// A replica applies what its node has applied, and then what the test makes up.
+type replica struct {
+	*node
+	of *node
+}
+
+// catchUp applies what the node has applied meanwhile.
+func (r *replica) catchUp() {
+	r.node.apply(r.of.applied[len(r.node.applied):]...)
+}
+
+// do applies transactions of another member's session, which it opens.
+func (r *replica) do(ops ...tree.Op) {
+	r.t.Helper()
+	r.catchUp()
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: testOrigin().Digest, Level: formatLevel}
+	seq := uint64(0)
+	batch := func(q request) {
+		seq++
+		w := &waiter{wire: encodeRequest(&q)}
+		r.node.apply(&fakeProposal{cmd: encodeBatch(2, 1, seq, 0, []*waiter{w})})
+	}
+	r.node.apply(&fakeProposal{cmd: encodeRegister(o, 0)})
+	batch(request{kind: requestOpen, timeout: testTimeout})
+	id := r.shard.mu.table.Sessions(2)[0].ID
+	before := r.shard.mu.zxid
+	for _, op := range ops {
+		batch(request{kind: requestTxn, session: id, ops: []tree.Op{op}})
+	}
+	if r.shard.mu.zxid != before+tree.Zxid(len(ops)) {
+		r.t.Fatalf("of %d transactions %d went through", len(ops), r.shard.mu.zxid-before)
+	}
+}
+
+func (r *replica) stream() []byte {
+	r.t.Helper()
+	snapshot, err := r.shard.Snapshot()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer snapshot.Close()
+	var buf bytes.Buffer
+	if err := snapshot.WriteTo(&buf, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// install brings the node to the replica's state.
+func (r *replica) install() {
+	r.t.Helper()
+	if err := r.of.shard.Install(bytes.NewReader(r.stream()), nil); err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func create(path string) tree.Op { return tree.Op{Kind: tree.KindCreate, Path: path} }
+func set(path string) tree.Op {
+	return tree.Op{Kind: tree.KindSet, Path: path, Version: tree.AnyVersion}
+}
+func remove(path string) tree.Op {
+	return tree.Op{Kind: tree.KindDelete, Path: path, Version: tree.AnyVersion}
+}
+
+func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
+	// The tree before: /a, /a/b, /a/b/c, /z. Each case is what happens in the gap, and what a watch gets: an event, "gap",
+	// or nothing; first a once-watch, then a persistent one.
+	cases := []struct {
+		path             string
+		mode             watch.Mode
+		gap              []tree.Op
+		once, persistent string
+	}{
+		{path: "/a", gap: []tree.Op{create("/x"), set("/a/b/c")}},
+		{path: "/a", gap: []tree.Op{set("/a")}, once: "NodeDataChanged", persistent: "gap"},
+		{path: "/a", gap: []tree.Op{create("/a/x")}, once: "NodeChildrenChanged", persistent: "gap"},
+		{path: "/a", gap: []tree.Op{create("/a/x"), remove("/a/x")}, once: "NodeChildrenChanged", persistent: "gap"},
+		{path: "/z", gap: []tree.Op{remove("/z")}, once: "NodeDeleted", persistent: "gap"},
+		{path: "/z", gap: []tree.Op{remove("/z"), create("/z")}, once: "NodeDataChanged", persistent: "gap"},
+		{path: "/n", gap: []tree.Op{create("/n")}, once: "NodeCreated", persistent: "gap"},
+		{path: "/n", gap: []tree.Op{create("/n"), remove("/n")}, once: "NodeCreated", persistent: "gap"},
+		{path: "/z/n", gap: []tree.Op{create("/a/n"), set("/a/b")}},
+		{path: "/z/n/m", gap: []tree.Op{create("/a/n")}},
+		{path: "/z/n/m", gap: []tree.Op{create("/z/n")}, once: "NodeCreated", persistent: "gap"},
+		{path: "/z/n", gap: []tree.Op{remove("/z")}, once: "NodeCreated", persistent: "gap"},
+		{path: "/z/n", gap: []tree.Op{remove("/z"), create("/z")}, once: "NodeCreated", persistent: "gap"},
+		{path: "/", gap: []tree.Op{set("/a")}},
+		{path: "/", gap: []tree.Op{remove("/z")}, once: "NodeChildrenChanged", persistent: "gap"},
+		{path: "/a", mode: watch.Recursive, gap: []tree.Op{set("/z")}},
+		{path: "/a", mode: watch.Recursive, gap: []tree.Op{set("/a")}, persistent: "gap"},
+		{path: "/a", mode: watch.Recursive, gap: []tree.Op{set("/a/b/c")}, persistent: "gap"},
+		{path: "/a", mode: watch.Recursive, gap: []tree.Op{remove("/a/b/c")}, persistent: "gap"},
+		{path: "/a", mode: watch.Recursive, gap: []tree.Op{create("/a/b/c/d")}, persistent: "gap"},
+		{path: "/", mode: watch.Recursive, gap: []tree.Op{set("/a/b/c")}, persistent: "gap"},
+		{path: "/", mode: watch.Recursive},
+	}
+	for _, c := range cases {
+		name := fmt.Sprintf("%s %d", c.path, c.mode)
+		for _, op := range c.gap {
+			name += fmt.Sprintf(" %v %s", op.Kind, op.Path)
+		}
+		t.Run(name, func(t *testing.T) {
+			withGap(t, func(t *testing.T, n *node, ahead *replica) {
+				s := n.open(testTimeout)
+				for _, path := range []string{"/a", "/a/b", "/a/b/c", "/z"} {
+					n.mkdir(s, path)
+				}
+				modes := []watch.Mode{c.mode}
+				if c.mode == watch.Once {
+					modes = append(modes, watch.Persistent)
+				}
+				var watches []*Watch
+				for _, mode := range modes {
+					w, err := s.Watch(c.path, mode)
+					if err != nil {
+						t.Fatal(err)
+					}
+					watches = append(watches, w)
+				}
+				ahead.do(c.gap...)
+				ahead.install()
+				for i, w := range watches {
+					want := c.persistent
+					if modes[i] == watch.Once {
+						want = c.once
+					}
+					if got := afterGap(w, ahead.shard.mu.zxid); got != want {
+						t.Errorf("%v: got %q, want %q", modes[i], got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// afterGap says what an install did to a watch.
+func afterGap(w *Watch, zxid tree.Zxid) string {
+	select {
+	case e, ok := <-w.Events():
+		var gap *watch.GapError
+		switch {
+		case ok && e.Zxid != zxid:
+			return "an event of another zxid"
+		case ok:
+			return e.Type.String()
+		case errors.As(w.Err(), &gap) && gap.Zxid == zxid:
+			return "gap"
+		}
+		return fmt.Sprint("the end: ", w.Err())
+	default:
+		return ""
+	}
+}
+
+// Whoever reads the new state can receive its event already.
+func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		w, err := s.Watch("/n", watch.Once)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ahead.do(create("/n"))
+		early := make(chan bool)
+		go func() {
+			for !n.exists("/n") {
+			}
+			select {
+			case <-w.Events():
+				early <- false
+			default:
+				early <- true
+			}
+		}()
+		if err := n.shard.Install(bytes.NewReader(ahead.stream()), nil); err != nil {
+			t.Fatal(err)
+		}
+		if <-early {
+			t.Fatal("read before the event")
+		}
+	})
+}
+
+func TestInstallEndsWaitersItPassedAndNoOthers(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		passed := s.Submit(t.Context(), []tree.Op{create("/passed")})
+		inflight := n.wantRequests("create /passed")
+		later := s.Submit(t.Context(), []tree.Op{create("/later")})
+		ahead.catchUp()
+		ahead.node.apply(inflight...)
+		ahead.install()
+		if err := outcome(passed.waiter); !errors.Is(err, ErrUnknownOutcome) {
+			t.Fatalf("passed: %v", err)
+		}
+		n.apply(inflight...) // a second copy
+		n.commit()
+		if err := outcome(later.waiter); err != nil {
+			t.Fatalf("later: %v", err)
+		}
+		if !n.exists("/passed") || !n.exists("/later") {
+			t.Fatal("not applied")
+		}
+	})
+}
+
+// Among the entries that a snapshot stands for are the creation of a contender and the opening of a session whose callers
+// were told that nobody knows. Both exist, and nobody else would ever remove them while this node lives.
+func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		n.mkdir(s, "/q")
+		seq := tree.EphemeralSequential
+		known := s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
+		n.commit()
+		plain := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_b-lock-", Mode: seq}})
+		n.commit()
+		n.lead(0)
+		lost := s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
+		go n.OpenSession(t.Context(), testTimeout)
+		synctest.Wait()
+		n.lead(otherMember)
+		passed := n.wantRequests("create /q/_c_a-lock-", "open")
+		ahead.catchUp()
+		ahead.node.apply(passed...)
+		ahead.install()
+		if _, err := lost.Created(t.Context()); !errors.Is(err, ErrUnknownOutcome) || !errors.Is(lost.Err(), ErrUnknownOutcome) {
+			t.Fatalf("created %v, ended with %v", err, lost.Err())
+		}
+		orphan := n.shard.mu.table.Sessions(testMember)[1].ID
+		n.apply(n.wantRequests(fmt.Sprint("close ", orphan), "release /q/_c_a-lock-0000000002")...)
+		names, _, _ := n.tree().Children("/q")
+		if want := []string{"_c_a-lock-0000000000", "_c_b-lock-0000000001"}; !slices.Equal(names, want) {
+			t.Fatalf("left are %q, want %q", names, want)
+		}
+		if err := errors.Join(known.Err(), outcome(plain.waiter), s.Err()); err != nil {
+			t.Fatal(err)
+		}
+		if open := n.shard.mu.table.Sessions(testMember); len(open) != 1 {
+			t.Fatalf("%d sessions are open", len(open))
+		}
+	})
+}
+
+func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s, gone := n.open(testTimeout), n.open(testTimeout)
+		held, deleted, lost := n.held(s, "/held"), n.held(s, "/deleted"), n.held(gone, "/lost")
+		w, err := gone.Watch("/held", watch.Persistent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.lead(0)
+		queued := gone.Submit(t.Context(), []tree.Op{create("/x")})
+		ahead.do(remove("/deleted"), create("/deleted"))
+		ahead.shard.mu.Lock()
+		ahead.shard.closeSession(gone.ID(), ErrSessionExpired)
+		ahead.shard.mu.Unlock()
+		ahead.node.apply(&fakeProposal{cmd: encodeExpire()}) // saves
+		ahead.install()
+		if err := held.Err(); err != nil {
+			t.Errorf("a claim whose znode is there: %v", err)
+		}
+		if err := deleted.Err(); !errors.Is(err, ErrDeleted) || !isClosed(deleted.Done()) {
+			t.Errorf("a claim whose znode is another: %v", err)
+		}
+		if err := lost.Err(); !errors.Is(err, ErrSessionExpired) || !errors.Is(gone.Err(), ErrSessionExpired) {
+			t.Errorf("session %v, its claim %v", gone.Err(), err)
+		}
+		if e, ok := <-w.Events(); ok || !errors.Is(w.Err(), ErrSessionExpired) {
+			t.Errorf("its watch: %v, %v", e, w.Err())
+		}
+		if err := outcome(queued.waiter); !errors.Is(err, ErrSessionExpired) {
+			t.Errorf("its queued request: %v", err)
+		}
+		n.wantState(s, session.Connected)
+	})
+}
+
+func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		w, err := s.Watch("/n", watch.Persistent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ahead.do(create("/n"))
+		stream := ahead.stream()
+		if err := n.shard.Install(bytes.NewReader(stream[:len(stream)-1]), nil); err == nil {
+			t.Fatal("a stream that broke off was installed")
+		}
+		if n.exists("/n") || w.stream.Ended() {
+			t.Fatal("something of it was")
+		}
+		n.mkdir(s, "/n")
+		if e := <-w.Events(); e.Type != watch.NodeCreated {
+			t.Fatal(e)
+		}
+	})
+}
+
+func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		n.open(testTimeout)
+		pass(testTimeout)
+		n.log.take()
+		ahead.catchUp()
+		ahead.install()
+		_, d, _ := n.shard.mu.table.NextStep(testMember)
+		steps := n.shard.silences(time.Now())
+		if len(steps) != 1 || steps[0].wait != d {
+			t.Fatalf("of a step of %v, %v are left: silence was measured that this node did not see", d, steps)
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
+// test holds the log.
+type node struct {
+	*Engine
+	t    *testing.T
+	log  *fakeLog
+	fake *fakeClock
+
+	applied []*fakeProposal
+}
+
+// withNode runs fn in a bubble with a registered node; another member leads.
+func withNode(t *testing.T, fn func(t *testing.T, n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.log.elect(otherMember)
+		n.pipe.leaderChanged()
+		n.commit()
+		fn(t, n)
+	})
+}
+
+// newNode starts a node's loops; they end with the test.
+func newNode(t *testing.T) *node { return newNodeOf(t, testOrigin()) }
+
+func newNodeOf(t *testing.T, origin session.Origin) *node {
+	n := &node{t: t, log: &fakeLog{}, fake: newFakeClock()}
+	d, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{
+		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
+			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute},
+		clock: n.fake.clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
+		stop: make(chan struct{}), done: make(chan struct{}), wakeExpiry: make(chan struct{}, 1),
+	}
+	e.pipe = newPipeline(theShard, n.log, e.clock, origin)
+	e.keeper = newKeeper(e.clock, e.pipe)
+	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
+	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, registry: watch.NewRegistry()}
+	e.shard.tree.Store(tree.New())
+	e.shard.mu.table = session.NewTable()
+	e.shard.restartSilence()
+	e.loops.Go(e.pipe.loop)
+	e.loops.Go(func() { e.keeper.loop(e.stop) })
+	n.Engine = e
+	t.Cleanup(func() {
+		e.finish(ErrClosed, nil)
+		close(e.stop)
+		e.loops.Wait()
+		if err := e.release(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// withImage gives the node an image, and loads what is in it.
+func (n *node) withImage() *node {
+	n.t.Helper()
+	image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir()})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.image, n.shard.image = image, image
+	if err := n.shard.load(); err != nil {
+		n.t.Fatal(err)
+	}
+	return n
+}
+
+// apply has the node's machine apply proposals, in order.
+func (n *node) apply(ps ...*fakeProposal) {
+	n.t.Helper()
+	for _, p := range ps {
+		if n.image == nil {
+			n.applyCommand(mustDecode(n.t, p.cmd))
+			continue
+		}
+		n.shard.Apply([]replication.Entry{{Index: n.image.Applied() + 1, Cmd: p.cmd}})
+	}
+	n.applied = append(n.applied, ps...)
+	synctest.Wait()
+}
+
+func (n *node) applyCommand(c command) {
+	n.shard.mu.Lock()
+	defer n.shard.mu.Unlock()
+	n.shard.apply(&c)
+}
+
+// commit applies what is proposed until nothing more is.
+func (n *node) commit() {
+	n.t.Helper()
+	synctest.Wait()
+	for ps := n.log.take(); len(ps) > 0; ps = n.log.take() {
+		n.apply(ps...)
+	}
+}
+
+// run lets time pass while everything that is proposed is committed at once.
+func (n *node) run(d time.Duration) {
+	n.t.Helper()
+	const step = 10 * time.Millisecond
+	for ; d > 0; d -= step {
+		pass(min(d, step))
+		n.commit()
+	}
+}
+
+// requests returns the requests of what was proposed since the last look, repeats left out, and the proposals.
+func (n *node) requests() (list []request, ps []*fakeProposal) {
+	n.t.Helper()
+	synctest.Wait()
+	ps = n.log.take()
+	seen := make(map[uint64]bool)
+	for _, p := range ps {
+		if c := mustDecode(n.t, p.cmd); c.kind == commandBatch && !seen[c.origin.LastSeq] {
+			seen[c.origin.LastSeq] = true
+			list = append(list, c.requests...)
+		}
+	}
+	return list, ps
+}
+
+// open opens a session whose newest proof is now.
+func (n *node) open(timeout time.Duration) *Session {
+	n.t.Helper()
+	var s *Session
+	var err error
+	go func() { s, err = n.OpenSession(n.t.Context(), timeout) }()
+	n.commit()
+	if err != nil || s == nil {
+		n.t.Fatalf("open: %v", err)
+	}
+	return s
+}
+
+func (n *node) mkdir(s *Session, path string) {
+	n.t.Helper()
+	p := s.Submit(n.t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path}})
+	n.commit()
+	if err := outcome(p.waiter); err != nil {
+		n.t.Fatalf("create %s: %v", path, err)
+	}
+}
+
+// claim returns a claim whose znode exists.
+func (n *node) claim(s *Session, path string) *Claim {
+	n.t.Helper()
+	c := s.Claim(n.t.Context(), path, nil, tree.Ephemeral)
+	n.commit()
+	if _, err := c.Created(n.t.Context()); err != nil {
+		n.t.Fatalf("claim %s: %v", path, err)
+	}
+	return c
+}
+
+func (n *node) held(s *Session, path string) *Claim {
+	n.t.Helper()
+	c := n.claim(s, path)
+	if err := c.Hold(); err != nil {
+		n.t.Fatalf("hold %s: %v", path, err)
+	}
+	return c
+}
+
+func (n *node) exists(path string) bool {
+	_, ok := n.tree().Exists(path)
+	return ok
+}
+
+// lead changes the leader and tells the node.
+func (n *node) lead(m replication.MemberID) {
+	n.log.elect(m)
+	n.pipe.leaderChanged()
+	synctest.Wait()
+}
+
+func (n *node) wantState(s *Session, want session.State) {
+	n.t.Helper()
+	if got, _ := s.State(); got != want {
+		n.t.Fatalf("session is %v, want %v", got, want)
+	}
+}
+
+func isClosed[T any](ch <-chan T) bool {
+	select {
+	case _, ok := <-ch:
+		return !ok
+	default:
+		return false
+	}
+}
+
+// cause is why a context has ended, nil while it has not.
+func cause(ctx context.Context) error { return context.Cause(ctx) }
