@@ -311,7 +311,7 @@ func TestMembers_MutualTLS(t *testing.T) {
 				case 1:
 					c.TLS, c.Logger = ours.files(t, ours), inside.logger()
 				case 2:
-					c.TLS = ours.config(t)
+					c.TLS, c.Logger = ours.config(t), inside.logger()
 				default:
 					c.TLS, c.Logger = odd(t), outside.logger()
 				}
