@@ -1,0 +1,353 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// A watchmaker moves the clocks of a node.
+type watchmaker struct {
+	mu         sync.Mutex
+	boot, wall time.Duration // ahead of the system's
+}
+
+func (w *watchmaker) clock() engine.Clock {
+	system := engine.SystemClock()
+	return engine.Clock{
+		Boot: func() time.Duration {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return system.Boot() + w.boot
+		},
+		Wall: func() time.Time {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return system.Wall().Add(w.wall)
+		},
+	}
+}
+
+// jump is what a hypervisor's pause or somebody with the date command does.
+func (w *watchmaker) jump(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wall += by
+}
+
+// sleep is what suspend to RAM does.
+func (w *watchmaker) sleep(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.boot += d
+	w.wall += d
+}
+
+// The first question that a holder asks after its clock has jumped is answered "lost", whichever question it is.
+func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
+	t.Parallel()
+	var w watchmaker
+	n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock()})
+	ctx := bounded(t)
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	must(t, err)
+	type held struct {
+		hold   *lock.Hold
+		leader *election.Leadership
+		claim  *embed.Claim
+	}
+	questions := map[string]func(held) error{
+		"Hold.Err":                 func(h held) error { return h.hold.Err() },
+		"Hold.Context().Err":       func(h held) error { return h.hold.Context().Err() },
+		"Cause of Hold.Context":    func(h held) error { return context.Cause(h.hold.Context()) },
+		"Leadership.Err":           func(h held) error { return h.leader.Err() },
+		"Leadership.Context().Err": func(h held) error { return h.leader.Context().Err() },
+		"Proclaim":                 func(h held) error { return h.leader.Proclaim(ctx, nil) },
+		"Claim.Err":                func(h held) error { return h.claim.Err() },
+		"Claim.Hold":               func(h held) error { return h.claim.Hold() },
+		"State": func(h held) error {
+			s.State() // may be Connected again; but then what was held is over
+			return closed(h.hold.Done())()
+		},
+	}
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 2 * s.Timeout() / 10} {
+		for name, ask := range questions {
+			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
+			must(t, err)
+			leader, err := election.New(s, "/election").Campaign(ctx, nil)
+			must(t, err)
+			claim, err := s.Claim(ctx, "/claim", nil, embed.Ephemeral)
+			must(t, err)
+			_, _, err = claim.Created(ctx)
+			must(t, err)
+			must(t, claim.Hold())
+
+			w.jump(by)
+			if got := ask(held{hold, leader, claim}); (got == nil) != (name == "State") {
+				t.Errorf("after a jump of %v %s says %v", by, name, got)
+			}
+			awaits(t, s, embed.Connected)
+			for _, err := range []error{hold.Err(), leader.Err(), claim.Err()} {
+				if !errors.Is(err, embed.ErrSuspended) {
+					t.Errorf("after a jump of %v: %v", by, err)
+				}
+			}
+			must(t, claim.Release()) // its znode has to be gone before the next round
+		}
+	}
+	must(t, s.Err())
+}
+
+// The same for who works with the ctx that Do and Run hand out.
+func TestClock_TheCtxOfDoAndRunComparesTheClock(t *testing.T) {
+	t.Parallel()
+	var w watchmaker
+	n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock()})
+	questions := map[string]func(context.Context) error{"Err": context.Context.Err, "Cause": context.Cause}
+	for name, ask := range questions {
+		err := lock.Do(bounded(t), n, "/lock", func(ctx context.Context, _ lock.Token) error {
+			w.jump(time.Hour)
+			if ask(ctx) == nil {
+				t.Errorf("lock.Do: %s says nothing", name)
+			}
+			return nil
+		})
+		if !errors.Is(err, embed.ErrSuspended) {
+			t.Errorf("lock.Do returned %v", err)
+		}
+		turns := 0
+		enough := errors.New("enough")
+		err = election.Run(bounded(t), n, "/election", nil, func(ctx context.Context, _ lock.Token) error {
+			if turns++; turns == 2 {
+				return enough
+			}
+			w.jump(-time.Hour)
+			if ask(ctx) == nil {
+				t.Errorf("election.Run: %s says nothing", name)
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) {
+			t.Errorf("election.Run returned %v", err)
+		}
+	}
+}
+
+func TestClock_ASmallCorrectionCostsNothing(t *testing.T) {
+	t.Parallel()
+	var w watchmaker
+	n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock()})
+	ctx := bounded(t)
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	must(t, err)
+	hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
+	must(t, err)
+	for _, by := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond} { // the margin is a second
+		w.jump(by)
+		must(t, hold.Err())
+		_, err := s.Create(ctx, "/job-", nil, embed.Sequential)
+		must(t, err)
+	}
+}
+
+// A laptop's lid. Boot time runs on while the machine sleeps.
+func TestClock_TheMachineSlept(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sleep time.Duration // in timeouts
+		want  embed.State
+	}{
+		"for longer than the timeout":       {sleep: 1, want: embed.Connected},
+		"for longer than twice the timeout": {sleep: 3, want: embed.Expired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w watchmaker
+			n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock()})
+			ctx := bounded(t)
+			s, err := n.NewSession(ctx, embed.SessionOptions{})
+			must(t, err)
+			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
+			must(t, err)
+			w.sleep(c.sleep * s.Timeout())
+			if hold.Err() == nil {
+				t.Error("the hold outlived the sleep")
+			}
+			awaits(t, s, c.want)
+			// Nobody else would remove what a session leaves that only its own node knows to be over.
+			fresh, err := n.NewSession(ctx, embed.SessionOptions{})
+			must(t, err)
+			next, err := lock.NewMutex(fresh, "/lock").Lock(ctx)
+			must(t, err)
+			if next.Token().Compare(hold.Token()) <= 0 {
+				t.Errorf("token %v after %v", next.Token(), hold.Token())
+			}
+		})
+	}
+}
+
+// Somebody sets the clock while no session is open: there is nothing that could be lost, and the next session is as good
+// as any.
+func TestClock_SetWhileNoSessionIsOpen(t *testing.T) {
+	t.Parallel()
+	var w watchmaker
+	n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock()})
+	ctx := bounded(t)
+	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
+		w.jump(by)
+		s, err := n.NewSession(ctx, embed.SessionOptions{})
+		must(t, err)
+		if state, _ := s.State(); state != embed.Connected {
+			t.Errorf("a session is %v at birth", state)
+		}
+		hold, err := lock.NewMutex(s, "/lock").TryLock(ctx)
+		must(t, err)
+		must(t, hold.Err())
+		must(t, s.Close())
+	}
+}
+
+// A gate stands before the syncs of the log. While it is shut each waits to be let through.
+type gate struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	shut    bool
+	waiting int
+	passes  int
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.changed.L = &g.mu
+	return g
+}
+
+func (g *gate) ask(op disk.Op, name string) error {
+	if op != disk.OpSync || !strings.Contains(name, "/raft/") {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting++
+	g.changed.Broadcast()
+	for g.shut && g.passes == 0 {
+		g.changed.Wait()
+	}
+	g.waiting--
+	g.passes = max(g.passes-1, 0)
+	return nil
+}
+
+func (g *gate) set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut, g.passes = shut, 0
+	g.changed.Broadcast()
+}
+
+// pass waits until a sync is at the gate and then lets one through.
+func (g *gate) pass(before func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.waiting == 0 {
+		g.changed.Wait()
+	}
+	g.mu.Unlock()
+	before()
+	g.mu.Lock()
+	g.passes++
+	g.changed.Broadcast()
+}
+
+// A session is Suspended for a jump and a batch is on its way that would prove it alive again. Then the clock jumps once
+// more: what was sent before that proves nothing.
+func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	var w watchmaker
+	g := newGate()
+	n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock(), Fault: g.ask})
+	defer g.set(false) // or Close would wait for the sync
+	ctx := bounded(t)
+	// A long timeout: the node does not beat by itself within the test.
+	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Minute})
+	must(t, err)
+	state := func(want embed.State, when string) {
+		t.Helper()
+		if got, _ := s.State(); got != want {
+			t.Fatalf("%v %s, want %v", got, when, want)
+		}
+	}
+	g.set(true)
+	w.jump(time.Hour)
+	state(embed.Suspended, "after a jump")
+	first := s.Submit(ctx, embed.OpSet("/", nil, embed.AnyVersion))
+	g.pass(func() {
+		w.jump(time.Hour)
+		state(embed.Suspended, "after a second jump")
+	})
+	_, err = first.Result()
+	must(t, err)
+	state(embed.Suspended, "by a batch that was sent before the second jump")
+	g.set(false)
+	_, err = s.Set(ctx, "/", nil, embed.AnyVersion)
+	must(t, err)
+	awaits(t, s, embed.Connected)
+}
+
+// While the clock does not stand still a session is never safe. A lock that is free is not said to be held, nobody is
+// granted it, and nobody is left in the queue.
+func TestClock_NothingIsGrantedWhileTheClockJumps(t *testing.T) {
+	t.Parallel()
+	var w watchmaker
+	system := w.clock()
+	var jumping sync.Mutex // held: it stands still
+	jumping.Lock()
+	clock := engine.Clock{Boot: system.Boot, Wall: func() time.Time {
+		if jumping.TryLock() {
+			jumping.Unlock()
+			w.jump(time.Hour)
+		}
+		return system.Wall()
+	}}
+	n := alone(t, t.TempDir(), inside.Seams{Clock: clock})
+	ctx := bounded(t)
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	must(t, err)
+	m := lock.NewMutex(s, "/lock")
+	jumping.Unlock()
+	if hold, err := m.TryLock(ctx); !errors.Is(err, embed.ErrSuspended) || errors.Is(err, lock.ErrHeld) {
+		t.Errorf("TryLock: %v, %v", hold, err)
+	}
+	if names, _, err := s.Children(ctx, "/lock"); err != nil || len(names) > 0 {
+		t.Errorf("left in the queue: %v, %v", names, err)
+	}
+	granted := make(chan *lock.Hold)
+	go func() {
+		hold, err := m.Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- hold
+	}()
+	until(t, "the contender to queue", func() bool {
+		names, _, _ := s.Children(ctx, "/lock")
+		return len(names) == 1
+	})
+	select {
+	case <-granted:
+		t.Error("granted to a session that is not safe")
+	default:
+	}
+	jumping.Lock()
+	must(t, (<-granted).Err())
+}
