@@ -50,7 +50,7 @@ func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 			}
 		}
 	})
-	for i := range 40 {
+	for i := 0; i < 40 || changes.Load() < 3 && i < 10_000; i++ {
 		cmd := fmt.Sprint(i)
 		e.write(e.nodes[i%3], 1, cmd)
 		reader := e.nodes[(i+1)%3]
@@ -61,9 +61,8 @@ func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d changes of leader", changes.Load())
-	if changes.Load() == 0 {
-		t.Error("the leader never changed")
+	if n := changes.Load(); n < 3 {
+		t.Errorf("%d changes of leader", n)
 	}
 }
 
