@@ -10,7 +10,11 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// ErrExhausted says that the parent's create counter has come to its end: no name is left for another contender.
+// lastNumber is where the create counter of a znode stands still. From there on all contenders get the same number, which no
+// longer tells who came first, so nobody stands in a queue with it.
+const lastNumber = "2147483647"
+
+// ErrExhausted says that the parent's create counter has come to its end: no number is left for another contender.
 var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: take another path")
 
 // A Contender stands in a queue until it is released.
@@ -35,14 +39,14 @@ func Enter(ctx context.Context, s *embed.Session, parent, kind string, data []by
 		}
 		path, stat, err := claim.Created(ctx)
 		switch {
+		case err == nil && strings.HasSuffix(path, lastNumber):
+			return nil, errors.Join(ErrExhausted, claim.Release())
 		case err == nil:
 			return &Contender{Session: s, Claim: claim, Path: path, Zxid: stat.Czxid, parent: parent}, nil
 		case errors.Is(err, embed.ErrNoNode):
 			if err := makePath(ctx, s, parent); err != nil {
 				return nil, err
 			}
-		case errors.Is(err, embed.ErrNodeExists):
-			return nil, ErrExhausted
 		default:
 			_ = claim.Release() // the node sees to it once the outcome is known
 			return nil, err

@@ -1,0 +1,101 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// free checks that nobody has the lock.
+func free(t *testing.T, s *embed.Session) {
+	t.Helper()
+	h, err := lock.NewMutex(s, path).TryLock(bounded(t))
+	must(t, err)
+	must(t, h.Release())
+}
+
+func TestDo_RunsUnderTheLockAndGivesItBack(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	var last lock.Token
+	ctx := context.WithValue(bounded(t), key{}, "value")
+	for range 3 {
+		must(t, lock.Do(ctx, ens.Node(1), path, func(ctx context.Context, token lock.Token) error {
+			if token.Compare(last) <= 0 {
+				t.Errorf("token %v after %v", token, last)
+			}
+			last = token
+			if _, err := lock.NewMutex(s, path).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("inside Do: %v", err)
+			}
+			if ctx.Value(key{}) != "value" || ctx.Err() != nil {
+				t.Errorf("ctx: value %v, %v", ctx.Value(key{}), ctx.Err())
+			}
+			return nil
+		}))
+		free(t, s)
+	}
+}
+
+func TestDo_ReturnsTheErrorOfFn(t *testing.T) {
+	ens := one(t)
+	want := errors.New("wanted")
+	if err := lock.Do(bounded(t), ens.Node(1), path, func(context.Context, lock.Token) error { return want }); !errors.Is(err, want) {
+		t.Errorf("got %v", err)
+	}
+	free(t, ens.Session(1, embed.SessionOptions{}))
+}
+
+func TestDo_APanicGivesTheLockBack(t *testing.T) {
+	ens := one(t)
+	func() {
+		defer func() {
+			if r := recover(); r != "oops" {
+				t.Errorf("recovered %v", r)
+			}
+		}()
+		_ = lock.Do(bounded(t), ens.Node(1), path, func(context.Context, lock.Token) error { panic("oops") })
+	}()
+	free(t, ens.Session(1, embed.SessionOptions{}))
+}
+
+// The hold is lost while fn works: its ctx ends with the reason, and Do does not call that a success.
+func TestDo_SaysThatTheHoldWasLost(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
+		must(t, s.Delete(ctx, path+"/"+queued(t, s)[0], embed.AnyVersion))
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		return nil
+	})
+	if !errors.Is(err, embed.ErrDeleted) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The caller's ctx ends while fn works, and while Do waits for the lock.
+func TestDo_EndsWithItsCtx(t *testing.T) {
+	ens := one(t)
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(bounded(t))
+	err := lock.Do(ctx, ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
+		waiting, stop := context.WithCancel(ctx)
+		go stop()
+		if err := lock.Do(waiting, ens.Node(1), path, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled wait: %v", err)
+		}
+		cancel(why)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+	free(t, ens.Session(1, embed.SessionOptions{}))
+}

@@ -1,0 +1,593 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+const path = "/locks/x"
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bounded returns a ctx that ends a test that hangs.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// one starts an ensemble of one member, which is enough for everything but a quorum that is away.
+func one(t testing.TB) *embedtest.Ensemble {
+	t.Helper()
+	return embedtest.New(t, 1, embedtest.Options{})
+}
+
+func queued(t testing.TB, s *embed.Session) []string {
+	t.Helper()
+	names, _, err := s.Children(bounded(t), path)
+	if errors.Is(err, embed.ErrNoNode) {
+		return nil
+	}
+	must(t, err)
+	return names
+}
+
+// waits lets a contender queue and returns where its outcome will be.
+func waits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session) <-chan outcome {
+	t.Helper()
+	out := make(chan outcome, 1)
+	before := len(queued(t, s))
+	go func() {
+		h, err := lock.NewMutex(s, path).Lock(bounded(t))
+		out <- outcome{h, err}
+	}()
+	ens.Until("the contender to queue", func() bool { return len(queued(t, s)) == before+1 })
+	return out
+}
+
+type outcome struct {
+	hold *lock.Hold
+	err  error
+}
+
+// etcd's Mutex is keyed by its session: two goroutines that share one both hold it.
+func TestMutex_GoroutinesOfOneSessionExcludeOneAnother(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewMutex(s, path)
+	var holders atomic.Int32
+	var last lock.Token // the lock guards it
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10 {
+				h, err := m.Lock(bounded(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d hold the lock", n)
+				}
+				if h.Token().Compare(last) <= 0 {
+					t.Errorf("token %v after %v", h.Token(), last)
+				}
+				last = h.Token()
+				holders.Add(-1)
+				if err := h.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if names := queued(t, s); len(names) > 0 {
+		t.Errorf("left in the queue: %v", names)
+	}
+}
+
+func TestMutex_TryLock(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewMutex(s, path)
+	first, err := m.TryLock(bounded(t))
+	must(t, err)
+	for range 3 {
+		if _, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("TryLock of a held lock: %v", err)
+		}
+	}
+	if names := queued(t, s); len(names) != 1 {
+		t.Errorf("those who only asked are in the queue: %v", names)
+	}
+	must(t, first.Release())
+	second, err := m.TryLock(bounded(t))
+	must(t, err)
+	if second.Token().Compare(first.Token()) <= 0 {
+		t.Errorf("token %v after %v", second.Token(), first.Token())
+	}
+}
+
+// Several try a free lock at once: one gets it, the others are told, and nobody is left behind.
+func TestMutex_TryLockRace(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for range 20 {
+		var holds atomic.Int32
+		var wg sync.WaitGroup
+		release := make(chan struct{})
+		told := make(chan struct{}, 8)
+		for range cap(told) {
+			wg.Go(func() {
+				h, err := lock.NewMutex(s, path).TryLock(bounded(t))
+				told <- struct{}{}
+				switch {
+				case err == nil:
+					holds.Add(1)
+					<-release
+					if err := h.Release(); err != nil {
+						t.Error(err)
+					}
+				case !errors.Is(err, lock.ErrHeld):
+					t.Error(err)
+				}
+			})
+		}
+		for range cap(told) {
+			<-told
+		}
+		// The first in the queue may have been one that asked and left again: then nobody has the lock.
+		if n := holds.Load(); n > 1 {
+			t.Errorf("%d hold the lock", n)
+		}
+		close(release)
+		wg.Wait()
+		if names := queued(t, s); len(names) > 0 {
+			t.Fatalf("left in the queue: %v", names)
+		}
+	}
+}
+
+// Curator's semaphores left the znodes of interrupted callers behind (CURATOR-462, CURATOR-315), and the next one waited
+// for them for ever. Callers lose patience at any moment: before their znode exists, while its creation is on its way,
+// while they wait, and when their turn has just come.
+func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var wg sync.WaitGroup
+	var held, cancelled atomic.Int32
+	for i := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, i))
+		wg.Go(func() {
+			for range 40 {
+				ctx, cancel := context.WithTimeout(bounded(t), time.Duration(rng.IntN(6000))*time.Microsecond)
+				h, err := lock.NewMutex(s, path).Lock(ctx)
+				cancel()
+				switch {
+				case err == nil:
+					held.Add(1)
+					if err := h.Release(); err != nil {
+						t.Error(err)
+					}
+				case errors.Is(err, context.DeadlineExceeded):
+					cancelled.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d held, %d cancelled", held.Load(), cancelled.Load())
+	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, s)) == 0 })
+	h, err := lock.NewMutex(s, path).TryLock(bounded(t))
+	must(t, err)
+	must(t, h.Release())
+}
+
+// The same without a quorum: nothing can be sent when the callers leave. Once the quorum is back they are gone, and so is
+// the hold that was given up meanwhile.
+func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	waiter := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	next := waits(t, ens, waiter)
+	ens.Isolate(1)
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(bounded(t), time.Duration(i)*20*time.Millisecond)
+			defer cancel()
+			if _, err := lock.NewMutex(s, path).Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Lock without a quorum: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := hold.Release(); !errors.Is(err, embed.ErrUnavailable) && !errors.Is(err, embed.ErrUnknownOutcome) {
+		t.Errorf("Release without a quorum: %v", err)
+	}
+	if err := hold.Err(); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("a hold that was given up: %v", err)
+	}
+	ens.HealAll()
+	got := <-next
+	must(t, got.err)
+	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, waiter)) == 1 })
+	must(t, hold.Release())
+	must(t, got.hold.Err())
+}
+
+// etcd: a waiter whose session had died queued on and was granted the lock (#11456), or learned of it only when everybody
+// ahead was done (#19597).
+func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
+	ens := one(t)
+	holder := ens.Session(1, embed.SessionOptions{})
+	hold, err := lock.NewMutex(holder, path).Lock(bounded(t))
+	must(t, err)
+	dying := ens.Session(1, embed.SessionOptions{})
+	first, second := waits(t, ens, dying), waits(t, ens, dying)
+	patient := waits(t, ens, holder)
+	must(t, dying.Close())
+	for _, c := range []<-chan outcome{first, second} {
+		if got := <-c; !errors.Is(got.err, embed.ErrSessionClosed) {
+			t.Errorf("a waiter of a closed session: %v, %v", got.hold, got.err)
+		}
+	}
+	must(t, hold.Err())
+	if names := queued(t, holder); len(names) != 2 {
+		t.Errorf("in the queue: %v, want the holder and the patient one", names)
+	}
+	must(t, hold.Release())
+	must(t, (<-patient).err)
+}
+
+// The same when the session expires: the waiter's member is cut off.
+func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	holder := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	hold, err := lock.NewMutex(holder, path).Lock(bounded(t))
+	must(t, err)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	waiting := waits(t, ens, s)
+	ens.Isolate(1)
+	if got := <-waiting; !errors.Is(got.err, embed.ErrSessionExpired) {
+		t.Errorf("a waiter of an expired session: %v, %v", got.hold, got.err)
+	}
+	must(t, hold.Err())
+	ens.HealAll()
+	ens.Until("the dead contender to leave the queue", func() bool { return len(queued(t, holder)) == 1 })
+}
+
+// etcd #22082: a retried Unlock of an old Mutex deletes a newer acquisition of the same session. CURATOR-486: a release
+// whose delete had failed could not be repeated.
+func TestHold_ReleaseIsIdempotentAndFreesNothingButItsOwn(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewMutex(s, path)
+	old, err := m.Lock(bounded(t))
+	must(t, err)
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if err := old.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if !errors.Is(old.Err(), embed.ErrReleased) {
+		t.Errorf("a released hold: %v", old.Err())
+	}
+	fresh, err := m.Lock(bounded(t))
+	must(t, err)
+	for range 10 {
+		must(t, old.Release())
+	}
+	must(t, fresh.Err())
+	if names := queued(t, s); len(names) != 1 || path+"/"+names[0] != fresh.Path() {
+		t.Errorf("in the queue: %v, want %s", names, fresh.Path())
+	}
+	// A znode of the old one's very name, made anew by somebody else, is not its own either.
+	must(t, fresh.Release())
+	other := ens.Session(1, embed.SessionOptions{})
+	_, err = other.Create(bounded(t), old.Path(), nil, embed.Ephemeral)
+	must(t, err)
+	must(t, old.Release())
+	if names := queued(t, s); len(names) != 1 {
+		t.Errorf("a foreign znode of the same name was deleted")
+	}
+}
+
+// Somebody deletes a contender by hand: its hold ends, and the next one is granted. Curator's holders were never told
+// (CURATOR-206: "thread still thinks it has the lock").
+func TestHold_EndsWhenSomebodyDeletesItsZnode(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	next := waits(t, ens, s)
+	_, err = other.Sync(bounded(t), "/")
+	must(t, err)
+	must(t, other.Delete(bounded(t), hold.Path(), embed.AnyVersion))
+	<-hold.Done()
+	if !errors.Is(hold.Err(), embed.ErrDeleted) || !errors.Is(context.Cause(hold.Context()), embed.ErrDeleted) {
+		t.Errorf("hold: %v, its context: %v", hold.Err(), context.Cause(hold.Context()))
+	}
+	got := <-next
+	must(t, got.err)
+	must(t, hold.Release())
+	must(t, got.hold.Err())
+
+	// A waiter's too.
+	waiting := waits(t, ens, s)
+	names := queued(t, s)
+	victim := names[slices.IndexFunc(names, func(n string) bool { return path+"/"+n != got.hold.Path() })]
+	must(t, s.Delete(bounded(t), path+"/"+victim, embed.AnyVersion))
+	if got := <-waiting; !errors.Is(got.err, embed.ErrDeleted) {
+		t.Errorf("a waiter whose znode was deleted: %v", got.err)
+	}
+}
+
+type key struct{}
+
+func TestHold_Context(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	ctx, cancel := context.WithCancel(context.WithValue(bounded(t), key{}, "value"))
+	hold, err := lock.NewMutex(s, path).Lock(ctx)
+	must(t, err)
+	if got := hold.Context().Value(key{}); got != "value" {
+		t.Errorf("value %v", got)
+	}
+	cancel()
+	if err := hold.Context().Err(); err != nil || hold.Err() != nil {
+		t.Errorf("the ctx of Lock bounds the waiting only, but the hold ended: %v", err)
+	}
+	if _, ok := hold.Context().Deadline(); ok {
+		t.Error("a hold has no deadline")
+	}
+	derived, stop := context.WithTimeout(hold.Context(), time.Hour)
+	defer stop()
+	must(t, hold.Release())
+	<-derived.Done()
+	for _, c := range []context.Context{hold.Context(), derived} {
+		if c.Err() != context.Canceled || !errors.Is(context.Cause(c), embed.ErrReleased) {
+			t.Errorf("context of a released hold: %v, cause %v", c.Err(), context.Cause(c))
+		}
+	}
+	<-hold.Done()
+}
+
+// A release wakes one contender. Here it has three hundred, and whoever wakes looks at the clock: so few looks are no herd.
+func TestMutex_AReleaseWakesOne(t *testing.T) {
+	var looks atomic.Int64
+	ens := embedtest.New(t, 1, embedtest.Options{Inside: func(embed.MemberID) inside.Seams {
+		c := engine.SystemClock()
+		return inside.Seams{Clock: engine.Clock{Wall: c.Wall, Boot: func() time.Duration {
+			looks.Add(1)
+			return c.Boot()
+		}}}
+	}})
+	// A long timeout: the node seldom beats.
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	m := lock.NewMutex(s, path)
+	hold, err := m.Lock(bounded(t))
+	must(t, err)
+	const contenders = 300
+	granted := make(chan *lock.Hold)
+	for range contenders {
+		go func() {
+			if h, err := m.Lock(bounded(t)); err == nil {
+				granted <- h
+			}
+		}()
+	}
+	ens.Until("all to queue", func() bool { return len(queued(t, s)) == contenders+1 })
+	for range 5 {
+		quiet := int64(-1)
+		ens.Until("all to sleep", func() bool {
+			before := quiet
+			quiet = looks.Load()
+			return quiet == before
+		})
+		must(t, hold.Release())
+		hold = <-granted
+		if n := looks.Load() - quiet; n > contenders/3 {
+			t.Errorf("%d looks at the clock for one release among %d contenders", n, contenders)
+		}
+	}
+}
+
+// The names are those of Curator's InterProcessMutex and of go-zookeeper's Lock, so that their clients and ours wait for
+// each other.
+func TestMutex_StandsInOneQueueWithCurator(t *testing.T) {
+	ens := one(t)
+	s, curator := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	ours, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	form := regexp.MustCompile(`^/locks/x/_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-[0-9]{10}$`)
+	if !form.MatchString(ours.Path()) {
+		t.Errorf("our name is %s", ours.Path())
+	}
+	// By byte order this name comes before ours; by number, which decides, after it.
+	theirs, err := curator.Create(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
+	must(t, err)
+	if before, ok, err := curator.Before(bounded(t), theirs); err != nil || !ok || path+"/"+before != ours.Path() {
+		t.Errorf("they wait for %s, %v, %v", before, ok, err)
+	}
+	_, err = curator.Create(bounded(t), path+"/notes", nil, embed.Persistent) // no contender, in nobody's way
+	must(t, err)
+	next := waits(t, ens, s)
+	must(t, ours.Release())
+	select {
+	case got := <-next:
+		t.Fatalf("granted while Curator's client holds: %v", got)
+	default:
+	}
+	must(t, curator.Delete(bounded(t), theirs, embed.AnyVersion))
+	must(t, (<-next).err)
+}
+
+func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for _, p := range []string{"", "x", "/x/", "//", "/a//b", "/a/../b", "/\x00"} {
+		m := lock.NewMutex(s, p)
+		if _, err := m.Lock(bounded(t)); !errors.Is(err, embed.ErrInvalidPath) {
+			t.Errorf("Lock of %q: %v", p, err)
+		}
+		if _, err := m.TryLock(bounded(t)); !errors.Is(err, embed.ErrInvalidPath) {
+			t.Errorf("TryLock of %q: %v", p, err)
+		}
+	}
+	must(t, func() error { _, err := s.Create(bounded(t), "/e", nil, embed.Ephemeral); return err }())
+	if _, err := lock.NewMutex(s, "/e/x").Lock(bounded(t)); !errors.Is(err, embed.ErrNoChildrenForEphemerals) {
+		t.Errorf("Lock below an ephemeral: %v", err)
+	}
+	h, err := lock.NewMutex(s, "/").Lock(bounded(t)) // the root is a znode like any other
+	must(t, err)
+	must(t, h.Release())
+}
+
+// The znode of the lock is deleted while contenders come and go: it is empty in between. (CURATOR-724: a latch whose parent
+// had vanished never recovered.)
+func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	deleted := 0
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := s.Delete(bounded(t), path, embed.AnyVersion); err == nil {
+				deleted++
+			}
+		}
+	})
+	var last lock.Token
+	for range 20 {
+		h, err := lock.NewMutex(s, path).Lock(bounded(t))
+		must(t, err)
+		if h.Token().Compare(last) <= 0 {
+			t.Errorf("token %v after %v", h.Token(), last)
+		}
+		last = h.Token()
+		must(t, h.Release())
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("deleted %d times", deleted)
+}
+
+// The counter of a lock's znode is at its end. From there on all contenders would get the same number, and who comes later
+// could come first.
+func TestMutex_Exhausted(t *testing.T) {
+	dir := t.TempDir()
+	lived := func(use func(*embed.Session)) {
+		ens := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+		use(ens.Session(1, embed.SessionOptions{}))
+		must(t, ens.Snapshot(1))
+		ens.Stop(1)
+	}
+	for found := false; !found; { // until the image has it; the log would bring the counter back
+		lived(func(s *embed.Session) {
+			h, err := lock.NewMutex(s, path).Lock(bounded(t))
+			must(t, err)
+			must(t, h.Release())
+		})
+		found = setCounter(t, filepath.Join(dir, "member-1"), path, 2147483645)
+	}
+	lived(func(s *embed.Session) {
+		m := lock.NewMutex(s, path)
+		for i := range 2 {
+			h, err := m.Lock(bounded(t))
+			must(t, err)
+			if want := fmt.Sprint(2147483645 + i); !strings.HasSuffix(h.Path(), want) {
+				t.Errorf("got %s, want the number %s", h.Path(), want)
+			}
+			must(t, h.Release())
+		}
+		for range 3 {
+			if h, err := m.Lock(bounded(t)); !errors.Is(err, lock.ErrLockExhausted) {
+				t.Errorf("Lock: %v, %v", h, err)
+			}
+			if h, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrLockExhausted) {
+				t.Errorf("TryLock: %v, %v", h, err)
+			}
+		}
+		if names := queued(t, s); len(names) > 0 {
+			t.Errorf("left in the queue: %v", names)
+		}
+	})
+}
+
+// setCounter sets the create counter of a znode in the image of a stopped member. It is false if the image has no such
+// znode.
+func setCounter(t *testing.T, dir, path string, counter int64) bool {
+	t.Helper()
+	d, err := disk.Open(dir)
+	must(t, err)
+	image, err := storage.Open(storage.Options{Disk: d, Dir: filepath.Join(dir, "image", "shard-1")})
+	must(t, err)
+	defer image.Close()
+	var record []any
+	must(t, image.Load(func(table storage.Table, key, value []byte) error {
+		if table != storage.Znodes || string(key) != path {
+			return nil
+		}
+		return msgpack.Unmarshal(value, &record)
+	}))
+	if record == nil {
+		return false
+	}
+	record[7] = counter
+	value, err := msgpack.Marshal(record)
+	must(t, err)
+	b := image.NewBatch()
+	b.Put(storage.Znodes, []byte(path), value)
+	must(t, b.Commit(image.Applied()))
+	must(t, image.Sync())
+	return true
+}
