@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -196,7 +195,7 @@ func (e *ensemble) agreed() embed.MemberID {
 
 // others returns the members but one.
 func (e *ensemble) others(id embed.MemberID) []embed.MemberID {
-	return slices.DeleteFunc(slices.Clone(e.ids), func(m embed.MemberID) bool { return m == id })
+	return without(e.ids, []embed.MemberID{id})
 }
 
 // until waits until cond holds; what names it in the failure.

@@ -3,14 +3,15 @@
 package processtest
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // A writer issues writes one after the other and knows what each of them may have left behind. Its methods are called by
@@ -131,12 +132,16 @@ func verifyNames(t *testing.T, left *remains) {
 type setter struct {
 	counter
 	path    string
+	crowd   int // sets that are issued at once; zero means one after the other
 	run     int // that the writes of maybe belong to
 	version int32
 	value   string
-	mzxid   embed.Zxid
-	maybe   []string // unknown outcomes since version, oldest first
+	maybe   []string // unknown outcomes since version, in the order of their issue
+	crowds  int      // how many crowds they are of
 }
+
+// crowdLen makes more than one batch travel at a time.
+const crowdLen = 600
 
 // begin reads what a killed process left: it is decided by now, a batch of that process can be applied no more.
 func (w *setter) begin(t *testing.T, r *run, session string) error {
@@ -148,38 +153,64 @@ func (w *setter) begin(t *testing.T, r *run, session string) error {
 		return err
 	}
 	w.check(t, a.Data, a.Stat)
-	w.run, w.version, w.value, w.maybe = r.number, a.Stat.Version, a.Data, nil
+	w.run = r.number
+	w.known(a.Stat.Version, a.Data)
 	return nil
+}
+
+func (w *setter) known(version int32, value string) {
+	w.version, w.value, w.maybe, w.crowds = version, value, nil, 0
 }
 
 func (w *setter) check(t *testing.T, value string, stat embed.Stat) {
 	at := slices.Index(w.maybe, value) + 1 // how many of maybe were issued up to value
 	switch extra := int(stat.Version - w.version); {
 	case extra < 0 || extra > len(w.maybe):
-		t.Errorf("%s: version %d, %q; %d sets were acknowledged and the outcome of %d is unknown", w.path, stat.Version, value, w.version, len(w.maybe))
+		t.Errorf("%s: version %d, %q; version %d was acknowledged and the outcome of %d sets is unknown", w.path, stat.Version, value, w.version, len(w.maybe))
 	case extra == 0 && value != w.value:
 		t.Errorf("%s: %q with version %d, want %q", w.path, value, stat.Version, w.value)
 	case extra > at:
-		t.Errorf("%s: %q with version %d: more sets were applied since version %d than were issued, of %v", w.path, value, stat.Version, w.version, w.maybe)
+		t.Errorf("%s: %q with version %d: more sets were applied since version %d than were issued", w.path, value, stat.Version, w.version)
+	case w.crowds == 1 && extra != at:
+		t.Errorf("%s: %q with version %d: %d sets were issued up to it since version %d, and not all were applied", w.path, value, stat.Version, at, w.version)
 	}
 }
 
 func (w *setter) step(t *testing.T, r *run, session string) outcome {
 	id := w.next()
-	a, _ := r.call(request{Call: callSet, Session: session, Path: w.path, Data: id, Version: embed.AnyVersion})
-	switch a.Outcome {
+	if w.crowd == 0 {
+		a, _ := r.call(request{Call: callSet, Session: session, Path: w.path, Data: id, Version: embed.AnyVersion})
+		w.note(t, id, a.Outcome, a.Stat.Version)
+		return a.Outcome
+	}
+	a, err := r.call(request{Call: callSets, Session: session, Path: w.path, Data: id, Count: w.crowd})
+	if err != nil {
+		a.Each, a.Version = slices.Repeat([]outcome{unknown}, w.crowd), make([]int32, w.crowd)
+	}
+	before := len(w.maybe)
+	for i, o := range a.Each {
+		if o == applied {
+			before = 0
+		}
+		w.note(t, id+"-"+strconv.Itoa(i), o, a.Version[i])
+	}
+	if len(w.maybe) > before {
+		w.crowds++
+	}
+	return worst(a.Each)
+}
+
+// note takes down one outcome and checks the version that an acknowledged set made.
+func (w *setter) note(t *testing.T, id string, o outcome, version int32) {
+	switch o {
 	case applied:
-		if extra := int(a.Stat.Version - w.version - 1); extra < 0 || extra > len(w.maybe) {
-			t.Errorf("%s: %s made version %d; version %d was known and the outcome of %d unknown", w.path, id, a.Stat.Version, w.version, len(w.maybe))
+		if extra := int(version - w.version - 1); extra < 0 || extra > len(w.maybe) {
+			t.Errorf("%s: %s made version %d; version %d was known and the outcome of %d sets unknown", w.path, id, version, w.version, len(w.maybe))
 		}
-		if a.Stat.Mzxid <= w.mzxid {
-			t.Errorf("%s: %s has zxid %d, an earlier one %d", w.path, id, a.Stat.Mzxid, w.mzxid)
-		}
-		w.version, w.value, w.mzxid, w.maybe = a.Stat.Version, id, a.Stat.Mzxid, nil
+		w.known(version, id)
 	case unknown:
 		w.maybe = append(w.maybe, id)
 	}
-	return a.Outcome
 }
 
 func (w *setter) verify(t *testing.T, left *remains) {
@@ -285,11 +316,15 @@ func (w *submitter) step(_ *testing.T, r *run, session string) outcome {
 		a.Each = slices.Repeat([]outcome{unknown}, burstLen)
 	}
 	w.bursts[id] = a.Each
-	worst := applied
-	for _, o := range a.Each {
-		worst = cmp.Or(map[outcome]outcome{applied: worst}[o], o)
+	return worst(a.Each)
+}
+
+// worst returns an outcome other than applied, if there is one.
+func worst(each []outcome) outcome {
+	if i := slices.IndexFunc(each, func(o outcome) bool { return o != applied }); i >= 0 {
+		return each[i]
 	}
-	return worst
+	return applied
 }
 
 func (w *submitter) verify(t *testing.T, left *remains) {
@@ -315,4 +350,53 @@ func (w *submitter) verify(t *testing.T, left *remains) {
 			}
 		}
 	}
+}
+
+// A locker takes a lock that all of them want, keeps it for a moment and gives it back.
+type locker struct {
+	name     string
+	sections []section
+}
+
+// A section is one hold of the lock that ended as its process meant it to, on the clock that all processes share.
+type section struct {
+	who         string
+	token       lock.Token
+	from, until time.Duration // Lock had returned; the last question that was answered "still held" was asked
+}
+
+const sectionsPath = "/locks/load"
+
+func (w *locker) begin(*testing.T, *run, string) error { return nil }
+
+func (w *locker) step(_ *testing.T, r *run, session string) outcome {
+	a, err := r.call(request{Call: callSection, Session: session, Path: sectionsPath, Within: patience})
+	if err != nil {
+		return notApplied
+	}
+	w.sections = append(w.sections, section{who: w.name, token: *a.Token, from: a.At, until: a.Until})
+	return applied
+}
+
+func (w *locker) verify(t *testing.T, left *remains) {
+	if names := left.children[sectionsPath]; len(names) > 0 {
+		t.Errorf("contenders of ended sessions are left: %v", names)
+	}
+}
+
+// verifySections checks what all lockers saw together: once one of them had the lock, no earlier holder was told that it
+// still held it. It returns how many sections there were.
+func verifySections(t *testing.T, all []section) int {
+	slices.SortFunc(all, func(a, b section) int { return a.token.Compare(b.token) })
+	for i := 1; i < len(all); i++ {
+		a, b := all[i-1], all[i]
+		if a.token == b.token {
+			t.Errorf("%s and %s have the same token %v", a.who, b.who, a.token)
+		}
+		if a.until >= b.from {
+			t.Errorf("%s had the lock with token %v from %v on, and %s with %v was told until %v that it held it", b.who, b.token, b.from, a.who, a.token, a.until)
+		}
+		all[i].until = max(a.until, b.until) // for whoever comes after both
+	}
+	return len(all)
 }

@@ -27,12 +27,13 @@ type load struct {
 
 // A driver has one writer write through one member, in whatever run and session there is.
 type driver struct {
-	name   string
-	member embed.MemberID
-	writer writer
-	counts [4]atomic.Int64 // by the order of outcomes
-	allow  atomic.Int64    // writes it may still issue
-	newest atomic.Int64    // Unix ns at which the newest acknowledged write was issued
+	name    string
+	member  embed.MemberID
+	writer  writer
+	timeout time.Duration   // of its sessions
+	counts  [4]atomic.Int64 // by the order of outcomes
+	allow   atomic.Int64    // writes it may still issue
+	newest  atomic.Int64    // Unix ns at which the newest acknowledged write was issued
 }
 
 var outcomes = []outcome{applied, refused, notApplied, unknown}
@@ -42,8 +43,12 @@ func (d *driver) acked() int64 { return d.counts[0].Load() }
 // ephemeralsPath is where every session leaves an ephemeral.
 const ephemeralsPath = "/ephemerals"
 
-// loadTimeout is the timeout of the writers' sessions: nothing in these tests waits for one of them to expire.
-const loadTimeout = 30 * time.Second
+const (
+	// loadTimeout is the timeout of the writers' sessions: nothing in these tests waits for one of them to expire.
+	loadTimeout = 30 * time.Second
+	// lockerTimeout is that of the lockers': nearly the least there is, so that a longer pause costs them their locks.
+	lockerTimeout = 1500 * time.Millisecond
+)
 
 // allowance is how many writes each writer may issue until it is refreshed. It keeps the trees small when some part of a
 // round takes long, so that the time of a test depends on its rounds.
@@ -73,14 +78,21 @@ func startLoad(t *testing.T, e *ensemble) *load {
 	for _, id := range e.ids {
 		name := func(kind string) string { return fmt.Sprintf("%s%d", kind, id) }
 		create("/values/"+name("setter"), "")
+		create("/values/"+name("crowd"), "")
 		for _, d := range []*driver{
 			{name: name("namer"), writer: &namer{counter: counter{name: name("namer")}, done: make(ledger), names: make(map[string]string)}},
 			{name: name("setter"), writer: &setter{counter: counter{name: name("setter")}, path: "/values/" + name("setter")}},
+			{name: name("crowd"), writer: &setter{counter: counter{name: name("crowd")}, path: "/values/" + name("crowd"), crowd: crowdLen}},
 			{name: name("teller"), writer: &teller{counter: counter{name: name("teller")}, done: make(ledger)}},
 			{name: name("tidier"), writer: &tidier{counter: counter{name: name("tidier")}, created: make(ledger), deleted: make(ledger)}},
 			{name: name("submitter"), writer: &submitter{counter: counter{name: name("submitter")}, bursts: make(map[string][]outcome)}},
+			{name: name("locker"), writer: &locker{name: name("locker")}},
 		} {
 			d.member = id
+			d.timeout = loadTimeout
+			if _, ok := d.writer.(*locker); ok {
+				d.timeout = lockerTimeout
+			}
 			l.drivers = append(l.drivers, d)
 		}
 	}
@@ -105,7 +117,7 @@ func (l *load) drive(d *driver) {
 			return
 		}
 		session := fmt.Sprintf("%s-%d", d.name, n)
-		if _, err := r.call(request{Call: callOpen, Session: session, Timeout: loadTimeout}); err != nil {
+		if _, err := r.call(request{Call: callOpen, Session: session, Timeout: d.timeout}); err != nil {
 			continue
 		}
 		_, _ = r.call(request{Call: callCreate, Session: session, Path: ephemeralsPath + "/" + session, Mode: int(embed.Ephemeral)})
@@ -209,6 +221,13 @@ func (l *load) verify(t *testing.T, tree []entry) {
 	}
 	verifyNames(t, left)
 	verifyBank(t, left)
+	var sections []section
+	for _, d := range l.drivers {
+		if w, ok := d.writer.(*locker); ok {
+			sections = append(sections, w.sections...)
+		}
+	}
+	t.Logf("%d sections under the lock", verifySections(t, sections))
 	if paths := left.children[ephemeralsPath]; len(paths) > 0 {
 		t.Errorf("ephemerals of ended sessions are left: %v", paths)
 	}

@@ -168,9 +168,9 @@ func testEveryQuestion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("the last question answered \"held\" was asked %v before the next grant; then %q", (next.At - r.At).Round(time.Millisecond), r.Lost)
-		if r.At >= next.At {
-			t.Errorf("a question asked %v after the next holder was granted the lock was answered \"held\"", r.At-next.At)
+		t.Logf("the last question answered \"held\" was asked %v before the next grant; then %q", (next.At - r.Until).Round(time.Millisecond), r.Lost)
+		if r.Until >= next.At {
+			t.Errorf("a question asked %v after the next holder was granted the lock was answered \"held\"", r.Until-next.At)
 		}
 		afterLoss(t, e, m)
 	}

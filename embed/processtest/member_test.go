@@ -171,10 +171,14 @@ func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply
 		err = transfer(ctx, s, q.Path, q.Data)
 	case callBurst:
 		r.Each = burst(ctx, s, q.Path, q.Count)
+	case callSets:
+		r.Each, r.Version = sets(ctx, s, q.Path, q.Data, q.Count)
 	case callWalk:
 		r.Zxid, r.Tree, err = walk(ctx, s)
 	case callLock, callTryLock:
 		err = m.lock(ctx, s, q, r)
+	case callSection:
+		err = locked(ctx, s, q.Path, r)
 	default:
 		err = fmt.Errorf("no call %q", q.Call)
 	}
@@ -216,6 +220,24 @@ func burst(ctx context.Context, s *embed.Session, path string, count int) (each 
 		each = append(each, outcomeOf(err))
 	}
 	return each
+}
+
+// sets submits sets of one znode to data-0, data-1, … without waiting and returns their outcomes and what versions they made.
+func sets(ctx context.Context, s *embed.Session, path, data string, count int) (each []outcome, versions []int32) {
+	var all []*embed.Pending
+	for i := range count {
+		all = append(all, s.Submit(ctx, embed.OpSet(path, []byte(data+"-"+strconv.Itoa(i)), embed.AnyVersion)))
+	}
+	for _, p := range all {
+		results, err := p.Result()
+		each = append(each, outcomeOf(err))
+		version := int32(-1)
+		if err == nil {
+			version = results[0].Stat.Version
+		}
+		versions = append(versions, version)
+	}
+	return each, versions
 }
 
 // walk returns every znode, after a Sync. It is one state only if nobody writes meanwhile.
@@ -269,6 +291,29 @@ func (m *member) lock(ctx context.Context, s *embed.Session, q *request, r *repl
 	return nil
 }
 
+// sectionLen is how long locked asks its hold.
+const sectionLen = 3 * time.Millisecond
+
+// locked takes a lock and notes when it had it for certain.
+func locked(ctx context.Context, s *embed.Session, path string, r *reply) error {
+	h, err := lock.NewMutex(s, path).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	r.At = now()
+	r.Until = r.At
+	token := h.Token()
+	r.Token = &token
+	for at := now(); at-r.At < sectionLen; at = now() {
+		if h.Err() != nil {
+			break
+		}
+		r.Until = at
+	}
+	_ = h.Release() // if it cannot be sent the node goes on trying
+	return nil
+}
+
 // pauseMin is how long this process must have stood still to have been stopped by a signal.
 const pauseMin = 500 * time.Millisecond
 
@@ -308,7 +353,6 @@ func (m *member) ask(q *request, r *reply) error {
 		r.LostCtx = text(h.Context().Err())
 		return nil
 	case callInsist:
-		// At is when the last question was asked that was answered "still held".
 		m.armed.Add(1)
 		defer m.armed.Add(-1)
 		for {
@@ -321,7 +365,7 @@ func (m *member) ask(q *request, r *reply) error {
 				r.Lost = text(err)
 				return nil
 			}
-			r.At = at
+			r.Until = at
 		}
 	}
 	r.At = now()

@@ -58,9 +58,11 @@ const (
 	callChildren call = "children"
 	callTransfer call = "transfer" // move one from one account to another, see member.transfer
 	callBurst    call = "burst"    // submit creates without waiting in between
+	callSets     call = "sets"     // submit sets of one znode without waiting in between
 	callWalk     call = "walk"     // the whole tree, after a Sync
 	callLock     call = "lock"     // wait for a lock
 	callTryLock  call = "try lock" // take a lock if it is free
+	callSection  call = "section"  // take a lock, ask the hold for a while, release it
 	callRelease  call = "release"  // release it
 	callHold     call = "hold"     // ask a hold for its errors
 	callPaused   call = "paused"   // wait until this process was stopped, then ask the hold before anything else
@@ -77,13 +79,15 @@ type reply struct {
 	Stat    embed.Stat      `json:",omitzero"`
 	Names   []string        `json:",omitempty"`
 	Status  embed.Status    `json:",omitzero"`
-	Each    []outcome       `json:",omitempty"` // burst
+	Each    []outcome       `json:",omitempty"` // burst, sets
+	Version []int32         `json:",omitempty"` // sets: the znode's after each
 	Tree    []entry         `json:",omitempty"` // walk
 	Zxid    embed.Zxid      `json:",omitempty"` // walk, sync
 	Session embed.SessionID `json:",omitempty"`
 	Token   *lock.Token     `json:",omitempty"`
 	Armed   int             `json:",omitempty"` // status: how many calls wait for this process to be stopped, or ask a hold
 	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
+	Until   time.Duration   `json:",omitempty"` // when the last question was asked that was answered "still held"
 	Pause   time.Duration   `json:",omitempty"` // how long the process had been stopped
 	Lost    string          `json:",omitempty"` // what a hold's Err said
 	LostCtx string          `json:",omitempty"` // what its Context's Err said
