@@ -27,7 +27,7 @@ type keeper struct {
 	// Immutable after newKeeper.
 	clock Clock
 	pipe  *pipeline
-	wake  chan struct{} // capacity 1: a session was added, a nearer deadline may be due
+	wake  chan struct{} // capacity 1: a nearer deadline or a beat may be due
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
@@ -77,6 +77,10 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	if k.mu.least == 0 || s.timeout < k.mu.least {
 		k.mu.least = s.timeout
 	}
+	k.signal()
+}
+
+func (k *keeper) signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -196,6 +200,7 @@ func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	s.drift = drift
 	k.mu.suspended[s] = struct{}{}
 	s.turnLocked()
+	k.signal() // a batch that is applied brings it back: no need to wait until a beat is due
 	for _, c := range s.claims {
 		if c.held {
 			c.endLocked(ErrSuspended)
