@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -242,14 +243,15 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 		seq := tree.EphemeralSequential
 		known := s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
 		n.commit()
-		plain := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_b-lock-", Mode: seq}})
+		plain := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_a-lock-", Mode: seq}})
 		n.commit()
 		n.lead(0)
 		lost := s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
+		s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
 		go n.OpenSession(t.Context(), testTimeout)
 		synctest.Wait()
 		n.lead(otherMember)
-		passed := n.wantRequests("create /q/_c_a-lock-", "open")
+		passed := n.wantRequests("create /q/_c_a-lock-", "create /q/_c_a-lock-", "open")
 		ahead.catchUp()
 		ahead.node.apply(passed...)
 		ahead.install()
@@ -257,9 +259,9 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 			t.Fatalf("created %v, ended with %v", err, lost.Err())
 		}
 		orphan := n.shard.mu.table.Sessions(testMember)[1].ID
-		n.apply(n.wantRequests(fmt.Sprint("close ", orphan), "release /q/_c_a-lock-0000000002")...)
+		n.apply(n.wantRequests(fmt.Sprint("close ", orphan), "release /q/_c_a-lock-0000000002", "release /q/_c_a-lock-0000000003")...)
 		names, _, _ := n.tree().Children("/q")
-		if want := []string{"_c_a-lock-0000000000", "_c_b-lock-0000000001"}; !slices.Equal(names, want) {
+		if want := []string{"_c_a-lock-0000000000", "_c_a-lock-0000000001"}; !slices.Equal(names, want) {
 			t.Fatalf("left are %q, want %q", names, want)
 		}
 		if err := errors.Join(known.Err(), outcome(plain.waiter), s.Err()); err != nil {
@@ -341,4 +343,30 @@ func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {
 			t.Fatalf("of a step of %v, %v are left: silence was measured that this node did not see", d, steps)
 		}
 	})
+}
+
+// A parent whose create counter has come to its end keeps its Pzxid when a child is created.
+func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
+	load := func(paths ...string) *tree.Tree {
+		loader := tree.NewLoader()
+		for _, path := range append(paths, "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/full") {
+			if err := loader.Add(path, tree.Znode{Created: math.MaxInt32}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tr, err := loader.Finish(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr
+	}
+	g := gap{old: load(), next: load("/full/child")}
+	for _, path := range []string{"/full", "/full/child", "/full/other"} {
+		if _, touched := g.touched(path, watch.Once); !touched {
+			t.Errorf("%s counts as untouched", path)
+		}
+	}
+	if _, touched := g.touched("/", watch.Recursive); !touched {
+		t.Error("the root counts as untouched below")
+	}
 }

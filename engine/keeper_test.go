@@ -119,6 +119,23 @@ func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 	})
 }
 
+func TestProofCountsFromTheFirstSending(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		pass(2 * time.Second)
+		_, queued := n.requests()
+		at := queued[0].at
+		pass(3 * time.Second)
+		n.apply(queued[0])
+		n.log.take()
+		n.lead(0)
+		pass(at.Add(testDeadline).Sub(time.Now()) - time.Nanosecond)
+		n.wantState(s, session.Connected)
+		pass(time.Nanosecond)
+		n.wantState(s, session.Suspended)
+	})
+}
+
 func TestProofIsNoProofOnceItsDeadlineHasPassed(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -305,13 +322,26 @@ func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
 				if !errors.Is(c.Err(), ErrSuspended) {
 					t.Fatalf("the claim goes on: %v", c.Err())
 				}
+				release := n.wantRequests("release /q")
 				pass(time.Second)
 				n.wantState(s, session.Suspended) // nothing has happened that could prove it alive
-				n.apply(n.wantRequests("release /q")...)
+				n.apply(release...)
 				n.wantState(s, session.Connected)
 			})
 		})
 	}
+}
+
+// A session that is suspended only because of a clock does not wait for the next beat to be due.
+func TestJumpIsFollowedByABeat(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		pass(time.Millisecond)
+		n.fake.step(time.Hour)
+		n.wantState(s, session.Suspended)
+		n.commit()
+		n.wantState(s, session.Connected)
+	})
 }
 
 func TestSlewedWallClockIsNoJump(t *testing.T) {
@@ -349,7 +379,11 @@ func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
 func TestSessionOpenedAfterTheClockWasSetIsConnected(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		n.fake.step(time.Hour)
-		s := n.open(testTimeout)
+		var s *Session
+		go func() { s, _ = n.OpenSession(t.Context(), testTimeout) }()
+		_, ps := n.requests()
+		pass(time.Millisecond)
+		n.apply(ps...)
 		n.wantState(s, session.Connected)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -70,8 +71,7 @@ func withPipeline(t *testing.T, fn func(t *testing.T, r *pipeRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newPipeRig(t)
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		r.applyAll()
 		fn(t, r)
 	})
@@ -84,6 +84,13 @@ func newPipeRig(t *testing.T) *pipeRig {
 	go r.loop()
 	t.Cleanup(func() { r.pipeline.close(ErrClosed) })
 	return r
+}
+
+// lead changes the leader and tells the pipeline.
+func (r *pipeRig) lead(m replication.MemberID) {
+	r.log.elect(m)
+	r.leaderChanged()
+	synctest.Wait()
 }
 
 // apply delivers proposals in order.
@@ -181,8 +188,7 @@ func TestFirstProposalIsRegister(t *testing.T) {
 		r := newPipeRig(t)
 		w := r.send("/a")
 		r.want() // no leader yet
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		register := r.want("register")
 		if c := mustDecode(t, register[0].cmd); c.origin != testOrigin() {
 			t.Fatalf("registered %+v", c.origin)
@@ -336,13 +342,11 @@ func TestNothingIsSentWithoutALeader(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.send("/a")
 		inflight := r.want("1: /a")
-		r.log.elect(0)
-		r.leaderChanged()
+		r.lead(0)
 		r.send("/b")
 		pass(time.Minute)
 		r.want()
-		r.log.elect(testMember)
-		r.leaderChanged()
+		r.lead(testMember)
 		again := r.want("1: /a")
 		if !bytes.Equal(again[0].cmd, inflight[0].cmd) {
 			t.Fatal("the batch that was sent again is another one")
@@ -381,8 +385,7 @@ func (r *pipeRig) wantSame(want []*fakeProposal) []*fakeProposal {
 func TestChangeOfLeaderResendsAllInOrder(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
-		r.log.elect(otherMember) // the same member, another term
-		r.leaderChanged()
+		r.lead(otherMember) // the same member, another term
 		r.apply(r.wantSame(lost)...)
 		pass(time.Minute)
 		r.want()
@@ -474,8 +477,7 @@ func TestPatienceFollowsTheCommitTime(t *testing.T) {
 // An entry in a leader's own log cannot be lost without a change of term, and every copy would be another fsync.
 func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		r.log.elect(testMember)
-		r.leaderChanged()
+		r.lead(testMember)
 		r.twoInFlight()
 		pass(time.Minute)
 		r.want()
@@ -533,8 +535,7 @@ func TestNothingIsSentWhenAllWereTakenOut(t *testing.T) {
 
 		r.log.elect(0)
 		r.cancel(r.send("/gone"), context.Canceled)
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		r.want()
 	})
 }
@@ -592,8 +593,7 @@ func TestEndIsNeverTakenOut(t *testing.T) {
 		if err := r.wait(t.Context(), w, time.Second); !errors.Is(err, ErrUnknownOutcome) {
 			t.Fatalf("outcome %v of an end that is still to be sent", err)
 		}
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		r.apply(r.want("1: /end")...)
 		r.wantOutcome(w, nil)
 	})
@@ -654,8 +654,7 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 		r.beat()
 		r.cancel(queued[0], context.Canceled)
 		r.send("/room") // where one was taken out there is room
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		synctest.Wait()
 		first := mustDecode(t, r.log.take()[0].cmd)
 		if len(first.requests) != batchMax || pathOf(first.requests[0]) != "/end" || pathOf(first.requests[1]) != "/a1" {
@@ -679,8 +678,7 @@ func TestRequestsTakenOutLeaveNothingBehind(t *testing.T) {
 		if n > queueMax/8 || bytes != len(kept.wire) {
 			t.Fatalf("one request waits, %d with %d bytes are kept", n, bytes)
 		}
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		r.want("1: /kept")
 	})
 }
@@ -761,8 +759,7 @@ func TestRequestTakesThePlaceOfABeat(t *testing.T) {
 		r.log.elect(0)
 		r.beat()
 		r.send("/a")
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		r.apply(r.want("1: /a")...)
 		r.want()
 	})
@@ -777,8 +774,7 @@ func TestProofIsTheFirstSending(t *testing.T) {
 		w := r.send("/a")
 		r.want("1: /a")
 		pass(5 * time.Second)
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		synctest.Wait()
 		copies := r.log.take()
 		r.apply(copies[len(copies)-1])
@@ -834,8 +830,7 @@ func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 func TestJumpCarriesTheRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPipeRig(t)
-		r.log.elect(otherMember)
-		r.leaderChanged()
+		r.lead(otherMember)
 		r.want("register")
 		r.table.LoadOrigin(testOrigin())
 		r.jumped(0)
