@@ -1,14 +1,9 @@
 package engine
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"math"
 	"time"
-
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -68,49 +63,6 @@ type command struct {
 	requests []request      // batch
 	step     session.Step   // silence
 	duration time.Duration  // silence
-}
-
-var errBadCommand = errors.New("malformed command")
-
-type encoder struct {
-	buf bytes.Buffer
-	enc *msgpack.Encoder
-	err error
-}
-
-var encoders = sync.Pool{New: func() any {
-	e := &encoder{}
-	e.enc = msgpack.NewEncoder(&e.buf)
-	return e
-}}
-
-func newEncoder() *encoder {
-	e := encoders.Get().(*encoder)
-	e.buf.Reset()
-	e.err = nil
-	return e
-}
-
-// done returns what was written, in memory of its own, and gives the encoder back. Writing to a buffer cannot
-// fail, so an error here is a broken invariant.
-func (e *encoder) done() []byte {
-	if e.err != nil {
-		panic("engine: encoding to memory: " + e.err.Error())
-	}
-	out := bytes.Clone(e.buf.Bytes())
-	encoders.Put(e)
-	return out
-}
-
-func (e *encoder) array(n int)     { e.keep(e.enc.EncodeArrayLen(n)) }
-func (e *encoder) uint(v uint64)   { e.keep(e.enc.EncodeUint(v)) }
-func (e *encoder) int(v int64)     { e.keep(e.enc.EncodeInt(v)) }
-func (e *encoder) string(s string) { e.keep(e.enc.EncodeString(s)) }
-func (e *encoder) bytes(b []byte)  { e.keep(e.enc.EncodeBytes(b)) }
-func (e *encoder) keep(err error) {
-	if e.err == nil {
-		e.err = err
-	}
 }
 
 func encodeRegister(o session.Origin, wall int64) []byte {
@@ -199,94 +151,6 @@ func encodeExpire() []byte {
 	return e.done()
 }
 
-// A decoder reads MessagePack and keeps the first error, so that a reader of a record checks once at its end.
-type decoder struct {
-	in  bytes.Reader
-	dec *msgpack.Decoder
-	err error
-}
-
-var decoders = sync.Pool{New: func() any {
-	d := &decoder{}
-	d.dec = msgpack.NewDecoder(&d.in)
-	return d
-}}
-
-func newDecoder(b []byte) *decoder {
-	d := decoders.Get().(*decoder)
-	d.in.Reset(b)
-	d.err = nil
-	return d
-}
-
-func (d *decoder) array() int {
-	if d.err != nil {
-		return 0
-	}
-	n, err := d.dec.DecodeArrayLen()
-	if err == nil && (n < 0 || n > d.in.Len()) {
-		err = errBadCommand // every element takes a byte at least: no allocation beyond what arrived
-	}
-	if err != nil {
-		d.err = err
-		return 0
-	}
-	return n
-}
-
-func (d *decoder) want(n int) {
-	if got := d.array(); d.err == nil && got != n {
-		d.err = errBadCommand
-	}
-}
-
-func (d *decoder) uint() (v uint64) {
-	if d.err == nil {
-		v, d.err = d.dec.DecodeUint64()
-	}
-	return v
-}
-
-func (d *decoder) int() (v int64) {
-	if d.err == nil {
-		v, d.err = d.dec.DecodeInt64()
-	}
-	return v
-}
-
-func (d *decoder) string() (s string) {
-	if d.err == nil {
-		s, d.err = d.dec.DecodeString()
-	}
-	return s
-}
-
-func (d *decoder) bytes() (b []byte) {
-	if d.err == nil {
-		b, d.err = d.dec.DecodeBytes()
-	}
-	return b
-}
-
-func (d *decoder) fixed(dst []byte) {
-	b := d.bytes()
-	if d.err == nil && len(b) != len(dst) {
-		d.err = errBadCommand
-	}
-	copy(dst, b)
-}
-
-// end reports what went wrong, trailing bytes included, and gives the decoder back.
-func (d *decoder) end() error {
-	err := d.err
-	if err == nil && d.in.Len() != 0 || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errBadCommand
-	}
-	d.in.Reset(nil)
-	decoders.Put(d)
-	return err
-}
-
 // fields is the length of a command's array; zero for a kind that this build does not know.
 func (k commandKind) fields() int {
 	switch k {
@@ -306,9 +170,9 @@ func (k commandKind) fields() int {
 func decodeCommand(b []byte) (command, error) {
 	d := newDecoder(b)
 	n := d.array()
-	c := command{kind: commandKind(d.uint())}
-	if d.err == nil && n != c.kind.fields() {
-		return c, fmt.Errorf("%w: kind %d with %d fields, perhaps of a newer version", errBadCommand, c.kind, n)
+	c := command{kind: commandKind(d.uintTo(math.MaxUint8))}
+	if want := c.kind.fields(); d.err == nil && (want == 0 || n != want) {
+		d.err = fmt.Errorf("%w: kind %d with %d fields, perhaps of a newer version", errMalformed, c.kind, n)
 	}
 	switch c.kind {
 	case commandRegister:
@@ -316,7 +180,7 @@ func decodeCommand(b []byte) (command, error) {
 		c.origin.Start = d.uint()
 		d.fixed(c.origin.Directory[:])
 		d.fixed(c.origin.Digest[:])
-		c.origin.Level = uint32(d.uint())
+		c.origin.Level = uint32(d.uintTo(math.MaxUint32))
 		c.wall = d.int()
 	case commandBatch:
 		c.origin.Member = session.MemberID(d.uint())
@@ -351,16 +215,13 @@ func (d *decoder) requests() []request {
 
 func (d *decoder) request() (r request) {
 	n := d.array()
-	r.kind = requestKind(d.uint())
-	want := 0
+	r.kind = requestKind(d.uintTo(math.MaxUint8))
+	want := -1
 	switch r.kind {
 	case requestTxn:
 		want = 3
 		r.session = tree.SessionID(d.int())
-		r.ops = make([]tree.Op, d.array())
-		for i := range r.ops {
-			r.ops[i] = d.op()
-		}
+		r.ops = d.ops()
 	case requestOpen:
 		want = 3
 		r.timeout = time.Duration(d.int())
@@ -375,17 +236,25 @@ func (d *decoder) request() (r request) {
 		r.czxid = tree.Zxid(d.uint())
 	}
 	if d.err == nil && n != want {
-		d.err = errBadCommand
+		d.err = errMalformed
 	}
 	return r
 }
 
+func (d *decoder) ops() []tree.Op {
+	ops := make([]tree.Op, d.array())
+	for i := range ops {
+		ops[i] = d.op()
+	}
+	return ops
+}
+
 func (d *decoder) op() (o tree.Op) {
 	d.want(5)
-	o.Kind = tree.OpKind(d.uint())
+	o.Kind = tree.OpKind(d.uintTo(math.MaxUint8))
 	o.Path = d.string()
 	o.Data = d.bytes()
-	o.Mode = tree.CreateMode(d.uint())
-	o.Version = int32(d.int())
+	o.Mode = tree.CreateMode(d.uintTo(math.MaxUint8))
+	o.Version = d.int32()
 	return o
 }

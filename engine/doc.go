@@ -48,5 +48,5 @@
 // with Close; apply runs on Raft's worker.
 //
 // Read engine.go first, then start.go, pipeline.go, machine.go, keeper.go, session.go, claim.go, expire.go and
-// install.go; command.go and record.go are the formats.
+// install.go; command.go and record.go are the formats, codec.go how they are written.
 package engine

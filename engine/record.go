@@ -2,7 +2,9 @@ package engine
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -17,6 +19,8 @@ import (
 //	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
 //	state   [format level, zxid]
 const stateKey = "state"
+
+var errNewer = errors.New("the image is of a newer format")
 
 func idKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
@@ -44,9 +48,9 @@ func decodeZnode(b []byte) (z tree.Znode, err error) {
 	z.Pzxid = tree.Zxid(d.uint())
 	z.Ctime = d.int()
 	z.Mtime = d.int()
-	z.Version = int32(d.int())
-	z.Aversion = int32(d.int())
-	z.Created = int32(d.int())
+	z.Version = d.int32()
+	z.Aversion = d.int32()
+	z.Created = d.int32()
 	z.Owner = tree.SessionID(d.int())
 	z.Data = d.bytes()
 	return z, d.end()
@@ -74,7 +78,7 @@ func decodeSession(b []byte) (r session.Record, err error) {
 	d.fixed(r.Password[:])
 	r.Timeout = time.Duration(d.int())
 	r.Origin = session.MemberID(d.uint())
-	r.Closing = d.uint() != 0
+	r.Closing = d.uintTo(1) != 0
 	return r, d.end()
 }
 
@@ -99,7 +103,7 @@ func decodeOrigin(b []byte) (o session.Origin, err error) {
 	o.Start = d.uint()
 	d.fixed(o.Directory[:])
 	d.fixed(o.Digest[:])
-	o.Level = uint32(d.uint())
+	o.Level = uint32(d.uintTo(math.MaxUint32))
 	o.LastSeq = d.uint()
 	o.Step = d.uint()
 	o.Silence = time.Duration(d.int())
@@ -123,7 +127,7 @@ func decodeState(b []byte) (tree.Zxid, error) {
 		return 0, err
 	}
 	if level != formatLevel {
-		return 0, fmt.Errorf("the image is of format level %d, this build reads %d: start a newer build", level, formatLevel)
+		return 0, fmt.Errorf("%w: level %d, this build reads %d: start a newer build", errNewer, level, formatLevel)
 	}
 	return z, nil
 }

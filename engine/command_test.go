@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// A golden is one value and how it is written. What is in the log and on disk of a running ensemble must still be read
+// by the next version, so these bytes never change; a new form gets a new name.
+type golden struct {
+	name   string
+	value  any
+	encode func() []byte
+	decode func([]byte) (any, error)
+}
+
+func (c command) encode() []byte {
+	switch c.kind {
+	case commandRegister:
+		return encodeRegister(c.origin, c.wall)
+	case commandBatch:
+		var ws []*waiter
+		for i := range c.requests {
+			ws = append(ws, &waiter{wire: encodeRequest(&c.requests[i])})
+		}
+		return encodeBatch(c.origin.Member, c.origin.Start, c.origin.LastSeq, c.wall, ws)
+	case commandSilence:
+		return encodeSilence(c.step, c.duration)
+	case commandExpire:
+		return encodeExpire()
+	}
+	return nil
+}
+
+// filled returns bytes that tell a mixed-up field from the right one.
+func filled[T [16]byte | [32]byte](first byte) (a T) {
+	for i := range len(a) {
+		reflect.ValueOf(&a).Elem().Index(i).SetUint(uint64(first) + uint64(i))
+	}
+	return a
+}
+
+func goldenCommands() []golden {
+	batch := func(seq uint64, requests ...request) command {
+		return command{kind: commandBatch, origin: session.Origin{Member: 2, Start: 3, LastSeq: seq}, wall: 1700000000123, requests: requests}
+	}
+	txn := func(ops ...tree.Op) request { return request{kind: requestTxn, session: 77, ops: ops} }
+	values := []struct {
+		name string
+		c    command
+	}{
+		{"register", command{kind: commandRegister, wall: 1700000000123, origin: session.Origin{
+			Member: 2, Start: 3, Directory: filled[[16]byte](0x10), Digest: filled[[32]byte](0x40), Level: 1}}},
+		{"register-of-the-largest-numbers", command{kind: commandRegister, wall: math.MaxInt64, origin: session.Origin{
+			Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32}}},
+		{"beat", batch(4)},
+		{"beat-before-1970", command{kind: commandBatch, origin: session.Origin{Member: 1, Start: 1, LastSeq: 1}, wall: math.MinInt64}},
+		{"create", batch(200, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", Data: []byte("data"), Mode: tree.EphemeralSequential}))},
+		{"create-without-data", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a"}))},
+		{"create-with-empty-data", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", Data: []byte{}}))},
+		{"multi", batch(70000, txn(
+			tree.Op{Kind: tree.KindCheck, Path: "/", Version: tree.AnyVersion},
+			tree.Op{Kind: tree.KindSet, Path: "/sätze/" + strings.Repeat("x", 40), Data: bytes.Repeat([]byte{7}, 300), Version: math.MaxInt32},
+			tree.Op{Kind: tree.KindDelete, Path: "/b", Version: math.MinInt32},
+		))},
+		{"empty-multi", batch(1, request{kind: requestTxn, session: -1, ops: []tree.Op{}})},
+		{"open", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80)})},
+		{"close", batch(1, request{kind: requestClose, session: 1 << 40})},
+		{"release", batch(1, request{kind: requestRelease, session: 77, path: "/q/_c_x-lock-0000000001", czxid: 1 << 33})},
+		{"all-requests", batch(1<<32, request{kind: requestRelease, session: 1, path: "/q", czxid: 9}, request{kind: requestClose, session: 1},
+			request{kind: requestOpen, timeout: time.Second}, txn(tree.Op{Kind: tree.KindDelete, Path: "/a"}))},
+		{"silence", command{kind: commandSilence, step: session.Step{Member: 2, Start: 3, LastSeq: 1000, Step: 4}, duration: 2500 * time.Millisecond}},
+		{"expire", command{kind: commandExpire}},
+	}
+	var list []golden
+	for _, v := range values {
+		list = append(list, golden{v.name, v.c, v.c.encode, func(b []byte) (any, error) { return decodeCommand(b) }})
+	}
+	return list
+}
+
+func goldenRecords() []golden {
+	znode := func(name string, z tree.Znode) golden {
+		return golden{name, z, func() []byte { return encodeZnode(z) }, func(b []byte) (any, error) { return decodeZnode(b) }}
+	}
+	record := func(name string, r session.Record) golden {
+		return golden{name, r, func() []byte { return encodeSession(r) }, func(b []byte) (any, error) { return decodeSession(b) }}
+	}
+	origin := func(name string, o session.Origin) golden {
+		return golden{name, o, func() []byte { return encodeOrigin(o) }, func(b []byte) (any, error) { return decodeOrigin(b) }}
+	}
+	state := func(name string, z tree.Zxid) golden {
+		return golden{name, z, func() []byte { return encodeState(z) }, func(b []byte) (any, error) { return decodeState(b) }}
+	}
+	return []golden{
+		znode("znode", tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, Ctime: 1700000000123, Mtime: 1700000000456, Version: 2,
+			Aversion: 3, Created: 4, Owner: 5, Data: []byte("data")}),
+		znode("znode-from-birth", tree.Znode{Version: -1, Aversion: -1, Data: []byte{}}),
+		znode("znode-of-the-largest-numbers", tree.Znode{Czxid: math.MaxUint64, Mzxid: math.MaxUint64, Pzxid: math.MaxUint64,
+			Ctime: math.MinInt64, Mtime: math.MaxInt64, Version: math.MinInt32, Aversion: math.MaxInt32, Created: math.MaxInt32, Owner: math.MinInt64}),
+		record("session", session.Record{ID: 300, Password: filled[[16]byte](0x80), Timeout: 10 * time.Second, Origin: 2}),
+		record("session-closing", session.Record{ID: -1, Timeout: 1, Origin: math.MaxUint64, Closing: true}),
+		origin("origin", session.Origin{Member: 2, Start: 3, Directory: filled[[16]byte](0x10), Digest: filled[[32]byte](0x40), Level: 1,
+			LastSeq: 1000, Step: 4, Silence: 5 * time.Second}),
+		origin("origin-of-the-largest-numbers", session.Origin{Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32,
+			LastSeq: math.MaxUint64, Step: math.MaxUint64, Silence: math.MaxInt64}),
+		state("state", 70000),
+	}
+}
+
+func TestCommandsAreWrittenAsEver(t *testing.T) { checkGolden(t, "commands.txt", goldenCommands()) }
+func TestRecordsAreWrittenAsEver(t *testing.T)  { checkGolden(t, "records.txt", goldenRecords()) }
+
+// checkGolden compares what is written with the golden file, which has a line "name: hex" for each value, and reads the
+// file's bytes back.
+func checkGolden(t *testing.T, file string, list []golden) {
+	t.Helper()
+	name := filepath.Join("testdata", file)
+	if *update {
+		var out strings.Builder
+		for _, g := range list {
+			fmt.Fprintf(&out, "%s: %x\n", g.name, g.encode())
+		}
+		if err := os.WriteFile(name, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string][]byte)
+	for line := range strings.Lines(string(content)) {
+		name, digits, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if want[name], err = hex.DecodeString(digits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(want) != len(list) {
+		t.Errorf("%d values, %d lines in %s", len(list), len(want), file)
+	}
+	for _, g := range list {
+		if got := g.encode(); !bytes.Equal(got, want[g.name]) {
+			t.Errorf("%s is written\n%x, want\n%x", g.name, got, want[g.name])
+		}
+		switch got, err := g.decode(want[g.name]); {
+		case err != nil:
+			t.Errorf("%s: %v", g.name, err)
+		case !reflect.DeepEqual(got, g.value):
+			t.Errorf("%s is read\n%+v, want\n%+v", g.name, got, g.value)
+		}
+	}
+}
+
+// Every member reads the same bytes; if there were two ways to write a value, a later version could tell them apart.
+// So what the encoder would not write is refused.
+func checkCanonical(t *testing.T, b []byte, decode func([]byte) (any, error), encode func(any) []byte) {
+	t.Helper()
+	before := bytes.Clone(b)
+	v, err := decode(b)
+	if !bytes.Equal(b, before) {
+		t.Fatalf("reading %x has changed it", before)
+	}
+	if err != nil {
+		if !errors.Is(err, errMalformed) && !errors.Is(err, errNewer) {
+			t.Fatalf("%x: %v", b, err)
+		}
+		return
+	}
+	if again := encode(v); !bytes.Equal(again, b) {
+		t.Fatalf("%x is read as %+v, which is written\n%x", b, v, again)
+	}
+}
+
+func decodeAnyCommand(b []byte) (any, error) { return decodeCommand(b) }
+func encodeAnyCommand(v any) []byte          { return v.(command).encode() }
+
+func encodeAnyRecord(v any) []byte {
+	switch v := v.(type) {
+	case tree.Znode:
+		return encodeZnode(v)
+	case session.Record:
+		return encodeSession(v)
+	case session.Origin:
+		return encodeOrigin(v)
+	}
+	return encodeState(v.(tree.Zxid))
+}
+
+// damaged calls fn with every prefix of b, with b and a byte after it, and with every value of every byte.
+func damaged(b []byte, fn func([]byte)) {
+	for n := range b {
+		fn(b[:n])
+	}
+	fn(append(bytes.Clone(b), 0))
+	for i := range b {
+		changed := bytes.Clone(b)
+		for v := range 256 {
+			changed[i] = byte(v)
+			fn(changed)
+		}
+	}
+}
+
+func TestOnlyWhatTheEncoderWritesIsRead(t *testing.T) {
+	for _, g := range goldenCommands() {
+		damaged(g.encode(), func(b []byte) { checkCanonical(t, b, decodeAnyCommand, encodeAnyCommand) })
+	}
+	for _, g := range goldenRecords() {
+		damaged(g.encode(), func(b []byte) { checkCanonical(t, b, g.decode, encodeAnyRecord) })
+	}
+}
+
+// Numbers, strings, data and arrays each have several forms in MessagePack; one is the encoder's.
+func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
+	expire := "9104"
+	silence := "9603" + "02" + "03" + "cd03e8" + "04" + "05"
+	beat := "9602" + "02" + "03" + "04" + "05" + "90"
+	release := "9602" + "02" + "03" + "04" + "05" + "91" + "94" + "04" + "01" + "a2" + "2f71" + "09"
+	register := "9701" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05"
+	for _, s := range []string{expire, silence, beat, release, register} {
+		b, _ := hex.DecodeString(s)
+		if _, err := decodeCommand(b); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	for name, s := range map[string]string{
+		"array of 16-bit length":          "dc000104",
+		"array of 32-bit length":          "dd0000000104",
+		"kind in two bytes":               "91cc04",
+		"kind in nine bytes":              "91cf0000000000000004",
+		"signed kind":                     "91d004",
+		"kind beyond a byte":              "91cd0104",
+		"nil kind":                        "91c0",
+		"no kind":                         "90",
+		"unknown kind without fields":     "904d",
+		"unknown kind":                    "914d",
+		"batch of nil requests":           beat[:len(beat)-2] + "c0",
+		"request without a kind":          strings.Replace(release, "9404", "9009", 1)[:16],
+		"unknown request kind":            strings.Replace(release, "9404", "9409", 1),
+		"string of 8-bit length":          strings.Replace(release, "a22f71", "d9022f71", 1),
+		"path as data":                    strings.Replace(release, "a22f71", "c4022f71", 1),
+		"nil path":                        strings.Replace(release, "a22f71", "c0", 1),
+		"directory id of 16-bit length":   strings.Replace(register, "c410", "c50010", 1),
+		"directory id as a string":        strings.Replace(register, "c410", "b0", 1),
+		"directory id of another length":  strings.Replace(register, "c41000", "c40f", 1),
+		"number larger than needed":       strings.Replace(silence, "cd03e8", "ce000003e8", 1),
+		"negative number where none fits": strings.Replace(silence, "cd03e8", "ff", 1),
+	} {
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := decodeCommand(b); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %s is read as %+v, %v", name, s, c, err)
+		}
+	}
+}
+
+func TestDecodedCommandSharesNothingWithItsBytes(t *testing.T) {
+	for _, g := range goldenCommands() {
+		b := g.encode()
+		c, err := decodeCommand(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b {
+			b[i] ^= 0xff
+		}
+		if !reflect.DeepEqual(c, g.value) {
+			t.Errorf("%s changed with the bytes it was read from", g.name)
+		}
+	}
+}
+
+func TestImageOfANewerFormatSaysSo(t *testing.T) {
+	if _, err := decodeState([]byte{0x92, formatLevel + 1, 0x05}); !errors.Is(err, errNewer) {
+		t.Fatal(err)
+	}
+}
+
+func FuzzDecodeCommand(f *testing.F) {
+	for _, g := range goldenCommands() {
+		f.Add(g.encode())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { checkCanonical(t, b, decodeAnyCommand, encodeAnyCommand) })
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	records := goldenRecords()
+	for _, g := range records {
+		f.Add(g.encode())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, g := range records {
+			checkCanonical(t, b, g.decode, encodeAnyRecord)
+		}
+	})
+}
