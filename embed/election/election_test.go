@@ -1,0 +1,455 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+const path = "/election"
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bounded returns a ctx that ends a test that hangs.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func one(t testing.TB) *embedtest.Ensemble {
+	t.Helper()
+	return embedtest.New(t, 1, embedtest.Options{})
+}
+
+func candidates(t testing.TB, s *embed.Session) []string {
+	t.Helper()
+	names, _, err := s.Children(bounded(t), path)
+	if errors.Is(err, embed.ErrNoNode) {
+		return nil
+	}
+	must(t, err)
+	return names
+}
+
+type outcome struct {
+	leadership *election.Leadership
+	err        error
+}
+
+// stands lets a candidate queue and returns where its outcome will be.
+func stands(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, value string) <-chan outcome {
+	t.Helper()
+	out := make(chan outcome, 1)
+	before := len(candidates(t, s))
+	go func() {
+		l, err := election.New(s, path).Campaign(bounded(t), []byte(value))
+		out <- outcome{l, err}
+	}()
+	ens.Until("the candidate to queue", func() bool { return len(candidates(t, s)) == before+1 })
+	return out
+}
+
+func TestElection_CandidatesLeadInTheOrderTheyCame(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	var sessions []*embed.Session
+	for _, id := range ens.Members() {
+		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
+	}
+	var waiting []<-chan outcome
+	for i := range 9 {
+		s := sessions[i%3]
+		_, err := s.Sync(bounded(t), "/")
+		must(t, err)
+		waiting = append(waiting, stands(t, ens, s, fmt.Sprint(i)))
+	}
+	var last election.Leader
+	for i, c := range waiting {
+		got := <-c
+		must(t, got.err)
+		for _, s := range sessions {
+			_, err := s.Sync(bounded(t), "/")
+			must(t, err)
+			l, err := election.New(s, path).Leader(bounded(t))
+			must(t, err)
+			if string(l.Value) != fmt.Sprint(i) || l.Owner != sessions[i%3].ID() || l.Token != got.leadership.Token() {
+				t.Errorf("candidate %d leads with token %v, Leader says %q, %v, session %d", i, got.leadership.Token(), l.Value, l.Token, l.Owner)
+			}
+			if l.Token.Compare(last.Token) < 0 {
+				t.Errorf("token %v after %v", l.Token, last.Token)
+			}
+			last = l
+		}
+		for _, later := range waiting[i+1:] {
+			select {
+			case <-later:
+				t.Fatalf("two lead")
+			default:
+			}
+		}
+		must(t, got.leadership.Resign())
+	}
+}
+
+// CURATOR-358: getLeader answered NoNode when the leader changed under it.
+func TestElection_LeaderWhileLeadersComeAndGo(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	e := election.New(s, path)
+	if _, err := e.Leader(bounded(t)); !errors.Is(err, election.ErrNoLeader) {
+		t.Errorf("before there was any: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 150 {
+			l, err := e.Campaign(bounded(t), nil)
+			if err == nil {
+				err = l.Resign()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	seen, none := 0, 0
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		switch _, err := e.Leader(bounded(t)); {
+		case err == nil:
+			seen++
+		case errors.Is(err, election.ErrNoLeader):
+			none++
+		default:
+			t.Fatal(err)
+		}
+	}
+	t.Logf("a leader %d times, none %d times", seen, none)
+	if _, err := e.Leader(bounded(t)); !errors.Is(err, election.ErrNoLeader) {
+		t.Errorf("after the last: %v", err)
+	}
+}
+
+// CURATOR-696: after a reconnect a candidate found the znode of its own dead session at the head of the queue, took it for
+// its own and led beside another one.
+func TestElection_TheCandidateOfAnotherSessionIsNotOnesOwn(t *testing.T) {
+	ens := one(t)
+	old, fresh := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	first := stands(t, ens, old, "the same process")
+	lost := (<-first).leadership
+	second := stands(t, ens, fresh, "the same process")
+	select {
+	case got := <-second:
+		t.Fatalf("leads beside another one: %v", got)
+	default:
+	}
+	must(t, old.Close())
+	got := <-second
+	must(t, got.err)
+	if !errors.Is(lost.Err(), embed.ErrSessionClosed) || got.leadership.Token().Compare(lost.Token()) <= 0 {
+		t.Errorf("the old one: %v; token %v after %v", lost.Err(), got.leadership.Token(), lost.Token())
+	}
+	// CURATOR-537: the token is that of the znode that leads, not of a newer one.
+	names := candidates(t, fresh)
+	stat, _, err := fresh.Exists(bounded(t), path+"/"+names[0])
+	must(t, err)
+	if got.leadership.Token().Zxid != stat.Czxid {
+		t.Errorf("token %v, the znode is of zxid %d", got.leadership.Token(), stat.Czxid)
+	}
+	if form := regexp.MustCompile(`^_c_[0-9a-f-]{36}-latch-[0-9]{10}$`); !form.MatchString(names[0]) {
+		t.Errorf("the name is %s, which is not Curator's form", names[0])
+	}
+}
+
+// A campaign that is given up leaves nobody behind to be elected.
+func TestElection_ACancelledCampaignLeavesNobodyBehind(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	leader := (<-stands(t, ens, s, "leader")).leadership
+	var wg sync.WaitGroup
+	for i := range 30 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(bounded(t), time.Duration(i)*200*time.Microsecond)
+			defer cancel()
+			if _, err := election.New(s, path).Campaign(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a cancelled campaign: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	ens.Until("the cancelled ones to leave", func() bool { return len(candidates(t, s)) == 1 })
+	must(t, leader.Err())
+}
+
+func TestLeadership_Resign(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	type key struct{}
+	first, err := election.New(s, path).Campaign(context.WithValue(bounded(t), key{}, "value"), nil)
+	must(t, err)
+	second := stands(t, ens, s, "second")
+	if first.Context().Value(key{}) != "value" || first.Context().Err() != nil {
+		t.Errorf("context: %v, %v", first.Context().Value(key{}), first.Context().Err())
+	}
+	must(t, first.Resign())
+	got := <-second
+	must(t, got.err)
+	for range 3 {
+		must(t, first.Resign())
+	}
+	must(t, got.leadership.Err())
+	<-first.Done()
+	if !errors.Is(first.Err(), embed.ErrReleased) || !errors.Is(context.Cause(first.Context()), embed.ErrReleased) {
+		t.Errorf("after Resign: %v, cause %v", first.Err(), context.Cause(first.Context()))
+	}
+}
+
+func TestLeadership_ProclaimIsTheLeadersAlone(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	e := election.New(s, path)
+	l, err := e.Campaign(bounded(t), []byte("a"))
+	must(t, err)
+	must(t, l.Proclaim(bounded(t), []byte("b")))
+	now, err := e.Leader(bounded(t))
+	must(t, err)
+	if string(now.Value) != "b" || now.Token != l.Token() {
+		t.Errorf("the leader says %q with token %v, want b with %v", now.Value, now.Token, l.Token())
+	}
+	if err := l.Proclaim(bounded(t), make([]byte, embed.DefaultMaxDataSize+1)); !errors.Is(err, embed.ErrTooLarge) {
+		t.Errorf("a value that is too large: %v", err)
+	}
+	must(t, l.Resign())
+	next, err := e.Campaign(bounded(t), []byte("c"))
+	must(t, err)
+	if err := l.Proclaim(bounded(t), []byte("late")); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("Proclaim after the end: %v", err)
+	}
+	if now, err := e.Leader(bounded(t)); err != nil || string(now.Value) != "c" {
+		t.Errorf("the leader says %q, %v", now.Value, err)
+	}
+	// Its candidate is deleted by hand; nothing of it may be published either.
+	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
+	if err := next.Proclaim(bounded(t), []byte("late")); !errors.Is(err, embed.ErrDeleted) {
+		t.Errorf("Proclaim of a deleted candidate: %v", err)
+	}
+}
+
+// observed pulls from Observe until the value is seen.
+func observed(t *testing.T, next func() (election.Leader, error, bool), value string) {
+	t.Helper()
+	for {
+		l, err, ok := next()
+		if !ok || err != nil {
+			t.Fatalf("waiting for %q: %v, %v", value, err, ok)
+		}
+		if string(l.Value) == value {
+			return
+		}
+	}
+}
+
+// Whatever leader or value stays is seen, on every member, also by those who watched before there was an election at all.
+func TestElection_ObserveSeesWhatStays(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	e := election.New(s, path)
+	var watching []func() (election.Leader, error, bool)
+	for _, id := range ens.Members() {
+		next, stop := iter.Pull2(election.New(ens.Session(id, embed.SessionOptions{Timeout: time.Minute}), path).Observe(bounded(t)))
+		defer stop()
+		watching = append(watching, next)
+	}
+	see := func(value string) {
+		t.Helper()
+		for _, next := range watching {
+			observed(t, next, value)
+		}
+	}
+	first, err := e.Campaign(bounded(t), []byte("first"))
+	must(t, err)
+	see("first")
+	for i := range 5 {
+		must(t, first.Proclaim(bounded(t), fmt.Append(nil, i)))
+	}
+	see("4")
+	second := stands(t, ens, s, "second")
+	must(t, first.Resign())
+	must(t, (<-second).err)
+	see("second")
+	// Nobody, not even the election's znode, for a while. (CURATOR-724: a latch whose parent had vanished never recovered.)
+	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
+	must(t, s.Delete(bounded(t), path, embed.AnyVersion))
+	_, err = e.Campaign(bounded(t), []byte("third"))
+	must(t, err)
+	see("third")
+	ens.MoveLeader(ens.Leader()%3 + 1)
+	third, err := e.Leader(bounded(t))
+	must(t, err)
+	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
+	_, err = e.Campaign(bounded(t), third.Value) // the same value, but another leader
+	must(t, err)
+	see("third")
+}
+
+// Leaders and values change faster than anybody can look: some are skipped, none is seen after a later one, and the last
+// is seen.
+func TestElection_ObserveNeverGoesBack(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	e := election.New(s, path)
+	go func() {
+		for turn := range 40 {
+			l, err := e.Campaign(bounded(t), fmt.Appendf(nil, "%03d", turn*10))
+			for i := 1; i < 5 && err == nil; i++ {
+				err = l.Proclaim(bounded(t), fmt.Appendf(nil, "%03d", turn*10+i))
+			}
+			if err == nil && turn < 39 {
+				err = l.Resign()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	var last election.Leader
+	for l, err := range e.Observe(bounded(t)) {
+		must(t, err)
+		if string(l.Value) <= string(last.Value) || l.Token.Compare(last.Token) < 0 {
+			t.Errorf("%s with %v after %s with %v", l.Value, l.Token, last.Value, last.Token)
+		}
+		if last = l; string(l.Value) == "394" {
+			break
+		}
+	}
+}
+
+// etcd's Observe closes its channel without a word.
+func TestElection_ObserveEndsWithTheReason(t *testing.T) {
+	ens := one(t)
+	for name, c := range map[string]struct {
+		end  func(*embed.Session, context.CancelFunc)
+		want error
+	}{
+		"its ctx":     {func(_ *embed.Session, cancel context.CancelFunc) { cancel() }, context.Canceled},
+		"its session": {func(s *embed.Session, _ context.CancelFunc) { must(t, s.Close()) }, embed.ErrSessionClosed},
+		"its node":    {func(*embed.Session, context.CancelFunc) { must(t, ens.Node(1).Close()) }, embed.ErrClosed},
+	} {
+		if c.want == embed.ErrClosed {
+			defer observeEnds(t, ens, name, c.end, c.want) // the last
+			continue
+		}
+		observeEnds(t, ens, name, c.end, c.want)
+	}
+}
+
+func observeEnds(t *testing.T, ens *embedtest.Ensemble, name string, end func(*embed.Session, context.CancelFunc), want error) {
+	t.Helper()
+	s := ens.Session(1, embed.SessionOptions{})
+	l, err := election.New(s, path).Campaign(bounded(t), nil)
+	must(t, err)
+	defer l.Resign()
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	yields := 0
+	var last error
+	for _, err := range election.New(s, path).Observe(ctx) {
+		last = err
+		if yields++; yields == 1 {
+			must(t, err)
+			go end(s, cancel)
+		}
+	}
+	if yields != 2 || !errors.Is(last, want) || !strings.Contains(last.Error(), path) {
+		t.Errorf("%s: after %d yields: %v, want %v", name, yields, last, want)
+	}
+}
+
+// Two latches of a service led at the same time after a reconnect (druid, on Curator's LeaderLatch). Candidates of three
+// members whose Raft leadership moves, whose links break, and who never resign.
+func TestElection_NeverTwo(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx, cancel := context.WithCancel(bounded(t))
+	var mu sync.Mutex
+	leaders := make(map[*election.Leadership]bool) // all that were ever elected
+	var turns atomic.Int32
+	var wg sync.WaitGroup
+	for _, id := range ens.Members() {
+		n := ens.Node(id)
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Millisecond}) // the least there is
+				if err != nil {
+					continue
+				}
+				l, err := election.New(s, path).Campaign(ctx, nil)
+				if err != nil {
+					continue
+				}
+				turns.Add(1)
+				mu.Lock()
+				for other := range leaders {
+					if other.Err() == nil {
+						t.Errorf("%v and %v lead at the same time", other.Token(), l.Token())
+					}
+				}
+				leaders[l] = true
+				mu.Unlock()
+				select {
+				case <-l.Done():
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	for i := range 6 {
+		ens.Until("somebody to lead", func() bool { return turns.Load() > 0 })
+		led, victim := turns.Load(), embed.MemberID(i%3+1)
+		if i%2 == 0 {
+			ens.MoveLeader(victim)
+		}
+		ens.Isolate(victim)
+		// If the victim led the election another one takes over; if not, nothing has to happen.
+		enough := time.After(1500 * time.Millisecond)
+		ens.Until("another turn, or long enough", func() bool {
+			select {
+			case <-enough:
+				return true
+			default:
+				return turns.Load() > led
+			}
+		})
+		ens.HealAll()
+		for _, id := range ens.Members() {
+			ens.Ready(id)
+		}
+	}
+	cancel()
+	wg.Wait()
+	t.Logf("%d turns", turns.Load())
+	if turns.Load() < 2 {
+		t.Error("nobody ever took over")
+	}
+}

@@ -1,0 +1,239 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// CURATOR-518 and 671: a selector that was to queue again after its turn did not.
+func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
+	ens := one(t)
+	enough := errors.New("enough")
+	var last lock.Token
+	turns := 0
+	err := election.Run(bounded(t), ens.Node(1), path, []byte("v"), func(ctx context.Context, token lock.Token) error {
+		if token.Compare(last) <= 0 || ctx.Err() != nil {
+			t.Errorf("turn %d: token %v after %v, ctx %v", turns, token, last, ctx.Err())
+		}
+		last = token
+		if turns++; turns == 4 {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) || turns != 4 {
+		t.Errorf("Run returned %v after %d turns", err, turns)
+	}
+	if names := candidates(t, ens.Session(1, embed.SessionOptions{})); len(names) > 0 {
+		t.Errorf("left in the queue: %v", names)
+	}
+}
+
+// Between two turns of one the others have theirs.
+func TestRun_TakesTurnsWithOthers(t *testing.T) {
+	ens := one(t)
+	ctx, cancel := context.WithCancel(bounded(t))
+	turns := make(chan int)
+	for i := range 3 {
+		go election.Run(ctx, ens.Node(1), path, nil, func(ctx context.Context, _ lock.Token) error {
+			select {
+			case turns <- i:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}
+	counts := make([]int, 3)
+	for range 12 {
+		counts[<-turns]++
+	}
+	cancel()
+	for i, n := range counts {
+		if n < 2 {
+			t.Errorf("candidate %d led %d times of 12: %v", i, n, counts)
+		}
+	}
+}
+
+// The leader's candidate is deleted, its session ends: Run leads again, with a session that serves.
+func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	enough := errors.New("enough")
+	owners := make(map[embed.SessionID]bool)
+	turns := 0
+	err := election.Run(bounded(t), ens.Node(1), path, nil, func(ctx context.Context, token lock.Token) error {
+		l, err := election.New(s, path).Leader(ctx)
+		must(t, err)
+		if l.Token != token {
+			t.Errorf("fn has token %v, the leader's is %v", token, l.Token)
+		}
+		owners[l.Owner] = true
+		if turns++; turns == 3 {
+			return enough
+		}
+		must(t, s.Delete(ctx, path+"/"+candidates(t, s)[0], embed.AnyVersion))
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		return errors.New("an error of one that leads no more is no reason to stop")
+	})
+	if !errors.Is(err, enough) || len(owners) != 3 {
+		t.Errorf("Run returned %v after turns of %d sessions", err, len(owners))
+	}
+}
+
+// The leading member is cut off, another takes over; healed, the first campaigns on without a restart and leads again when
+// the other has gone.
+func TestRun_ComesBackAfterAPartition(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
+	ens.MoveLeader(3)
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	type turn struct {
+		member embed.MemberID
+		began  bool
+		ctx    context.Context
+	}
+	turns := make(chan turn, 16)
+	run := func(ctx context.Context, id embed.MemberID) {
+		_ = election.Run(ctx, ens.Node(id), path, fmt.Append(nil, id), func(ctx context.Context, _ lock.Token) error {
+			turns <- turn{member: id, began: true, ctx: ctx}
+			<-ctx.Done()
+			turns <- turn{member: id}
+			return nil
+		})
+	}
+	await := func(id embed.MemberID, began bool) turn {
+		t.Helper()
+		for {
+			select {
+			case got := <-turns:
+				if got.member == id && got.began == began {
+					return got
+				}
+			case <-ctx.Done():
+				t.Fatalf("member %d: turn never began or ended", id)
+			}
+		}
+	}
+	go run(ctx, 1)
+	first := await(1, true)
+	second, retire := context.WithCancel(ctx)
+	go run(second, 2)
+	watcher := ens.Session(3, embed.SessionOptions{})
+	ens.Until("the second to stand", func() bool { return len(candidates(t, watcher)) == 2 })
+	ens.Isolate(1)
+	await(2, true)
+	if first.ctx.Err() == nil {
+		t.Error("two lead")
+	}
+	ens.HealAll()
+	ens.Until("the first to stand again", func() bool { return len(candidates(t, watcher)) == 2 })
+	retire()
+	await(1, true)
+}
+
+func TestRun_EndsWithItsCtx(t *testing.T) {
+	ens := one(t)
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(bounded(t))
+	err := election.Run(ctx, ens.Node(1), path, nil, func(turn context.Context, _ lock.Token) error {
+		cancel(why)
+		<-turn.Done()
+		if !errors.Is(context.Cause(turn), why) {
+			t.Errorf("cause %v", context.Cause(turn))
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+	// One that waits for its turn.
+	s := ens.Session(1, embed.SessionOptions{})
+	_, err = election.New(s, path).Campaign(bounded(t), nil)
+	must(t, err)
+	waiting, stop := context.WithCancel(bounded(t))
+	ended := make(chan error)
+	go func() { ended <- election.Run(waiting, ens.Node(1), path, nil, nil) }()
+	ens.Until("the candidate to stand", func() bool { return len(candidates(t, s)) == 2 })
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+	ens.Until("the candidate to leave", func() bool { return len(candidates(t, s)) == 1 })
+}
+
+func TestRun_EndsWithItsNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*embedtest.Ensemble)
+		want error
+	}{
+		"closed": {func(e *embedtest.Ensemble) { must(t, e.Node(1).Close()) }, embed.ErrClosed},
+		"failed": {func(e *embedtest.Ensemble) { e.Kill(1) }, embed.ErrFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ens := one(t)
+			n := ens.Node(1)
+			err := election.Run(bounded(t), n, path, nil, func(ctx context.Context, _ lock.Token) error {
+				c.end(ens)
+				if !errors.Is(context.Cause(ctx), c.want) {
+					t.Errorf("cause %v", context.Cause(ctx))
+				}
+				return nil
+			})
+			if !errors.Is(err, c.want) {
+				t.Errorf("Run returned %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// What can never succeed is not tried for ever.
+func TestRun_EndsWhenNoAttemptCanSucceed(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	_, err := s.Create(bounded(t), "/e", nil, embed.Ephemeral)
+	must(t, err)
+	for _, c := range []struct {
+		path  string
+		value []byte
+		want  error
+	}{
+		{"nowhere", nil, embed.ErrInvalidPath},
+		{"", nil, embed.ErrInvalidPath},
+		{path, make([]byte, embed.DefaultMaxDataSize+1), embed.ErrTooLarge},
+		{"/e/x", nil, embed.ErrNoChildrenForEphemerals},
+	} {
+		fn := func(context.Context, lock.Token) error { return errors.New("it leads") }
+		if err := election.Run(bounded(t), ens.Node(1), c.path, c.value, fn); !errors.Is(err, c.want) {
+			t.Errorf("%q: Run returned %v, want %v", c.path, err, c.want)
+		}
+	}
+}
+
+func TestRun_APanicGivesTheLeadershipUp(t *testing.T) {
+	ens := one(t)
+	func() {
+		defer func() {
+			if r := recover(); r != "oops" {
+				t.Errorf("recovered %v", r)
+			}
+		}()
+		_ = election.Run(bounded(t), ens.Node(1), path, nil, func(context.Context, lock.Token) error { panic("oops") })
+	}()
+	s := ens.Session(1, embed.SessionOptions{})
+	l, err := election.New(s, path).Campaign(bounded(t), nil)
+	must(t, err)
+	must(t, l.Resign())
+}

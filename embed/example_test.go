@@ -1,0 +1,144 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// start starts a node that is its own ensemble, and opens a session.
+func start() (n *embed.Node, s *embed.Session, end func()) {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, err = embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if s, err = n.NewSession(context.Background(), embed.SessionOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	return n, s, func() { _ = n.Close(); _ = os.RemoveAll(dir) }
+}
+
+func ExampleStart() {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	node, err := embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx := context.Background()
+	if err := node.Ready(ctx); err != nil { // waits for a quorum; Start does not
+		log.Fatal(err)
+	}
+	session, err := node.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.Create(ctx, "/greeting", []byte("hello"), embed.Persistent); err != nil {
+		log.Fatal(err)
+	}
+	data, stat, err := session.Get(ctx, "/greeting")
+	fmt.Printf("%s, version %d, %v\n", data, stat.Version, err)
+	// Output: hello, version 0, <nil>
+}
+
+func ExampleReadConfig() {
+	cfg, err := embed.ReadConfig(strings.NewReader(`
+dir: /var/lib/service/vivarium
+id: 2
+members:
+  1: 10.0.0.1:7400
+  2: 10.0.0.2:7400
+  3: 10.0.0.3:7400
+tick: 50ms
+`))
+	fmt.Println(cfg.ID, len(cfg.Members), cfg.Tick, err)
+	fmt.Println(cfg.Validate())
+	// Output:
+	// 2 3 50ms <nil>
+	// <nil>
+}
+
+func ExampleSession_Multi() {
+	_, session, end := start()
+	defer end()
+	ctx := context.Background()
+	_, err := session.Multi(ctx,
+		embed.OpCreate("/orders", nil, embed.Persistent),
+		embed.OpCreate("/orders/order-", []byte("10 tulips"), embed.Sequential),
+	)
+	fmt.Println(err)
+
+	_, err = session.Multi(ctx,
+		embed.OpSet("/orders", []byte("closed"), embed.AnyVersion),
+		embed.OpDelete("/orders/order-0000000007", embed.AnyVersion),
+	)
+	var multi *embed.MultiError
+	if errors.As(err, &multi) {
+		fmt.Println("operation", multi.Index, "was refused:", errors.Is(err, embed.ErrNoNode))
+	}
+	data, _, err := session.Get(ctx, "/orders")
+	fmt.Printf("nothing was set: %q, %v\n", data, err)
+	// Output:
+	// <nil>
+	// operation 1 was refused: true
+	// nothing was set: "", <nil>
+}
+
+func ExampleSession_Watch() {
+	_, session, end := start()
+	defer end()
+	ctx := context.Background()
+	watch, err := session.Watch(ctx, "/config", embed.WatchPersistent) // it need not exist yet
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.Create(ctx, "/config", []byte("a"), embed.Persistent); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.Set(ctx, "/config", []byte("b"), 0); err != nil {
+		log.Fatal(err)
+	}
+	_ = watch.Close() // or it would go on
+	for event := range watch.Events() {
+		fmt.Println(event.Type, event.Path)
+	}
+	fmt.Println(watch.Err())
+	// Output:
+	// NodeCreated /config
+	// NodeDataChanged /config
+	// <nil>
+}
+
+// A session's ephemerals live as long as it does.
+func ExampleSession_Create_ephemeral() {
+	node, session, end := start()
+	defer end()
+	ctx := context.Background()
+	if _, err := session.Create(ctx, "/worker", []byte("10.0.0.1:80"), embed.Ephemeral); err != nil {
+		log.Fatal(err)
+	}
+	if err := session.Close(); err != nil {
+		log.Fatal(err)
+	}
+	other, err := node.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, ok, err := other.Exists(ctx, "/worker")
+	fmt.Println(ok, err)
+	// Output: false <nil>
+}
