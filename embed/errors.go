@@ -22,7 +22,7 @@ var (
 var (
 	ErrInvalidPath = tree.ErrInvalidPath // the path breaks a rule; the text says which
 	ErrInvalidMode = tree.ErrInvalidMode // no such create mode
-	ErrTooLarge    = engine.ErrTooLarge  // the data is over Config.MaxDataSize, or the transaction over what fits in a log entry
+	ErrTooLarge    = engine.ErrTooLarge  // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry
 )
 
 // Lifetimes.

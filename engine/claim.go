@@ -34,11 +34,11 @@ type Claim struct {
 
 // Claim submits the creation of an ephemeral znode. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, path string, data []byte, mode tree.CreateMode) *Claim {
-	op := tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}
+	ops := []tree.Op{{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
 	c := &Claim{session: s, path: path, mode: mode, done: make(chan struct{})}
-	c.waiter = newWaiter(s, &request{kind: requestTxn, session: s.id, ops: []tree.Op{op}})
+	c.waiter = s.newTxn(ops)
 	c.waiter.applied = c.applied
-	s.submit(ctx, c.waiter)
+	s.submit(ctx, c.waiter, ops)
 	return c
 }
 

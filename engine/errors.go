@@ -21,7 +21,7 @@ var (
 	ErrDeleted = errors.New("claimed znode was deleted")
 	// ErrReleased: the claim was given back by its owner.
 	ErrReleased = errors.New("released")
-	// ErrTooLarge: data or request over the configured limit.
+	// ErrTooLarge: data or request over the configured limit, or a path over 64 KiB.
 	ErrTooLarge = errors.New("too large")
 	// ErrClosed: the node was closed; the request was not applied.
 	ErrClosed = errors.New("node closed")

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -92,13 +93,17 @@ func (s *Session) Close() error {
 // Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
 // a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) *Pending {
-	w := newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
-	return s.submit(ctx, w)
+	return s.submit(ctx, s.newTxn(ops), ops)
 }
 
-func (s *Session) submit(ctx context.Context, w *waiter) *Pending {
+func (s *Session) newTxn(ops []tree.Op) *waiter {
+	return newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
+}
+
+// submit queues w, which is the transaction of ops.
+func (s *Session) submit(ctx context.Context, w *waiter, ops []tree.Op) *Pending {
 	p := &Pending{session: s, waiter: w}
-	if err := s.admit(ctx, w); err != nil {
+	if err := s.admit(ctx, w, ops); err != nil {
 		s.engine.pipe.refuse(w, err)
 	} else {
 		_ = s.engine.pipe.submit(w) // an error is w's outcome
@@ -107,9 +112,14 @@ func (s *Session) submit(ctx context.Context, w *waiter) *Pending {
 }
 
 // admit checks what can be checked here.
-func (s *Session) admit(ctx context.Context, w *waiter) error {
+func (s *Session) admit(ctx context.Context, w *waiter, ops []tree.Op) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	for i := range ops {
+		if n := len(ops[i].Path); n > pathMax {
+			return fmt.Errorf("%w: a path of %d bytes", ErrTooLarge, n)
+		}
 	}
 	if len(w.wire) > s.engine.cfg.requestBytesMax() {
 		return ErrTooLarge
