@@ -47,6 +47,6 @@
 // pipeline.loop, keeper.loop, expiryLoop, failureLoop and, until this member has registered, noteLog are started by run and end
 // with Close; apply runs on Raft's worker.
 //
-// Read engine.go first, then start.go, pipeline.go, machine.go, keeper.go, session.go, claim.go, expire.go and
+// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go and
 // install.go; command.go and record.go are the formats, codec.go how they are written.
 package engine

@@ -65,53 +65,6 @@ func (m *machine) restartSilence() {
 	}
 }
 
-func loadImage(image *storage.Image) (*tree.Tree, *session.Table, tree.Zxid, error) {
-	table := session.NewTable()
-	if image.Applied() == 0 {
-		return tree.New(), table, 0, nil
-	}
-	loader := tree.NewLoader()
-	var zxid tree.Zxid
-	err := image.Load(func(t storage.Table, key, value []byte) error {
-		switch t {
-		case storage.Znodes:
-			z, err := decodeZnode(value)
-			if err != nil {
-				return fmt.Errorf("znode %q: %w", key, err)
-			}
-			if z.Owner != 0 {
-				table.Track([]tree.Change{{Type: tree.Created, Path: string(key), Owner: z.Owner}})
-			}
-			return loader.Add(string(key), z)
-		case storage.Sessions:
-			r, err := decodeSession(value)
-			if err != nil {
-				return fmt.Errorf("session %x: %w", key, err)
-			}
-			return table.LoadRecord(r)
-		case storage.Origins:
-			o, err := decodeOrigin(value)
-			if err != nil {
-				return fmt.Errorf("origin %x: %w", key, err)
-			}
-			table.LoadOrigin(o)
-			return nil
-		default:
-			var err error
-			zxid, err = decodeState(value)
-			return err
-		}
-	})
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	t, err := loader.Finish(zxid)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	return t, table, zxid, table.Verify()
-}
-
 // Applied implements replication.StateMachine.
 func (m *machine) Applied() uint64 { return m.image.Applied() }
 
