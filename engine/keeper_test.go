@@ -129,7 +129,7 @@ func TestProofCountsFromTheFirstSending(t *testing.T) {
 		n.apply(queued[0])
 		n.log.take()
 		n.lead(0)
-		pass(at.Add(testDeadline).Sub(time.Now()) - time.Nanosecond)
+		pass(time.Until(at.Add(testDeadline)) - time.Nanosecond)
 		n.wantState(s, session.Connected)
 		pass(time.Nanosecond)
 		n.wantState(s, session.Suspended)

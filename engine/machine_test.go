@@ -1,0 +1,401 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A member is another node as a machine sees it: what it registers and the batches it sends.
+type member struct {
+	n      *node
+	origin session.Origin
+	seq    uint64
+}
+
+// joined registers another member with a node's machine.
+func (n *node) joined(m session.MemberID, start uint64) *member {
+	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: formatLevel}
+	n.applyCommand(command{kind: commandRegister, origin: o})
+	return &member{n: n, origin: o}
+}
+
+// batch has the member's next batch applied.
+func (m *member) batch(requests ...request) {
+	m.seq++
+	m.again(m.seq, requests...)
+}
+
+// again has a batch applied with a seq of the test's choice.
+func (m *member) again(seq uint64, requests ...request) {
+	o := session.Origin{Member: m.origin.Member, Start: m.origin.Start, LastSeq: seq}
+	m.n.applyCommand(command{kind: commandBatch, origin: o, wall: 1000 + int64(seq), requests: requests})
+}
+
+// open opens a session at the member.
+func (m *member) open(timeout time.Duration) tree.SessionID {
+	id := tree.SessionID(m.n.shard.mu.zxid + 1)
+	m.batch(request{kind: requestOpen, timeout: timeout})
+	return id
+}
+
+func txn(id tree.SessionID, ops ...tree.Op) request {
+	return request{kind: requestTxn, session: id, ops: ops}
+}
+
+func ephemeral(path string) tree.Op {
+	return tree.Op{Kind: tree.KindCreate, Path: path, Mode: tree.Ephemeral}
+}
+
+func (n *node) sessionsOf(m session.MemberID) (ids []tree.SessionID) {
+	for _, r := range n.shard.mu.table.Sessions(m) {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func TestRegisterClosesThePredecessorsSessions(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		other := n.joined(3, 1)
+		stays := other.open(testTimeout)
+		other.batch(txn(stays, ephemeral("/stays")))
+		old := n.joined(2, 1)
+		a, b := old.open(testTimeout), old.open(time.Minute)
+		old.batch(txn(b, ephemeral("/b")), txn(a, ephemeral("/a"), create("/kept")))
+		before := n.shard.mu.zxid
+		n.joined(2, 2)
+		if n.exists("/a") || n.exists("/b") || !n.exists("/kept") || !n.exists("/stays") {
+			t.Fatal("the wrong znodes are gone")
+		}
+		if got := n.shard.mu.zxid - before; got != 2 {
+			t.Fatalf("two sessions were closed in %d transactions", got)
+		}
+		if len(n.sessionsOf(2)) != 0 || !slices.Equal(n.sessionsOf(3), []tree.SessionID{stays}) {
+			t.Fatalf("open are %v and %v", n.sessionsOf(2), n.sessionsOf(3))
+		}
+	})
+}
+
+// The copy of a Register, or a batch, turns up when its member has been started again.
+func TestLateCommandsOfARetiredStartChangeNothing(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		old := n.joined(2, 1)
+		id := old.open(testTimeout)
+		now := n.joined(2, 2)
+		alive := now.open(testTimeout)
+		before := n.dump()
+		n.applyCommand(command{kind: commandRegister, origin: old.origin})
+		old.batch(txn(id, create("/late")), txn(alive, create("/late")))
+		old.again(1, request{kind: requestClose, session: alive})
+		n.applyCommand(command{kind: commandSilence, step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: 1}, duration: time.Hour})
+		n.applyCommand(command{kind: commandRegister, origin: now.origin}) // and a copy of the newest
+		if got := n.dump(); got != before {
+			t.Fatalf("it was\n%s\nand is\n%s", before, got)
+		}
+		now.batch(txn(alive, create("/next")))
+		if !n.exists("/next") {
+			t.Fatal("the stream does not go on")
+		}
+	})
+}
+
+func TestBatchIsAppliedInItsPlaceOnly(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		m := n.joined(2, 1)
+		id := m.open(testTimeout)
+		m.again(3, txn(id, create("/gap")))
+		m.again(1, txn(id, create("/repeat")))
+		m.batch(txn(id, create("/a")))
+		m.again(2, txn(id, create("/repeat")))
+		for _, path := range []string{"/gap", "/repeat"} {
+			if n.exists(path) {
+				t.Errorf("%s exists", path)
+			}
+		}
+		if stat, _ := n.tree().Exists("/a"); stat.Ctime.UnixMilli() != 1002 {
+			t.Errorf("created at %v, want the time of its batch", stat.Ctime)
+		}
+	})
+}
+
+func TestBatchCountsAlsoIfAllInItFails(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		m := n.joined(2, 1)
+		id := m.open(testTimeout)
+		before := n.shard.mu.zxid
+		m.batch(txn(id, create("/no/parent")), txn(id, create("/x"), create("/x")), txn(999, create("/y")))
+		if n.shard.mu.zxid != before || n.exists("/x") {
+			t.Fatal("a failed transaction left something behind")
+		}
+		m.batch(txn(id, create("/z")))
+		if stat, _ := n.tree().Exists("/z"); stat.Czxid != before+1 {
+			t.Fatalf("the next transaction is %d, want %d", stat.Czxid, before+1)
+		}
+	})
+}
+
+func TestSessionIsUsedByItsOriginOnly(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		m, thief := n.joined(2, 1), n.joined(3, 1)
+		id := m.open(testTimeout)
+		m.batch(txn(id, ephemeral("/e")))
+		stat, _ := n.tree().Exists("/e")
+		thief.batch(txn(id, create("/stolen")), request{kind: requestClose, session: id},
+			request{kind: requestRelease, session: id, path: "/e", czxid: stat.Czxid})
+		if n.exists("/stolen") || !n.exists("/e") || len(n.sessionsOf(2)) != 1 {
+			t.Fatal("another member used the session")
+		}
+	})
+}
+
+func TestReleaseDeletesOnlyWhatItNames(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		m := n.joined(2, 1)
+		a, b := m.open(testTimeout), m.open(testTimeout)
+		m.batch(txn(a, ephemeral("/e"), create("/p")))
+		stat, _ := n.tree().Exists("/e")
+		for _, r := range []request{
+			{session: b, path: "/e", czxid: stat.Czxid},     // another session
+			{session: a, path: "/e", czxid: stat.Czxid - 1}, // an earlier znode of that path
+			{session: a, path: "/e", czxid: stat.Czxid + 1}, // a later one
+			{session: a, path: "/p", czxid: stat.Czxid},     // no ephemeral
+			{session: a, path: "/none", czxid: stat.Czxid},
+			{session: a, path: "no path", czxid: stat.Czxid},
+		} {
+			r.kind = requestRelease
+			m.batch(r)
+		}
+		if !n.exists("/e") || !n.exists("/p") {
+			t.Fatal("deleted")
+		}
+		release := request{kind: requestRelease, session: a, path: "/e", czxid: stat.Czxid}
+		m.batch(release, release)
+		if n.exists("/e") {
+			t.Fatal("not deleted")
+		}
+	})
+}
+
+// A member died with more ephemerals than one entry should remove. Its sessions go one by one, in order of their ids; who
+// waits for its turn is refused everything.
+func TestExpiryIsPortioned(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		const each = 6000
+		m, other := n.joined(2, 1), n.joined(3, 1)
+		watcher := other.open(testTimeout)
+		var ids []tree.SessionID
+		for s := range 4 {
+			id := m.open(testTimeout)
+			ids = append(ids, id)
+			ops := make([]tree.Op, each)
+			for i := range ops {
+				ops[i] = ephemeral(fmt.Sprintf("/e%d-%d", s, i))
+			}
+			m.batch(txn(id, ops...))
+		}
+		var told []tree.SessionID
+		n.cfg.SessionExpired = func(id tree.SessionID) { told = append(told, id) }
+		before, length := n.shard.mu.zxid, n.tree().Len()
+
+		silent := func() {
+			step, d, _ := n.shard.mu.table.NextStep(2)
+			n.applyCommand(command{kind: commandSilence, step: step, duration: d})
+		}
+		for range 4 {
+			silent()
+		}
+		if !slices.Equal(n.sessionsOf(2), ids[2:]) || n.shard.mu.zxid != before+2 || n.tree().Len() != length-2*each {
+			t.Fatalf("after the first portion %v are left and %d znodes gone", n.sessionsOf(2), length-n.tree().Len())
+		}
+		if !n.shard.due() || len(n.wakeExpiry) != 1 {
+			t.Fatal("nobody is told that more are due")
+		}
+		m.batch(txn(ids[2], create("/too-late")), request{kind: requestRelease, session: ids[3], path: "/e3-0"})
+		other.batch(txn(watcher, create("/other")))
+		if n.exists("/too-late") || !n.exists("/other") || !n.exists("/e3-0") {
+			t.Fatal("a session that is due was used")
+		}
+		n.applyCommand(command{kind: commandExpire})
+		if len(n.sessionsOf(2)) != 0 || n.shard.due() || !slices.Equal(told, ids) {
+			t.Fatalf("left %v, told of %v", n.sessionsOf(2), told)
+		}
+		n.applyCommand(command{kind: commandExpire}) // a copy
+		if n.shard.mu.zxid != before+5 {
+			t.Fatalf("%d transactions", n.shard.mu.zxid-before)
+		}
+	})
+}
+
+// What this node's own commands are refused for, it cannot go on with.
+func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
+	other := testOrigin()
+	other.Directory[0]++
+	newer := testOrigin()
+	newer.Start++
+	foreign := testOrigin()
+	foreign.Member, foreign.Digest[0] = 2, foreign.Digest[0]+1
+	batch := command{kind: commandBatch, origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: 1}}
+	register := command{kind: commandRegister, origin: testOrigin()}
+	for name, c := range map[string]struct {
+		before session.Origin
+		own    command
+		want   string
+	}{
+		"another directory": {other, register, session.ErrOtherDirectory.Error()},
+		"an older copy":     {newer, register, session.ErrOlderStart.Error()},
+		"another ensemble":  {foreign, register, session.ErrOtherFounding.Error()},
+		"retired":           {newer, batch, "a newer start of member 1 has registered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				n.applyCommand(command{kind: commandRegister, origin: c.before})
+				if n.disk.Err() != nil {
+					t.Fatal(n.disk.Err())
+				}
+				n.applyCommand(c.own)
+				if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("the node failed with %v, want %q", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		n.shard.mu.table = session.NewTable()
+		n.withImage()
+		register := func(m session.MemberID) []byte { return encodeRegister(session.Origin{Member: m, Start: 1}, 0) }
+		n.shard.Apply([]replication.Entry{{Index: 7, Cmd: register(5)}, {Index: 8, Cmd: []byte{0x91, 0x4d}}, {Index: 9, Cmd: register(6)}})
+		err := n.disk.Err()
+		if !errors.Is(err, errMalformed) || !strings.Contains(err.Error(), "entry 8") {
+			t.Fatalf("the node failed with %v", err)
+		}
+		if _, ok := n.shard.mu.table.Origin(6); ok || n.image.Applied() != 0 {
+			t.Fatal("what comes after was applied")
+		}
+	})
+}
+
+// A path is a key of the image. One that is too long for that must be refused here: in the log it would stop every member,
+// again after each restart.
+func TestPathThatNoImageCanKeepIsNeverProposed(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		n.shard.mu.table = session.NewTable()
+		n.withImage()
+		n.apply(n.applied...)
+		s := n.open(testTimeout)
+		long := "/" + strings.Repeat("x", 1<<20)
+		submitted := s.Submit(t.Context(), []tree.Op{create("/a"), create(long)})
+		claimed := s.Claim(t.Context(), long, nil, tree.EphemeralSequential)
+		n.commit()
+		for what, err := range map[string]error{"submit": outcome(submitted.waiter), "claim": outcome(claimed.waiter), "node": n.disk.Err()} {
+			if what != "node" && !errors.Is(err, ErrTooLarge) || what == "node" && err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		longest := "/" + strings.Repeat("y", pathMax-1)
+		n.mkdir(s, longest)
+		n.claim(s, "/z")
+		if n.disk.Err() != nil || !n.exists(longest) {
+			t.Fatal(n.disk.Err())
+		}
+	})
+}
+
+func TestRequestThatNoEntryCanHoldIsRefused(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		op := create("/a")
+		op.Data = make([]byte, n.cfg.requestBytesMax())
+		p := s.Submit(t.Context(), []tree.Op{op})
+		if _, err := p.Result(); !errors.Is(err, ErrTooLarge) {
+			t.Fatal(err)
+		}
+		n.wantRequests()
+	})
+}
+
+// putRecords writes an image that no machine wrote.
+func (n *node) putRecords(put func(b *storage.Batch)) error {
+	n.t.Helper()
+	n.withImage()
+	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire()}})
+	b := n.image.NewBatch()
+	put(b)
+	if err := b.Commit(2); err != nil {
+		n.t.Fatal(err)
+	}
+	return n.shard.load()
+}
+
+func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
+	owned := tree.Znode{Czxid: 1, Mzxid: 1, Pzxid: 1, Owner: 9}
+	record := session.Record{ID: 9, Timeout: testTimeout, Origin: 2}
+	for name, c := range map[string]struct {
+		put  func(b *storage.Batch)
+		want string
+	}{
+		"a record cut short":          {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned)[:9]) }, `znode "/a"`},
+		"a session cut short":         {func(b *storage.Batch) { b.Put(storage.Sessions, idKey(9), encodeSession(record)[:9]) }, "session 0000000000000009"},
+		"an origin cut short":         {func(b *storage.Batch) { b.Put(storage.Origins, idKey(2), []byte{0x98}) }, "origin 0000000000000002"},
+		"a session under another id":  {func(b *storage.Batch) { b.Put(storage.Sessions, idKey(8), encodeSession(record)) }, "session 0000000000000008"},
+		"an origin under another id":  {func(b *storage.Batch) { b.Put(storage.Origins, idKey(8), encodeOrigin(testOrigin())) }, "origin 0000000000000008"},
+		"a session without its node":  {func(b *storage.Batch) { b.Put(storage.Sessions, idKey(9), encodeSession(record)) }, "member 2"},
+		"a znode of a later zxid":     {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned)) }, "/a"},
+		"a record of a newer version": {func(b *storage.Batch) { b.Put(storage.Meta, []byte("level"), encodeState(1)) }, "level"},
+		"no state":                    {func(b *storage.Batch) { b.Delete(storage.Meta, []byte(stateKey)) }, "state"},
+		"an ephemeral of nobody": {func(b *storage.Batch) {
+			b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned))
+			b.Put(storage.Znodes, []byte("/"), encodeZnode(tree.Znode{Pzxid: 1, Created: 1}))
+			b.Put(storage.Meta, []byte(stateKey), encodeState(1))
+		}, "session 9 is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				err := newNode(t).putRecords(c.put)
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("loaded with %v, want an error with %q", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// dump writes the whole replicated state of a node's machine as text.
+func (n *node) dump() string {
+	n.t.Helper()
+	m := n.shard
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out strings.Builder
+	fmt.Fprintln(&out, "zxid", m.mu.zxid, "visible", n.tree().Visible())
+	err := n.tree().Walk(func(path string, z tree.Znode) error {
+		fmt.Fprintf(&out, "znode %s %x\n", path, encodeZnode(z))
+		return nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, o := range m.mu.table.Origins() {
+		fmt.Fprintf(&out, "origin %d %x\n", o.Member, encodeOrigin(o))
+		for _, r := range m.mu.table.Sessions(o.Member) {
+			fmt.Fprintf(&out, "session %d %x owns %q\n", r.ID, encodeSession(r), m.mu.table.Ephemerals(r.ID))
+		}
+	}
+	fmt.Fprintln(&out, "due", m.mu.table.Due())
+	if err := m.mu.table.Verify(); err != nil {
+		n.t.Fatal(err)
+	}
+	return out.String()
+}
