@@ -3,7 +3,6 @@ package replication
 import (
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,6 +115,3 @@ func (d *plainDisk) OnFail(fn func()) {
 	defer d.mu.Unlock()
 	d.hooks = append(d.hooks, fn)
 }
-
-// inLog says whether a file is one of tan's logs.
-func inLog(name string) bool { return strings.HasSuffix(name, ".log") }

@@ -226,7 +226,7 @@ type factory struct{ t *Transport }
 func (f factory) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
 	f.t.handlers = handlers{batch: batch, chunk: chunk}
 	f.t.gate.deployment = c.GetDeploymentID()
-	return module{f.t}
+	return module(f)
 }
 
 // Validate accepts every address: dragonboat shows us the RaftAddress of its configuration, which is a mere
