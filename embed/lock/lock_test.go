@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -583,10 +584,12 @@ func setCounter(t *testing.T, dir, path string, counter int64) bool {
 		return false
 	}
 	record[7] = counter
-	value, err := msgpack.Marshal(record)
-	must(t, err)
+	var value bytes.Buffer
+	e := msgpack.NewEncoder(&value)
+	e.UseCompactInts(true) // the only form that is read
+	must(t, e.Encode(record))
 	b := image.NewBatch()
-	b.Put(storage.Znodes, []byte(path), value)
+	b.Put(storage.Znodes, []byte(path), value.Bytes())
 	must(t, b.Commit(image.Applied()))
 	must(t, image.Sync())
 	return true
