@@ -99,6 +99,8 @@ func TestGuarantee_ToldFirst(t *testing.T) {
 			if again.Token().Compare(next.Token()) <= 0 {
 				t.Errorf("token %v after %v", again.Token(), next.Token())
 			}
+			_, err = waiter.Sync(ctx, "/")
+			must(t, err)
 			if names, _, err := waiter.Children(ctx, "/lock"); err != nil || len(names) != 1 {
 				t.Errorf("in the queue: %v, %v", names, err)
 			}

@@ -58,6 +58,8 @@ type outcome struct {
 func stands(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, value string) <-chan outcome {
 	t.Helper()
 	out := make(chan outcome, 1)
+	_, err := s.Sync(bounded(t), "/") // or those before it are counted for it
+	must(t, err)
 	before := len(candidates(t, s))
 	go func() {
 		l, err := election.New(s, path).Campaign(bounded(t), []byte(value))
@@ -75,10 +77,7 @@ func TestElection_CandidatesLeadInTheOrderTheyCame(t *testing.T) {
 	}
 	var waiting []<-chan outcome
 	for i := range 9 {
-		s := sessions[i%3]
-		_, err := s.Sync(bounded(t), "/")
-		must(t, err)
-		waiting = append(waiting, stands(t, ens, s, fmt.Sprint(i)))
+		waiting = append(waiting, stands(t, ens, sessions[i%3], fmt.Sprint(i)))
 	}
 	var last election.Leader
 	for i, c := range waiting {

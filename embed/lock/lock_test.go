@@ -63,6 +63,8 @@ func queued(t testing.TB, s *embed.Session) []string {
 func waits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session) <-chan outcome {
 	t.Helper()
 	out := make(chan outcome, 1)
+	_, err := s.Sync(bounded(t), "/") // or those before it are counted for it
+	must(t, err)
 	before := len(queued(t, s))
 	go func() {
 		h, err := lock.NewMutex(s, path).Lock(bounded(t))
@@ -284,8 +286,6 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	hold, err := lock.NewMutex(holder, path).Lock(bounded(t))
 	must(t, err)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
-	_, err = s.Sync(bounded(t), "/")
-	must(t, err)
 	waiting := waits(t, ens, s)
 	ens.Isolate(1)
 	if got := <-waiting; !errors.Is(got.err, embed.ErrSessionExpired) {
