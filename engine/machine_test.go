@@ -127,6 +127,29 @@ func TestBatchIsAppliedInItsPlaceOnly(t *testing.T) {
 	})
 }
 
+func TestGapInTheOwnStreamIsResent(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		first := s.Submit(t.Context(), []tree.Op{create("/a")})
+		for range secondBatchMin {
+			s.Submit(t.Context(), []tree.Op{create("/b")})
+		}
+		_, ps := n.requests()
+		if len(ps) != 2 {
+			t.Fatalf("%d batches", len(ps))
+		}
+		n.apply(ps[1])
+		n.commit()
+		if err := outcome(first.waiter); err != nil || !n.exists("/b") {
+			t.Fatal(err)
+		}
+		n.apply(ps...) // and copies
+		if n.disk.Err() != nil {
+			t.Fatal(n.disk.Err())
+		}
+	})
+}
+
 func TestBatchCountsAlsoIfAllInItFails(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		m := n.joined(2, 1)
@@ -258,6 +281,7 @@ func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
+				n.fails = true
 				n.applyCommand(command{kind: commandRegister, origin: c.before})
 				if n.disk.Err() != nil {
 					t.Fatal(n.disk.Err())
@@ -275,6 +299,7 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		n.shard.mu.table = session.NewTable()
 		n.withImage()
+		n.fails = true
 		register := func(m session.MemberID) []byte { return encodeRegister(session.Origin{Member: m, Start: 1}, 0) }
 		n.shard.Apply([]replication.Entry{{Index: 7, Cmd: register(5)}, {Index: 8, Cmd: []byte{0x91, 0x4d}}, {Index: 9, Cmd: register(6)}})
 		err := n.disk.Err()

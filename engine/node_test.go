@@ -25,6 +25,7 @@ type node struct {
 	fake *fakeClock
 
 	applied []*fakeProposal
+	fails   bool // the test makes the node fail
 }
 
 // withNode runs fn in a bubble with a registered node; another member leads.
@@ -65,6 +66,9 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	n.Engine = e
 	t.Cleanup(func() {
+		if err := d.Err(); err != nil && !n.fails {
+			t.Errorf("the node failed: %v", err)
+		}
 		e.finish(ErrClosed, nil)
 		close(e.stop)
 		e.loops.Wait()

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A logWriter makes up a log: members that start again and again, sessions, transactions, silences, and whatever can go
+// wrong with each. It looks at a machine that has applied the log so far, to make commands that do something.
+type logWriter struct {
+	rng  *rand.Rand
+	seen *machine
+}
+
+// entry returns the next entry.
+func (l *logWriter) entry() []byte {
+	switch n := l.rng.IntN(100); {
+	case n < 8:
+		return l.register()
+	case n < 24:
+		return l.silence()
+	case n < 27:
+		return encodeExpire()
+	}
+	return l.batch()
+}
+
+func (l *logWriter) member() session.MemberID { return session.MemberID(1 + l.rng.IntN(3)) }
+
+// near returns v, or rarely a number beside it.
+func (l *logWriter) near(v uint64) uint64 {
+	switch l.rng.IntN(12) {
+	case 0:
+		return v - 1
+	case 1:
+		return v + 1
+	}
+	return v
+}
+
+func (l *logWriter) register() []byte {
+	m := l.member()
+	o, _ := l.seen.mu.table.Origin(m)
+	n := session.Origin{Member: m, Start: l.near(o.Start + 1), Directory: [16]byte{byte(m)}, Digest: [32]byte{7}, Level: 1}
+	if l.rng.IntN(10) == 0 {
+		n.Directory[1]++
+	}
+	return encodeRegister(n, l.rng.Int64())
+}
+
+func (l *logWriter) silence() []byte {
+	step, d, _ := l.seen.mu.table.NextStep(l.member())
+	step.Step = l.near(step.Step)
+	step.LastSeq = l.near(step.LastSeq)
+	return encodeSilence(step, d+time.Duration(l.rng.IntN(3)-1)*100*time.Millisecond)
+}
+
+func (l *logWriter) batch() []byte {
+	m := l.member()
+	o, _ := l.seen.mu.table.Origin(m)
+	var ws []*waiter
+	for range l.rng.IntN(6) {
+		r := l.request(m)
+		ws = append(ws, &waiter{wire: encodeRequest(&r)})
+	}
+	return encodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.rng.Int64N(1<<42), ws)
+}
+
+// session returns a session of the member, or rarely another one.
+func (l *logWriter) session(m session.MemberID) tree.SessionID {
+	if l.rng.IntN(15) == 0 {
+		m = l.member()
+	}
+	open := l.seen.mu.table.Sessions(m)
+	if len(open) == 0 {
+		return tree.SessionID(l.rng.IntN(100))
+	}
+	return open[l.rng.IntN(len(open))].ID
+}
+
+func (l *logWriter) request(m session.MemberID) request {
+	switch n := l.rng.IntN(20); {
+	case n < 3:
+		timeouts := []time.Duration{0, time.Second, 4 * time.Second, 4100 * time.Millisecond}
+		r := request{kind: requestOpen, timeout: timeouts[l.rng.IntN(len(timeouts))]}
+		r.password[0] = byte(l.rng.Uint32())
+		return r
+	case n < 4:
+		return request{kind: requestClose, session: l.session(m)}
+	case n < 7:
+		r := request{kind: requestRelease, session: l.session(m), path: l.path()}
+		if owned := l.seen.mu.table.Ephemerals(r.session); len(owned) > 0 {
+			r.path = owned[l.rng.IntN(len(owned))]
+		}
+		stat, _ := l.seen.tree.Load().Exists(r.path)
+		r.czxid = tree.Zxid(l.near(uint64(stat.Czxid)))
+		return r
+	}
+	r := request{kind: requestTxn, session: l.session(m)}
+	for range 1 + l.rng.IntN(1+l.rng.IntN(4)) {
+		r.ops = append(r.ops, l.op())
+	}
+	return r
+}
+
+func (l *logWriter) path() string {
+	path := fmt.Sprint("/", l.rng.IntN(5))
+	for l.rng.IntN(3) == 0 {
+		path += fmt.Sprint("/", l.rng.IntN(3))
+	}
+	return path
+}
+
+func (l *logWriter) op() tree.Op {
+	op := tree.Op{Kind: tree.OpKind(l.rng.IntN(30)/6 + 1), Path: l.path(), Version: int32(l.rng.IntN(3) - 1)}
+	switch l.rng.IntN(8) {
+	case 0, 1, 2, 3:
+		op.Kind = tree.KindCreate
+	case 4:
+		op.Version = tree.AnyVersion
+	}
+	op.Mode = tree.CreateMode(l.rng.IntN(20) / 4)
+	if l.rng.IntN(2) == 0 {
+		op.Data = make([]byte, l.rng.IntN(100))
+	}
+	return op
+}
+
+// entries are applied to a node's machine in portions of random length, as Raft hands them over.
+func (n *node) applyEntries(rng *rand.Rand, entries []replication.Entry) {
+	n.t.Helper()
+	for len(entries) > 0 {
+		k := 1 + rng.IntN(min(len(entries), 20))
+		n.shard.Apply(entries[:k])
+		entries = entries[k:]
+	}
+	if err := n.disk.Err(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// restart closes the image and loads it anew.
+func (n *node) restart() {
+	n.t.Helper()
+	if err := n.image.Close(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.withImage()
+}
+
+// One log, three replicas: one applies it entry by entry, one in portions and is started again on its way, one misses a part
+// and installs a snapshot instead. All three come to the same bytes, in memory and in their images.
+func TestReplicasOfOneLogAreEqual(t *testing.T) {
+	for _, seed := range seeds(4) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { compareReplicas(t, rand.New(rand.NewPCG(seed, 3))) })
+		})
+	}
+}
+
+func compareReplicas(t *testing.T, rng *rand.Rand) {
+	const length = 600
+	replicaOf := func(m session.MemberID) *node { return newNodeOf(t, session.Origin{Member: m, Start: 1 << 40}).withImage() }
+	plain, restarted, installed := replicaOf(1), replicaOf(2), replicaOf(9)
+	l := logWriter{rng: rng, seen: plain.shard}
+
+	leaves := 1 + rng.IntN(length-2) // where the third goes away …
+	returns := leaves + rng.IntN(length-leaves)
+	var stream []byte // … and what it gets when it is back
+	var log []replication.Entry
+	for i := range length {
+		log = append(log, replication.Entry{Index: uint64(10 + i), Cmd: l.entry()})
+		plain.shard.Apply(log[i:])
+		if i == returns {
+			stream = (&replica{node: plain}).stream()
+		}
+	}
+	cuts := []int{0, rng.IntN(length), rng.IntN(length), length}
+	slices.Sort(cuts)
+	for i := range cuts[1:] {
+		restarted.applyEntries(rng, log[cuts[i]:cuts[i+1]])
+		restarted.restart()
+	}
+	installed.applyEntries(rng, log[:leaves])
+	if err := installed.shard.Install(bytes.NewReader(stream), nil); err != nil {
+		t.Fatal(err)
+	}
+	installed.applyEntries(rng, log[returns+1:])
+
+	want := plain.dump()
+	for name, n := range map[string]*node{"restarted": restarted, "installed": installed} {
+		if got := n.dump(); got != want {
+			t.Errorf("%s replica:\n%s\nthe plain one:\n%s", name, got, want)
+		}
+	}
+	plain.restart()
+	if got := plain.dump(); got != want {
+		t.Errorf("image:\n%s\nmemory:\n%s", got, want)
+	}
+	if plain.shard.mu.zxid < length/4 || plain.shard.mu.table.Len() == 0 {
+		t.Errorf("%d entries made %d transactions and left %d sessions", length, plain.shard.mu.zxid, plain.shard.mu.table.Len())
+	}
+}
