@@ -22,7 +22,7 @@ func TestGuarantee_Durable(t *testing.T) {
 // stopped for a while. Nothing that was acknowledged is lost, nothing is applied twice, nothing is applied that was said
 // not to be, no two hold a lock, and all members agree.
 func TestGuarantee_ExactlyOnce(t *testing.T) {
-	killUnderLoad(t, rounds(25), func(rng *rand.Rand, e *ensemble) []embed.MemberID {
+	killUnderLoad(t, rounds(20), func(rng *rand.Rand, e *ensemble) []embed.MemberID {
 		switch rng.IntN(5) {
 		case 0:
 			return e.ids

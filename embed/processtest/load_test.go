@@ -52,12 +52,19 @@ const (
 
 // allowance is how many writes each writer may issue until it is refreshed. It keeps the trees small when some part of a
 // round takes long, so that the time of a test depends on its rounds.
-const allowance = 50
+const (
+	allowance      = 50
+	crowdAllowance = 4
+)
 
 // refresh lets the writers go on.
 func (l *load) refresh() {
 	for _, d := range l.drivers {
-		d.allow.Store(allowance)
+		n := int64(allowance)
+		if w, ok := d.writer.(*setter); ok && w.crowd > 0 {
+			n = crowdAllowance
+		}
+		d.allow.Store(n)
 	}
 }
 

@@ -38,9 +38,13 @@ func newRandom(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
+// rounds returns how many rounds a test takes.
 func rounds(otherwise int) int {
-	if *roundsFlag > 0 {
+	switch {
+	case *roundsFlag > 0:
 		return *roundsFlag
+	case underRace:
+		return (otherwise + 1) / 2
 	}
 	return otherwise
 }
