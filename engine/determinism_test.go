@@ -169,7 +169,9 @@ func TestReplicasOfOneLogAreEqual(t *testing.T) {
 
 func compareReplicas(t *testing.T, rng *rand.Rand) {
 	const length = 600
-	replicaOf := func(m session.MemberID) *node { return newNodeOf(t, session.Origin{Member: m, Start: 1 << 40}).withImage() }
+	replicaOf := func(m session.MemberID) *node {
+		return newNodeOf(t, session.Origin{Member: m, Start: 1 << 40}).withImage()
+	}
 	plain, restarted, installed := replicaOf(1), replicaOf(2), replicaOf(9)
 	l := logWriter{rng: rng, seen: plain.shard}
 

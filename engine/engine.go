@@ -34,13 +34,13 @@ type Engine struct {
 	shard     *machine
 	pipe      *pipeline
 	keeper    *keeper
+	expirer   *expirer
 
-	host       atomic.Pointer[replication.Host]
-	stop       chan struct{} // closed by Close: the loops end
-	loops      sync.WaitGroup
-	wakeExpiry chan struct{} // capacity 1: this node may lead now, or sessions are due
-	done       chan struct{} // closed when the node has failed or is closed
-	refusal    atomic.Pointer[error]
+	host    atomic.Pointer[replication.Host]
+	stop    chan struct{} // closed by Close: the loops end
+	loops   sync.WaitGroup
+	done    chan struct{} // closed when the node has failed or is closed
+	refusal atomic.Pointer[error]
 
 	// identity is what the identity file holds; the transport's goroutines add peers to it.
 	identity struct {
@@ -51,8 +51,7 @@ type Engine struct {
 	end struct {
 		sync.Once
 		sync.Mutex
-		err    error // why the node failed
-		closed bool
+		err error // why the node failed
 	}
 	closing sync.Once
 	left    error // what Close left behind
@@ -63,7 +62,7 @@ func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	e.loops.Go(e.pipe.loop)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
-	e.loops.Go(e.expiryLoop)
+	e.loops.Go(func() { e.expirer.loop(e.stop, e.done) })
 	e.loops.Go(e.noteLog)
 	e.pipe.signal()
 }
@@ -127,7 +126,7 @@ func (e *Engine) Leader(id replication.ShardID) Leader {
 
 func (e *Engine) leaderChanged(id replication.ShardID, l Leader) {
 	e.pipe.leaderChanged()
-	e.signalExpiry()
+	e.expirer.signal()
 	if e.cfg.LeaderChanged != nil {
 		e.cfg.LeaderChanged(l)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -10,68 +11,89 @@ import (
 // again. Both are safe to repeat.
 const silenceRetry = time.Second
 
+// An expirer measures the silence of every origin while its node leads, and proposes each step when it is over. What
+// counts is decided in the log, so two leaders, a late leader or a repeated step can do no harm.
+type expirer struct {
+	// Immutable after newExpirer.
+	machine *machine
+	raft    replicator
+	member  MemberID
+	least   time.Duration // the smallest timeout that a session can have
+	log     *slog.Logger
+	wake    chan struct{} // capacity 1: this node may lead now, or sessions are due
+
+	// Owned by loop.
+	steps  map[session.MemberID]measure
+	expire time.Time
+}
+
 // A measure is a step of silence that this node has proposed.
 type measure struct {
 	step session.Step
 	at   time.Time
 }
 
-// expiryLoop measures the silence of every origin while this node leads, and proposes each step when it is over. What
-// counts is decided in the log, so two leaders, a late leader or a repeated step can do no harm.
-func (e *Engine) expiryLoop() {
+func newExpirer(m *machine, raft replicator, cfg Config, log *slog.Logger) *expirer {
+	return &expirer{machine: m, raft: raft, member: cfg.Member, least: cfg.MinSessionTimeout, log: log,
+		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]measure)}
+}
+
+func (x *expirer) signal() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loop ends when either channel is closed.
+func (x *expirer) loop(stop, done <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	proposed := make(map[session.MemberID]measure)
-	var expire time.Time
 	for {
 		select {
-		case <-e.stop:
+		case <-stop:
 			return
-		case <-e.done:
+		case <-done:
 			return
-		case <-e.wakeExpiry:
+		case <-x.wake:
 		case <-timer.C:
 		}
-		if e.Leader(theShard).Member != e.cfg.Member {
-			clear(proposed)
-			timer.Reset(time.Hour) // leaderChanged wakes us
+		timer.Reset(max(x.look(time.Now()), time.Millisecond))
+	}
+}
+
+// look proposes what is to be proposed now and returns when to look again.
+func (x *expirer) look(now time.Time) time.Duration {
+	if x.raft.Leader(theShard).Member != x.member {
+		clear(x.steps)
+		return time.Hour // a change of leader wakes the loop
+	}
+	if x.machine.due() && now.Sub(x.expire) >= silenceRetry {
+		x.expire = now
+		x.propose(encodeExpire())
+	}
+	// A session that is opened meanwhile is due for its first step no sooner than this.
+	next := x.least / 4
+	for _, s := range x.machine.silences(now) {
+		if s.wait > 0 {
+			next = min(next, s.wait)
 			continue
 		}
-		now := time.Now()
-		if e.shard.due() && now.Sub(expire) >= silenceRetry {
-			expire = now
-			e.proposeOnce(encodeExpire())
+		p := x.steps[s.step.Member]
+		if p.step == s.step && now.Sub(p.at) < silenceRetry {
+			next = min(next, silenceRetry-now.Sub(p.at))
+			continue
 		}
-		// A session that is opened meanwhile is due for its first step no sooner than this.
-		next := e.cfg.MinSessionTimeout / 4
-		for _, s := range e.shard.silences(now) {
-			if s.wait > 0 {
-				next = min(next, s.wait)
-				continue
-			}
-			p := proposed[s.step.Member]
-			if p.step == s.step && now.Sub(p.at) < silenceRetry {
-				next = min(next, silenceRetry-now.Sub(p.at))
-				continue
-			}
-			proposed[s.step.Member] = measure{step: s.step, at: now}
-			e.proposeOnce(encodeSilence(s.step, s.duration))
-		}
-		timer.Reset(max(next, time.Millisecond))
+		x.steps[s.step.Member] = measure{step: s.step, at: now}
+		x.propose(encodeSilence(s.step, s.duration))
 	}
+	return next
 }
 
-// proposeOnce hands a command to Raft that needs no stream. If it is lost, the loop proposes it again.
-func (e *Engine) proposeOnce(cmd []byte) {
-	if _, err := e.Propose(theShard, cmd); err != nil {
-		e.log.Debug("silence not proposed", "error", err)
-	}
-}
-
-func (e *Engine) signalExpiry() {
-	select {
-	case e.wakeExpiry <- struct{}{}:
-	default:
+// propose hands a command to Raft that needs no stream. If it is lost, it is proposed again.
+func (x *expirer) propose(cmd []byte) {
+	if _, err := x.raft.Propose(theShard, cmd); err != nil {
+		x.log.Debug("silence not proposed", "error", err)
 	}
 }
 

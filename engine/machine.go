@@ -246,7 +246,7 @@ func (m *machine) expireDue() {
 	gone := 0
 	for _, id := range m.mu.table.Due() {
 		if gone >= expirePortion {
-			m.engine.signalExpiry()
+			m.engine.expirer.signal()
 			return
 		}
 		gone += m.closeSession(id, ErrSessionExpired)

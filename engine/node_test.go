@@ -53,12 +53,13 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
 			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute},
 		clock: n.fake.clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
-		stop: make(chan struct{}), done: make(chan struct{}), wakeExpiry: make(chan struct{}, 1),
+		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.pipe = newPipeline(theShard, n.log, e.clock, origin)
 	e.keeper = newKeeper(e.clock, e.pipe)
 	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
 	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, registry: watch.NewRegistry()}
+	e.expirer = newExpirer(e.shard, n.log, e.cfg, e.log)
 	e.shard.tree.Store(tree.New())
 	e.shard.mu.table = session.NewTable()
 	e.shard.restartSilence()

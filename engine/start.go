@@ -27,7 +27,7 @@ func Start(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, clock: cfg.Seams.Clock, log: cfg.Logger.With("member", cfg.Member),
-		stop: make(chan struct{}), done: make(chan struct{}), wakeExpiry: make(chan struct{}, 1),
+		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := e.open(); err != nil {
 		e.release()
@@ -177,6 +177,7 @@ func (e *Engine) loadShard() error {
 	e.keeper = newKeeper(e.clock, e.pipe)
 	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
 	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry()}
+	e.expirer = newExpirer(e.shard, e, e.cfg, e.log)
 	return e.shard.load()
 }
 
