@@ -7,9 +7,13 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// silenceRetry is how long the leader waits for a Silence or Expire of its own to be applied before it proposes it
-// again. Both are safe to repeat.
-const silenceRetry = time.Second
+const (
+	// silenceRetry is how long the leader waits for a Silence or Expire of its own to be applied before it proposes it
+	// again. Both are safe to repeat.
+	silenceRetry = time.Second
+	// silencePoll is how often it looks whether one was dropped, or tries again if Raft took none.
+	silencePoll = droppedPoll
+)
 
 // An expirer measures the silence of every origin while its node leads, and proposes each step when it is over. What
 // counts is decided in the log, so two leaders, a late leader or a repeated step can do no harm.
@@ -20,17 +24,24 @@ type expirer struct {
 	member  MemberID
 	least   time.Duration // the smallest timeout that a session can have
 	log     *slog.Logger
-	wake    chan struct{} // capacity 1: this node may lead now, or sessions are due
+	wake    chan struct{} // capacity 1: this node may lead now, or the machine has come a step further
 
 	// Owned by loop.
 	steps  map[session.MemberID]measure
-	expire time.Time
+	expire measure
 }
 
-// A measure is a step of silence that this node has proposed.
+// A measure is a step of silence, or a portion of sessions to expire, that this node has proposed.
 type measure struct {
-	step session.Step
-	at   time.Time
+	step     session.Step
+	due      int // sessions that were due before the portion
+	at       time.Time
+	proposal proposal // nil if Raft did not take it
+}
+
+// onWay reports whether it may still be applied, as far as anybody can tell.
+func (p measure) onWay(now time.Time) bool {
+	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < silenceRetry
 }
 
 func newExpirer(m *machine, raft replicator, cfg Config, log *slog.Logger) *expirer {
@@ -66,35 +77,39 @@ func (x *expirer) loop(stop, done <-chan struct{}) {
 func (x *expirer) look(now time.Time) time.Duration {
 	if x.raft.Leader(theShard).Member != x.member {
 		clear(x.steps)
+		x.expire = measure{}
 		return time.Hour // a change of leader wakes the loop
-	}
-	if x.machine.due() && now.Sub(x.expire) >= silenceRetry {
-		x.expire = now
-		x.propose(encodeExpire())
 	}
 	// A session that is opened meanwhile is due for its first step no sooner than this.
 	next := x.least / 4
+	if due := x.machine.due(); due > 0 {
+		if x.expire.due != due || !x.expire.onWay(now) {
+			x.expire = measure{due: due, at: now, proposal: x.propose(encodeExpire())}
+		}
+		next = min(next, silencePoll)
+	}
 	for _, s := range x.machine.silences(now) {
 		if s.wait > 0 {
 			next = min(next, s.wait)
 			continue
 		}
-		p := x.steps[s.step.Member]
-		if p.step == s.step && now.Sub(p.at) < silenceRetry {
-			next = min(next, silenceRetry-now.Sub(p.at))
-			continue
+		if p := x.steps[s.step.Member]; p.step != s.step || !p.onWay(now) {
+			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(encodeSilence(s.step, s.duration))}
 		}
-		x.steps[s.step.Member] = measure{step: s.step, at: now}
-		x.propose(encodeSilence(s.step, s.duration))
+		next = min(next, silencePoll)
 	}
 	return next
 }
 
-// propose hands a command to Raft that needs no stream. If it is lost, it is proposed again.
-func (x *expirer) propose(cmd []byte) {
-	if _, err := x.raft.Propose(theShard, cmd); err != nil {
+// propose hands a command to Raft that needs no stream. If it is lost, it is proposed again. It returns nil if Raft did not
+// take it.
+func (x *expirer) propose(cmd []byte) proposal {
+	p, err := x.raft.Propose(theShard, cmd)
+	if err != nil {
 		x.log.Debug("silence not proposed", "error", err)
+		return nil
 	}
+	return p
 }
 
 // A silence is the next step of an origin: proposed once wait is over.
@@ -119,9 +134,9 @@ func (m *machine) silences(now time.Time) []silence {
 	return out
 }
 
-// due reports whether sessions wait for their turn to expire.
-func (m *machine) due() bool {
+// due is how many sessions wait for their turn to expire.
+func (m *machine) due() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.table.DueLen() > 0
+	return m.mu.table.DueLen()
 }
