@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A watchman is a node that may lead and measures silences, with a log whose commits take a while.
+type watchman struct {
+	*node
+	latency time.Duration
+	onWay   []*fakeProposal
+	expired map[tree.SessionID]time.Time // when the sessions of others went
+}
+
+// withWatchman runs fn in a bubble with a watchman that leads.
+func withWatchman(t *testing.T, latency time.Duration, fn func(t *testing.T, w *watchman)) {
+	t.Helper()
+	withNode(t, func(t *testing.T, n *node) {
+		w := &watchman{node: n, latency: latency, expired: make(map[tree.SessionID]time.Time)}
+		n.cfg.SessionExpired = func(id tree.SessionID) { w.expired[id] = time.Now() }
+		n.loops.Go(func() { n.expirer.loop(n.stop, n.done) })
+		w.lead(testMember)
+		fn(t, w)
+	})
+}
+
+// lead makes this member or another one the leader.
+func (w *watchman) lead(m MemberID) {
+	w.log.elect(m)
+	w.leaderChanged(theShard, w.log.Leader(theShard))
+	synctest.Wait()
+}
+
+// watch lets time pass; what is proposed is committed after the latency.
+func (w *watchman) watch(d time.Duration) {
+	w.t.Helper()
+	const step = 5 * time.Millisecond
+	for ; d > 0; d -= step {
+		pass(step)
+		w.onWay = append(w.onWay, w.log.take()...)
+		for len(w.onWay) > 0 && time.Since(w.onWay[0].at) >= w.latency {
+			if !w.onWay[0].Dropped() {
+				w.apply(w.onWay[0])
+			}
+			w.onWay = w.onWay[1:]
+		}
+	}
+}
+
+// wantExpired checks that a session went no sooner than its timeout after a moment, and no later than slack after that.
+func (w *watchman) wantExpired(id tree.SessionID, from time.Time, timeout, slack time.Duration) {
+	w.t.Helper()
+	at, ok := w.expired[id]
+	if !ok {
+		w.t.Fatalf("session %d with a timeout of %v is alive after %v", id, timeout, time.Since(from))
+	}
+	if got := at.Sub(from); got < timeout || got > timeout+slack {
+		w.t.Fatalf("a session with a timeout of %v went after %v, want %v later at most", timeout, got, slack)
+	}
+}
+
+func TestOnlyTheLeaderMeasures(t *testing.T) {
+	withWatchman(t, 0, func(t *testing.T, w *watchman) {
+		w.lead(otherMember)
+		w.joined(2, 1).open(time.Second)
+		pass(time.Minute)
+		if got := w.log.take(); len(got) > 0 {
+			t.Fatalf("%d commands proposed", len(got))
+		}
+		w.lead(testMember)
+		ps := w.log.take()
+		if len(ps) == 0 || mustDecode(t, ps[0].cmd).kind != commandSilence {
+			t.Fatalf("%d commands proposed by the new leader", len(ps))
+		}
+		w.lead(0)
+		w.apply(ps...)
+		pass(time.Minute)
+		if got := w.log.take(); len(got) > 0 {
+			t.Fatalf("%d commands proposed after the leadership was lost", len(got))
+		}
+	})
+}
+
+func TestStepsAreQuartersOfTheTimeout(t *testing.T) {
+	withWatchman(t, 0, func(t *testing.T, w *watchman) {
+		w.joined(2, 1).open(8 * time.Second)
+		for step := range uint64(3) {
+			pass(2*time.Second - time.Millisecond)
+			if got := w.log.take(); len(got) > 0 {
+				t.Fatalf("step %d was proposed early", step+1)
+			}
+			pass(time.Millisecond)
+			ps := w.log.take()
+			if len(ps) != 1 {
+				t.Fatalf("%d commands for step %d", len(ps), step+1)
+			}
+			want := command{kind: commandSilence, step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: step + 1}, duration: 2 * time.Second}
+			if got := mustDecode(t, ps[0].cmd); got.kind != want.kind || got.step != want.step || got.duration != want.duration {
+				t.Fatalf("proposed %+v, want %+v", got, want)
+			}
+			w.apply(ps...)
+		}
+	})
+}
+
+func TestSilentMembersSessionsExpireOnTime(t *testing.T) {
+	const latency = 30 * time.Millisecond
+	withWatchman(t, latency, func(t *testing.T, w *watchman) {
+		m := w.joined(2, 1)
+		// One lands shortly after another; the last step to it is a short one.
+		timeouts := []time.Duration{4 * time.Second, 4100 * time.Millisecond, 4150 * time.Millisecond, 9 * time.Second}
+		ids := make([]tree.SessionID, len(timeouts))
+		for i, d := range timeouts {
+			ids[i] = m.open(d)
+		}
+		start := time.Now()
+		w.watch(10 * time.Second)
+		for i, d := range timeouts {
+			// At most four steps for each different timeout on the way, each committed and looked at.
+			w.wantExpired(ids[i], start, d, time.Duration(4*(i+1))*(latency+5*time.Millisecond))
+		}
+	})
+}
+
+func TestMemberThatBeatsNeverExpires(t *testing.T) {
+	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
+		const timeout = 4 * time.Second
+		m := w.joined(2, 1)
+		id := m.open(timeout)
+		for range 30 {
+			w.watch(timeout / beatsPerTimeout)
+			if len(w.onWay) > 0 {
+				t.Fatal("its silence was measured")
+			}
+			m.batch()
+		}
+		start := time.Now()
+		for range 3 { // late, but not too late: silence begins anew
+			w.watch(timeout - 100*time.Millisecond)
+			m.batch()
+			start = time.Now()
+		}
+		w.watch(2 * timeout)
+		w.wantExpired(id, start, timeout, 100*time.Millisecond)
+	})
+}
+
+// Repeats, gaps and batches of a retired start are no sign of life.
+func TestRefusedBatchesDoNotEndASilence(t *testing.T) {
+	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
+		const timeout = 4 * time.Second
+		m := w.joined(2, 1)
+		id := m.open(timeout)
+		start := time.Now()
+		for range 50 {
+			m.again(1)
+			m.again(7)
+			w.watch(timeout / 40)
+		}
+		w.wantExpired(id, start, timeout, 100*time.Millisecond)
+	})
+}
+
+func TestStepThatRaftRefusesIsProposedAgainSoon(t *testing.T) {
+	withWatchman(t, 0, func(t *testing.T, w *watchman) {
+		const timeout = 4 * time.Second
+		id := w.joined(2, 1).open(timeout)
+		start := time.Now()
+		w.watch(timeout - 10*time.Millisecond)
+		w.log.refuse(errRefused)
+		w.watch(50 * time.Millisecond)
+		w.log.refuse(nil)
+		w.watch(timeout)
+		w.wantExpired(id, start, timeout, 150*time.Millisecond)
+	})
+}
+
+func TestStepThatIsDroppedIsProposedAgainSoon(t *testing.T) {
+	withWatchman(t, 20*time.Millisecond, func(t *testing.T, w *watchman) {
+		const timeout = 4 * time.Second
+		id := w.joined(2, 1).open(timeout)
+		start := time.Now()
+		w.watch(timeout - 100*time.Millisecond)
+		for range 20 {
+			w.watch(10 * time.Millisecond)
+			if len(w.onWay) > 0 {
+				w.onWay[0].dropped.Store(true)
+				break
+			}
+		}
+		w.watch(timeout)
+		w.wantExpired(id, start, timeout, 300*time.Millisecond)
+	})
+}
+
+// A step that is lost without a word is proposed again, but not as fast as a slow disk takes it.
+func TestStepThatIsLostIsProposedAgain(t *testing.T) {
+	withWatchman(t, 0, func(t *testing.T, w *watchman) {
+		w.joined(2, 1).open(4 * time.Second)
+		pass(time.Second)
+		first := time.Now()
+		pass(10 * time.Second)
+		ps := w.log.take()
+		if len(ps) < 5 || len(ps) > 12 {
+			t.Fatalf("proposed %d times in %v", len(ps), time.Since(first))
+		}
+		w.apply(ps...)
+		if o, _ := w.shard.mu.table.Origin(2); o.Step != 1 || o.Silence != time.Second {
+			t.Fatalf("the copies count as %d steps, %v", o.Step, o.Silence)
+		}
+	})
+}
+
+// A new leader goes on where its machine saw the last step; what the old one measured and could not commit is lost.
+func TestLeaderChangesDelayAnExpiryByAStepAtMost(t *testing.T) {
+	const timeout, moves = 8 * time.Second, 3
+	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
+		id := w.joined(2, 1).open(timeout)
+		start := time.Now()
+		for range moves {
+			w.watch(timeout / 5)
+			w.lead(0)
+			w.watch(time.Second)
+			w.onWay = nil
+			w.lead(testMember)
+		}
+		w.watch(2 * timeout)
+		w.wantExpired(id, start, timeout, moves*timeout/4+100*time.Millisecond)
+	})
+}
+
+func TestFurtherPortionsFollowAtOnce(t *testing.T) {
+	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
+		m := w.joined(2, 1)
+		const sessions = 12
+		for s := range sessions {
+			id := m.open(4 * time.Second)
+			ops := make([]tree.Op, expirePortion/2)
+			for i := range ops {
+				ops[i] = ephemeral(fmt.Sprintf("/e%d-%d", s, i))
+			}
+			m.batch(txn(id, ops...))
+		}
+		w.joined(2, 2) // all are due, two are closed at once
+		start := time.Now()
+		w.watch(time.Second)
+		if len(w.expired) != sessions {
+			t.Fatalf("after %v, %d of %d sessions are gone", time.Since(start), len(w.expired), sessions)
+		}
+	})
+}
+
+// Members that all think they lead by turns, with logs that lag, lose, repeat and reorder: a session never goes before
+// its timeout has passed since the newest batch of its node was committed, and it goes in the end.
+func TestSessionsNeverExpireEarlyWhoeverLeads(t *testing.T) {
+	for _, seed := range seeds(15) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { expireUnderChaos(t, rand.New(rand.NewPCG(seed, 5))) })
+		})
+	}
+}
+
+func expireUnderChaos(t *testing.T, rng *rand.Rand) {
+	const timeout, tick = 2 * time.Second, 10 * time.Millisecond
+	truth := newNodeOf(t, session.Origin{Member: 9, Start: 1})
+	var expired time.Time
+	truth.cfg.SessionExpired = func(tree.SessionID) { expired = time.Now() }
+	var watchmen []*node
+	for m := range session.MemberID(3) {
+		n := newNodeOf(t, session.Origin{Member: m + 1, Start: 1})
+		n.loops.Go(func() { n.expirer.loop(n.stop, n.done) })
+		watchmen = append(watchmen, n)
+	}
+	var log []command
+	applied := make([]int, len(watchmen))
+	commit := func(c command) {
+		log = append(log, c)
+		truth.applyCommand(c)
+	}
+	o := session.Origin{Member: 7, Start: 1, Directory: [16]byte{7}}
+	commit(command{kind: commandRegister, origin: o})
+	o.LastSeq = 1
+	commit(command{kind: commandBatch, origin: o, requests: []request{{kind: requestOpen, timeout: timeout}}})
+	alive := time.Now() // when its newest batch was committed
+	dies := alive.Add(time.Duration(rng.IntN(6000)) * time.Millisecond)
+
+	var onWay []command
+	for expired.IsZero() && time.Since(dies) < time.Minute {
+		pass(tick)
+		for i, n := range watchmen {
+			for _, p := range n.log.take() {
+				if c := mustDecode(t, p.cmd); c.kind == commandSilence {
+					onWay = append(onWay, c)
+				}
+			}
+			if rng.IntN(40) == 0 { // each has its own opinion of who leads
+				n.log.elect([]MemberID{MemberID(i + 1), 8}[rng.IntN(2)])
+				n.leaderChanged(theShard, n.log.Leader(theShard))
+			}
+			for rng.IntN(3) > 0 && applied[i] < len(log) {
+				n.applyCommand(log[applied[i]])
+				applied[i]++
+			}
+		}
+		for len(onWay) > 0 && rng.IntN(2) == 0 {
+			i := rng.IntN(len(onWay))
+			commit(onWay[i])
+			if rng.IntN(3) > 0 { // else it comes again
+				onWay = append(onWay[:i], onWay[i+1:]...)
+			}
+		}
+		if time.Now().Before(dies) && rng.IntN(int(timeout/tick)) == 0 {
+			o.LastSeq++
+			commit(command{kind: commandBatch, origin: o})
+			if expired.IsZero() {
+				alive = time.Now()
+			}
+		}
+	}
+	if expired.IsZero() {
+		t.Fatal("the session of a dead node is alive after a minute")
+	}
+	if got := expired.Sub(alive); got < timeout {
+		t.Fatalf("the session went %v after its node's newest batch, before its timeout of %v", got, timeout)
+	}
+}
