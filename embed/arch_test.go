@@ -258,6 +258,35 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
+// Each promise of the README is a test of that name.
+func TestEveryPromiseHasItsTest(t *testing.T) {
+	_, list := sources(t)
+	tests := make(map[string]bool)
+	for _, s := range list {
+		for _, d := range s.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && s.test() {
+				tests[fn.Name.Name] = true
+			}
+		}
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "| name | promise |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")
+	if len(rows) < 12 {
+		t.Errorf("the table of promises has %d rows", len(rows))
+	}
+	for _, row := range rows {
+		name := strings.TrimSpace(strings.Split(row+"||", "|")[1])
+		if !tests["TestGuarantee_"+name] {
+			t.Errorf("there is no TestGuarantee_%s", name)
+		}
+	}
+}
+
 // TestExportedAPI holds the names that users can write down. Run with -update after a change, and look at the diff.
 func TestExportedAPI(t *testing.T) {
 	fset, list := sources(t)

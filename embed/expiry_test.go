@@ -190,7 +190,7 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 
 // The bound is the timeout and one commit for each of its steps, a second in all; each change of leader adds at most a
 // step that was not committed and the time without a leader. What a commit takes here and now is measured beside it.
-func TestGuarantee_ExpiryBounded_ADeadSessionExpires(t *testing.T) {
+func TestGuarantee_ExpiryBounded(t *testing.T) {
 	const timeout = 1500 * time.Millisecond
 	for name, c := range map[string]struct {
 		leads bool // the member that dies

@@ -1,0 +1,238 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// contends has a session on a member wait for the lock of /lock, and returns once it is in the queue.
+func contends(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) <-chan *lock.Hold {
+	t.Helper()
+	ctx := bounded(t)
+	s := ens.Session(id, embed.SessionOptions{Timeout: time.Minute})
+	granted := make(chan *lock.Hold, 1)
+	_, err := s.Sync(ctx, "/")
+	must(t, err)
+	before, _, err := s.Children(ctx, "/lock")
+	must(t, err)
+	go func() {
+		hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- hold
+	}()
+	ens.Until("the contender to queue", func() bool {
+		names, _, err := s.Children(ctx, "/lock")
+		return err == nil && len(names) > len(before)
+	})
+	return granted
+}
+
+// A rolling restart, the polite way: what the member held is free and its leadership is handed over when Shutdown returns;
+// nobody waits for a timeout of a minute.
+func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(1)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+	must(t, err)
+	granted := contends(t, ens, 2)
+	ens.Stop(1)
+	if !errors.Is(hold.Err(), embed.ErrSessionClosed) || !errors.Is(s.Err(), embed.ErrSessionClosed) {
+		t.Errorf("hold: %v, session: %v", hold.Err(), s.Err())
+	}
+	if next := <-granted; next.Token().Compare(hold.Token()) <= 0 {
+		t.Errorf("token %v after %v", next.Token(), hold.Token())
+	}
+	write(t, ens.Node(3), "/after")
+	ens.Restart(1)
+	has(t, ens.Node(1), "/after")
+}
+
+// Without a quorum nothing can be said to anybody. Shutdown tries no longer than it may, and closes.
+func TestShutdown_WithoutAQuorumIsBounded(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	_, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+	must(t, err)
+	ens.Isolate(1)
+	ctx, cancel := context.WithTimeout(bounded(t), 300*time.Millisecond)
+	defer cancel()
+	n := ens.Node(1)
+	must(t, n.Shutdown(ctx))
+	select {
+	case <-n.Done():
+	default:
+		t.Error("it is not closed")
+	}
+	must(t, n.Err())
+	ens.HealAll()
+	ens.Kill(1) // takes the closed node out of the ensemble
+	ens.Restart(1)
+}
+
+// A member crashes and comes back at once. Its sessions are those of a process that is certainly dead: what they held is
+// free as soon as it has registered, not after their timeout.
+func TestRestart_FreesWhatThePredecessorHeld(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+	must(t, err)
+	granted := contends(t, ens, 2)
+	crashed := time.Now()
+	ens.Kill(1)
+	if hold.Err() == nil {
+		t.Error("a hold outlived its node")
+	}
+	ens.Restart(1)
+	<-granted
+	if took := time.Since(crashed); took >= s.Timeout() {
+		t.Errorf("granted after %v", took)
+	}
+}
+
+func TestReady_WaitsForAQuorum(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	for _, id := range ens.Members() {
+		ens.Kill(id)
+	}
+	n := ens.Start(1)
+	ctx, cancel := context.WithTimeout(bounded(t), 100*time.Millisecond)
+	defer cancel()
+	if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one of three is ready: %v", err)
+	}
+	if _, err := n.NewSession(ctx, embed.SessionOptions{}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, embed.ErrUnknownOutcome) {
+		t.Errorf("NewSession without a quorum: %v", err)
+	}
+	ens.Start(2)
+	ready(t, n, ens.Node(2))
+}
+
+func TestTransferLeadership(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(1)
+	for _, to := range []embed.MemberID{2, 3, 1} {
+		asked := ens.Node(to) // also who does not lead may ask
+		until(t, "the leadership to move", func() bool {
+			if ens.Leader() == to {
+				return true
+			}
+			if err := asked.TransferLeadership(to); err != nil && !errors.Is(err, embed.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			return false
+		})
+	}
+	for _, nobody := range []embed.MemberID{0, 4} {
+		if err := ens.Node(1).TransferLeadership(nobody); err == nil {
+			t.Errorf("the leadership went to member %d", nobody)
+		}
+	}
+	write(t, ens.Node(2), "/after")
+}
+
+// Observers hear of terms in order, and of every session that expired, wherever it was opened; not of those that were
+// closed.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var changes []embed.LeaderChange
+	var expired []embed.SessionID
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID != 1 {
+			return
+		}
+		c.Events.LeaderChanged = func(l embed.LeaderChange) {
+			mu.Lock()
+			defer mu.Unlock()
+			changes = append(changes, l)
+		}
+		c.Events.SessionExpired = func(id embed.SessionID) {
+			mu.Lock()
+			defer mu.Unlock()
+			expired = append(expired, id)
+		}
+	}})
+	ens.MoveLeader(1)
+	ens.MoveLeader(2)
+	polite, silent := ens.Session(3, embed.SessionOptions{Timeout: time.Second}), ens.Session(3, embed.SessionOptions{Timeout: time.Second})
+	must(t, polite.Close())
+	ens.Kill(3)
+	ens.Until("the expiry to be told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(expired) > 0
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(expired, []embed.SessionID{silent.ID()}) {
+		t.Errorf("expired: %v, want %v", expired, silent.ID())
+	}
+	if !slices.IsSortedFunc(changes, func(a, b embed.LeaderChange) int { return int(a.Term) - int(b.Term) }) {
+		t.Errorf("terms go back: %v", changes)
+	}
+	if !slices.ContainsFunc(changes, func(l embed.LeaderChange) bool { return l.Leader == 1 }) || changes[len(changes)-1].Leader != 2 {
+		t.Errorf("changes of leader: %v", changes)
+	}
+}
+
+// An observer that never returns holds up nobody, and one may close the node.
+func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	defer close(release)
+	var self atomic.Pointer[embed.Node]
+	closer := make(chan error, 1)
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		switch c.ID {
+		case 1:
+			c.Events.LeaderChanged = func(embed.LeaderChange) { <-release }
+		case 2:
+			c.Events.LeaderChanged = func(embed.LeaderChange) {
+				if n := self.Swap(nil); n != nil {
+					closer <- n.Close()
+				}
+			}
+		}
+	}})
+	for _, to := range []embed.MemberID{1, 2, 3} {
+		ens.MoveLeader(to)
+		write(t, ens.Node(1), "/after-"+string(rune('0'+to)))
+	}
+	self.Store(ens.Node(2))
+	ens.MoveLeader(1)
+	must(t, <-closer)
+	must(t, ens.Node(1).Close()) // with its observer still at it
+}
+
+// Nodes of two ensembles in one process know nothing of one another.
+func TestStart_SeveralEnsemblesInOneProcess(t *testing.T) {
+	t.Parallel()
+	one, other := embedtest.New(t, 3, embedtest.Options{}), embedtest.New(t, 1, embedtest.Options{})
+	write(t, one.Node(1), "/a")
+	write(t, other.Node(1), "/b")
+	for _, id := range one.Members() {
+		one.Kill(id)
+	}
+	write(t, other.Node(1), "/c")
+	s := other.Session(1, embed.SessionOptions{})
+	if _, ok, err := s.Exists(bounded(t), "/a"); ok || err != nil {
+		t.Errorf("/a of the other ensemble is here: %v, %v", ok, err)
+	}
+}
