@@ -50,6 +50,6 @@ func (c *Claim) Done() <-chan struct{} { return c.c.Done() }
 func (c *Claim) Err() error { return c.c.Err() }
 
 // Release gives the claim up: its znode is deleted ahead of everything else that this node sends, as soon as the outcome
-// of its creation is known. Release waits for a deletion that could be sent, at most Config.RequestTimeout; after an
+// of its creation is known. For a claim that was held Release waits until it is, at most Config.RequestTimeout; after an
 // error the node goes on trying until the session ends. It is idempotent and deletes no znode but the claim's own.
 func (c *Claim) Release() error { return opError("release", "", c.c.Release()) }

@@ -128,7 +128,7 @@ func (c *Claim) Err() error {
 }
 
 // Release gives the claim up. A create that was not sent yet is taken back; otherwise the znode is deleted ahead of
-// everything that waits, as soon as the create's outcome is known. Release waits for a deletion that it could send, at
+// everything that waits, as soon as the create's outcome is known. For a claim that was held Release waits until it is, at
 // most the node's request timeout. It is idempotent, and deletes no znode but the claim's own.
 func (c *Claim) Release() error {
 	k := c.session.engine.keeper
@@ -137,12 +137,15 @@ func (c *Claim) Release() error {
 	}
 	k.mu.Lock()
 	c.endLocked(ErrReleased)
-	w := c.release
+	w, held := c.release, c.held
 	k.mu.Unlock()
 	if w == nil {
 		return nil
 	}
 	k.pipe.pump()
+	if !held {
+		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
+	}
 	return k.pipe.wait(context.Background(), w, c.session.engine.cfg.RequestTimeout)
 }
 

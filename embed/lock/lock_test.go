@@ -126,9 +126,7 @@ func TestMutex_TryLock(t *testing.T) {
 			t.Errorf("TryLock of a held lock: %v", err)
 		}
 	}
-	if names := queued(t, s); len(names) != 1 {
-		t.Errorf("those who only asked are in the queue: %v", names)
-	}
+	ens.Until("those who only asked to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 	must(t, first.Release())
 	second, err := m.TryLock(bounded(t))
 	must(t, err)
@@ -171,9 +169,7 @@ func TestMutex_TryLockRace(t *testing.T) {
 		}
 		close(release)
 		wg.Wait()
-		if names := queued(t, s); len(names) > 0 {
-			t.Fatalf("left in the queue: %v", names)
-		}
+		ens.Until("all to leave the queue", func() bool { return len(queued(t, s)) == 0 })
 	}
 }
 
@@ -251,6 +247,33 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, waiter)) == 1 })
 	must(t, hold.Release())
 	must(t, got.hold.Err())
+}
+
+// A caller who waits no longer is not kept waiting because there is no quorum to tell. The request timeout is out of reach
+// here.
+func TestMutex_LockEndsWithItsCtxAlsoWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Hour }})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	ctx, cancel := context.WithCancel(bounded(t))
+	ended := make(chan error)
+	go func() {
+		_, err := lock.NewMutex(s, path).Lock(ctx)
+		ended <- err
+	}()
+	ens.Until("the contender to queue", func() bool { return len(queued(t, s)) == 2 })
+	ens.Isolate(1)
+	ens.Until("the quorum to be away", func() bool { return ens.Node(1).Status().Shards[0].Leader == 0 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v", err)
+	}
+	must(t, hold.Err())
+	ens.HealAll()
+	ens.Until("the cancelled one to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 }
 
 // etcd: a waiter whose session had died queued on and was granted the lock (#11456), or learned of it only when everybody
@@ -526,8 +549,10 @@ func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 // could come first.
 func TestMutex_Exhausted(t *testing.T) {
 	dir := t.TempDir()
+	var until func(string, func() bool)
 	lived := func(use func(*embed.Session)) {
 		ens := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+		until = ens.Until
 		use(ens.Session(1, embed.SessionOptions{}))
 		must(t, ens.Snapshot(1))
 		ens.Stop(1)
@@ -554,12 +579,11 @@ func TestMutex_Exhausted(t *testing.T) {
 			if h, err := m.Lock(bounded(t)); !errors.Is(err, lock.ErrLockExhausted) {
 				t.Errorf("Lock: %v, %v", h, err)
 			}
+			until("it to leave the queue", func() bool { return len(queued(t, s)) == 0 })
 			if h, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrLockExhausted) {
 				t.Errorf("TryLock: %v, %v", h, err)
 			}
-		}
-		if names := queued(t, s); len(names) > 0 {
-			t.Errorf("left in the queue: %v", names)
+			until("it to leave the queue", func() bool { return len(queued(t, s)) == 0 })
 		}
 	})
 }

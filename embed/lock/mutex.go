@@ -47,6 +47,9 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // TryLock takes the lock if it is free, and returns ErrHeld at once if it is not, embed.ErrSuspended if the session is not
 // safe to hold anything now. Other errors as of Lock.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
+	if state, _ := m.session.State(); state == embed.Suspended {
+		return nil, m.wrap("try lock", embed.ErrSuspended) // "at once" cannot be had without a quorum
+	}
 	// Asking first keeps a taken lock free of the znodes of those who only ask.
 	names, _, err := m.session.Children(ctx, m.path)
 	if err != nil && !errors.Is(err, embed.ErrNoNode) {
