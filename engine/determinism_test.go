@@ -208,7 +208,7 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 	if got := plain.dump(); got != want {
 		t.Errorf("image:\n%s\nmemory:\n%s", got, want)
 	}
-	if plain.shard.mu.zxid < length/4 || plain.shard.mu.table.Len() == 0 {
-		t.Errorf("%d entries made %d transactions and left %d sessions", length, plain.shard.mu.zxid, plain.shard.mu.table.Len())
+	if plain.shard.mu.zxid < length/8 {
+		t.Errorf("%d entries made only %d transactions", length, plain.shard.mu.zxid)
 	}
 }

@@ -11,7 +11,8 @@ const (
 	// silenceRetry is how long the leader waits for a Silence or Expire of its own to be applied before it proposes it
 	// again. Both are safe to repeat.
 	silenceRetry = time.Second
-	// silencePoll is how often it looks whether one was dropped, or tries again if Raft took none.
+	// silencePoll is how often it looks whether one was applied, for a short step may follow, or dropped, and tries again
+	// if Raft took none.
 	silencePoll = droppedPoll
 )
 
@@ -24,7 +25,7 @@ type expirer struct {
 	member  MemberID
 	least   time.Duration // the smallest timeout that a session can have
 	log     *slog.Logger
-	wake    chan struct{} // capacity 1: this node may lead now, or the machine has come a step further
+	wake    chan struct{} // capacity 1: this node may lead now, or sessions are due
 
 	// Owned by loop.
 	steps  map[session.MemberID]measure

@@ -98,7 +98,6 @@ func (m *machine) apply(c *command) {
 		if m.mu.table.Silence(c.step, c.duration) {
 			m.mu.since[c.step.Member] = time.Now()
 			m.expireDue()
-			m.engine.expirer.signal() // the next step may be a short one
 		}
 	case commandExpire:
 		m.expireDue()
