@@ -5,8 +5,9 @@
 // that what a process knew before it was killed is known to the parent too: whatever was acknowledged but not yet
 // reported counts as unknown. The members reach each other over TCP on loopback ports.
 //
-// Read main_test.go first, then protocol_test.go and member_test.go (the members' side), ensemble_test.go (the parent's),
-// history_test.go and load_test.go (what is written and what must be left of it), and the tests.
+// Read main_test.go first, then protocol_test.go and member_test.go (the members' side), spawn_test.go and
+// ensemble_test.go (the parent's), history_test.go and load_test.go (what is written and what must be left of it), and the
+// tests.
 //
 //	go test ./embed/processtest -v -seed 7 -dir /tmp/kept
 //
