@@ -22,6 +22,7 @@ func TestDo_RunsUnderTheLockAndGivesItBack(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	var last lock.Token
 	ctx := context.WithValue(bounded(t), key{}, "value")
+	deadline, _ := ctx.Deadline()
 	for range 3 {
 		must(t, lock.Do(ctx, ens.Node(1), path, func(ctx context.Context, token lock.Token) error {
 			if token.Compare(last) <= 0 {
@@ -33,6 +34,9 @@ func TestDo_RunsUnderTheLockAndGivesItBack(t *testing.T) {
 			}
 			if ctx.Value(key{}) != "value" || ctx.Err() != nil {
 				t.Errorf("ctx: value %v, %v", ctx.Value(key{}), ctx.Err())
+			}
+			if at, ok := ctx.Deadline(); !ok || !at.Equal(deadline) {
+				t.Errorf("deadline %v, %v, want %v", at, ok, deadline)
 			}
 			return nil
 		}))
@@ -91,6 +95,9 @@ func TestDo_EndsWithItsCtx(t *testing.T) {
 			t.Errorf("a cancelled wait: %v", err)
 		}
 		cancel(why)
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), why) {
+			t.Errorf("at once: %v, cause %v", ctx.Err(), context.Cause(ctx))
+		}
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
@@ -33,11 +34,11 @@ func (c holdContext) Value(key any) any {
 }
 
 // Both returns a context with the values and lifetime of life that also ends with ctx. cancel ends it and must be called.
-// It compares the clock as life does.
+// Asked for its Err it looks at both first: neither an end that no timer has noticed yet nor one that is on its way is missed.
 func Both(ctx, life context.Context) (both context.Context, cancel func()) {
 	inner, end := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
-	return bothContext{Context: inner, life: life}, func() {
+	return bothContext{Context: inner, ctx: ctx, life: life, end: end}, func() {
 		stop()
 		end(nil)
 	}
@@ -45,11 +46,18 @@ func Both(ctx, life context.Context) (both context.Context, cancel func()) {
 
 type bothContext struct {
 	context.Context
-	life context.Context
+	ctx, life context.Context
+	end       context.CancelCauseFunc
 }
 
-// Err looks at life first, whose end is this context's.
+// Deadline is ctx's; a life has none.
+func (c bothContext) Deadline() (time.Time, bool) { return c.ctx.Deadline() }
+
+// Err looks at life, whose end is this context's, and at ctx.
 func (c bothContext) Err() error {
 	_ = c.life.Err()
+	if c.ctx.Err() != nil {
+		c.end(context.Cause(c.ctx))
+	}
 	return c.Context.Err()
 }
