@@ -80,7 +80,7 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 		if turns++; turns == 3 {
 			return enough
 		}
-		must(t, s.Delete(ctx, path+"/"+candidates(t, s)[0], embed.AnyVersion))
+		must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion)) // ctx ends with it
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
 			t.Errorf("cause %v", context.Cause(ctx))

@@ -71,7 +71,7 @@ func TestDo_SaysThatTheHoldWasLost(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
-		must(t, s.Delete(ctx, path+"/"+queued(t, s)[0], embed.AnyVersion))
+		must(t, s.Delete(bounded(t), path+"/"+queued(t, s)[0], embed.AnyVersion)) // ctx ends with it
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
 			t.Errorf("cause %v", context.Cause(ctx))

@@ -1,0 +1,90 @@
+package embedtest_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEnsemble_StopKillRestart(t *testing.T) {
+	dir := t.TempDir()
+	ens := embedtest.New(t, 3, embedtest.Options{Dir: dir})
+	s := ens.Session(1, embed.SessionOptions{})
+	_, err := s.Create(t.Context(), "/a", nil, embed.Persistent)
+	must(t, err)
+	if got, want := ens.Dir(2), filepath.Join(dir, "member-2"); got != want {
+		t.Errorf("directory %s, want %s", got, want)
+	}
+	if _, err := ens.TryStart(2); err == nil {
+		t.Error("member 2 runs twice")
+	}
+	must(t, ens.Snapshot(2))
+	ens.Stop(2)
+	ens.Kill(ens.Leader())
+	for _, id := range ens.Members() {
+		if n, err := ens.TryStart(id); err == nil {
+			must(t, n.Ready(t.Context()))
+		}
+		if _, ok, err := ens.Session(id, embed.SessionOptions{}).Exists(t.Context(), "/a"); !ok || err != nil {
+			t.Errorf("member %d: /a exists: %v, %v", id, ok, err)
+		}
+	}
+}
+
+// Two followers that cannot reach each other serve as before: they need their leader only. One that reaches nobody does
+// not.
+func TestEnsemble_Links(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(3)
+	ens.Cut(1, 2)
+	for _, id := range ens.Members() {
+		_, err := ens.Session(id, embed.SessionOptions{}).Create(t.Context(), "/job-", nil, embed.Sequential)
+		must(t, err)
+	}
+	ens.Cut(1, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*embedtest.DefaultTick)
+	defer cancel()
+	if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a session on a member that is cut off: %v", err)
+	}
+	ens.Heal(1, 3)
+	ens.Session(1, embed.SessionOptions{})
+	ens.Heal(1, 2)
+	ens.Isolate(3)
+	ens.Until("another to lead", func() bool { return ens.Leader() != 3 })
+	ens.HealAll()
+	ens.Ready(3)
+}
+
+// A service's own test, as it may look: its leader is cut off, and another replica takes over.
+func TestEnsemble_TakeOver(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
+	took := make(chan embed.MemberID, 3)
+	for _, id := range ens.Members() {
+		n := ens.Node(id)
+		go lock.Do(t.Context(), n, "/work", func(ctx context.Context, _ lock.Token) error {
+			took <- id
+			<-ctx.Done()
+			return nil
+		})
+	}
+	first := <-took
+	ens.Isolate(first)
+	if second := <-took; second == first {
+		t.Errorf("member %d took over from itself", first)
+	}
+	ens.HealAll()
+}
