@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ const beatsPerTimeout = 6
 // Invariants, under mu:
 //  1. a session in suspended is Suspended, every other one in sessions is Connected;
 //  2. least is the smallest timeout in sessions, zero if there are none;
-//  3. a held claim's session is Connected, and has been since it was held.
+//  3. a held claim's session is Connected, and has been since it was held;
+//  4. while the clocks are within calm they change no session's state.
 type keeper struct {
 	// Immutable after newKeeper.
 	clock Clock
@@ -38,9 +40,30 @@ type keeper struct {
 		suspended map[*Session]struct{}
 		timeouts  map[time.Duration]int // how many sessions have each timeout
 		least     time.Duration
+		calm      calm
 		unknown   []*Claim // their outcome is lost: until reconcile has looked for their znodes
 		closed    error
 	}
+}
+
+// calm is how far clocks may go before sessions have to be looked at one by one. The zero value is not at all.
+type calm struct {
+	until     time.Duration // boot clock
+	low, high time.Duration // drift
+}
+
+// endless is the calm of no session.
+var endless = calm{until: math.MaxInt64, low: math.MinInt64, high: math.MaxInt64}
+
+func (c calm) holds(now, drift time.Duration) bool {
+	return now < c.until && c.low <= drift && drift <= c.high
+}
+
+// narrow adds that a session may change at a moment, or when the drift is more than a margin from one it was judged by.
+func (c *calm) narrow(until, drift, margin time.Duration) {
+	c.until = min(c.until, until)
+	c.low = max(c.low, drift-margin)
+	c.high = min(c.high, drift+margin)
 }
 
 func newKeeper(clock Clock, pipe *pipeline) *keeper {
@@ -77,6 +100,7 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	if k.mu.least == 0 || s.timeout < k.mu.least {
 		k.mu.least = s.timeout
 	}
+	k.mu.calm.narrow(s.life.Deadline(), k.mu.drift, session.Margin(s.timeout))
 	k.signal()
 }
 
@@ -137,6 +161,13 @@ func (k *keeper) moved(sent time.Duration) {
 			s.turnLocked()
 		}
 	}
+	k.mu.calm = calm{}
+	if len(k.mu.suspended) == 0 {
+		// The least timeout has the nearest deadline and the smallest margin.
+		margin := session.Margin(k.mu.least)
+		k.mu.calm = endless
+		k.mu.calm.narrow(k.mu.proved+k.mu.least-margin, k.mu.drift, margin)
+	}
 	k.mu.Unlock()
 	k.drop(expired)
 	if ends {
@@ -156,17 +187,17 @@ func (k *keeper) look() {
 }
 
 // lookLocked suspends and expires sessions whose time has come. It returns those that expired, and whether it queued
-// ends. It is cheap when nothing can have happened: the session with the least timeout has the nearest deadline.
+// ends. It costs by the number of sessions only when something can have happened.
 func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	if k.mu.least == 0 {
 		return nil, false
 	}
-	margin := session.Margin(k.mu.least)
 	drift := k.clock.drift()
-	if beyond(drift-k.mu.drift, margin) || now >= k.mu.proved+k.mu.least-margin {
-		for _, s := range k.mu.sessions {
-			ends = k.suspendLocked(s, now, drift) || ends
-		}
+	if k.mu.calm.holds(now, drift) {
+		return nil, false
+	}
+	for _, s := range k.mu.sessions {
+		ends = k.suspendLocked(s, now, drift) || ends
 	}
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Look(now); state == session.Expired {
@@ -177,7 +208,21 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 			expired, ends = append(expired, s), true
 		}
 	}
+	k.calmLocked()
 	return expired, ends
+}
+
+// calmLocked finds out when sessions have to be looked at again.
+func (k *keeper) calmLocked() {
+	k.mu.calm = endless
+	for _, s := range k.mu.sessions {
+		judged := k.mu.drift
+		if _, suspended := k.mu.suspended[s]; suspended {
+			judged = s.drift
+		}
+		next, _ := s.life.Next() // which has one: ended sessions are not among these
+		k.mu.calm.narrow(next, judged, session.Margin(s.timeout))
+	}
 }
 
 // beyond reports whether a jump of the clocks, either way, is more than the margin.

@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Questions are asked of every session and claim all the time, also while there is no quorum: the answer must not cost by
+// the number of sessions.
+func BenchmarkQuestion(b *testing.B) {
+	for _, state := range []session.State{session.Connected, session.Suspended} {
+		for _, sessions := range []int{1, 10_000} {
+			b.Run(fmt.Sprintf("state=%v/sessions=%d", state, sessions), func(b *testing.B) {
+				var now time.Duration
+				clock := Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}
+				e := &Engine{clock: clock}
+				e.pipe = newPipeline(theShard, &fakeLog{}, clock, testOrigin())
+				e.keeper = newKeeper(clock, e.pipe)
+				var s *Session
+				for i := range sessions {
+					s = &Session{engine: e, timeout: testTimeout + time.Duration(i%3)*testTimeout, done: make(chan struct{}), changed: make(chan struct{})}
+					e.keeper.add(s, tree.SessionID(i+1), 0, clock.drift())
+				}
+				if state == session.Suspended {
+					now = testDeadline
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					s.State()
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A naiveKeeper looks at every session whenever anybody asks. Each has a life and a proof of its own.
+type naiveKeeper struct {
+	drift    time.Duration
+	sessions map[tree.SessionID]*naiveSession
+}
+
+type naiveSession struct {
+	life   *session.Life
+	margin time.Duration
+	drift  time.Duration // while suspended: what the last jump was judged by
+	held   bool
+}
+
+func (k *naiveKeeper) live() (n int) {
+	for _, s := range k.sessions {
+		if !s.life.State().Final() {
+			n++
+		}
+	}
+	return n
+}
+
+func (k *naiveKeeper) look(now, drift time.Duration) {
+	for _, s := range k.sessions {
+		jump := drift - k.drift
+		switch s.life.State() {
+		case session.Connected:
+			if s.life.Jump(now, jump); s.life.State() != session.Connected {
+				s.drift, s.held = drift, false
+			}
+		case session.Suspended:
+			if jump = drift - s.drift; jump > s.margin || jump < -s.margin {
+				s.life.Suspend(now)
+				s.drift = drift
+			}
+			s.life.Look(now)
+		}
+	}
+}
+
+func (k *naiveKeeper) moved(now, drift, sent time.Duration) {
+	k.look(now, drift)
+	k.drift = drift
+	for _, s := range k.sessions {
+		s.life.Proved(now, sent)
+	}
+}
+
+// A keeperModel drives a keeper and a naive one with the same moments.
+type keeperModel struct {
+	t         *testing.T
+	rng       *rand.Rand
+	engine    *Engine
+	naive     *naiveKeeper
+	now, wall time.Duration
+	sent      time.Duration // of the newest batch
+	nextID    tree.SessionID
+	sessions  map[tree.SessionID]*Session
+	claims    map[tree.SessionID]*Claim
+}
+
+func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
+	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*Session), claims: make(map[tree.SessionID]*Claim)}
+	clock := Clock{Boot: func() time.Duration { return m.now }, Wall: func() time.Time { return time.Unix(0, int64(m.wall)) }}
+	m.engine = &Engine{clock: clock}
+	m.engine.pipe = newPipeline(theShard, &fakeLog{}, clock, testOrigin())
+	m.engine.keeper = newKeeper(clock, m.engine.pipe)
+	m.naive = &naiveKeeper{sessions: make(map[tree.SessionID]*naiveSession)}
+	return m
+}
+
+func (m *keeperModel) drift() time.Duration { return m.wall - m.now }
+
+func (m *keeperModel) step() {
+	ms := func(n int) time.Duration { return time.Duration(m.rng.IntN(n)) * time.Millisecond }
+	switch n := m.rng.IntN(20); {
+	case n < 6:
+		d := ms(700)
+		m.now += d
+		m.wall += d
+	case n < 7:
+		d := ms(6000)
+		m.now += d
+		m.wall += d
+	case n < 8:
+		m.wall += ms(500) - 250*time.Millisecond
+	case n < 10:
+		m.open()
+	case n < 11 && len(m.sessions) > 0:
+		m.end()
+	case n < 16:
+		m.sent += (m.now - m.sent) * time.Duration(m.rng.IntN(11)) / 10
+		m.naive.moved(m.now, m.drift(), m.sent)
+		m.engine.keeper.moved(m.sent)
+	case n < 18:
+		m.hold()
+	default:
+		m.compare()
+	}
+}
+
+func (m *keeperModel) any() tree.SessionID {
+	ids := slices.Sorted(maps.Keys(m.sessions))
+	if len(ids) == 0 {
+		return 0
+	}
+	return ids[m.rng.IntN(len(ids))]
+}
+
+// open adds a session that the newest batch opened.
+func (m *keeperModel) open() {
+	m.nextID++
+	timeouts := []time.Duration{time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second}
+	timeout := timeouts[m.rng.IntN(len(timeouts))]
+	s := &Session{engine: m.engine, timeout: timeout, done: make(chan struct{}), changed: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancelCause(m.t.Context())
+	if m.naive.live() == 0 {
+		m.naive.drift = m.drift()
+	}
+	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
+	m.engine.keeper.add(s, m.nextID, m.sent, m.drift())
+	m.sessions[m.nextID] = s
+	c := &Claim{session: s, done: make(chan struct{}), created: true, result: tree.Result{Path: "/c"}}
+	s.claims = map[string]*Claim{"/c": c}
+	m.claims[m.nextID] = c
+}
+
+func (m *keeperModel) end() {
+	id := m.any()
+	m.engine.keeper.ended(id, ErrSessionClosed)
+	m.forget(id)
+}
+
+func (m *keeperModel) forget(id tree.SessionID) {
+	delete(m.naive.sessions, id)
+	delete(m.sessions, id)
+	delete(m.claims, id)
+}
+
+func (m *keeperModel) hold() {
+	id := m.any()
+	if id == 0 {
+		return
+	}
+	m.naive.look(m.now, m.drift())
+	naive := m.naive.sessions[id]
+	err := m.claims[id].Hold()
+	if over := m.claims[id].over; !over && (err == nil) != (naive.life.State() == session.Connected) {
+		m.t.Fatalf("hold of session %d: %v, want as it is %v", id, err, naive.life.State())
+	}
+	naive.held = naive.held || err == nil
+}
+
+func (m *keeperModel) compare() {
+	m.naive.look(m.now, m.drift())
+	for id, naive := range m.naive.sessions {
+		want := naive.life.State()
+		if got, _ := m.sessions[id].State(); got != want {
+			m.t.Fatalf("session %d is %v, want %v", id, got, want)
+		}
+		c := m.claims[id]
+		if held := c.held && c.Err() == nil; held != naive.held {
+			m.t.Fatalf("the claim of session %d is held: %v, want %v (%v)", id, held, naive.held, c.Err())
+		}
+		if want == session.Expired {
+			if !errors.Is(m.sessions[id].Err(), ErrSessionExpired) {
+				m.t.Fatalf("session %d ended with %v", id, m.sessions[id].Err())
+			}
+			m.forget(id)
+		}
+	}
+}
+
+// What sessions share, and what is not looked at because nothing can have happened, makes no difference to anybody.
+func TestKeeperAnswersAsIfItLookedAtEverySession(t *testing.T) {
+	for _, seed := range seeds(200) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			m := newKeeperModel(t, rand.New(rand.NewPCG(seed, 11)))
+			for range 400 {
+				m.step()
+			}
+			m.compare()
+		})
+	}
+}
