@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -154,6 +155,7 @@ func lived(t *testing.T) (dir, later string) {
 		var e *engine.Engine
 		n := alone(t, dir, inside.Seams{Started: func(started *engine.Engine) { e = started }})
 		write(t, n, paths...)
+		ballast(t, n)
 		image := filepath.Join(dir, "image")
 		before := fmt.Sprint(contents(t, image))
 		if err := e.RequestSnapshot(); err != nil {
@@ -168,6 +170,21 @@ func lived(t *testing.T) (dir, later string) {
 	copyDir(t, dir, later)
 	run(later, "/c", "/d", "/e", "/f")
 	return dir, later
+}
+
+// ballast makes the image larger than what is read of it at first.
+func ballast(t *testing.T, n *embed.Node) {
+	t.Helper()
+	ctx := bounded(t)
+	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	must(t, err)
+	rng := rand.NewChaCha8([32]byte{})
+	for range 8 {
+		data := make([]byte, 64<<10)
+		rng.Read(data)
+		_, err := s.Create(ctx, "/ballast-", data, embed.Sequential)
+		must(t, err)
+	}
 }
 
 func copyDir(t *testing.T, from, to string) {
@@ -288,6 +305,10 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 		},
 		"with a damaged image": {
 			spoil: func(dir string) { flip(t, only(t, filepath.Join(dir, "image"), ".sst"), func(int) int { return 20 }) },
+			words: []string{".sst"},
+		},
+		"with an image that is damaged in the middle": {
+			spoil: func(dir string) { flip(t, only(t, filepath.Join(dir, "image"), ".sst"), func(n int) int { return n / 2 }) },
 			words: []string{".sst"},
 		},
 		"with a log that was cut in the middle": {
