@@ -61,7 +61,7 @@ func (c *Claim) applied(w *waiter) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked()
+		c.removeLocked(k.pipe.queueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -128,7 +128,7 @@ func (c *Claim) Err() error {
 }
 
 // Release gives the claim up. A create that was not sent yet is taken back; otherwise the znode is deleted ahead of
-// everything that waits, as soon as the create's outcome is known. For a claim that was held Release waits until it is, at
+// everything that waits but the session's own requests, as soon as the create's outcome is known. For a claim that was held Release waits until it is, at
 // most the node's request timeout. It is idempotent, and deletes no znode but the claim's own.
 func (c *Claim) Release() error {
 	k := c.session.engine.keeper
@@ -136,7 +136,7 @@ func (c *Claim) Release() error {
 		return nil
 	}
 	k.mu.Lock()
-	c.endLocked(ErrReleased)
+	c.endLocked(ErrReleased, k.pipe.queueRelease)
 	w, held := c.release, c.held
 	k.mu.Unlock()
 	if w == nil {
@@ -149,14 +149,14 @@ func (c *Claim) Release() error {
 	return k.pipe.wait(context.Background(), w, c.session.engine.cfg.RequestTimeout)
 }
 
-// endLocked ends the claim and has its znode deleted.
-func (c *Claim) endLocked(why error) {
+// endLocked ends the claim and has its znode deleted: queue takes the deletion.
+func (c *Claim) endLocked(why error, queue func(*waiter)) {
 	if c.over {
 		return
 	}
 	c.finishLocked(why)
 	if c.created && c.session.end == nil {
-		c.removeLocked()
+		c.removeLocked(queue)
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 		}
 		taken[path] = true
 		c.result, c.created = tree.Result{Path: path, Stat: stat}, true
-		c.removeLocked()
+		c.removeLocked(c.session.engine.pipe.queueEnd)
 		return
 	}
 }
@@ -198,10 +198,10 @@ func (c *Claim) mayBe(path string) bool {
 }
 
 // removeLocked queues the deletion of the claim's znode.
-func (c *Claim) removeLocked() {
+func (c *Claim) removeLocked(queue func(*waiter)) {
 	s := c.session
 	c.release = newWaiter(s, &request{kind: requestRelease, session: s.id, path: c.result.Path, czxid: c.result.Stat.Czxid})
-	s.engine.pipe.queueEnd(c.release)
+	queue(c.release)
 }
 
 // finishLocked ends the claim; its znode is gone or will go with its session.

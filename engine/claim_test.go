@@ -69,6 +69,35 @@ func TestReleaseWaitsUntilTheZnodeIsGone(t *testing.T) {
 	})
 }
 
+// What a holder wrote without waiting is applied before the next one is granted the lock, or it would come in between what
+// that one writes.
+func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s, other := n.open(testTimeout), n.open(testTimeout)
+		c := n.held(s, "/q")
+		other.Submit(t.Context(), []tree.Op{create("/first")})
+		first := n.wantRequests("create /first")
+		gone := s.Submit(t.Context(), []tree.Op{create("/gone")})
+		other.Submit(t.Context(), []tree.Op{create("/other")})
+		s.Submit(t.Context(), []tree.Op{create("/b")})
+		last := s.Submit(t.Context(), []tree.Op{create("/c")})
+		go c.Release()
+		synctest.Wait()
+		if !n.pipe.cancel(gone.waiter, context.Canceled) {
+			t.Fatal("a request that is still queued cannot be taken out")
+		}
+		n.log.refuse(errRefused)
+		n.apply(first...)
+		pass(time.Second)
+		n.log.refuse(nil)
+		pass(droppedPoll)
+		n.apply(n.wantRequests("create /b", "create /c", "release /q", "create /other")...)
+		if err := outcome(last.waiter); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A hold ended because there was no quorum, and its owner gave up waiting for the release too. When the session comes
 // back, its contender must not keep the lock taken.
 func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {

@@ -248,7 +248,7 @@ func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	k.signal() // a batch that is applied brings it back: no need to wait until a beat is due
 	for _, c := range s.claims {
 		if c.held {
-			c.endLocked(ErrSuspended)
+			c.endLocked(ErrSuspended, k.pipe.queueEnd) // ahead of what the holder had still to write
 			ends = true
 		}
 	}

@@ -53,7 +53,9 @@ type waiter struct {
 	drift   time.Duration // of the clocks at that moment
 	err     error
 
-	place place // guarded by the pipeline's mu
+	// Guarded by the pipeline's mu.
+	place place
+	in    *queue // the queue it stands in, or stood in before it was sent
 }
 
 // place is where a waiter stands on its way.
@@ -73,6 +75,7 @@ type queue struct {
 }
 
 func (q *queue) add(w *waiter) {
+	w.in = q
 	q.waiters = append(q.waiters, w)
 	q.live++
 	q.bytes += len(w.wire)
@@ -98,6 +101,22 @@ func (q *queue) takeOut(w *waiter) {
 	if n := len(q.waiters); n > queueTidyLen && n > 2*q.live {
 		q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w.place != placeQueued })
 	}
+}
+
+// moveTo moves what s has in the queue to the end of another one.
+func (q *queue) moveTo(to *queue, s *Session) {
+	rest := q.waiters[:0]
+	for _, w := range q.waiters {
+		if w.session != s || w.place != placeQueued {
+			rest = append(rest, w)
+			continue
+		}
+		q.live--
+		q.bytes -= len(w.wire)
+		to.add(w)
+	}
+	clear(q.waiters[len(rest):])
+	q.waiters = rest
 }
 
 // fill moves waiters into b until it is full.
@@ -223,6 +242,15 @@ func (p *pipeline) queueEnd(w *waiter) {
 	p.mu.ends.add(w)
 }
 
+// queueRelease queues an end that the owner of w's session asks for. It goes ahead of all but what the session has queued
+// itself: that comes along, in its order, or a write of a holder would be applied when the next one has the lock.
+func (p *pipeline) queueRelease(w *waiter) {
+	p.mu.Lock()
+	p.mu.queue.moveTo(&p.mu.ends, w.session)
+	p.mu.Unlock()
+	p.queueEnd(w)
+}
+
 // beat asks for an empty batch, to show that this node is alive. It is sent only when nothing is in flight: a node
 // that cannot see its batches applied must not go on proving itself alive.
 func (p *pipeline) beat() {
@@ -242,7 +270,7 @@ func (p *pipeline) cancel(w *waiter, err error) bool {
 		return false
 	}
 	w.place = placeDone
-	p.mu.queue.takeOut(w)
+	w.in.takeOut(w)
 	p.mu.Unlock()
 	w.err = err
 	p.finish(w)
@@ -253,7 +281,7 @@ func (p *pipeline) cancel(w *waiter, err error) bool {
 func (p *pipeline) cancelSession(s *Session, err error) {
 	p.mu.Lock()
 	var out []*waiter
-	for _, w := range p.mu.queue.waiters {
+	for _, w := range slices.Concat(p.mu.ends.waiters, p.mu.queue.waiters) {
 		if w.session == s && w.place == placeQueued {
 			out = append(out, w)
 		}
@@ -428,7 +456,7 @@ func (p *pipeline) unsealLocked(b *batch) {
 			continue // given up
 		}
 		w.place = placeQueued
-		if w.end {
+		if w.in == &p.mu.ends {
 			ends = append(ends, w)
 		} else {
 			queue = append(queue, w)
