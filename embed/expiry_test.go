@@ -164,11 +164,11 @@ func every(ctx context.Context, interval time.Duration, fn func()) {
 }
 
 // Leaders that come and go each count the silence anew or twice: etcd's leases never ended under churn, and all ended when
-// a deposed leader went on counting. Here a live session outlives eight leaders.
+// a deposed leader went on counting. Here a live session outlives six leaders.
 func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	const timeout, moves = 1500 * time.Millisecond, 8
+	const timeout, moves = 1200 * time.Millisecond, 6
 	s := ens.Session(3, embed.SessionOptions{Timeout: timeout})
 	_, err := s.Create(bounded(t), "/mine", nil, embed.Ephemeral)
 	must(t, err)
