@@ -308,7 +308,9 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 			words: []string{".sst"},
 		},
 		"with an image that is damaged in the middle": {
-			spoil: func(dir string) { flip(t, only(t, filepath.Join(dir, "image"), ".sst"), func(n int) int { return n / 2 }) },
+			spoil: func(dir string) {
+				flip(t, only(t, filepath.Join(dir, "image"), ".sst"), func(n int) int { return n / 2 })
+			},
 			words: []string{".sst"},
 		},
 		"with a log that was cut in the middle": {
