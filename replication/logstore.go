@@ -12,7 +12,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// logStore is tan with three things mended.
+// logStore is tan with four things mended.
 //
 // dragonboat leaves Update.State empty when it has not changed, and tan takes that for a changed term and vote:
 // it would fsync once more after every commit. So the last saved State is filled in; a changed term or vote is
@@ -122,9 +122,25 @@ func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	return ss, s.afterRead(err)
 }
 
-// IterateEntries reads entries of a shard.
+// One read of entries ends after this many entries, or when it has more than this many bytes. A leader reads what a member
+// lacks anew for each of its answers, on the one step worker, and tan opens the file again for every record: for a member
+// that comes back after a pause, with dozens of answers queued, it would be silent for longer than an election.
+const (
+	readEntries = 512
+	readBytes   = 1 << 20
+)
+
+// IterateEntries reads entries of a shard from low on, up to high, at least one. It ends early at its own limits as at
+// maxSize, and dragonboat asks for the rest when it needs it: a size above maxSize says that there is more.
 func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low, high, maxSize uint64) ([]raftpb.Entry, uint64, error) {
-	ents, size, err := s.ILogDB.IterateEntries(ents, size, shard, replica, low, high, maxSize)
+	end, limit := min(high, low+readEntries), min(maxSize, readBytes)
+	ents, size, err := s.ILogDB.IterateEntries(ents, size, shard, replica, low, end, limit)
+	if err == nil && len(ents) > 0 {
+		next := ents[len(ents)-1].Index + 1
+		if next < high && (next == end || size > limit) {
+			size = max(size, maxSize+1)
+		}
+	}
 	return ents, size, s.afterRead(err)
 }
 

@@ -280,6 +280,57 @@ func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
 	}
 }
 
+// A read ends at the store's own limits too, never empty, and says that there is more as dragonboat expects it: by a size
+// above the one asked for.
+func TestLogStore_ReadsAreBounded(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	e.write(n, 1, "first")
+	e.stop(n)
+	s, _ := openTan(t, e, n)
+	defer s.Close()
+	if _, err := s.ReadRaftState(1, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	const first, small, large = 1000, 2*readEntries + 10, 5
+	end := uint64(first)
+	save := func(count, size int) {
+		for range count {
+			_ = s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{}, raftpb.Entry{Index: end, Term: 9, Cmd: make([]byte, size)})}, 1)
+			end++
+		}
+	}
+	save(small, 10)
+	save(large, 2*readBytes/3)
+	const unlimited = 64 << 20 // what dragonboat asks for
+	for _, c := range []struct {
+		low, high, maxSize uint64
+		want               int
+		more               bool
+	}{
+		{first, first + 1, 0, 1, false},
+		{first, first + readEntries, unlimited, readEntries, false},
+		{first, first + readEntries + 1, unlimited, readEntries, true},
+		{first, end, unlimited, readEntries, true},
+		{first, end, 1, 1, true},
+		{first + small - 3, end, unlimited, 5, true}, // three small ones, and two to be above the limit
+		{end - 1, end, unlimited, 1, false},
+		{end - 2, end, 1, 1, true}, // larger than asked for, yet one
+	} {
+		ents, size, err := s.IterateEntries(nil, 0, 1, 1, c.low, c.high, c.maxSize)
+		if err != nil || len(ents) != c.want || ents[0].Index != c.low {
+			t.Errorf("[%d, %d) of %d bytes: %d entries, %v, want %d", c.low, c.high, c.maxSize, len(ents), err, c.want)
+		}
+		if more := c.maxSize > 0 && size > c.maxSize; more != c.more {
+			t.Errorf("[%d, %d) of %d bytes: size %d; says there is more: %v, want %v", c.low, c.high, c.maxSize, size, more, c.more)
+		}
+	}
+	if ents, size, err := s.IterateEntries(nil, 0, 1, 1, end, end+5, unlimited); err != nil || len(ents) != 0 || size > unlimited {
+		t.Errorf("what is not there: %d entries, size %d, %v", len(ents), size, err)
+	}
+}
+
 func TestRequestSnapshot_UnderLoad(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
