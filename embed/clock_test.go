@@ -255,18 +255,27 @@ func (g *gate) set(shut bool) {
 	g.changed.Broadcast()
 }
 
-// pass waits until a sync is at the gate and then lets one through.
-func (g *gate) pass(before func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.waiting == 0 {
-		g.changed.Wait()
+// passUntil waits until a sync is at the gate and then lets one after the other through until done is closed: the log of a
+// node that has just started is also synced for a snapshot.
+func (g *gate) passUntil(done <-chan struct{}, before func()) {
+	for {
+		g.mu.Lock()
+		for g.waiting == 0 {
+			g.changed.Wait()
+		}
+		g.mu.Unlock()
+		before()
+		before = func() { time.Sleep(10 * time.Millisecond) } // what was let through may close done
+		select {
+		case <-done:
+			return
+		default:
+		}
+		g.mu.Lock()
+		g.passes++
+		g.changed.Broadcast()
+		g.mu.Unlock()
 	}
-	g.mu.Unlock()
-	before()
-	g.mu.Lock()
-	g.passes++
-	g.changed.Broadcast()
 }
 
 // A session is Suspended for a jump and a batch is on its way that would prove it alive again. Then the clock jumps once
@@ -291,7 +300,7 @@ func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	w.jump(time.Hour)
 	state(embed.Suspended, "after a jump")
 	first := s.Submit(ctx, embed.OpSet("/", nil, embed.AnyVersion))
-	g.pass(func() {
+	g.passUntil(first.Done(), func() {
 		w.jump(time.Hour)
 		state(embed.Suspended, "after a second jump")
 	})

@@ -44,7 +44,7 @@
 //
 // # Goroutines
 //
-// pipeline.loop, keeper.loop, expirer.loop, failureLoop and, until this member has registered, noteLog are started by run and end
+// pipeline.loop, keeper.loop, expirer.loop, failureLoop and, until this member has registered, settle are started by run and end
 // with Close; apply runs on Raft's worker.
 //
 // Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go and

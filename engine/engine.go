@@ -63,7 +63,7 @@ func (e *Engine) run() {
 	e.loops.Go(e.pipe.loop)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	e.loops.Go(func() { e.expirer.loop(e.stop, e.done) })
-	e.loops.Go(e.noteLog)
+	e.loops.Go(e.settle)
 	e.pipe.signal()
 }
 

@@ -207,14 +207,16 @@ func (e *Engine) join() error {
 	return host.StartShard(theShard, e.shard)
 }
 
-// noteLog records that the directory has a Raft log, once this member's Register is in it, so that a log that is missing
-// later is not taken for one that was not begun yet.
-func (e *Engine) noteLog() {
+// settle does what is due once this member's Register is applied, and with it all that its log held before this start.
+// The start read all of that since the newest snapshot: a new one spares the next start the same. And it is recorded that
+// the directory has a Raft log, so that one that is missing later is not taken for one that was not begun yet.
+func (e *Engine) settle() {
 	select {
 	case <-e.pipe.ready:
 	case <-e.stop:
 		return
 	}
+	_ = e.RequestSnapshot() // an error means that the node is closed
 	e.identity.Lock()
 	defer e.identity.Unlock()
 	if e.identity.now.Log != "" {

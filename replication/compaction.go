@@ -17,6 +17,8 @@ const (
 	// snapshotBytes more make the replica cut its log. Together they bound a busy log at about twice 64 MiB
 	// and one file of tan's.
 	snapshotBytes = 64 << 20
+	// snapshotEntries do so too: a start reads what the log holds after its newest snapshot, tens of microseconds an entry.
+	snapshotEntries = 50_000
 	// markBytes is how exactly the place of the cut is known.
 	markBytes = keepBytes / 64
 	// entryCost is about what a record costs besides its command.
@@ -28,21 +30,23 @@ const (
 type retention struct {
 	mu struct {
 		sync.Mutex
-		due   bool   // a snapshot should be asked for
-		since uint64 // bytes applied since the last time it was due
-		total uint64 // bytes applied since the start
-		marks []mark // oldest first; the second one, if any, is less than keepBytes old
+		due     bool   // a snapshot should be asked for
+		since   uint64 // bytes applied since the last time it was due
+		entries int    // and entries
+		total   uint64 // bytes applied since the start
+		marks   []mark // oldest first; the second one, if any, is less than keepBytes old
 	}
 }
 
 // mark says how many bytes had been applied at an index.
 type mark struct{ index, total uint64 }
 
-// grow counts applied commands up to index and says whether a snapshot is due now.
-func (r *retention) grow(bytes int, index uint64) bool {
+// grow counts applied entries up to index and says whether a snapshot is due now.
+func (r *retention) grow(entries, bytes int, index uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.since += uint64(bytes)
+	r.mu.entries += entries
 	r.mu.total += uint64(bytes)
 	if n := len(r.mu.marks); n == 0 || r.mu.total-r.mu.marks[n-1].total >= markBytes {
 		r.mu.marks = append(r.mu.marks, mark{index: index, total: r.mu.total})
@@ -50,8 +54,8 @@ func (r *retention) grow(bytes int, index uint64) bool {
 	for len(r.mu.marks) > 1 && r.mu.total-r.mu.marks[1].total >= keepBytes {
 		r.mu.marks = r.mu.marks[1:]
 	}
-	if r.mu.since >= snapshotBytes {
-		r.mu.since, r.mu.due = 0, true
+	if r.mu.since >= snapshotBytes || r.mu.entries >= snapshotEntries {
+		r.mu.since, r.mu.entries, r.mu.due = 0, 0, true
 	}
 	return r.mu.due
 }

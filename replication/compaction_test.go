@@ -12,17 +12,17 @@ func TestRetention_CutsByBytes(t *testing.T) {
 	write := func(total, each int) (due bool) {
 		for n := 0; n < total; n += each {
 			index++
-			due = r.grow(each, index)
+			due = r.grow(1, each, index)
 		}
 		return due
 	}
-	if write(snapshotBytes/2, 1000) {
+	if write(snapshotBytes/2, 10_000) {
 		t.Error("due after half of it")
 	}
 	if got := r.cut(keepBytes); got != 0 {
 		t.Errorf("cut at %d, nothing is old", got)
 	}
-	if !write(snapshotBytes/2+1000, 1000) || !r.takeDue() || r.takeDue() {
+	if !write(snapshotBytes/2+10_000, 10_000) || !r.takeDue() || r.takeDue() {
 		t.Error("not due once")
 	}
 	for range 3 {
@@ -38,6 +38,18 @@ func TestRetention_CutsByBytes(t *testing.T) {
 	kept := int(index-r.cut(keepBytes)) * 1000
 	if kept < keepBytes || kept > keepBytes+2*markBytes {
 		t.Errorf("%d bytes are kept, want %d", kept, keepBytes)
+	}
+}
+
+func TestRetention_DueByEntries(t *testing.T) {
+	var r retention
+	for range 2 {
+		for i := range snapshotEntries - 1 {
+			r.grow(1, 1, uint64(i))
+		}
+		if r.takeDue() || !r.grow(1, 1, snapshotEntries) || !r.takeDue() {
+			t.Error("not due at its number of entries")
+		}
 	}
 }
 

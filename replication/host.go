@@ -177,8 +177,8 @@ func (h *Host) adapt(s *shard, m StateMachine) *machine {
 		disk:   h.cfg.Disk,
 		log:    h.log,
 		opened: func(stop <-chan struct{}) { h.store.opened(uint64(s.id), stop) },
-		grown: func(bytes int, index uint64) {
-			if s.log.grow(bytes, index) {
+		grown: func(entries, bytes int, index uint64) {
+			if s.log.grow(entries, bytes, index) {
 				h.wakeCompaction()
 			}
 		},

@@ -57,7 +57,7 @@ type machine struct {
 	disk   Disk
 	log    *slog.Logger
 	opened func(stop <-chan struct{})
-	grown  func(bytes int, index uint64) // told of the log that was applied; must not block
+	grown  func(entries, bytes int, index uint64) // told of the log that was applied; must not block
 
 	// Set by Open, before any other call but Close.
 	stop <-chan struct{}
@@ -103,7 +103,7 @@ func (a *machine) Update(entries []statemachine.Entry) ([]statemachine.Entry, er
 	clear(a.batch)
 	a.batch = a.batch[:0]
 	a.parking().afterWork(err)
-	a.grown(size, entries[len(entries)-1].Index)
+	a.grown(len(entries), size, entries[len(entries)-1].Index)
 	return entries, nil
 }
 
