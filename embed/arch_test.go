@@ -27,7 +27,7 @@ var imports = map[string][]string{
 	"storage/disk": {},
 	"storage":      {"storage/disk", "github.com/cockroachdb/pebble"},
 
-	"replication":           {"github.com/lni/dragonboat/v4", "github.com/lni/vfs"}, // vfs: the types of dragonboat's file system
+	"replication":           {"github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
 	"replication/transport": {"github.com/lni/dragonboat/v4"},
 
 	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport",

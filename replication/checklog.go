@@ -55,6 +55,9 @@ func (f *checkedFiles) Stat(name string) (os.FileInfo, error) {
 
 // readLog opens the log in dir and asks it.
 func readLog(files *checkedFiles, dir string, shard, replica uint64) (first, last uint64, exists bool, err error) {
+	if err := cutTornTails(files.disk, dir); err != nil {
+		return 0, 0, false, err
+	}
 	newest, err := newestLog(files, filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, replica)))
 	if err != nil {
 		return 0, 0, false, err
@@ -143,6 +146,9 @@ func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (first,
 	}
 	if err != nil {
 		return 0, 0, false, err
+	}
+	if raftpb.IsEmptyState(rs.State) {
+		return 0, 0, false, errors.New("term and vote are missing")
 	}
 	if rs.EntryCount > 0 {
 		return first, rs.FirstIndex + rs.EntryCount - 1, true, nil

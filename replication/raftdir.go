@@ -13,7 +13,7 @@ import (
 var flagFiles = []string{"dragonboat.ds", "NODEHOST.ID"}
 
 // prepareRaftDir makes dragonboat's directory fit for this start: it exists, its folder is named for the
-// present host, the files that would refuse that are gone, and every byte in it is durable.
+// present host, the files that would refuse that are gone, no log ends in half a record, and every byte in it is durable.
 func prepareRaftDir(c Config) error {
 	dir := c.raftDir()
 	if err := c.Disk.MkdirAll(dir, 0o750); err != nil {
@@ -27,6 +27,15 @@ func prepareRaftDir(c Config) error {
 	}
 	for _, name := range flagFiles {
 		if err := c.Disk.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	logs, exists, err := logDir(c)
+	if err != nil {
+		return err
+	}
+	if exists {
+		if err := cutTornTails(c.Disk, logs); err != nil {
 			return err
 		}
 	}

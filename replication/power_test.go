@@ -1,0 +1,169 @@
+package replication
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// syncedSizes notes how long each log file was at its last fsync.
+type syncedSizes struct {
+	mu sync.Mutex
+	of map[string]int64
+}
+
+// watchSyncs makes the ensemble start its nodes on real disks that note it.
+func watchSyncs(e *ensemble) *syncedSizes {
+	s := &syncedSizes{of: make(map[string]int64)}
+	e.newDisk = func(dir string) testDisk {
+		d, err := disk.Open(dir)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		d.SetFault(func(op disk.Op, name string) error {
+			if op == disk.OpSync && strings.HasSuffix(name, ".log") {
+				if info, err := os.Stat(name); err == nil {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					s.of[name] = info.Size()
+				}
+			}
+			return nil
+		})
+		return d
+	}
+	return s
+}
+
+// cut takes from every log file below dir what was not fsynced.
+func (s *syncedSizes) cut(t *testing.T, dir string) (bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, size := range s.of {
+		info, err := os.Stat(name)
+		if err != nil || !strings.HasPrefix(name, dir) {
+			continue
+		}
+		bytes += max(0, info.Size()-size)
+		if err := os.Truncate(name, min(size, info.Size())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bytes
+}
+
+// A machine that loses its power just after a clean Close must not forget for whom it voted: nobody fsyncs a new commit
+// index, and the index of the log names the record that has it.
+func TestPowerCut_AfterACloseTermAndVoteStay(t *testing.T) {
+	e := found(t, 3, 1)
+	synced := watchSyncs(e)
+	e.startAll()
+	leader := awaitLeader(t, e.nodes[0], 1)
+	for i := range 10 {
+		e.write(e.node(leader.Member), 1, fmt.Sprint(i))
+		for _, n := range e.nodes {
+			n.tapes[0].has(t, fmt.Sprint(i)) // at rest: the last record of each log is a commit index
+		}
+	}
+	state := func(n *node) (term, vote uint64) {
+		rs, err := n.host.store.ReadRaftState(1, uint64(n.id), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rs.State.Term, rs.State.Vote
+	}
+	for _, n := range e.nodes {
+		term, vote := state(n)
+		e.stop(n)
+		t.Logf("member %d: %d bytes were not fsynced", n.id, synced.cut(t, n.dir))
+		n.disk = e.newDisk(n.dir)
+		host, err := Open(e.config(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.host = host
+		if newTerm, newVote := state(n); newTerm != term || newVote != vote {
+			t.Errorf("member %d: term %d, vote %d before the power cut; %d, %d after it", n.id, term, vote, newTerm, newVote)
+		}
+		if err := host.Close(patience); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A power cut in the middle of a write may leave any page of it. The node must start with all that was fsynced before;
+// and must not when it is a record with others behind it that is damaged.
+func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	watchSyncs(e)
+	e.start(n)
+	e.write(n, 1, "acknowledged")
+	index := n.tapes[0].index
+	name := newestLogOf(t, n)
+	before := sizeOf(t, name)
+	e.write(n, 1, strings.Repeat("x", 3*blockSize)) // let its fsync not have ended
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.write(n, 1, "one more")
+	after, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := crashed(t, n)
+	name = filepath.Join(left.dir, strings.TrimPrefix(name, n.dir))
+	e.stop(n)
+
+	const page = 4096
+	for torn := before / page * page; torn < int64(len(whole)); torn += page {
+		for kind, log := range map[string][]byte{"torn": whole, "damaged": after} {
+			log = append([]byte(nil), log...)
+			clear(log[max(torn, before):min(torn+page, int64(len(whole)))])
+			if err := os.WriteFile(name, log, 0o640); err != nil {
+				t.Fatal(err)
+			}
+			_, last, _, err := CheckLog(viewOf(t, e, left), 1)
+			switch {
+			case kind == "torn" && (err != nil || last < index):
+				t.Errorf("a write torn at %d: the log ends at %d, want %d: %v", torn, last, index, err)
+			case kind == "damaged" && err == nil && torn%blockSize != 0 && torn > before:
+				t.Errorf("a record damaged at %d is taken for a torn one", torn)
+			}
+		}
+	}
+
+	// And for real.
+	clear(whole[before+page : before+2*page])
+	if err := os.WriteFile(name, whole, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	e.start(left)
+	left.tapes[0].has(t, "acknowledged")
+	e.write(left, 1, "and on")
+	e.stop(left)
+}
+
+func newestLogOf(t *testing.T, n *node) (name string) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/tandb/node-1-1/*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	return logs[len(logs)-1]
+}
+
+func sizeOf(t *testing.T, name string) int64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}

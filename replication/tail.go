@@ -1,0 +1,143 @@
+package replication
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The framing of tan's log files: blocks, in them chunks, of which one or more are a record. A chunk begins with a
+// checksum of what follows its length, the length of its payload, and its type.
+const (
+	blockSize  = 32 << 10
+	headerSize = 7
+)
+
+type chunkType byte
+
+const (
+	fullChunk chunkType = 1 + iota
+	firstChunk
+	middleChunk
+	lastChunk
+)
+
+// cutTornTails cuts a last record that was written in part off the log in dir. A power cut in the middle of a write
+// leaves any of its pages on the disk: tan forgives a tail that is missing or zero, but refuses one whose checksum does
+// not match. What stands last and was not written whole was never fsynced, so nobody was told of it. A bad record that
+// others follow is damage, and is left for tan to find.
+func cutTornTails(d Disk, dir string) error {
+	dir = filepath.Join(dir, "tandb")
+	if _, err := d.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	shards, err := subfolders(d, dir)
+	for _, folder := range shards {
+		err = errors.Join(err, cutTornTailsIn(d, filepath.Join(dir, folder)))
+	}
+	return err
+}
+
+func cutTornTailsIn(d Disk, dir string) error {
+	names, err := d.List(dir)
+	if err != nil {
+		return err
+	}
+	indexed := make(map[string]bool) // an index is written when its file is complete and fsynced
+	for _, name := range names {
+		if log, ok := strings.CutSuffix(name, ".index"); ok {
+			indexed[log+".log"] = true
+		}
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") && !indexed[name] {
+			if err := cutTornTail(d, filepath.Join(dir, name)); err != nil {
+				return fmt.Errorf("cutting the end off %s: %w", filepath.Join(dir, name), err)
+			}
+		}
+	}
+	return nil
+}
+
+func cutTornTail(d Disk, name string) error {
+	f, err := d.OpenForRead(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	end, torn, err := findTornTail(f)
+	if err != nil || !torn {
+		return err
+	}
+	short := strings.TrimSuffix(name, ".log") + ".logtmp" // tan removes one that was left behind
+	if err := copyStart(d, f, short, end); err != nil {
+		return err
+	}
+	if err := d.Rename(short, name); err != nil {
+		return err
+	}
+	return syncDir(d, filepath.Dir(name))
+}
+
+func copyStart(d Disk, from io.ReaderAt, to string, size int64) (err error) {
+	f, err := d.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := io.Copy(f, io.NewSectionReader(from, 0, size)); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// findTornTail says where the last record of a log begins if its checksum does not match and no record follows it.
+func findTornTail(f io.ReaderAt) (begin int64, torn bool, err error) {
+	block := make([]byte, blockSize)
+	record := int64(0) // where the newest record began
+	for start := int64(0); ; start += blockSize {
+		n, err := f.ReadAt(block, start)
+		if err != nil && err != io.EOF {
+			return 0, false, err
+		}
+		for at := 0; at+headerSize <= n; {
+			payload, kind, whole := chunk(block[at:n])
+			if payload < 0 {
+				if torn {
+					break // the next block may hold a record still
+				}
+				return 0, false, nil // the end, or what tan takes for it
+			}
+			begins := kind == fullChunk || kind == firstChunk
+			switch {
+			case torn && whole && begins:
+				return 0, false, nil
+			case !torn && begins:
+				record = start + int64(at)
+			}
+			torn = torn || !whole
+			at += headerSize + payload
+		}
+		if n < blockSize {
+			return record, torn, nil
+		}
+	}
+}
+
+// chunk reads the chunk at the beginning of b: the size of its payload, negative if there is none, its type, and whether
+// its checksum matches.
+func chunk(b []byte) (payload int, kind chunkType, whole bool) {
+	kind = chunkType(b[6])
+	payload = int(binary.LittleEndian.Uint16(b[4:6]))
+	if kind < fullChunk || kind > lastChunk || headerSize+payload > len(b) {
+		return -1, 0, false
+	}
+	sum := uint32(xxhash.Sum64(b[6 : headerSize+payload]))
+	return payload, kind, sum == binary.LittleEndian.Uint32(b)
+}
