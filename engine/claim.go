@@ -127,9 +127,9 @@ func (c *Claim) Err() error {
 	return c.err
 }
 
-// Release gives the claim up. A create that was not sent yet is taken back; otherwise the znode is deleted ahead of
-// everything that waits but the session's own requests, as soon as the create's outcome is known. For a claim that was held Release waits until it is, at
-// most the node's request timeout. It is idempotent, and deletes no znode but the claim's own.
+// Release gives the claim up. A create that was not sent yet is taken back; otherwise the znode is deleted as soon as the
+// create's outcome is known, ahead of everything that waits but the session's own requests. For a claim that was held
+// Release waits until it is, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own.
 func (c *Claim) Release() error {
 	k := c.session.engine.keeper
 	if k.pipe.cancel(c.waiter, ErrReleased) {

@@ -98,6 +98,71 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 	})
 }
 
+// bigSet is a transaction that takes more than half of a batch.
+func bigSet(path string) []tree.Op {
+	return []tree.Op{{Kind: tree.KindSet, Path: path, Data: make([]byte, batchBytesMax/2+1), Version: tree.AnyVersion}}
+}
+
+// What is written after a release does not overtake it either, not even where only one of them fits in a batch.
+func TestReleaseIsNotOvertakenByWhatItsSessionWritesLater(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		s.Submit(t.Context(), []tree.Op{create("/a")})
+		first := n.wantRequests("create /a")
+		s.Submit(t.Context(), bigSet("/a"))
+		s.Submit(t.Context(), bigSet("/b"))
+		go c.Release()
+		synctest.Wait()
+		s.Submit(t.Context(), []tree.Op{create("/last")})
+		n.apply(first...)
+		n.apply(n.wantRequests("set /a")...)
+		n.apply(n.wantRequests("set /b", "release /q", "create /last")...)
+	})
+}
+
+// A write is with Raft, which refuses it, when its session releases: it still goes first.
+func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		n.log.refuse(errRefused)
+		n.log.meanwhile(func() {
+			n.log.meanwhile(nil)
+			s.Submit(t.Context(), []tree.Op{create("/second")})
+			go c.Release()
+			time.Sleep(time.Millisecond)
+		})
+		s.Submit(t.Context(), []tree.Op{create("/first")})
+		synctest.Wait()
+		n.log.refuse(nil)
+		pass(droppedPoll)
+		n.wantRequests("create /first", "create /second", "release /q")
+	})
+}
+
+// Releases bring what their session has queued forward, and it stays within the queue's bounds.
+func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(time.Minute)
+		var claims []*Claim
+		for _, path := range []string{"/q1", "/q2", "/q3"} {
+			claims = append(claims, n.claim(s, path))
+		}
+		n.lead(0)
+		for i, c := range claims {
+			refused := false
+			for range queueBytesMax / (batchBytesMax / 2) {
+				refused = refused || isClosed(s.Submit(t.Context(), bigSet("/a")).Done())
+			}
+			if !refused {
+				t.Errorf("round %d: more than the bound is queued", i)
+			}
+			c.Release()
+		}
+	})
+}
+
 // A hold ended because there was no quorum, and its owner gave up waiting for the release too. When the session comes
 // back, its contender must not keep the lock taken.
 func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {

@@ -209,17 +209,15 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration) (*Sessi
 	}
 	s := &Session{engine: e, timeout: timeout, done: make(chan struct{}), changed: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	w := newWaiter(nil, &r)
-	w.applied = func(w *waiter) {
-		if w.err == nil {
-			// On the apply goroutine, before any later entry could concern the session.
-			e.keeper.add(s, w.opened, w.sent, w.drift)
-		}
-	}
-	if err := e.pipe.submit(w); err != nil {
+	s.opening = newWaiter(nil, &r)
+	s.opening.applied = func(w *waiter) { e.keeper.opened(s, w) }
+	if err := e.keeper.opens(s); err != nil {
 		return nil, err
 	}
-	if err := e.pipe.wait(ctx, w, e.cfg.RequestTimeout); err != nil {
+	if err := e.pipe.submit(s.opening); err != nil {
+		return nil, err
+	}
+	if err := e.pipe.wait(ctx, s.opening, e.cfg.RequestTimeout); err != nil {
 		e.keeper.abandon(s)
 		return nil, err
 	}
@@ -268,18 +266,9 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
 		defer cancel()
 	}
-	e.closeSessions(ctx)
+	e.keeper.closeAll(ctx)
 	e.handOver(ctx)
 	return e.Close()
-}
-
-// closeSessions closes all sessions in the log, in as few batches as they fit in.
-func (e *Engine) closeSessions(ctx context.Context) {
-	for _, w := range e.keeper.closeAll() {
-		if e.pipe.wait(ctx, w, e.cfg.RequestTimeout) != nil && ctx.Err() != nil {
-			return
-		}
-	}
 }
 
 // handOver gives the leadership to the next member and waits until it has it.
@@ -305,7 +294,7 @@ func (e *Engine) handOver(ctx context.Context) {
 }
 
 // Close ends every claim, session and waiter of this node and stops it. It is idempotent, works without a quorum and on
-// a failed node, and takes little more than the request timeout at worst; the error says what it then left behind.
+// a failed node, and takes little more than twice the request timeout at worst; the error says what it then left behind.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		if cause := e.disk.Err(); cause != nil {
@@ -314,17 +303,42 @@ func (e *Engine) Close() error {
 		e.finish(ErrClosed, nil)
 		close(e.stop)
 		e.left = e.release()
-		e.loops.Wait()
 	})
 	return e.left
 }
 
-// release gives back what open acquired, the last first.
+// errHung is why the node's directory is given up: something at it does not answer.
+var errHung = errors.New("could not be closed in time")
+
+// release gives back what open acquired. The directory goes last, when nothing of this node can reach it any more.
 func (e *Engine) release() error {
+	ended := make(chan error, 1)
+	go func() { ended <- e.releaseAll() }()
+	patience := time.NewTimer(2 * e.cfg.RequestTimeout)
+	defer patience.Stop()
+	var err error
+	select {
+	case err = <-ended:
+	case <-patience.C:
+		err = fmt.Errorf("%s %w", e.cfg.Dir, errHung)
+	}
+	if e.disk != nil && (errors.Is(err, errHung) || errors.Is(err, replication.ErrStillRunning)) {
+		e.disk.Fail(err) // from here on what hangs cannot change anything
+		if !e.disk.Quiet() {
+			go e.unlockWhenQuiet()
+			return fmt.Errorf("%w; the directory stays locked until its disk answers", err)
+		}
+	}
+	return errors.Join(err, e.unlock())
+}
+
+// releaseAll closes all but the directory, the last first.
+func (e *Engine) releaseAll() error {
 	var errs []error
 	if h := e.host.Load(); h != nil {
 		errs = append(errs, h.Close(e.cfg.RequestTimeout))
 	}
+	e.loops.Wait()
 	if e.transport != nil {
 		errs = append(errs, e.transport.Close())
 	}
@@ -334,14 +348,27 @@ func (e *Engine) release() error {
 	if e.image != nil {
 		errs = append(errs, e.image.Close())
 	}
-	if e.lock != nil {
-		errs = append(errs, e.lock.Close())
-	}
 	if e.disk != nil && e.disk.Err() != nil {
 		// Why the node failed is Err's to say; here it would be repeated by everything that could not be written.
 		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, e.disk.Err()) })
 	}
 	return errors.Join(errs...)
+}
+
+func (e *Engine) unlock() error {
+	if e.lock == nil {
+		return nil
+	}
+	return e.lock.Close()
+}
+
+// unlockWhenQuiet gives the directory back once the calls that hang have returned. Another node could not tell what they
+// will still do to it.
+func (e *Engine) unlockWhenQuiet() {
+	for !e.disk.Quiet() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	_ = e.unlock()
 }
 
 // claimsGone and sessionEnded are the machine's word to this node's sessions, before anyone else can see it.

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,13 +38,15 @@ type keeper struct {
 	mu struct {
 		sync.Mutex
 		proved    time.Duration // boot clock
-		drift     time.Duration // wall clock minus boot clock when proved last moved
+		drift     time.Duration // wall clock minus boot clock at that moment
 		sessions  map[tree.SessionID]*Session
 		suspended map[*Session]struct{}
 		timeouts  map[time.Duration]int // how many sessions have each timeout
 		least     time.Duration
 		calm      calm
 		unknown   []*Claim // their outcome is lost: until reconcile has looked for their znodes
+		opening   map[*Session]struct{}
+		closing   bool // no session is opened any more
 		closed    error
 	}
 }
@@ -70,10 +75,33 @@ func newKeeper(clock Clock, pipe *pipeline) *keeper {
 	k := &keeper{clock: clock, pipe: pipe, wake: make(chan struct{}, 1)}
 	k.mu.sessions = make(map[tree.SessionID]*Session)
 	k.mu.suspended = make(map[*Session]struct{})
+	k.mu.opening = make(map[*Session]struct{})
 	k.mu.timeouts = make(map[time.Duration]int)
 	k.mu.proved = clock.Boot()
 	k.mu.drift = k.clock.drift()
 	return k
+}
+
+// opens is told of a session that is about to be opened.
+func (k *keeper) opens(s *Session) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.closing {
+		return ErrClosed
+	}
+	k.mu.opening[s] = struct{}{}
+	return nil
+}
+
+// opened is told of the outcome of a session's open, on the apply goroutine if it was applied: before any later entry
+// could concern the session.
+func (k *keeper) opened(s *Session, w *waiter) {
+	if w.err == nil {
+		k.add(s, w.opened, w.sent, w.drift)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.mu.opening, s)
 }
 
 // add takes charge of a session that was opened by a batch of this node first sent at sent, when the clocks differed by
@@ -92,7 +120,7 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	}
 	k.mu.sessions[s.id] = s
 	k.mu.timeouts[s.timeout]++
-	if s.abandoned {
+	if s.abandoned || k.mu.closing {
 		k.closeLocked(s)
 		k.pipe.signal()
 		return
@@ -122,12 +150,11 @@ func (k *keeper) abandon(s *Session) {
 	k.pipe.pump()
 }
 
-// closeLocked ends a session as its owner would, and returns the waiter of its close.
-func (k *keeper) closeLocked(s *Session) *waiter {
+// closeLocked ends a session as its owner would.
+func (k *keeper) closeLocked(s *Session) {
 	k.endLocked(s, session.Closed, ErrSessionClosed)
-	w := newWaiter(s, &request{kind: requestClose, session: s.id})
-	k.pipe.queueEnd(w)
-	return w
+	s.closing = newWaiter(s, &request{kind: requestClose, session: s.id})
+	k.pipe.queueEnd(s.closing)
 }
 
 func (k *keeper) removeLocked(s *Session) {
@@ -148,13 +175,12 @@ func (k *keeper) removeLocked(s *Session) {
 	}
 }
 
-// moved is told that a batch of this node was applied that was first sent at sent.
-func (k *keeper) moved(sent time.Duration) {
+// moved is told that a batch of this node was applied that was first sent at sent, when the clocks differed by drift.
+func (k *keeper) moved(sent, drift time.Duration) {
 	k.mu.Lock()
 	now := k.clock.Boot()
 	expired, ends := k.lookLocked(now)
-	k.mu.proved = max(k.mu.proved, sent)
-	k.mu.drift = k.clock.drift()
+	k.mu.proved, k.mu.drift = sent, drift // batches are applied in the order in which they were sent
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
@@ -282,10 +308,11 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 // drop ends the requests of sessions that expired here: those that are queued are taken out, of those that were sent
 // nobody may ever learn what became of them.
 func (k *keeper) drop(expired []*Session) {
-	for _, s := range expired {
-		k.pipe.cancelSession(s, ErrSessionExpired)
-		k.pipe.giveUp(s)
+	if len(expired) == 0 {
+		return
 	}
+	k.pipe.cancelSessions(ErrSessionExpired, expired...)
+	k.pipe.giveUp(expired...)
 }
 
 // ended is told by the log, or by the session's owner, that a session has ended.
@@ -301,7 +328,7 @@ func (k *keeper) ended(id tree.SessionID, why error) {
 	}
 	k.mu.Unlock()
 	if s != nil {
-		k.pipe.cancelSession(s, why)
+		k.pipe.cancelSessions(why, s)
 	}
 }
 
@@ -410,17 +437,30 @@ func (k *keeper) next() time.Duration {
 	return min(beat/4, deadline)
 }
 
-// closeAll ends all sessions as their owner would and returns the waiters of their closes.
-func (k *keeper) closeAll() []*waiter {
+// closeAll ends all sessions as their owners would, also those that are still being opened, and lets nobody open another.
+// It waits until the ensemble has them closed, no longer than ctx.
+func (k *keeper) closeAll(ctx context.Context) {
 	k.mu.Lock()
-	var out []*waiter
-	for _, s := range k.mu.sessions {
-		out = append(out, k.closeLocked(s))
+	k.mu.closing = true
+	opening := slices.Collect(maps.Keys(k.mu.opening))
+	open := slices.Collect(maps.Values(k.mu.sessions))
+	for _, s := range open {
+		k.closeLocked(s)
 	}
 	k.mu.Unlock()
-	for _, w := range out {
-		k.pipe.cancelSession(w.session, ErrSessionClosed)
-	}
+	k.pipe.cancelSessions(ErrSessionClosed, open...)
 	k.pipe.pump()
-	return out
+	for _, s := range opening {
+		if k.pipe.wait(ctx, s.opening, 0) == nil {
+			open = append(open, s)
+		}
+	}
+	for _, s := range open {
+		k.mu.Lock()
+		w := s.closing
+		k.mu.Unlock()
+		if w != nil && k.pipe.wait(ctx, w, 0) != nil && ctx.Err() != nil {
+			return
+		}
+	}
 }

@@ -54,9 +54,9 @@ func (k *naiveKeeper) look(now, drift time.Duration) {
 	}
 }
 
-func (k *naiveKeeper) moved(now, drift, sent time.Duration) {
+func (k *naiveKeeper) moved(now, drift, sent, sentDrift time.Duration) {
 	k.look(now, drift)
-	k.drift = drift
+	k.drift = sentDrift
 	for _, s := range k.sessions {
 		s.life.Proved(now, sent)
 	}
@@ -70,6 +70,8 @@ type keeperModel struct {
 	naive     *naiveKeeper
 	now, wall time.Duration
 	sent      time.Duration // of the newest batch
+	sentDrift time.Duration
+	steps     []clockStep
 	nextID    tree.SessionID
 	sessions  map[tree.SessionID]*Session
 	claims    map[tree.SessionID]*Claim
@@ -87,6 +89,19 @@ func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
 
 func (m *keeperModel) drift() time.Duration { return m.wall - m.now }
 
+// clockStep is the drift from a moment on.
+type clockStep struct{ at, drift time.Duration }
+
+// sendOne is a batch sent at a moment that has passed already.
+func (m *keeperModel) sendOne(at time.Duration) {
+	m.sent = at
+	for _, step := range m.steps {
+		if step.at <= at {
+			m.sentDrift = step.drift
+		}
+	}
+}
+
 func (m *keeperModel) step() {
 	ms := func(n int) time.Duration { return time.Duration(m.rng.IntN(n)) * time.Millisecond }
 	switch n := m.rng.IntN(20); {
@@ -100,14 +115,15 @@ func (m *keeperModel) step() {
 		m.wall += d
 	case n < 8:
 		m.wall += ms(500) - 250*time.Millisecond
+		m.steps = append(m.steps, clockStep{m.now, m.drift()})
 	case n < 10:
 		m.open()
 	case n < 11 && len(m.sessions) > 0:
 		m.end()
 	case n < 16:
-		m.sent += (m.now - m.sent) * time.Duration(m.rng.IntN(11)) / 10
-		m.naive.moved(m.now, m.drift(), m.sent)
-		m.engine.keeper.moved(m.sent)
+		m.sendOne(m.sent + (m.now-m.sent)*time.Duration(m.rng.IntN(11))/10)
+		m.naive.moved(m.now, m.drift(), m.sent, m.sentDrift)
+		m.engine.keeper.moved(m.sent, m.sentDrift)
 	case n < 18:
 		m.hold()
 	default:
@@ -131,10 +147,10 @@ func (m *keeperModel) open() {
 	s := &Session{engine: m.engine, timeout: timeout, done: make(chan struct{}), changed: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(m.t.Context())
 	if m.naive.live() == 0 {
-		m.naive.drift = m.drift()
+		m.naive.drift = m.sentDrift
 	}
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
-	m.engine.keeper.add(s, m.nextID, m.sent, m.drift())
+	m.engine.keeper.add(s, m.nextID, m.sent, m.sentDrift)
 	m.sessions[m.nextID] = s
 	c := &Claim{session: s, done: make(chan struct{}), created: true, result: tree.Result{Path: "/c"}}
 	s.claims = map[string]*Claim{"/c": c}

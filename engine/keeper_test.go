@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -624,6 +625,82 @@ func TestNodesEndTellsSessionsWhy(t *testing.T) {
 		}
 		if err := n.over(); !errors.Is(err, ErrFailed) {
 			t.Fatal(err)
+		}
+	})
+}
+
+// Pauses that the boot clock does not see add up from the moment a batch was sent, not from when it was applied.
+func TestKeeperAddsUpWhatTheClockLostSinceTheProof(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		s.Submit(t.Context(), []tree.Op{create("/a")})
+		sent := n.wantRequests("create /a")
+		lost := session.Margin(testTimeout) * 9 / 10
+		n.fake.step(lost)
+		n.apply(sent...)
+		n.fake.step(lost)
+		if c.Err() == nil {
+			t.Errorf("held, %v were lost since the proof was sent", 2*lost)
+		}
+	})
+}
+
+// A machine that is stopped while a batch is applied loses that time too.
+func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		s.Submit(t.Context(), []tree.Op{create("/a")})
+		sent := n.wantRequests("create /a")
+		clock := n.keeper.clock
+		reads := 0
+		n.keeper.clock.Wall = func() time.Time {
+			if reads++; reads == 2 {
+				n.fake.step(time.Minute)
+			}
+			return clock.Wall()
+		}
+		n.apply(sent...)
+		n.keeper.clock = clock
+		if reads < 2 {
+			n.fake.step(time.Minute)
+		}
+		if c.Err() == nil {
+			t.Error("held, a minute was lost")
+		}
+	})
+}
+
+// Whoever shuts a node down must not find a session opened behind its back: the ones that are being opened are closed
+// too, and there are no others.
+func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		go n.OpenSession(t.Context(), testTimeout)
+		synctest.Wait()
+		opens := n.log.take()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			n.keeper.closeAll(ctx)
+		}()
+		synctest.Wait()
+		if _, err := n.OpenSession(t.Context(), testTimeout); err != ErrClosed {
+			t.Errorf("another session: %v", err)
+		}
+		n.apply(opens...)
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("closeAll does not wait for the close of what was being opened")
+		default:
+		}
+		n.commit()
+		<-ended
+		if sessions := n.machine().mu.table.Sessions(testMember); len(sessions) > 0 {
+			t.Errorf("open: %v", sessions)
 		}
 	})
 }

@@ -111,8 +111,12 @@ func (m *machine) own(o session.Origin) bool {
 func (m *machine) applyRegister(c *command) {
 	own := m.own(c.origin)
 	if o, ok := m.mu.table.Origin(c.origin.Member); ok && o.Start == c.origin.Start && o.Directory == c.origin.Directory {
-		if own {
-			m.pipe.done(m.pipe.head(0))
+		if b := m.pipe.head(0); own && b != nil {
+			if o.LastSeq > 0 { // which this process sends after its Register only
+				m.engine.fail(fmt.Errorf("start %d of member %d has been used before: this directory is a copy from another time, replace the member", o.Start, o.Member))
+				return
+			}
+			m.pipe.done(b)
 		}
 		return // a repeat
 	}

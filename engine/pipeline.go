@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -53,9 +52,7 @@ type waiter struct {
 	drift   time.Duration // of the clocks at that moment
 	err     error
 
-	// Guarded by the pipeline's mu.
-	place place
-	in    *queue // the queue it stands in, or stood in before it was sent
+	place place // guarded by the pipeline's mu
 }
 
 // place is where a waiter stands on its way.
@@ -66,77 +63,6 @@ const (
 	placeSent         // in a sealed batch: it may be applied
 	placeDone
 )
-
-// A queue is waiters in order of arrival. Those that were taken out stay in it for a while but count no more.
-type queue struct {
-	waiters []*waiter
-	live    int // those that are still queued
-	bytes   int // theirs
-}
-
-func (q *queue) add(w *waiter) {
-	w.in = q
-	q.waiters = append(q.waiters, w)
-	q.live++
-	q.bytes += len(w.wire)
-}
-
-// putBack puts waiters back at the head, in their order.
-func (q *queue) putBack(ws []*waiter) {
-	q.waiters = append(ws, q.waiters...)
-	q.live += len(ws)
-	for _, w := range ws {
-		q.bytes += len(w.wire)
-	}
-}
-
-// queueTidyLen is how many waiters a queue may hold without a look at how many of them still count.
-const queueTidyLen = 64
-
-// takeOut is told that w is queued no more. A queue that nothing is sent from must not grow by what is given up.
-func (q *queue) takeOut(w *waiter) {
-	q.live--
-	q.bytes -= len(w.wire)
-	w.wire = nil
-	if n := len(q.waiters); n > queueTidyLen && n > 2*q.live {
-		q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w.place != placeQueued })
-	}
-}
-
-// moveTo moves what s has in the queue to the end of another one.
-func (q *queue) moveTo(to *queue, s *Session) {
-	rest := q.waiters[:0]
-	for _, w := range q.waiters {
-		if w.session != s || w.place != placeQueued {
-			rest = append(rest, w)
-			continue
-		}
-		q.live--
-		q.bytes -= len(w.wire)
-		to.add(w)
-	}
-	clear(q.waiters[len(rest):])
-	q.waiters = rest
-}
-
-// fill moves waiters into b until it is full.
-func (q *queue) fill(b *batch) {
-	for len(q.waiters) > 0 {
-		w := q.waiters[0]
-		if w.place == placeQueued {
-			if len(b.waiters) >= batchMax || b.bytes+len(w.wire) > batchBytesMax && len(b.waiters) > 0 {
-				return
-			}
-			w.place = placeSent
-			b.waiters = append(b.waiters, w)
-			b.bytes += len(w.wire)
-			q.live--
-			q.bytes -= len(w.wire)
-		}
-		q.waiters[0] = nil
-		q.waiters = q.waiters[1:]
-	}
-}
 
 // A batch is what one log entry carries. A resend is byte for byte the same batch.
 type batch struct {
@@ -165,15 +91,14 @@ type pipeline struct {
 	raft     replicator
 	clock    Clock
 	register session.Origin
-	before   func()                   // called before a batch is sealed: ends of sessions go into it
-	proved   func(sent time.Duration) // called on the apply goroutine when a batch of ours was applied
-	wake     chan struct{}            // capacity 1: the loop has something to look at
-	stop     chan struct{}            // closed by close
-	ready    chan struct{}            // closed when our Register was applied
+	before   func()                          // called before a batch is sealed: ends of sessions go into it
+	proved   func(sent, drift time.Duration) // called on the apply goroutine when a batch of ours was applied
+	wake     chan struct{}                   // capacity 1: the loop has something to look at
+	stop     chan struct{}                   // closed by close
+	ready    chan struct{}                   // closed when our Register was applied
 
 	mu struct {
 		sync.Mutex
-		ends       queue
 		queue      queue
 		beat       bool // an empty batch is wanted
 		inflight   []*batch
@@ -191,7 +116,7 @@ type pipeline struct {
 func newPipeline(shard replication.ShardID, raft replicator, clock Clock, origin session.Origin) *pipeline {
 	return &pipeline{
 		shard: shard, raft: raft, clock: clock, register: origin,
-		before: func() {}, proved: func(time.Duration) {},
+		before: func() {}, proved: func(_, _ time.Duration) {},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
 	}
 }
@@ -204,7 +129,7 @@ func newWaiter(s *Session, r *request) *waiter {
 func (p *pipeline) submit(w *waiter) error {
 	p.mu.Lock()
 	err := p.mu.closed
-	if q := &p.mu.queue; err == nil && (q.live >= queueMax || q.bytes+len(w.wire) > queueBytesMax && q.live > 0) {
+	if err == nil && p.mu.queue.full(len(w.wire)) {
 		err = ErrUnavailable
 	}
 	if err != nil {
@@ -228,27 +153,31 @@ func (p *pipeline) refuse(w *waiter, err error) {
 }
 
 // queueEnd queues an end (a release, a session's close) for the next batch, ahead of everything else and whatever the
-// queue holds: a full queue must not keep a lock taken. There are no more ends than claims and sessions. It sends
-// nothing, so it may be called with the keeper's mu held; pump does.
+// queue holds: a full queue must not keep a lock taken. It sends nothing, so it may be called with the keeper's mu held;
+// pump does.
 func (p *pipeline) queueEnd(w *waiter) {
-	w.end = true
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.mu.closed; err != nil {
-		w.place, w.err = placeDone, err
-		close(w.done) // an end has no applied hook
-		return
-	}
-	p.mu.ends.add(w)
+	p.queueEndLocked(w)
 }
 
 // queueRelease queues an end that the owner of w's session asks for. It goes ahead of all but what the session has queued
 // itself: that comes along, in its order, or a write of a holder would be applied when the next one has the lock.
 func (p *pipeline) queueRelease(w *waiter) {
 	p.mu.Lock()
-	p.mu.queue.moveTo(&p.mu.ends, w.session)
-	p.mu.Unlock()
-	p.queueEnd(w)
+	defer p.mu.Unlock()
+	p.mu.queue.bringForward(w.session)
+	p.queueEndLocked(w)
+}
+
+func (p *pipeline) queueEndLocked(w *waiter) {
+	w.end = true
+	if err := p.mu.closed; err != nil {
+		w.place, w.err = placeDone, err
+		close(w.done) // an end has no applied hook
+		return
+	}
+	p.mu.queue.addEnd(w)
 }
 
 // beat asks for an empty batch, to show that this node is alive. It is sent only when nothing is in flight: a node
@@ -270,36 +199,38 @@ func (p *pipeline) cancel(w *waiter, err error) bool {
 		return false
 	}
 	w.place = placeDone
-	w.in.takeOut(w)
+	p.mu.queue.takeOut(w)
 	p.mu.Unlock()
 	w.err = err
 	p.finish(w)
 	return true
 }
 
-// cancelSession takes every queued request of s out, its ends excepted.
-func (p *pipeline) cancelSession(s *Session, err error) {
+// cancelSessions takes every queued request of the sessions out, their ends excepted.
+func (p *pipeline) cancelSessions(err error, sessions ...*Session) {
+	among := setOf(sessions)
 	p.mu.Lock()
 	var out []*waiter
-	for _, w := range slices.Concat(p.mu.ends.waiters, p.mu.queue.waiters) {
-		if w.session == s && w.place == placeQueued {
+	p.mu.queue.each(func(w *waiter) {
+		if among[w.session] {
 			out = append(out, w)
 		}
-	}
+	})
 	p.mu.Unlock()
 	for _, w := range out {
 		p.cancel(w, err)
 	}
 }
 
-// giveUp completes the requests of s that were sent, its ends excepted, with ErrUnknownOutcome: the session has ended
-// here, and who still waits for its requests might wait for ever.
-func (p *pipeline) giveUp(s *Session) {
+// giveUp completes the requests of the sessions that were sent, their ends excepted, with ErrUnknownOutcome: the sessions
+// have ended here, and who still waits for their requests might wait for ever.
+func (p *pipeline) giveUp(sessions ...*Session) {
+	among := setOf(sessions)
 	p.mu.Lock()
 	var out []*waiter
 	for _, b := range p.mu.inflight {
 		for _, w := range b.waiters {
-			if w.session == s && w.place == placeSent && !w.end {
+			if among[w.session] && w.place == placeSent && !w.end {
 				w.place = placeDone
 				out = append(out, w)
 			}
@@ -310,6 +241,14 @@ func (p *pipeline) giveUp(s *Session) {
 		w.err = ErrUnknownOutcome
 		p.finish(w)
 	}
+}
+
+func setOf(sessions []*Session) map[*Session]bool {
+	set := make(map[*Session]bool, len(sessions))
+	for _, s := range sessions {
+		set[s] = true
+	}
+	return set
 }
 
 // wait returns w's outcome, or, when ctx ends or the limit passes first, an error that tells whether w can still
@@ -410,16 +349,13 @@ func (p *pipeline) readyLocked() bool {
 	}
 	switch len(p.mu.inflight) {
 	case 0:
-		return p.waitingLocked() > 0 || p.mu.beat
+		return p.mu.queue.len() > 0 || p.mu.beat
 	case inflightMax:
 		return false
 	default:
-		return p.waitingLocked() >= secondBatchMin
+		return p.mu.queue.len() >= secondBatchMin
 	}
 }
-
-// waitingLocked is how many requests wait to be sent.
-func (p *pipeline) waitingLocked() int { return p.mu.queue.live + p.mu.ends.live }
 
 // sealLocked makes the next batch, or Register if that is still to be made.
 func (p *pipeline) sealLocked() *batch {
@@ -432,14 +368,12 @@ func (p *pipeline) sealLocked() *batch {
 	p.mu.seq++
 	b.seq = p.mu.seq
 	p.mu.beat = false
-	p.mu.ends.fill(b)
 	p.mu.queue.fill(b)
 	p.mu.inflight = append(p.mu.inflight, b)
 	return b
 }
 
-// unsealLocked puts a batch that Raft did not take back where it came from; it was never proposed, so its seq is
-// free again.
+// unsealLocked puts a batch that Raft did not take back; it was never proposed, so its seq is free again.
 func (p *pipeline) unsealLocked(b *batch) {
 	if p.mu.closed != nil {
 		return // which has ended its waiters
@@ -450,20 +384,14 @@ func (p *pipeline) unsealLocked(b *batch) {
 		return
 	}
 	p.mu.seq--
-	var ends, queue []*waiter
+	var back []*waiter
 	for _, w := range b.waiters {
-		if w.place != placeSent {
-			continue // given up
-		}
-		w.place = placeQueued
-		if w.in == &p.mu.ends {
-			ends = append(ends, w)
-		} else {
-			queue = append(queue, w)
+		if w.place == placeSent { // and not given up
+			w.place = placeQueued
+			back = append(back, w)
 		}
 	}
-	p.mu.ends.putBack(ends)
-	p.mu.queue.putBack(queue)
+	p.mu.queue.putBack(back)
 	p.mu.beat = p.mu.beat || len(b.waiters) == 0
 }
 
@@ -476,8 +404,9 @@ func (p *pipeline) send(b *batch, first bool) error {
 		} else {
 			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.waiters)
 		}
-		b.sent, b.drift = p.clock.Boot(), p.clock.drift()
-		b.patience = max(4*p.commitTime(), resendFirstMin)
+		b.drift = p.clock.drift()
+		b.sent = p.clock.Boot() // after drift: time that is lost in between must show as a jump
+		b.patience = min(max(4*p.commitTime(), resendFirstMin), resendMax)
 	}
 	now := time.Now()
 	proposal, err := p.raft.Propose(p.shard, b.cmd)
@@ -534,7 +463,7 @@ func (p *pipeline) loop() {
 func (p *pipeline) arm() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waiting := len(p.mu.inflight) > 0 || p.waitingLocked() > 0 || !p.mu.registered
+	waiting := len(p.mu.inflight) > 0 || p.mu.queue.len() > 0 || !p.mu.registered
 	p.mu.armed = waiting && p.mu.closed == nil
 	return p.mu.armed
 }
@@ -630,9 +559,9 @@ func (p *pipeline) done(b *batch) {
 	}
 	took := p.clock.Boot() - b.sent
 	p.mu.commit += (took - p.mu.commit) / 8
-	more := p.waitingLocked() > 0 || b.seq == 0
+	more := p.mu.queue.len() > 0 || b.seq == 0
 	p.mu.Unlock()
-	p.proved(b.sent)
+	p.proved(b.sent, b.drift)
 	if more {
 		p.signal()
 	}
@@ -673,11 +602,7 @@ func (p *pipeline) close(err error) {
 	}
 	p.mu.closed = err
 	ended := make(map[*waiter]error)
-	for _, w := range slices.Concat(p.mu.queue.waiters, p.mu.ends.waiters) {
-		if w.place == placeQueued {
-			ended[w] = err
-		}
-	}
+	p.mu.queue.each(func(w *waiter) { ended[w] = err })
 	for _, b := range p.mu.inflight {
 		for _, w := range b.waiters {
 			if w.place == placeSent {
@@ -688,7 +613,7 @@ func (p *pipeline) close(err error) {
 	for w := range ended {
 		w.place = placeDone
 	}
-	p.mu.queue, p.mu.ends = queue{}, queue{}
+	p.mu.queue = queue{}
 	p.mu.Unlock()
 	close(p.stop)
 	for w, err := range ended {

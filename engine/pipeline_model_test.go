@@ -45,6 +45,7 @@ type chaos struct {
 	applied   int       // entries of committed that local has applied
 	truth     *acceptor // a replica that is up to date
 	calls     []*chaosCall
+	callers   [chaosCallers]*Session
 	next      [chaosCallers]int // per caller: number of its next call
 }
 
@@ -65,6 +66,9 @@ type chaosCall struct {
 
 func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 7)), log: &fakeLog{}, clock: newFakeClock()}
+	for i := range c.callers {
+		c.callers[i] = &Session{}
+	}
 	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(theShard, c.log, c.clock.clock(), session.Origin{})}
 	c.restart()
 	t.Cleanup(func() { c.pipe.close(ErrClosed) })
@@ -128,12 +132,23 @@ func (c *chaos) call() {
 	c.log.meanwhile(nil)
 }
 
+// submit sends a caller's next request: now and then one that goes ahead of what others wait for, or one that takes the
+// room of many.
 func (c *chaos) submit() {
 	caller := c.rng.IntN(chaosCallers)
 	path := fmt.Sprintf("/%d/%d", caller, c.next[caller])
 	c.next[caller]++
-	w := newWaiter(nil, &request{kind: requestTxn, ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
-	c.pipe.submit(w)
+	op := tree.Op{Kind: tree.KindDelete, Path: path}
+	if c.rng.IntN(10) == 0 {
+		op.Data = make([]byte, batchBytesMax/3)
+	}
+	w := newWaiter(c.callers[caller], &request{kind: requestTxn, ops: []tree.Op{op}})
+	if c.rng.IntN(10) == 0 {
+		c.pipe.queueRelease(w)
+		c.pipe.pump()
+	} else {
+		c.pipe.submit(w)
+	}
 	c.calls = append(c.calls, &chaosCall{path: path, w: w})
 }
 

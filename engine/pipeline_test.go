@@ -330,7 +330,7 @@ func TestRefusedProposalKeepsItsPlace(t *testing.T) {
 		}
 		r.log.refuse(nil)
 		pass(droppedPoll)
-		r.apply(r.want("1: /end /b")...)
+		r.apply(r.want("1: /b /end")...)
 		r.wantOutcome(a, context.Canceled)
 		r.wantOutcome(b, nil)
 		r.send("/c")
@@ -673,7 +673,7 @@ func TestRequestsTakenOutLeaveNothingBehind(t *testing.T) {
 			r.cancel(w, context.Canceled)
 		}
 		r.pipeline.mu.Lock()
-		n, bytes := len(r.pipeline.mu.queue.waiters), r.pipeline.mu.queue.bytes
+		n, bytes := len(r.pipeline.mu.queue.rest), r.pipeline.mu.queue.bytes
 		r.pipeline.mu.Unlock()
 		if n > queueMax/8 || bytes != len(kept.wire) {
 			t.Fatalf("one request waits, %d with %d bytes are kept", n, bytes)
@@ -724,7 +724,7 @@ func TestEndsGoFirst(t *testing.T) {
 func TestBeatIsAnEmptyBatch(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		var proofs []time.Duration
-		r.proved = func(sent time.Duration) { proofs = append(proofs, sent) }
+		r.proved = func(sent, _ time.Duration) { proofs = append(proofs, sent) }
 		at := r.clock.boot()
 		r.beat()
 		beat := r.want("1:")
@@ -769,7 +769,7 @@ func TestRequestTakesThePlaceOfABeat(t *testing.T) {
 func TestProofIsTheFirstSending(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		var proof time.Duration
-		r.proved = func(sent time.Duration) { proof = sent }
+		r.proved = func(sent, _ time.Duration) { proof = sent }
 		at := r.clock.boot()
 		w := r.send("/a")
 		r.want("1: /a")
@@ -788,7 +788,7 @@ func TestProofIsTheFirstSending(t *testing.T) {
 func TestRefusedBatchIsNoSending(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		var proof time.Duration
-		r.proved = func(sent time.Duration) { proof = sent }
+		r.proved = func(sent, _ time.Duration) { proof = sent }
 		r.log.refuse(errRefused)
 		r.send("/a")
 		pass(time.Second)
@@ -836,5 +836,19 @@ func TestJumpCarriesTheRegister(t *testing.T) {
 		r.jumped(0)
 		r.send("/a")
 		r.want("1: /a")
+	})
+}
+
+// A commit that took minutes, because the machine slept or there was no quorum, says nothing about the next one.
+func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		r.send("/a")
+		sent := r.want("1: /a")
+		r.clock.pause(10 * time.Minute)
+		r.apply(sent...)
+		r.send("/b")
+		r.want("2: /b") // and it is lost on its way
+		pass(resendMax + droppedPoll)
+		r.want("2: /b")
 	})
 }

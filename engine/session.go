@@ -16,6 +16,7 @@ type Session struct {
 	engine  *Engine
 	id      tree.SessionID
 	timeout time.Duration
+	opening *waiter       // the request that opens it
 	done    chan struct{} // closed when the session has ended
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -26,6 +27,7 @@ type Session struct {
 	changed   chan struct{} // closed when the state is another
 	end       error         // why it ended
 	abandoned bool          // its opener lost patience
+	closing   *waiter       // the request that closes it for its owner, once it does
 	claims    map[string]*Claim
 	watches   map[*Watch]struct{}
 	sweepAt   int // number of watches at which ended ones are forgotten
@@ -76,9 +78,10 @@ func (s *Session) Close() error {
 		k.mu.Unlock()
 		return nil
 	}
-	w := k.closeLocked(s)
+	k.closeLocked(s)
+	w := s.closing
 	k.mu.Unlock()
-	k.pipe.cancelSession(s, ErrSessionClosed)
+	k.pipe.cancelSessions(ErrSessionClosed, s)
 	k.pipe.pump()
 	err := k.pipe.wait(context.Background(), w, s.engine.cfg.RequestTimeout)
 	if err == ErrSessionExpired {
