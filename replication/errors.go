@@ -12,6 +12,8 @@ var (
 	ErrTooLarge = errors.New("command is too large")
 	// ErrClosed: the host is closed, or the shard was never started.
 	ErrClosed = errors.New("host is closed")
+	// ErrStillRunning: Close gave up waiting.
+	ErrStillRunning = errors.New("host did not stop")
 	// ErrFailed: the switch of the host's disk is thrown.
 	ErrFailed = errors.New("host has failed")
 )

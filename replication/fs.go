@@ -114,12 +114,19 @@ func (fs *fileSystem) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// Rename renames a file. tan puts the index of a log in place by it, which says where its newest State is: after a power
-// cut a record that was never fsynced would not be there, and tan would take term and vote for empty. So the log is fsynced
-// first. (tan fsyncs no record that only has a new commit index, and no log when it goes on to the next or closes.)
+// Rename renames a file. What the new name says must be durable before it: a power cut may keep the name and nothing else.
+//
+// The index of a log says where its newest State is. tan fsyncs no record that only has a new commit index, and no log when
+// it goes on to the next or closes, and would then take term and vote for empty. CURRENT names a MANIFEST whose own name
+// tan has not synced.
 func (fs *fileSystem) Rename(oldname, newname string) error {
 	if log, ok := strings.CutSuffix(newname, ".index"); ok {
 		if err := syncFile(fs.disk, log+".log"); err != nil {
+			return err
+		}
+	}
+	if dir, name := filepath.Split(newname); name == "CURRENT" {
+		if err := syncDir(fs.disk, filepath.Clean(dir)); err != nil {
 			return err
 		}
 	}

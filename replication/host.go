@@ -288,8 +288,7 @@ func (h *Host) TransferLeader(id ShardID, to MemberID) error {
 }
 
 // Close stops all shards, closes their machines and the transport, and ends the host. It waits at most timeout
-// (zero means 10 s) and then says what it left behind. A second Close does nothing. The directory lock is the
-// caller's to give back, once Close has returned nil.
+// (zero means 10 s); ErrStillRunning says that it left goroutines and files behind. A second Close does nothing.
 func (h *Host) Close(timeout time.Duration) error {
 	if timeout <= 0 {
 		timeout = closeDefault
@@ -311,7 +310,7 @@ func (h *Host) Close(timeout time.Duration) error {
 	case err := <-ended:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("host did not stop within %v: its goroutines and open files stay until the process ends", timeout)
+		return fmt.Errorf("%w within %v: its goroutines and open files stay until the process ends", ErrStillRunning, timeout)
 	}
 }
 

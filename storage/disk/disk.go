@@ -41,7 +41,8 @@ type Disk struct {
 	view   bool          // frozen from the start, and not because anything failed
 	failed chan struct{} // closed once the switch was thrown and everybody has been told
 
-	frozen     atomic.Bool // mutating calls take effect in memory only; never goes back
+	frozen     atomic.Bool  // mutating calls take effect in memory only; never goes back
+	busy       atomic.Int64 // mutating calls that are at the real directory
 	syncs      atomic.Uint64
 	dirSyncs   atomic.Uint64
 	noPrealloc atomic.Bool // the file system turned out not to know how

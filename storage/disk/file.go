@@ -128,8 +128,9 @@ func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 		return 0, nil
 	}
 	f.node.grow(off + int64(len(p)))
-	if !f.d.frozen.Load() {
+	if f.d.enter() {
 		err := f.writeReal(real, p, off)
+		f.d.leave()
 		if err == nil {
 			return len(p), nil
 		}

@@ -41,9 +41,10 @@ func (f *file) giveBack(real *os.File) {
 	f.mu.Lock()
 	aside := f.mu.aside
 	f.mu.Unlock()
-	if aside == 0 || f.d.frozen.Load() {
+	if aside == 0 || !f.d.enter() {
 		return
 	}
+	defer f.d.leave()
 	if info, err := real.Stat(); err == nil {
 		_ = real.Truncate(info.Size())
 	}

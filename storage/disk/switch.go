@@ -88,6 +88,22 @@ func (d *Disk) settle() {
 // errSwitched ends the real half of a call of several steps that found the switch thrown between two.
 var errSwitched = errors.New("the switch was thrown on the way")
 
+// enter reports whether a mutating call may go to the real directory; then leave follows it.
+func (d *Disk) enter() bool {
+	d.busy.Add(1)
+	if d.frozen.Load() {
+		d.busy.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (d *Disk) leave() { d.busy.Add(-1) }
+
+// Quiet reports whether nothing of this Disk can reach the real directory any more: the switch was thrown, and every call
+// that was on its way by then has returned.
+func (d *Disk) Quiet() bool { return d.frozen.Load() && d.busy.Load() == 0 }
+
 // A change is a mutating call in its two forms.
 type change struct {
 	op   Op
@@ -103,16 +119,19 @@ type change struct {
 
 // do makes a change, for real or in memory.
 func (d *Disk) do(c change) error {
-	if d.frozen.Load() {
+	if !d.enter() {
 		d.settle()
 		return c.mem()
 	}
-	if err := d.ask(c.op, c.name); err != nil {
+	err := d.ask(c.op, c.name)
+	if err != nil {
+		d.leave()
 		d.Fail(err)
 		d.settle()
 		return c.mem()
 	}
-	err := c.real()
+	err = c.real()
+	d.leave()
 	switch {
 	case err == nil:
 		return nil

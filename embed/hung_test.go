@@ -1,0 +1,124 @@
+package embed_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// hanging is a disk on which calls hang from a moment on, for as long as the test wants.
+type hanging struct {
+	op   disk.Op
+	part string // of the names of files
+	skip int    // that many calls after begin do not
+
+	mu    sync.Mutex
+	begun bool
+	left  int
+	hit   chan struct{} // closed when the first one hangs
+	free  chan struct{}
+}
+
+func newHanging(op disk.Op, part string, skip int) *hanging {
+	return &hanging{op: op, part: part, skip: skip, hit: make(chan struct{}), free: make(chan struct{})}
+}
+
+func (h *hanging) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.begun, h.left = true, h.skip
+}
+
+func (h *hanging) ask(op disk.Op, name string) error {
+	if op != h.op || !strings.Contains(name, h.part) {
+		return nil
+	}
+	h.mu.Lock()
+	hangs := h.begun && h.left == 0
+	if h.begun && h.left > 0 {
+		h.left--
+	}
+	if hangs {
+		select {
+		case <-h.hit:
+		default:
+			close(h.hit)
+		}
+	}
+	h.mu.Unlock()
+	if hangs {
+		<-h.free
+	}
+	return nil
+}
+
+// A disk that does not answer keeps Close no longer than it says. The directory is given back when what hangs has
+// returned, and not before: another node there could not know what it will still write.
+func TestClose_OnADiskThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		h     *hanging
+		early bool // hangs from the start
+	}{
+		"log write":     {newHanging(disk.OpWrite, "/raft/", 0), false},
+		"log sync":      {newHanging(disk.OpSync, "/raft/", 0), false},
+		"image sync":    {newHanging(disk.OpSync, "/image/", 0), false},
+		"identity":      {newHanging(disk.OpCreate, "/identity", 1), true}, // the second: that the directory has a log
+		"log directory": {newHanging(disk.OpSyncDir, "/raft/", 0), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if c.early {
+				c.h.begin()
+			}
+			n, err := embed.StartInside(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond, Logger: quiet},
+				inside.Seams{Fault: c.h.ask})
+			must(t, err)
+			defer n.Close()
+			must(t, n.Ready(bounded(t)))
+			s, err := n.NewSession(bounded(t), embed.SessionOptions{})
+			must(t, err)
+			c.h.begin()
+			s.Submit(bounded(t), embed.OpCreate("/x", nil, embed.Persistent))
+			closed := make(chan error, 1)
+			go func() { closed <- n.Close() }()
+			select {
+			case err = <-closed:
+			case <-time.After(time.Minute):
+				t.Fatal("Close does not end")
+			}
+			select {
+			case <-c.h.hit:
+			default:
+				t.Fatal("nothing hung")
+			}
+			if err == nil || !strings.Contains(err.Error(), "locked") {
+				t.Errorf("Close says %v", err)
+			}
+			if _, err := embed.Start(embed.Config{Dir: dir, Logger: quiet}); !errors.Is(err, replication.ErrLocked) {
+				t.Errorf("Start while the disk hangs: %v", err)
+			}
+			close(c.h.free)
+			until(t, "the directory to be free", func() bool {
+				n, err := embed.Start(embed.Config{Dir: dir, Logger: quiet})
+				if err != nil {
+					if !errors.Is(err, replication.ErrLocked) {
+						t.Fatal(err)
+					}
+					return false
+				}
+				must(t, n.Ready(bounded(t)))
+				must(t, n.Close())
+				return true
+			})
+		})
+	}
+}
