@@ -111,7 +111,7 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 		MaxReceiveQueueSize: queueMax,
 		Expert: config.ExpertConfig{
 			LogDBFactory:        logs,
-			TransportFactory:    c.Transport.Factory(),
+			TransportFactory:    inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger},
 			NodeRegistryFactory: newRoster(c.Digest, c.Members),
 			FS:                  files,
 			LogDB:               logConfig(),

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -203,5 +205,44 @@ func TestStream_ReceiversDiskFails(t *testing.T) {
 			e.start(behind)
 			e.same(t)
 		})
+	}
+}
+
+// fewDescriptors fails to open directories of snapshots that are being received, so often.
+type fewDescriptors struct {
+	testDisk
+	left *atomic.Int32
+}
+
+func (d fewDescriptors) OpenDir(name string) (File, error) {
+	if strings.HasSuffix(name, ".receiving") && d.left.Add(-1) >= 0 {
+		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	return d.testDisk.OpenDir(name)
+}
+
+// A host process that runs out of descriptors for a moment, while a member receives a snapshot, keeps its nodes: the
+// snapshot is sent again.
+func TestStream_ALackOfDescriptorsPasses(t *testing.T) {
+	e, behind := lagOn(t, withTransport)
+	for _, n := range slicesWithout(e.nodes, behind) {
+		e.stop(n)
+	}
+	var left atomic.Int32
+	left.Store(2)
+	real := e.newDisk
+	e.newDisk = func(dir string) testDisk {
+		if dir == behind.dir {
+			return fewDescriptors{real(dir), &left}
+		}
+		return real(dir)
+	}
+	e.startAll()
+	eventually(t, "the lack of descriptors", func() bool { return left.Load() < 0 })
+	e.same(t)
+	for _, n := range e.nodes {
+		if err := n.disk.Err(); err != nil {
+			t.Errorf("member %d: %v", n.id, err)
+		}
 	}
 }
