@@ -159,13 +159,19 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 	}
 }
 
+// What nobody waits for, and what could overflow.
+const (
+	maxTick    = time.Minute
+	maxTimeout = 366 * 24 * time.Hour
+)
+
 func (c Config) completeTimes(e *engine.Config, p *problems) {
-	if e.Tick < time.Millisecond {
-		p.add("Tick is %v: want 1ms at least", c.Tick)
+	if e.Tick < time.Millisecond || e.Tick > maxTick {
+		p.add("Tick is %v: want 1ms to %v", c.Tick, maxTick)
 		e.Tick = DefaultTick
 	}
-	if e.RequestTimeout < 0 {
-		p.add("RequestTimeout is %v: want a positive duration", c.RequestTimeout)
+	if e.RequestTimeout < 0 || e.RequestTimeout > maxTimeout {
+		p.add("RequestTimeout is %v: want a positive duration, at most %v", c.RequestTimeout, maxTimeout)
 	}
 	floor := engine.SessionTimeoutFloor(e.Tick)
 	e.MinSessionTimeout = or(c.MinSessionTimeout, floor)
@@ -175,6 +181,9 @@ func (c Config) completeTimes(e *engine.Config, p *problems) {
 	e.MaxSessionTimeout = or(c.MaxSessionTimeout, max(DefaultMaxSessionTimeout, e.MinSessionTimeout))
 	if e.MaxSessionTimeout < e.MinSessionTimeout {
 		p.add("MaxSessionTimeout is %v: less than MinSessionTimeout, %v", e.MaxSessionTimeout, e.MinSessionTimeout)
+	}
+	if e.MaxSessionTimeout > maxTimeout {
+		p.add("MaxSessionTimeout is %v: want %v at most", e.MaxSessionTimeout, maxTimeout)
 	}
 }
 

@@ -95,8 +95,9 @@ func (n *Node) TransferLeadership(to MemberID) error {
 }
 
 // Shutdown ends the sessions of this node with everything they hold, so that others need not wait for their timeouts,
-// hands its leadership over, and closes it. It is bounded by ctx (Config.RequestTimeout if that has no deadline) and a
-// Close, also without a quorum.
+// hands its leadership over, and closes it. From its beginning NewSession answers ErrClosed. It is bounded by ctx
+// (Config.RequestTimeout if that has no deadline) and a Close, also without a quorum; then the error says how many sessions
+// may stay until their timeouts.
 func (n *Node) Shutdown(ctx context.Context) error {
 	err := n.e.Shutdown(ctx)
 	n.events.close()
@@ -104,7 +105,8 @@ func (n *Node) Shutdown(ctx context.Context) error {
 }
 
 // Close stops the node now. Holds and sessions end here at once; the ensemble waits for their timeouts, or for the next
-// Start on this directory. It is idempotent and bounded; the error says what it had to leave behind.
+// Start on this directory. It is idempotent and takes little more than twice Config.RequestTimeout at worst; the error says
+// what it had to leave behind. If the disk hangs, the directory stays locked until it answers.
 func (n *Node) Close() error {
 	err := n.e.Close()
 	n.events.close()
@@ -114,5 +116,5 @@ func (n *Node) Close() error {
 // Done is closed when the node has failed or is closed.
 func (n *Node) Done() <-chan struct{} { return n.e.Done() }
 
-// Err says why the node failed; nil while it runs, and after Close.
+// Err says why the node failed; nil while it runs, and after the Close of one that had not.
 func (n *Node) Err() error { return n.e.Err() }

@@ -259,16 +259,16 @@ func (e *Engine) TransferLeadership(to MemberID) error {
 func (e *Engine) RequestSnapshot() error { return e.host.Load().RequestSnapshot(theShard) }
 
 // Shutdown closes the sessions of this node, hands its leadership over and closes it. It takes no longer than ctx, or
-// the request timeout if ctx has no deadline, and then Close.
+// the request timeout if ctx has no deadline, and then Close. The error says also which sessions it could not close.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
 		defer cancel()
 	}
-	e.keeper.closeAll(ctx)
+	err := e.keeper.closeAll(ctx)
 	e.handOver(ctx)
-	return e.Close()
+	return errors.Join(err, e.Close())
 }
 
 // handOver gives the leadership to the next member and waits until it has it.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -439,7 +440,7 @@ func (k *keeper) next() time.Duration {
 
 // closeAll ends all sessions as their owners would, also those that are still being opened, and lets nobody open another.
 // It waits until the ensemble has them closed, no longer than ctx.
-func (k *keeper) closeAll(ctx context.Context) {
+func (k *keeper) closeAll(ctx context.Context) error {
 	k.mu.Lock()
 	k.mu.closing = true
 	opening := slices.Collect(maps.Keys(k.mu.opening))
@@ -455,12 +456,16 @@ func (k *keeper) closeAll(ctx context.Context) {
 			open = append(open, s)
 		}
 	}
-	for _, s := range open {
+	for i, s := range open {
 		k.mu.Lock()
 		w := s.closing
 		k.mu.Unlock()
-		if w != nil && k.pipe.wait(ctx, w, 0) != nil && ctx.Err() != nil {
-			return
+		if w == nil {
+			continue // it expired meanwhile
+		}
+		if err := k.pipe.wait(ctx, w, 0); err != nil && err != ErrSessionExpired {
+			return fmt.Errorf("%d of %d sessions may stay until their timeouts: %w", len(open)-i, len(open), err)
 		}
 	}
+	return nil
 }

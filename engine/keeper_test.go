@@ -684,7 +684,9 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 			defer close(ended)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			n.keeper.closeAll(ctx)
+			if err := n.keeper.closeAll(ctx); err != nil {
+				t.Error(err)
+			}
 		}()
 		synctest.Wait()
 		if _, err := n.OpenSession(t.Context(), testTimeout); err != ErrClosed {

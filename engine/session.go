@@ -74,13 +74,14 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 func (s *Session) Close() error {
 	k := s.engine.keeper
 	k.mu.Lock()
-	if s.end != nil {
-		k.mu.Unlock()
-		return nil
+	if s.end == nil {
+		k.closeLocked(s)
 	}
-	k.closeLocked(s)
 	w := s.closing
 	k.mu.Unlock()
+	if w == nil {
+		return nil // it had ended before
+	}
 	k.pipe.cancelSessions(ErrSessionClosed, s)
 	k.pipe.pump()
 	err := k.pipe.wait(context.Background(), w, s.engine.cfg.RequestTimeout)
