@@ -260,7 +260,8 @@ func (e *Engine) rememberLocked(m MemberID, directory [16]byte) error {
 	}
 	next.Peers[m] = directory
 	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, next); err != nil {
-		return errors.New("this node has failed")
+		e.fail(fmt.Errorf("remembering the directory of member %d: %w", m, err)) // which cuts the connection: the peer hears no verdict
+		return err
 	}
 	e.identity.now = next
 	return nil

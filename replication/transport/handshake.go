@@ -211,11 +211,8 @@ func (t *Transport) newHello(p purpose, wanted uint64) hello {
 	return h
 }
 
-// judge decides on a peer's hello.
-func (t *Transport) judge(h hello) *Refusal {
-	if r := t.recognise(h); r != nil {
-		return r
-	}
+// admit asks whether a peer that was recognised may talk to this member.
+func (t *Transport) admit(h hello) *Refusal {
 	if t.o.Admit == nil {
 		return nil
 	}
@@ -252,7 +249,12 @@ func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
 	own := t.newHello(forMessages, h.Member)
 	own.purpose = max(h.purpose, forMessages)
 	if no == nil {
-		no = t.judge(h)
+		no = t.recognise(h)
+	}
+	if no == nil {
+		no = t.admit(h)
+	} else {
+		own.Identity = Identity{Member: own.Member} // a stranger learns nothing to introduce itself with
 	}
 	if _, err := conn.Write(appendVerdict(own.marshal(nil), h.nonce, no)); err != nil {
 		return h, err
@@ -260,10 +262,12 @@ func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
 	if no != nil {
 		return h, no
 	}
-	if err := readVerdict(r, own.nonce); err != nil {
-		return h, t.refusedBy(h.Member, err)
+	err = readVerdict(r, own.nonce)
+	if no, ok := err.(*Refusal); ok {
+		// For the log only: who is reached at an address of our own config has a say in this, who comes to us has not.
+		err = &refusedError{peer: h.Member, reason: no}
 	}
-	return h, nil
+	return h, err
 }
 
 // introduce is the handshake of the side that dialled.
@@ -287,7 +291,7 @@ func (t *Transport) introduce(conn net.Conn, r *bufio.Reader, member uint64, p p
 		return t.refusedBy(member, err)
 	}
 	if doubt == nil {
-		doubt = t.judge(h)
+		doubt = t.admit(h)
 	}
 	if _, err := conn.Write(appendVerdict(nil, h.nonce, doubt)); err != nil {
 		return err

@@ -37,7 +37,10 @@ type stream struct {
 
 // newStream connects. It takes no longer than dialTimeout and handshakeTimeout together.
 func newStream(ctx context.Context, t *Transport, member uint64) (*stream, error) {
-	conn, r, err := t.dial(ctx, member, forSnapshot)
+	dialling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)() // dragonboat's ctx does not end with Shut
+	conn, r, err := t.dial(dialling, member, forSnapshot)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot connection to member %d: %w", member, err)
 	}
