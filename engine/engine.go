@@ -375,7 +375,7 @@ func (e *Engine) unlockWhenQuiet() {
 func (e *Engine) claimsGone(changes []tree.Change) { e.keeper.gone(changes) }
 
 func (e *Engine) sessionEnded(id tree.SessionID, why error) {
-	e.keeper.ended(id, why)
+	e.keeper.ended(why, id)
 	if why == ErrSessionExpired && e.cfg.SessionExpired != nil {
 		e.cfg.SessionExpired(id)
 	}

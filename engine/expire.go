@@ -23,7 +23,7 @@ type expirer struct {
 	machine *machine
 	raft    replicator
 	member  MemberID
-	least   time.Duration // the smallest timeout that a session can have
+	least   time.Duration // the smallest timeout that a session of any member can have
 	log     *slog.Logger
 	wake    chan struct{} // capacity 1: this node may lead now, or sessions are due
 
@@ -46,7 +46,7 @@ func (p measure) onWay(now time.Time) bool {
 }
 
 func newExpirer(m *machine, raft replicator, cfg Config, log *slog.Logger) *expirer {
-	return &expirer{machine: m, raft: raft, member: cfg.Member, least: cfg.MinSessionTimeout, log: log,
+	return &expirer{machine: m, raft: raft, member: cfg.Member, least: SessionTimeoutFloor(cfg.Tick), log: log,
 		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]measure)}
 }
 

@@ -331,3 +331,18 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 		t.Fatalf("the session went %v after its node's newest batch, before its timeout of %v", got, timeout)
 	}
 }
+
+// The least timeout is each member's own: a leader measures sessions of others that are shorter than any of its own.
+func TestExpiryIsPunctualWithAnotherMinimum(t *testing.T) {
+	withWatchman(t, 30*time.Millisecond, func(t *testing.T, w *watchman) {
+		short := SessionTimeoutFloor(DefaultTick)
+		w.lead(otherMember)
+		w.lead(testMember)
+		m := w.joined(2, 1)
+		w.watch(20 * time.Millisecond)
+		id := m.open(short)
+		start := time.Now()
+		w.watch(30 * time.Second)
+		w.wantExpired(id, start, short, time.Second)
+	})
+}

@@ -178,9 +178,18 @@ func (k *keeper) removeLocked(s *Session) {
 
 // moved is told that a batch of this node was applied that was first sent at sent, when the clocks differed by drift.
 func (k *keeper) moved(sent, drift time.Duration) {
+	expired, ends := k.move(sent, drift)
+	k.drop(expired)
+	if ends {
+		k.pipe.signal() // not pump: this is the apply goroutine
+	}
+}
+
+func (k *keeper) move(sent, drift time.Duration) (expired []*Session, ends bool) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	now := k.clock.Boot()
-	expired, ends := k.lookLocked(now)
+	expired, ends = k.lookLocked(now)
 	k.mu.proved, k.mu.drift = sent, drift // batches are applied in the order in which they were sent
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
@@ -195,11 +204,7 @@ func (k *keeper) moved(sent, drift time.Duration) {
 		k.mu.calm = endless
 		k.mu.calm.narrow(k.mu.proved+k.mu.least-margin, k.mu.drift, margin)
 	}
-	k.mu.Unlock()
-	k.drop(expired)
-	if ends {
-		k.pipe.signal() // not pump: this is the apply goroutine
-	}
+	return expired, ends
 }
 
 // look compares the clock with the deadlines of all sessions.
@@ -313,40 +318,52 @@ func (k *keeper) drop(expired []*Session) {
 		return
 	}
 	k.pipe.cancelSessions(ErrSessionExpired, expired...)
-	k.pipe.giveUp(expired...)
+	k.pipe.giveUp(ErrUnknownOutcome, expired...)
 }
 
-// ended is told by the log, or by the session's owner, that a session has ended.
-func (k *keeper) ended(id tree.SessionID, why error) {
+// ended is told by the log that sessions have ended. What of their requests this node has not applied yet comes later in
+// the log, if at all, and is refused there.
+func (k *keeper) ended(why error, ids ...tree.SessionID) {
+	gone := k.endAll(why, ids)
+	if len(gone) == 0 {
+		return
+	}
+	k.pipe.cancelSessions(why, gone...)
+	k.pipe.giveUp(why, gone...)
+}
+
+func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 	k.mu.Lock()
-	s := k.mu.sessions[id]
-	if s != nil {
-		state := session.Closed
-		if why == ErrSessionExpired {
-			state = session.Expired
+	defer k.mu.Unlock()
+	state := session.Closed
+	if why == ErrSessionExpired {
+		state = session.Expired
+	}
+	for _, id := range ids {
+		if s := k.mu.sessions[id]; s != nil {
+			k.endLocked(s, state, why)
+			gone = append(gone, s)
 		}
-		k.endLocked(s, state, why)
 	}
-	k.mu.Unlock()
-	if s != nil {
-		k.pipe.cancelSessions(why, s)
-	}
+	return gone
 }
 
 // gone ends the claims of this node whose znodes a transaction is about to remove.
 func (k *keeper) gone(changes []tree.Change) {
 	for i := range changes {
-		c := &changes[i]
-		if c.Owner == 0 || c.Type != tree.Deleted {
-			continue
+		if c := &changes[i]; c.Owner != 0 && c.Type == tree.Deleted {
+			k.deleted(c.Owner, c.Path)
 		}
-		k.mu.Lock()
-		if s := k.mu.sessions[c.Owner]; s != nil {
-			if claim := s.claims[c.Path]; claim != nil {
-				claim.finishLocked(ErrDeleted)
-			}
+	}
+}
+
+func (k *keeper) deleted(owner tree.SessionID, path string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.mu.sessions[owner]; s != nil {
+		if claim := s.claims[path]; claim != nil {
+			claim.finishLocked(ErrDeleted)
 		}
-		k.mu.Unlock()
 	}
 }
 
@@ -363,7 +380,7 @@ func (k *keeper) reconcileLocked(old, next *tree.Tree, table *session.Table) (go
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, s := range k.mu.sessions {
-		if _, ok := table.Get(id); !ok {
+		if table.Usable(id, k.pipe.register.Member) != nil {
 			k.endLocked(s, session.Expired, ErrSessionExpired)
 			gone = append(gone, s)
 			continue

@@ -159,7 +159,7 @@ func (m *keeperModel) open() {
 
 func (m *keeperModel) end() {
 	id := m.any()
-	m.engine.keeper.ended(id, ErrSessionClosed)
+	m.engine.keeper.ended(ErrSessionClosed, id)
 	m.forget(id)
 }
 

@@ -27,6 +27,7 @@ type machine struct {
 	pipe     *pipeline
 	image    *storage.Image
 	registry *watch.Registry
+	portion  int // expirePortion, but in tests
 
 	// tree is replaced when a snapshot is installed; readers load it anew for each read.
 	tree atomic.Pointer[tree.Tree]
@@ -77,14 +78,19 @@ func (m *machine) Apply(entries []replication.Entry) {
 			m.engine.fail(fmt.Errorf("shard %d: log entry %d: %w", m.shard, entries[i].Index, err))
 			return
 		}
-		m.mu.Lock()
-		m.apply(&c)
-		m.mu.index = entries[i].Index
-		m.mu.Unlock()
+		m.applyOne(entries[i].Index, &c)
 	}
 	if err := m.save(entries[len(entries)-1].Index); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: image: %w", m.shard, err))
 	}
+}
+
+// applyOne applies one entry. A panic under it fails the node, and must not keep mu.
+func (m *machine) applyOne(index uint64, c *command) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apply(c)
+	m.mu.index = index
 }
 
 // apply makes one command's transitions. mu is held.
@@ -111,14 +117,10 @@ func (m *machine) own(o session.Origin) bool {
 func (m *machine) applyRegister(c *command) {
 	own := m.own(c.origin)
 	if o, ok := m.mu.table.Origin(c.origin.Member); ok && o.Start == c.origin.Start && o.Directory == c.origin.Directory {
-		if b := m.pipe.head(0); own && b != nil {
-			if o.LastSeq > 0 { // which this process sends after its Register only
-				m.engine.fail(fmt.Errorf("start %d of member %d has been used before: this directory is a copy from another time, replace the member", o.Start, o.Member))
-				return
-			}
-			m.pipe.done(b)
+		if own && m.pipe.head(0) != nil { // a repeat of one that this process never saw applied
+			m.engine.fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time, replace the member", o.Start, o.Member))
 		}
-		return // a repeat
+		return
 	}
 	if _, err := m.mu.table.Register(c.origin); err != nil {
 		if own {
@@ -247,9 +249,12 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 // expireDue expires sessions that are due, in order of id, until a portion of znodes is gone. The leader commits
 // further portions; until its turn a due session is refused everything.
 func (m *machine) expireDue() {
+	due := m.mu.table.Due()
+	// This node's own are told all at once: what waits for its turn has ended, and must be granted nothing.
+	m.engine.keeper.ended(ErrSessionExpired, due...)
 	gone := 0
-	for _, id := range m.mu.table.Due() {
-		if gone >= expirePortion {
+	for _, id := range due {
+		if gone >= m.portion {
 			m.engine.expirer.signal()
 			return
 		}
@@ -261,16 +266,15 @@ func (m *machine) expireDue() {
 // so mu is not held over it.
 func (m *machine) save(index uint64) error {
 	b := m.image.NewBatch()
-	m.mu.Lock()
-	err := m.writeDirty(b)
-	m.mu.Unlock()
-	if err != nil {
+	if err := m.writeDirty(b); err != nil {
 		return err
 	}
 	return b.Commit(index)
 }
 
 func (m *machine) writeDirty(b *storage.Batch) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	err := m.tree.Load().Drain(func(path string, z tree.Znode, exists bool) error {
 		if exists {
 			b.Put(storage.Znodes, []byte(path), encodeZnode(z))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -293,6 +294,123 @@ func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A Register of our own start that this process has not seen applied is another process's: the directory is a copy.
+func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
+	for _, batches := range []uint64{0, 5} {
+		t.Run(fmt.Sprint(batches, " batches"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				n.fails = true
+				n.applyCommand(command{kind: commandRegister, origin: testOrigin()})
+				for seq := range batches {
+					n.applyCommand(command{kind: commandBatch, origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: seq + 1}})
+				}
+				n.log.elect(otherMember)
+				n.pipe.leaderChanged()
+				n.commit()
+				if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), "has registered before") {
+					t.Errorf("the node failed with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// silence is what the log says of a node that is not heard for as long as its longest session may last.
+func (n *node) silence() {
+	for {
+		step, d, ok := n.shard.mu.table.NextStep(testMember)
+		if !ok {
+			return
+		}
+		n.apply(&fakeProposal{cmd: encodeSilence(step, d)})
+	}
+}
+
+// waitsForItsTurn returns a claim of a session that is due, with more before it than one entry removes.
+func (n *node) waitsForItsTurn() *Claim {
+	first, s := n.open(testTimeout), n.open(testTimeout)
+	var ops []tree.Op
+	n.shard.portion = 3
+	for i := range n.shard.portion {
+		ops = append(ops, tree.Op{Kind: tree.KindCreate, Path: fmt.Sprint("/e", i), Mode: tree.Ephemeral})
+	}
+	first.Submit(n.t.Context(), ops)
+	n.commit()
+	return n.claim(s, "/q")
+}
+
+// A session that is due waits for its turn until its znodes go, but nothing is granted to it: its node may be heard again
+// and believe it alive, while the others see its contender go.
+func TestDueSessionIsGrantedNothing(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		c := n.waitsForItsTurn()
+		n.fake.pause(testTimeout)
+		n.silence()
+		if n.shard.due() != 1 || !n.exists("/q") {
+			t.Fatalf("%d sessions are due", n.shard.due())
+		}
+		n.pipe.beat()
+		n.commit()
+		if err := c.Hold(); err != ErrSessionExpired {
+			t.Errorf("Hold: %v", err)
+		}
+	})
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		c := n.waitsForItsTurn()
+		ahead.shard.portion = n.shard.portion
+		ahead.catchUp()
+		n.fake.pause(testTimeout)
+		ahead.silence()
+		if err := n.shard.Install(bytes.NewReader(ahead.stream()), nil); err != nil {
+			t.Fatal(err)
+		}
+		n.pipe.beat()
+		n.commit()
+		if err := c.Hold(); err != ErrSessionExpired {
+			t.Errorf("Hold after an install: %v", err)
+		}
+	})
+}
+
+// Requests of a session that the log has ended come after its end, if they come: they have an outcome, also on a node that
+// hears nothing any more.
+func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		p := s.Submit(t.Context(), []tree.Op{create("/a")})
+		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		n.log.take() // and they are lost
+		n.silence()
+		n.lead(0)
+		for _, w := range []*waiter{p.waiter, c.waiter} {
+			if err := outcome(w); err != ErrSessionExpired {
+				t.Errorf("outcome %v", err)
+			}
+		}
+	})
+}
+
+// A panic under Apply is made the node's failure by replication; who asks the machine afterwards must not wait for ever.
+func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		w := s.newTxn([]tree.Op{create("/a")})
+		w.applied = func(*waiter) { panic("broken invariant") }
+		if err := n.pipe.submit(w); err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() { recover() }()
+			n.commit()
+		}()
+		if !n.shard.mu.TryLock() {
+			t.Fatal("the machine stays locked")
+		}
+		n.shard.mu.Unlock()
+	})
 }
 
 func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {

@@ -52,7 +52,9 @@ type waiter struct {
 	drift   time.Duration // of the clocks at that moment
 	err     error
 
-	place place // guarded by the pipeline's mu
+	// Guarded by the pipeline's mu.
+	place place
+	front bool // in the front of the queue
 }
 
 // place is where a waiter stands on its way.
@@ -222,9 +224,9 @@ func (p *pipeline) cancelSessions(err error, sessions ...*Session) {
 	}
 }
 
-// giveUp completes the requests of the sessions that were sent, their ends excepted, with ErrUnknownOutcome: the sessions
-// have ended here, and who still waits for their requests might wait for ever.
-func (p *pipeline) giveUp(sessions ...*Session) {
+// giveUp completes the requests of the sessions that were sent, their ends excepted: the sessions have ended here, and who
+// still waits for their requests might wait for ever.
+func (p *pipeline) giveUp(err error, sessions ...*Session) {
 	among := setOf(sessions)
 	p.mu.Lock()
 	var out []*waiter
@@ -238,7 +240,7 @@ func (p *pipeline) giveUp(sessions ...*Session) {
 	}
 	p.mu.Unlock()
 	for _, w := range out {
-		w.err = ErrUnknownOutcome
+		w.err = err
 		p.finish(w)
 	}
 }
@@ -585,8 +587,12 @@ func (p *pipeline) jumped(seq uint64) {
 		}
 		b := p.mu.inflight[0]
 		p.mu.Unlock()
-		for i := range b.waiters {
-			p.complete(b, i, nil, 0, ErrUnknownOutcome)
+		for i, w := range b.waiters {
+			err := ErrUnknownOutcome
+			if w.end {
+				err = nil // which nothing refuses
+			}
+			p.complete(b, i, nil, 0, err)
 		}
 		p.done(b)
 	}

@@ -23,6 +23,9 @@ func (q *queue) full(bytes int) bool {
 }
 
 func (q *queue) count(w *waiter, n int) {
+	if !w.front && w.session != nil {
+		w.session.inRest += n
+	}
 	if w.end {
 		q.ends += n
 		return
@@ -37,15 +40,20 @@ func (q *queue) add(w *waiter) {
 }
 
 func (q *queue) addEnd(w *waiter) {
+	w.front = true
 	q.front = append(q.front, w)
 	q.count(w, 1)
 }
 
 // bringForward moves what s has in the rest to the front.
 func (q *queue) bringForward(s *Session) {
+	if s.inRest == 0 {
+		return // as most who release: not worth a look at everything
+	}
 	rest := q.rest[:0]
 	for _, w := range q.rest {
 		if w.session == s && w.place == placeQueued {
+			w.front = true
 			q.front = append(q.front, w)
 		} else {
 			rest = append(rest, w)
@@ -53,12 +61,14 @@ func (q *queue) bringForward(s *Session) {
 	}
 	clear(q.rest[len(rest):])
 	q.rest = rest
+	s.inRest = 0
 }
 
 // putBack puts a batch that was not sent back at the head: nothing that was queued meanwhile may overtake it.
 func (q *queue) putBack(ws []*waiter) {
 	q.front = append(ws, q.front...)
 	for _, w := range ws {
+		w.front = true
 		q.count(w, 1)
 	}
 }

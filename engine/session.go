@@ -31,6 +31,8 @@ type Session struct {
 	claims    map[string]*Claim
 	watches   map[*Watch]struct{}
 	sweepAt   int // number of watches at which ended ones are forgotten
+
+	inRest int // of its requests, those in the rest of the queue; guarded by the pipeline's mu
 }
 
 // turnLocked tells whoever waits on the state that it is another.
@@ -89,7 +91,7 @@ func (s *Session) Close() error {
 		return nil // the ensemble was faster
 	}
 	if err != nil {
-		k.pipe.giveUp(s) // the requests before it have no outcome yet either
+		k.pipe.giveUp(ErrUnknownOutcome, s) // the requests before it have no outcome yet either
 	}
 	return err
 }

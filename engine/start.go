@@ -61,6 +61,9 @@ func (e *Engine) open() error {
 	if err := e.loadShard(); err != nil {
 		return err
 	}
+	if err := e.checkStart(); err != nil {
+		return err
+	}
 	if err := e.countStart(); err != nil {
 		return err
 	}
@@ -101,6 +104,15 @@ func (e *Engine) identify() error {
 	}
 	id.Start++
 	e.identity.now = id
+	return nil
+}
+
+// checkStart compares the start with those that the image knows of: the identity may be older than the rest.
+func (e *Engine) checkStart() error {
+	id := e.identity.now
+	if o, ok := e.shard.mu.table.Origin(session.MemberID(id.Member)); ok && o.Start >= id.Start {
+		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time, replace the member", e.cfg.Dir, id.Start, o.Start)
+	}
 	return nil
 }
 
@@ -176,7 +188,7 @@ func (e *Engine) loadShard() error {
 	e.pipe = newPipeline(theShard, e, e.clock, origin)
 	e.keeper = newKeeper(e.clock, e.pipe)
 	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
-	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry()}
+	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry(), portion: expirePortion}
 	e.expirer = newExpirer(e.shard, e, e.cfg, e.log)
 	return e.shard.load()
 }
