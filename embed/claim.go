@@ -49,7 +49,7 @@ func (c *Claim) Done() <-chan struct{} { return c.c.Done() }
 // the creation failed, or why the session ended.
 func (c *Claim) Err() error { return c.c.Err() }
 
-// Release gives the claim up: its znode is deleted ahead of everything else that this node sends, as soon as the outcome
-// of its creation is known. For a claim that was held Release waits until it is, at most Config.RequestTimeout; after an
+// Release gives the claim up: its znode is deleted as soon as the outcome of its creation is known, ahead of everything
+// that this node has still to send but what its session submitted before. For a claim that was held Release waits until it is, at most Config.RequestTimeout; after an
 // error the node goes on trying until the session ends. It is idempotent and deletes no znode but the claim's own.
 func (c *Claim) Release() error { return opError("release", "", c.c.Release()) }

@@ -27,7 +27,7 @@ var (
 
 // Lifetimes.
 var (
-	ErrSessionExpired = engine.ErrSessionExpired // the session ended for its silence
+	ErrSessionExpired = engine.ErrSessionExpired // the session ended for its silence, or had ended when the request was applied
 	ErrSessionClosed  = engine.ErrSessionClosed  // the session was closed
 	ErrSuspended      = engine.ErrSuspended      // the session is past its local deadline: what it held is lost
 	ErrDeleted        = engine.ErrDeleted        // somebody else deleted the claimed znode

@@ -51,8 +51,8 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 // committed when asked. If ctx ends first the error is ctx's, with the reason of a member that refuses this one.
 func (n *Node) Ready(ctx context.Context) error { return opError("ready", "", n.e.Ready(ctx)) }
 
-// NewSession opens a session. Errors: ErrUnavailable and the ctx's error if no quorum answered in time, ErrClosed,
-// ErrFailed. A session that is opened after its caller lost patience is closed again.
+// NewSession opens a session. Errors: ErrUnavailable or the ctx's error if it was not sent in time, ErrUnknownOutcome if
+// no quorum answered in time, ErrClosed, ErrFailed. A session that is opened after its caller lost patience is closed again.
 func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, error) {
 	s, err := n.e.OpenSession(ctx, or(o.Timeout, DefaultSessionTimeout))
 	if err != nil {

@@ -69,6 +69,52 @@ func TestReleaseWaitsUntilTheZnodeIsGone(t *testing.T) {
 	})
 }
 
+// Nobody has asked since the deadline passed, and the node sends again: what it held is given back first, or the batch would
+// bring the session back to life before its lock is free.
+func TestLostHoldsGoAheadOfWhatIsSentNext(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s, other := n.open(testTimeout), n.open(testTimeout)
+		n.held(s, "/q")
+		n.fake.pause(testDeadline)
+		other.Submit(t.Context(), []tree.Op{create("/x")})
+		n.wantRequests("release /q", "create /x")
+	})
+}
+
+// tells has fn called at the moment when the claim's context ends.
+func (n *node) tells(c *Claim, fn func()) {
+	n.keeper.mu.Lock()
+	defer n.keeper.mu.Unlock()
+	cancel := c.cancel
+	c.cancel = func(cause error) { fn(); cancel(cause) }
+}
+
+// A holder is told before anybody can see that its znode is gone.
+func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		told := false
+		n.tells(c, func() { told = n.exists("/q") })
+		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}})
+		n.commit()
+		if !told || c.Err() != ErrDeleted {
+			t.Errorf("told while the znode was there: %v; %v", told, c.Err())
+		}
+	})
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		c := n.held(s, "/q")
+		told := false
+		n.tells(c, func() { told = n.exists("/q") })
+		ahead.do(tree.Op{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion})
+		ahead.install()
+		if !told || c.Err() != ErrDeleted {
+			t.Errorf("by a snapshot: told while the znode was there: %v; %v", told, c.Err())
+		}
+	})
+}
+
 // What a holder wrote without waiting is applied before the next one is granted the lock, or it would come in between what
 // that one writes.
 func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {

@@ -11,7 +11,8 @@ var (
 	// ErrUnknownOutcome: the request was handed to Raft and its caller stopped waiting before it was known
 	// whether it was applied. It may still be applied later, at most once.
 	ErrUnknownOutcome = errors.New("unknown outcome: the request may or may not be applied")
-	// ErrSessionExpired: the session has ended because it was silent for its timeout.
+	// ErrSessionExpired: the session has ended because it was silent for its timeout. A request that is applied after the end
+	// of its session is told the same whatever ended it.
 	ErrSessionExpired = errors.New("session expired")
 	// ErrSessionClosed: the session was closed by its owner.
 	ErrSessionClosed = errors.New("session closed")

@@ -218,6 +218,23 @@ func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 	})
 }
 
+// Who loses the leadership forgets what it has proposed: when it leads again that may be lost, and nothing would say so.
+func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
+	withWatchman(t, 0, func(t *testing.T, w *watchman) {
+		w.joined(2, 1).open(4 * time.Second)
+		pass(time.Second)
+		if got := len(w.log.take()); got != 1 {
+			t.Fatalf("%d steps proposed", got)
+		}
+		w.lead(otherMember)
+		w.lead(testMember)
+		pass(silencePoll)
+		if got := len(w.log.take()); got != 1 {
+			t.Errorf("%d steps proposed at once when it leads again", got)
+		}
+	})
+}
+
 // A new leader goes on where its machine saw the last step; what the old one measured and could not commit is lost.
 func TestLeaderChangesDelayAnExpiryByAStepAtMost(t *testing.T) {
 	const timeout, moves = 8 * time.Second, 3

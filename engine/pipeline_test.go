@@ -852,3 +852,42 @@ func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
 		r.want("2: /b")
 	})
 }
+
+// A request is given up while Raft refuses its batch: its caller was told, so it must not be sent after all.
+func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.log.refuse(errRefused)
+		n.log.meanwhile(func() {
+			n.log.meanwhile(nil)
+			n.pipe.giveUp(ErrUnknownOutcome, s)
+		})
+		p := s.Submit(t.Context(), []tree.Op{create("/a")})
+		if err := outcome(p.waiter); err != ErrUnknownOutcome {
+			t.Fatal(err)
+		}
+		s.Submit(t.Context(), []tree.Op{create("/b")})
+		n.log.refuse(nil)
+		pass(droppedPoll)
+		n.wantRequests("create /b")
+	})
+}
+
+// Close of a session that nobody hears of leaves no request of it without an outcome.
+func TestSessionCloseGivesUpWhatItCannotLearn(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		p := s.Submit(t.Context(), []tree.Op{create("/a")})
+		n.log.take() // and it is lost
+		n.lead(0)
+		if err := s.Close(); err == nil {
+			t.Error("Close without a quorum says nothing")
+		}
+		if !isClosed(p.Done()) {
+			t.Fatal("the request has no outcome")
+		}
+		if err := outcome(p.waiter); err != ErrUnknownOutcome {
+			t.Error(err)
+		}
+	})
+}

@@ -124,11 +124,11 @@ func (s *Session) admit(ctx context.Context, w *waiter, ops []tree.Op) error {
 	}
 	for i := range ops {
 		if n := len(ops[i].Path); n > pathMax {
-			return fmt.Errorf("%w: a path of %d bytes", ErrTooLarge, n)
+			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, pathMax)
 		}
 	}
-	if len(w.wire) > s.engine.cfg.requestBytesMax() {
-		return ErrTooLarge
+	if n, most := len(w.wire), s.engine.cfg.requestBytesMax(); n > most {
+		return fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, n, most)
 	}
 	return s.live()
 }
