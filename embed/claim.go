@@ -38,11 +38,11 @@ func (c *Claim) Created(ctx context.Context) (string, Stat, error) {
 // has ended. A held claim ends at the session's local deadline and does not come back with the session.
 func (c *Claim) Hold() error { return c.c.Hold() }
 
-// Context ends with the held claim, and its Cause says why. Its Err looks at what has ended already; Claim.Err compares the
-// clock. It is nil before Hold.
+// Context ends with the held claim, and its Cause says why. It looks at what has ended already; Err and Done of the Claim
+// compare the clock. It is nil before Hold.
 func (c *Claim) Context() context.Context { return c.c.Context() }
 
-// Done is closed when the claim has ended.
+// Done compares the clock and returns a channel that is closed when the claim has ended.
 func (c *Claim) Done() <-chan struct{} { return c.c.Done() }
 
 // Err compares the clock and says why the claim ended, nil while it has not: ErrReleased, ErrSuspended, ErrDeleted, why

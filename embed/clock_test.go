@@ -66,15 +66,26 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 		leader *election.Leadership
 		claim  *embed.Claim
 	}
+	lost := func(done <-chan struct{}) error {
+		if closed(done)() != nil {
+			return nil
+		}
+		return embed.ErrSuspended
+	}
 	questions := map[string]func(held) error{
-		"Hold.Err":                 func(h held) error { return h.hold.Err() },
-		"Hold.Context().Err":       func(h held) error { return h.hold.Context().Err() },
-		"Cause of Hold.Context":    func(h held) error { return context.Cause(h.hold.Context()) },
-		"Leadership.Err":           func(h held) error { return h.leader.Err() },
-		"Leadership.Context().Err": func(h held) error { return h.leader.Context().Err() },
-		"Proclaim":                 func(h held) error { return h.leader.Proclaim(ctx, nil) },
-		"Claim.Err":                func(h held) error { return h.claim.Err() },
-		"Claim.Hold":               func(h held) error { return h.claim.Hold() },
+		"Hold.Err":                  func(h held) error { return h.hold.Err() },
+		"Hold.Context().Err":        func(h held) error { return h.hold.Context().Err() },
+		"Cause of Hold.Context":     func(h held) error { return context.Cause(h.hold.Context()) },
+		"Leadership.Err":            func(h held) error { return h.leader.Err() },
+		"Leadership.Context().Err":  func(h held) error { return h.leader.Context().Err() },
+		"Proclaim":                  func(h held) error { return h.leader.Proclaim(ctx, nil) },
+		"Hold.Done":                 func(h held) error { return lost(h.hold.Done()) },
+		"Hold.Context().Done":       func(h held) error { return lost(h.hold.Context().Done()) },
+		"Leadership.Done":           func(h held) error { return lost(h.leader.Done()) },
+		"Leadership.Context().Done": func(h held) error { return lost(h.leader.Context().Done()) },
+		"Claim.Done":                func(h held) error { return lost(h.claim.Done()) },
+		"Claim.Err":                 func(h held) error { return h.claim.Err() },
+		"Claim.Hold":                func(h held) error { return h.claim.Hold() },
 		"State": func(h held) error {
 			s.State() // may be Connected again; but then what was held is over
 			return closed(h.hold.Done())()
@@ -113,7 +124,16 @@ func TestClock_TheCtxOfDoAndRunComparesTheClock(t *testing.T) {
 	t.Parallel()
 	var w watchmaker
 	n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock()})
-	questions := map[string]func(context.Context) error{"Err": context.Context.Err, "Cause": context.Cause}
+	questions := map[string]func(context.Context) error{
+		"Err":   context.Context.Err,
+		"Cause": context.Cause,
+		"Done": func(ctx context.Context) error {
+			if closed(ctx.Done())() != nil {
+				return nil
+			}
+			return ctx.Err()
+		},
+	}
 	for name, ask := range questions {
 		err := lock.Do(bounded(t), n, "/lock", func(ctx context.Context, _ lock.Token) error {
 			w.jump(time.Hour)

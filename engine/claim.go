@@ -115,8 +115,11 @@ func (c *Claim) Context() context.Context {
 	return c.ctx
 }
 
-// Done is closed when the claim has ended.
-func (c *Claim) Done() <-chan struct{} { return c.done }
+// Done compares the clock and returns a channel that is closed when the claim has ended.
+func (c *Claim) Done() <-chan struct{} {
+	c.session.engine.keeper.look()
+	return c.done
+}
 
 // Err compares the clock and says why the claim ended; nil while it has not.
 func (c *Claim) Err() error {

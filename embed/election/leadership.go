@@ -19,11 +19,11 @@ type Leadership struct {
 // Token returns the fencing token of this turn: the epoch of the leadership.
 func (l *Leadership) Token() lock.Token { return lock.Token{Zxid: l.contender.Zxid} }
 
-// Context has the values of Campaign's ctx and the lifetime of the leadership; context.Cause says why it ended. Its Err
-// compares the clock when it is called.
+// Context has the values of Campaign's ctx and the lifetime of the leadership; context.Cause says why it ended. Its Err and
+// Done compare the clock when they are called; a context derived from it does not: as lock.Hold.Context.
 func (l *Leadership) Context() context.Context { return l.ctx }
 
-// Done is closed when the leadership has ended.
+// Done compares the clock and returns a channel that is closed when the leadership has ended; as lock.Hold.Done.
 func (l *Leadership) Done() <-chan struct{} { return l.contender.Claim.Done() }
 
 // Err compares the clock and says why the leadership ended, nil while it has not: as lock.Hold.Err.

@@ -26,11 +26,13 @@ func (h *Hold) Token() Token { return Token{Zxid: h.contender.Zxid} }
 // Path returns the path of the Hold's znode.
 func (h *Hold) Path() string { return h.contender.Path }
 
-// Context has the values of Lock's ctx and the lifetime of the Hold; context.Cause says why it ended. Its Err compares
-// the clock when it is called, so after a pause it is right before any timer has run.
+// Context has the values of Lock's ctx and the lifetime of the Hold; context.Cause says why it ended. Its Err and Done
+// compare the clock when they are called, so after a pause they are right before any timer has run. A context derived from
+// it ends with it and compares nothing: who works with one asks Err of the Hold before acting.
 func (h *Hold) Context() context.Context { return h.ctx }
 
-// Done is closed when the Hold has ended.
+// Done compares the clock and returns a channel that is closed when the Hold has ended. A channel kept from before is closed
+// once a timer or any other question has noticed the end.
 func (h *Hold) Done() <-chan struct{} { return h.contender.Claim.Done() }
 
 // Err compares the clock and says why the Hold ended, nil while it has not: embed.ErrReleased, embed.ErrSuspended (the

@@ -7,8 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// Context returns a context with the values of another and the lifetime of the contender's held claim. Its Err compares the
-// clock when it is called; context.Cause says why it ended.
+// Context returns a context with the values of another and the lifetime of the contender's held claim. Its Err and Done
+// compare the clock when they are called; context.Cause says why it ended.
 func (c *Contender) Context(values context.Context) context.Context {
 	return holdContext{Context: c.Claim.Context(), values: values, claim: c.Claim}
 }
@@ -25,6 +25,12 @@ func (c holdContext) Err() error {
 	return c.Context.Err()
 }
 
+// Done looks too, and returns the inner channel itself, by which package context knows the inner context.
+func (c holdContext) Done() <-chan struct{} {
+	_ = c.claim.Err()
+	return c.Context.Done()
+}
+
 // Value prefers the inner context, which knows what package context needs to find the cause.
 func (c holdContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
@@ -34,7 +40,8 @@ func (c holdContext) Value(key any) any {
 }
 
 // Both returns a context with the values and lifetime of life that also ends with ctx. cancel ends it and must be called.
-// Asked for its Err it looks at both first: neither an end that no timer has noticed yet nor one that is on its way is missed.
+// Asked for its Err or Done it looks at both first: neither an end that no timer has noticed yet nor one that is on its way
+// is missed.
 func Both(ctx, life context.Context) (both context.Context, cancel func()) {
 	inner, end := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
@@ -60,4 +67,10 @@ func (c bothContext) Err() error {
 		c.end(context.Cause(c.ctx))
 	}
 	return c.Context.Err()
+}
+
+// Done looks as Err does.
+func (c bothContext) Done() <-chan struct{} {
+	_ = c.Err()
+	return c.Context.Done()
 }
