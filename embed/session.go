@@ -57,33 +57,30 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 }
 
 func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
-	results, err := s.write(ctx, op)
+	err := op.validate(s.dataMax)
+	if err != nil {
+		return Result{}, opError(name, op.op.Path, err)
+	}
+	results, err := s.s.Submit(ctx, []tree.Op{op.op}).Wait(ctx)
 	if err != nil {
 		return Result{}, opError(name, op.op.Path, err)
 	}
 	return results[0], nil
 }
 
-func (s *Session) write(ctx context.Context, ops ...Op) ([]Result, error) {
-	plain, err := plain(ops, s.dataMax)
-	if err != nil {
-		return nil, err
-	}
-	return s.s.Submit(ctx, plain).Wait(ctx)
-}
-
 // Multi carries out the operations as one transaction: all in order, each on what those before it made, or none. It
-// returns one Result per operation. If an operation is refused the error is a *MultiError with its index; otherwise the
-// errors are those of every write (see Create). A Multi without operations does nothing.
+// returns one Result per operation. If an operation is refused the error is a *MultiError with its index, also of one alone;
+// otherwise the errors are those of every write (see Create). A Multi without operations does nothing.
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, opError("multi", "", s.live(ctx))
 	}
-	results, err := s.write(ctx, ops...)
+	plain, err := plain(ops, s.dataMax)
 	if err != nil {
 		return nil, opError("multi", "", err)
 	}
-	return results, nil
+	results, err := s.s.Submit(ctx, plain).Wait(ctx)
+	return results, opError("multi", "", indexed(len(ops), err))
 }
 
 // Submit is Multi without waiting: transactions of a session are applied in the order of their Submit calls. ctx bounds
@@ -99,12 +96,13 @@ func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 		return &Pending{done: done, err: opError("submit", "", err)}
 	}
 	p := s.s.Submit(ctx, plain)
-	return &Pending{p: p, done: p.Done()}
+	return &Pending{p: p, ops: len(ops), done: p.Done()}
 }
 
 // A Pending is a transaction on its way. Its methods may be called by any number of goroutines.
 type Pending struct {
 	p    *engine.Pending
+	ops  int // how many
 	done <-chan struct{}
 	err  error // of one that was refused before it was sent
 }
@@ -118,7 +116,7 @@ func (p *Pending) Result() ([]Result, error) {
 		return nil, p.err
 	}
 	results, err := p.p.Result()
-	return results, opError("submit", "", err)
+	return results, opError("submit", "", indexed(p.ops, err))
 }
 
 // Get returns a znode's data and Stat. The data belongs to the caller; it is nil if it was set to nil. Errors:

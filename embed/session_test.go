@@ -1,0 +1,77 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// A caller that makes its operations in a loop need not know how many they are: a refused one has its index, also if it is
+// alone. The calls of one operation answer with the reason itself.
+func TestMulti_OfOneOperationSaysWhichWasRefused(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.MaxDataSize = 100 }})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for _, path := range []string{"/a", "/a/b"} {
+		_, err := s.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	_, err := s.Create(ctx, "/e", nil, embed.Ephemeral)
+	must(t, err)
+	create := func(path string, data []byte, mode embed.CreateMode) (embed.Op, func() error) {
+		return embed.OpCreate(path, data, mode), func() error { _, err := s.Create(ctx, path, data, mode); return err }
+	}
+	set := func(path string, version int32) (embed.Op, func() error) {
+		return embed.OpSet(path, nil, version), func() error { _, err := s.Set(ctx, path, nil, version); return err }
+	}
+	remove := func(path string) (embed.Op, func() error) {
+		return embed.OpDelete(path, embed.AnyVersion), func() error { return s.Delete(ctx, path, embed.AnyVersion) }
+	}
+	refused := func(want error) func(embed.Op, func() error) {
+		return func(op embed.Op, single func() error) {
+			t.Helper()
+			_, multi := s.Multi(ctx, op)
+			_, submitted := s.Submit(ctx, op).Result()
+			for name, err := range map[string]error{"Multi": multi, "Submit": submitted} {
+				if at, ok := errors.AsType[*embed.MultiError](err); !ok || at.Index != 0 || !errors.Is(err, want) {
+					t.Errorf("%s of one operation: %v, want a MultiError of %v", name, err, want)
+				}
+			}
+			err := single()
+			if _, ok := errors.AsType[*embed.MultiError](err); ok || !errors.Is(err, want) {
+				t.Errorf("alone: %v, want %v", err, want)
+			}
+		}
+	}
+	refused(embed.ErrNoNode)(remove("/none"))
+	refused(embed.ErrNodeExists)(create("/a", nil, embed.Persistent))
+	refused(embed.ErrBadVersion)(set("/a", 7))
+	refused(embed.ErrNotEmpty)(remove("/a"))
+	refused(embed.ErrNoChildrenForEphemerals)(create("/e/x", nil, embed.Persistent))
+	refused(embed.ErrInvalidPath)(remove("/"))
+	refused(embed.ErrInvalidPath)(set("a", embed.AnyVersion))
+	refused(embed.ErrInvalidMode)(create("/x", nil, 77))
+	refused(embed.ErrTooLarge)(create("/x", make([]byte, 101), embed.Persistent))
+	if _, err := s.Multi(ctx, embed.Op{}); err == nil {
+		t.Error("the zero Op was taken")
+	}
+}
+
+// What has nothing to do with an operation has no index.
+func TestMulti_OfOneOperationThatWasNotRefused(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	over, cancel := context.WithCancel(bounded(t))
+	cancel()
+	_, cancelled := s.Multi(over, embed.OpDelete("/none", embed.AnyVersion))
+	must(t, s.Close())
+	_, closed := s.Multi(bounded(t), embed.OpDelete("/none", embed.AnyVersion))
+	for want, err := range map[error]error{context.Canceled: cancelled, embed.ErrSessionClosed: closed} {
+		if _, ok := errors.AsType[*embed.MultiError](err); ok || !errors.Is(err, want) {
+			t.Errorf("%v, want %v and no index", err, want)
+		}
+	}
+}
