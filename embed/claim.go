@@ -2,7 +2,9 @@ package embed
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
 )
@@ -12,7 +14,10 @@ import (
 // nothing is left behind; and while the claim is held it ends on this node before anybody else can take its place.
 //
 // Its methods may be called by any number of goroutines.
-type Claim struct{ c *engine.Claim }
+type Claim struct {
+	c        *engine.Claim
+	patience time.Duration // of Created with a ctx without a deadline
+}
 
 // Claim submits the creation of an ephemeral znode; mode is Ephemeral or EphemeralSequential. It does not wait: Created
 // does. ctx bounds admission only.
@@ -24,13 +29,22 @@ func (s *Session) Claim(ctx context.Context, path string, data []byte, mode Crea
 	if err := op.validate(s.dataMax); err != nil {
 		return nil, opError("claim", path, err)
 	}
-	return &Claim{s.s.Claim(ctx, path, data, mode)}, nil
+	return &Claim{c: s.s.Claim(ctx, path, data, mode), patience: s.patience}, nil
 }
 
-// Created waits for the znode and returns its final path and Stat. Errors are Create's; after the ctx's error the
-// creation is still on its way.
+// Created waits for the znode and returns its final path and Stat. Errors are Create's. After the ctx's error, and after
+// ErrUnknownOutcome while Err is nil, the creation is still on its way and may be waited for again.
 func (c *Claim) Created(ctx context.Context) (string, Stat, error) {
-	r, err := c.c.Created(ctx)
+	bound := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		bound, cancel = context.WithTimeout(ctx, c.patience)
+		defer cancel()
+	}
+	r, err := c.c.Created(bound)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = ErrUnknownOutcome
+	}
 	return r.Path, r.Stat, opError("claim", "", err)
 }
 

@@ -279,11 +279,7 @@ func (g *gate) set(shut bool) {
 // node that has just started is also synced for a snapshot.
 func (g *gate) passUntil(done <-chan struct{}, before func()) {
 	for {
-		g.mu.Lock()
-		for g.waiting == 0 {
-			g.changed.Wait()
-		}
-		g.mu.Unlock()
+		g.await()
 		before()
 		before = func() { time.Sleep(10 * time.Millisecond) } // what was let through may close done
 		select {
@@ -291,11 +287,25 @@ func (g *gate) passUntil(done <-chan struct{}, before func()) {
 			return
 		default:
 		}
-		g.mu.Lock()
-		g.passes++
-		g.changed.Broadcast()
-		g.mu.Unlock()
+		g.pass()
 	}
+}
+
+// await waits until a sync is at the gate.
+func (g *gate) await() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.waiting == 0 {
+		g.changed.Wait()
+	}
+}
+
+// pass lets one sync through.
+func (g *gate) pass() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passes++
+	g.changed.Broadcast()
 }
 
 // A session is Suspended for a jump and a batch is on its way that would prove it alive again. Then the clock jumps once

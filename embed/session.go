@@ -27,10 +27,13 @@ type SessionOptions struct {
 // Reads are served from this node's memory. They never go back in time within a session and show every write of the
 // session that has returned; Sync makes the next ones show everything that was acknowledged anywhere.
 //
-// Calls wait no longer than their ctx, or Config.RequestTimeout if it has no deadline.
+// Calls wait no longer than their ctx, or Config.RequestTimeout if it has no deadline. What is made for waiting has no bound but
+// its ctx, and outwaits a quorum that is away: Node.Ready, lock.Mutex.Lock, election.Election.Campaign, and Pending.Result,
+// which has no ctx either.
 type Session struct {
-	s       *engine.Session
-	dataMax int
+	s        *engine.Session
+	dataMax  int
+	patience time.Duration // Config.RequestTimeout
 }
 
 // Create creates a znode and returns its final path, which differs from path if mode is sequential. The parent must

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // A caller that makes its operations in a loop need not know how many they are: a refused one has its index, also if it is
@@ -74,4 +77,60 @@ func TestMulti_OfOneOperationThatWasNotRefused(t *testing.T) {
 			t.Errorf("%v, want %v and no index", err, want)
 		}
 	}
+}
+
+// The outcome of a claim is not known in time: Created says so, and the claim is as good as before.
+func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	ens.Isolate(1)
+	claim, err := s.Claim(context.Background(), "/claim", nil, embed.Ephemeral)
+	must(t, err)
+	for range 2 {
+		if _, _, err := claim.Created(context.Background()); !errors.Is(err, embed.ErrUnknownOutcome) {
+			t.Errorf("Created: %v", err)
+		}
+	}
+	over, cancel := context.WithCancel(bounded(t))
+	cancel()
+	if _, _, err := claim.Created(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Created with a ctx that is over: %v", err)
+	}
+	ens.HealAll()
+	path, _, err := claim.Created(bounded(t))
+	must(t, err)
+	if path != "/claim" {
+		t.Errorf("created %s", path)
+	}
+	must(t, claim.Hold())
+	must(t, claim.Release())
+}
+
+// The disk stands still while a Lock makes the znodes above it, for longer than a call may take. Lock is made to wait.
+func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	ens := embedtest.New(t, 1, embedtest.Options{
+		Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond },
+		Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Fault: g.ask} },
+	})
+	defer g.set(false) // or Close would wait for the sync
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	g.set(true)
+	granted := make(chan error)
+	go func() {
+		_, err := lock.NewMutex(s, "/new/lock").Lock(context.Background())
+		granted <- err
+	}()
+	g.await()
+	g.pass() // the contender's znode is refused: it has no parent
+	for range 5 {
+		if _, err := s.Set(context.Background(), "/", nil, embed.AnyVersion); !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrUnavailable) {
+			t.Errorf("Set: %v", err)
+		}
+	}
+	g.set(false)
+	must(t, <-granted)
 }

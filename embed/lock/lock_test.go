@@ -121,12 +121,18 @@ func TestMutex_TryLock(t *testing.T) {
 	m := lock.NewMutex(s, path)
 	first, err := m.TryLock(bounded(t))
 	must(t, err)
+	before, _, err := s.Exists(bounded(t), path)
+	must(t, err)
 	for range 3 {
 		if _, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
 			t.Errorf("TryLock of a held lock: %v", err)
 		}
 	}
-	ens.Until("those who only asked to leave the queue", func() bool { return len(queued(t, s)) == 1 })
+	_, err = s.Set(bounded(t), "/", nil, embed.AnyVersion) // what was sent before is applied before it
+	must(t, err)
+	if after, _, err := s.Exists(bounded(t), path); err != nil || after.Cversion != before.Cversion {
+		t.Errorf("who only asked stood in the queue: cversion %d, then %d, %v", before.Cversion, after.Cversion, err)
+	}
 	must(t, first.Release())
 	second, err := m.TryLock(bounded(t))
 	must(t, err)
@@ -247,6 +253,44 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, waiter)) == 1 })
 	must(t, hold.Release())
 	must(t, got.hold.Err())
+}
+
+// Who does not wait is not kept waiting for a quorum either, also with a ctx that never ends; who waits outwaits its return.
+func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // makes the path
+	must(t, err)
+	must(t, hold.Release())
+	ens.Isolate(1)
+	granted := make(chan outcome, 1)
+	go func() {
+		h, err := lock.NewMutex(s, path).Lock(context.Background())
+		granted <- outcome{h, err}
+	}()
+	for _, p := range []string{path, "/new/path", path} {
+		began := time.Now()
+		h, err := lock.NewMutex(s, p).TryLock(context.Background())
+		if !errors.Is(err, embed.ErrUnavailable) || errors.Is(err, lock.ErrHeld) {
+			t.Errorf("TryLock of %s without a quorum: %v, %v", p, h, err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("TryLock of %s took %v", p, took)
+		}
+	}
+	select {
+	case got := <-granted:
+		t.Fatalf("Lock: %v, %v", got.hold, got.err)
+	default:
+	}
+	ens.HealAll()
+	got := <-granted
+	must(t, got.err)
+	ens.Until("those who did not wait to leave the queue", func() bool { return len(queued(t, s)) == 1 })
+	must(t, got.hold.Release())
+	free(t, s)
 }
 
 // A caller who waits no longer is not kept waiting because there is no quorum to tell. The request timeout is out of reach

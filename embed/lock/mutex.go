@@ -29,7 +29,7 @@ type Mutex struct {
 // NewMutex returns the lock of a path for a session. The znode is created, with those above it, when it is missing.
 func NewMutex(s *embed.Session, path string) *Mutex { return &Mutex{session: s, path: path} }
 
-// Lock waits for the lock as long as ctx lets it. If it returns an error nothing is left in the queue, or what is left
+// Lock waits for the lock, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound it. If it returns an error nothing is left in the queue, or what is left
 // goes as soon as that can be sent. Errors: the ctx's, those of an ended session or node (a waiter whose session ends
 // learns it at once), embed.ErrDeleted if somebody deleted the contender, ErrLockExhausted, and those of
 // embed.Session.Create.
@@ -45,7 +45,9 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 }
 
 // TryLock takes the lock if it is free, and returns ErrHeld at once if it is not, embed.ErrSuspended if the session is not
-// safe to hold anything now. Other errors as of Lock.
+// safe to hold anything now, embed.ErrUnavailable if ctx has no deadline and no quorum answers within Config.RequestTimeout:
+// then nothing is left in the queue, or what is left goes as soon as that can be sent. Other errors as of Lock. It looks at
+// this node's replica, which may not know yet of a release elsewhere; after embed.Session.Sync it does.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	if state, _ := m.session.State(); state == embed.Suspended {
 		return nil, m.wrap("try lock", embed.ErrSuspended) // "at once" cannot be had without a quorum
@@ -58,7 +60,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	if _, taken := queue.First(names); taken {
 		return nil, m.wrap("try lock", ErrHeld)
 	}
-	c, err := queue.Enter(ctx, m.session, m.path, kind, nil)
+	c, err := queue.TryEnter(ctx, m.session, m.path, kind)
 	if err != nil {
 		return nil, m.wrap("try lock", err)
 	}

@@ -27,8 +27,22 @@ type Contender struct {
 }
 
 // Enter queues a contender under parent, which is created if it is missing. kind is the word in its name; data is what its
-// znode holds. If ctx ends first nothing is left in the queue.
+// znode holds. It outwaits a quorum that is away. If ctx ends first nothing is left in the queue.
 func Enter(ctx context.Context, s *embed.Session, parent, kind string, data []byte) (*Contender, error) {
+	return enter(ctx, s, parent, kind, data, true)
+}
+
+// TryEnter is Enter for who does not wait: if no quorum answers in the time that a call has, it ends with
+// embed.ErrUnavailable.
+func TryEnter(ctx context.Context, s *embed.Session, parent, kind string) (*Contender, error) {
+	c, err := enter(ctx, s, parent, kind, nil, false)
+	if errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
+		err = embed.ErrUnavailable // whatever is on its way is taken back: nothing comes of it
+	}
+	return c, err
+}
+
+func enter(ctx context.Context, s *embed.Session, parent, kind string, data []byte, patient bool) (*Contender, error) {
 	if parent == "" {
 		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath) // with a name it would be one below the root
 	}
@@ -38,13 +52,16 @@ func Enter(ctx context.Context, s *embed.Session, parent, kind string, data []by
 			return nil, err
 		}
 		path, stat, err := claim.Created(ctx)
+		for patient && late(claim, err) {
+			path, stat, err = claim.Created(ctx)
+		}
 		switch {
 		case err == nil && strings.HasSuffix(path, lastNumber):
 			return nil, errors.Join(ErrExhausted, claim.Release())
 		case err == nil:
 			return &Contender{Session: s, Claim: claim, Path: path, Zxid: stat.Czxid, parent: parent}, nil
 		case errors.Is(err, embed.ErrNoNode):
-			if err := makePath(ctx, s, parent); err != nil {
+			if err := makePath(ctx, s, parent); err != nil && !(patient && unanswered(err)) {
 				return nil, err
 			}
 		default:
@@ -52,6 +69,16 @@ func Enter(ctx context.Context, s *embed.Session, parent, kind string, data []by
 			return nil, err
 		}
 	}
+}
+
+// late reports whether an error of Created means that the claim's znode is still on its way.
+func late(claim *embed.Claim, err error) bool {
+	return errors.Is(err, embed.ErrUnknownOutcome) && claim.Err() == nil
+}
+
+// unanswered reports whether a call ended because no quorum answered it in time.
+func unanswered(err error) bool {
+	return errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)
 }
 
 // makePath creates a znode and those above it that are missing.
