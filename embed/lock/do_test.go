@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -105,4 +107,54 @@ func TestDo_EndsWithItsCtx(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	free(t, ens.Session(1, embed.SessionOptions{}))
+}
+
+// The quorum goes away as fn returns. What fn did under the lock from its beginning to its end it has done: that nobody can be
+// told that the lock is free again is no reason to do it once more. The farewell is one wait, not one after the other.
+func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
+	wanted := errors.New("wanted")
+	for name, want := range map[string]error{"fn succeeds": nil, "fn fails": wanted} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const patience = 2 * time.Second
+			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = patience }})
+			ens.MoveLeader(2)
+			ctx, cancel := context.WithCancel(bounded(t))
+			defer cancel()
+			var ran time.Time
+			err := lock.Do(ctx, ens.Node(1), path, func(context.Context, lock.Token) error {
+				ens.Isolate(1)
+				ens.Until("the quorum to be away", func() bool { return ens.Node(1).Status().Shards[0].Leader == 0 })
+				cancel()
+				ran = time.Now()
+				return want
+			})
+			if err != want {
+				t.Errorf("Do says %v, fn %v", err, want)
+			}
+			if took := time.Since(ran); took > patience+patience/2 {
+				t.Errorf("Do returned %v after fn, it may wait %v", took, patience)
+			}
+			ens.HealAll()
+			s := ens.Session(2, embed.SessionOptions{})
+			ens.Until("the lock to be free", func() bool { return len(queued(t, s)) == 0 })
+		})
+	}
+}
+
+// The hold is lost while fn works and fn does not notice: it may not have been alone.
+func TestDo_SaysThatTheHoldWasLostWithTheQuorum(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.RequestTimeout, c.MaxSessionTimeout = 100*time.Millisecond, time.Second
+	}})
+	ens.MoveLeader(2)
+	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
+		ens.Isolate(1)
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome) {
+		t.Errorf("got %v", err)
+	}
 }

@@ -77,14 +77,20 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 func (m *Mutex) wrap(op string, err error) error { return fmt.Errorf("%s %s: %w", op, m.path, err) }
 
 // Do runs fn under the lock of a path, with a session of its own that ends with the call. fn's ctx ends with ctx or with
-// the Hold, whichever is first; context.Cause says why. Do returns fn's error, or why the Hold was lost if that
-// happened before fn returned nil.
-func Do(ctx context.Context, n *embed.Node, path string, fn func(ctx context.Context, t Token) error) (err error) {
+// the Hold, whichever is first, and compares the clock as Hold.Context does; context.Cause says why it ended.
+//
+// Do returns fn's error. If fn returned nil and the Hold had been lost before, Do returns why: fn ran, but perhaps not alone.
+// Errors of Node.NewSession and Mutex.Lock mean that fn was not called.
+//
+// At the end Do closes the session, which lets the next contender in, and waits until the ensemble knows, at most
+// Config.RequestTimeout, also if ctx is over. If it does not learn of it in that time the node goes on trying; what fn did
+// under the lock is done all the same, so Do's outcome is the same.
+func Do(ctx context.Context, n *embed.Node, path string, fn func(ctx context.Context, t Token) error) error {
 	s, err := n.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer s.Close()
 	hold, err := NewMutex(s, path).Lock(ctx)
 	if err != nil {
 		return err
@@ -97,5 +103,5 @@ func Do(ctx context.Context, n *embed.Node, path string, fn func(ctx context.Con
 	if err := hold.Err(); err != nil {
 		return fmt.Errorf("lock %s was lost: %w", path, err)
 	}
-	return hold.Release()
+	return nil
 }
