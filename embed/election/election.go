@@ -92,7 +92,7 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 
 // Observe yields the leader of this moment, if there is one, and then every leader and every value it proclaims. It may
 // skip some when they follow faster than they are consumed, but never the newest. It ends, after yielding the error, with
-// ctx, the session or the node; or when the loop breaks. It can be ranged over once.
+// ctx, the session or the node; or when the loop breaks. Ranging over it again begins anew.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var seen sight

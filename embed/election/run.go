@@ -16,10 +16,11 @@ import (
 const runPause = 100 * time.Millisecond
 
 // Run campaigns for ever: whenever this process leads it calls fn, with a ctx that ends with ctx or with the leadership,
-// whichever is first. When fn returns nil, or the leadership is lost, Run campaigns again, with a new session if the old
-// one is not Connected. Run returns when ctx ends (its error), when the node does (embed.ErrClosed, embed.ErrFailed), when
+// whichever is first. When fn returns nil Run resigns and campaigns again; when the leadership is lost, whatever fn returns,
+// Run campaigns again with a new session. Run returns when ctx ends (its error), when the node does (embed.ErrClosed, embed.ErrFailed), when
 // fn returns an error while it still leads (that error), or when no attempt can succeed (embed.ErrInvalidPath,
-// embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted).
+// embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted). Before it returns it closes its session, which
+// lets the next candidate lead, and waits until the ensemble knows, at most embed.Config.RequestTimeout, also if ctx is over.
 func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
 	for {
 		if err := lead(ctx, n, path, value, fn); err != nil {
@@ -46,14 +47,15 @@ func lead(ctx context.Context, n *embed.Node, path string, value []byte, fn func
 			return final(err)
 		}
 		err = take(ctx, l, fn)
-		lost := l.Err()
-		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
 		switch {
-		case lost != nil:
+		case l.Err() != nil:
 			return nil
 		case err != nil:
 			return err
+		case ctx.Err() != nil:
+			return nil
 		}
+		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
 		select {
 		case <-ctx.Done():
 			return nil

@@ -174,6 +174,42 @@ func TestRun_EndsWithItsCtx(t *testing.T) {
 	ens.Until("the candidate to leave", func() bool { return len(candidates(t, s)) == 1 })
 }
 
+// The quorum goes away while fn runs for the last time: Run says what fn said, and its farewell is one wait.
+func TestRun_TheFarewellIsBounded(t *testing.T) {
+	enough := errors.New("enough")
+	for name, c := range map[string]struct{ says, want error }{
+		"fn fails": {enough, enough}, "ctx ends": {nil, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const patience = 2 * time.Second
+			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = patience }})
+			ens.MoveLeader(2)
+			ctx, cancel := context.WithCancel(bounded(t))
+			defer cancel()
+			var ran time.Time
+			err := election.Run(ctx, ens.Node(1), path, nil, func(context.Context, lock.Token) error {
+				ens.Isolate(1)
+				ens.Until("the quorum to be away", func() bool { return ens.Node(1).Status().Shards[0].Leader == 0 })
+				if c.says == nil {
+					cancel()
+				}
+				ran = time.Now()
+				return c.says
+			})
+			if !errors.Is(err, c.want) || errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome) {
+				t.Errorf("Run says %v, want %v", err, c.want)
+			}
+			if took := time.Since(ran); took > patience+patience/2 {
+				t.Errorf("Run returned %v after fn, it may wait %v", took, patience)
+			}
+			ens.HealAll()
+			s := ens.Session(2, embed.SessionOptions{})
+			ens.Until("the leadership to be free", func() bool { return len(candidates(t, s)) == 0 })
+		})
+	}
+}
+
 func TestRun_EndsWithItsNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*embedtest.Ensemble)
