@@ -35,8 +35,9 @@ type Options struct {
 	Inside func(embed.MemberID) inside.Seams
 }
 
-// An Ensemble is several members in one process. Its methods may be called by any number of goroutines; they fail the test
-// if what they are asked for cannot be had.
+// An Ensemble is several members in one process. Its methods may be called by any number of goroutines. They fail the test if
+// what they are asked for cannot be had; for those that have no error to return that is Fatal, which package testing wants
+// called by the test's own goroutine.
 type Ensemble struct {
 	t    testing.TB
 	o    Options
@@ -140,6 +141,16 @@ func (e *Ensemble) take(id embed.MemberID) *member {
 	return m
 }
 
+// mustTake takes a member that has to be running; of several callers one gets it.
+func (e *Ensemble) mustTake(id embed.MemberID) *member {
+	e.t.Helper()
+	m := e.take(id)
+	if m == nil {
+		e.t.Fatalf("member %d is not running", id)
+	}
+	return m
+}
+
 func (e *Ensemble) get(id embed.MemberID) *member {
 	e.t.Helper()
 	e.mu.Lock()
@@ -182,10 +193,10 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 // Stop shuts a member down: its sessions end, its leadership is handed over.
 func (e *Ensemble) Stop(id embed.MemberID) {
 	e.t.Helper()
-	e.get(id)
+	m := e.mustTake(id)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := e.take(id).node.Shutdown(ctx); err != nil {
+	if err := m.node.Shutdown(ctx); err != nil {
 		e.t.Fatalf("member %d: %v", id, err)
 	}
 }
@@ -194,9 +205,8 @@ func (e *Ensemble) Stop(id embed.MemberID) {
 // members, and nobody is told.
 func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
-	m := e.get(id)
+	m := e.mustTake(id)
 	m.engine.Kill()
-	e.take(id)
 	if err := m.node.Close(); err != nil {
 		e.t.Fatalf("member %d: %v", id, err)
 	}

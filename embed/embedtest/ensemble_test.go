@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,4 +90,38 @@ func TestEnsemble_TakeOver(t *testing.T) {
 		t.Errorf("member %d took over from itself", first)
 	}
 	ens.HealAll()
+}
+
+// A failing is a test that notes its fatal errors; Fatalf ends the goroutine, as testing's does.
+type failing struct {
+	testing.TB
+	fatal atomic.Int32
+}
+
+func (f *failing) Fatalf(string, ...any) {
+	f.fatal.Add(1)
+	runtime.Goexit()
+}
+
+// Several end one member at once: one does, the others are told that it is not running.
+func TestEnsemble_StopAndKillAtOnce(t *testing.T) {
+	f := &failing{TB: t}
+	ens := embedtest.New(f, 1, embedtest.Options{})
+	for name, end := range map[string]func(embed.MemberID){"Stop": ens.Stop, "Kill": ens.Kill} {
+		f.fatal.Store(0)
+		var wg sync.WaitGroup
+		together := make(chan struct{})
+		for range 32 {
+			wg.Go(func() {
+				<-together
+				end(1)
+			})
+		}
+		close(together)
+		wg.Wait()
+		if n := f.fatal.Load(); n != 31 {
+			t.Errorf("%s: %d of 32 were told that it is not running", name, n)
+		}
+		ens.Restart(1)
+	}
 }
