@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Limits of an input and what happens at them.
@@ -92,10 +93,13 @@ func readOrders(r io.Reader) (orders []order, problems []problem, err error) {
 
 func isHeader(line string) bool {
 	fields := strings.Split(strings.ToLower(line), ",")
-	return len(fields) == 3 && strings.TrimSpace(fields[0]) == "id" && strings.TrimSpace(fields[2]) == "amount"
+	return utf8.ValidString(line) && len(fields) == 3 && strings.TrimSpace(fields[0]) == "id" && strings.TrimSpace(fields[2]) == "amount"
 }
 
 func parseOrder(line string) (order, error) {
+	if !utf8.ValidString(line) {
+		return order{}, errors.New("it is not UTF-8") // and would not be the same after a journey through JSON
+	}
 	r := csv.NewReader(strings.NewReader(line))
 	r.FieldsPerRecord = -1
 	fields, err := r.Read()

@@ -65,12 +65,14 @@ func TestOrders_Read(t *testing.T) {
 		"m,acc,-\n" + // 17
 		"n,acc,.5\n" + // 18
 		"o,acc,1e3\n" + // 19
-		"p,acc,-0.00" // 20, no newline at the end
+		"q,M\xfcller,1\n" + // 20, Latin-1
+		"r,Müller,1\n" + // 21
+		"p,acc,-0.00" // 22, no newline at the end
 	orders, problems, err := readOrders(strings.NewReader(in))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []order{{"a", "acc", 100}, {"b", "acc", -250}, {"i,j", `a "quoted" one`, 5}, {"p", "acc", 0}}
+	want := []order{{"a", "acc", 100}, {"b", "acc", -250}, {"i,j", `a "quoted" one`, 5}, {"r", "Müller", 100}, {"p", "acc", 0}}
 	if fmt.Sprint(orders) != fmt.Sprint(want) {
 		t.Errorf("orders %v, want %v", orders, want)
 	}
@@ -78,7 +80,7 @@ func TestOrders_Read(t *testing.T) {
 	for _, p := range problems {
 		lines = append(lines, p.line)
 	}
-	if got, want := fmt.Sprint(lines), "[5 6 7 8 9 10 11 12 14 15 16 17 18 19]"; got != want {
+	if got, want := fmt.Sprint(lines), "[5 6 7 8 9 10 11 12 14 15 16 17 18 19 20]"; got != want {
 		t.Errorf("problems on lines %v, want %v", got, want)
 	}
 	if got, want := problems[6].text, `id "a" was on line 2 already`; got != want {
