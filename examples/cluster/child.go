@@ -98,9 +98,11 @@ func runMember(ctx context.Context, cfg memberConfig, stdout io.Writer, log *slo
 	failed := node.Err()
 	bound, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	err = node.Shutdown(bound)
+	if err := node.Shutdown(bound); err != nil {
+		log.Warn("shutdown", "err", err) // the last of them has no quorum left that could hear of its sessions
+	}
 	<-lives
-	return errors.Join(failed, err)
+	return errors.Join(failed, node.Close()) // closed it is; this says whether all went well
 }
 
 // A child is one process of the ensemble: a node, and the workers and the dispatcher on its sessions.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -35,9 +36,9 @@ func startEnsemble(dir string, common memberConfig, fail context.CancelCauseFunc
 		if err = e.start(); err == nil {
 			return e, nil
 		}
-		stopErr := e.stop()
+		stopErrs := e.stop()
 		if !errors.Is(err, errInUse) {
-			return nil, errors.Join(err, stopErr)
+			return nil, errors.Join(err, errors.Join(stopErrs...))
 		}
 	}
 	return nil, err
@@ -123,8 +124,8 @@ func (e *ensemble) take(id int) *process {
 	return p
 }
 
-// stop ends all processes. The error says which of them did not end in order.
-func (e *ensemble) stop() error {
+// stop ends all processes. The errors say which of them did not end in order.
+func (e *ensemble) stop() []error {
 	var running sync.WaitGroup
 	errs := make([]error, processes+1)
 	for id := 1; id <= processes; id++ {
@@ -133,7 +134,7 @@ func (e *ensemble) stop() error {
 		}
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // statuses asks every running process; one that does not answer is left out.

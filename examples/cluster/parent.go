@@ -127,8 +127,8 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration) (err
 	rep := &report{orders: r.orders}
 	runErr := r.settleAll(ctx, rep)
 	took := time.Since(r.begun)
-	if err := r.ensemble.stop(); err != nil {
-		r.say("%v", err)
+	for _, err := range r.ensemble.stop() {
+		rep.fault("%v", err)
 	}
 	if outer.Err() != nil {
 		return fmt.Errorf("given up: %w", context.Cause(outer))
