@@ -65,5 +65,7 @@ func (c *child) contend(ctx context.Context, account string) (bool, error) {
 		return false, err
 	}
 	defer hold.Release() // if it cannot be sent the node goes on trying
-	return c.desk.enter(hold.Context(), entry{Process: c.process(), Token: hold.Token(), Order: order{Account: account}})
+	e := entry{Process: c.process(), Token: hold.Token(), Order: order{Account: account}}
+	defer c.desk.leave(ctx, e, hold)
+	return c.desk.enter(hold.Context(), e)
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // Limits of the traffic between the processes.
@@ -37,6 +39,7 @@ func newDesk(l *ledger, orders []order) (*desk, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /enter", answer(func(_ context.Context, e entry) (bool, error) { return l.enter(e) }))
 	mux.HandleFunc("POST /book", answer(func(_ context.Context, e entry) (bool, error) { return true, l.book(e) }))
+	mux.HandleFunc("POST /leave", answer(func(_ context.Context, e leaving) (bool, error) { return l.leave(e), nil }))
 	mux.HandleFunc("POST /orders", answer(d.from))
 	var err error
 	d.server, err = serve(mux)
@@ -65,6 +68,17 @@ func (c deskClient) enter(ctx context.Context, e entry) (booked bool, err error)
 
 func (c deskClient) book(ctx context.Context, e entry) error {
 	return c.ask(ctx, "/book", e, new(bool))
+}
+
+// leave ends what hold has entered, and must come before its release. It tries until it is heard, or, when ctx is over, once.
+func (c deskClient) leave(ctx context.Context, e entry, hold *lock.Hold) {
+	for ended := false; ; pause(ctx, retryPause) {
+		over := ctx.Err() != nil
+		err := c.ask(context.WithoutCancel(ctx), "/leave", leaving{e, hold.Err() != nil}, &ended)
+		if ended && err == nil || over {
+			return
+		}
+	}
 }
 
 func (c deskClient) from(ctx context.Context, n int) (orders []order, err error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type ledger struct {
 		accounts map[string]*account
 		booked   map[string]int // order id to how often
 		repeated map[string]int // order id to how often a holder was told that it is booked
+		dead     map[int]bool   // processes
+		faults   []string       // of the lock
 		counts   counts
 		goal     int // distinct orders
 		reached  chan struct{}
@@ -36,6 +39,7 @@ type account struct {
 	balance cents
 	token   lock.Token // the greatest seen
 	process int        // whose it was
+	stays   stays
 }
 
 // counts is what has happened at a ledger.
@@ -66,6 +70,7 @@ func newLedger() *ledger {
 	l.mu.accounts = make(map[string]*account)
 	l.mu.booked = make(map[string]int)
 	l.mu.repeated = make(map[string]int)
+	l.mu.dead = make(map[int]bool)
 	l.mu.counts.By = make(map[int]int)
 	l.mu.counts.Entered = make(map[int]int)
 	return l
@@ -78,11 +83,20 @@ type entry struct {
 	Order   order      `json:"order"`
 }
 
+// A leaving is the last thing that a holder tells the ledger. Lost says that it has been told that its hold is lost.
+type leaving struct {
+	entry
+	Lost bool `json:"lost"`
+}
+
 // enter raises the fence of an account to the holder's token and says whether its order is booked already. An order
 // without an id asks for nothing.
 func (l *ledger) enter(e entry) (booked bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.mu.dead[e.Process] {
+		l.accountLocked(e).stays.begin(e)
+	}
 	a, err := l.fenceLocked(e)
 	if err != nil {
 		return false, err
@@ -127,14 +141,66 @@ func (l *ledger) book(e entry) error {
 	return nil
 }
 
-func (l *ledger) fenceLocked(e entry) (*account, error) {
+// leave ends the stay of a hold that is about to be released, or lost already. If it is false the holder has to look at its
+// hold again, and say again.
+func (l *ledger) leave(e leaving) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	faults, ended := l.accountLocked(e.entry).stays.end(e.Token, e.Lost)
+	l.mu.faults = append(l.mu.faults, faults...)
+	return ended
+}
+
+// died ends the stays of a process that was killed; what is still under way from it is for the fence.
+func (l *ledger) died(process int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.dead[process] = true
+	for _, a := range l.mu.accounts {
+		for token, s := range a.stays.open {
+			if s.process == process {
+				a.stays.end(token, true)
+			}
+		}
+	}
+}
+
+// restarts is told that a process that died is about to run again.
+func (l *ledger) restarts(process int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.mu.dead, process)
+}
+
+// lockFaults returns what is to be held against the lock, also by those who never left.
+func (l *ledger) lockFaults() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	faults := slices.Clone(l.mu.faults)
+	for _, a := range l.mu.accounts {
+		for _, s := range a.stays.open {
+			faults = append(faults, s.doubts...)
+		}
+	}
+	return faults
+}
+
+func (l *ledger) accountLocked(e entry) *account {
 	a := l.mu.accounts[e.Order.Account]
 	if a == nil {
-		a = &account{}
+		a = &account{stays: newStays()}
 		l.mu.accounts[e.Order.Account] = a
 	}
+	return a
+}
+
+func (l *ledger) fenceLocked(e entry) (*account, error) {
+	a := l.accountLocked(e)
 	if e.Token.Compare(a.token) < 0 {
 		l.mu.counts.Stale++
+		if !l.mu.dead[e.Process] {
+			a.stays.of(e).doubt("process %d had a hold of %s and was refused: process %d has shown a greater token", e.Process, e.Order.Account, a.process)
+		}
 		return nil, fmt.Errorf("%w: %v, process %d has shown %v", errStale, e.Token, a.process, a.token)
 	}
 	a.token = e.Token

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -101,6 +102,11 @@ func TestLedger_Signals(t *testing.T) {
 // The verdict must be against a run in which anything is wrong.
 func TestReport_Faults(t *testing.T) {
 	a, b := order{"a", "x", 100}, order{"b", "y", -30}
+	killed := func(edit func(*outage)) report {
+		o := &outage{id: 1, writes: 1, granted: sessionTimeout, back: true, settled: 1, held: held{Order: b}}
+		edit(o)
+		return report{killWanted: true, outage: o}
+	}
 	for name, c := range map[string]struct {
 		booked []order
 		report report
@@ -113,11 +119,15 @@ func TestReport_Faults(t *testing.T) {
 		"wrong amount":  {booked: []order{a, {"b", "y", -31}}},
 		"wrong account": {booked: []order{a, {"b", "x", -30}}},
 		"nobody killed": {booked: []order{a, b}, report: report{killWanted: true}},
-		"never granted": {booked: []order{a, b}, report: report{killWanted: true, outage: &outage{id: 1, writes: 1, back: true}}},
-		"not back":      {booked: []order{a, b}, report: report{killWanted: true, outage: &outage{id: 1, writes: 1, granted: 1}}},
-		"back and idle": {booked: []order{a, b}, report: report{killWanted: true, outage: &outage{id: 1, writes: 1, granted: 1, back: true, settled: 2}}},
-		"granted early": {booked: []order{a, b}, report: report{killWanted: true, outage: &outage{id: 1, tooEarly: true}}},
-		"asked nobody":  {booked: []order{a, b}, report: report{killWanted: true, outage: &outage{id: 1, writes: 1, granted: 1, back: true, held: held{Order: a}}}},
+		"killed":        {booked: []order{a, b}, report: killed(func(*outage) {}), right: true},
+		"no writes":     {booked: []order{a, b}, report: killed(func(o *outage) { o.writes = 0 })},
+		"never granted": {booked: []order{a, b}, report: killed(func(o *outage) { o.granted = 0 })},
+		"granted early": {booked: []order{a, b}, report: killed(func(o *outage) { o.proof = o.proof.Add(time.Millisecond) })},
+		"granted late":  {booked: []order{a, b}, report: killed(func(o *outage) { o.granted = grantedMax + 1 })},
+		"not back":      {booked: []order{a, b}, report: killed(func(o *outage) { o.back = false })},
+		"back and idle": {booked: []order{a, b}, report: killed(func(o *outage) { o.settled = 2 })},
+		"asked nobody":  {booked: []order{a, b}, report: killed(func(o *outage) { o.held.Order = a })},
+		"not in order":  {booked: []order{a, b}, report: report{faults: []string{"process 1 did not end in order"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()
@@ -126,6 +136,9 @@ func TestReport_Faults(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if _, err := l.enter(entryOf(1, 5, b)); err != nil { // somebody asks again
+				t.Fatal(err)
+			}
 			r := c.report
 			r.orders, r.recorded = []order{a, b}, 2
 			r.fill(l, 0, nil)
@@ -133,6 +146,105 @@ func TestReport_Faults(t *testing.T) {
 				t.Errorf("faults %q", r.faults)
 			}
 			r.print(t.Output())
+		})
+	}
+}
+
+// departs is how a holder leaves that still has its hold, however often it looks.
+func departs(l *ledger, e entry) {
+	if !l.leave(leaving{e, false}) && !l.leave(leaving{e, false}) {
+		panic("asked for ever")
+	}
+}
+
+// What the ledger sees of a lock, and what of it is a fault.
+func TestLedger_Lock(t *testing.T) {
+	o := order{"a", "acc", 100}
+	for name, c := range map[string]struct {
+		do     func(l *ledger)
+		faults int
+	}{
+		"one after the other": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			departs(l, entryOf(1, 1, o))
+			l.enter(entryOf(2, 2, o))
+			departs(l, entryOf(2, 2, o))
+		}, 0},
+		"two at once": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.enter(entryOf(2, 2, o))
+			departs(l, entryOf(2, 2, o))
+			departs(l, entryOf(1, 1, o))
+		}, 1},
+		"two at once in one process": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.enter(entryOf(1, 2, o))
+			departs(l, entryOf(1, 1, o))
+		}, 1},
+		"two accounts": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.enter(entryOf(2, 2, order{"b", "other", 1}))
+			departs(l, entryOf(1, 1, o))
+		}, 0},
+		"the first has lost its hold and knows it": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.enter(entryOf(2, 2, o))
+			l.book(entryOf(1, 1, o))
+			l.leave(leaving{entryOf(1, 1, o), true})
+		}, 0},
+		"the first has lost its hold while it said that it has it": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.enter(entryOf(2, 2, o))
+			l.leave(leaving{entryOf(1, 1, o), false})
+			l.leave(leaving{entryOf(1, 1, o), true})
+		}, 0},
+		"the first never says": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.enter(entryOf(2, 2, o))
+		}, 1},
+		"the first is killed": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.died(1)
+			l.enter(entryOf(1, 1, o)) // was under way
+			l.enter(entryOf(2, 2, o))
+			l.book(entryOf(1, 1, o))
+			departs(l, entryOf(2, 2, o))
+		}, 0},
+		"the first is killed and comes back": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			l.died(1)
+			l.restarts(1)
+			l.enter(entryOf(1, 2, o))
+			l.enter(entryOf(2, 3, o))
+			departs(l, entryOf(1, 2, o))
+		}, 1},
+		"a stale hold": {func(l *ledger) {
+			l.enter(entryOf(2, 2, o))
+			departs(l, entryOf(2, 2, o))
+			l.enter(entryOf(1, 1, o))
+			departs(l, entryOf(1, 1, o))
+		}, 1},
+		"a stale hold that was lost on the way": {func(l *ledger) {
+			l.enter(entryOf(2, 2, o))
+			l.enter(entryOf(1, 1, o))
+			l.leave(leaving{entryOf(1, 1, o), true})
+			l.leave(leaving{entryOf(2, 2, o), true})
+		}, 0},
+		"a call that was delayed": {func(l *ledger) {
+			l.enter(entryOf(1, 1, o))
+			departs(l, entryOf(1, 1, o))
+			l.enter(entryOf(2, 2, o))
+			l.enter(entryOf(1, 1, o))
+			l.book(entryOf(1, 1, o))
+			departs(l, entryOf(2, 2, o))
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger()
+			c.do(l)
+			if got := l.lockFaults(); len(got) != c.faults {
+				t.Errorf("faults %q, want %d", got, c.faults)
+			}
 		})
 	}
 }

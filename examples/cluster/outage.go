@@ -13,16 +13,16 @@ const stopWait = 15 * time.Second
 
 // An outage is the death of the leading process and what came of it.
 type outage struct {
-	id       int // of the process that was killed
-	term     uint64
-	held     held
-	at       time.Time
-	writes   time.Duration // until a write was acknowledged again
-	granted  time.Duration // until the dead holder's lock was another's
-	to       int           // whose it was then
-	back     bool          // the process runs and takes orders again
-	settled  int           // what it had settled when it came back
-	tooEarly bool          // the lock was granted to another before its holder died
+	id      int // of the process that was killed
+	term    uint64
+	held    held
+	proof   time.Time // it lived: later than this it began to write, and that was acknowledged
+	at      time.Time
+	writes  time.Duration // until a write was acknowledged again
+	granted time.Duration // until the dead holder's lock was another's
+	to      int           // whose it was then
+	back    bool          // the process runs and takes orders again
+	settled int           // what it had settled when it came back
 }
 
 // killLeader kills the process that leads the Raft group while it holds a lock, measures, and starts it again.
@@ -33,6 +33,7 @@ func (r *runner) killLeader(ctx context.Context) (*outage, error) {
 	}
 	left := r.ledger.leaves(o.held.Order.Account, o.id)
 	o.at = r.ensemble.kill(o.id)
+	r.ledger.died(o.id)
 	r.say("process %d leads (term %d) and holds the lock of %s, order %s is booked and not recorded: SIGKILL",
 		o.id, o.term, o.held.Order.Account, o.held.Order.ID)
 
@@ -55,7 +56,6 @@ func (r *runner) killLeader(ctx context.Context) (*outage, error) {
 			r.say("writes are accepted again, %s after the kill", seconds(o.writes))
 		case g := <-grants:
 			o.granted, o.to, grants = g.at.Sub(o.at), g.process, nil
-			o.tooEarly = o.granted < 0
 			r.say("the dead holder's lock is granted to process %d, %s after the kill", o.to, seconds(o.granted))
 		case <-ctx.Done():
 			return o, context.Cause(ctx)
@@ -76,6 +76,10 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 			return nil, err
 		}
 		o.held, err = r.stopWorker(ctx, o.id, part)
+		if err == nil {
+			o.proof = time.Now()
+			err = r.ensemble.process(o.id).control.ask(ctx, "/probe", true, new(bool))
+		}
 		if err == nil {
 			// The leadership may have moved while it was on its way to the lock.
 			if id, term := leads(r.ensemble.statuses(ctx)); id == o.id && term == o.term {
@@ -116,6 +120,7 @@ func keepAsking(ctx context.Context, p *process, path string, q any, answered ch
 
 // bringBack starts the killed process again and waits until it takes orders.
 func (r *runner) bringBack(ctx context.Context, o *outage) error {
+	r.ledger.restarts(o.id)
 	if err := r.ensemble.restart(ctx, o.id); err != nil {
 		return err
 	}

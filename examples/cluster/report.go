@@ -6,9 +6,15 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A report compares what the ledger holds with the file of orders.
+// grantedMax is twice what it should take at most until a dead holder's lock is another's, as some machines are busy with
+// other things: the session's timeout, a second, and the longest election, for it is the leader who dies.
+const grantedMax = 2 * (sessionTimeout + time.Second + 24*embed.DefaultTick)
+
+// A report compares what the ledger holds with the file of orders, and what it saw of the locks with what locks promise.
 type report struct {
 	orders     []order
 	killWanted bool
@@ -38,6 +44,7 @@ func (r *report) fill(l *ledger, took time.Duration, err error) {
 		r.fault("%d orders are recorded as done in the tree, not %d", r.recorded, len(r.orders))
 	}
 	r.checkOutage(repeated)
+	r.faults = append(r.faults, l.lockFaults()...)
 }
 
 func (r *report) compareBookings(booked map[string]int) {
@@ -84,12 +91,14 @@ func (r *report) checkOutage(repeated map[string]int) {
 	case !r.killWanted:
 	case o == nil:
 		r.fault("no leader was killed")
-	case o.tooEarly:
-		r.fault("the lock of %s was granted to process %d while process %d held it", o.held.Order.Account, o.to, o.id)
 	case o.writes == 0:
 		r.fault("no write was accepted after the kill")
 	case o.granted == 0:
 		r.fault("the dead holder's lock was granted to nobody")
+	case o.at.Add(o.granted).Sub(o.proof) < sessionTimeout:
+		r.fault("the dead holder's lock was granted %s after the kill: its session lasts for %s", seconds(o.granted), seconds(sessionTimeout))
+	case o.granted > grantedMax:
+		r.fault("the dead holder's lock was granted only %s after the kill: its session lasts for %s", seconds(o.granted), seconds(sessionTimeout))
 	case !o.back:
 		r.fault("process %d did not come back", o.id)
 	case r.counts.By[o.id] == o.settled:

@@ -113,6 +113,7 @@ func (w *worker) settle(ctx context.Context, name string) error {
 		return err
 	}
 	e := entry{Process: w.process, Token: hold.Token(), Order: o}
+	defer w.desk.leave(ctx, e, hold)
 	booked, err := w.desk.enter(hold.Context(), e)
 	if err != nil {
 		return err

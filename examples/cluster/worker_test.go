@@ -107,6 +107,9 @@ func (b *bench) allDone(p *part, n int) {
 	if c := b.desk.ledger.counts(); c.Settled != n || c.Twice != 0 {
 		b.t.Fatalf("counts %+v", c)
 	}
+	if faults := b.desk.ledger.lockFaults(); len(faults) > 0 {
+		b.t.Errorf("faults of the lock: %q", faults)
+	}
 }
 
 func someOrders(n, accounts int) []order {
