@@ -39,8 +39,7 @@ func contends(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) <-chan *
 	return granted
 }
 
-// A rolling restart, the polite way: what the member held is free and its leadership is handed over when Shutdown returns;
-// nobody waits for a timeout of a minute.
+// A rolling restart, the polite way: what the member held is free, and nobody waits for a timeout of a minute.
 func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -59,6 +58,26 @@ func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 	write(t, ens.Node(3), "/after")
 	ens.Restart(1)
 	has(t, ens.Node(1), "/after")
+}
+
+// Who shuts down while it leads hands over first. The others' ticks are so long that an election of theirs would take more
+// than a minute and a half, and nobody here waits that long: one of them leads because it was told to.
+func TestShutdown_HandsTheLeadershipOver(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.Tick, c.RequestTimeout = 50*time.Millisecond, time.Minute
+		if c.ID != 1 {
+			c.Tick, c.MaxSessionTimeout = 10*time.Second, time.Hour
+		}
+	}})
+	if leader := ens.Leader(); leader != 1 {
+		t.Fatalf("member %d leads", leader)
+	}
+	term := ens.Node(2).Status().Shards[0].Term
+	ens.Stop(1)
+	next := ens.Leader()
+	t.Logf("member 1 led in term %d, member %d leads in term %d", term, next, ens.Node(next).Status().Shards[0].Term)
+	write(t, ens.Node(next), "/after")
 }
 
 // Without a quorum nothing can be said to anybody. Shutdown tries no longer than it may, and closes.
