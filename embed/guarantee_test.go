@@ -147,53 +147,149 @@ func readPairs(t *testing.T, ctx context.Context, s *embed.Session, done *atomic
 	}
 }
 
-// A burst of creates on a follower while the leadership goes round: proposals are lost with the leaders they were
-// forwarded to.
+// Creates on a follower, 1,024 at a time, while the leadership moves: to that follower, away from it again, and between the
+// others while it does not hear the old leader. Proposals are lost with the leaders they were forwarded to and with the one
+// that their own member was, and proposals are sent again that were not lost. It goes on until each kind of move has thrice
+// met creates that were open when the old leader was one no more, and still were when the new one was there.
 func TestGuarantee_ExactlyOnce(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
+	b := burst{names: make(map[string]string)}
+	heard := make(chan change, 1024)
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID == 1 {
+			c.Events.LeaderChanged = func(l embed.LeaderChange) { heard <- change{l, b.open()} }
+		}
+	}})
 	ctx := bounded(t)
-	id := follower(ens)
-	s := ens.Session(id, embed.SessionOptions{Timeout: time.Minute})
-	if _, err := s.Create(ctx, "/jobs", nil, embed.Persistent); err != nil {
+	b.s = ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	if _, err := b.s.Create(ctx, "/jobs", nil, embed.Persistent); err != nil {
 		t.Fatal(err)
 	}
-	const creates = 1024
-	names := make([]string, creates)
-	var wg sync.WaitGroup
-	for i := range creates {
-		wg.Go(func() {
-			name, err := s.Create(ctx, "/jobs/job-", fmt.Append(nil, i), embed.EphemeralSequential)
-			if err != nil {
-				t.Errorf("create %d: %v", i, err)
+	ens.MoveLeader(2)
+	stop := b.start(ctx, t)
+	met := make(map[string]int)
+	for met["gained"] < 3 || met["lost"] < 3 || met["unheard"] < 3 {
+		from, to, kind := ens.Leader(), embed.MemberID(1), "gained"
+		switch {
+		case from == 1:
+			to, kind = 3, "lost"
+		case met["unheard"] <= met["gained"]:
+			to, kind = 5-from, "unheard"
+			ens.Cut(1, from)
+		}
+		before, after := move(ctx, t, ens.Node(1), ens.Node(from), to, heard)
+		ens.HealAll()
+		open := 0
+		for caller, n := range before.open {
+			if after.open[caller] == n {
+				open++
 			}
-			names[i] = name
+		}
+		t.Logf("leadership %s: %d creates were open when member %d led no more, %d of them when member %d did", kind, len(before.open), from, open, to)
+		if open > 0 {
+			met[kind]++
+		}
+	}
+	stop()
+	b.check(ctx, t, "/jobs")
+}
+
+// A change of leader as a member hears of it, with the creates that are open at that moment.
+type change struct {
+	embed.LeaderChange
+	open map[int]int64
+}
+
+// move has the leader hand the leadership to a member. It returns the last two changes that another member, the observer,
+// heard of: the last but one says that the old leader is one no more, the last that the new one is. They have no creates if
+// the observer heard of less.
+func move(ctx context.Context, t *testing.T, observer, leader *embed.Node, to embed.MemberID, heard <-chan change) (before, after change) {
+	t.Helper()
+	old := observer.Status().Shards[0]
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for old.Leader != to {
+		_ = leader.TransferLeadership(to) // another request may be under way
+		for asked := true; asked; {
+			select {
+			case c := <-heard:
+				if c.Term <= old.Term {
+					continue // from before it was asked for
+				}
+				if before, after = after, c; c.Leader == to {
+					return before, after
+				}
+			case <-again.C:
+				asked = false
+			case <-ctx.Done():
+				t.Fatalf("member %d does not lead", to)
+			}
+		}
+	}
+	return change{}, change{}
+}
+
+// A burst is many callers that create sequential znodes through one session, each one after the other.
+type burst struct {
+	s     *embed.Session
+	calls [1024]atomic.Int64 // of each caller: how many it has begun and ended; odd while one is open
+
+	mu    sync.Mutex
+	names map[string]string // what is said to be created, with its data
+}
+
+// start has the callers create until stop is called, which returns when all have returned.
+func (b *burst) start(ctx context.Context, t *testing.T) (stop func()) {
+	var enough atomic.Bool
+	var wg sync.WaitGroup
+	for i := range b.calls {
+		wg.Go(func() {
+			for !enough.Load() {
+				data := fmt.Sprint(i, "/", b.calls[i].Add(1))
+				name, err := b.s.Create(ctx, "/jobs/job-", []byte(data), embed.EphemeralSequential)
+				b.calls[i].Add(1)
+				if err != nil {
+					t.Errorf("create %s: %v", data, err)
+					return
+				}
+				b.mu.Lock()
+				if other, twice := b.names[name]; twice {
+					t.Errorf("%s was given to %s and to %s", name, other, data)
+				}
+				b.names[name] = data
+				b.mu.Unlock()
+			}
 		})
 	}
-	moved := make(chan struct{})
-	go func() {
-		defer close(moved)
-		for _, to := range []embed.MemberID{id%3 + 1, id, id%3 + 1} {
-			ens.MoveLeader(to)
+	return func() {
+		enough.Store(true)
+		wg.Wait()
+	}
+}
+
+// open returns the creates that have no outcome at this moment, by caller.
+func (b *burst) open() map[int]int64 {
+	open := make(map[int]int64)
+	for i := range b.calls {
+		if n := b.calls[i].Load(); n%2 == 1 {
+			open[i] = n
 		}
-	}()
-	wg.Wait()
-	<-moved
-	children, stat, err := s.Children(ctx, "/jobs")
+	}
+	return open
+}
+
+// check compares what was said with what there is.
+func (b *burst) check(ctx context.Context, t *testing.T, parent string) {
+	t.Helper()
+	children, stat, err := b.s.Children(ctx, parent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(children) != creates || stat.Cversion != creates {
-		t.Errorf("%d children after %d creations, want %d", len(children), stat.Cversion, creates)
+	if len(children) != len(b.names) || int(stat.Cversion) != len(b.names) {
+		t.Errorf("%d children after %d creations, want %d", len(children), stat.Cversion, len(b.names))
 	}
-	seen := make(map[string]bool)
-	for i, name := range names {
-		if seen[name] {
-			t.Errorf("%s was given twice", name)
-		}
-		seen[name] = true
-		data, _, err := s.Get(ctx, name)
-		if err != nil || string(data) != fmt.Sprint(i) {
-			t.Errorf("%s holds %q, %v; want %d", name, data, err, i)
+	for name, want := range b.names {
+		if data, _, err := b.s.Get(ctx, name); err != nil || string(data) != want {
+			t.Errorf("%s holds %q, %v; want %q", name, data, err, want)
 		}
 	}
 }
