@@ -31,7 +31,8 @@ type Options struct {
 	Config func(c *embed.Config)
 	// Logger gets what the members log; nil means nothing does.
 	Logger *slog.Logger
-	// Inside replaces parts of a member's machine. Its type is internal: it is for the tests of this module.
+	// Inside replaces parts of a member's machine. Its type is internal: it is for the tests of this module. Links of a
+	// network that is given here are the giver's to cut and heal.
 	Inside func(embed.MemberID) inside.Seams
 }
 
@@ -124,7 +125,10 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	if e.o.Inside != nil {
 		seams = e.o.Inside(id)
 	}
-	seams.Network, seams.Started = e.mesh.Network(uint64(id)), func(en *engine.Engine) { m.engine = en }
+	if seams.Network == nil {
+		seams.Network = e.mesh.Network(uint64(id))
+	}
+	seams.Started = func(en *engine.Engine) { m.engine = en }
 	var err error
 	if m.node, err = embed.StartInside(cfg, seams); err != nil {
 		return nil, err
