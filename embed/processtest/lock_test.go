@@ -53,57 +53,80 @@ func (m contest) next(t *testing.T) reply {
 	return r
 }
 
-// TestGuarantee_ExpiryBounded: the lock of a process that was killed goes to the next contender within the session's timeout plus a
-// second, and not before the timeout. If the killed process led the shard too, an election may come on top.
+// TestGuarantee_ExpiryBounded: the lock of a process that was killed goes to the next contender within the session's timeout
+// plus a second, and never before the timeout.
+//
+// If the killed process led the shard too, nothing can be committed until another is elected. The new leader counts the
+// silence from when its own machine applied the last word of the dead one, but no more than a quarter of the timeout at a
+// time; the part of an election that is longer than that comes on top.
+//
+// A step of the count costs a commit, and the second is there for them and for the election's votes. On a machine that is
+// busy with something else a commit may take any time, which says nothing about the count. So a bound that is missed is
+// tried again: one that does not hold is missed every time.
 func TestGuarantee_ExpiryBounded(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		tick    time.Duration
-		timeout time.Duration
-		leads   string // who leads the shard: "holder", "waiter" or "neither"
-	}{
+	const attempts = 3
+	for _, c := range []killedHolder{
 		{"follower held, waiter leads", quickTick, 1500 * time.Millisecond, "waiter"},
 		{"follower held, another leads", quickTick, 2 * time.Second, "neither"},
 		{"leader held", quickTick, 1500 * time.Millisecond, "holder"},
 		{"leader held, default tick", embed.DefaultTick, 4 * time.Second, "holder"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := newEnsemble(t, c.tick)
-			e.startAll()
-			leader := e.leader()
-			holder, waiter := e.others(leader)[0], e.others(leader)[1]
-			switch c.leads {
-			case "holder":
-				holder = leader
-			case "waiter":
-				waiter = leader
-			}
-			m := contend(t, e, holder, waiter, c.timeout)
-			// The silence of the holder's process is counted from its newest request, not before this moment.
-			alive := now()
-			m.holder.must(t, request{Call: callSync, Session: "holder", Path: "/"})
-			m.holder.must(t, request{Call: callCreate, Session: "holder", Path: "/alive"})
-			if l := e.leader(); l != leader {
-				t.Logf("member %d leads now, not member %d", l, leader)
-				leader = l
-			}
-			killed := now()
-			e.kill(holder)
-			r := m.next(t)
-			took := r.At - killed
-			bound := c.timeout + time.Second
-			if leader == holder {
-				bound += e.longestElection()
-			}
-			t.Logf("granted %v after the kill; the timeout is %v, the bound %v", took.Round(time.Millisecond), c.timeout, bound)
-			if took > bound {
-				t.Errorf("granted %v after the kill, want %v at most", took, bound)
-			}
-			if r.At-alive < c.timeout {
-				t.Errorf("granted %v after a request of the holder, before its timeout of %v", r.At-alive, c.timeout)
+			for n := range attempts {
+				took, bound := c.kill(t)
+				t.Logf("granted %v after the kill; the timeout is %v, the bound %v", took.Round(time.Millisecond), c.timeout, bound)
+				switch {
+				case took <= bound || t.Failed():
+					return
+				case n == attempts-1:
+					t.Errorf("granted %v after the kill, want %v at most; and so %d times", took, bound, attempts)
+				}
 			}
 		})
 	}
+}
+
+// A killedHolder is a case of TestGuarantee_ExpiryBounded.
+type killedHolder struct {
+	name    string
+	tick    time.Duration
+	timeout time.Duration
+	leads   string // who leads the shard: "holder", "waiter" or "neither"
+}
+
+// kill has the holder of a lock killed. It returns when the lock was granted to the next one, and when it had to be.
+func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
+	e := newEnsemble(t, c.tick)
+	e.startAll()
+	defer e.kill(e.ids...)
+	leader := e.leader()
+	holder, waiter := e.others(leader)[0], e.others(leader)[1]
+	switch c.leads {
+	case "holder":
+		holder = leader
+	case "waiter":
+		waiter = leader
+	}
+	m := contend(t, e, holder, waiter, c.timeout)
+	// The silence of the holder's process is counted from its newest request, not before this moment.
+	alive := now()
+	m.holder.must(t, request{Call: callSync, Session: "holder", Path: "/"})
+	m.holder.must(t, request{Call: callCreate, Session: "holder", Path: "/alive"})
+	if l := e.leader(); l != leader {
+		t.Logf("member %d leads now, not member %d", l, leader)
+		leader = l
+	}
+	killed := now()
+	e.kill(holder)
+	r := m.next(t)
+	if r.At-alive < c.timeout {
+		t.Errorf("granted %v after a request of the holder, before its timeout of %v", r.At-alive, c.timeout)
+	}
+	bound = c.timeout + time.Second
+	if leader == holder {
+		bound += max(0, e.longestElection()-c.timeout/4)
+	}
+	return r.At - killed, bound
 }
 
 // TestGuarantee_ToldFirst stops processes that hold a lock past their sessions' timeout, until another process has been
