@@ -1,9 +1,7 @@
 package embed
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -60,15 +58,4 @@ func plain(ops []Op, dataMax int) ([]tree.Op, error) {
 		out[i] = o.op
 	}
 	return out, nil
-}
-
-// refusals are what the tree refuses an operation with.
-var refusals = []error{ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode, tree.ErrInvalidKind}
-
-// indexed adds the index to the error of a transaction of n operations. The tree leaves it out where there is only one.
-func indexed(n int, err error) error {
-	if n == 1 && slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
-		return &MultiError{Index: 0, Err: err}
-	}
-	return err
 }

@@ -66,7 +66,7 @@ func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
 	}
 	results, err := s.s.Submit(ctx, []tree.Op{op.op}).Wait(ctx)
 	if err != nil {
-		return Result{}, opError(name, op.op.Path, err)
+		return Result{}, opError(name, op.op.Path, engine.Single(err))
 	}
 	return results[0], nil
 }
@@ -83,29 +83,28 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 		return nil, opError("multi", "", err)
 	}
 	results, err := s.s.Submit(ctx, plain).Wait(ctx)
-	return results, opError("multi", "", indexed(len(ops), err))
+	return results, opError("multi", "", err)
 }
 
 // Submit is Multi without waiting: transactions of a session are applied in the order of their Submit calls. ctx bounds
 // admission only; the Pending gets the true outcome. The operations' data may be reused when Submit returns.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 	plain, err := plain(ops, s.dataMax)
-	if err == nil && len(ops) == 0 {
-		err = tree.ErrInvalidKind
+	if len(ops) == 0 {
+		err = s.live(ctx)
 	}
-	if err != nil {
+	if err != nil || len(ops) == 0 {
 		done := make(chan struct{})
 		close(done)
 		return &Pending{done: done, err: opError("submit", "", err)}
 	}
 	p := s.s.Submit(ctx, plain)
-	return &Pending{p: p, ops: len(ops), done: p.Done()}
+	return &Pending{p: p, done: p.Done()}
 }
 
 // A Pending is a transaction on its way. Its methods may be called by any number of goroutines.
 type Pending struct {
 	p    *engine.Pending
-	ops  int // how many
 	done <-chan struct{}
 	err  error // of one that was refused before it was sent
 }
@@ -119,7 +118,7 @@ func (p *Pending) Result() ([]Result, error) {
 		return nil, p.err
 	}
 	results, err := p.p.Result()
-	return results, opError("submit", "", indexed(p.ops, err))
+	return results, opError("submit", "", err)
 }
 
 // Get returns a znode's data and Stat. The data belongs to the caller; it is nil if it was set to nil. Errors:

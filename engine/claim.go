@@ -49,7 +49,7 @@ func (c *Claim) applied(w *waiter) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if w.err != nil {
-		c.finishLocked(w.err)
+		c.finishLocked(Single(w.err))
 		if w.err == ErrUnknownOutcome && c.session.end == nil {
 			k.mu.unknown = append(k.mu.unknown, c)
 		}
@@ -74,12 +74,12 @@ func (c *Claim) applied(w *waiter) {
 func (c *Claim) Created(ctx context.Context) (tree.Result, error) {
 	select {
 	case <-c.waiter.done:
-		return c.result, c.waiter.err
+		return c.result, Single(c.waiter.err)
 	default:
 	}
 	select {
 	case <-c.waiter.done:
-		return c.result, c.waiter.err
+		return c.result, Single(c.waiter.err)
 	case <-ctx.Done():
 		return tree.Result{}, ctx.Err()
 	}

@@ -173,6 +173,9 @@ func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.R
 			return nil, 0, err
 		}
 		results, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session}, r.ops)
+		if err != nil && len(r.ops) == 1 {
+			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
+		}
 		return results, 0, err
 	case requestOpen:
 		// The zxid of its opening is the session's id: unique, never used again, the same on every replica.

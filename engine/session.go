@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -137,6 +138,15 @@ func (s *Session) admit(ctx context.Context, w *waiter, ops []tree.Op) error {
 type Pending struct {
 	session *Session
 	waiter  *waiter
+}
+
+// Single is the error of a transaction of one operation without its index.
+func Single(err error) error {
+	var refused *tree.MultiError
+	if errors.As(err, &refused) {
+		return refused.Err
+	}
+	return err
 }
 
 // Done is closed when the outcome is known.

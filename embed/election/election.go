@@ -36,9 +36,8 @@ type Leader struct {
 }
 
 // Campaign waits until this candidate leads, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound
-// it. Every call is a candidate of its own. The value is
-// published with the candidacy. If Campaign returns an error nothing is left in the queue, or what is left goes as soon as
-// that can be sent. Errors as of lock.Mutex.Lock.
+// it. Every call is a candidate of its own. The value is published with the candidacy. If Campaign returns an error nothing
+// is left in the queue, or what is left goes as soon as that can be sent. Errors as of lock.Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
 	c, err := queue.Enter(ctx, e.session, e.path, kind, value)
 	if err != nil {

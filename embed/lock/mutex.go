@@ -29,10 +29,10 @@ type Mutex struct {
 // NewMutex returns the lock of a path for a session. The znode is created, with those above it, when it is missing.
 func NewMutex(s *embed.Session, path string) *Mutex { return &Mutex{session: s, path: path} }
 
-// Lock waits for the lock, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound it. If it returns an error nothing is left in the queue, or what is left
-// goes as soon as that can be sent. Errors: the ctx's, those of an ended session or node (a waiter whose session ends
-// learns it at once), embed.ErrDeleted if somebody deleted the contender, ErrLockExhausted, and those of
-// embed.Session.Create.
+// Lock waits for the lock, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound it. If it returns
+// an error nothing is left in the queue, or what is left goes as soon as that can be sent. Errors: the ctx's, those of an
+// ended session or node (a waiter whose session ends learns it at once), embed.ErrDeleted if somebody deleted the
+// contender, ErrLockExhausted, and those of embed.Session.Create.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	c, err := queue.Enter(ctx, m.session, m.path, kind, nil)
 	if err != nil {
