@@ -25,7 +25,7 @@ const (
 	workTarget  = 20 * time.Second       // options.target, unless a test is in a hurry
 	workMax     = 500 * time.Millisecond // of one order
 	limitBase   = 60 * time.Second       // after which a run is given up,
-	limitPer    = 20 * time.Millisecond  // and more for every order
+	limitPer    = 100 * time.Millisecond // and more for every order: all may be of one account, on a slow disk
 	problemsMax = 1000                   // lines that are reported one by one; of more, their count
 )
 
@@ -184,8 +184,11 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 	})
 }
 
-// letIn lets a part of the orders come in.
-func (r *runner) letIn(part float64) { r.desk.letIn(int(part * float64(len(r.orders)))) }
+// letIn lets a part of the orders come in, but for one for each process: whoever comes back to an empty list gets one of those.
+func (r *runner) letIn(part float64) {
+	n := len(r.orders)
+	r.desk.letIn(min(int(part*float64(n)), n-processes))
+}
 
 // workTime returns how long the business of one order should take for the run to be of a good length: long enough to be
 // watched, also when one account has most of the orders and they must wait for one another.

@@ -191,3 +191,14 @@ func TestDispatcher_Deposed(t *testing.T) {
 		t.Errorf("on the list of 1: %v, %v", names, err)
 	}
 }
+
+// However few orders there are, the process that was killed finds something to do when it is back.
+func TestRunner_KeepsAnOrderForEachProcess(t *testing.T) {
+	for n := killMin; n <= 10*killMin; n++ {
+		r := &runner{orders: someOrders(n, 1), desk: &desk{}}
+		r.letIn(inMost)
+		if left := n - int(r.desk.in.Load()); left < processes {
+			t.Fatalf("of %d orders %d are left", n, left)
+		}
+	}
+}
