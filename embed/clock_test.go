@@ -281,11 +281,11 @@ func (g *gate) passUntil(done <-chan struct{}, before func()) {
 	for {
 		g.await()
 		before()
-		before = func() { time.Sleep(10 * time.Millisecond) } // what was let through may close done
+		before = func() {}
 		select {
 		case <-done:
 			return
-		default:
+		case <-time.After(10 * time.Millisecond): // what was let through may close it
 		}
 		g.pass()
 	}
