@@ -294,26 +294,42 @@ func (a *authority) config(t *testing.T) *embed.TLS {
 	return &embed.TLS{Config: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}}
 }
 
+// insists is a config that shows a certificate of this authority also to those who say that they trust another.
+func (a *authority) insists(t *testing.T, trust *authority) *embed.TLS {
+	t.Helper()
+	cert, err := tls.X509KeyPair(a.sign(t))
+	must(t, err)
+	c := trust.config(t)
+	c.Config.Certificates = []tls.Certificate{cert}
+	c.Config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+	return c
+}
+
 // Two members trust one authority, one of them by files and one by a tls.Config. A third shows a certificate of another
-// authority, though it trusts theirs; or none at all.
+// authority, though it trusts theirs; or none at all. Neither do they dial it, nor is it let in when it dials them.
 func TestMembers_MutualTLS(t *testing.T) {
 	ours, other := newAuthority(t, "ours"), newAuthority(t, "another")
-	for name, odd := range map[string]func(*testing.T) *embed.TLS{
-		"a certificate of another authority": func(t *testing.T) *embed.TLS { return other.files(t, ours) },
-		"plain text":                         func(*testing.T) *embed.TLS { return nil },
+	for name, c := range map[string]struct {
+		odd func(*testing.T) *embed.TLS
+		why string
+	}{
+		"a certificate of another authority": {func(t *testing.T) *embed.TLS { return other.insists(t, ours) }, "failed to verify certificate"},
+		// Seeing whom the others trust, Go shows none.
+		"no certificate of the authority": {func(t *testing.T) *embed.TLS { return other.files(t, ours) }, "client didn't provide a certificate"},
+		"plain text":                      {func(*testing.T) *embed.TLS { return nil }, "does not look like a TLS handshake"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var outside, inside journal
-			nodes := startTCP(t, "127.0.0.1", 3, func(c *embed.Config) {
-				c.Dir = t.TempDir()
-				switch c.ID {
+			nodes := startTCP(t, "127.0.0.1", 3, func(cfg *embed.Config) {
+				cfg.Dir = t.TempDir()
+				switch cfg.ID {
 				case 1:
-					c.TLS, c.Logger = ours.files(t, ours), inside.logger()
+					cfg.TLS, cfg.Logger = ours.files(t, ours), inside.logger()
 				case 2:
-					c.TLS, c.Logger = ours.config(t), inside.logger()
+					cfg.TLS, cfg.Logger = ours.config(t), inside.logger()
 				default:
-					c.TLS, c.Logger = odd(t), outside.logger()
+					cfg.TLS, cfg.Logger = c.odd(t), outside.logger()
 				}
 			})
 			ready(t, nodes[1], nodes[2])
@@ -321,7 +337,8 @@ func TestMembers_MutualTLS(t *testing.T) {
 			synced(t, nodes[2])
 			has(t, nodes[2], "/a")
 			until(t, "both sides to have tried", func() bool {
-				return outside.says("no connection to member") && inside.says("no connection to member")
+				return outside.says("no connection to member") && inside.says("no connection to member") &&
+					inside.says("connection not secured") && inside.says(c.why)
 			})
 			if s := nodes[3].Status().Shards[0]; s.Leader != 0 || s.Applied != 0 {
 				t.Errorf("the third member takes part: %+v", s)
