@@ -65,7 +65,12 @@ func TestGuarantee_SingleImage(t *testing.T) {
 	wg.Wait()
 }
 
-const total = 1000
+const (
+	total = 1000
+	// between is how many other znodes a move sets between the two, so that a move that showed bit by bit would do so long
+	// enough to be read.
+	between = 40
+)
 
 func share(move, amount uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, move), amount)
@@ -84,7 +89,11 @@ func readShare(t *testing.T, ctx context.Context, s *embed.Session, path string)
 func hammer(t *testing.T, ens *embedtest.Ensemble, moves int) {
 	ctx := bounded(t)
 	setup := ens.Session(1, embed.SessionOptions{})
-	if _, err := setup.Multi(ctx, embed.OpCreate("/a", share(0, total), embed.Persistent), embed.OpCreate("/b", share(0, 0), embed.Persistent)); err != nil {
+	founding := []embed.Op{embed.OpCreate("/a", share(0, total), embed.Persistent), embed.OpCreate("/b", share(0, 0), embed.Persistent)}
+	for i := range between {
+		founding = append(founding, embed.OpCreate(fmt.Sprint("/between-", i), nil, embed.Persistent))
+	}
+	if _, err := setup.Multi(ctx, founding...); err != nil {
 		t.Fatal(err)
 	}
 	var done atomic.Bool
@@ -116,7 +125,12 @@ func movePairs(t *testing.T, ctx context.Context, s *embed.Session, n int, seed 
 	for done := 0; done < n; {
 		move, _, stat := readShare(t, ctx, s, "/a")
 		amount := rng.Uint64N(total + 1)
-		_, err := s.Multi(ctx, embed.OpSet("/a", share(move+1, amount), stat.Version), embed.OpSet("/b", share(move+1, total-amount), embed.AnyVersion))
+		ops := []embed.Op{embed.OpSet("/b", share(move+1, total-amount), embed.AnyVersion)}
+		for i := range between {
+			ops = append(ops, embed.OpSet(fmt.Sprint("/between-", i), nil, embed.AnyVersion))
+		}
+		// Last, what may be refused: by then all else has been done, and must not have been.
+		_, err := s.Multi(ctx, append(ops, embed.OpSet("/a", share(move+1, amount), stat.Version))...)
 		switch {
 		case err == nil:
 			done++
