@@ -274,8 +274,11 @@ func (e *Ensemble) MoveLeader(to embed.MemberID) {
 	e.t.Helper()
 	e.Until(fmt.Sprintf("member %d to lead", to), func() bool {
 		leader := e.agreed()
-		if leader != 0 && leader != to {
-			e.get(leader).engine.TransferLeadership(to)
+		e.mu.Lock()
+		m := e.running[leader] // it may have stopped meanwhile
+		e.mu.Unlock()
+		if m != nil && leader != to {
+			_ = m.engine.TransferLeadership(to) // another request may be under way; the next look asks again
 		}
 		return leader == to
 	})
