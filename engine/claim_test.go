@@ -177,7 +177,7 @@ func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 			n.log.meanwhile(nil)
 			s.Submit(t.Context(), []tree.Op{create("/second")})
 			go c.Release()
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond) // Release is queued by then
 		})
 		s.Submit(t.Context(), []tree.Op{create("/first")})
 		synctest.Wait()

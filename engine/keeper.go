@@ -87,6 +87,9 @@ func newKeeper(clock Clock, pipe *pipeline) *keeper {
 func (k *keeper) opens(s *Session) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.mu.closed != nil {
+		return k.mu.closed
+	}
 	if k.mu.closing {
 		return ErrClosed
 	}
