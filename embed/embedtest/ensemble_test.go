@@ -41,6 +41,8 @@ func TestEnsemble_StopKillRestart(t *testing.T) {
 		if n, err := ens.TryStart(id); err == nil {
 			must(t, n.Ready(t.Context()))
 		}
+	}
+	for _, id := range ens.Members() {
 		if _, ok, err := ens.Session(id, embed.SessionOptions{}).Exists(t.Context(), "/a"); !ok || err != nil {
 			t.Errorf("member %d: /a exists: %v, %v", id, ok, err)
 		}
