@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,12 +25,6 @@ func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func follower(ens *embedtest.Ensemble) embed.MemberID {
-	leader := ens.Leader()
-	ids := ens.Members()
-	return ids[(slices.Index(ids, leader)+1)%len(ids)]
 }
 
 // Writers move a value between two znodes by Multi. Readers on every member read both, one after the other. Each znode holds
@@ -327,35 +320,74 @@ func (b *burst) check(ctx context.Context, t *testing.T, parent string) {
 	}
 }
 
-// One session submits without waiting while the leadership moves; each write checks that the one before it was applied.
+// One session submits without waiting while the leadership moves, from the member it is on too; each write checks that the one
+// before it was applied. It goes on until three moves to that member and three away from it have met writes that were open
+// when the old leader was one no more, and still were when the new one was there.
 func TestGuarantee_Ordered(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
+	var oldest atomic.Int64 // of the writes that have no outcome yet
+	var submitted atomic.Int64
+	heard := make(chan change, 1024)
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID == 1 {
+			c.Events.LeaderChanged = func(l embed.LeaderChange) {
+				open := make(map[int]int64) // the oldest: if it still is, it was open all the while
+				if n := oldest.Load(); n < submitted.Load() {
+					open[0] = n
+				}
+				heard <- change{l, open}
+			}
+		}
+	}})
 	ctx := bounded(t)
-	s := ens.Session(follower(ens), embed.SessionOptions{Timeout: time.Minute})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	if _, err := s.Create(ctx, "/log", nil, embed.Persistent); err != nil {
 		t.Fatal(err)
 	}
-	const writes = 4000
-	pending := make([]*embed.Pending, 0, writes)
-	for i := range writes {
-		if i%1000 == 500 {
-			ens.MoveLeader(ens.Leader()%3 + 1)
+	const ahead = 2000 // writes without an outcome; more would be refused at some point
+	pending := make(chan *embed.Pending, ahead)
+	var enough atomic.Bool
+	go func() {
+		defer close(pending)
+		for i := int32(0); !enough.Load(); i++ {
+			pending <- s.Submit(ctx, embed.OpSet("/log", fmt.Append(nil, i), i))
+			submitted.Add(1)
 		}
-		pending = append(pending, s.Submit(ctx, embed.OpSet("/log", fmt.Append(nil, i), int32(i))))
+	}()
+	judged := make(chan struct{})
+	go func() {
+		defer close(judged)
+		var last embed.Zxid
+		for p := range pending {
+			results, err := p.Result()
+			n := oldest.Add(1) - 1
+			if err != nil {
+				t.Errorf("write %d: %v", n, err)
+				enough.Store(true)
+				continue
+			}
+			if z := results[0].Stat.Mzxid; z <= last {
+				t.Errorf("write %d has zxid %d after %d", n, z, last)
+			} else {
+				last = z
+			}
+		}
+	}()
+	met := make(map[bool]int) // by whether member 1 gained the leadership
+	for moves := 0; (met[true] < 3 || met[false] < 3) && !enough.Load(); moves++ {
+		from, to := ens.Leader(), embed.MemberID(1)
+		if from == 1 {
+			to = embed.MemberID(2 + moves/2%2)
+		}
+		before, after := move(ctx, t, ens.Node(1), ens.Node(from), to, heard)
+		if n, open := before.open[0]; open && n == after.open[0] && len(after.open) > 0 {
+			met[to == 1]++
+		}
 	}
-	var last embed.Zxid
-	for i, p := range pending {
-		results, err := p.Result()
-		if err != nil {
-			t.Fatalf("write %d: %v", i, err)
-		}
-		if z := results[0].Stat.Mzxid; z <= last {
-			t.Fatalf("write %d has zxid %d after %d", i, z, last)
-		} else {
-			last = z
-		}
-	}
-	if data, stat, err := s.Get(ctx, "/log"); err != nil || string(data) != fmt.Sprint(writes-1) || stat.Version != writes {
+	enough.Store(true)
+	<-judged
+	writes := submitted.Load()
+	t.Logf("%d writes", writes)
+	if data, stat, err := s.Get(ctx, "/log"); err != nil || string(data) != fmt.Sprint(writes-1) || int64(stat.Version) != writes {
 		t.Errorf("got %q, version %d, %v", data, stat.Version, err)
 	}
 }
