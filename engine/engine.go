@@ -284,13 +284,20 @@ func (e *Engine) handOver(ctx context.Context) {
 			continue
 		}
 		deadline := time.Now().Add(LongestElection(e.cfg.Tick))
-		for e.Leader(theShard).Member == e.cfg.Member && ctx.Err() == nil && time.Now().Before(deadline) {
+		for e.leadsOrNobody() && ctx.Err() == nil && time.Now().Before(deadline) {
 			select {
 			case <-time.After(e.cfg.Tick):
 			case <-ctx.Done():
 			}
 		}
 	}
+}
+
+// leadsOrNobody reports whether no other member leads, as far as this node knows: also while the next leader still gathers
+// votes, this node's among them.
+func (e *Engine) leadsOrNobody() bool {
+	leader := e.Leader(theShard).Member
+	return leader == e.cfg.Member || leader == 0
 }
 
 // Close ends every claim, session and waiter of this node and stops it. It is idempotent, works without a quorum and on
