@@ -348,7 +348,7 @@ func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {
 // A parent whose create counter has come to its end keeps its Pzxid when a child is created.
 func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
 	load := func(paths ...string) *tree.Tree {
-		loader := tree.NewLoader()
+		loader := tree.NewLoader(nil)
 		for _, path := range append(paths, "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/full") {
 			if err := loader.Add(path, tree.Znode{Created: math.MaxInt32}); err != nil {
 				t.Fatal(err)

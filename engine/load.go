@@ -12,9 +12,9 @@ import (
 // loadImage reads a whole image into memory, and refuses one that no machine of this build wrote.
 func loadImage(image *storage.Image) (*tree.Tree, *session.Table, tree.Zxid, error) {
 	if image.Applied() == 0 {
-		return tree.New(), session.NewTable(), 0, nil
+		return tree.New(nil), session.NewTable(), 0, nil
 	}
-	l := loading{znodes: tree.NewLoader(), table: session.NewTable()}
+	l := loading{znodes: tree.NewLoader(nil), table: session.NewTable()}
 	if err := image.Load(l.record); err != nil {
 		return nil, nil, 0, err
 	}

@@ -60,7 +60,7 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
 	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, registry: watch.NewRegistry(), portion: expirePortion}
 	e.expirer = newExpirer(e.shard, n.log, e.cfg, e.log)
-	e.shard.tree.Store(tree.New())
+	e.shard.tree.Store(tree.New(nil))
 	e.shard.mu.table = session.NewTable()
 	e.shard.restartSilence()
 	e.loops.Go(e.pipe.loop)

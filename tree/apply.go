@@ -3,21 +3,25 @@ package tree
 import (
 	"fmt"
 	"math"
-	"strings"
+	"slices"
 )
 
 // Apply carries out one transaction: all operations in order, each on what those before it made, or none of them. What
 // it did shows to readers after Publish.
 //
 // A transaction of one operation fails with that operation's error, a longer one with a *MultiError around it. The errors
-// are ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode
-// and ErrInvalidKind; an operation that several apply to fails with the one ZooKeeper finds first. A failed transaction
-// changes nothing, and its zxid may be used again.
+// are ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode,
+// ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded and ErrInvalidKind; an operation that several apply to fails
+// with the one ZooKeeper finds first. A failed transaction changes nothing, and its zxid may be used again.
 //
-// Apply keeps neither ops nor the bytes of their data and paths. It panics if the transaction before has not been
-// published or had a zxid that is not smaller: these are faults of the caller that would make replicas differ.
+// Apply keeps neither the header nor ops, nor the bytes of their data and words. It panics if the transaction before has
+// not been published or had a zxid that is not smaller: these are faults of the caller that would make replicas differ.
 func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) {
 	t.begin(h)
+	if err := refuse(ops); err != nil {
+		t.abort()
+		return nil, err
+	}
 	results := make([]Result, len(ops))
 	for i := range ops {
 		if err := t.applyOp(&ops[i], &results[i]); err != nil {
@@ -32,12 +36,12 @@ func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) {
 	return results, nil
 }
 
-// Changes returns what the last Apply did, in the order it was done; nothing if that failed. The slice is valid until the
-// next Apply.
+// Changes returns what the last Apply or Reap did, in the order it was done; nothing if that failed. The slice is valid
+// until the next one.
 func (t *Tree) Changes() []Change { return t.changes }
 
-// Publish makes the last transaction that Apply carried out visible to readers, in one step. It does nothing if that is
-// done already.
+// Publish makes the last transaction that Apply or Reap carried out visible to readers, in one step. It does nothing if
+// that is done already.
 func (t *Tree) Publish() {
 	t.visible.Store(uint64(t.applied))
 	t.length.Store(t.count)
@@ -61,15 +65,25 @@ func (t *Tree) begin(h Header) {
 	t.changes = reuse(t.changes)
 }
 
+// A made is a version that a transaction put at the head of an entry's chain.
+type made struct {
+	e *entry
+	v *version
+}
+
 // tidy lets go of what readers needed until the newest transaction was visible: the versions before it, and the index's
 // entries of what it deleted. A reader that still looks for them finds the chain trimmed and loads the visible zxid
-// again, or finds no entry; both were true at a moment since it began.
+// again, or finds no entry; both were true at a moment since it began. A pin keeps what is of use at its zxid and after.
 func (t *Tree) tidy() {
-	for _, e := range t.recent {
-		v := e.newest.Load()
-		v.prev.Store(trimmed)
-		if v.deleted {
-			t.index.remove(e.path)
+	upTo := t.pin.limit()
+	for i, m := range t.recent {
+		if m.v.zxid > upTo {
+			t.recent = slices.Delete(t.recent, 0, i)
+			return
+		}
+		m.v.prev.Store(trimmed)
+		if !m.v.exists() && m.e.newest.Load() == m.v {
+			t.index.remove(m.e.path)
 		}
 	}
 	t.recent = reuse(t.recent)
@@ -78,15 +92,19 @@ func (t *Tree) tidy() {
 // install puts the staged versions at the head of their chains. They are later than visible, so readers pass them over.
 func (t *Tree) install() {
 	for _, e := range t.touched {
-		e.newest.Store(e.staged)
+		v := e.staged
+		e.newest.Store(v)
 		e.staged = nil
+		t.recent = append(t.recent, made{e, v})
 		t.markDirty(e)
+		t.markMortal(e, v)
 	}
 	for i := range t.changes {
 		t.count += countOf(t.changes[i].Type)
 	}
-	t.recent, t.touched = t.touched, t.recent
+	t.touched = reuse(t.touched)
 	t.applied = t.header.Zxid
+	t.header.Identities = nil
 	t.unpublished = true
 	if invariants {
 		if err := t.check(); err != nil {
@@ -105,6 +123,31 @@ func (t *Tree) abort() {
 	}
 	t.touched = reuse(t.touched)
 	t.changes = reuse(t.changes)
+	t.header.Identities = nil
+}
+
+// refuse returns an error if an operation cannot be in a transaction with others, whatever the tree is like. ZooKeeper
+// refuses such a multi before it looks at any operation.
+func refuse(ops []Op) error {
+	if len(ops) < 2 {
+		return nil
+	}
+	for i := range ops {
+		var err error
+		switch op := &ops[i]; op.Kind {
+		case KindCreate:
+			err = op.Mode.Validate()
+		case KindSet, KindDelete, KindCheck:
+		case KindSetACL:
+			err = fmt.Errorf("%w: %v must be alone", ErrInvalidKind, op.Kind)
+		default:
+			err = fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
+		}
+		if err != nil {
+			return &MultiError{Index: i, Err: err}
+		}
+	}
+	return nil
 }
 
 // applyOp stages one operation.
@@ -119,141 +162,18 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 		return t.delete(op)
 	case KindCheck:
 		return t.checkVersion(op)
+	case KindSetACL:
+		return t.setACL(op, r)
 	}
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }
 
-func (t *Tree) create(op *Op, r *Result) error {
-	if err := op.Mode.Validate(); err != nil {
-		return err
+// permit returns ErrNoAuth unless who asks for the transaction may do it to a znode with the ACL.
+func (t *Tree) permit(acl []ACL, need Perms) error {
+	if len(acl) == 0 || t.header.System || t.schemes.permit(acl, t.header.Identities, need) {
+		return nil
 	}
-	if op.Mode.IsEphemeral() && t.header.Session == 0 {
-		return fmt.Errorf("%w: an ephemeral needs a session", ErrInvalidMode)
-	}
-	slash, err := lastSlash(op.Path)
-	if err != nil {
-		return err
-	}
-	parent := t.index.get(parentOf(op.Path, slash))
-	if parent == nil || parent.current() == nil {
-		return ErrNoNode
-	}
-	path := op.Path
-	if op.Mode.IsSequential() {
-		path = sequentialPath(path, parent.current().Created)
-	}
-	if err := ValidatePath(path); err != nil {
-		return err
-	}
-	e := t.index.get(path)
-	if e != nil && e.current() != nil {
-		return ErrNodeExists
-	}
-	if parent.current().Owner != 0 {
-		return ErrNoChildrenForEphemerals
-	}
-	if e == nil {
-		if !op.Mode.IsSequential() {
-			path = strings.Clone(path) // it may lie in a buffer of the caller's
-		}
-		e = &entry{path: path, parent: parent}
-		t.index.add(e)
-	}
-	r.Path, r.Stat = e.path, t.addZnode(e, op).stat()
-	return nil
-}
-
-// addZnode stages the first version of a new znode and its parent's with one child more.
-func (t *Tree) addZnode(e *entry, op *Op) *version {
-	h := &t.header
-	v := t.stage(e)
-	v.Znode = Znode{Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Data: clone(op.Data)}
-	v.deleted = false
-	if op.Mode.IsEphemeral() {
-		v.Owner = h.Session
-	}
-
-	p := t.stage(e.parent)
-	p.children = p.children.add(Base(e.path), t.edit)
-	p.numChildren++
-	// At the end of its range the counter stands still, and with it, as in ZooKeeper, Pzxid.
-	if p.Created < math.MaxInt32 {
-		p.Created++
-		p.Pzxid = h.Zxid
-	}
-	t.record(Created, e.path, v.Owner)
-	return v
-}
-
-func (t *Tree) set(op *Op, r *Result) error {
-	e, err := t.expect(op)
-	if err != nil {
-		return err
-	}
-	v := t.stage(e)
-	v.Mzxid, v.Mtime = t.header.Zxid, t.header.Time
-	v.Version = nextVersion(v.Version)
-	v.Data = clone(op.Data)
-	r.Stat = v.stat()
-	t.record(DataChanged, e.path, v.Owner)
-	return nil
-}
-
-// delete looks at the path only as far as ZooKeeper does: a malformed one is the path of no znode.
-func (t *Tree) delete(op *Op) error {
-	if _, err := lastSlash(op.Path); err != nil {
-		return err
-	}
-	if isReserved(op.Path) {
-		return invalidPath(op.Path, "cannot be deleted")
-	}
-	e := t.index.get(op.Path)
-	if e == nil || e.current() == nil {
-		return ErrNoNode
-	}
-	old := e.current()
-	if op.Version != AnyVersion && op.Version != old.Version {
-		return ErrBadVersion
-	}
-	if old.numChildren > 0 {
-		return ErrNotEmpty
-	}
-	t.removeZnode(e, old.Owner)
-	return nil
-}
-
-// removeZnode stages the end of a znode without children and its parent's version with one child less.
-func (t *Tree) removeZnode(e *entry, owner SessionID) {
-	v := t.stage(e)
-	v.Znode = Znode{}
-	v.deleted = true
-
-	p := t.stage(e.parent)
-	p.children = p.children.remove(Base(e.path), t.edit)
-	p.numChildren--
-	p.Pzxid = t.header.Zxid
-	t.record(Deleted, e.path, owner)
-}
-
-func (t *Tree) checkVersion(op *Op) error {
-	_, err := t.expect(op)
-	return err
-}
-
-// expect returns the entry of an existing znode whose version is the one the operation names.
-func (t *Tree) expect(op *Op) (*entry, error) {
-	e := t.index.get(op.Path)
-	if e == nil || e.current() == nil {
-		// Only here can the path be invalid: a path in the tree is not. So the common case is spared the check.
-		if err := ValidatePath(op.Path); err != nil {
-			return nil, err
-		}
-		return nil, ErrNoNode
-	}
-	if op.Version != AnyVersion && op.Version != e.current().Version {
-		return nil, ErrBadVersion
-	}
-	return e, nil
+	return ErrNoAuth
 }
 
 // stage returns the entry's version of this transaction, which at first is a copy of its newest.
@@ -263,7 +183,7 @@ func (t *Tree) stage(e *entry) *version {
 	}
 	v := &version{zxid: t.header.Zxid}
 	if old := e.newest.Load(); old != nil {
-		v.Znode, v.children, v.numChildren, v.deleted = old.Znode, old.children, old.numChildren, old.deleted
+		v.state = old.state
 		v.prev.Store(old)
 	}
 	e.staged = v
@@ -271,8 +191,30 @@ func (t *Tree) stage(e *entry) *version {
 	return v
 }
 
-func (t *Tree) record(c ChangeType, path string, owner SessionID) {
-	t.changes = append(t.changes, Change{Type: c, Path: path, Owner: owner})
+// addZnode stages the first version of a new znode and its parent's with one child more.
+func (t *Tree) addZnode(e *entry, s state) *version {
+	v := t.stage(e)
+	v.state = s
+	p := t.stage(e.parent)
+	p.children = p.children.add(Base(e.path), t.edit)
+	p.numChildren++
+	// At the end of its range the counter stands still, and with it, as in ZooKeeper, Pzxid.
+	if p.created < math.MaxInt32 {
+		p.created++
+		p.pzxid = t.header.Zxid
+	}
+	t.changes = append(t.changes, Change{Type: Created, Path: e.path, Owner: v.owner, ACL: v.acl(), ParentACL: p.acl()})
+	return v
+}
+
+// removeZnode stages the end of a znode without children and its parent's version with one child less.
+func (t *Tree) removeZnode(e *entry) {
+	v, p := t.stage(e), t.stage(e.parent)
+	t.changes = append(t.changes, Change{Type: Deleted, Path: e.path, Owner: v.owner, ACL: v.acl(), ParentACL: p.acl()})
+	v.state = state{numChildren: gone}
+	p.children = p.children.remove(Base(e.path), t.edit)
+	p.numChildren--
+	p.pzxid = t.header.Zxid
 }
 
 // countOf is what a change adds to the number of znodes.
@@ -284,18 +226,6 @@ func countOf(c ChangeType) int64 {
 		return -1
 	}
 	return 0
-}
-
-// lastSlash is all that ZooKeeper asks of the path of a create or delete before it looks for the parent.
-func lastSlash(path string) (int, error) {
-	slash := strings.LastIndexByte(path, '/')
-	if slash < 0 {
-		return 0, invalidPath(path, "has no slash")
-	}
-	if strings.IndexByte(path, 0) >= 0 {
-		return 0, invalidPath(path, "has a control character")
-	}
-	return slash, nil
 }
 
 // reuse empties a slice and keeps its room if that is not too much.

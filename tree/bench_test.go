@@ -8,7 +8,7 @@ import (
 
 // newTree returns a tree with n children named node-%010d under /dir, and the header of its newest transaction.
 func newTree(tb testing.TB, n int) (*Tree, *Header) {
-	l := NewLoader()
+	l := NewLoader(nil)
 	add := func(path string, z Znode) {
 		if err := l.Add(path, z); err != nil {
 			tb.Fatal(err)

@@ -19,7 +19,7 @@ func (t *Tree) check() error {
 		if err := t.checkChain(e, v); err != nil {
 			return fmt.Errorf("entry %q: %w", e.path, err)
 		}
-		if v.deleted {
+		if !v.exists() {
 			continue
 		}
 		alive++
@@ -27,11 +27,20 @@ func (t *Tree) check() error {
 			return fmt.Errorf("znode %q: %w", e.path, err)
 		}
 	}
+	mortals := 0
+	for _, e := range t.index.all() {
+		if e.mortal {
+			mortals++
+		}
+	}
+	if mortals != len(t.mortals) {
+		return fmt.Errorf("%d entries are marked as mortals, %d are in the set", mortals, len(t.mortals))
+	}
 	if alive != t.count {
 		return fmt.Errorf("%d znodes are counted, %d exist", t.count, alive)
 	}
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
-		if e := t.index.get(path); e == nil || e.current() == nil || e.current().Owner != 0 {
+		if e := t.index.get(path); e == nil || e.current() == nil || e.current().owner != 0 {
 			return fmt.Errorf("znode %q: does not exist as from birth", path)
 		}
 	}
@@ -43,12 +52,12 @@ func (t *Tree) check() error {
 
 // checkChain looks at the versions of an entry.
 func (t *Tree) checkChain(e *entry, v *version) error {
-	recent := v.zxid == t.applied && slices.Contains(t.recent, e)
+	recent := slices.Contains(t.recent, made{e, v})
 	prev := v.prev.Load()
 	switch {
 	case v.zxid > t.applied:
 		return fmt.Errorf("of zxid %d, later than %d", v.zxid, t.applied)
-	case v.deleted && !recent:
+	case !v.exists() && !recent:
 		return errors.New("deleted, but still there")
 	case prev == nil || prev == trimmed:
 		return nil
@@ -62,11 +71,17 @@ func (t *Tree) checkChain(e *entry, v *version) error {
 
 // checkZnode looks at an existing znode, its parent and its children.
 func (t *Tree) checkZnode(e *entry, v *version) error {
-	if latest := max(v.Czxid, v.Mzxid, v.Pzxid); latest > v.zxid {
+	if latest := max(v.czxid, v.mzxid, v.pzxid); latest > v.zxid {
 		return fmt.Errorf("shows zxid %d in a version of %d", latest, v.zxid)
 	}
-	if v.Owner != 0 && v.numChildren != 0 {
+	if v.owner != 0 && v.numChildren != 0 {
 		return errors.New("is an ephemeral with children")
+	}
+	if z := v.znode(); z.fault(e.path) != "" {
+		return errors.New(z.fault(e.path))
+	}
+	if _, listed := t.mortals[e]; listed != e.mortal || listed != (v.numChildren == 0 && v.isMortal()) {
+		return fmt.Errorf("is among the mortals: %v, and thought to be: %v", listed, e.mortal)
 	}
 	if e.path != rootPath {
 		if e.parent == nil || e.parent != t.index.get(Parent(e.path)) || e.parent.current() == nil {

@@ -21,7 +21,17 @@ var (
 	ErrInvalidPath = errors.New("invalid path")
 	// ErrInvalidMode says that the create mode is unknown, or that an ephemeral has no session to belong to.
 	ErrInvalidMode = errors.New("invalid create mode")
-	// ErrInvalidKind says that an Op is of no kind this package knows; the zero Op is one.
+	// ErrInvalidTTL says that the TTL is not from 1 to MaxTTL, or that a mode without one was given one.
+	ErrInvalidTTL = errors.New("invalid TTL")
+	// ErrInvalidACL says that a list is empty, has an entry of a scheme that is not known or an id the scheme refuses, or
+	// asks for the creator's identities where there are none.
+	ErrInvalidACL = errors.New("invalid ACL")
+	// ErrNoAuth says that no identity of who asks is allowed it by the ACL of the znode, or of its parent.
+	ErrNoAuth = errors.New("not permitted")
+	// ErrQuotaExceeded says that a hard limit on the subtree would be passed.
+	ErrQuotaExceeded = errors.New("quota exceeded")
+	// ErrInvalidKind says that an Op is of no kind this package knows, as the zero Op is, or that its kind must be alone in
+	// a transaction and is not.
 	ErrInvalidKind = errors.New("invalid kind of operation")
 	// ErrCorrupt says that what a Loader was given is not a tree that Drain or Walk can have produced.
 	ErrCorrupt = errors.New("corrupt tree")

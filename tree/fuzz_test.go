@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -62,11 +63,13 @@ type fuzzRun struct {
 }
 
 func runFuzz(t *testing.T, script []byte) {
-	r := &fuzzRun{t: t, script: script, tree: New(), model: newModel(), image: map[string]Znode{}}
+	r := &fuzzRun{t: t, script: script, tree: New(nil), model: newModel(), image: map[string]Znode{}}
 	for len(r.script) > 0 {
 		switch b := r.byte(); {
-		case b < 230:
+		case b < 220:
 			r.transaction()
+		case b < 232:
+			r.reap()
 		case b < 240:
 			r.drain()
 		case b < 245:
@@ -106,17 +109,28 @@ func (r *fuzzRun) path() string {
 }
 
 func (r *fuzzRun) op() Op {
-	op := Op{Kind: OpKind(1 + r.pick(4)), Path: r.path(), Version: AnyVersion}
+	op := Op{Kind: OpKind(1 + r.pick(5)), Path: r.path(), Version: AnyVersion}
 	if b := r.byte(); b < 100 {
 		op.Kind = KindCreate
-		op.Mode = CreateMode(b % 4)
+		op.Mode = CreateMode(b % 7)
 	} else if b > 250 {
-		op.Kind, op.Mode = OpKind(r.pick(7)), CreateMode(r.pick(7))
+		op.Kind, op.Mode = OpKind(r.pick(8)), CreateMode(r.pick(9))
+	}
+	if op.Mode.IsTTL() {
+		op.TTL = 1 + int64(r.pick(3))
+	}
+	switch b := r.byte(); {
+	case b < 30:
+		op.TTL = fuzzTTLs[r.pick(len(fuzzTTLs))]
+	case b > 160 || op.Kind == KindSetACL:
+		op.ACL = r.acl()
 	}
 	if b := r.byte(); b < 60 {
 		op.Version = int32(b%5) - 2
 	} else if b < 70 {
 		op.Version = r.model.znodes[op.Path].Version
+	} else if b < 80 {
+		op.Version = r.model.znodes[op.Path].Aversion
 	}
 	switch b := r.byte(); {
 	case b > 200:
@@ -127,9 +141,75 @@ func (r *fuzzRun) op() Op {
 	return op
 }
 
-func (r *fuzzRun) transaction() {
+// fuzzTTLs are at the limits.
+var fuzzTTLs = []int64{0, 1, -1, MaxTTL, MaxTTL + 1, math.MinInt64, math.MaxInt64}
+
+// fuzzACLs are entries of lists; the first few are usual.
+var fuzzACLs = []ACL{
+	{31, "world", "anyone"}, {1, "world", "anyone"}, {31, "auth", ""}, {31, "digest", "u:1"}, {31 - 8, "world", "anyone"},
+	{2, "digest", "v:2"}, {16, "auth", "ignored"}, {31, "ip", "10.0.0.0/8"}, {1, "ip", "10.1.2.3"}, {5, "ip", "fe80::/10"},
+	{0, "world", "anyone"}, {255, "digest", "u:1"}, {-1, "world", "anyone"}, {31, "ip", "10.0.0.0/33"}, {1, "ip", "0.0.0.0/0"},
+	{1, "world", "nobody"}, {1, "digest", "u"}, {1, "digest", "u:1:2"}, {1, "digest", "u:1:"}, {31, "super", ""}, {1, "", ""}, {31, "sasl", "x"},
+}
+
+// fuzzIdentities are what somebody may be.
+var fuzzIdentities = []Identity{
+	{"digest", "u:1"}, {"digest", "v:2"}, {"ip", "10.1.2.3"}, {"ip", "11.0.0.1"}, {"ip", "fe80::1"}, {"super", ""}, {"auth", "x"}, {"world", "anyone"}, {"sasl", "x"},
+}
+
+func (r *fuzzRun) acl() []ACL {
+	list := []ACL{}
+	for b := r.byte(); b > 20 && len(list) < 4; b = 4 * (b % 64) {
+		if r.byte() < 200 {
+			list = append(list, fuzzACLs[r.pick(7)])
+		} else {
+			list = append(list, fuzzACLs[r.pick(len(fuzzACLs))])
+		}
+	}
+	return list
+}
+
+func (r *fuzzRun) who() []Identity {
+	var who []Identity
+	for b := r.byte(); b > 100 && len(who) < 3; b = 2 * (b % 128) {
+		who = append(who, fuzzIdentities[r.pick(len(fuzzIdentities))])
+	}
+	return who
+}
+
+func (r *fuzzRun) header() Header {
 	r.zxid += 1 + Zxid(r.pick(3))
-	h := Header{Zxid: r.zxid, Time: int64(1000 * r.zxid), Session: SessionID(r.pick(3))}
+	return Header{Zxid: r.zxid, Time: int64(1000 * r.zxid), Session: SessionID(r.pick(3)), Identities: r.who(), System: r.byte() < 10}
+}
+
+// reap removes what may be reaped, or tries.
+func (r *fuzzRun) reap() {
+	path := r.path()
+	z := r.model.znodes[path]
+	seen := Seen{z.Czxid, z.Mzxid, z.Pzxid}
+	if all := r.model.mortals(); len(all) > 0 && r.byte() < 128 {
+		m := all[r.pick(len(all))]
+		path, seen = m.Path, m.Seen
+	}
+	switch r.byte() {
+	case 0:
+		seen.Czxid++
+	case 1:
+		seen.Mzxid++
+	case 2:
+		seen.Pzxid++
+	}
+	h := r.header()
+	h.Identities = nil
+	next, want := r.model.reap(h, path, seen)
+	if err := r.tree.Reap(h, path, seen); err != want {
+		r.t.Fatalf("reap %q %+v: %v, want %v", path, seen, err, want)
+	}
+	r.publish(next)
+}
+
+func (r *fuzzRun) transaction() {
+	h := r.header()
 	n := 1
 	if b := r.byte(); b > 180 {
 		n = int(b) % 6
@@ -138,8 +218,7 @@ func (r *fuzzRun) transaction() {
 	for i := range ops {
 		ops[i] = r.op()
 	}
-	before := r.model
-	next, want, wantErr := before.apply(h, ops)
+	next, want, wantErr := r.model.apply(h, ops)
 	got, err := r.tree.Apply(h, ops)
 	if !sameError(err, wantErr) {
 		r.t.Fatalf("%+v\nended with %v, want %v", ops, err, wantErr)
@@ -147,16 +226,33 @@ func (r *fuzzRun) transaction() {
 	if len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
 		r.t.Fatalf("%+v\nresults %+v\n   want %+v", ops, got, want)
 	}
-	if changes := r.tree.Changes(); !slices.Equal(changes, next.changes) {
-		r.t.Fatalf("%+v\nchanges %v\n   want %v", ops, changes, next.changes)
-	}
 	for i := range ops {
 		clear(ops[i].Data) // the caller may reuse it
+		clear(ops[i].ACL)
 	}
-	r.compare(before)
+	clear(h.Identities)
+	r.publish(next)
+}
+
+// publish compares what the transaction that made the model did, what readers see before and after they may, and who may
+// be reaped.
+func (r *fuzzRun) publish(next *model) {
+	r.t.Helper()
+	if changes := r.tree.Changes(); len(changes)+len(next.changes) > 0 && !reflect.DeepEqual(changes, next.changes) {
+		r.t.Fatalf("changes %v\n   want %v", changes, next.changes)
+	}
+	r.compare(r.model)
 	r.tree.Publish()
 	r.model = next
 	r.compare(next)
+	var mortals []Mortal
+	r.tree.Mortals(func(m Mortal) bool {
+		mortals = append(mortals, m)
+		return true
+	})
+	if want := next.mortals(); !slices.Equal(mortals, want) {
+		r.t.Fatalf("mortals %+v\n   want %+v", mortals, want)
+	}
 }
 
 // sameError reports whether two errors are the same sentinel at the same place.
@@ -165,7 +261,8 @@ func sameError(got, want error) bool {
 	if errors.As(got, &g) != errors.As(want, &w) || g != nil && g.Index != w.Index {
 		return false
 	}
-	for _, sentinel := range []error{ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode, ErrInvalidKind} {
+	for _, sentinel := range []error{ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode, ErrInvalidKind,
+		ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded} {
 		if errors.Is(got, sentinel) != errors.Is(want, sentinel) {
 			return false
 		}
@@ -211,6 +308,7 @@ func (r *fuzzRun) comparePath(m *model, path string, children map[string][]strin
 			r.t.Fatalf("before %q %q: %q %v %v, want %q %v %v", path, match, got, ok, err, want, wantOK, wantErr)
 		}
 	}
+	r.compareViews(m, path, children)
 	if !exists {
 		return
 	}
@@ -222,6 +320,73 @@ func (r *fuzzRun) comparePath(m *model, path string, children map[string][]strin
 	}
 	if !slices.Equal(names, children[path]) {
 		r.t.Fatalf("%q: children %q, want %q", path, names, children[path])
+	}
+}
+
+// fuzzViews are whom the reads with permissions are compared for.
+var fuzzViews = [][]Identity{nil, {{"digest", "u:1"}, {"ip", "10.9.9.9"}}, {{"ip", "fe80::1"}}, {{"super", ""}}}
+
+func (r *fuzzRun) compareViews(m *model, path string, children map[string][]string) {
+	r.t.Helper()
+	z, exists := m.znodes[path]
+	for _, who := range fuzzViews {
+		v := r.tree.As(who)
+		var want error
+		switch {
+		case !exists:
+			want = ErrNoNode
+		case !modelMay(z.ACL, who, Read):
+			want = ErrNoAuth
+		}
+		data, stat, err := v.Get(path)
+		names, childStat, childErr := v.Children(path)
+		below, belowErr := v.Descendants(path)
+		if err != want || childErr != want || belowErr != want {
+			r.t.Fatalf("%q as %v: get %v, children %v, descendants %v, want %v", path, who, err, childErr, belowErr, want)
+		}
+		if want == nil {
+			wantStat := m.stat(path, children[path])
+			if stat != wantStat || childStat != wantStat || !reflect.DeepEqual(data, z.Data) || !slices.Equal(names, children[path]) {
+				r.t.Fatalf("%q as %v: %q %q %+v %+v, want %+v", path, who, data, names, stat, childStat, wantStat)
+			}
+			if want := m.descendants(path); below != want {
+				r.t.Fatalf("%q: %d descendants, want %d", path, below, want)
+			}
+		}
+		existsStat, ok, err := v.Exists(path)
+		switch {
+		case strings.Contains(path, "\x00"):
+			if !errors.Is(err, ErrInvalidPath) {
+				r.t.Fatalf("%q: exists ended with %v", path, err)
+			}
+		case !exists && (ok || err != nil), exists && err != want, err == nil && existsStat != stat:
+			r.t.Fatalf("%q as %v: exists %+v %v %v, want %+v %v", path, who, existsStat, ok, err, stat, want)
+		}
+		r.compareACL(m, v, path)
+		if v.MayRead(z.ACL) != modelMay(z.ACL, who, Read) {
+			r.t.Fatalf("%v may read %v: %v", who, z.ACL, v.MayRead(z.ACL))
+		}
+	}
+}
+
+// compareACL compares what a view shows of an ACL, and Before, which asks the parent's.
+func (r *fuzzRun) compareACL(m *model, v View, path string) {
+	r.t.Helper()
+	z, exists := m.znodes[path]
+	list, stat, err := v.ACL(path)
+	want, wantErr := m.acl(v.who, path)
+	if err != wantErr || !slices.Equal(list, want) || err == nil && stat.Aversion != z.Aversion {
+		r.t.Fatalf("%q as %v: ACL %v %v, want %v %v", path, v.who, list, err, want, wantErr)
+	}
+	if !exists {
+		return
+	}
+	wantErr = nil
+	if !modelMay(m.znodes[modelParent(path)].ACL, v.who, Read) {
+		wantErr = ErrNoAuth
+	}
+	if _, _, err := v.Before(path); err != wantErr {
+		r.t.Fatalf("%q as %v: before %v, want %v", path, v.who, err, wantErr)
 	}
 }
 
@@ -270,7 +435,7 @@ func (r *fuzzRun) drain() {
 func (r *fuzzRun) reload(edit func(path string, z *Znode)) {
 	r.t.Helper()
 	r.drain()
-	l := NewLoader()
+	l := NewLoader(nil)
 	for path, z := range r.image {
 		edit(path, &z)
 		r.image[path] = z
@@ -296,7 +461,7 @@ func (r *fuzzRun) extreme() {
 		m := r.model.znodes[path]
 		m.cversion += 2 * (math.MaxInt32 - 2 - m.Created)
 		m.Created = math.MaxInt32 - 2
-		m.Version = version
+		m.Version, m.Aversion = version, version
 		r.model.znodes[path] = m
 		*z = m.Znode
 	})

@@ -43,7 +43,7 @@ type hammer struct {
 }
 
 func TestHammer(t *testing.T) {
-	h := &hammer{t: t, tree: New(), done: make(chan struct{})}
+	h := &hammer{t: t, tree: New(nil), done: make(chan struct{})}
 	h.begin()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -282,7 +282,7 @@ func TestLateReaderLoadsAgain(t *testing.T) {
 	if _, late := e.at(h.Zxid - 2); !late {
 		t.Error("a reader two transactions behind was not told so")
 	}
-	if v := tree.find(path); v == nil || string(v.Data) != "4" {
+	if v := tree.find(path); v == nil || string(v.data) != "4" {
 		t.Errorf("found %+v", v)
 	}
 }

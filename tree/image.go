@@ -7,7 +7,7 @@ import (
 
 // Drain calls fn once for every path touched since the last Drain, in byte order, with the znode as the newest
 // transaction left it, or with exists false if it is gone; then it forgets them. If fn returns an error Drain stops with
-// it and forgets nothing. The znode's data is the tree's: fn may keep but must not change it.
+// it and forgets nothing. The znode's data and ACL are the tree's: fn may keep but must not change them.
 //
 // A tree made by New starts with the znodes it has from birth touched, one made by a Loader with none.
 func (t *Tree) Drain(fn func(path string, z Znode, exists bool) error) error {
@@ -33,7 +33,7 @@ func (t *Tree) drainPath(path string, fn func(path string, z Znode, exists bool)
 	if e == nil || e.current() == nil {
 		return fn(path, Znode{}, false)
 	}
-	return fn(path, e.current().Znode, true)
+	return fn(path, e.current().znode(), true)
 }
 
 func (t *Tree) markDirty(e *entry) {
@@ -45,7 +45,7 @@ func (t *Tree) markDirty(e *entry) {
 }
 
 // Walk calls fn for every znode in byte order of the paths, as the newest transaction left it, and stops with the first
-// error fn returns. The znode's data is the tree's: fn may keep but must not change it. It belongs to the writer, and
+// error fn returns. The znode's data and ACL are the tree's: fn may keep but must not change them. It belongs to the writer, and
 // sorts all paths: it is for checks and for whole copies, not for the path of a write.
 func (t *Tree) Walk(fn func(path string, z Znode) error) error {
 	all := t.index.all()
@@ -55,7 +55,7 @@ func (t *Tree) Walk(fn func(path string, z Znode) error) error {
 		if v == nil {
 			continue
 		}
-		if err := fn(e.path, v.Znode); err != nil {
+		if err := fn(e.path, v.znode()); err != nil {
 			return err
 		}
 	}

@@ -13,29 +13,52 @@ type Loader struct {
 	all []*entry
 }
 
-// NewLoader returns a Loader that has been given nothing.
-func NewLoader() *Loader { return &Loader{t: new(Tree)} }
+// NewLoader returns a Loader that has been given nothing. The schemes are as for New.
+func NewLoader(schemes Schemes) *Loader {
+	return &Loader{t: &Tree{schemes: schemes.usable(), mortals: map[*entry]struct{}{}}}
+}
 
-// Add gives the loader one znode, in any order of paths; path order is fastest. It copies the data. Errors wrap
-// ErrCorrupt and name the path: it is not valid, was given before, or cannot be deleted and yet is an ephemeral, or the
-// create counter is negative.
+// Add gives the loader one znode, in any order of paths; path order is fastest. It copies the data and the ACL. Errors
+// wrap ErrCorrupt and name the path: it is not valid, was given before, or cannot be deleted and yet does not live for
+// ever; the create counter is negative, the TTL is out of range, the znode is of more than one mode, or the ACL is one
+// that is never stored. That an ACL names a scheme which is not there, or an id that it would refuse, is no error: the
+// entry allows nobody anything.
 func (l *Loader) Add(path string, z Znode) error {
-	switch {
-	case pathFault(path) != "":
-		return corrupt(path, pathFault(path))
-	case l.t.index.get(path) != nil:
-		return corrupt(path, "is there twice")
-	case isReserved(path) && z.Owner != 0:
-		return corrupt(path, "is an ephemeral")
-	case z.Created < 0:
-		return corrupt(path, "has a negative create counter")
+	fault := pathFault(path)
+	if fault == "" {
+		fault = z.fault(path)
 	}
-	z.Data = clone(z.Data)
+	if fault == "" && l.t.index.get(path) != nil {
+		fault = "is there twice"
+	}
+	if fault != "" {
+		return corrupt(path, fault)
+	}
 	e := &entry{path: strings.Clone(path)}
-	e.newest.Store(&version{zxid: max(z.Czxid, z.Mzxid, z.Pzxid), Znode: z})
+	z.Data, z.ACL = clone(z.Data), cloneACL(z.ACL)
+	v := &version{zxid: max(z.Czxid, z.Mzxid, z.Pzxid), state: newState(&z)}
+	e.newest.Store(v)
 	l.t.index.add(e)
 	l.all = append(l.all, e)
 	return nil
+}
+
+// fault says what is wrong with a znode by itself, or "".
+func (z *Znode) fault(path string) string {
+	mortal := z.Container || z.TTL != 0
+	switch {
+	case isReserved(path) && z.Owner != 0:
+		return "is an ephemeral"
+	case isReserved(path) && mortal:
+		return "is a container or has a TTL"
+	case z.Created < 0:
+		return "has a negative create counter"
+	case z.TTL < 0 || z.TTL > MaxTTL:
+		return "has a TTL out of range"
+	case mortal && z.Owner != 0 || z.Container && z.TTL != 0:
+		return "is of two modes"
+	}
+	return aclFault(z.ACL)
 }
 
 // Finish returns the tree, with all of it visible. Errors wrap ErrCorrupt and name a path: a znode whose parent is
@@ -55,9 +78,11 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 		}
 	}
 	for _, e := range l.all {
-		if v := e.newest.Load(); v.Created < math.MaxInt32 && v.numChildren-bornChildren(e.path) > v.Created {
+		v := e.newest.Load()
+		if v.created < math.MaxInt32 && v.numChildren-bornChildren(e.path) > v.created {
 			return nil, corrupt(e.path, "has more children than were created")
 		}
+		l.t.markMortal(e, v)
 	}
 	t := l.t
 	t.applied = visible
@@ -79,9 +104,10 @@ func (l *Loader) join(e *entry, visible Zxid) error {
 		return corrupt(e.path, "has no parent")
 	}
 	p := e.parent.newest.Load()
-	if p.Owner != 0 {
+	if p.owner != 0 {
 		return corrupt(e.path, "has an ephemeral as parent")
 	}
+	e.newest.Load().share(p.traits)
 	p.children = p.children.add(Base(e.path), l.t.edit)
 	p.numChildren++
 	return nil

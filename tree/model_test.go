@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -29,6 +30,7 @@ func newModel() *model {
 		z := modelZnode{Znode: Znode{Data: []byte{}}, cversion: cversion}
 		if path == "/zookeeper/config" {
 			z.Version, z.Aversion = -1, -1
+			z.ACL = ReadACL()
 		}
 		m.znodes[path] = z
 		m.touched[path] = true
@@ -46,15 +48,26 @@ func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 	next := m.clone()
 	next.changes = nil
 	var results []Result
+	fail := func(i int, err error) (*model, []Result, error) {
+		failed := m.clone()
+		failed.changes = nil
+		if len(ops) == 1 {
+			return failed, nil, err
+		}
+		return failed, nil, &MultiError{i, err}
+	}
+	for i, op := range ops {
+		if len(ops) > 1 && (op.Kind == 0 || op.Kind > 4) {
+			return fail(i, ErrInvalidKind)
+		}
+		if len(ops) > 1 && op.Kind == KindCreate && op.Mode > 6 {
+			return fail(i, ErrInvalidMode)
+		}
+	}
 	for i, op := range ops {
 		r, err := next.applyOp(h, op)
 		if err != nil {
-			failed := m.clone()
-			failed.changes = nil
-			if len(ops) == 1 {
-				return failed, nil, err
-			}
-			return failed, nil, &MultiError{i, err}
+			return fail(i, err)
 		}
 		r.Kind = op.Kind
 		results = append(results, r)
@@ -72,17 +85,32 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 	case KindDelete:
 		return Result{}, m.delete(h, op)
 	case KindCheck:
-		return Result{}, m.check(op)
+		return Result{}, m.check(h, op, Read)
+	case KindSetACL:
+		return m.setACL(h, op)
 	}
 	return Result{}, ErrInvalidKind
 }
 
 func (m *model) create(h Header, op Op) (Result, error) {
-	if op.Mode > 3 || op.Mode%2 == 1 && h.Session == 0 {
+	ephemeral := op.Mode == Ephemeral || op.Mode == EphemeralSequential
+	if op.Mode > 6 {
+		return Result{}, ErrInvalidMode
+	}
+	if op.Mode >= 5 && op.TTL <= 0 || op.TTL >= 1<<40 || op.Mode < 5 && op.TTL != 0 {
+		return Result{}, ErrInvalidTTL
+	}
+	if ephemeral && h.Session == 0 {
 		return Result{}, ErrInvalidMode
 	}
 	if !strings.Contains(op.Path, "/") || strings.Contains(op.Path, "\x00") {
 		return Result{}, ErrInvalidPath
+	}
+	acl := []ACL{{31, "world", "anyone"}}
+	if op.ACL != nil {
+		if acl = modelFix(op.ACL, h.Identities); len(acl) == 0 {
+			return Result{}, ErrInvalidACL
+		}
 	}
 	parentPath := op.Path[:strings.LastIndex(op.Path, "/")]
 	if parentPath == "" {
@@ -92,8 +120,11 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	if !ok {
 		return Result{}, ErrNoNode
 	}
+	if !h.System && !modelMay(parent.ACL, h.Identities, 4) {
+		return Result{}, ErrNoAuth
+	}
 	path := op.Path
-	if op.Mode >= 2 {
+	if op.Mode == Sequential || op.Mode == EphemeralSequential || op.Mode == SequentialTTL {
 		path += fmt.Sprintf("%010d", parent.Created)
 	}
 	if !modelValid(path) {
@@ -106,9 +137,10 @@ func (m *model) create(h Header, op Op) (Result, error) {
 		return Result{}, ErrNoChildrenForEphemerals
 	}
 	z := modelZnode{Znode: Znode{Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Data: clone(op.Data)}}
-	if op.Mode%2 == 1 {
+	if ephemeral {
 		z.Owner = h.Session
 	}
+	z.ACL, z.TTL, z.Container = modelStored(acl), op.TTL, op.Mode == Container
 	m.znodes[path] = z
 	if parent.Created == math.MaxInt32 {
 		parent.cversion--
@@ -118,12 +150,12 @@ func (m *model) create(h Header, op Op) (Result, error) {
 		parent.Pzxid = h.Zxid
 	}
 	m.znodes[parentPath] = parent
-	m.change(Created, path, z.Owner, parentPath)
+	m.change(Change{Created, path, z.Owner, z.ACL, parent.ACL}, parentPath)
 	return Result{Path: path, Stat: m.stat(path, m.children(path))}, nil
 }
 
 func (m *model) set(h Header, op Op) (Result, error) {
-	if err := m.check(op); err != nil {
+	if err := m.check(h, op, Write); err != nil {
 		return Result{}, err
 	}
 	z := m.znodes[op.Path]
@@ -133,7 +165,35 @@ func (m *model) set(h Header, op Op) (Result, error) {
 		z.Version = 0
 	}
 	m.znodes[op.Path] = z
-	m.change(DataChanged, op.Path, z.Owner)
+	m.change(Change{Type: DataChanged, Path: op.Path, Owner: z.Owner, ACL: z.ACL})
+	return Result{Stat: m.stat(op.Path, m.children(op.Path))}, nil
+}
+
+func (m *model) setACL(h Header, op Op) (Result, error) {
+	if !modelValid(op.Path) {
+		return Result{}, ErrInvalidPath
+	}
+	acl := modelFix(op.ACL, h.Identities)
+	if len(acl) == 0 {
+		return Result{}, ErrInvalidACL
+	}
+	z, ok := m.znodes[op.Path]
+	if !ok {
+		return Result{}, ErrNoNode
+	}
+	if !h.System && !modelMay(z.ACL, h.Identities, 16) {
+		return Result{}, ErrNoAuth
+	}
+	if op.Version != -1 && op.Version != z.Aversion {
+		return Result{}, ErrBadVersion
+	}
+	z.Aversion++
+	if z.Aversion == -1 {
+		z.Aversion = 0
+	}
+	z.ACL = modelStored(acl)
+	m.znodes[op.Path] = z
+	m.touched[op.Path] = true
 	return Result{Stat: m.stat(op.Path, m.children(op.Path))}, nil
 }
 
@@ -143,6 +203,13 @@ func (m *model) delete(h Header, op Op) error {
 	}
 	if slices.Contains([]string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"}, op.Path) {
 		return ErrInvalidPath
+	}
+	parent, ok := m.znodes[modelParent(op.Path)]
+	if !ok {
+		return ErrNoNode
+	}
+	if !h.System && !modelMay(parent.ACL, h.Identities, 8) {
+		return ErrNoAuth
 	}
 	z, ok := m.znodes[op.Path]
 	if !ok {
@@ -154,17 +221,22 @@ func (m *model) delete(h Header, op Op) error {
 	if len(m.children(op.Path)) > 0 {
 		return ErrNotEmpty
 	}
-	delete(m.znodes, op.Path)
-	parentPath := modelParent(op.Path)
+	m.remove(h, op.Path)
+	return nil
+}
+
+func (m *model) remove(h Header, path string) {
+	z := m.znodes[path]
+	delete(m.znodes, path)
+	parentPath := modelParent(path)
 	parent := m.znodes[parentPath]
 	parent.cversion++
 	parent.Pzxid = h.Zxid
 	m.znodes[parentPath] = parent
-	m.change(Deleted, op.Path, z.Owner, parentPath)
-	return nil
+	m.change(Change{Deleted, path, z.Owner, z.ACL, parent.ACL}, parentPath)
 }
 
-func (m *model) check(op Op) error {
+func (m *model) check(h Header, op Op, need Perms) error {
 	if !modelValid(op.Path) {
 		return ErrInvalidPath
 	}
@@ -172,17 +244,122 @@ func (m *model) check(op Op) error {
 	if !ok {
 		return ErrNoNode
 	}
+	if !h.System && !modelMay(z.ACL, h.Identities, need) {
+		return ErrNoAuth
+	}
 	if op.Version != -1 && op.Version != z.Version {
 		return ErrBadVersion
 	}
 	return nil
 }
 
-func (m *model) change(c ChangeType, path string, owner SessionID, also ...string) {
-	m.changes = append(m.changes, Change{c, path, owner})
-	for _, p := range append(also, path) {
+// reap returns the model after the reaper's transaction, or with its error.
+func (m *model) reap(h Header, path string, seen Seen) (*model, error) {
+	next := m.clone()
+	next.changes = nil
+	z, ok := m.znodes[path]
+	switch {
+	case !ok:
+		return next, ErrNoNode
+	case !z.Container && z.TTL == 0, Seen{z.Czxid, z.Mzxid, z.Pzxid} != seen:
+		return next, ErrBadVersion
+	case len(m.children(path)) > 0:
+		return next, ErrNotEmpty
+	}
+	next.remove(h, path)
+	next.applied = h.Zxid
+	return next, nil
+}
+
+func (m *model) mortals() []Mortal {
+	var all []Mortal
+	for _, path := range slices.Sorted(maps.Keys(m.znodes)) {
+		z := m.znodes[path]
+		if (z.Container || z.TTL > 0) && len(m.children(path)) == 0 {
+			all = append(all, Mortal{path, Seen{z.Czxid, z.Mzxid, z.Pzxid}, z.TTL, z.Created > 0})
+		}
+	}
+	return all
+}
+
+func (m *model) change(c Change, also ...string) {
+	m.changes = append(m.changes, c)
+	for _, p := range append(also, c.Path) {
 		m.touched[p] = true
 	}
+}
+
+// modelStored is the list as it is stored.
+func modelStored(acl []ACL) []ACL {
+	if len(acl) == 1 && acl[0] == (ACL{31, "world", "anyone"}) {
+		return nil
+	}
+	return acl
+}
+
+// modelFix is the catalogue's fix-up; the list is empty if it is invalid.
+func modelFix(asked []ACL, who []Identity) []ACL {
+	var fixed []ACL
+	for i, a := range asked {
+		switch {
+		case slices.Index(asked, a) < i:
+		case a.Scheme == "world" && a.ID == "anyone":
+			fixed = append(fixed, a)
+		case a.Scheme == "digest" && modelDigestValid(a.ID), a.Scheme == "ip" && modelNetwork(a.ID) != nil:
+			fixed = append(fixed, a)
+		case a.Scheme == "auth" && slices.ContainsFunc(who, func(i Identity) bool { return i.Scheme == "digest" }):
+			for _, i := range who {
+				if i.Scheme == "digest" {
+					fixed = append(fixed, ACL{a.Perms, "digest", i.ID})
+				}
+			}
+		default:
+			return nil
+		}
+	}
+	return fixed
+}
+
+// modelDigestValid splits as Java does: empty parts at the end are dropped.
+func modelDigestValid(id string) bool {
+	parts := strings.Split(id, ":")
+	for len(parts) > 0 && parts[len(parts)-1] == "" {
+		parts = parts[:len(parts)-1]
+	}
+	return len(parts) == 2
+}
+
+// modelNetwork is the network of an ACL's id of the scheme ip; nil if it is none.
+func modelNetwork(id string) *net.IPNet {
+	if !strings.Contains(id, "/") && strings.Contains(id, ":") {
+		id += "/128"
+	} else if !strings.Contains(id, "/") {
+		id += "/32"
+	}
+	_, network, err := net.ParseCIDR(id)
+	if err != nil || strings.Contains(id, ":") && strings.Contains(id, ".") {
+		return nil
+	}
+	return network
+}
+
+// modelMay reports whether a list allows it.
+func modelMay(acl []ACL, who []Identity, need Perms) bool {
+	may := acl == nil
+	for _, i := range who {
+		may = may || i.Scheme == "super"
+	}
+	for _, a := range acl {
+		if a.Perms&need == 0 {
+			continue
+		}
+		may = may || a.Scheme == "world"
+		for _, i := range who {
+			may = may || a.Scheme == "digest" && i.Scheme == "digest" && a.ID == i.ID
+			may = may || a.Scheme == "ip" && i.Scheme == "ip" && modelNetwork(a.ID).Contains(net.ParseIP(i.ID))
+		}
+	}
+	return may
 }
 
 // children returns the sorted names of a path's children.
@@ -206,6 +383,39 @@ func (m *model) allChildren() map[string][]string {
 		}
 	}
 	return all
+}
+
+func (m *model) descendants(path string) int {
+	n := 0
+	for p := range m.znodes {
+		if p != "/" && strings.HasPrefix(p, strings.TrimSuffix(path, "/")+"/") {
+			n++
+		}
+	}
+	return n
+}
+
+// acl is what a view shows of a list.
+func (m *model) acl(who []Identity, path string) ([]ACL, error) {
+	z, ok := m.znodes[path]
+	switch {
+	case !ok:
+		return nil, ErrNoNode
+	case z.ACL == nil:
+		return []ACL{{31, "world", "anyone"}}, nil
+	case modelMay(z.ACL, who, 16):
+		return z.ACL, nil
+	case !modelMay(z.ACL, who, 1):
+		return nil, ErrNoAuth
+	}
+	var masked []ACL
+	for _, a := range z.ACL {
+		if a.Scheme == "digest" {
+			a.ID = a.ID[:strings.Index(a.ID, ":")] + ":x"
+		}
+		masked = append(masked, a)
+	}
+	return masked, nil
 }
 
 // before looks among the names of the siblings.
@@ -233,8 +443,8 @@ func (m *model) before(path string, siblings, match []string) (string, bool, err
 // stat is the Stat of a znode with children of the names.
 func (m *model) stat(path string, names []string) Stat {
 	z := m.znodes[path]
-	v := version{Znode: z.Znode}
-	s := v.stat()
+	state := newState(&z.Znode)
+	s := state.stat()
 	s.Cversion = z.cversion
 	s.NumChildren = int32(len(names))
 	return s

@@ -11,17 +11,28 @@ const (
 	Ephemeral           CreateMode = 1 // belongs to a session and goes with it; has no children
 	Sequential          CreateMode = 2 // persistent, its name ends in the parent's create counter
 	EphemeralSequential CreateMode = 3 // ephemeral, its name ends in the parent's create counter
+	Container           CreateMode = 4 // may be reaped once its last child is gone
+	TTL                 CreateMode = 5 // may be reaped when it has had no children and no write of its data for some time
+	SequentialTTL       CreateMode = 6 // as TTL, its name ends in the parent's create counter
 )
+
+// MaxTTL is the longest time, in milliseconds, that a znode of a TTL mode can be given; nearly 35 years.
+const MaxTTL = 1<<40 - 1
 
 // IsEphemeral reports whether a znode of this mode belongs to a session.
 func (m CreateMode) IsEphemeral() bool { return m == Ephemeral || m == EphemeralSequential }
 
 // IsSequential reports whether a name of this mode gets a sequence suffix.
-func (m CreateMode) IsSequential() bool { return m == Sequential || m == EphemeralSequential }
+func (m CreateMode) IsSequential() bool {
+	return m == Sequential || m == EphemeralSequential || m == SequentialTTL
+}
+
+// IsTTL reports whether a znode of this mode goes after some time without children and writes.
+func (m CreateMode) IsTTL() bool { return m == TTL || m == SequentialTTL }
 
 // Validate returns ErrInvalidMode if the mode is none of the constants above.
 func (m CreateMode) Validate() error {
-	if m > EphemeralSequential {
+	if m > SequentialTTL {
 		return ErrInvalidMode
 	}
 	return nil
@@ -38,6 +49,12 @@ func (m CreateMode) String() string {
 		return "Sequential"
 	case EphemeralSequential:
 		return "EphemeralSequential"
+	case Container:
+		return "Container"
+	case TTL:
+		return "TTL"
+	case SequentialTTL:
+		return "SequentialTTL"
 	}
 	return "CreateMode(" + strconv.Itoa(int(m)) + ")"
 }
@@ -49,10 +66,11 @@ const AnyVersion int32 = -1
 type OpKind uint8
 
 const (
-	KindCreate OpKind = iota + 1 // adds a znode; uses Path, Data and Mode
+	KindCreate OpKind = iota + 1 // adds a znode; uses Path, Data, Mode, TTL and ACL
 	KindSet                      // replaces a znode's data; uses Path, Data and Version
 	KindDelete                   // removes a znode; uses Path and Version
 	KindCheck                    // fails unless the znode has the version; uses Path and Version
+	KindSetACL                   // replaces a znode's ACL; uses Path, ACL and Version; alone in its transaction
 )
 
 // String returns the kind as a word.
@@ -66,6 +84,8 @@ func (k OpKind) String() string {
 		return "delete"
 	case KindCheck:
 		return "check"
+	case KindSetACL:
+		return "setacl"
 	}
 	return "OpKind(" + strconv.Itoa(int(k)) + ")"
 }
@@ -76,7 +96,9 @@ type Op struct {
 	Path    string
 	Data    []byte     // nil and empty are kept apart
 	Mode    CreateMode // of a create
-	Version int32      // expected data version of a set, delete or check; AnyVersion: not checked
+	TTL     int64      // of a create: milliseconds, 1 to MaxTTL in a TTL mode, 0 in every other
+	ACL     []ACL      // of a create or SetACL, as asked for; nil in a create: OpenACL
+	Version int32      // expected data version of a set, delete or check, ACL version of a SetACL; AnyVersion: not checked
 }
 
 // A Header is what all operations of a transaction share.
@@ -84,6 +106,9 @@ type Header struct {
 	Zxid    Zxid      // the transaction's place in the order; greater than every earlier one's
 	Time    int64     // wall clock in Unix milliseconds, for Ctime and Mtime
 	Session SessionID // owner of the ephemerals it creates
+
+	Identities []Identity // of who asks for it, for permissions and for "auth" in an ACL
+	System     bool       // it is the ensemble's own: no permission is checked
 }
 
 // A Result is what one operation of a transaction that succeeded has to say. Results share nothing with the tree that
@@ -91,7 +116,7 @@ type Header struct {
 type Result struct {
 	Kind OpKind
 	Path string // of a create: the final path, with its suffix; else empty
-	Stat Stat   // of a create or set: the znode right after this operation; else zero
+	Stat Stat   // of a create, set or SetACL: the znode right after this operation; else zero
 }
 
 // ChangeType is what happened to a znode. The numbers are those of ZooKeeper's events.
@@ -117,9 +142,14 @@ func (c ChangeType) String() string {
 }
 
 // A Change is one thing a transaction did to one znode. That a parent's list of children changed is not a Change of its
-// own: it follows from Created and Deleted of the child.
+// own: it follows from Created and Deleted of the child. A SetACL makes no Change.
+//
+// The lists are the tree's: they may be kept but must not be changed. See View.MayRead.
 type Change struct {
 	Type  ChangeType
 	Path  string
 	Owner SessionID // of the znode if it is an ephemeral, else zero
+
+	ACL       []ACL // of the znode; of a deleted one, what it had
+	ParentACL []ACL // of the parent if the znode was created or deleted
 }

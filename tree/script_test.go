@@ -50,7 +50,7 @@ func runScript(t *testing.T, file string) {
 	if !ok || !strings.HasPrefix(head, "# ") || !strings.Contains(head, "# ZooKeeper: ") {
 		t.Fatal("a script opens with a sentence of prose and cites ZooKeeper's rule")
 	}
-	s := &script{t: t, tree: New()}
+	s := &script{t: t, tree: New(nil)}
 	out := head + "\n"
 	for _, block := range strings.Split(strings.TrimRight(blocks, "\n"), "\n\n") {
 		commands, want, ok := strings.Cut(block+"\n", "----\n")
@@ -158,7 +158,7 @@ func (s *script) mode(c command) CreateMode {
 	if !ok {
 		return Persistent
 	}
-	for m := Persistent; m <= EphemeralSequential; m++ {
+	for m := Persistent; m <= SequentialTTL; m++ {
 		if m.String() == text {
 			return m
 		}
@@ -341,7 +341,7 @@ func (s *script) reload(c command) {
 		z.Version = int32(s.number(c, "version", int64(z.Version)))
 		znodes[c.path()] = z
 	}
-	l := NewLoader()
+	l := NewLoader(nil)
 	for _, path := range slices.Sorted(maps.Keys(znodes)) {
 		s.must(l.Add(path, znodes[path]))
 	}
@@ -359,7 +359,7 @@ func (s *script) must(err error) {
 
 // Errors that name an operation can be told by the sentinel they wrap.
 func TestMultiErrorUnwraps(t *testing.T) {
-	tree := New()
+	tree := New(nil)
 	_, err := tree.Apply(Header{Zxid: 1}, []Op{{Kind: KindCreate, Path: "/a"}, {Kind: KindDelete, Path: "/b"}})
 	var multi *MultiError
 	if !errors.As(err, &multi) || multi.Index != 1 || multi.Err != ErrNoNode || !errors.Is(err, ErrNoNode) {

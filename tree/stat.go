@@ -26,25 +26,25 @@ type Stat struct {
 	NumChildren    int32
 }
 
-// stat is the version's Stat. The child version is not stored: it is made of the create counter, which counts creations,
+// stat is the state's Stat. The child version is not stored: it is made of the create counter, which counts creations,
 // and of the children left, as ZooKeeper makes it.
-func (v *version) stat() Stat {
+func (s *state) stat() Stat {
 	return Stat{
-		Czxid:          v.Czxid,
-		Mzxid:          v.Mzxid,
-		Pzxid:          v.Pzxid,
-		Ctime:          time.UnixMilli(v.Ctime).UTC(),
-		Mtime:          time.UnixMilli(v.Mtime).UTC(),
-		Version:        v.Version,
-		Cversion:       2*v.Created - v.numChildren,
-		Aversion:       v.Aversion,
-		EphemeralOwner: v.Owner,
-		DataLength:     int32(len(v.Data)),
-		NumChildren:    v.numChildren,
+		Czxid:          s.czxid,
+		Mzxid:          s.mzxid,
+		Pzxid:          s.pzxid,
+		Ctime:          time.UnixMilli(s.ctime).UTC(),
+		Mtime:          time.UnixMilli(s.mtime).UTC(),
+		Version:        s.version,
+		Cversion:       2*s.created - s.numChildren,
+		Aversion:       s.aversion,
+		EphemeralOwner: s.owner,
+		DataLength:     int32(len(s.data)),
+		NumChildren:    s.numChildren,
 	}
 }
 
-// nextVersion is the data version after old. It wraps from the largest number to the smallest and leaves out -1, which
+// nextVersion is the data or ACL version after old. It wraps from the largest number to the smallest and leaves out -1, which
 // as an expected version would mean "any".
 func nextVersion(old int32) int32 {
 	if old == AnyVersion-1 {

@@ -12,11 +12,14 @@ import (
 //  2. every znode but the root is in the children of its parent, and every child is in the index;
 //  3. an ephemeral has no children; the znodes that exist from birth exist and are not ephemerals;
 //  4. no zxid in the tree is later than applied; visible is applied, or the transaction before it until Publish;
-//  5. only versions of the newest transaction have a predecessor.
+//  5. only versions of the newest transaction have a predecessor, and those that a pin keeps;
+//  6. the mortals are the container and TTL znodes without children; an ephemeral is neither.
 type Tree struct {
 	index   index
 	visible atomic.Uint64 // the zxid readers see
 	length  atomic.Int64  // znodes that exist at visible
+	pin     pin
+	schemes Schemes // immutable
 
 	// Owned by the writer.
 	applied     Zxid     // the newest transaction that succeeded
@@ -25,15 +28,17 @@ type Tree struct {
 	header      Header   // of the transaction being applied
 	touched     []*entry // with a staged version, in the order they were first touched
 	changes     []Change // of the newest transaction
-	recent      []*entry // with a version of the newest transaction that succeeded
+	recent      []made   // by the newest transaction that succeeded, and by those before it if a pin keeps them
 	dirty       []*entry // touched since the last Drain
 	count       int64    // znodes that exist at applied
+	mortals     map[*entry]struct{}
 }
 
 // New returns a tree with what a ZooKeeper has from birth: "/", "/zookeeper", "/zookeeper/quota" and
-// "/zookeeper/config". They belong to the first Drain.
-func New() *Tree {
-	l := NewLoader()
+// "/zookeeper/config". They belong to the first Drain. The schemes are those of its ACLs; nil means BuiltinSchemes. They
+// must be the same on every member.
+func New(schemes Schemes) *Tree {
+	l := NewLoader(schemes)
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
 		if err := l.Add(path, bornZnode(path)); err != nil {
 			panic(err)
@@ -49,11 +54,13 @@ func New() *Tree {
 	return t
 }
 
-// bornZnode is a znode as it is from birth. The config's versions are what ZooKeeper's ensembles show.
+// bornZnode is a znode as it is from birth. The config's versions are what ZooKeeper's ensembles show; nobody but a super
+// identity may write it.
 func bornZnode(path string) Znode {
 	z := Znode{Data: []byte{}}
 	if path == configPath {
 		z.Version, z.Aversion = -1, -1
+		z.ACL = ReadACL()
 	}
 	return z
 }
@@ -64,6 +71,8 @@ func (t *Tree) Visible() Zxid { return Zxid(t.visible.Load()) }
 // Len returns the number of znodes, those that exist from birth included.
 func (t *Tree) Len() int { return int(t.length.Load()) }
 
+// The reads of Tree ask for no permission; those of a View do.
+
 // Get returns a znode's data and Stat, or ErrNoNode. The data is a copy that belongs to the caller; it is nil if it was
 // set to nil.
 func (t *Tree) Get(path string) ([]byte, Stat, error) {
@@ -71,7 +80,7 @@ func (t *Tree) Get(path string) ([]byte, Stat, error) {
 	if v == nil {
 		return nil, Stat{}, ErrNoNode
 	}
-	return clone(v.Data), v.stat(), nil
+	return clone(v.data), v.stat(), nil
 }
 
 // Exists returns a znode's Stat, or false if there is no such znode.
@@ -99,19 +108,29 @@ func (t *Tree) Children(path string) ([]string, Stat, error) {
 //
 // The cost grows with the logarithm of the number of siblings and with the number of siblings passed over.
 func (t *Tree) Before(path string, match ...string) (name string, ok bool, err error) {
-	slash := strings.LastIndexByte(path, '/')
-	if slash < 0 || strings.HasPrefix(path, "//") {
-		return "", false, ErrNoNode
-	}
-	parent := t.find(parentOf(path, slash))
+	parent, own := t.findParent(path)
 	if parent == nil {
 		return "", false, ErrNoNode
 	}
-	own := path[slash+1:]
-	if path != rootPath && !parent.children.has(own) {
+	return parent.before(own, match)
+}
+
+// findParent returns the version of a znode's parent that readers see, or nil, and the znode's name. The root is its own
+// parent and has no name.
+func (t *Tree) findParent(path string) (parent *version, own string) {
+	slash := strings.LastIndexByte(path, '/')
+	if slash < 0 || strings.HasPrefix(path, "//") || slash == len(path)-1 && path != rootPath {
+		return nil, ""
+	}
+	return t.find(parentOf(path, slash)), path[slash+1:]
+}
+
+// before is Before for a child's name; the empty one is the root's own.
+func (v *version) before(own string, match []string) (name string, ok bool, err error) {
+	if own != "" && !v.children.has(own) {
 		return "", false, ErrNoNode
 	}
-	name, ok = parent.children.before(own, match)
+	name, ok = v.children.before(own, match)
 	return name, ok, nil
 }
 

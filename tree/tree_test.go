@@ -12,7 +12,7 @@ import (
 
 // Data handed in may be reused, data handed out belongs to the caller, and a path may lie in a buffer.
 func TestNothingIsShared(t *testing.T) {
-	tree, h := New(), &Header{}
+	tree, h := New(nil), &Header{}
 	path, data := []byte("/a"), []byte("one")
 	result := tree.must(t, h, Op{Kind: KindCreate, Path: unsafe.String(&path[0], len(path)), Data: data})[0]
 	changes := tree.Changes()
@@ -37,7 +37,7 @@ func TestNothingIsShared(t *testing.T) {
 }
 
 func TestStatTimesAreUTC(t *testing.T) {
-	tree := New()
+	tree := New(nil)
 	at := time.Date(2026, 7, 17, 12, 0, 0, 345_000_000, time.UTC)
 	if _, err := tree.Apply(Header{Zxid: 1, Time: at.UnixMilli()}, []Op{{Kind: KindCreate, Path: "/a"}}); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestStatTimesAreUTC(t *testing.T) {
 
 // A failed transaction has no changes, publishes nothing and leaves its zxid free.
 func TestFailedApply(t *testing.T) {
-	tree := New()
+	tree := New(nil)
 	create := []Op{{Kind: KindCreate, Path: "/a"}}
 	if _, err := tree.Apply(Header{Zxid: 3}, create); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestApplyOutOfOrderPanics(t *testing.T) {
 		}()
 		_, _ = tree.Apply(h, nil)
 	}
-	tree := New()
+	tree := New(nil)
 	panics("zero zxid", Header{}, tree)
 	if _, err := tree.Apply(Header{Zxid: 2}, nil); err != nil {
 		t.Fatal(err)
@@ -123,14 +123,14 @@ func TestLoaderRefuses(t *testing.T) {
 			t.Errorf("%s: got %v", test.name, err)
 		}
 	}
-	l := NewLoader()
+	l := NewLoader(nil)
 	if err := errors.Join(l.Add("/", Znode{}), l.Add("/", Znode{})); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("twice: got %v", err)
 	}
 }
 
 func load(znodes map[string]Znode, visible Zxid) (*Tree, error) {
-	l := NewLoader()
+	l := NewLoader(nil)
 	for path, z := range znodes {
 		if err := l.Add(path, z); err != nil {
 			return nil, err

@@ -1,0 +1,169 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Perms is what an entry of an ACL allows, a sum of the constants. Other bits are kept as they are and allow nothing.
+type Perms int32
+
+const (
+	Read   Perms = 1  // of a znode: its data, Stat and children, and to be told of changes
+	Write  Perms = 2  // of a znode: setting its data
+	Create Perms = 4  // of a parent: creating children
+	Delete Perms = 8  // of a parent: deleting children
+	Admin  Perms = 16 // of a znode: setting its ACL
+
+	PermsAll = Read | Write | Create | Delete | Admin // all of them
+)
+
+// An ACL is one entry of a znode's list: what those whose identity fits Scheme and ID may do. Entries only allow; none
+// forbids, and their order has no meaning.
+type ACL struct {
+	Perms  Perms
+	Scheme string
+	ID     string
+}
+
+// An Identity is what somebody has shown to be, under a scheme.
+type Identity struct {
+	Scheme string
+	ID     string
+}
+
+// The tree's own words in an ACL, and the scheme whose identities may do everything.
+const (
+	worldScheme = "world"
+	worldID     = "anyone"
+	authScheme  = "auth"
+	superScheme = "super"
+)
+
+var anyoneAll = ACL{Perms: PermsAll, Scheme: worldScheme, ID: worldID}
+
+// OpenACL allows everybody everything. It is what a create without a list means.
+func OpenACL() []ACL { return []ACL{anyoneAll} }
+
+// ReadACL allows everybody to read.
+func ReadACL() []ACL { return []ACL{{Perms: Read, Scheme: worldScheme, ID: worldID}} }
+
+// CreatorACL allows everything to whoever sets it, under each identity of theirs that can stand in an ACL.
+func CreatorACL() []ACL { return []ACL{{Perms: PermsAll, Scheme: authScheme}} }
+
+// permit reports whether a list allows any of the permissions to somebody. A list that is empty or absent allows all,
+// and so does every list to a super identity.
+func (s Schemes) permit(acl []ACL, who []Identity, need Perms) bool {
+	if len(acl) == 0 {
+		return true
+	}
+	for i := range who {
+		if who[i].Scheme == superScheme {
+			return true
+		}
+	}
+	for i := range acl {
+		if acl[i].Perms&need != 0 && s.fits(&acl[i], who) {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reports whether an entry is about somebody.
+func (s Schemes) fits(a *ACL, who []Identity) bool {
+	if a.Scheme == worldScheme {
+		return a.ID == worldID
+	}
+	scheme := s[a.Scheme]
+	if scheme == nil {
+		return false
+	}
+	return slices.ContainsFunc(who, func(i Identity) bool { return i.Scheme == a.Scheme && scheme.Matches(i.ID, a.ID) })
+}
+
+// fix returns the list that is stored for one that was asked for: without its repetitions, with "auth" replaced by the
+// identities it stands for. A list that allows everybody everything is stored as nil. Errors wrap ErrInvalidACL: the list
+// is empty, or an entry is of a scheme that is not known, of an id the scheme refuses, or stands for nobody.
+func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
+	if len(asked) == 0 {
+		return nil, fmt.Errorf("%w: it has no entry", ErrInvalidACL)
+	}
+	fixed := make([]ACL, 0, len(asked))
+	for i, a := range withoutRepeats(asked) {
+		n := len(fixed)
+		if a.Scheme == authScheme {
+			fixed = s.expand(fixed, a.Perms, who)
+		} else if s.valid(&a) {
+			fixed = append(fixed, a)
+		}
+		if len(fixed) == n {
+			return nil, fmt.Errorf("%w: entry %d, %q:%q", ErrInvalidACL, i, a.Scheme, a.ID)
+		}
+	}
+	if isOpen(fixed) {
+		return nil, nil
+	}
+	return fixed, nil
+}
+
+// withoutRepeats returns the entries of a list, each once, in the order of their first places.
+func withoutRepeats(list []ACL) []ACL {
+	seen := make(map[ACL]bool, len(list))
+	return slices.DeleteFunc(slices.Clone(list), func(a ACL) bool {
+		again := seen[a]
+		seen[a] = true
+		return again
+	})
+}
+
+// expand appends an entry for each identity that "auth" stands for.
+func (s Schemes) expand(list []ACL, p Perms, who []Identity) []ACL {
+	for _, i := range who {
+		if scheme := s[i.Scheme]; scheme != nil && scheme.Expands() {
+			list = append(list, ACL{Perms: p, Scheme: i.Scheme, ID: i.ID})
+		}
+	}
+	return list
+}
+
+// valid reports whether an entry may stand in a stored list.
+func (s Schemes) valid(a *ACL) bool {
+	if a.Scheme == worldScheme {
+		return a.ID == worldID
+	}
+	scheme := s[a.Scheme]
+	return scheme != nil && scheme.Valid(a.ID)
+}
+
+func isOpen(list []ACL) bool { return len(list) == 1 && list[0] == anyoneAll }
+
+// cloneACL copies a list whose words may lie in a buffer of the caller's.
+func cloneACL(list []ACL) []ACL {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Scheme, list[i].ID = strings.Clone(list[i].Scheme), strings.Clone(list[i].ID)
+	}
+	return list
+}
+
+// aclFault says what is wrong with a stored list, or "". It does not ask the schemes: a list stays what it is when a
+// service no longer brings the scheme of an entry.
+func aclFault(list []ACL) string {
+	if list != nil && len(list) == 0 {
+		return "has an empty ACL"
+	}
+	if isOpen(list) {
+		return "has an ACL that is stored as none"
+	}
+	for _, a := range list {
+		switch {
+		case a.Scheme == "", a.Scheme == authScheme:
+			return "has an ACL of no scheme"
+		case a.Scheme == worldScheme && a.ID != worldID:
+			return "has an ACL of an unknown world"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,84 @@
+package tree
+
+import (
+	"maps"
+	"slices"
+)
+
+// Seen is what a reaper saw of a znode: every transaction that makes it another znode, writes its data, or creates or
+// deletes a child moves one of them.
+type Seen struct{ Czxid, Mzxid, Pzxid Zxid }
+
+// A Mortal is a container or TTL znode that has no children.
+type Mortal struct {
+	Path string
+	Seen
+	TTL  int64 // milliseconds; 0: a container
+	Used bool  // it has had a child
+}
+
+// Mortals calls fn with every container and TTL znode that has no children, as the newest transaction left it, in byte
+// order of the paths, until fn returns false. It belongs to the writer. The cost grows with the number of these znodes,
+// not with that of all.
+func (t *Tree) Mortals(fn func(Mortal) bool) {
+	for _, e := range slices.SortedFunc(maps.Keys(t.mortals), byPath) {
+		v := e.newest.Load()
+		m := Mortal{
+			Path: e.path,
+			Seen: v.seen(),
+			TTL:  v.traits.ttl,
+			Used: v.created > 0,
+		}
+		if !fn(m) {
+			return
+		}
+	}
+}
+
+// Reap removes a container or TTL znode that is still as a reaper saw it. It is a transaction of its own, as Apply of one
+// operation is, and asks for no permission. The errors are ErrNoNode; ErrBadVersion if anything of seen differs or the
+// znode is neither a container nor a TTL znode; ErrNotEmpty.
+//
+// ZooKeeper's reaper only asks for no children. A write that comes between its look and its delete does not save the
+// znode there; here it does.
+func (t *Tree) Reap(h Header, path string, seen Seen) error {
+	t.begin(h)
+	if err := t.reap(path, seen); err != nil {
+		t.abort()
+		return err
+	}
+	t.install()
+	return nil
+}
+
+func (t *Tree) reap(path string, seen Seen) error {
+	e := t.index.get(path)
+	if e == nil || e.current() == nil {
+		return ErrNoNode
+	}
+	v := e.current()
+	if !v.isMortal() || v.seen() != seen {
+		return ErrBadVersion
+	}
+	if v.numChildren > 0 {
+		return ErrNotEmpty
+	}
+	t.removeZnode(e)
+	return nil
+}
+
+func (s *state) seen() Seen { return Seen{s.czxid, s.mzxid, s.pzxid} }
+
+// markMortal keeps the set of mortals, after a transaction that made the version.
+func (t *Tree) markMortal(e *entry, v *version) {
+	is := v.numChildren == 0 && v.isMortal()
+	if is == e.mortal {
+		return
+	}
+	e.mortal = is
+	if is {
+		t.mortals[e] = struct{}{}
+	} else {
+		delete(t.mortals, e)
+	}
+}

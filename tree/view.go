@@ -1,0 +1,131 @@
+package tree
+
+import (
+	"slices"
+	"strings"
+)
+
+// A View is the tree as somebody sees it: the reads of Tree, each with the permission it needs. Any number of goroutines
+// may use it. Its zero value is of no use; see Tree.As.
+type View struct {
+	tree *Tree
+	who  []Identity
+}
+
+// As returns the tree as seen by somebody with the identities, which the View keeps; none at all is fine.
+func (t *Tree) As(who []Identity) View { return View{t, who} }
+
+// MayRead reports whether a znode with the ACL may be read, and whether its changes may be told: for a Created, Deleted
+// or DataChanged the znode's, for a change of the list of children the parent's.
+func (v View) MayRead(acl []ACL) bool { return v.permit(acl, Read) == nil }
+
+// Get returns a znode's data and Stat. The data is a copy that belongs to the caller; it is nil if it was set to nil. The
+// errors are ErrNoNode, and ErrNoAuth without Read.
+func (v View) Get(path string) ([]byte, Stat, error) {
+	z, err := v.read(path)
+	if err != nil {
+		return nil, Stat{}, err
+	}
+	return clone(z.data), z.stat(), nil
+}
+
+// Exists returns a znode's Stat, or false if there is no such znode. The errors are ErrInvalidPath if the path has a NUL,
+// and ErrNoAuth without Read on a znode that exists.
+func (v View) Exists(path string) (Stat, bool, error) {
+	if strings.IndexByte(path, 0) >= 0 {
+		return Stat{}, false, invalidPath(path, "has a control character")
+	}
+	z, err := v.read(path)
+	switch err {
+	case nil:
+		return z.stat(), true, nil
+	case ErrNoNode:
+		return Stat{}, false, nil
+	}
+	return Stat{}, false, err
+}
+
+// Children returns the names of a znode's children in byte order and its Stat, both of the same zxid. The errors are
+// ErrNoNode, and ErrNoAuth without Read.
+func (v View) Children(path string) ([]string, Stat, error) {
+	z, err := v.read(path)
+	if err != nil {
+		return nil, Stat{}, err
+	}
+	return z.children.list(int(z.numChildren)), z.stat(), nil
+}
+
+// Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which hides whether the znode
+// exists; the root counts as its own parent.
+func (v View) Before(path string, match ...string) (name string, ok bool, err error) {
+	parent, own := v.tree.findParent(path)
+	if parent == nil {
+		return "", false, ErrNoNode
+	}
+	if err := v.permit(parent.acl(), Read); err != nil {
+		return "", false, err
+	}
+	return parent.before(own, match)
+}
+
+// ACL returns a znode's list and its Stat, both of the same zxid. The list belongs to the caller. Without Admin the ids
+// of the scheme digest show the user alone, with "x" for the digest. The errors are ErrNoNode, and ErrNoAuth without both
+// Read and Admin.
+func (v View) ACL(path string) ([]ACL, Stat, error) {
+	z := v.tree.find(path)
+	if z == nil {
+		return nil, Stat{}, ErrNoNode
+	}
+	if err := v.permit(z.acl(), Read|Admin); err != nil {
+		return nil, Stat{}, err
+	}
+	if len(z.acl()) == 0 {
+		return OpenACL(), z.stat(), nil
+	}
+	list := slices.Clone(z.acl())
+	if v.permit(z.acl(), Admin) != nil {
+		for i := range list {
+			if list[i].Scheme == digestName {
+				list[i].ID = mask(list[i].ID)
+			}
+		}
+	}
+	return list, z.stat(), nil
+}
+
+// Descendants returns how many znodes there are below one, at any depth, itself left out. All is of one zxid. The cost
+// grows with their number. One count runs at a time, others wait for it; writers wait for none, but what they replace in
+// the meantime is kept until it ends. The errors are ErrNoNode, and ErrNoAuth without Read.
+func (v View) Descendants(path string) (int, error) {
+	t := v.tree
+	visible := t.pin.take(t)
+	defer t.pin.release()
+	z := t.findAt(path, visible)
+	if z == nil {
+		return 0, ErrNoNode
+	}
+	if err := v.permit(z.acl(), Read); err != nil {
+		return 0, err
+	}
+	return t.descendants(path, z, visible), nil
+}
+
+// read returns the visible version of a znode that may be read.
+func (v View) read(path string) (*version, error) {
+	z := v.tree.find(path)
+	if z == nil {
+		return nil, ErrNoNode
+	}
+	if err := v.permit(z.acl(), Read); err != nil {
+		return nil, err
+	}
+	return z, nil
+}
+
+// permit returns ErrNoAuth unless the ACL allows one of the permissions.
+func (v View) permit(acl []ACL, need Perms) error {
+	if v.tree.schemes.permit(acl, v.who, need) {
+		return nil
+	}
+	return ErrNoAuth
+}

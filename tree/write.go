@@ -1,0 +1,213 @@
+package tree
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The operations, each with its checks in the order of ZooKeeper's.
+
+func (t *Tree) create(op *Op, r *Result) error {
+	slash, err := t.checkCreate(op)
+	if err != nil {
+		return err
+	}
+	acl := op.ACL
+	if acl != nil {
+		if acl, err = t.schemes.fix(acl, t.header.Identities); err != nil {
+			return err
+		}
+	}
+	parent := t.index.get(parentOf(op.Path, slash))
+	if parent == nil || parent.current() == nil {
+		return ErrNoNode
+	}
+	p := parent.current()
+	if err := t.permit(p.acl(), Create); err != nil {
+		return err
+	}
+	path := op.Path
+	if op.Mode.IsSequential() {
+		path = sequentialPath(path, p.created)
+	}
+	if err := ValidatePath(path); err != nil {
+		return err
+	}
+	e := t.index.get(path)
+	if e != nil && e.current() != nil {
+		return ErrNodeExists
+	}
+	if p.owner != 0 {
+		return ErrNoChildrenForEphemerals
+	}
+	if e == nil {
+		if !op.Mode.IsSequential() {
+			path = strings.Clone(path) // it may lie in a buffer of the caller's
+		}
+		e = &entry{path: path, parent: parent}
+		t.index.add(e)
+	}
+	r.Path, r.Stat = e.path, t.addZnode(e, t.newZnode(op, acl, p.traits)).stat()
+	return nil
+}
+
+// checkCreate looks at what can be wrong with a create whatever the tree is like, but for the ACL. It returns where the
+// parent's path ends.
+func (t *Tree) checkCreate(op *Op) (slash int, err error) {
+	if err := op.Mode.Validate(); err != nil {
+		return 0, err
+	}
+	if op.Mode.IsTTL() && (op.TTL < 1 || op.TTL > MaxTTL) || !op.Mode.IsTTL() && op.TTL != 0 {
+		return 0, fmt.Errorf("%w: %d ms for mode %v", ErrInvalidTTL, op.TTL, op.Mode)
+	}
+	if op.Mode.IsEphemeral() && t.header.Session == 0 {
+		return 0, fmt.Errorf("%w: an ephemeral needs a session", ErrInvalidMode)
+	}
+	return lastSlash(op.Path)
+}
+
+func (t *Tree) newZnode(op *Op, acl []ACL, near *traits) state {
+	h := &t.header
+	s := state{czxid: h.Zxid, mzxid: h.Zxid, pzxid: h.Zxid, ctime: h.Time, mtime: h.Time, data: clone(op.Data)}
+	if op.Mode.IsEphemeral() {
+		s.owner = h.Session
+	}
+	s.traits = newTraits(keepACL(acl, near), op.TTL, op.Mode == Container, near)
+	return s
+}
+
+func (t *Tree) set(op *Op, r *Result) error {
+	e, err := t.existing(op.Path)
+	if err != nil {
+		return err
+	}
+	old := e.current()
+	if err := t.permit(old.acl(), Write); err != nil {
+		return err
+	}
+	if !op.expects(old.version) {
+		return ErrBadVersion
+	}
+	v := t.stage(e)
+	v.mzxid, v.mtime = t.header.Zxid, t.header.Time
+	v.version = nextVersion(v.version)
+	v.data = clone(op.Data)
+	r.Stat = v.stat()
+	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, Owner: v.owner, ACL: v.acl()})
+	return nil
+}
+
+// delete looks at the path only as far as ZooKeeper does: a malformed one is the path of no znode. It needs a permission
+// on the parent and none on the znode, and who has not got it does not learn whether there is a znode.
+func (t *Tree) delete(op *Op) error {
+	slash, err := lastSlash(op.Path)
+	if err != nil {
+		return err
+	}
+	if isReserved(op.Path) {
+		return invalidPath(op.Path, "cannot be deleted")
+	}
+	e := t.index.get(op.Path)
+	if e == nil || e.current() == nil {
+		parent := t.index.get(parentOf(op.Path, slash))
+		if parent == nil || parent.current() == nil || t.permit(parent.current().acl(), Delete) == nil {
+			return ErrNoNode
+		}
+		return ErrNoAuth
+	}
+	old := e.current()
+	if err := t.permit(e.parent.current().acl(), Delete); err != nil {
+		return err
+	}
+	if !op.expects(old.version) {
+		return ErrBadVersion
+	}
+	if old.numChildren > 0 {
+		return ErrNotEmpty
+	}
+	t.removeZnode(e)
+	return nil
+}
+
+func (t *Tree) checkVersion(op *Op) error {
+	e, err := t.existing(op.Path)
+	if err != nil {
+		return err
+	}
+	if err := t.permit(e.current().acl(), Read); err != nil {
+		return err
+	}
+	if !op.expects(e.current().version) {
+		return ErrBadVersion
+	}
+	return nil
+}
+
+// setACL moves the ACL version and nothing else: no zxid, no time, and nobody is told.
+func (t *Tree) setACL(op *Op, r *Result) error {
+	if err := ValidatePath(op.Path); err != nil {
+		return err
+	}
+	acl, err := t.schemes.fix(op.ACL, t.header.Identities)
+	if err != nil {
+		return err
+	}
+	e, err := t.existing(op.Path)
+	if err != nil {
+		return err
+	}
+	old := e.current()
+	if err := t.permit(old.acl(), Admin); err != nil {
+		return err
+	}
+	if !op.expects(old.aversion) {
+		return ErrBadVersion
+	}
+	v := t.stage(e)
+	v.aversion = nextVersion(v.aversion)
+	v.setACL(acl, e.parent)
+	r.Stat = v.stat()
+	return nil
+}
+
+// setACL replaces the list and leaves the other traits.
+func (v *version) setACL(acl []ACL, parent *entry) {
+	var near *traits
+	if parent != nil {
+		near = parent.current().traits
+	}
+	var ttl int64
+	var container bool
+	if v.traits != nil {
+		ttl, container = v.traits.ttl, v.traits.container
+	}
+	v.traits = newTraits(keepACL(acl, near), ttl, container, near)
+}
+
+// existing returns the entry of a znode, or ErrInvalidPath or ErrNoNode.
+func (t *Tree) existing(path string) (*entry, error) {
+	e := t.index.get(path)
+	if e != nil && e.current() != nil {
+		return e, nil
+	}
+	// Only here can the path be invalid: a path in the tree is not. So the common case is spared the check.
+	if err := ValidatePath(path); err != nil {
+		return nil, err
+	}
+	return nil, ErrNoNode
+}
+
+// expects reports whether a version is the one the operation names.
+func (o *Op) expects(version int32) bool { return o.Version == AnyVersion || o.Version == version }
+
+// lastSlash is all that ZooKeeper asks of the path of a create or delete before it looks for the parent.
+func lastSlash(path string) (int, error) {
+	slash := strings.LastIndexByte(path, '/')
+	if slash < 0 {
+		return 0, invalidPath(path, "has no slash")
+	}
+	if strings.IndexByte(path, 0) >= 0 {
+		return 0, invalidPath(path, "has a control character")
+	}
+	return slash, nil
+}
