@@ -63,6 +63,7 @@ func (t *Tree) begin(h Header) {
 	t.header = h
 	t.edit++
 	t.changes = reuse(t.changes)
+	t.over = nil
 }
 
 // A made is a version that a transaction put at the head of an entry's chain.
@@ -83,7 +84,7 @@ func (t *Tree) tidy() {
 		}
 		m.v.prev.Store(trimmed)
 		if !m.v.exists() && m.e.newest.Load() == m.v {
-			t.index.remove(m.e.path)
+			t.removeEntry(m.e)
 		}
 	}
 	t.recent = reuse(t.recent)
@@ -91,6 +92,9 @@ func (t *Tree) tidy() {
 
 // install puts the staged versions at the head of their chains. They are later than visible, so readers pass them over.
 func (t *Tree) install() {
+	if len(t.charged) > 0 {
+		t.findOver()
+	}
 	for _, e := range t.touched {
 		v := e.staged
 		e.newest.Store(v)
@@ -118,11 +122,12 @@ func (t *Tree) abort() {
 	for _, e := range t.touched {
 		e.staged = nil
 		if e.newest.Load() == nil {
-			t.index.remove(e.path)
+			t.removeEntry(e)
 		}
 	}
 	t.touched = reuse(t.touched)
 	t.changes = reuse(t.changes)
+	t.charged = nil
 	t.header.Identities = nil
 }
 
@@ -204,6 +209,9 @@ func (t *Tree) addZnode(e *entry, s state) *version {
 		p.pzxid = t.header.Zxid
 	}
 	t.changes = append(t.changes, Change{Type: Created, Path: e.path, Owner: v.owner, ACL: v.acl(), ParentACL: p.acl()})
+	size := int64(len(v.data))
+	t.recount(e)
+	t.charge(e.path, 1, size)
 	return v
 }
 
@@ -211,10 +219,12 @@ func (t *Tree) addZnode(e *entry, s state) *version {
 func (t *Tree) removeZnode(e *entry) {
 	v, p := t.stage(e), t.stage(e.parent)
 	t.changes = append(t.changes, Change{Type: Deleted, Path: e.path, Owner: v.owner, ACL: v.acl(), ParentACL: p.acl()})
+	size := int64(len(v.data))
 	v.state = state{numChildren: gone}
 	p.children = p.children.remove(Base(e.path), t.edit)
 	p.numChildren--
 	p.pzxid = t.header.Zxid
+	t.charge(e.path, -1, -size)
 }
 
 // countOf is what a change adds to the number of znodes.

@@ -27,14 +27,8 @@ func (t *Tree) check() error {
 			return fmt.Errorf("znode %q: %w", e.path, err)
 		}
 	}
-	mortals := 0
-	for _, e := range t.index.all() {
-		if e.mortal {
-			mortals++
-		}
-	}
-	if mortals != len(t.mortals) {
-		return fmt.Errorf("%d entries are marked as mortals, %d are in the set", mortals, len(t.mortals))
+	if err := t.checkSets(); err != nil {
+		return err
 	}
 	if alive != t.count {
 		return fmt.Errorf("%d znodes are counted, %d exist", t.count, alive)
@@ -46,6 +40,26 @@ func (t *Tree) check() error {
 	}
 	if visible := t.Visible(); visible > t.applied || visible < t.applied && !t.unpublished {
 		return fmt.Errorf("visible is %d, applied %d, unpublished %v", visible, t.applied, t.unpublished)
+	}
+	return nil
+}
+
+// checkSets looks for entries that are in the index or in one of the sets, and not in the other.
+func (t *Tree) checkSets() error {
+	mortals, quotas := 0, 0
+	for _, e := range t.index.all() {
+		if e.mortal {
+			mortals++
+		}
+		if subtree, ok := quotaOf(e.path, limitsName); ok {
+			quotas++
+			if t.quotas[subtree] != e {
+				return fmt.Errorf("entry %q: is not among the quotas", e.path)
+			}
+		}
+	}
+	if mortals != len(t.mortals) || quotas != len(t.quotas) {
+		return fmt.Errorf("%d mortals and %d quotas are kept, the index has %d and %d", len(t.mortals), len(t.quotas), mortals, quotas)
 	}
 	return nil
 }

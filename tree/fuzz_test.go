@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -46,7 +47,9 @@ func randomBytes(seed uint64, n int) []byte {
 var fuzzPaths = []string{
 	"/a", "/b", "/a/b", "/a/b/c", "/a/x-", "/a/y-", "/b/", "/a-b", "/a/x-0000000001", "/b/x-0000000002", "/a/0000000000",
 	"/", "", "a", "a/b", "//x", "//a", "/a/", "/a//b", "/a/.", "/a/..", "/.", "/a\x00", "/a/\x7f", "/\u00a0", "/\ue000", "/\U0001f600", "/\xff",
-	"/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/zookeeper/x", "/zookeeper/quota/a",
+	"/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/zookeeper/x", "/zookeeper/quota/a", "/zookeeper/quota/a/b/c",
+	"/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/a/zookeeper_stats", "/zookeeper/quota/a/b/zookeeper_limits",
+	"/zookeeper/quota/a/b/zookeeper_stats", "/zookeeper/quota/zookeeper_stats", "/zookeeper/quota/zookeeper/zookeeper_stats",
 }
 
 // usualPaths is the part of fuzzPaths most operations use, so that enough of them succeed.
@@ -60,6 +63,7 @@ type fuzzRun struct {
 	model  *model
 	image  map[string]Znode // what Drain has given so far
 	zxid   Zxid
+	pinned *model // what there was at the zxid that is pinned; nil if none is
 }
 
 func runFuzz(t *testing.T, script []byte) {
@@ -68,8 +72,12 @@ func runFuzz(t *testing.T, script []byte) {
 		switch b := r.byte(); {
 		case b < 220:
 			r.transaction()
-		case b < 232:
+		case b < 225:
 			r.reap()
+		case b < 232:
+			r.quota()
+		case b < 236:
+			r.pin()
 		case b < 240:
 			r.drain()
 		case b < 245:
@@ -82,6 +90,7 @@ func runFuzz(t *testing.T, script []byte) {
 		}
 	}
 	r.drain()
+	r.unpin()
 	r.compare(r.model)
 }
 
@@ -133,12 +142,50 @@ func (r *fuzzRun) op() Op {
 		op.Version = r.model.znodes[op.Path].Aversion
 	}
 	switch b := r.byte(); {
+	case strings.Contains(op.Path, "/zookeeper_") && b < 200:
+		op.Data = []byte(fuzzTracks[r.pick(len(fuzzTracks))])
 	case b > 200:
 		op.Data = []byte{}
 	case b > 40:
-		op.Data = []byte{b, b}
+		op.Data = bytes.Repeat([]byte{b}, 1+int(b)%4)
 	}
 	return op
+}
+
+// fuzzTracks are limits and usages.
+var fuzzTracks = []string{
+	"count=3,bytes=-1", "count=2,bytes=4=;byteHardLimit=8;countHardLimit=5", "countHardLimit=3", "byteHardLimit=6", "bytes=5",
+	"count=0;bytes=0", "countHardLimit=0", "", "junk", "count=9223372036854775808", "count=1,,bytes=2;", "count", "count=", "=;",
+	"a=5,count=2;", "count=9223372036854775807,bytes=9223372036854775807", "count=+4=9,b=_1", "count=-7,bytes=-2,zz=-0",
+}
+
+// quota sets a quota up, or takes one off.
+func (r *fuzzRun) quota() {
+	subtree := []string{"/a", "/a", "/a/b", "/b", "/a/missing", "/zookeeper", ""}[r.pick(7)]
+	path := "/zookeeper/quota"
+	var ops []Op
+	for name := range strings.SplitSeq(strings.TrimPrefix(subtree, "/"), "/") {
+		if name != "" {
+			path += "/" + name
+			ops = append(ops, Op{Kind: KindCreate, Path: path})
+		}
+	}
+	for _, name := range []string{"/zookeeper_limits", "/zookeeper_stats"} {
+		op := Op{Kind: KindCreate, Path: path + name, Data: []byte(fuzzTracks[r.pick(len(fuzzTracks))]), Version: AnyVersion}
+		if r.byte() < 30 {
+			op.Kind = KindDelete
+		}
+		ops = append(ops, op)
+	}
+	ops = slices.DeleteFunc(ops, func(op Op) bool {
+		_, exists := r.model.znodes[op.Path]
+		return exists == (op.Kind == KindCreate)
+	})
+	if len(ops) > 0 {
+		h := r.header()
+		h.System = true
+		r.apply(h, ops)
+	}
 }
 
 // fuzzTTLs are at the limits.
@@ -184,20 +231,25 @@ func (r *fuzzRun) header() Header {
 
 // reap removes what may be reaped, or tries.
 func (r *fuzzRun) reap() {
-	path := r.path()
-	z := r.model.znodes[path]
-	seen := Seen{z.Czxid, z.Mzxid, z.Pzxid}
-	if all := r.model.mortals(); len(all) > 0 && r.byte() < 128 {
-		m := all[r.pick(len(all))]
-		path, seen = m.Path, m.Seen
+	path, seen := r.path(), Seen{r.zxid, r.zxid, r.zxid}
+	var candidates []string
+	for _, p := range slices.Sorted(maps.Keys(r.model.znodes)) {
+		if z := r.model.znodes[p]; z.Container || z.TTL > 0 {
+			candidates = append(candidates, p)
+		}
 	}
-	switch r.byte() {
+	if len(candidates) > 0 && r.byte() < 200 {
+		path = candidates[r.pick(len(candidates))]
+		z := r.model.znodes[path]
+		seen = Seen{z.Czxid, z.Mzxid, z.Pzxid}
+	}
+	switch r.byte() / 16 {
 	case 0:
 		seen.Czxid++
 	case 1:
 		seen.Mzxid++
 	case 2:
-		seen.Pzxid++
+		seen.Pzxid--
 	}
 	h := r.header()
 	h.Identities = nil
@@ -218,6 +270,11 @@ func (r *fuzzRun) transaction() {
 	for i := range ops {
 		ops[i] = r.op()
 	}
+	r.apply(h, ops)
+}
+
+func (r *fuzzRun) apply(h Header, ops []Op) {
+	r.t.Helper()
 	next, want, wantErr := r.model.apply(h, ops)
 	got, err := r.tree.Apply(h, ops)
 	if !sameError(err, wantErr) {
@@ -240,6 +297,9 @@ func (r *fuzzRun) publish(next *model) {
 	r.t.Helper()
 	if changes := r.tree.Changes(); len(changes)+len(next.changes) > 0 && !reflect.DeepEqual(changes, next.changes) {
 		r.t.Fatalf("changes %v\n   want %v", changes, next.changes)
+	}
+	if over, want := r.tree.Over(), next.over(); !slices.Equal(over, want) {
+		r.t.Fatalf("over %q, want %q", over, want)
 	}
 	r.compare(r.model)
 	r.tree.Publish()
@@ -340,7 +400,10 @@ func (r *fuzzRun) compareViews(m *model, path string, children map[string][]stri
 		}
 		data, stat, err := v.Get(path)
 		names, childStat, childErr := v.Children(path)
-		below, belowErr := v.Descendants(path)
+		below, belowErr := m.descendants(path), want
+		if r.pinned == nil {
+			below, belowErr = v.Descendants(path)
+		}
 		if err != want || childErr != want || belowErr != want {
 			r.t.Fatalf("%q as %v: get %v, children %v, descendants %v, want %v", path, who, err, childErr, belowErr, want)
 		}
@@ -390,6 +453,42 @@ func (r *fuzzRun) compareACL(m *model, v View, path string) {
 	}
 }
 
+// pin takes the pin, for as many transactions as come before the next time or the next reload.
+func (r *fuzzRun) pin() {
+	if r.pinned != nil {
+		r.unpin()
+		return
+	}
+	if z := r.tree.pin.take(r.tree); z != r.model.applied {
+		r.t.Fatalf("pinned %d, want %d", z, r.model.applied)
+	}
+	r.pinned = r.model.clone()
+}
+
+// unpin compares what can be read at the zxid that is pinned with what there was.
+func (r *fuzzRun) unpin() {
+	r.t.Helper()
+	m := r.pinned
+	if m == nil {
+		return
+	}
+	children := m.allChildren()
+	for path, z := range m.znodes {
+		v := r.tree.findAt(path, m.applied)
+		if v == nil || !reflect.DeepEqual(v.data, z.Data) || v.stat() != m.stat(path, children[path]) ||
+			!slices.Equal(v.children.list(0), children[path]) || r.tree.descendants(path, v, m.applied) != m.descendants(path) {
+			r.t.Fatalf("%q at the pinned zxid %d: %+v, want %+v", path, m.applied, v, z)
+		}
+	}
+	for path := range r.model.znodes {
+		if _, ok := m.znodes[path]; !ok && r.tree.findAt(path, m.applied) != nil {
+			r.t.Fatalf("%q exists at the pinned zxid %d", path, m.applied)
+		}
+	}
+	r.tree.pin.release()
+	r.pinned = nil
+}
+
 // drain brings the image up to date and compares which paths that took, and the image with Walk.
 func (r *fuzzRun) drain() {
 	r.t.Helper()
@@ -435,6 +534,7 @@ func (r *fuzzRun) drain() {
 func (r *fuzzRun) reload(edit func(path string, z *Znode)) {
 	r.t.Helper()
 	r.drain()
+	r.unpin()
 	l := NewLoader(nil)
 	for path, z := range r.image {
 		edit(path, &z)

@@ -15,7 +15,7 @@ type Loader struct {
 
 // NewLoader returns a Loader that has been given nothing. The schemes are as for New.
 func NewLoader(schemes Schemes) *Loader {
-	return &Loader{t: &Tree{schemes: schemes.usable(), mortals: map[*entry]struct{}{}}}
+	return &Loader{t: &Tree{schemes: schemes.usable(), mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}}
 }
 
 // Add gives the loader one znode, in any order of paths; path order is fastest. It copies the data and the ACL. Errors
@@ -38,7 +38,7 @@ func (l *Loader) Add(path string, z Znode) error {
 	z.Data, z.ACL = clone(z.Data), cloneACL(z.ACL)
 	v := &version{zxid: max(z.Czxid, z.Mzxid, z.Pzxid), state: newState(&z)}
 	e.newest.Store(v)
-	l.t.index.add(e)
+	l.t.addEntry(e)
 	l.all = append(l.all, e)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/big"
 	"net"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ type model struct {
 	changes []Change
 	touched map[string]bool // since the last drain
 	applied Zxid
+	base    *model          // before the transaction
+	charged map[string]bool // quotas whose stats the transaction changed
 }
 
 type modelZnode struct {
@@ -40,13 +43,19 @@ func newModel() *model {
 
 // clone returns a copy that shares nothing that changes.
 func (m *model) clone() *model {
-	return &model{maps.Clone(m.znodes), slices.Clone(m.changes), maps.Clone(m.touched), m.applied}
+	return &model{maps.Clone(m.znodes), slices.Clone(m.changes), maps.Clone(m.touched), m.applied, nil, nil}
+}
+
+// next is a copy for a transaction.
+func (m *model) next() *model {
+	next := m.clone()
+	next.changes, next.base, next.charged = nil, m, map[string]bool{}
+	return next
 }
 
 // apply returns the model after the transaction; if it fails, the same model without its changes.
 func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
-	next := m.clone()
-	next.changes = nil
+	next := m.next()
 	var results []Result
 	fail := func(i int, err error) (*model, []Result, error) {
 		failed := m.clone()
@@ -136,6 +145,9 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	if parent.Owner != 0 {
 		return Result{}, ErrNoChildrenForEphemerals
 	}
+	if m.base.refuses(path, 1, len(op.Data)) {
+		return Result{}, ErrQuotaExceeded
+	}
 	z := modelZnode{Znode: Znode{Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Data: clone(op.Data)}}
 	if ephemeral {
 		z.Owner = h.Session
@@ -151,14 +163,28 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	}
 	m.znodes[parentPath] = parent
 	m.change(Change{Created, path, z.Owner, z.ACL, parent.ACL}, parentPath)
+	if subtree, ok := modelQuota(path, "/zookeeper_stats"); ok {
+		z.Data = m.recounted(subtree)
+		m.znodes[path] = z
+	}
+	m.charge(path, 1, len(op.Data))
 	return Result{Path: path, Stat: m.stat(path, m.children(path))}, nil
 }
 
 func (m *model) set(h Header, op Op) (Result, error) {
-	if err := m.check(h, op, Write); err != nil {
+	any := op
+	any.Version = -1
+	if err := m.check(h, any, Write); err != nil {
 		return Result{}, err
 	}
 	z := m.znodes[op.Path]
+	more := len(op.Data) - len(z.Data)
+	if m.base.refuses(op.Path, 0, more) {
+		return Result{}, ErrQuotaExceeded
+	}
+	if err := m.check(h, op, Write); err != nil {
+		return Result{}, err
+	}
 	z.Mzxid, z.Mtime, z.Data = h.Zxid, h.Time, clone(op.Data)
 	z.Version++
 	if z.Version == -1 {
@@ -166,6 +192,7 @@ func (m *model) set(h Header, op Op) (Result, error) {
 	}
 	m.znodes[op.Path] = z
 	m.change(Change{Type: DataChanged, Path: op.Path, Owner: z.Owner, ACL: z.ACL})
+	m.charge(op.Path, 0, more)
 	return Result{Stat: m.stat(op.Path, m.children(op.Path))}, nil
 }
 
@@ -234,6 +261,7 @@ func (m *model) remove(h Header, path string) {
 	parent.Pzxid = h.Zxid
 	m.znodes[parentPath] = parent
 	m.change(Change{Deleted, path, z.Owner, z.ACL, parent.ACL}, parentPath)
+	m.charge(path, -1, -len(z.Data))
 }
 
 func (m *model) check(h Header, op Op, need Perms) error {
@@ -255,8 +283,7 @@ func (m *model) check(h Header, op Op, need Perms) error {
 
 // reap returns the model after the reaper's transaction, or with its error.
 func (m *model) reap(h Header, path string, seen Seen) (*model, error) {
-	next := m.clone()
-	next.changes = nil
+	next := m.next()
 	z, ok := m.znodes[path]
 	switch {
 	case !ok:
@@ -360,6 +387,129 @@ func modelMay(acl []ACL, who []Identity, need Perms) bool {
 		}
 	}
 	return may
+}
+
+// modelQuota is the subtree that a znode of limits or of stats is about.
+func modelQuota(path, name string) (string, bool) {
+	if !strings.HasPrefix(path, "/zookeeper/quota/") || !strings.HasSuffix(path, name) || len(path) < len("/zookeeper/quota/x")+len(name) {
+		return "", false
+	}
+	return path[len("/zookeeper/quota") : len(path)-len(name)], true
+}
+
+// quotaOver returns the deepest subtree with limits that a path lies in.
+func (m *model) quotaOver(path string) (subtree string, limits map[string]int64) {
+	deepest := ""
+	for p := range m.znodes {
+		if x, ok := modelQuota(p, "/zookeeper_limits"); ok && strings.HasPrefix(path+"/", x+"/") && len(x) > len(deepest) {
+			deepest = x
+		}
+	}
+	return deepest, modelTrack(m.znodes["/zookeeper/quota"+deepest+"/zookeeper_limits"].Data)
+}
+
+func (m *model) stats(subtree string) map[string]int64 {
+	z, ok := m.znodes["/zookeeper/quota"+subtree+"/zookeeper_stats"]
+	if !ok {
+		return nil
+	}
+	return modelTrack(z.Data)
+}
+
+// modelTrack reads limits or a usage; it is nil if they cannot be read.
+func modelTrack(text []byte) map[string]int64 {
+	m := map[string]int64{"count": -1, "bytes": -1, "countHardLimit": -1, "byteHardLimit": -1}
+	for _, pair := range strings.Split(strings.ReplaceAll(string(text), ";", ","), ",") {
+		if pair == "" {
+			continue
+		}
+		words := strings.Split(pair, "=")
+		if len(words) < 2 {
+			return nil
+		}
+		var n big.Int
+		if _, ok := n.SetString(words[1], 10); !ok || !n.IsInt64() || strings.Contains(words[1], "_") {
+			return nil
+		}
+		m[words[0]] = n.Int64()
+	}
+	return m
+}
+
+// refuses reports whether a hard limit would be passed.
+func (m *model) refuses(path string, znodes, bytes int) bool {
+	subtree, limits := m.quotaOver(path)
+	used := m.stats(subtree)
+	if subtree == "" || limits == nil || used == nil {
+		return false
+	}
+	count, size := limits["countHardLimit"], limits["byteHardLimit"]
+	return znodes != 0 && count >= 0 && used["count"]+int64(znodes) > count || bytes != 0 && size >= 0 && used["bytes"]+int64(bytes) > size
+}
+
+func (m *model) charge(path string, znodes, bytes int) {
+	subtree, _ := m.quotaOver(path)
+	used := m.stats(subtree)
+	if subtree == "" || used == nil || znodes == 0 && bytes == 0 {
+		return
+	}
+	used["count"] += int64(znodes)
+	used["bytes"] += int64(bytes)
+	statsPath := "/zookeeper/quota" + subtree + "/zookeeper_stats"
+	z := m.znodes[statsPath]
+	written := modelKeys(string(z.Data))
+	z.Data = []byte(fmt.Sprintf("count=%d,bytes=%d", used["count"], used["bytes"]))
+	odd := "="
+	for _, key := range slices.Sorted(maps.Keys(used)) {
+		if key != "count" && key != "bytes" && written[key] {
+			z.Data = append(z.Data, fmt.Sprintf("%s;%s=%d", odd, key, used[key])...)
+			odd = ""
+		}
+	}
+	m.znodes[statsPath] = z
+	m.touched[statsPath] = true
+	m.charged[subtree] = true
+}
+
+// modelKeys are the keys that a text names.
+func modelKeys(text string) map[string]bool {
+	keys := map[string]bool{}
+	for _, pair := range strings.Split(strings.ReplaceAll(text, ";", ","), ",") {
+		if pair != "" {
+			keys[strings.Split(pair, "=")[0]] = true
+		}
+	}
+	return keys
+}
+
+func (m *model) recounted(subtree string) []byte {
+	count, size := 0, 0
+	for p, z := range m.znodes {
+		if strings.HasPrefix(p+"/", subtree+"/") {
+			count++
+			size += len(z.Data)
+		}
+	}
+	return []byte(fmt.Sprintf("count=%d,bytes=%d", count, size))
+}
+
+// over is what Over returns after the transaction that made the model.
+func (m *model) over() []string {
+	var list []string
+	for _, x := range slices.Sorted(maps.Keys(m.charged)) {
+		z, active := m.znodes["/zookeeper/quota"+x+"/zookeeper_limits"]
+		limits, was, is := modelTrack(z.Data), m.base.stats(x), m.stats(x)
+		if !active || limits == nil || was == nil || is == nil {
+			continue
+		}
+		over := func(soft, hard string) bool {
+			return limits[hard] < 0 && limits[soft] >= 0 && is[soft] > limits[soft] && is[soft] > was[soft]
+		}
+		if over("count", "countHardLimit") || over("bytes", "byteHardLimit") {
+			list = append(list, x)
+		}
+	}
+	return list
 }
 
 // children returns the sorted names of a path's children.

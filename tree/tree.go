@@ -13,7 +13,8 @@ import (
 //  3. an ephemeral has no children; the znodes that exist from birth exist and are not ephemerals;
 //  4. no zxid in the tree is later than applied; visible is applied, or the transaction before it until Publish;
 //  5. only versions of the newest transaction have a predecessor, and those that a pin keeps;
-//  6. the mortals are the container and TTL znodes without children; an ephemeral is neither.
+//  6. the mortals are the container and TTL znodes without children; an ephemeral is neither;
+//  7. the quotas hold every entry of limits in the index.
 type Tree struct {
 	index   index
 	visible atomic.Uint64 // the zxid readers see
@@ -32,6 +33,9 @@ type Tree struct {
 	dirty       []*entry // touched since the last Drain
 	count       int64    // znodes that exist at applied
 	mortals     map[*entry]struct{}
+	quotas      map[string]*entry // of the limits, by subtree
+	charged     []string          // subtrees whose stats the transaction being applied changed
+	over        []string          // see Over
 }
 
 // New returns a tree with what a ZooKeeper has from birth: "/", "/zookeeper", "/zookeeper/quota" and

@@ -40,12 +40,15 @@ func (t *Tree) create(op *Op, r *Result) error {
 	if p.owner != 0 {
 		return ErrNoChildrenForEphemerals
 	}
+	if err := t.checkQuota(path, 1, int64(len(op.Data))); err != nil {
+		return err
+	}
 	if e == nil {
 		if !op.Mode.IsSequential() {
 			path = strings.Clone(path) // it may lie in a buffer of the caller's
 		}
 		e = &entry{path: path, parent: parent}
-		t.index.add(e)
+		t.addEntry(e)
 	}
 	r.Path, r.Stat = e.path, t.addZnode(e, t.newZnode(op, acl, p.traits)).stat()
 	return nil
@@ -85,6 +88,10 @@ func (t *Tree) set(op *Op, r *Result) error {
 	if err := t.permit(old.acl(), Write); err != nil {
 		return err
 	}
+	grown := int64(len(op.Data) - len(old.data))
+	if err := t.checkQuota(e.path, 0, grown); err != nil {
+		return err
+	}
 	if !op.expects(old.version) {
 		return ErrBadVersion
 	}
@@ -92,6 +99,7 @@ func (t *Tree) set(op *Op, r *Result) error {
 	v.mzxid, v.mtime = t.header.Zxid, t.header.Time
 	v.version = nextVersion(v.version)
 	v.data = clone(op.Data)
+	t.charge(e.path, 0, grown)
 	r.Stat = v.stat()
 	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, Owner: v.owner, ACL: v.acl()})
 	return nil
