@@ -91,7 +91,7 @@ func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 		return nil, fmt.Errorf("%w: it has no entry", ErrInvalidACL)
 	}
 	fixed := make([]ACL, 0, len(asked))
-	for i, a := range withoutRepeats(asked) {
+	for _, a := range withoutRepeats(asked) {
 		n := len(fixed)
 		if a.Scheme == authScheme {
 			fixed = s.expand(fixed, a.Perms, who)
@@ -99,7 +99,7 @@ func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 			fixed = append(fixed, a)
 		}
 		if len(fixed) == n {
-			return nil, fmt.Errorf("%w: entry %d, %q:%q", ErrInvalidACL, i, a.Scheme, a.ID)
+			return nil, fmt.Errorf("%w: %q:%q", ErrInvalidACL, a.Scheme, a.ID)
 		}
 	}
 	if isOpen(fixed) {

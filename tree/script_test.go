@@ -15,22 +15,30 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "replace what the scripts expect by what they give")
 
-// TestScripts runs the scripts in testdata. A script is a comment that opens with a sentence of prose and cites the rule
-// it is about, then blocks: commands, a line of four dashes, what they print, an empty line. Transactions take the zxids
-// 1, 2, ..., failed ones too, and happen at 1000 ms times the zxid. The commands:
+// TestScripts runs the scripts in testdata. A script is a comment that opens with a sentence of prose, tells ZooKeeper's
+// rule and says which statements of README.md it shows; then blocks: commands, a line of four dashes, what they print, an
+// empty line. Transactions take the zxids 1, 2, ..., failed ones too, and happen at 1000 ms times the zxid. The commands:
 //
-//	create PATH [data=D] [mode=M] [session=N]   set PATH [data=D] [version=N]
-//	delete PATH [version=N]                     check PATH [version=N]
+//	create PATH [data=D] [mode=M] [ttl=T] [acl=L] [session=N]
+//	set PATH [data=D] [version=N]               delete PATH [version=N]
+//	check PATH [version=N]                      setacl PATH [acl=L] [version=N]            unknown PATH
 //	multi          one transaction of the operations on the indented lines that follow
+//	reap PATH [czxid=N] [mzxid=N] [pzxid=N]     as seen, or as it is
 //	hold           the next transaction is not published until "publish"
 //	publish
 //	get PATH       stat PATH       children PATH       before PATH [MATCH...]       validate PATH [mode=M]
+//	exists PATH    acl PATH        descendants PATH    mayread L                    these always as somebody
+//	mortals        what may be reaped
+//	digest CREDENTIAL
 //	dump           every znode in its durable form
 //	drain          what was touched since the last drain
-//	reload [PATH counter=N version=N]    a new tree of this one's durable form, one znode of it changed before
+//	reload [PATH counter=N version=N aversion=N]    a new tree of this one's durable form, one znode of it changed before
 //
-// Words may be quoted as in Go. Without data= the data is nil, with nothing after it empty. A transaction prints a line
-// for each operation or its error, and after each line that changed something what changed, with a star.
+// Words may be quoted as in Go. With as=ID,ID... a command is somebody's with the identities SCHEME:ID, or with none; with
+// as=system a transaction is the ensemble's own. Reads without it ask for no permission. A list L is entries
+// PERMS:SCHEME:ID with commas between them, nothing for an empty one. Without data= the data is nil, with nothing after it
+// empty. A transaction prints a line for each operation or its error, and after each line that changed something what
+// changed, with a star, and each subtree that is over a soft limit, with an exclamation mark.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -47,8 +55,8 @@ func runScript(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	head, blocks, ok := strings.Cut(string(text), "\n\n")
-	if !ok || !strings.HasPrefix(head, "# ") || !strings.Contains(head, "# ZooKeeper: ") {
-		t.Fatal("a script opens with a sentence of prose and cites ZooKeeper's rule")
+	if !ok || !strings.HasPrefix(head, "# ") || !strings.Contains(head, "\n# ZooKeeper: ") || !strings.Contains(head, showsPrefix) {
+		t.Fatal("a script opens with a sentence of prose, tells ZooKeeper's rule and says which statements it shows")
 	}
 	s := &script{t: t, tree: New(nil)}
 	out := head + "\n"
@@ -95,11 +103,11 @@ func (s *script) run(commands string) string {
 			s.command(c)
 			continue
 		}
-		var ops []command
+		ops := []command{c}
 		for ; i+1 < len(lines) && strings.HasPrefix(lines[i+1], "  "); i++ {
 			ops = append(ops, s.parse(lines[i+1]))
 		}
-		s.transaction(ops...)
+		s.transaction(ops[0], ops[1:])
 	}
 	return s.out.String()
 }
@@ -170,21 +178,35 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) command(c command) {
 	switch c.verb {
-	case "create", "set", "delete", "check":
-		s.transaction(c)
+	case "create", "set", "delete", "check", "setacl", "unknown":
+		s.transaction(c, []command{c})
+	case "reap":
+		s.reap(c)
 	case "hold":
 		s.hold = true
 	case "publish":
 		s.tree.Publish()
 		s.hold = false
 	case "get":
-		s.get(c.path())
+		s.get(c)
 	case "stat":
 		s.stat(c.path())
 	case "children":
-		s.children(c.path())
+		s.children(c)
 	case "before":
-		s.before(c.path(), c.words[1:])
+		s.before(c)
+	case "exists":
+		s.exists(c)
+	case "acl":
+		s.acl(c)
+	case "descendants":
+		s.descendants(c)
+	case "mayread":
+		s.printf("%v", s.tree.As(s.who(c)).MayRead(s.list(c.path())))
+	case "mortals":
+		s.mortals()
+	case "digest":
+		s.printf("%s", Digest(c.path()))
 	case "validate":
 		s.validate(c)
 	case "dump":
@@ -198,12 +220,41 @@ func (s *script) command(c command) {
 	}
 }
 
+// list parses the entries of an ACL.
+func (s *script) list(text string) []ACL {
+	list := []ACL{}
+	for entry := range strings.SplitSeq(text, ",") {
+		if entry == "" {
+			continue
+		}
+		words := append(strings.SplitN(entry, ":", 3), "", "")
+		perms, err := strconv.ParseInt(words[0], 10, 32)
+		s.must(err)
+		list = append(list, ACL{Perms(perms), words[1], words[2]})
+	}
+	return list
+}
+
+// who parses the identities of a command.
+func (s *script) who(c command) (who []Identity) {
+	for word := range strings.SplitSeq(c.keys["as"], ",") {
+		if word != "" && word != "system" {
+			scheme, id, _ := strings.Cut(word, ":")
+			who = append(who, Identity{scheme, id})
+		}
+	}
+	return who
+}
+
 func (s *script) op(c command) Op {
-	op := Op{Path: c.path(), Mode: s.mode(c), Version: int32(s.number(c, "version", int64(AnyVersion)))}
+	op := Op{Path: c.path(), Mode: s.mode(c), TTL: s.number(c, "ttl", 0), Version: int32(s.number(c, "version", int64(AnyVersion)))}
 	if data, ok := c.keys["data"]; ok {
 		op.Data = []byte(data)
 	}
-	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck} {
+	if acl, ok := c.keys["acl"]; ok {
+		op.ACL = s.list(acl)
+	}
+	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL} {
 		if kind.String() == c.verb {
 			op.Kind = kind
 		}
@@ -211,9 +262,14 @@ func (s *script) op(c command) Op {
 	return op
 }
 
-func (s *script) transaction(commands ...command) {
+// header is that of the next transaction.
+func (s *script) header(c command) Header {
 	s.zxid++
-	h := Header{Zxid: s.zxid, Time: int64(s.zxid) * 1000}
+	return Header{Zxid: s.zxid, Time: int64(s.zxid) * 1000, Identities: s.who(c), System: c.keys["as"] == "system"}
+}
+
+func (s *script) transaction(head command, commands []command) {
+	h := s.header(head)
 	ops := make([]Op, 0, len(commands))
 	for _, c := range commands {
 		ops = append(ops, s.op(c))
@@ -230,20 +286,66 @@ func (s *script) transaction(commands ...command) {
 			s.printf("%s", r.Path)
 		case KindSet:
 			s.printf("version=%d", r.Stat.Version)
+		case KindSetACL:
+			s.printf("aversion=%d", r.Stat.Aversion)
 		default:
 			s.printf("ok")
 		}
 	}
+	s.applied()
+}
+
+// applied prints what a transaction that succeeded did.
+func (s *script) applied() {
 	for _, c := range s.tree.Changes() {
+		line := fmt.Sprintf("* %v %s", c.Type, c.Path)
 		if c.Owner != 0 {
-			s.printf("* %v %s of session %d", c.Type, c.Path, c.Owner)
-			continue
+			line += fmt.Sprintf(" of session %d", c.Owner)
 		}
-		s.printf("* %v %s", c.Type, c.Path)
+		if c.ACL != nil {
+			line += " acl=" + aclText(c.ACL)
+		}
+		if c.ParentACL != nil {
+			line += " parent=" + aclText(c.ParentACL)
+		}
+		s.printf("%s", line)
+	}
+	for _, subtree := range s.tree.Over() {
+		s.printf("! %s", subtree)
 	}
 	if !s.hold {
 		s.tree.Publish()
 	}
+}
+
+func aclText(list []ACL) string {
+	words := make([]string, len(list))
+	for i, a := range list {
+		words[i] = fmt.Sprintf("%d:%s:%s", a.Perms, a.Scheme, a.ID)
+	}
+	return strings.Join(words, ",")
+}
+
+func (s *script) reap(c command) {
+	stat, _ := s.tree.Exists(c.path())
+	seen := Seen{
+		Zxid(s.number(c, "czxid", int64(stat.Czxid))),
+		Zxid(s.number(c, "mzxid", int64(stat.Mzxid))),
+		Zxid(s.number(c, "pzxid", int64(stat.Pzxid))),
+	}
+	if err := s.tree.Reap(s.header(c), c.path(), seen); err != nil {
+		s.printf("%v", err)
+		return
+	}
+	s.printf("ok")
+	s.applied()
+}
+
+func (s *script) mortals() {
+	s.tree.Mortals(func(m Mortal) bool {
+		s.printf("%s czxid=%d mzxid=%d pzxid=%d ttl=%d used=%v", m.Path, m.Czxid, m.Mzxid, m.Pzxid, m.TTL, m.Used)
+		return true
+	})
 }
 
 func dataText(data []byte) string {
@@ -253,13 +355,58 @@ func dataText(data []byte) string {
 	return strconv.Quote(string(data))
 }
 
-func (s *script) get(path string) {
-	data, stat, err := s.tree.Get(path)
+// A reader is what Tree and View have in common.
+type reader interface {
+	Get(path string) ([]byte, Stat, error)
+	Children(path string) ([]string, Stat, error)
+	Before(path string, match ...string) (string, bool, error)
+}
+
+// as is the tree, or somebody's view of it.
+func (s *script) as(c command) reader {
+	if _, ok := c.keys["as"]; ok {
+		return s.tree.As(s.who(c))
+	}
+	return s.tree
+}
+
+func (s *script) get(c command) {
+	data, stat, err := s.as(c).Get(c.path())
 	if err != nil {
 		s.printf("%v", err)
 		return
 	}
 	s.printf("%s version=%d length=%d", dataText(data), stat.Version, stat.DataLength)
+}
+
+func (s *script) exists(c command) {
+	stat, ok, err := s.tree.As(s.who(c)).Exists(c.path())
+	switch {
+	case err != nil:
+		s.printf("%v", err)
+	case !ok:
+		s.printf("none")
+	default:
+		s.printf("czxid=%d", stat.Czxid)
+	}
+}
+
+func (s *script) acl(c command) {
+	list, stat, err := s.tree.As(s.who(c)).ACL(c.path())
+	if err != nil {
+		s.printf("%v", err)
+		return
+	}
+	s.printf("%s aversion=%d", aclText(list), stat.Aversion)
+}
+
+func (s *script) descendants(c command) {
+	n, err := s.tree.As(s.who(c)).Descendants(c.path())
+	if err != nil {
+		s.printf("%v", err)
+		return
+	}
+	s.printf("%d", n)
 }
 
 func (s *script) stat(path string) {
@@ -273,8 +420,8 @@ func (s *script) stat(path string) {
 		stat.Aversion, stat.EphemeralOwner, stat.DataLength, stat.NumChildren)
 }
 
-func (s *script) children(path string) {
-	names, stat, err := s.tree.Children(path)
+func (s *script) children(c command) {
+	names, stat, err := s.as(c).Children(c.path())
 	if err != nil {
 		s.printf("%v", err)
 		return
@@ -282,8 +429,8 @@ func (s *script) children(path string) {
 	s.printf("%q cversion=%d", names, stat.Cversion)
 }
 
-func (s *script) before(path string, match []string) {
-	name, ok, err := s.tree.Before(path, match...)
+func (s *script) before(c command) {
+	name, ok, err := s.as(c).Before(c.path(), c.words[1:]...)
 	switch {
 	case err != nil:
 		s.printf("%v", err)
@@ -307,8 +454,21 @@ func (s *script) validate(c command) {
 }
 
 func (s *script) printZnode(path string, z Znode) {
-	s.printf("%s %s czxid=%d mzxid=%d pzxid=%d version=%d created=%d owner=%d", path, dataText(z.Data), z.Czxid, z.Mzxid,
-		z.Pzxid, z.Version, z.Created, z.Owner)
+	line := fmt.Sprintf("%s %s czxid=%d mzxid=%d pzxid=%d version=%d created=%d owner=%d", path, dataText(z.Data), z.Czxid,
+		z.Mzxid, z.Pzxid, z.Version, z.Created, z.Owner)
+	if z.Aversion != 0 {
+		line += fmt.Sprintf(" aversion=%d", z.Aversion)
+	}
+	if z.ACL != nil {
+		line += " acl=" + aclText(z.ACL)
+	}
+	if z.Container {
+		line += " container"
+	}
+	if z.TTL != 0 {
+		line += fmt.Sprintf(" ttl=%d", z.TTL)
+	}
+	s.printf("%s", line)
 }
 
 func (s *script) dump() {
@@ -339,6 +499,7 @@ func (s *script) reload(c command) {
 		z := znodes[c.path()]
 		z.Created = int32(s.number(c, "counter", int64(z.Created)))
 		z.Version = int32(s.number(c, "version", int64(z.Version)))
+		z.Aversion = int32(s.number(c, "aversion", int64(z.Aversion)))
 		znodes[c.path()] = z
 	}
 	l := NewLoader(nil)

@@ -1,0 +1,171 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+func TestPredefinedACLs(t *testing.T) {
+	who := []Identity{{"digest", "u:1"}, {"ip", "10.0.0.1"}}
+	for _, test := range []struct {
+		asked, stored []ACL
+	}{
+		{OpenACL(), nil},
+		{ReadACL(), []ACL{{Read, "world", "anyone"}}},
+		{CreatorACL(), []ACL{{PermsAll, "digest", "u:1"}}},
+	} {
+		tree := New(nil)
+		if _, err := tree.Apply(Header{Zxid: 1, Identities: who}, []Op{{Kind: KindCreate, Path: "/a", ACL: test.asked}}); err != nil {
+			t.Fatal(err)
+		}
+		tree.Publish()
+		err := tree.Walk(func(path string, z Znode) error {
+			if path == "/a" && !slices.Equal(z.ACL, test.stored) {
+				return fmt.Errorf("%v is stored as %v, want %v", test.asked, z.ACL, test.stored)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A list that is not there allows everybody everything, as one with the open entry does.
+func TestEmptyACLAllowsAll(t *testing.T) {
+	view := New(nil).As(nil)
+	if !view.MayRead(nil) || !view.MayRead([]ACL{}) || !view.MayRead(OpenACL()) || view.MayRead([]ACL{{Perms: Read}}) {
+		t.Error("the absent, the empty and the open list allow reading, one for nobody does not")
+	}
+}
+
+// emailScheme is what an embedding service could bring: an ACL names a domain or an address.
+type emailScheme struct{}
+
+func (emailScheme) Valid(id string) bool { return strings.Contains(id, "@") }
+func (emailScheme) Expands() bool        { return true }
+func (emailScheme) Matches(identity, id string) bool {
+	return identity == id || strings.HasPrefix(id, "@") && strings.HasSuffix(identity, id)
+}
+
+// A service brings schemes of its own, and leaves out those it does not want; the tree's own words stay the tree's.
+func TestOwnSchemes(t *testing.T) {
+	schemes := Schemes{"email": emailScheme{}, "world": emailScheme{}, "auth": emailScheme{}, "none": nil}
+	tree := New(schemes)
+	schemes["digest"] = BuiltinSchemes()["digest"] // too late
+	me := []Identity{{"email", "me@here"}, {"world", "x@y"}, {"auth", "x@y"}, {"none", "x@y"}}
+	zxid := Zxid(0)
+	create := func(acl ...ACL) error {
+		zxid++
+		_, err := tree.Apply(Header{Zxid: zxid, Identities: me}, []Op{{Kind: KindCreate, Path: "/x", Mode: Sequential, ACL: acl}})
+		tree.Publish()
+		return err
+	}
+	for _, bad := range []ACL{{31, "email", "here"}, {31, "digest", "u:1"}, {31, "none", "x@y"}, {31, "world", "x@y"}} {
+		if err := create(bad); !errors.Is(err, ErrInvalidACL) {
+			t.Errorf("%v: got %v", bad, err)
+		}
+	}
+	if err := errors.Join(create(ACL{31, "email", "@here"}), create(ACL{31, "auth", ""}), create(ACL{31, "world", "anyone"})); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := tree.As(me).ACL("/x0000000001")
+	if want := (ACL{31, "email", "me@here"}); err != nil || len(got) != 1 || got[0] != want {
+		t.Errorf("auth stands for %v, %v", got, err)
+	}
+	if _, _, err := tree.As([]Identity{{"email", "you@here"}}).Get("/x0000000000"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := tree.As([]Identity{{"email", "me@there"}}).Get("/x0000000000"); err != ErrNoAuth {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A tree is loaded also when a scheme of its lists is no longer there; nobody fits their entries then.
+func TestSchemeGone(t *testing.T) {
+	znodes := bornZnodes()
+	znodes["/a"] = Znode{Czxid: 1, ACL: []ACL{{31, "email", "me@here"}, {1, "digest", "no-colon"}, {1, "world", "anyone"}}}
+	root := znodes["/"]
+	root.Created = 1
+	znodes["/"] = root
+	tree, err := load(znodes, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := []Identity{{"email", "me@here"}}
+	if _, _, err := tree.As(me).Get("/a"); err != nil {
+		t.Error(err)
+	}
+	set := Op{Kind: KindSet, Path: "/a", Version: AnyVersion}
+	if _, err := tree.Apply(Header{Zxid: 2, Identities: me}, []Op{set}); err != ErrNoAuth {
+		t.Errorf("got %v", err)
+	}
+	if got, _, err := tree.As(me).ACL("/a"); err != nil || got[1].ID != "no-colon:x" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func bornZnodes() map[string]Znode {
+	znodes := map[string]Znode{}
+	for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
+		znodes[path] = bornZnode(path)
+	}
+	return znodes
+}
+
+// Lists belong to whoever has them: what is handed in may be reused, what is handed out may be changed.
+func TestACLsAreNotShared(t *testing.T) {
+	tree, h := New(nil), &Header{}
+	word := []byte("digestu:1")
+	scheme, id := unsafe.String(&word[0], 6), unsafe.String(&word[6], 3)
+	asked := []ACL{{31, scheme, id}, {1, "world", "anyone"}}
+	h.Identities = []Identity{{scheme, id}}
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/a", ACL: asked})
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/b", ACL: CreatorACL()})
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/c"})
+	tree.must(t, h, Op{Kind: KindSetACL, Path: "/c", ACL: asked, Version: AnyVersion})
+	asked[0].Perms = 0
+	copy(word, "?????????")
+	for path, want := range map[string]ACL{"/a": {31, "digest", "u:1"}, "/b": {31, "digest", "u:1"}, "/c": {31, "digest", "u:1"}} {
+		for range 2 {
+			got, _, err := tree.As([]Identity{{"super", ""}}).ACL(path)
+			if err != nil || got[0] != want {
+				t.Errorf("%s: %v, %v", path, got, err)
+			}
+			got[0] = ACL{}
+		}
+	}
+}
+
+// One copy of a list that a parent and its children have, also after loading.
+func TestEqualACLsAreOne(t *testing.T) {
+	tree, h := New(nil), &Header{Identities: []Identity{{"digest", "u:1"}}}
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/a", ACL: CreatorACL()})
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/a/b", ACL: CreatorACL()})
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/a/c", ACL: CreatorACL(), Mode: Container})
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/a/d"})
+	tree.must(t, h, Op{Kind: KindSetACL, Path: "/a/d", ACL: CreatorACL(), Version: AnyVersion})
+	znodes := map[string]Znode{}
+	if err := tree.Walk(func(path string, z Znode) error { znodes[path] = z; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := load(znodes, h.Zxid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tree := range map[string]*Tree{"applied": tree, "loaded": loaded} {
+		one := &tree.index.get("/a").current().acl()[0]
+		for _, path := range []string{"/a/b", "/a/c", "/a/d"} {
+			if &tree.index.get(path).current().acl()[0] != one {
+				t.Errorf("%s: %s has a list of its own", name, path)
+			}
+		}
+		if tree.index.get("/a/b").current().traits != tree.index.get("/a").current().traits {
+			t.Errorf("%s: /a/b has traits of its own", name)
+		}
+	}
+}
