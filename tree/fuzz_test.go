@@ -85,9 +85,9 @@ func runFuzz(t *testing.T, script []byte) {
 		switch b := r.byte(); {
 		case b < 220:
 			r.transaction()
-		case b < 225:
+		case b < 226:
 			r.reap()
-		case b < 232:
+		case b < 233:
 			r.quota()
 		case b < 236:
 			r.pin()
@@ -121,48 +121,74 @@ func (r *fuzzRun) pick(n int) int { return int(r.byte()) % n }
 
 func (r *fuzzRun) path() string {
 	switch b := r.byte(); {
-	case b < 150:
+	case b < 70:
 		return fuzzPaths[r.pick(usualPaths)]
-	case b < 190:
+	case b < 90:
 		return fuzzPaths[r.pick(len(fuzzPaths))]
 	}
+	return r.existing()
+}
+
+func (r *fuzzRun) existing() string {
 	paths := slices.Sorted(maps.Keys(r.model.znodes))
 	return paths[r.pick(len(paths))]
 }
 
-func (r *fuzzRun) op() Op {
-	op := Op{Kind: OpKind(1 + r.pick(5)), Path: r.path(), Version: AnyVersion}
-	if b := r.byte(); b < 100 {
+// newPath is one for a create: most often of a child of something that is there.
+func (r *fuzzRun) newPath() string {
+	if parent := r.existing(); len(parent) < 8 && r.byte() < 150 {
+		return strings.TrimSuffix(parent, "/") + []string{"/a", "/b", "/c", "/x-", "/y-", "/"}[r.pick(6)]
+	}
+	return r.path()
+}
+
+// op is one of a transaction, alone or with others.
+func (r *fuzzRun) op(alone bool) Op {
+	op := Op{Kind: OpKind(1 + r.pick(5)), Version: AnyVersion}
+	if op.Kind == KindSetACL && !alone {
+		op.Kind = KindSet
+	}
+	switch b := r.byte(); {
+	case b < 100 || op.Kind == KindCreate:
 		op.Kind = KindCreate
 		op.Mode = CreateMode(b % 7)
-	} else if b > 250 {
+		op.Path = r.newPath()
+	case b > 252:
 		op.Kind, op.Mode = OpKind(r.pick(8)), CreateMode(r.pick(9))
+		fallthrough
+	default:
+		op.Path = r.path()
 	}
 	if op.Mode.IsTTL() {
 		op.TTL = 1 + int64(r.pick(3))
 	}
 	switch b := r.byte(); {
-	case b < 30:
+	case b < 6:
 		op.TTL = fuzzTTLs[r.pick(len(fuzzTTLs))]
-	case b > 160 || op.Kind == KindSetACL:
+	case b > 220 || op.Kind == KindSetACL && b > 20:
 		op.ACL = r.acl()
 	}
-	if b := r.byte(); b < 60 {
+	if b := r.byte(); b < 20 {
 		op.Version = int32(b%5) - 2
-	} else if b < 70 {
+	} else if b < 60 {
 		op.Version = r.model.znodes[op.Path].Version
 	} else if b < 80 {
 		op.Version = r.model.znodes[op.Path].Aversion
 	}
-	switch b := r.byte(); {
-	case strings.Contains(op.Path, "/zookeeper_") && b < 200:
-		op.Data = []byte(fuzzTracks[r.pick(len(fuzzTracks))])
-	case b > 200:
-		op.Data = []byte{}
-	case b > 40:
-		op.Data = bytes.Repeat([]byte{b}, 1+int(b)%4)
-	}
+	op.Data = r.data(op.Path)
 	return op
+}
+
+func (r *fuzzRun) data(path string) []byte {
+	switch b := r.byte(); {
+	case strings.Contains(path, "/zookeeper_") && b < 200:
+		return []byte(fuzzTracks[r.pick(len(fuzzTracks))])
+	case b > 200:
+		return []byte{}
+	case b > 40:
+		return bytes.Repeat([]byte{b}, 1+int(b)%4)
+	}
+	return nil
 }
 
 // fuzzTracks are limits and usages.
@@ -219,8 +245,8 @@ var fuzzIdentities = []Identity{
 
 func (r *fuzzRun) acl() []ACL {
 	list := []ACL{}
-	for b := r.byte(); b > 20 && len(list) < 4; b = 4 * (b % 64) {
-		if r.byte() < 200 {
+	for b := r.byte(); b > 10 && len(list) < 4; b = 4 * (b % 64) {
+		if r.byte() < 230 {
 			list = append(list, fuzzACLs[r.pick(7)])
 		} else {
 			list = append(list, fuzzACLs[r.pick(len(fuzzACLs))])
@@ -229,17 +255,24 @@ func (r *fuzzRun) acl() []ACL {
 	return list
 }
 
-func (r *fuzzRun) who() []Identity {
-	var who []Identity
-	for b := r.byte(); b > 100 && len(who) < 3; b = 2 * (b % 128) {
-		who = append(who, fuzzIdentities[r.pick(len(fuzzIdentities))])
+func (r *fuzzRun) who() (who []Identity) {
+	switch b := r.byte(); {
+	case b < 40:
+	case b < 150:
+		who = fuzzIdentities[:1]
+	case b < 190:
+		who = []Identity{{"super", "x"}}
+	default:
+		for range 1 + b%3 {
+			who = append(who, fuzzIdentities[r.pick(len(fuzzIdentities))])
+		}
 	}
-	return who
+	return slices.Clone(who)
 }
 
 func (r *fuzzRun) header() Header {
 	r.zxid += 1 + Zxid(r.pick(3))
-	return Header{Zxid: r.zxid, Time: int64(1000 * r.zxid), Session: SessionID(r.pick(3)), Identities: r.who(), System: r.byte() < 10}
+	return Header{Zxid: r.zxid, Time: int64(1000 * r.zxid), Session: SessionID(r.pick(5)), Identities: r.who(), System: r.byte() < 10}
 }
 
 // reap removes what may be reaped, or tries.
@@ -282,7 +315,7 @@ func (r *fuzzRun) transaction() {
 	}
 	ops := make([]Op, n)
 	for i := range ops {
-		ops[i] = r.op()
+		ops[i] = r.op(n == 1)
 	}
 	r.apply(h, ops)
 }

@@ -83,10 +83,7 @@ func (ipScheme) Matches(identity, id string) bool {
 		return false
 	}
 	addr, ok := parseAddr(identity)
-	if !ok || addr.Is4() != network.Is4() {
-		return false
-	}
-	return netip.PrefixFrom(network, bits).Contains(addr)
+	return ok && netip.PrefixFrom(network, bits).Contains(addr) // which also asks for the same family
 }
 
 func (ipScheme) Expands() bool { return false }
