@@ -16,6 +16,7 @@ import (
 // Its methods may be called by any number of goroutines.
 type Claim struct {
 	c        *engine.Claim
+	root     chroot
 	patience time.Duration // of Created with a ctx without a deadline
 }
 
@@ -29,7 +30,7 @@ func (s *Session) Claim(ctx context.Context, path string, data []byte, mode Crea
 	if err := op.validate(s.dataMax); err != nil {
 		return nil, opError("claim", path, err)
 	}
-	return &Claim{c: s.s.Claim(ctx, path, data, mode), patience: s.patience}, nil
+	return &Claim{c: s.s.Claim(ctx, s.root.in(path), data, mode), root: s.root, patience: s.patience}, nil
 }
 
 // Created waits for the znode and returns its final path and Stat. Errors are Create's. After the ctx's error, and after
@@ -45,7 +46,7 @@ func (c *Claim) Created(ctx context.Context) (string, Stat, error) {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = ErrUnknownOutcome
 	}
-	return r.Path, r.Stat, opError("claim", "", err)
+	return c.root.out(r.Path), r.Stat, opError("claim", "", err)
 }
 
 // Hold makes the claim held from now on. It fails if the session is not safe at this moment (ErrSuspended) or the claim

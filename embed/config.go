@@ -58,6 +58,10 @@ type Config struct {
 	MaxSessionTimeout time.Duration `yaml:"maxSessionTimeout"`
 	// MaxDataSize bounds the bytes of a znode's data; zero means DefaultMaxDataSize. At most 8 MiB.
 	MaxDataSize int `yaml:"maxDataSize"`
+	// SuperDigest is the Digest of a credential whose sessions may do everything whatever ACLs say; empty means none.
+	SuperDigest string `yaml:"superDigest"`
+	// Schemes are ways to authenticate besides digest and ip, by their names; the same on every member.
+	Schemes map[string]Scheme `yaml:"-"`
 
 	// Logger gets what the node has to say; nil means slog.Default. dragonboat's messages are of the whole process and go to the
 	// logger of the first node.
@@ -124,6 +128,7 @@ func (c Config) complete() (engine.Config, error) {
 	if e.MaxDataSize < 0 || e.MaxDataSize > engine.MaxDataSizeMax {
 		p.add("MaxDataSize is %d: want 1 to %d", c.MaxDataSize, engine.MaxDataSizeMax)
 	}
+	e.Schemes = c.completeSchemes(p)
 	if c.TLS != nil {
 		e.TLS = c.TLS.load(p)
 	}
@@ -220,7 +225,7 @@ func (t *TLS) load(p *problems) *tls.Config {
 }
 
 // ReadConfig reads a Config from YAML with the fields' names in lowerCamelCase (dir, id, members, listen, ensemble, shards,
-// tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize; durations as "50ms"). Unknown keys are
+// tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize, superDigest; durations as "50ms"). Unknown keys are
 // refused. It does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	d := yaml.NewDecoder(r)

@@ -16,14 +16,21 @@ var (
 	ErrBadVersion              = tree.ErrBadVersion              // the data version is not the expected one
 	ErrNotEmpty                = tree.ErrNotEmpty                // a znode with children cannot be deleted
 	ErrNoChildrenForEphemerals = tree.ErrNoChildrenForEphemerals // the parent is an ephemeral
+	ErrNoAuth                  = tree.ErrNoAuth                  // the ACL allows it to none of the session's identities
+	ErrInvalidACL              = tree.ErrInvalidACL              // the list is empty, or an entry is of an unknown scheme or id, or stands for nobody
+	ErrQuotaExceeded           = tree.ErrQuotaExceeded           // a hard limit on the subtree
 )
 
 // Requests that were refused before anything was sent.
 var (
 	ErrInvalidPath = tree.ErrInvalidPath // the path breaks a rule; the text says which
 	ErrInvalidMode = tree.ErrInvalidMode // no such create mode
+	ErrInvalidTTL  = tree.ErrInvalidTTL  // a TTL out of range, or with a mode that has none
 	ErrTooLarge    = engine.ErrTooLarge  // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry
 )
+
+// ErrAuthFailed is what NewSession answers to a credential that proves nothing, or of a scheme that is not known.
+var ErrAuthFailed = errors.New("authentication failed")
 
 // Lifetimes.
 var (

@@ -19,6 +19,7 @@ type Node struct {
 	e      *engine.Engine
 	events *notifier
 	cfg    engine.Config
+	auth   authenticator
 }
 
 // Start opens the directory and starts the node. It does not wait for a quorum: Ready does. It returns an error, and has
@@ -36,7 +37,7 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("config: Dir: %w", err)
 	}
-	n := &Node{cfg: c, events: newNotifier(cfg.Events)}
+	n := &Node{cfg: c, events: newNotifier(cfg.Events), auth: authenticator{cfg.Schemes, cfg.SuperDigest}}
 	c.Seams = engine.Seams(seams)
 	c.LeaderChanged = n.events.leaderChanged
 	c.SessionExpired = n.events.sessionExpired
@@ -52,13 +53,22 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 func (n *Node) Ready(ctx context.Context) error { return opError("ready", "", n.e.Ready(ctx)) }
 
 // NewSession opens a session. Errors: ErrUnavailable or the ctx's error if it was not sent in time, ErrUnknownOutcome if
-// no quorum answered in time, ErrClosed, ErrFailed. A session that is opened after its caller lost patience is closed again.
+// no quorum answered in time, ErrInvalidPath (Root), ErrAuthFailed, ErrClosed, ErrFailed. A session that is opened after its
+// caller lost patience is closed again.
 func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, error) {
-	s, err := n.e.OpenSession(ctx, or(o.Timeout, DefaultSessionTimeout))
+	root, err := o.chroot()
+	if err != nil {
+		return nil, opError("new session", o.Root, err)
+	}
+	who, err := n.auth.identities(o.Auth)
 	if err != nil {
 		return nil, opError("new session", "", err)
 	}
-	return &Session{s: s, dataMax: n.cfg.MaxDataSize, patience: n.cfg.RequestTimeout}, nil
+	s, err := n.e.OpenSession(ctx, or(o.Timeout, DefaultSessionTimeout), who...)
+	if err != nil {
+		return nil, opError("new session", "", err)
+	}
+	return &Session{s: s, root: root, dataMax: n.cfg.MaxDataSize, patience: n.cfg.RequestTimeout}, nil
 }
 
 // Status is what a node knows of itself and its shards.

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -12,6 +13,15 @@ type Op struct{ op tree.Op }
 // OpCreate creates a znode.
 func OpCreate(path string, data []byte, mode CreateMode) Op {
 	return Op{tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
+}
+
+// OpCreateWith creates a znode with all that can be said of it.
+func OpCreateWith(path string, data []byte, o CreateOptions) Op {
+	ttl := o.TTL.Milliseconds()
+	if o.TTL != 0 && time.Duration(ttl)*time.Millisecond != o.TTL {
+		ttl = -1 // which is refused: it is not whole milliseconds
+	}
+	return Op{tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: o.Mode, ACL: o.ACL, TTL: ttl}}
 }
 
 // OpSet replaces a znode's data if it has the version, or any with AnyVersion.
@@ -37,7 +47,7 @@ func (o Op) validate(dataMax int) error {
 		if err = o.op.Mode.Validate(); err == nil {
 			err = tree.ValidateCreatePath(o.op.Path, o.op.Mode)
 		}
-	case tree.KindSet, tree.KindDelete, tree.KindCheck:
+	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL:
 		err = tree.ValidatePath(o.op.Path)
 	default:
 		err = tree.ErrInvalidKind
@@ -49,13 +59,13 @@ func (o Op) validate(dataMax int) error {
 }
 
 // plain returns the operations as the engine takes them. The error is that of the first one that cannot be sent.
-func plain(ops []Op, dataMax int) ([]tree.Op, error) {
+func (s *Session) plain(ops []Op) ([]tree.Op, error) {
 	out := make([]tree.Op, len(ops))
 	for i, o := range ops {
-		if err := o.validate(dataMax); err != nil {
+		if err := o.validate(s.dataMax); err != nil {
 			return nil, &MultiError{Index: i, Err: err}
 		}
-		out[i] = o.op
+		out[i] = s.root.op(o.op)
 	}
 	return out, nil
 }

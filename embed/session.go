@@ -13,6 +13,18 @@ type SessionOptions struct {
 	// Timeout is how long the ensemble waits in silence of this node before it expires the session. It is clamped to
 	// Config's bounds; zero means DefaultSessionTimeout.
 	Timeout time.Duration
+	// Root is what the session knows as "/": all paths of it and of what is made with it are below. It need not exist yet.
+	// Only Ephemerals has the tree's own paths. Empty means no other root.
+	Root string
+	// Auth are the credentials of the session, each of which adds an identity. They cannot be changed later.
+	Auth []Auth
+}
+
+func (o SessionOptions) chroot() (chroot, error) {
+	if o.Root == "" || o.Root == "/" {
+		return "", nil
+	}
+	return chroot(o.Root), tree.ValidatePath(o.Root)
 }
 
 // A Session is a claim to be alive: it owns ephemeral znodes, watches and whatever is held by them, and when it ends
@@ -32,31 +44,55 @@ type SessionOptions struct {
 // which has no ctx either.
 type Session struct {
 	s        *engine.Session
+	root     chroot
 	dataMax  int
 	patience time.Duration // Config.RequestTimeout
 }
 
-// Create creates a znode and returns its final path, which differs from path if mode is sequential. The parent must
-// exist. Errors: ErrNoNode (the parent), ErrNodeExists, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode,
-// ErrTooLarge, and those of every write: ErrSessionExpired, ErrSessionClosed, ErrClosed, ErrFailed, ErrUnavailable and
+// Create creates a znode that everybody may do everything with, and returns its final path, which differs from path if mode
+// is sequential. The parent must exist. Errors: ErrNoNode (the parent), ErrNoAuth (Create on the parent), ErrNodeExists,
+// ErrNoChildrenForEphemerals, ErrQuotaExceeded, ErrInvalidPath, ErrInvalidMode, ErrTooLarge, and those of every write: ErrSessionExpired, ErrSessionClosed, ErrClosed, ErrFailed, ErrUnavailable and
 // the ctx's error if it was certainly not applied, ErrUnknownOutcome if it may be.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode CreateMode) (string, error) {
 	r, err := s.one(ctx, "create", OpCreate(path, data, mode))
 	return r.Path, err
 }
 
+// CreateOptions say what kind of znode CreateWith creates. The zero value is a persistent one that is open to everybody.
+type CreateOptions struct {
+	Mode CreateMode
+	ACL  []ACL         // nil means OpenACL; an empty list is refused
+	TTL  time.Duration // of the modes TTL and SequentialTTL: whole milliseconds, from 1 to 2^40-1; else zero
+}
+
+// CreateWith is Create with all that can be said of a znode, and returns its Stat too. Errors are Create's, ErrInvalidACL
+// and ErrInvalidTTL.
+func (s *Session) CreateWith(ctx context.Context, path string, data []byte, o CreateOptions) (string, Stat, error) {
+	r, err := s.one(ctx, "create", OpCreateWith(path, data, o))
+	return r.Path, r.Stat, err
+}
+
 // Set replaces a znode's data if its version is the given one, or any with AnyVersion, and returns the new Stat.
-// Errors: ErrNoNode, ErrBadVersion, ErrInvalidPath, ErrTooLarge and those of every write (see Create).
+// Errors: ErrNoNode, ErrNoAuth, ErrQuotaExceeded, ErrBadVersion, ErrInvalidPath, ErrTooLarge and those of every write (see
+// Create).
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	r, err := s.one(ctx, "set", OpSet(path, data, version))
 	return r.Stat, err
 }
 
 // Delete deletes a znode without children if its version is the given one, or any with AnyVersion. Errors: ErrNoNode,
-// ErrBadVersion, ErrNotEmpty, ErrInvalidPath and those of every write (see Create).
+// ErrNoAuth (Delete on the parent), ErrBadVersion, ErrNotEmpty, ErrInvalidPath and those of every write (see Create).
 func (s *Session) Delete(ctx context.Context, path string, version int32) error {
 	_, err := s.one(ctx, "delete", OpDelete(path, version))
 	return err
+}
+
+// SetACL replaces a znode's list if its Aversion is the given one, or any with AnyVersion, and returns the new Stat. No watch
+// sees it. Errors: ErrInvalidACL, ErrNoNode, ErrNoAuth (Admin), ErrBadVersion, ErrInvalidPath and those of every write (see
+// Create).
+func (s *Session) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
+	r, err := s.one(ctx, "set acl", Op{tree.Op{Kind: tree.KindSetACL, Path: path, ACL: acl, Version: version}})
+	return r.Stat, err
 }
 
 func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
@@ -64,11 +100,11 @@ func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
 	if err != nil {
 		return Result{}, opError(name, op.op.Path, err)
 	}
-	results, err := s.s.Submit(ctx, []tree.Op{op.op}).Wait(ctx)
+	results, err := s.s.Submit(ctx, []tree.Op{s.root.op(op.op)}).Wait(ctx)
 	if err != nil {
 		return Result{}, opError(name, op.op.Path, engine.Single(err))
 	}
-	return results[0], nil
+	return s.root.results(results)[0], nil
 }
 
 // Multi carries out the operations as one transaction: all in order, each on what those before it made, or none. It
@@ -78,18 +114,18 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, opError("multi", "", s.live(ctx))
 	}
-	plain, err := plain(ops, s.dataMax)
+	plain, err := s.plain(ops)
 	if err != nil {
 		return nil, opError("multi", "", err)
 	}
 	results, err := s.s.Submit(ctx, plain).Wait(ctx)
-	return results, opError("multi", "", err)
+	return s.root.results(results), opError("multi", "", err)
 }
 
 // Submit is Multi without waiting: transactions of a session are applied in the order of their Submit calls. ctx bounds
 // admission only; the Pending gets the true outcome. The operations' data may be reused when Submit returns.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
-	plain, err := plain(ops, s.dataMax)
+	plain, err := s.plain(ops)
 	if len(ops) == 0 {
 		err = s.live(ctx)
 	}
@@ -99,12 +135,13 @@ func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 		return &Pending{done: done, err: opError("submit", "", err)}
 	}
 	p := s.s.Submit(ctx, plain)
-	return &Pending{p: p, done: p.Done()}
+	return &Pending{p: p, root: s.root, done: p.Done()}
 }
 
 // A Pending is a transaction on its way. Its methods may be called by any number of goroutines.
 type Pending struct {
 	p    *engine.Pending
+	root chroot
 	done <-chan struct{}
 	err  error // of one that was refused before it was sent
 }
@@ -118,16 +155,16 @@ func (p *Pending) Result() ([]Result, error) {
 		return nil, p.err
 	}
 	results, err := p.p.Result()
-	return results, opError("submit", "", err)
+	return p.root.results(results), opError("submit", "", err)
 }
 
 // Get returns a znode's data and Stat. The data belongs to the caller; it is nil if it was set to nil. Errors:
-// ErrNoNode, ErrInvalidPath, and ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed after the end.
+// ErrNoNode, ErrNoAuth (Read), ErrInvalidPath, and ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed after the end.
 func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("get", path, err)
 	}
-	data, stat, err := s.s.Get(path)
+	data, stat, err := s.s.Get(s.root.in(path))
 	return data, stat, opError("get", path, err)
 }
 
@@ -136,7 +173,7 @@ func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	if err := s.read(ctx, path); err != nil {
 		return Stat{}, false, opError("exists", path, err)
 	}
-	stat, ok, err := s.s.Exists(path)
+	stat, ok, err := s.s.Exists(s.root.in(path))
 	return stat, ok, opError("exists", path, err)
 }
 
@@ -145,7 +182,7 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, er
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("children", path, err)
 	}
-	names, stat, err := s.s.Children(path)
+	names, stat, err := s.s.Children(s.root.in(path))
 	return names, stat, opError("children", path, err)
 }
 
@@ -157,8 +194,37 @@ func (s *Session) Before(ctx context.Context, path string, match ...string) (nam
 	if err := s.read(ctx, path); err != nil {
 		return "", false, opError("before", path, err)
 	}
-	name, ok, err = s.s.Before(path, match...)
+	name, ok, err = s.s.Before(s.root.in(path), match...)
 	return name, ok, opError("before", path, err)
+}
+
+// ACL returns a znode's list and its Stat, both of the same zxid. Without Admin the ids of the scheme digest show the user
+// alone. Errors as of Get; Read or Admin is enough.
+func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
+	if err := s.read(ctx, path); err != nil {
+		return nil, Stat{}, opError("acl", path, err)
+	}
+	acl, stat, err := s.s.ACL(s.root.in(path))
+	return acl, stat, opError("acl", path, err)
+}
+
+// CountDescendants returns the number of znodes below one, at any depth. It costs by their number. Errors as of Get.
+func (s *Session) CountDescendants(ctx context.Context, path string) (int, error) {
+	if err := s.read(ctx, path); err != nil {
+		return 0, opError("count descendants", path, err)
+	}
+	n, err := s.s.Descendants(s.root.in(path))
+	return n, opError("count descendants", path, err)
+}
+
+// Ephemerals returns the paths of the session's own ephemerals that begin with prefix, sorted; all of them if it is empty or
+// "/". As in ZooKeeper prefix is mere text, and it and the paths are the tree's, whatever the session's Root.
+func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
+	if err := s.live(ctx); err != nil {
+		return nil, opError("ephemerals", prefix, err)
+	}
+	paths, err := s.s.Ephemerals(prefix)
+	return paths, opError("ephemerals", prefix, err)
 }
 
 func (s *Session) read(ctx context.Context, path string) error {

@@ -19,6 +19,10 @@ type (
 	Stat = tree.Stat
 	// CreateMode says how long a znode lives and whether its name gets a sequence suffix.
 	CreateMode = tree.CreateMode
+	// ACL is one entry of a znode's list: what those whose identity fits its scheme and id may do. Entries only allow.
+	ACL = tree.ACL
+	// Perms is what an ACL's entry allows, a sum of the Perm constants.
+	Perms = tree.Perms
 	// Result is what one operation of a transaction answers: the final path and the Stat after it.
 	Result = tree.Result
 	// MultiError says which operation made a Multi fail. None of them was applied.
@@ -39,6 +43,19 @@ const (
 	Ephemeral           = tree.Ephemeral           // belongs to its session and goes with it; has no children
 	Sequential          = tree.Sequential          // persistent, its name ends in the parent's create counter
 	EphemeralSequential = tree.EphemeralSequential // both
+	Container           = tree.Container           // persistent, and reaped once its last child is gone, or after minutes without any
+	TTL                 = tree.TTL                 // persistent, and reaped when it has had no children and no Set for its TTL
+	SequentialTTL       = tree.SequentialTTL       // both
+)
+
+// Permissions.
+const (
+	PermRead   = tree.Read     // of a znode: its data, Stat and children, and being told of changes
+	PermWrite  = tree.Write    // of a znode: Set
+	PermCreate = tree.Create   // of a parent: creating children
+	PermDelete = tree.Delete   // of a parent: deleting children
+	PermAdmin  = tree.Admin    // of a znode: SetACL
+	PermAll    = tree.PermsAll // all of them
 )
 
 // AnyVersion as an expected version means that every version will do.

@@ -12,12 +12,13 @@ type Watch struct{ w *engine.Watch }
 
 // Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch, which lasts until it has
 // fired (WatchOnce), until Close, or until its session ends. A watch holds 64 events for a slow consumer; one more ends
-// it with ErrWatchOverflow. Errors: ErrInvalidPath and those of an ended session.
+// it with ErrWatchOverflow. It needs no permission, but is told only of znodes that the session may read at the time; what it
+// may not be told uses a WatchOnce up, which then ends with ErrNoAuth. Errors: ErrInvalidPath and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, opError("watch", path, err)
 	}
-	w, err := s.s.Watch(path, mode)
+	w, err := s.s.Watch(s.root.in(path), mode, string(s.root))
 	if err != nil {
 		return nil, opError("watch", path, err)
 	}
@@ -32,7 +33,7 @@ func (w *Watch) Events() <-chan Event { return w.w.Events() }
 func (w *Watch) Zxid() Zxid { return w.w.Zxid() }
 
 // Err says why the watch ended: nil while it has not, after Close and after a WatchOnce fired; else ErrWatchOverflow,
-// ErrWatchGap or the error of its session.
+// ErrWatchGap, ErrNoAuth or the error of its session.
 func (w *Watch) Err() error { return w.w.Err() }
 
 // Close ends the watch. It is idempotent and always returns nil.

@@ -51,6 +51,13 @@ func (e *encoder) uint(v uint64)   { e.keep(e.enc.EncodeUint(v)) }
 func (e *encoder) int(v int64)     { e.keep(e.enc.EncodeInt(v)) }
 func (e *encoder) string(s string) { e.keep(e.enc.EncodeString(s)) }
 func (e *encoder) bytes(b []byte)  { e.keep(e.enc.EncodeBytes(b)) }
+func (e *encoder) flag(v bool) {
+	if v {
+		e.uint(1)
+	} else {
+		e.uint(0)
+	}
+}
 func (e *encoder) keep(err error) {
 	if e.err == nil {
 		e.err = err
@@ -131,6 +138,7 @@ func (d *decoder) want(n int) {
 	}
 }
 
+func (d *decoder) flag() bool     { return d.uintTo(1) != 0 }
 func (d *decoder) uint() uint64   { return read(d, d.dec.DecodeUint64, uintForm) }
 func (d *decoder) int() int64     { return read(d, d.dec.DecodeInt64, intForm) }
 func (d *decoder) string() string { return string(read(d, d.sized, stringForm)) }
@@ -148,6 +156,19 @@ func (d *decoder) sized() ([]byte, error) {
 	at := len(d.src) - d.in.Len()
 	_, err = d.in.Seek(int64(n), io.SeekCurrent)
 	return d.src[at : at+n : at+n], err
+}
+
+// isNil reads nil if that is what comes next.
+func (d *decoder) isNil() bool {
+	if d.err != nil {
+		return false
+	}
+	first, err := d.dec.PeekCode()
+	if err != nil || first != msgpcode.Nil {
+		return false
+	}
+	d.err = d.dec.DecodeNil()
+	return d.err == nil
 }
 
 // uintTo reads a number that is not above a limit.

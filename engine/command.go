@@ -19,13 +19,16 @@ const formatLevel = 1
 //	batch    [2, member, start, seq, wall ms, [request, ...]]
 //	silence  [3, member, start, last seq, step, duration ns]
 //	expire   [4]
+//	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
 //
 // and the requests of a batch:
 //
-//	txn      [1, session, [op, ...]]          op: [kind, path, data, mode, version]
-//	open     [2, timeout ns, password]
+//	txn      [1, session, [op, ...]]          op: [kind, path, data, mode, version, ttl ms, acl]
+//	open     [2, timeout ns, password, [identity, ...]]
 //	close    [3, session]
 //	release  [4, session, path, czxid]
+//
+// An acl is nil or [[perms, scheme, id], ...], an identity [scheme, id].
 type commandKind uint8
 
 const (
@@ -33,6 +36,7 @@ const (
 	commandBatch
 	commandSilence
 	commandExpire
+	commandReap
 )
 
 type requestKind uint8
@@ -46,13 +50,14 @@ const (
 
 // A request is one call as it travels in a batch.
 type request struct {
-	kind     requestKind
-	session  tree.SessionID
-	ops      []tree.Op     // txn
-	timeout  time.Duration // open
-	password [16]byte      // open
-	path     string        // release
-	czxid    tree.Zxid     // release
+	kind       requestKind
+	session    tree.SessionID
+	ops        []tree.Op       // txn
+	timeout    time.Duration   // open
+	password   [16]byte        // open
+	identities []tree.Identity // open
+	path       string          // release
+	czxid      tree.Zxid       // release
 }
 
 // A command is one decoded entry of the log.
@@ -63,6 +68,13 @@ type command struct {
 	requests []request      // batch
 	step     session.Step   // silence
 	duration time.Duration  // silence
+	reap     []mortal       // reap
+}
+
+// A mortal is a container or TTL znode as the reaper saw it.
+type mortal struct {
+	path string
+	seen tree.Seen
 }
 
 func encodeRegister(o session.Origin, wall int64) []byte {
@@ -105,10 +117,11 @@ func encodeRequest(r *request) []byte {
 			e.op(&r.ops[i])
 		}
 	case requestOpen:
-		e.array(3)
+		e.array(4)
 		e.uint(uint64(r.kind))
 		e.int(int64(r.timeout))
 		e.bytes(r.password[:])
+		e.identities(r.identities)
 	case requestClose:
 		e.array(2)
 		e.uint(uint64(r.kind))
@@ -124,12 +137,37 @@ func encodeRequest(r *request) []byte {
 }
 
 func (e *encoder) op(o *tree.Op) {
-	e.array(5)
+	e.array(7)
 	e.uint(uint64(o.Kind))
 	e.string(o.Path)
 	e.bytes(o.Data)
 	e.uint(uint64(o.Mode))
 	e.int(int64(o.Version))
+	e.int(o.TTL)
+	e.acl(o.ACL)
+}
+
+func (e *encoder) acl(list []tree.ACL) {
+	if list == nil {
+		e.bytes(nil)
+		return
+	}
+	e.array(len(list))
+	for _, a := range list {
+		e.array(3)
+		e.int(int64(a.Perms))
+		e.string(a.Scheme)
+		e.string(a.ID)
+	}
+}
+
+func (e *encoder) identities(list []tree.Identity) {
+	e.array(len(list))
+	for _, i := range list {
+		e.array(2)
+		e.string(i.Scheme)
+		e.string(i.ID)
+	}
 }
 
 func encodeSilence(s session.Step, d time.Duration) []byte {
@@ -141,6 +179,22 @@ func encodeSilence(s session.Step, d time.Duration) []byte {
 	e.uint(s.LastSeq)
 	e.uint(s.Step)
 	e.int(int64(d))
+	return e.done()
+}
+
+func encodeReap(wall int64, znodes []mortal) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(commandReap))
+	e.int(wall)
+	e.array(len(znodes))
+	for _, z := range znodes {
+		e.array(4)
+		e.string(z.path)
+		e.uint(uint64(z.seen.Czxid))
+		e.uint(uint64(z.seen.Mzxid))
+		e.uint(uint64(z.seen.Pzxid))
+	}
 	return e.done()
 }
 
@@ -162,6 +216,8 @@ func (k commandKind) fields() int {
 		return 6
 	case commandExpire:
 		return 1
+	case commandReap:
+		return 3
 	}
 	return 0
 }
@@ -194,6 +250,9 @@ func decodeCommand(b []byte) (command, error) {
 		c.step.LastSeq = d.uint()
 		c.step.Step = d.uint()
 		c.duration = time.Duration(d.int())
+	case commandReap:
+		c.wall = d.int()
+		c.reap = d.mortals()
 	}
 	return c, d.end()
 }
@@ -223,9 +282,10 @@ func (d *decoder) request() (r request) {
 		r.session = tree.SessionID(d.int())
 		r.ops = d.ops()
 	case requestOpen:
-		want = 3
+		want = 4
 		r.timeout = time.Duration(d.int())
 		d.fixed(r.password[:])
+		r.identities = d.identities()
 	case requestClose:
 		want = 2
 		r.session = tree.SessionID(d.int())
@@ -250,11 +310,48 @@ func (d *decoder) ops() []tree.Op {
 }
 
 func (d *decoder) op() (o tree.Op) {
-	d.want(5)
+	d.want(7)
 	o.Kind = tree.OpKind(d.uintTo(math.MaxUint8))
 	o.Path = d.string()
 	o.Data = d.bytes()
 	o.Mode = tree.CreateMode(d.uintTo(math.MaxUint8))
 	o.Version = d.int32()
+	o.TTL = d.int()
+	o.ACL = d.acl()
 	return o
+}
+
+func (d *decoder) acl() []tree.ACL {
+	if d.isNil() {
+		return nil
+	}
+	list := make([]tree.ACL, d.array())
+	for i := range list {
+		d.want(3)
+		list[i] = tree.ACL{Perms: tree.Perms(d.int32()), Scheme: d.string(), ID: d.string()}
+	}
+	return list
+}
+
+func (d *decoder) identities() []tree.Identity {
+	n := d.array()
+	if n == 0 {
+		return nil
+	}
+	list := make([]tree.Identity, n)
+	for i := range list {
+		d.want(2)
+		list[i] = tree.Identity{Scheme: d.string(), ID: d.string()}
+	}
+	return list
+}
+
+func (d *decoder) mortals() []mortal {
+	list := make([]mortal, d.array())
+	for i := range list {
+		d.want(4)
+		list[i].path = d.string()
+		list[i].seen = tree.Seen{Czxid: tree.Zxid(d.uint()), Mzxid: tree.Zxid(d.uint()), Pzxid: tree.Zxid(d.uint())}
+	}
+	return list
 }

@@ -43,6 +43,8 @@ func (c command) encode() []byte {
 		return encodeSilence(c.step, c.duration)
 	case commandExpire:
 		return encodeExpire()
+	case commandReap:
+		return encodeReap(c.wall, c.reap)
 	}
 	return nil
 }
@@ -78,14 +80,23 @@ func goldenCommands() []golden {
 			tree.Op{Kind: tree.KindSet, Path: "/sätze/" + strings.Repeat("x", 40), Data: bytes.Repeat([]byte{7}, 300), Version: math.MaxInt32},
 			tree.Op{Kind: tree.KindDelete, Path: "/b", Version: math.MinInt32},
 		))},
+		{"create-with-all", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/t-", Mode: tree.SequentialTTL, TTL: tree.MaxTTL,
+			ACL: []tree.ACL{{Perms: tree.PermsAll, Scheme: "auth"}, {Perms: -1, Scheme: "ip", ID: "10.0.0.0/8"}}}))},
+		{"create-with-an-empty-acl", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", ACL: []tree.ACL{}}))},
+		{"set-acl", batch(1, txn(tree.Op{Kind: tree.KindSetACL, Path: "/a", ACL: tree.ReadACL(), Version: 4}))},
 		{"empty-multi", batch(1, request{kind: requestTxn, session: -1, ops: []tree.Op{}})},
 		{"open", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80)})},
+		{"open-with-identities", batch(1, request{kind: requestOpen, timeout: time.Second,
+			identities: []tree.Identity{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}}})},
 		{"close", batch(1, request{kind: requestClose, session: 1 << 40})},
 		{"release", batch(1, request{kind: requestRelease, session: 77, path: "/q/_c_x-lock-0000000001", czxid: 1 << 33})},
 		{"all-requests", batch(1<<32, request{kind: requestRelease, session: 1, path: "/q", czxid: 9}, request{kind: requestClose, session: 1},
 			request{kind: requestOpen, timeout: time.Second}, txn(tree.Op{Kind: tree.KindDelete, Path: "/a"}))},
 		{"silence", command{kind: commandSilence, step: session.Step{Member: 2, Start: 3, LastSeq: 1000, Step: 4}, duration: 2500 * time.Millisecond}},
 		{"expire", command{kind: commandExpire}},
+		{"reap", command{kind: commandReap, wall: 1700000000123, reap: []mortal{
+			{"/a", tree.Seen{Czxid: 1, Mzxid: 200, Pzxid: 70000}}, {"/b/c", tree.Seen{Czxid: math.MaxUint64}}}}},
+		{"reap-nothing", command{kind: commandReap, reap: []mortal{}}},
 	}
 	var list []golden
 	for _, v := range values {
@@ -110,10 +121,13 @@ func goldenRecords() []golden {
 	return []golden{
 		znode("znode", tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, Ctime: 1700000000123, Mtime: 1700000000456, Version: 2,
 			Aversion: 3, Created: 4, Owner: 5, Data: []byte("data")}),
+		znode("container", tree.Znode{Czxid: 1, Container: true, ACL: []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:hash"}}, Data: []byte{}}),
+		znode("ttl-znode", tree.Znode{Czxid: 1, TTL: tree.MaxTTL}),
 		znode("znode-from-birth", tree.Znode{Version: -1, Aversion: -1, Data: []byte{}}),
 		znode("znode-of-the-largest-numbers", tree.Znode{Czxid: math.MaxUint64, Mzxid: math.MaxUint64, Pzxid: math.MaxUint64,
 			Ctime: math.MinInt64, Mtime: math.MaxInt64, Version: math.MinInt32, Aversion: math.MaxInt32, Created: math.MaxInt32, Owner: math.MinInt64}),
 		record("session", session.Record{ID: 300, Password: filled[[16]byte](0x80), Timeout: 10 * time.Second, Origin: 2}),
+		record("session-with-identities", session.Record{ID: 300, Timeout: 1, Origin: 2, Identities: []tree.Identity{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}}}),
 		record("session-closing", session.Record{ID: -1, Timeout: 1, Origin: math.MaxUint64, Closing: true}),
 		origin("origin", session.Origin{Member: 2, Start: 3, Directory: filled[[16]byte](0x10), Digest: filled[[32]byte](0x40), Level: 1,
 			LastSeq: 1000, Step: 4, Silence: 5 * time.Second}),

@@ -51,6 +51,7 @@ type Config struct {
 	MinSessionTimeout time.Duration
 	MaxSessionTimeout time.Duration
 	MaxDataSize       int
+	Schemes           tree.Schemes
 
 	Logger         *slog.Logger
 	LeaderChanged  func(Leader)
@@ -65,6 +66,7 @@ type Seams struct {
 	Clock   Clock                               // instead of the system's
 	Fault   func(op disk.Op, name string) error // asked before every mutating call of the disk
 	Started func(*Engine)                       // told when the node runs
+	Reap    time.Duration                       // instead of reapInterval
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick: one full randomised election

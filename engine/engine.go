@@ -35,6 +35,7 @@ type Engine struct {
 	pipe      *pipeline
 	keeper    *keeper
 	expirer   *expirer
+	reaper    *reaper
 
 	host    atomic.Pointer[replication.Host]
 	stop    chan struct{} // closed by Close: the loops end
@@ -63,6 +64,7 @@ func (e *Engine) run() {
 	e.loops.Go(e.pipe.loop)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	e.loops.Go(func() { e.expirer.loop(e.stop, e.done) })
+	e.loops.Go(func() { e.reaper.loop(e.stop, e.done) })
 	e.loops.Go(e.settle)
 	e.pipe.signal()
 }
@@ -200,14 +202,15 @@ func (e *Engine) tryReady(ctx context.Context) error {
 	return e.host.Load().Barrier(step, theShard)
 }
 
-// OpenSession opens an in-process session with a timeout within the configured bounds.
-func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration) (*Session, error) {
+// OpenSession opens an in-process session with a timeout within the configured bounds, for somebody who has shown to be
+// the identities.
+func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	timeout = min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
-	r := request{kind: requestOpen, timeout: timeout}
+	r := request{kind: requestOpen, timeout: timeout, identities: who}
 	if _, err := rand.Read(r.password[:]); err != nil {
 		return nil, err
 	}
-	s := &Session{engine: e, timeout: timeout, done: make(chan struct{}), changed: make(chan struct{})}
+	s := &Session{engine: e, timeout: timeout, who: who, done: make(chan struct{}), changed: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.opening = newWaiter(nil, &r)
 	s.opening.applied = func(w *waiter) { e.keeper.opened(s, w) }

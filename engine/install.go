@@ -13,7 +13,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	if err := m.image.Install(r, stop); err != nil {
 		return err
 	}
-	next, table, zxid, err := loadImage(m.image)
+	next, table, zxid, err := loadImage(m.image, m.engine.cfg.Schemes)
 	if err != nil {
 		return err
 	}

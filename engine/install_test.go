@@ -141,7 +141,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 				}
 				var watches []*Watch
 				for _, mode := range modes {
-					w, err := s.Watch(c.path, mode)
+					w, err := s.Watch(c.path, mode, "")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -186,7 +186,7 @@ func afterGap(w *Watch, zxid tree.Zxid) string {
 func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s := n.open(testTimeout)
-		w, err := s.Watch("/n", watch.Once)
+		w, err := s.Watch("/n", watch.Once, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s, gone := n.open(testTimeout), n.open(testTimeout)
 		held, deleted, lost := n.held(s, "/held"), n.held(s, "/deleted"), n.held(gone, "/lost")
-		w, err := gone.Watch("/held", watch.Persistent)
+		w, err := gone.Watch("/held", watch.Persistent, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s := n.open(testTimeout)
-		w, err := s.Watch("/n", watch.Persistent)
+		w, err := s.Watch("/n", watch.Persistent, "")
 		if err != nil {
 			t.Fatal(err)
 		}

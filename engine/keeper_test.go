@@ -571,11 +571,11 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s, other := n.open(testTimeout), n.open(time.Minute)
 				n.claim(s, "/q")
-				w, err := s.Watch("/q", watch.Persistent)
+				w, err := s.Watch("/q", watch.Persistent, "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				stays, _ := other.Watch("/q", watch.Persistent)
+				stays, _ := other.Watch("/q", watch.Persistent, "")
 				c.end(n, s)
 				if e, ok := <-w.Events(); ok {
 					t.Fatalf("an event of its own end: %v", e)
@@ -586,7 +586,7 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 				if name != "node" && stays.stream.Ended() {
 					t.Fatal("another session's watch ended too")
 				}
-				if _, err := s.Watch("/q", watch.Once); !errors.Is(err, c.why) {
+				if _, err := s.Watch("/q", watch.Once, ""); !errors.Is(err, c.why) {
 					t.Fatalf("a watch on an ended session: %v", err)
 				}
 			})
@@ -599,7 +599,7 @@ func TestWatchesThatHaveFiredAreForgotten(t *testing.T) {
 		s := n.open(testTimeout)
 		n.mkdir(s, "/a")
 		for range 1000 {
-			if _, err := s.Watch("/a", watch.Once); err != nil {
+			if _, err := s.Watch("/a", watch.Once, ""); err != nil {
 				t.Fatal(err)
 			}
 			s.Submit(t.Context(), []tree.Op{{Kind: tree.KindSet, Path: "/a", Version: tree.AnyVersion}})

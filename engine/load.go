@@ -10,11 +10,11 @@ import (
 )
 
 // loadImage reads a whole image into memory, and refuses one that no machine of this build wrote.
-func loadImage(image *storage.Image) (*tree.Tree, *session.Table, tree.Zxid, error) {
+func loadImage(image *storage.Image, schemes tree.Schemes) (*tree.Tree, *session.Table, tree.Zxid, error) {
 	if image.Applied() == 0 {
-		return tree.New(nil), session.NewTable(), 0, nil
+		return tree.New(schemes), session.NewTable(), 0, nil
 	}
-	l := loading{znodes: tree.NewLoader(nil), table: session.NewTable()}
+	l := loading{znodes: tree.NewLoader(schemes), table: session.NewTable()}
 	if err := image.Load(l.record); err != nil {
 		return nil, nil, 0, err
 	}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +48,7 @@ type machine struct {
 
 // load reads the image into memory. It runs on the goroutine of Start, before the shard does.
 func (m *machine) load() error {
-	t, table, zxid, err := loadImage(m.image)
+	t, table, zxid, err := loadImage(m.image, m.engine.cfg.Schemes)
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", m.shard, err)
 	}
@@ -107,6 +109,8 @@ func (m *machine) apply(c *command) {
 		}
 	case commandExpire:
 		m.expireDue()
+	case commandReap:
+		m.reap(c)
 	}
 }
 
@@ -172,7 +176,8 @@ func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.R
 		if err := m.usable(r.session, at); err != nil {
 			return nil, 0, err
 		}
-		results, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session}, r.ops)
+		h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session, Identities: m.identities(r.session)}
+		results, err := m.commit(h, r.ops)
 		if err != nil && len(r.ops) == 1 {
 			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
 		}
@@ -180,7 +185,7 @@ func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.R
 	case requestOpen:
 		// The zxid of its opening is the session's id: unique, never used again, the same on every replica.
 		id := tree.SessionID(m.mu.zxid + 1)
-		if err := m.mu.table.Open(id, r.password, r.timeout, at); err != nil {
+		if err := m.mu.table.Open(id, r.password, r.timeout, at, r.identities); err != nil {
 			return nil, 0, err
 		}
 		_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall}, nil)
@@ -194,6 +199,19 @@ func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.R
 	default:
 		return nil, 0, m.release(at, wall, r)
 	}
+}
+
+// identities are what a session has authenticated as.
+func (m *machine) identities(id tree.SessionID) []tree.Identity {
+	r, _ := m.mu.table.Get(id)
+	return r.Identities
+}
+
+// ephemerals returns what a session owns below a prefix.
+func (m *machine) ephemerals(id tree.SessionID, prefix string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(m.mu.table.Ephemerals(id), func(path string) bool { return !strings.HasPrefix(path, prefix) })
 }
 
 func (m *machine) usable(id tree.SessionID, at session.MemberID) error {
@@ -213,7 +231,7 @@ func (m *machine) release(at session.MemberID, wall int64, r *request) error {
 	if !ok || stat.Czxid != r.czxid || stat.EphemeralOwner != r.session {
 		return nil
 	}
-	_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session},
+	_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session, System: true},
 		[]tree.Op{{Kind: tree.KindDelete, Path: r.path, Version: tree.AnyVersion}})
 	return err
 }
@@ -226,12 +244,28 @@ func (m *machine) commit(h tree.Header, ops []tree.Op) ([]tree.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.mu.zxid = h.Zxid
+	m.publish(t, h.Zxid)
+	return results, nil
+}
+
+// publish makes the transaction that the tree has applied visible.
+func (m *machine) publish(t *tree.Tree, z tree.Zxid) {
+	m.mu.zxid = z
 	changes := t.Changes()
 	m.mu.table.Track(changes)
 	m.engine.claimsGone(changes)
-	m.registry.Deliver(h.Zxid, changes, t.Publish)
-	return results, nil
+	m.registry.Deliver(z, changes, t.Publish)
+}
+
+// reap removes containers and TTL znodes that are still as the reaper saw them, each in a transaction of its own.
+func (m *machine) reap(c *command) {
+	t := m.tree.Load()
+	for _, z := range c.reap {
+		h := tree.Header{Zxid: m.mu.zxid + 1, Time: c.wall, System: true}
+		if t.Reap(h, z.path, z.seen) == nil { // else somebody used it since
+			m.publish(t, h.Zxid)
+		}
+	}
 }
 
 // closeSession ends a session in a transaction of its own: its ephemerals go, then its record.
@@ -242,7 +276,7 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 	for i, p := range paths {
 		ops[i] = tree.Op{Kind: tree.KindDelete, Path: p, Version: tree.AnyVersion}
 	}
-	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Session: id}, ops); err != nil {
+	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Session: id, System: true}, ops); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
 	}
 	m.mu.table.Close(id)

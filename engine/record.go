@@ -14,8 +14,8 @@ import (
 // Records of the durable image. Keys: a znode's path, a session's id and a member's id (8 bytes, big-endian),
 // and "state" for the one record of the shard. Values are MessagePack arrays:
 //
-//	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner, data]
-//	session [id, password, timeout ns, origin, closing]
+//	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner, container, ttl ms, acl, data]
+//	session [id, password, timeout ns, origin, closing, [identity, ...]]
 //	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
 //	state   [format level, zxid]
 const stateKey = "state"
@@ -26,7 +26,7 @@ func idKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
 func encodeZnode(z tree.Znode) []byte {
 	e := newEncoder()
-	e.array(10)
+	e.array(13)
 	e.uint(uint64(z.Czxid))
 	e.uint(uint64(z.Mzxid))
 	e.uint(uint64(z.Pzxid))
@@ -36,13 +36,16 @@ func encodeZnode(z tree.Znode) []byte {
 	e.int(int64(z.Aversion))
 	e.int(int64(z.Created))
 	e.int(int64(z.Owner))
+	e.flag(z.Container)
+	e.int(z.TTL)
+	e.acl(z.ACL)
 	e.bytes(z.Data)
 	return e.done()
 }
 
 func decodeZnode(b []byte) (z tree.Znode, err error) {
 	d := newDecoder(b)
-	d.want(10)
+	d.want(13)
 	z.Czxid = tree.Zxid(d.uint())
 	z.Mzxid = tree.Zxid(d.uint())
 	z.Pzxid = tree.Zxid(d.uint())
@@ -52,33 +55,34 @@ func decodeZnode(b []byte) (z tree.Znode, err error) {
 	z.Aversion = d.int32()
 	z.Created = d.int32()
 	z.Owner = tree.SessionID(d.int())
+	z.Container = d.flag()
+	z.TTL = d.int()
+	z.ACL = d.acl()
 	z.Data = d.bytes()
 	return z, d.end()
 }
 
 func encodeSession(r session.Record) []byte {
 	e := newEncoder()
-	e.array(5)
+	e.array(6)
 	e.int(int64(r.ID))
 	e.bytes(r.Password[:])
 	e.int(int64(r.Timeout))
 	e.uint(uint64(r.Origin))
-	closing := uint64(0)
-	if r.Closing {
-		closing = 1
-	}
-	e.uint(closing)
+	e.flag(r.Closing)
+	e.identities(r.Identities)
 	return e.done()
 }
 
 func decodeSession(b []byte) (r session.Record, err error) {
 	d := newDecoder(b)
-	d.want(5)
+	d.want(6)
 	r.ID = tree.SessionID(d.int())
 	d.fixed(r.Password[:])
 	r.Timeout = time.Duration(d.int())
 	r.Origin = session.MemberID(d.uint())
-	r.Closing = d.uintTo(1) != 0
+	r.Closing = d.flag()
+	r.Identities = d.identities()
 	return r, d.end()
 }
 

@@ -17,6 +17,7 @@ type Session struct {
 	engine  *Engine
 	id      tree.SessionID
 	timeout time.Duration
+	who     []tree.Identity
 	opening *waiter       // the request that opens it
 	done    chan struct{} // closed when the session has ended
 	ctx     context.Context
@@ -177,12 +178,17 @@ func (s *Session) live() error {
 	}
 }
 
+// view is this node's replica as the session may see it.
+func (s *Session) view() tree.View { return s.engine.tree().As(s.who) }
+
+func (s *Session) mayRead(acl []tree.ACL) bool { return s.view().MayRead(acl) }
+
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
 func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	return s.engine.tree().Get(path)
+	return s.view().Get(path)
 }
 
 // Exists returns the Stat of a znode and whether there is one.
@@ -190,8 +196,31 @@ func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 	if err := s.live(); err != nil {
 		return tree.Stat{}, false, err
 	}
-	stat, ok := s.engine.tree().Exists(path)
-	return stat, ok, nil
+	return s.view().Exists(path)
+}
+
+// ACL returns a znode's ACL and its Stat, both of one version.
+func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
+	if err := s.live(); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return s.view().ACL(path)
+}
+
+// Descendants counts the znodes below one.
+func (s *Session) Descendants(path string) (int, error) {
+	if err := s.live(); err != nil {
+		return 0, err
+	}
+	return s.view().Descendants(path)
+}
+
+// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order.
+func (s *Session) Ephemerals(prefix string) ([]string, error) {
+	if err := s.live(); err != nil {
+		return nil, err
+	}
+	return s.engine.machine().ephemerals(s.id, prefix), nil
 }
 
 // Children returns the sorted names of a znode's children and its Stat, both of one version.
@@ -199,7 +228,7 @@ func (s *Session) Children(path string) ([]string, tree.Stat, error) {
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	return s.engine.tree().Children(path)
+	return s.view().Children(path)
 }
 
 // Before returns the sibling with the next lower sequence number; see tree.Tree.Before.
@@ -207,7 +236,7 @@ func (s *Session) Before(path string, match ...string) (string, bool, error) {
 	if err := s.live(); err != nil {
 		return "", false, err
 	}
-	return s.engine.tree().Before(path, match...)
+	return s.view().Before(path, match...)
 }
 
 // Sync waits until this node has applied everything that was acknowledged anywhere before the call, and returns the
@@ -228,8 +257,8 @@ type Watch struct {
 	stream  *watch.Stream
 }
 
-// Watch arms a watch, which ends with the session.
-func (s *Session) Watch(path string, mode watch.Mode) (*Watch, error) {
+// Watch arms a watch, which ends with the session. Its events have paths below root.
+func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, error) {
 	k := s.engine.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -237,7 +266,7 @@ func (s *Session) Watch(path string, mode watch.Mode) (*Watch, error) {
 		return nil, s.end
 	}
 	w := &Watch{session: s}
-	w.stream = s.engine.machine().registry.Add(path, mode, 0)
+	w.stream = s.engine.machine().registry.Add(path, mode, 0, watch.Watcher{MayRead: s.mayRead, Root: root})
 	s.keepLocked(w)
 	return w, nil
 }

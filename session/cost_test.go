@@ -20,7 +20,7 @@ func crowd(t testing.TB, n int, different bool) *Table {
 		if different {
 			timeout += time.Duration(i*7919%n) * time.Millisecond
 		}
-		if err := table.Open(tree.SessionID(i+1), [16]byte{}, timeout, 1); err != nil {
+		if err := table.Open(tree.SessionID(i+1), [16]byte{}, timeout, 1, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +61,7 @@ var operations = []struct {
 			t.Accept(1, 1, t.origins[1].LastSeq+1)
 		}
 		t.Close(id)
-		if err := t.Open(id, r.Password, r.Timeout, 1); err != nil {
+		if err := t.Open(id, r.Password, r.Timeout, 1, nil); err != nil {
 			panic(err)
 		}
 	}},

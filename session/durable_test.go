@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -75,7 +76,7 @@ func TestLoadRecordRefuses(t *testing.T) {
 func TestDrainFailure(t *testing.T) {
 	table := crowd(t, 0, false)
 	for id := tree.SessionID(1); id <= forgetLen+2; id++ {
-		if err := table.Open(id, [16]byte{}, time.Second, 1); err != nil {
+		if err := table.Open(id, [16]byte{}, time.Second, 1, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,10 +112,10 @@ func TestSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	table.Accept(2, 1, 1)
-	if err := table.Open(3000, [16]byte{7}, time.Second, 2); err != nil {
+	if err := table.Open(3000, [16]byte{7}, time.Second, 2, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := table.Sessions(2); len(got) != 1 || got[0] != (Record{ID: 3000, Password: [16]byte{7}, Timeout: time.Second, Origin: 2}) {
+	if got := table.Sessions(2); len(got) != 1 || !reflect.DeepEqual(got[0], Record{ID: 3000, Password: [16]byte{7}, Timeout: time.Second, Origin: 2}) {
 		t.Errorf("sessions at member 2: %+v", got)
 	}
 	got := table.Sessions(1)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -29,7 +30,7 @@ func (i *image) drain(t testing.TB, table *Table) {
 		ids = append(ids, id)
 		if delete(i.sessions, id); exists {
 			i.sessions[id] = r
-		} else if r != (Record{}) {
+		} else if !reflect.DeepEqual(r, Record{}) {
 			t.Errorf("session %d is gone with a record: %+v", id, r)
 		}
 		return nil

@@ -207,7 +207,7 @@ func (p *pair) call() (call string, got, want any) {
 		return fmt.Sprint("silence ", s, d), p.table.Silence(s, d), p.model.silence(s, d)
 	case 7, 8:
 		id, timeout, m := p.id(), p.span(), p.member()
-		return fmt.Sprint("open ", id, timeout, m), p.table.Open(id, [16]byte{byte(id)}, timeout, m), p.model.open(id, timeout, m)
+		return fmt.Sprint("open ", id, timeout, m), p.table.Open(id, [16]byte{byte(id)}, timeout, m, nil), p.model.open(id, timeout, m)
 	case 9:
 		id := p.id()
 		for _, path := range p.model.owned(id) {

@@ -137,7 +137,7 @@ func (s *tableScript) answer(c command) string {
 		}
 		return fmt.Sprintf("start=%d seq=%d step=%d d=%v", step.Start, step.LastSeq, step.Step, d)
 	case "open":
-		return textOf(s.table.Open(tree.SessionID(c.num("id")), [16]byte{}, c.time("timeout"), MemberID(c.num("m"))))
+		return textOf(s.table.Open(tree.SessionID(c.num("id")), [16]byte{}, c.time("timeout"), MemberID(c.num("m")), nil))
 	case "usable":
 		return textOf(s.table.Usable(tree.SessionID(c.num("id")), MemberID(c.num("m"))))
 	case "due":

@@ -16,6 +16,8 @@ type Record struct {
 	Timeout  time.Duration
 	// Origin is the member whose node speaks for the session.
 	Origin MemberID
+	// Identities are what it has authenticated as, in the order of ACL's "auth".
+	Identities []tree.Identity
 	// Closing says that the session's end is decided whatever its origin does from now on. A session
 	// is also past saving while it is due; ask Usable, not this field.
 	Closing bool
@@ -61,10 +63,10 @@ func NewTable() *Table {
 	}
 }
 
-// Open adds a session at the origin whose accepted batch asks for it. It returns ErrInvalidID,
+// Open adds a session at the origin whose accepted batch asks for it; the table keeps identities. It returns ErrInvalidID,
 // ErrInvalidTimeout, ErrSessionExists, ErrUnregistered, or ErrSilent if the origin's newest entry in the
 // log was not an accepted batch. The caller chooses ids that were never used before.
-func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID) error {
+func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID, identities []tree.Identity) error {
 	if id == 0 {
 		return ErrInvalidID
 	}
@@ -81,7 +83,7 @@ func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration
 	if o.LastSeq == 0 || o.Silence > 0 {
 		return ErrSilent
 	}
-	t.insert(o, Record{ID: id, Password: password, Timeout: timeout, Origin: at})
+	t.insert(o, Record{ID: id, Password: password, Timeout: timeout, Origin: at, Identities: identities})
 	t.dirtySessions[id] = struct{}{}
 	return nil
 }

@@ -24,7 +24,7 @@ func idle(paths []string, mode Mode, open bool) (*Registry, []*Stream, float64) 
 	streams := make([]*Stream, len(paths))
 	before := heap()
 	for i, path := range paths {
-		streams[i] = r.Add(path, mode, 0)
+		streams[i] = r.Add(path, mode, 0, Watcher{})
 		if open {
 			streams[i].Events()
 		}
@@ -97,12 +97,12 @@ func BenchmarkDeliver(b *testing.B) {
 		for _, n := range []int{0, 1000, 1_000_000} {
 			r := NewRegistry()
 			for _, path := range all[:n] {
-				r.Add(path, mode, 0)
+				r.Add(path, mode, 0, Watcher{})
 			}
 			for _, matching := range []int{0, 1} {
 				var events <-chan Event
 				if matching > 0 {
-					events = r.Add("/services/000/instances/new", mode, 0).Events()
+					events = r.Add("/services/000/instances/new", mode, 0, Watcher{}).Events()
 				}
 				b.Run(fmt.Sprintf("mode=%d/idle=%d/matching=%d", mode, n, matching), func(b *testing.B) {
 					b.ReportAllocs()
@@ -122,7 +122,7 @@ func BenchmarkDeliver(b *testing.B) {
 // BenchmarkDeepPath is the longest path that a request has room for, under one recursive watch of the root.
 func BenchmarkDeepPath(b *testing.B) {
 	r := NewRegistry()
-	events := r.Add("/", Recursive, 0).Events()
+	events := r.Add("/", Recursive, 0, Watcher{}).Events()
 	changes := set(strings.Repeat("/a", 1<<19))
 	for b.Loop() {
 		r.Deliver(r.zxid+1, changes, nil)
@@ -138,7 +138,7 @@ func BenchmarkHerd(b *testing.B) {
 				b.StopTimer()
 				r := NewRegistry()
 				for range 100_000 {
-					if s := r.Add("/a", Once, 0); open {
+					if s := r.Add("/a", Once, 0, Watcher{}); open {
 						s.Events()
 					}
 				}
@@ -154,8 +154,8 @@ func BenchmarkHerd(b *testing.B) {
 func TestMatchingDoesNotCostByIdleWatches(t *testing.T) {
 	r := NewRegistry()
 	for _, path := range idlePaths(10_000) {
-		r.Add(path, Recursive, 0)
-		r.Add(path, Persistent, 0)
+		r.Add(path, Recursive, 0, Watcher{})
+		r.Add(path, Persistent, 0, Watcher{})
 	}
 	if len(r.depths) != 5 || r.depths[4] != 10_000 || r.depths[0]+r.depths[1]+r.depths[2]+r.depths[3] != 0 {
 		t.Errorf("depths %v", r.depths)

@@ -34,12 +34,21 @@ func NewRegistry() *Registry {
 	return &Registry{exact: make(lists), recursive: make(lists)}
 }
 
+// A Watcher is who is told. The zero value is somebody who may know everything.
+type Watcher struct {
+	// MayRead says whether the watcher may read a znode with an ACL, and so be told of it; nil means all.
+	MayRead func([]tree.ACL) bool
+	// Root is what the watcher knows as "/": it is taken off the paths of events. Empty or "/" means the root. The path
+	// watched is at or below it.
+	Root string
+}
+
 // Add registers a watch on a canonical path. It is armed at the newest transaction matched, which
 // readers see by the time Add returns. buffer is the number of events that may wait to be received;
 // zero and less mean 64. A Once watch needs one and has one. After the registry's Close the stream
 // returned has ended.
-func (r *Registry) Add(path string, mode Mode, buffer int) *Stream {
-	s := &Stream{registry: r, path: path, mode: mode}
+func (r *Registry) Add(path string, mode Mode, buffer int, who Watcher) *Stream {
+	s := &Stream{registry: r, path: path, mode: mode, who: who}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.zxid = r.zxid
@@ -128,23 +137,23 @@ func (r *Registry) Len() int {
 
 func (r *Registry) matchLocked(z tree.Zxid, c tree.Change) {
 	e := eventOf(z, c)
-	r.queueListLocked(r.exact[c.Path], e)
+	r.queueListLocked(r.exact[c.Path], e, c.ACL)
 	if c.Type != tree.DataChanged && c.Path != "/" {
 		parent := tree.Parent(c.Path)
-		r.queueListLocked(r.exact[parent], Event{Type: NodeChildrenChanged, Path: parent, Zxid: z})
+		r.queueListLocked(r.exact[parent], Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, c.ParentACL)
 	}
-	r.matchRecursiveLocked(e)
+	r.matchRecursiveLocked(e, c.ACL)
 }
 
 // matchRecursiveLocked looks at the event's path and those above it, from the root down. Only depths at
 // which something is watched cost a lookup, so a path that is long on purpose costs no more than
 // its length.
-func (r *Registry) matchRecursiveLocked(e Event) {
+func (r *Registry) matchRecursiveLocked(e Event, acl []tree.ACL) {
 	if len(r.depths) == 0 {
 		return
 	}
 	if r.depths[0] > 0 {
-		r.queueListLocked(r.recursive["/"], e)
+		r.queueListLocked(r.recursive["/"], e, acl)
 	}
 	if e.Path == "/" {
 		return
@@ -155,16 +164,23 @@ func (r *Registry) matchRecursiveLocked(e Event) {
 			continue
 		}
 		if r.depths[depth] > 0 {
-			r.queueListLocked(r.recursive[e.Path[:i]], e)
+			r.queueListLocked(r.recursive[e.Path[:i]], e, acl)
 		}
 		depth++
 	}
 }
 
-func (r *Registry) queueListLocked(s *Stream, e Event) {
+// queueListLocked queues an event about a znode with an ACL. A watcher that may not read the znode is not told; as in
+// ZooKeeper that uses a Once watch up, but here it ends with an error.
+func (r *Registry) queueListLocked(s *Stream, e Event, acl []tree.ACL) {
 	for s != nil {
 		next := s.next // queueing may end s and unlink it
-		r.queueLocked(s, e)
+		switch {
+		case s.who.MayRead == nil || s.who.MayRead(acl):
+			r.queueLocked(s, e)
+		case s.mode == Once:
+			r.endLocked(s, tree.ErrNoAuth)
+		}
 		s = next
 	}
 }

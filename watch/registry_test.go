@@ -15,7 +15,7 @@ func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChang
 // no watch can be armed.
 func TestVisibleAfterQueued(t *testing.T) {
 	r := NewRegistry()
-	events := r.Add("/a", Persistent, 0).Events()
+	events := r.Add("/a", Persistent, 0, Watcher{}).Events()
 	published := false
 	r.Deliver(4, set("/a"), func() {
 		published = true
@@ -37,12 +37,12 @@ func TestVisibleAfterQueued(t *testing.T) {
 
 func TestZxid(t *testing.T) {
 	r := NewRegistry()
-	if z := r.Add("/a", Once, 0).Zxid(); z != 0 {
+	if z := r.Add("/a", Once, 0, Watcher{}).Zxid(); z != 0 {
 		t.Errorf("armed at %d before anything was matched", z)
 	}
 	r.Deliver(41, nil, nil)
 	r.Deliver(42, set("/b"), nil)
-	s := r.Add("/a", Once, 0)
+	s := r.Add("/a", Once, 0, Watcher{})
 	r.Deliver(43, nil, nil)
 	if z := s.Zxid(); z != 42 {
 		t.Errorf("armed at %d", z)
@@ -51,7 +51,7 @@ func TestZxid(t *testing.T) {
 
 func TestOverflow(t *testing.T) {
 	r := NewRegistry()
-	slow, quick := r.Add("/a", Persistent, 2), r.Add("/a", Recursive, 0)
+	slow, quick := r.Add("/a", Persistent, 2, Watcher{}), r.Add("/a", Recursive, 0, Watcher{})
 	for z := tree.Zxid(1); z <= 4; z++ {
 		r.Deliver(z, set("/a"), nil)
 		if e := <-quick.Events(); e.Zxid != z {
@@ -78,21 +78,21 @@ func TestOverflow(t *testing.T) {
 func TestDefaultBuffer(t *testing.T) {
 	for mode, want := range map[Mode]int{Once: 1, Persistent: 64, Recursive: 64} {
 		r := NewRegistry()
-		if n := cap(r.Add("/a", mode, 0).Events()); n != want {
+		if n := cap(r.Add("/a", mode, 0, Watcher{}).Events()); n != want {
 			t.Errorf("mode %d: %d", mode, n)
 		}
-		if n := cap(r.Add("/a", mode, -1).Events()); n != want {
+		if n := cap(r.Add("/a", mode, -1, Watcher{}).Events()); n != want {
 			t.Errorf("mode %d: %d", mode, n)
 		}
 	}
-	if n := cap(NewRegistry().Add("/a", Once, 9).Events()); n != 1 {
+	if n := cap(NewRegistry().Add("/a", Once, 9, Watcher{}).Events()); n != 1 {
 		t.Errorf("a Once watch with room for %d", n)
 	}
 }
 
 func TestOnceEndsWithItsEvent(t *testing.T) {
 	r := NewRegistry()
-	s := r.Add("/a", Once, 0)
+	s := r.Add("/a", Once, 0, Watcher{})
 	r.Deliver(1, []tree.Change{{Type: tree.Created, Path: "/a"}, {Type: tree.Created, Path: "/a/b"}, {Type: tree.DataChanged, Path: "/a"}}, nil)
 	if got := received(s); len(got) != 1 || got[0] != "NodeCreated /a" {
 		t.Errorf("got %q", got)
@@ -115,7 +115,7 @@ func TestEnds(t *testing.T) {
 			for _, opened := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, mode, opened), func(t *testing.T) {
 					r := NewRegistry()
-					s := r.Add("/a", mode, 0)
+					s := r.Add("/a", mode, 0, Watcher{})
 					if opened {
 						s.Events()
 					}
@@ -144,13 +144,13 @@ func TestAddAfterClose(t *testing.T) {
 	r, first := NewRegistry(), errors.New("first")
 	r.Close(first)
 	r.Close(errors.New("second"))
-	s := r.Add("/a", Persistent, 4)
+	s := r.Add("/a", Persistent, 4, Watcher{})
 	if _, open := <-s.Events(); open || s.Err() != first || r.Len() != 0 {
 		t.Errorf("open %v, error %v, %d watches", open, s.Err(), r.Len())
 	}
 	r = NewRegistry()
 	r.EndAll(first)
-	if s := r.Add("/a", Persistent, 4); s.Err() != nil || r.Len() != 1 {
+	if s := r.Add("/a", Persistent, 4, Watcher{}); s.Err() != nil || r.Len() != 1 {
 		t.Errorf("after EndAll: error %v, %d watches", s.Err(), r.Len())
 	}
 }
@@ -162,7 +162,7 @@ func TestInstall(t *testing.T) {
 	type pair struct{ touched, untouched *Stream }
 	pairs := make(map[Mode]pair)
 	for _, mode := range []Mode{Once, Persistent, Recursive} {
-		pairs[mode] = pair{r.Add("/touched", mode, 0), r.Add("/untouched", mode, 0)}
+		pairs[mode] = pair{r.Add("/touched", mode, 0, Watcher{}), r.Add("/untouched", mode, 0, Watcher{})}
 	}
 	touched := func(path string, _ Mode) (EventType, bool) { return NodeDeleted, path == "/touched" }
 	events := pairs[Once].touched.Events()
@@ -193,7 +193,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("mode %d: %+v", mode, e)
 		}
 	}
-	if z := r.Add("/a", Once, 0).Zxid(); z != 21 {
+	if z := r.Add("/a", Once, 0, Watcher{}).Zxid(); z != 21 {
 		t.Errorf("armed at %d", z)
 	}
 }
@@ -203,7 +203,7 @@ func TestManyOnOnePath(t *testing.T) {
 	r := NewRegistry()
 	var streams []*Stream
 	for i := range 3000 {
-		streams = append(streams, r.Add("/a", Mode(i%3), 0), r.Add(fmt.Sprintf("/a/%d/c", i), Recursive, 0))
+		streams = append(streams, r.Add("/a", Mode(i%3), 0, Watcher{}), r.Add(fmt.Sprintf("/a/%d/c", i), Recursive, 0, Watcher{}))
 	}
 	for i := range streams {
 		streams[i*7919%len(streams)].Close()

@@ -25,6 +25,7 @@ type Stream struct {
 	path     string
 	zxid     tree.Zxid
 	mode     Mode
+	who      Watcher
 
 	// Guarded by the registry's lock, except that events does not change once state says opened, and
 	// err not once it says ended.
@@ -101,12 +102,24 @@ func (s *Stream) openLocked(buffer int) {
 // queueLocked adds an event and reports whether it fitted. It is called while the stream is live.
 func (s *Stream) queueLocked(e Event) bool {
 	s.openLocked(s.buffer())
+	e.Path = below(s.who.Root, e.Path)
 	select {
 	case s.events <- e:
 		return true
 	default:
 		return false
 	}
+}
+
+// below is a path as somebody sees it whose root is another one.
+func below(root, path string) string {
+	if root == "" || root == "/" {
+		return path
+	}
+	if path == root {
+		return "/"
+	}
+	return path[len(root):]
 }
 
 // finishLocked marks a live stream that is in no list as ended.

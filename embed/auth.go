@@ -1,0 +1,112 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// An Auth is a credential under a scheme, as ZooKeeper's addauth takes it.
+type Auth struct {
+	Scheme     string // "digest", "ip", or one of Config.Schemes
+	Credential []byte // of digest "user:password", of ip an address
+}
+
+// A Scheme is a way to prove an identity and to name it in ACLs. Its methods are called by many goroutines. All but Identify
+// are part of what a transaction does, and so must give the same answers on every member and at every start.
+type Scheme interface {
+	// Identify returns the identity that a credential proves, or why it proves none. It is asked on the session's node.
+	Identify(credential []byte) (id string, err error)
+	// Valid reports whether an id may stand in an ACL.
+	Valid(id string) bool
+	// Matches reports whether an identity fits an ACL's id.
+	Matches(identity, id string) bool
+	// Expands reports whether "auth" in an ACL stands for identities of this scheme.
+	Expands() bool
+}
+
+// Digest returns the id by which an ACL names the user of a credential "user:password": the user, a colon, and the SHA-1 of
+// the whole in base64.
+func Digest(credential string) string { return tree.Digest(credential) }
+
+// OpenACL allows everybody everything; it is what a znode gets without another.
+func OpenACL() []ACL { return tree.OpenACL() }
+
+// ReadACL allows everybody to read.
+func ReadACL() []ACL { return tree.ReadACL() }
+
+// CreatorACL allows everything to whoever creates the znode, under each of the session's identities but addresses.
+func CreatorACL() []ACL { return tree.CreatorACL() }
+
+// The schemes that every node knows.
+const (
+	digestScheme = "digest"
+	ipScheme     = "ip"
+	superScheme  = "super"
+)
+
+// authenticator turns credentials into identities.
+type authenticator struct {
+	schemes     map[string]Scheme
+	superDigest string
+}
+
+// identities returns what the credentials prove, in their order and each once.
+func (a authenticator) identities(auth []Auth) ([]tree.Identity, error) {
+	var who []tree.Identity
+	add := func(i tree.Identity) {
+		if !slices.Contains(who, i) {
+			who = append(who, i)
+		}
+	}
+	for i, c := range auth {
+		id, err := a.identify(c)
+		if err != nil {
+			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: %w", ErrAuthFailed, i, c.Scheme, err)
+		}
+		add(tree.Identity{Scheme: c.Scheme, ID: id})
+		if c.Scheme == digestScheme && id == a.superDigest {
+			add(tree.Identity{Scheme: superScheme})
+		}
+	}
+	return who, nil
+}
+
+func (a authenticator) identify(c Auth) (string, error) {
+	if s := a.schemes[c.Scheme]; s != nil {
+		return s.Identify(c.Credential)
+	}
+	switch c.Scheme {
+	case digestScheme:
+		return Digest(string(c.Credential)), nil // it cannot fail: whoever gives another password is somebody else
+	case ipScheme:
+		if !tree.BuiltinSchemes()[ipScheme].Valid(string(c.Credential)) {
+			return "", fmt.Errorf("%q is no address", c.Credential)
+		}
+		return string(c.Credential), nil
+	}
+	return "", errors.New("it is not known")
+}
+
+// completeSchemes checks what the Config says of identities and hands the tree its side of it.
+func (c Config) completeSchemes(p *problems) tree.Schemes {
+	schemes := tree.BuiltinSchemes()
+	for _, name := range slices.Sorted(maps.Keys(c.Schemes)) {
+		_, builtin := schemes[name]
+		switch {
+		case name == "" || name == "world" || name == "auth" || builtin:
+			p.add("Schemes[%q]: the name is taken", name)
+		case c.Schemes[name] == nil:
+			p.add("Schemes[%q] is nil", name)
+		default:
+			schemes[name] = c.Schemes[name]
+		}
+	}
+	if c.SuperDigest != "" && !schemes[digestScheme].Valid(c.SuperDigest) {
+		p.add("SuperDigest is no digest: want what Digest returns for \"user:password\"")
+	}
+	return schemes
+}
