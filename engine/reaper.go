@@ -91,10 +91,10 @@ func (r *reaper) due(now time.Time) (due []mortal) {
 		}
 		s.Seen = m.Seen
 		seen[m.Path] = s
-		if over(m, now.Sub(s.since)) {
+		if len(due) < reapMax && over(m, now.Sub(s.since)) {
 			due = append(due, mortal{path: m.Path, seen: m.Seen})
 		}
-		return len(due) < reapMax
+		return true
 	})
 	r.seen = seen
 	return due

@@ -81,19 +81,21 @@ func unanswered(err error) bool {
 	return errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)
 }
 
-// makePath creates a znode and those above it that are missing.
+// makePath creates a znode and those above it that are missing, as containers: the ensemble removes them again when they
+// have been of use and are empty.
 func makePath(ctx context.Context, s *embed.Session, path string) error {
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
-		if _, ok, err := s.Exists(ctx, path[:i]); err != nil || ok {
-			if err != nil {
-				return err
-			}
+		_, ok, err := s.Exists(ctx, path[:i])
+		if ok || errors.Is(err, embed.ErrNoAuth) { // of a znode that is there
 			continue
 		}
-		if _, err := s.Create(ctx, path[:i], nil, embed.Persistent); err != nil && !errors.Is(err, embed.ErrNodeExists) {
+		if err != nil {
+			return err
+		}
+		if _, err := s.Create(ctx, path[:i], nil, embed.Container); err != nil && !errors.Is(err, embed.ErrNodeExists) {
 			return err
 		}
 	}

@@ -1,0 +1,306 @@
+package embed_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// bob is somebody with a password.
+var bob = []embed.Auth{{Scheme: "digest", Credential: []byte("bob:pw")}}
+
+func wants(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// What bob keeps to himself nobody else can use, on whichever member; only super can.
+func TestACL_OfASessionsIdentities(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.SuperDigest = embed.Digest("root:secret") }})
+	ctx := bounded(t)
+	owner := ens.Session(1, embed.SessionOptions{Auth: bob})
+	_, stat, err := owner.CreateWith(ctx, "/own", []byte("x"), embed.CreateOptions{ACL: embed.CreatorACL()})
+	must(t, err)
+	if stat.DataLength != 1 {
+		t.Errorf("Stat %+v", stat)
+	}
+	acl, _, err := owner.ACL(ctx, "/own")
+	must(t, err)
+	if want := []embed.ACL{{Perms: embed.PermAll, Scheme: "digest", ID: "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="}}; !slices.Equal(acl, want) {
+		t.Errorf("ACL %v, want %v", acl, want)
+	}
+	for name, other := range map[string]*embed.Session{
+		"nobody":         ens.Session(2, embed.SessionOptions{}),
+		"another bob":    ens.Session(3, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("bob:guess")}}}),
+		"an address":     ens.Session(2, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "ip", Credential: []byte("127.0.0.1")}}}),
+		"the same place": ens.Session(1, embed.SessionOptions{}),
+	} {
+		_, err := other.Sync(ctx, "/")
+		must(t, err)
+		_, _, err = other.Get(ctx, "/own")
+		wants(t, name+" gets", err, embed.ErrNoAuth)
+		_, _, err = other.Children(ctx, "/own")
+		wants(t, name+" lists", err, embed.ErrNoAuth)
+		_, _, err = other.Exists(ctx, "/own")
+		wants(t, name+" looks", err, embed.ErrNoAuth)
+		_, _, err = other.ACL(ctx, "/own")
+		wants(t, name+" asks for the ACL", err, embed.ErrNoAuth)
+		_, err = other.CountDescendants(ctx, "/own")
+		wants(t, name+" counts", err, embed.ErrNoAuth)
+		_, err = other.Set(ctx, "/own", nil, embed.AnyVersion)
+		wants(t, name+" sets", err, embed.ErrNoAuth)
+		_, err = other.Create(ctx, "/own/x", nil, embed.Persistent)
+		wants(t, name+" creates", err, embed.ErrNoAuth)
+		_, err = other.SetACL(ctx, "/own", embed.OpenACL(), embed.AnyVersion)
+		wants(t, name+" sets the ACL", err, embed.ErrNoAuth)
+		wants(t, name+" deletes", other.Delete(ctx, "/own/none", embed.AnyVersion), embed.ErrNoAuth)
+	}
+	again := ens.Session(3, embed.SessionOptions{Auth: bob})
+	_, err = again.Create(ctx, "/own/x", nil, embed.Persistent)
+	must(t, err)
+	super := ens.Session(2, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("root:secret")}}})
+	_, err = super.SetACL(ctx, "/own", embed.ReadACL(), 0)
+	must(t, err)
+	_, err = super.SetACL(ctx, "/own", embed.ReadACL(), 0)
+	wants(t, "an old aversion", err, embed.ErrBadVersion)
+	_, err = again.Sync(ctx, "/")
+	must(t, err)
+	if _, stat, err := again.Get(ctx, "/own"); err != nil || stat.Aversion != 1 || stat.Version != 0 {
+		t.Errorf("after SetACL: %+v, %v", stat, err)
+	}
+}
+
+// Identities are part of the ensemble's state: they are the same after a restart and on a member that got a snapshot.
+func TestACL_OutlivesRestartsAndSnapshots(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{Auth: bob, Timeout: time.Minute})
+	_, _, err := s.CreateWith(ctx, "/own", nil, embed.CreateOptions{ACL: embed.CreatorACL()})
+	must(t, err)
+	for id := range embed.MemberID(3) {
+		must(t, ens.Snapshot(id+1))
+	}
+	ens.Stop(3)
+	_, err = s.Create(ctx, "/own/while-3-is-away", nil, embed.Persistent)
+	must(t, err)
+	ens.Restart(3)
+	_, err = s.Create(ctx, "/own/again", nil, embed.Persistent)
+	must(t, err)
+	for id := range embed.MemberID(3) {
+		for name, auth := range map[string][]embed.Auth{"bob": bob, "nobody": nil} {
+			o := ens.Session(id+1, embed.SessionOptions{Auth: auth})
+			_, err := o.Sync(ctx, "/")
+			must(t, err)
+			n, err := o.CountDescendants(ctx, "/own")
+			if auth != nil && (err != nil || n != 2) || auth == nil && !errors.Is(err, embed.ErrNoAuth) {
+				t.Errorf("member %d, %s: %d, %v", id+1, name, n, err)
+			}
+		}
+	}
+}
+
+func TestACL_WatchesAreToldOnlyWhatMayBeRead(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	ctx := bounded(t)
+	owner, other := ens.Session(1, embed.SessionOptions{Auth: bob}), ens.Session(1, embed.SessionOptions{})
+	once, err := other.Watch(ctx, "/own", embed.WatchOnce)
+	must(t, err)
+	all, err := other.Watch(ctx, "/", embed.WatchRecursive)
+	must(t, err)
+	_, _, err = owner.CreateWith(ctx, "/own", nil, embed.CreateOptions{ACL: embed.CreatorACL()})
+	must(t, err)
+	_, err = owner.Create(ctx, "/own/open", nil, embed.Persistent)
+	must(t, err)
+	if e, ok := <-once.Events(); ok {
+		t.Errorf("told of %v", e)
+	}
+	wants(t, "the watch", once.Err(), embed.ErrNoAuth)
+	// Judged by what changed, not by what is watched or lies between.
+	if e := <-all.Events(); e.Path != "/own/open" || e.Type != embed.NodeCreated {
+		t.Errorf("told of %v", e)
+	}
+}
+
+// tokens is a scheme of a service's own.
+type tokens struct{}
+
+func (tokens) Identify(credential []byte) (string, error) {
+	if len(credential) == 0 {
+		return "", errors.New("an empty token")
+	}
+	sum := sha256.Sum256(credential)
+	return hex.EncodeToString(sum[:4]), nil
+}
+func (tokens) Valid(id string) bool             { return len(id) == 8 || id == "*" }
+func (tokens) Matches(identity, id string) bool { return id == "*" || id == identity }
+func (tokens) Expands() bool                    { return true }
+
+func TestAuth_ASchemeOfTheService(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"token": tokens{}} }})
+	ctx := bounded(t)
+	token := func(s string) embed.SessionOptions {
+		return embed.SessionOptions{Auth: []embed.Auth{{Scheme: "token", Credential: []byte(s)}}}
+	}
+	a, b := ens.Session(1, token("a")), ens.Session(2, token("b"))
+	_, _, err := a.CreateWith(ctx, "/a", nil, embed.CreateOptions{ACL: embed.CreatorACL()})
+	must(t, err)
+	_, _, err = a.CreateWith(ctx, "/any", nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "token", ID: "*"}}})
+	must(t, err)
+	_, _, err = a.CreateWith(ctx, "/bad", nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "token", ID: "?"}}})
+	wants(t, "an id that is none", err, embed.ErrInvalidACL)
+	_, err = b.Set(ctx, "/a", nil, embed.AnyVersion)
+	wants(t, "b sets a's", err, embed.ErrNoAuth)
+	_, err = b.Set(ctx, "/any", nil, embed.AnyVersion)
+	must(t, err)
+	for name, auth := range map[string]embed.Auth{
+		"empty token":    {Scheme: "token"},
+		"unknown scheme": {Scheme: "kerberos", Credential: []byte("x")},
+		"no scheme":      {Credential: []byte("x")},
+		"no address":     {Scheme: "ip", Credential: []byte("home")},
+		"super":          {Scheme: "super", Credential: []byte("x")},
+	} {
+		_, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{Auth: []embed.Auth{auth}})
+		wants(t, name, err, embed.ErrAuthFailed)
+	}
+}
+
+func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	ctx := bounded(t)
+	whole, app := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{Root: "/apps/one"})
+	_, err := app.Create(ctx, "/x", nil, embed.Persistent)
+	wants(t, "before the root exists", err, embed.ErrNoNode)
+	for _, path := range []string{"/apps", "/apps/one", "/apps/oneself"} {
+		_, err := whole.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	all, err := app.Watch(ctx, "/", embed.WatchRecursive)
+	must(t, err)
+	root, err := app.Watch(ctx, "/", embed.WatchPersistent)
+	must(t, err)
+	_, err = whole.Create(ctx, "/apps/oneself/x", nil, embed.Persistent)
+	must(t, err)
+	path, err := app.Create(ctx, "/e-", nil, embed.EphemeralSequential)
+	must(t, err)
+	if path != "/e-0000000000" {
+		t.Errorf("created %s", path)
+	}
+	results, err := app.Multi(ctx, embed.OpCreate("/m", nil, embed.Persistent), embed.OpSet("/", []byte("root"), 0))
+	must(t, err)
+	if results[0].Path != "/m" {
+		t.Errorf("created %s", results[0].Path)
+	}
+	p := app.Submit(ctx, embed.OpCreate("/s", nil, embed.Persistent))
+	for range 2 {
+		if results, err := p.Result(); err != nil || results[0].Path != "/s" {
+			t.Errorf("submitted: %v, %v", results, err)
+		}
+	}
+	if data, _, err := whole.Get(ctx, "/apps/one"); err != nil || string(data) != "root" {
+		t.Errorf("the root has %q, %v", data, err)
+	}
+	names, _, err := app.Children(ctx, "/")
+	if want := []string{"e-0000000000", "m", "s"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("children %q, %v, want %q", names, err, want)
+	}
+	for _, want := range []string{"/e-0000000000", "/m", "/", "/s"} {
+		if e := <-all.Events(); e.Path != want {
+			t.Errorf("told of %v, want %s", e, want)
+		}
+	}
+	if e := <-root.Events(); e.Path != "/" || e.Type != embed.NodeChildrenChanged {
+		t.Errorf("told of %v", e)
+	}
+	wants(t, "deleting the root", app.Delete(ctx, "/", embed.AnyVersion), embed.ErrInvalidPath)
+	if paths, err := app.Ephemerals(ctx, "/apps/one/e"); err != nil || !slices.Equal(paths, []string{"/apps/one/e-0000000000"}) {
+		t.Errorf("ephemerals %q, %v", paths, err)
+	}
+	if paths, err := app.Ephemerals(ctx, "/e"); err != nil || len(paths) != 0 {
+		t.Errorf("ephemerals %q, %v", paths, err)
+	}
+	hold, err := lock.NewMutex(app, "/locks/a").Lock(ctx)
+	must(t, err)
+	if !strings.HasPrefix(hold.Path(), "/locks/a/") {
+		t.Errorf("the hold is %s", hold.Path())
+	}
+	if _, ok, err := whole.Exists(ctx, "/apps/one"+hold.Path()); err != nil || !ok {
+		t.Errorf("the hold is not below the root: %v", err)
+	}
+	must(t, hold.Release())
+	_, err = ens.Node(1).NewSession(ctx, embed.SessionOptions{Root: "apps"})
+	wants(t, "a root that is no path", err, embed.ErrInvalidPath)
+}
+
+// What is made for a lock goes when nobody wants the lock any more, and what is on its way to it is not hurt.
+func TestReaper_RemovesWhatLocksLeave(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Reap: 5 * time.Millisecond} }})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	_, _, err := s.CreateWith(ctx, "/short", nil, embed.CreateOptions{Mode: embed.TTL, TTL: 20 * time.Millisecond})
+	must(t, err)
+	for i := range 50 {
+		hold, err := lock.NewMutex(ens.Session(1+embed.MemberID(i%3), embed.SessionOptions{}), "/locks/a/b").Lock(ctx)
+		must(t, err)
+		must(t, hold.Release())
+	}
+	for _, path := range []string{"/short", "/locks"} {
+		until(t, path+" to be reaped", func() bool {
+			_, ok, err := s.Exists(ctx, path)
+			return err == nil && !ok
+		})
+	}
+}
+
+func TestCreateWith_BadOptions(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for name, c := range map[string]struct {
+		o    embed.CreateOptions
+		want error
+	}{
+		"TTL without the mode":    {embed.CreateOptions{TTL: time.Second}, embed.ErrInvalidTTL},
+		"no TTL":                  {embed.CreateOptions{Mode: embed.TTL}, embed.ErrInvalidTTL},
+		"part of a millisecond":   {embed.CreateOptions{Mode: embed.TTL, TTL: time.Second + 1}, embed.ErrInvalidTTL},
+		"less than one":           {embed.CreateOptions{Mode: embed.TTL, TTL: time.Microsecond}, embed.ErrInvalidTTL},
+		"a negative TTL":          {embed.CreateOptions{Mode: embed.SequentialTTL, TTL: -time.Second}, embed.ErrInvalidTTL},
+		"more than 2^40-1":        {embed.CreateOptions{Mode: embed.TTL, TTL: 1 << 40 * time.Millisecond}, embed.ErrInvalidTTL},
+		"an unknown mode":         {embed.CreateOptions{Mode: 7}, embed.ErrInvalidMode},
+		"an empty ACL":            {embed.CreateOptions{ACL: []embed.ACL{}}, embed.ErrInvalidACL},
+		"auth with no identity":   {embed.CreateOptions{ACL: embed.CreatorACL()}, embed.ErrInvalidACL},
+		"a scheme nobody knows":   {embed.CreateOptions{ACL: []embed.ACL{{Perms: 31, Scheme: "sasl", ID: "x"}}}, embed.ErrInvalidACL},
+		"a world of one's own":    {embed.CreateOptions{ACL: []embed.ACL{{Perms: 31, Scheme: "world", ID: "me"}}}, embed.ErrInvalidACL},
+		"the greatest TTL of all": {embed.CreateOptions{Mode: embed.TTL, TTL: (1<<40 - 1) * time.Millisecond}, nil},
+	} {
+		_, _, err := s.CreateWith(ctx, "/x", nil, c.o)
+		wants(t, name, err, c.want)
+		if err == nil {
+			must(t, s.Delete(ctx, "/x", embed.AnyVersion))
+		}
+	}
+	// Nothing of it was sent along with others either.
+	_, err := s.Multi(ctx, embed.OpCreate("/y", nil, embed.Persistent), embed.OpCreateWith("/x", nil, embed.CreateOptions{TTL: 1}))
+	wants(t, "in a Multi", err, embed.ErrInvalidTTL)
+	if _, ok, _ := s.Exists(context.Background(), "/y"); ok {
+		t.Error("half of a Multi is there")
+	}
+}
