@@ -54,8 +54,14 @@ type authenticator struct {
 	superDigest string
 }
 
+// authMax bounds the credentials of a session: each "auth" in an ACL becomes as many entries.
+const authMax = 16
+
 // identities returns what the credentials prove, in their order and each once.
 func (a authenticator) identities(auth []Auth) ([]tree.Identity, error) {
+	if len(auth) > authMax {
+		return nil, fmt.Errorf("%w: %d credentials, at most %d are taken", ErrAuthFailed, len(auth), authMax)
+	}
 	var who []tree.Identity
 	add := func(i tree.Identity) {
 		if !slices.Contains(who, i) {

@@ -269,6 +269,47 @@ func TestReaper_RemovesWhatLocksLeave(t *testing.T) {
 	}
 }
 
+// Quotas are znodes, as in ZooKeeper. Hard limits refuse, soft ones are counted.
+func TestQuota_OfASubtree(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for _, path := range []string{"/a", "/zookeeper/quota/a"} {
+		_, err := s.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	_, err := s.Create(ctx, "/zookeeper/quota/a/zookeeper_limits", []byte("count=2,bytes=-1=;byteHardLimit=10;countHardLimit=-1"), embed.Persistent)
+	must(t, err)
+	_, err = s.Create(ctx, "/zookeeper/quota/a/zookeeper_stats", nil, embed.Persistent)
+	must(t, err)
+	_, err = s.Create(ctx, "/a/x", []byte("12345"), embed.Persistent)
+	must(t, err)
+	if n := ens.Node(1).Status().Shards[0].OverSoftQuota; n != 0 {
+		t.Errorf("%d transactions went over the soft limit", n)
+	}
+	_, err = s.Create(ctx, "/a/y", []byte("12345"), embed.Persistent) // soft: 3 znodes, hard: just 10 bytes
+	must(t, err)
+	_, err = s.Create(ctx, "/a/z", []byte("1"), embed.Persistent)
+	wants(t, "an eleventh byte", err, embed.ErrQuotaExceeded)
+	_, err = s.Set(ctx, "/a/x", []byte("123456"), 77)
+	wants(t, "and by Set, before its version", err, embed.ErrQuotaExceeded)
+	_, err = s.Multi(ctx, embed.OpDelete("/a/y", 0), embed.OpCreate("/a/z", []byte("1"), embed.Persistent))
+	wants(t, "in the transaction that makes room", err, embed.ErrQuotaExceeded)
+	for id := range embed.MemberID(3) {
+		o := ens.Session(id+1, embed.SessionOptions{})
+		_, err := o.Sync(ctx, "/")
+		must(t, err)
+		data, stat, err := o.Get(ctx, "/zookeeper/quota/a/zookeeper_stats")
+		if err != nil || string(data) != "count=3,bytes=10" || stat.Version != 0 {
+			t.Errorf("member %d says %q, version %d, %v", id+1, data, stat.Version, err)
+		}
+		if n := ens.Node(id + 1).Status().Shards[0].OverSoftQuota; n != 1 {
+			t.Errorf("member %d: %d transactions went over the soft limit", id+1, n)
+		}
+	}
+}
+
 func TestCreateWith_BadOptions(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})
@@ -288,6 +329,7 @@ func TestCreateWith_BadOptions(t *testing.T) {
 		"an empty ACL":            {embed.CreateOptions{ACL: []embed.ACL{}}, embed.ErrInvalidACL},
 		"auth with no identity":   {embed.CreateOptions{ACL: embed.CreatorACL()}, embed.ErrInvalidACL},
 		"a scheme nobody knows":   {embed.CreateOptions{ACL: []embed.ACL{{Perms: 31, Scheme: "sasl", ID: "x"}}}, embed.ErrInvalidACL},
+		"too long an ACL":         {embed.CreateOptions{ACL: make([]embed.ACL, 1001)}, embed.ErrInvalidACL},
 		"a world of one's own":    {embed.CreateOptions{ACL: []embed.ACL{{Perms: 31, Scheme: "world", ID: "me"}}}, embed.ErrInvalidACL},
 		"the greatest TTL of all": {embed.CreateOptions{Mode: embed.TTL, TTL: (1<<40 - 1) * time.Millisecond}, nil},
 	} {

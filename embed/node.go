@@ -84,6 +84,10 @@ type ShardStatus struct {
 	Term    uint64
 	Applied uint64 // index in the Raft log
 	Zxid    Zxid   // what reads show
+
+	// OverSoftQuota counts the transactions, since the start, that raised the use of a subtree to above a soft limit. Each is
+	// logged too, though not more often than once a minute and subtree.
+	OverSoftQuota uint64
 }
 
 // Leading reports whether this node leads the shard.
@@ -93,7 +97,8 @@ func (s Status) Leading(shard ShardStatus) bool { return shard.Leader == s.Membe
 func (n *Node) Status() Status {
 	s := n.e.Status()
 	return Status{Member: s.Member, Shards: []ShardStatus{
-		{Shard: 1, Leader: s.Leader.Member, Term: s.Leader.Term, Applied: s.Applied, Zxid: s.Zxid},
+		{Shard: 1, Leader: s.Leader.Member, Term: s.Leader.Term, Applied: s.Applied, Zxid: s.Zxid,
+			OverSoftQuota: s.OverSoftQuota},
 	}}
 }
 

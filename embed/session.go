@@ -16,7 +16,7 @@ type SessionOptions struct {
 	// Root is what the session knows as "/": all paths of it and of what is made with it are below. It need not exist yet.
 	// Only Ephemerals has the tree's own paths. Empty means no other root.
 	Root string
-	// Auth are the credentials of the session, each of which adds an identity. They cannot be changed later.
+	// Auth are the credentials of the session, each of which adds an identity; at most 16. They cannot be changed later.
 	Auth []Auth
 }
 

@@ -229,10 +229,11 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...
 
 // Status is what a node knows of its shard.
 type Status struct {
-	Member  MemberID
-	Leader  Leader
-	Applied uint64 // log index
-	Zxid    tree.Zxid
+	Member        MemberID
+	Leader        Leader
+	Applied       uint64 // log index
+	Zxid          tree.Zxid
+	OverSoftQuota uint64 // transactions since the start
 }
 
 // Status returns what this node knows of its shard now.
@@ -240,7 +241,7 @@ func (e *Engine) Status() Status {
 	e.shard.mu.Lock()
 	index := e.shard.mu.index
 	e.shard.mu.Unlock()
-	return Status{Member: e.cfg.Member, Leader: e.Leader(theShard), Applied: index, Zxid: e.tree().Visible()}
+	return Status{Member: e.cfg.Member, Leader: e.Leader(theShard), Applied: index, Zxid: e.tree().Visible(), OverSoftQuota: e.shard.quotas.count.Load()}
 }
 
 // TransferLeadership asks the shard's leader to hand over to a member.

@@ -30,6 +30,7 @@ type machine struct {
 	image    *storage.Image
 	registry *watch.Registry
 	portion  int // expirePortion, but in tests
+	quotas   softQuotas
 
 	// tree is replaced when a snapshot is installed; readers load it anew for each read.
 	tree atomic.Pointer[tree.Tree]
@@ -254,6 +255,7 @@ func (m *machine) publish(t *tree.Tree, z tree.Zxid) {
 	changes := t.Changes()
 	m.mu.table.Track(changes)
 	m.engine.claimsGone(changes)
+	m.quotas.over(t.Over(), time.Now())
 	m.registry.Deliver(z, changes, t.Publish)
 }
 

@@ -188,7 +188,7 @@ func (e *Engine) loadShard() error {
 	e.pipe = newPipeline(theShard, e, e.clock, origin)
 	e.keeper = newKeeper(e.clock, e.pipe)
 	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
-	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry(), portion: expirePortion}
+	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
 	e.expirer = newExpirer(e.shard, e, e.cfg, e.log)
 	e.reaper = newReaper(e.shard, e, e.cfg, e.log)
 	return e.shard.load()

@@ -95,7 +95,12 @@ func makePath(ctx context.Context, s *embed.Session, path string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.Create(ctx, path[:i], nil, embed.Container); err != nil && !errors.Is(err, embed.ErrNodeExists) {
+		_, err = s.Create(ctx, path[:i], nil, embed.Container)
+		switch {
+		case err == nil, errors.Is(err, embed.ErrNodeExists):
+		case errors.Is(err, embed.ErrNoNode) && strings.LastIndexByte(path[:i], '/') > 0:
+			i = 0 // its parent has been reaped meanwhile; only the session's root would never come
+		default:
 			return err
 		}
 	}
