@@ -30,8 +30,45 @@ func (l *logWriter) entry() []byte {
 		return l.silence()
 	case n < 27:
 		return encodeExpire()
+	case n < 35:
+		return l.reap()
 	}
 	return l.batch()
+}
+
+// reap is what a reaper has seen, of now or of some time ago.
+func (l *logWriter) reap() []byte {
+	var due []mortal
+	l.seen.tree.Load().Mortals(func(m tree.Mortal) bool {
+		if l.rng.IntN(2) == 0 {
+			m.Mzxid = tree.Zxid(l.near(uint64(m.Mzxid)))
+			due = append(due, mortal{path: m.Path, seen: m.Seen})
+		}
+		return len(due) < 4
+	})
+	if l.rng.IntN(4) == 0 {
+		due = append(due, mortal{path: l.path()})
+	}
+	return encodeReap(l.rng.Int64N(1<<42), due)
+}
+
+func (l *logWriter) identities() (who []tree.Identity) {
+	for _, i := range []tree.Identity{{Scheme: "digest", ID: "a:x"}, {Scheme: "digest", ID: "b:y"}, {Scheme: "ip", ID: "10.0.0.7"}, {Scheme: "super"}} {
+		if l.rng.IntN(3) == 0 {
+			who = append(who, i)
+		}
+	}
+	return who
+}
+
+func (l *logWriter) acl() (list []tree.ACL) {
+	all := []tree.ACL{{Scheme: "world", ID: "anyone"}, {Scheme: "auth"}, {Scheme: "digest", ID: "a:x"}, {Scheme: "ip", ID: "10.0.0.0/8"}, {Scheme: "none"}}
+	for range l.rng.IntN(4) {
+		a := all[l.rng.IntN(len(all))]
+		a.Perms = tree.Perms(l.rng.IntN(40))
+		list = append(list, a)
+	}
+	return list
 }
 
 func (l *logWriter) member() session.MemberID { return session.MemberID(1 + l.rng.IntN(3)) }
@@ -93,6 +130,7 @@ func (l *logWriter) request(m session.MemberID) request {
 		timeouts := []time.Duration{0, time.Second, 4 * time.Second, 4100 * time.Millisecond}
 		r := request{kind: requestOpen, timeout: timeouts[l.rng.IntN(len(timeouts))]}
 		r.password[0] = byte(l.rng.Uint32())
+		r.identities = l.identities()
 		return r
 	case n < 4:
 		return request{kind: requestClose, session: l.session(m)}
@@ -120,15 +158,41 @@ func (l *logWriter) path() string {
 	return path
 }
 
+// quota is an operation on what says of a subtree what it may use, or uses.
+func (l *logWriter) quota() tree.Op {
+	path := "/zookeeper/quota" + l.path()
+	switch l.rng.IntN(3) {
+	case 0:
+		path += "/zookeeper_limits"
+	case 1:
+		path += "/zookeeper_stats"
+	}
+	texts := []string{"count=3,bytes=100", "count=2,bytes=-1=;byteHardLimit=300;countHardLimit=4", "no text", ""}
+	op := tree.Op{Kind: tree.KindCreate, Path: path, Data: []byte(texts[l.rng.IntN(len(texts))]), Version: tree.AnyVersion}
+	if l.rng.IntN(3) == 0 {
+		op.Kind = []tree.OpKind{tree.KindSet, tree.KindDelete}[l.rng.IntN(2)]
+	}
+	return op
+}
+
 func (l *logWriter) op() tree.Op {
-	op := tree.Op{Kind: tree.OpKind(l.rng.IntN(30)/6 + 1), Path: l.path(), Version: int32(l.rng.IntN(3) - 1)}
+	if l.rng.IntN(8) == 0 {
+		return l.quota()
+	}
+	op := tree.Op{Kind: tree.OpKind(l.rng.IntN(36)/6 + 1), Path: l.path(), Version: int32(l.rng.IntN(3) - 1)}
 	switch l.rng.IntN(8) {
 	case 0, 1, 2, 3:
 		op.Kind = tree.KindCreate
 	case 4:
 		op.Version = tree.AnyVersion
 	}
-	op.Mode = tree.CreateMode(l.rng.IntN(20) / 4)
+	op.Mode = tree.CreateMode(l.rng.IntN(32) / 4)
+	if op.Mode.IsTTL() != (l.rng.IntN(10) == 0) {
+		op.TTL = l.rng.Int64N(3) - 1 + int64(l.rng.IntN(2))*tree.MaxTTL
+	}
+	if l.rng.IntN(3) == 0 {
+		op.ACL = l.acl()
+	}
 	if l.rng.IntN(2) == 0 {
 		op.Data = make([]byte, l.rng.IntN(100))
 	}
