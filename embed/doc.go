@@ -26,8 +26,20 @@
 // # The rules of the tree
 //
 // They are ZooKeeper's, to the letter of its server: versions, Stats, sequence numbers, the order of checks. Where this
-// package differs it says so: Sync is a linearizable read barrier, failed writes use no zxid, and times are those of
-// the node that issued the write. Of ZooKeeper's znodes, containers, TTLs, ACLs and quotas are not here yet.
+// package differs it says so: Sync is a linearizable read barrier, failed writes use no zxid, times are those of the node that
+// issued the write, TTL znodes and hard quotas are always on, and a container or TTL znode that is used while its removal is on
+// its way stays. Package tree has the whole list.
+//
+// Containers and TTL znodes are looked at once a minute by the member that leads. Ages are counted by its own clock from when
+// it first saw the znode's newest write, so a change of leader begins them anew: a TTL is the least that a znode lives, not the
+// most.
+//
+// A session is whoever its Auth proves, for as long as it lasts; the default is nobody, who may do what the ACL allows to
+// world:anyone, which is everything unless somebody set another. Members trust one another: an ACL keeps sessions apart, not
+// a process that can speak as a member.
+//
+// A quota is ZooKeeper's: the limits of the subtree /a are the data of /zookeeper/quota/a/zookeeper_limits, such as
+// "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000", and what is used is kept in zookeeper_stats beside it, once that exists.
 //
 // # Several nodes in one process
 //
