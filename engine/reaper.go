@@ -100,15 +100,18 @@ func (r *reaper) due(now time.Time) (due []mortal) {
 	return due
 }
 
-// over reports whether the time of a znode without children has come.
+// over reports whether a znode's time has come.
 func over(m tree.Mortal, age time.Duration) bool {
-	if m.TTL == 0 {
+	switch {
+	case m.Busy:
+		return false
+	case m.TTL == 0:
 		return m.Used || age > neverUsedAge
 	}
 	return age > time.Duration(m.TTL)*time.Millisecond
 }
 
-// mortals calls fn with every container and TTL znode without children.
+// mortals calls fn with every znode whose time may come.
 func (m *machine) mortals(fn func(tree.Mortal) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -94,7 +94,7 @@ func (t *Tree) checkZnode(e *entry, v *version) error {
 	if z := v.znode(); z.fault(e.path) != "" {
 		return errors.New(z.fault(e.path))
 	}
-	if _, listed := t.mortals[e]; listed != e.mortal || listed != (v.numChildren == 0 && v.isMortal()) {
+	if _, listed := t.mortals[e]; listed != e.mortal || listed != v.isListed() {
 		return fmt.Errorf("is among the mortals: %v, and thought to be: %v", listed, e.mortal)
 	}
 	if e.path != rootPath {

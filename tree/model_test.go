@@ -302,8 +302,9 @@ func (m *model) mortals() []Mortal {
 	var all []Mortal
 	for _, path := range slices.Sorted(maps.Keys(m.znodes)) {
 		z := m.znodes[path]
-		if (z.Container || z.TTL > 0) && len(m.children(path)) == 0 {
-			all = append(all, Mortal{path, Seen{z.Czxid, z.Mzxid, z.Pzxid}, z.TTL, z.Created > 0})
+		children := len(m.children(path)) > 0
+		if z.Container && !children || z.TTL > 0 {
+			all = append(all, Mortal{path, Seen{z.Czxid, z.Mzxid, z.Pzxid}, z.TTL, z.Created > 0, children})
 		}
 	}
 	return all

@@ -9,17 +9,17 @@ import (
 // deletes a child moves one of them.
 type Seen struct{ Czxid, Mzxid, Pzxid Zxid }
 
-// A Mortal is a container or TTL znode that has no children.
+// A Mortal is a TTL znode, or a container that has no children.
 type Mortal struct {
 	Path string
 	Seen
 	TTL  int64 // milliseconds; 0: a container
 	Used bool  // it has had a child
+	Busy bool  // a TTL znode that has children: its age counts, but it cannot be reaped now
 }
 
-// Mortals calls fn with every container and TTL znode that has no children, as the newest transaction left it, in byte
-// order of the paths, until fn returns false. It belongs to the writer. The cost grows with the number of these znodes,
-// not with that of all.
+// Mortals calls fn with every Mortal as the newest transaction left it, in byte order of the paths, until fn returns false.
+// It belongs to the writer. The cost grows with their number, not with that of all znodes.
 func (t *Tree) Mortals(fn func(Mortal) bool) {
 	for _, e := range slices.SortedFunc(maps.Keys(t.mortals), byPath) {
 		v := e.newest.Load()
@@ -28,6 +28,7 @@ func (t *Tree) Mortals(fn func(Mortal) bool) {
 			Seen: v.seen(),
 			TTL:  v.traits.ttl,
 			Used: v.created > 0,
+			Busy: v.numChildren > 0,
 		}
 		if !fn(m) {
 			return
@@ -71,7 +72,7 @@ func (s *state) seen() Seen { return Seen{s.czxid, s.mzxid, s.pzxid} }
 
 // markMortal keeps the set of mortals, after a transaction that made the version.
 func (t *Tree) markMortal(e *entry, v *version) {
-	is := v.numChildren == 0 && v.isMortal()
+	is := v.isListed()
 	if is == e.mortal {
 		return
 	}

@@ -147,6 +147,11 @@ func (s *state) isMortal() bool {
 	return s.traits != nil && (s.traits.container || s.traits.ttl > 0)
 }
 
+// isListed reports whether the znode is a Mortal. Containers with children are not: they are many, and their age says nothing.
+func (v *version) isListed() bool {
+	return v.isMortal() && (v.numChildren == 0 || v.traits.ttl > 0)
+}
+
 // current is the version the writer works on: that of the transaction being applied, else the newest. It is nil if the
 // znode does not exist.
 func (e *entry) current() *version {
