@@ -78,6 +78,12 @@ func LongestElection(tick time.Duration) time.Duration {
 // SessionTimeoutFloor is the least session timeout that survives the crash of a leader.
 func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestElection(tick) }
 
+// closeMin is the least that a node gets to stop in: a disk that is merely busy is no reason to leave anything behind.
+const closeMin = 2 * time.Second
+
+// closeTimeout bounds each half of a Close: Raft's, and the rest.
+func (c *Config) closeTimeout() time.Duration { return max(c.RequestTimeout, closeMin) }
+
 func (c *Config) requestBytesMax() int { return c.MaxDataSize + requestOverhead }
 
 func (c *Config) memberIDs() []MemberID {

@@ -305,7 +305,7 @@ func (e *Engine) leadsOrNobody() bool {
 }
 
 // Close ends every claim, session and waiter of this node and stops it. It is idempotent, works without a quorum and on
-// a failed node, and takes little more than twice the request timeout at worst; the error says what it then left behind.
+// a failed node, and takes little more than twice the close timeout at worst; the error says what it then left behind.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		if cause := e.disk.Err(); cause != nil {
@@ -325,7 +325,7 @@ var errHung = errors.New("could not be closed in time")
 func (e *Engine) release() error {
 	ended := make(chan error, 1)
 	go func() { ended <- e.releaseAll() }()
-	patience := time.NewTimer(2 * e.cfg.RequestTimeout)
+	patience := time.NewTimer(2 * e.cfg.closeTimeout())
 	defer patience.Stop()
 	var err error
 	select {
@@ -347,7 +347,7 @@ func (e *Engine) release() error {
 func (e *Engine) releaseAll() error {
 	var errs []error
 	if h := e.host.Load(); h != nil {
-		errs = append(errs, h.Close(e.cfg.RequestTimeout))
+		errs = append(errs, h.Close(e.cfg.closeTimeout()))
 	}
 	e.loops.Wait()
 	if e.transport != nil {
