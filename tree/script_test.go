@@ -343,7 +343,7 @@ func (s *script) reap(c command) {
 
 func (s *script) mortals() {
 	s.tree.Mortals(func(m Mortal) bool {
-		s.printf("%s czxid=%d mzxid=%d pzxid=%d ttl=%d used=%v", m.Path, m.Czxid, m.Mzxid, m.Pzxid, m.TTL, m.Used)
+		s.printf("%s czxid=%d mzxid=%d pzxid=%d ttl=%d used=%v busy=%v", m.Path, m.Czxid, m.Mzxid, m.Pzxid, m.TTL, m.Used, m.Busy)
 		return true
 	})
 }
