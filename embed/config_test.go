@@ -104,12 +104,13 @@ requestTimeout: 3s
 minSessionTimeout: 4s
 maxSessionTimeout: 1m
 maxDataSize: 4096
+superDigest: "root:xyz"
 `))
 	want := embed.Config{
 		Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 1,
 		TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
 		Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
-		MaxDataSize: 4096,
+		MaxDataSize: 4096, SuperDigest: "root:xyz",
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)

@@ -180,6 +180,21 @@ func TestAuth_ASchemeOfTheService(t *testing.T) {
 	}
 }
 
+func TestConfig_BadSchemes(t *testing.T) {
+	err := embed.Config{Dir: "x", SuperDigest: "root:a:b", Schemes: map[string]embed.Scheme{
+		"": tokens{}, "world": tokens{}, "auth": tokens{}, "digest": tokens{}, "ip": tokens{}, "super": tokens{}, "mine": nil, "token": tokens{},
+	}}.Validate()
+	for _, want := range []string{`SuperDigest is no digest`, `Schemes[""]`, `Schemes["world"]`, `Schemes["auth"]`, `Schemes["digest"]`,
+		`Schemes["ip"]`, `Schemes["super"]`, `Schemes["mine"] is nil`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), `"token"`) {
+		t.Errorf("a good one is refused: %v", err)
+	}
+}
+
 func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})

@@ -375,6 +375,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"TransferLeadership": {func() error { return n.TransferLeadership(1) }, node},
 			})
 			answers{t, s}.are(map[string]answer{
+				"ACL":      {func() error { _, _, err := s.ACL(ctx, "/"); return err }, session},
 				"Before":   {func() error { _, _, err := s.Before(ctx, hold.Path()); return err }, session},
 				"Children": {func() error { _, _, err := s.Children(ctx, "/"); return err }, session},
 				"Claim": {func() error {
@@ -383,15 +384,19 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 					_, _, err = c.Created(ctx)
 					return errors.Join(c.Release(), err)
 				}, session},
-				"Close":   {s.Close, nil},
-				"Context": {func() error { return context.Cause(s.Context()) }, session},
-				"Create":  {func() error { _, err := s.Create(ctx, "/x", nil, embed.Persistent); return err }, session},
-				"Delete":  {func() error { return s.Delete(ctx, "/x", embed.AnyVersion) }, session},
-				"Done":    {closed(s.Done()), nil},
-				"Err":     {s.Err, session},
-				"Exists":  {func() error { _, _, err := s.Exists(ctx, "/"); return err }, session},
-				"Get":     {func() error { _, _, err := s.Get(ctx, "/"); return err }, session},
-				"ID":      {func() error { s.ID(); return nil }, nil},
+				"Close":            {s.Close, nil},
+				"Context":          {func() error { return context.Cause(s.Context()) }, session},
+				"CountDescendants": {func() error { _, err := s.CountDescendants(ctx, "/"); return err }, session},
+				"Create":           {func() error { _, err := s.Create(ctx, "/x", nil, embed.Persistent); return err }, session},
+				"CreateWith":       {func() error { _, _, err := s.CreateWith(ctx, "/x", nil, embed.CreateOptions{}); return err }, session},
+				"Ephemerals":       {func() error { _, err := s.Ephemerals(ctx, ""); return err }, session},
+				"SetACL":           {func() error { _, err := s.SetACL(ctx, "/", embed.OpenACL(), embed.AnyVersion); return err }, session},
+				"Delete":           {func() error { return s.Delete(ctx, "/x", embed.AnyVersion) }, session},
+				"Done":             {closed(s.Done()), nil},
+				"Err":              {s.Err, session},
+				"Exists":           {func() error { _, _, err := s.Exists(ctx, "/"); return err }, session},
+				"Get":              {func() error { _, _, err := s.Get(ctx, "/"); return err }, session},
+				"ID":               {func() error { s.ID(); return nil }, nil},
 				"Multi": {func() error {
 					_, err := s.Multi(ctx, embed.OpCheck("/", embed.AnyVersion))
 					_, empty := s.Multi(ctx)
