@@ -98,18 +98,24 @@ func TestBarrier_SharedByItsCallers(t *testing.T) {
 	e.write(e.nodes[0], 1, "warm")
 	leader := awaitLeader(t, e.nodes[0], 1)
 	follower := e.nodes[leader.Member%3]
+	const callers = 500
 	var asked atomic.Int64
+	var calling sync.WaitGroup
+	calling.Add(callers)
 	e.carrier.observe(func(_ string, b *raftpb.MessageBatch) {
 		for _, m := range b.Requests {
 			if m.Type == raftpb.ReadIndex {
+				calling.Wait() // until then the first request is on its way, however slowly callers come
 				asked.Add(1)
 			}
 		}
 	})
-	const callers = 500
 	var wg sync.WaitGroup
 	for range callers {
-		wg.Go(func() { e.barrier(follower, 1) })
+		wg.Go(func() {
+			calling.Done()
+			e.barrier(follower, 1)
+		})
 	}
 	wg.Wait()
 	if n := asked.Load(); n > callers/5 {
