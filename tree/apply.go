@@ -17,10 +17,13 @@ import (
 // Apply keeps neither the header nor ops, nor the bytes of their data and words. It panics if the transaction before has
 // not been published or had a zxid that is not smaller: these are faults of the caller that would make replicas differ.
 func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) {
-	t.begin(h)
-	if err := refuse(ops); err != nil {
-		t.abort()
-		return nil, err
+	t.begin(&h)
+	if len(ops) > 1 {
+		if err := refuse(ops); err != nil {
+			t.abort()
+			return nil, err
+		}
+		t.changes = slices.Grow(t.changes, len(ops))
 	}
 	results := make([]Result, len(ops))
 	for i := range ops {
@@ -52,21 +55,32 @@ func (t *Tree) Publish() {
 // to the collector.
 const scratchMax = 4096
 
-func (t *Tree) begin(h Header) {
+// changesFew is a number of changes that are not worth the time to be cleared: the next transactions write over them.
+const changesFew = 16
+
+func (t *Tree) begin(h *Header) {
 	if t.unpublished {
 		panic(fmt.Sprintf("tree: zxid %d applied while %d is not published", h.Zxid, t.applied))
 	}
 	if h.Zxid <= t.applied {
 		panic(fmt.Sprintf("tree: zxid %d applied after %d", h.Zxid, t.applied))
 	}
-	t.tidy()
-	t.header = h
+	if len(t.recent) > 0 {
+		t.tidy()
+	}
+	t.header = *h
 	t.edit++
-	t.changes = reuse(t.changes)
-	t.over = nil
+	if len(t.changes) <= changesFew {
+		t.changes = t.changes[:0]
+	} else {
+		t.changes = reuse(t.changes)
+	}
+	if t.over != nil {
+		t.over = nil
+	}
 }
 
-// A made is a version that a transaction put at the head of an entry's chain.
+// A made is a version that a transaction made for an entry.
 type made struct {
 	e *entry
 	v *version
@@ -95,13 +109,16 @@ func (t *Tree) install() {
 	if len(t.charged) > 0 {
 		t.findOver()
 	}
-	for _, e := range t.touched {
-		v := e.staged
-		e.newest.Store(v)
-		e.staged = nil
-		t.recent = append(t.recent, made{e, v})
-		t.markDirty(e)
-		t.markMortal(e, v)
+	for _, m := range t.touched {
+		m.e.newest.Store(m.v)
+		m.e.staged = nil
+		t.markDirty(m.e)
+		t.markMortal(m.e, m.v)
+	}
+	if len(t.recent) == 0 {
+		t.recent, t.touched = t.touched, t.recent
+	} else {
+		t.recent = append(t.recent, t.touched...)
 	}
 	for i := range t.changes {
 		t.count += countOf(t.changes[i].Type)
@@ -119,10 +136,10 @@ func (t *Tree) install() {
 
 // abort forgets the staged versions and takes entries that were new out of the index.
 func (t *Tree) abort() {
-	for _, e := range t.touched {
-		e.staged = nil
-		if e.newest.Load() == nil {
-			t.removeEntry(e)
+	for _, m := range t.touched {
+		m.e.staged = nil
+		if m.e.newest.Load() == nil {
+			t.removeEntry(m.e)
 		}
 	}
 	t.touched = reuse(t.touched)
@@ -134,9 +151,6 @@ func (t *Tree) abort() {
 // refuse returns an error if an operation cannot be in a transaction with others, whatever the tree is like. ZooKeeper
 // refuses such a multi before it looks at any operation.
 func refuse(ops []Op) error {
-	if len(ops) < 2 {
-		return nil
-	}
 	for i := range ops {
 		var err error
 		switch op := &ops[i]; op.Kind {
@@ -192,7 +206,7 @@ func (t *Tree) stage(e *entry) *version {
 		v.prev.Store(old)
 	}
 	e.staged = v
-	t.touched = append(t.touched, e)
+	t.touched = append(t.touched, made{e, v})
 	return v
 }
 

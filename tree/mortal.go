@@ -43,7 +43,7 @@ func (t *Tree) Mortals(fn func(Mortal) bool) {
 // ZooKeeper's reaper only asks for no children. A write that comes between its look and its delete does not save the
 // znode there; here it does.
 func (t *Tree) Reap(h Header, path string, seen Seen) error {
-	t.begin(h)
+	t.begin(&h)
 	if err := t.reap(path, seen); err != nil {
 		t.abort()
 		return err

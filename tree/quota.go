@@ -111,6 +111,10 @@ func (t *Tree) checkQuota(path string, znodes, bytes int64) error {
 	if len(t.quotas) == 0 {
 		return nil
 	}
+	return t.checkHardLimits(path, znodes, bytes)
+}
+
+func (t *Tree) checkHardLimits(path string, znodes, bytes int64) error {
 	subtree, v := t.quotaFor(path, (*entry).before)
 	if v == nil {
 		return nil
@@ -130,9 +134,12 @@ func (t *Tree) checkQuota(path string, znodes, bytes int64) error {
 // charge writes into the stats of the deepest quota that a path lies in so many znodes and bytes more. That is no write of
 // the stats znode: its version and zxids stay, and nobody is told.
 func (t *Tree) charge(path string, znodes, bytes int64) {
-	if len(t.quotas) == 0 || znodes == 0 && bytes == 0 {
-		return
+	if len(t.quotas) > 0 && (znodes != 0 || bytes != 0) {
+		t.chargeDeepest(path, znodes, bytes)
 	}
+}
+
+func (t *Tree) chargeDeepest(path string, znodes, bytes int64) {
 	subtree, limits := t.quotaFor(path, (*entry).current)
 	if limits == nil {
 		return

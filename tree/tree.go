@@ -27,7 +27,7 @@ type Tree struct {
 	unpublished bool     // applied is ahead of visible
 	edit        uint64   // counts calls of Apply; pages of this one may be changed in place
 	header      Header   // of the transaction being applied
-	touched     []*entry // with a staged version, in the order they were first touched
+	touched     []made   // and staged, in the order they were first touched
 	changes     []Change // of the newest transaction
 	recent      []made   // by the newest transaction that succeeded, and by those before it if a pin keeps them
 	dirty       []*entry // touched since the last Drain
