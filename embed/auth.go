@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -16,7 +17,10 @@ type Auth struct {
 }
 
 // A Scheme is a way to prove an identity and to name it in ACLs. Its methods are called by many goroutines. All but Identify
-// are part of what a transaction does, and so must give the same answers on every member and at every start.
+// are part of what a transaction does, and so must give the same answers on every member and at every start. An ensemble
+// uses the schemes of the member that started last; a member that lacks one of them fails and says which. So a new one is
+// given to all members while all are down, or costs those an outage that do not have it yet; and one that was used once
+// cannot be taken away.
 type Scheme interface {
 	// Identify returns the identity that a credential proves, or why it proves none. It is asked on the session's node.
 	Identify(credential []byte) (id string, err error)
@@ -54,8 +58,12 @@ type authenticator struct {
 	superDigest string
 }
 
-// authMax bounds the credentials of a session: each "auth" in an ACL becomes as many entries.
-const authMax = 16
+// Bounds of a session's identities, which every member keeps: each "auth" in an ACL becomes as many entries.
+const (
+	authMax       = 16
+	identityMax   = 1 << 10  // bytes
+	credentialMax = 64 << 10 // bytes
+)
 
 // identities returns what the credentials prove, in their order and each once.
 func (a authenticator) identities(auth []Auth) ([]tree.Identity, error) {
@@ -69,9 +77,15 @@ func (a authenticator) identities(auth []Auth) ([]tree.Identity, error) {
 		}
 	}
 	for i, c := range auth {
+		if len(c.Credential) > credentialMax {
+			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: a credential of %d bytes, at most %d are taken", ErrAuthFailed, i, c.Scheme, len(c.Credential), credentialMax)
+		}
 		id, err := a.identify(c)
 		if err != nil {
 			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: %w", ErrAuthFailed, i, c.Scheme, err)
+		}
+		if len(id) > identityMax {
+			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: an identity of %d bytes, at most %d are taken", ErrAuthFailed, i, c.Scheme, len(id), identityMax)
 		}
 		add(tree.Identity{Scheme: c.Scheme, ID: id})
 		if c.Scheme == digestScheme && id == a.superDigest {
@@ -89,7 +103,7 @@ func (a authenticator) identify(c Auth) (string, error) {
 	case digestScheme:
 		return Digest(string(c.Credential)), nil // it cannot fail: whoever gives another password is somebody else
 	case ipScheme:
-		if !tree.BuiltinSchemes()[ipScheme].Valid(string(c.Credential)) {
+		if ip := string(c.Credential); !tree.BuiltinSchemes()[ipScheme].Valid(ip) || strings.Contains(ip, "/") {
 			return "", fmt.Errorf("%q is no address", c.Credential)
 		}
 		return string(c.Credential), nil

@@ -31,9 +31,21 @@ func (r chroot) out(path string) string {
 	return path[len(r):]
 }
 
+// created returns the tree's path for one that is to be created: a numbered child of the session's root is none of the
+// root's siblings.
+func (r chroot) created(path string, mode CreateMode) string {
+	if r != "" && path == "/" && mode.IsSequential() {
+		return string(r) + "/"
+	}
+	return r.in(path)
+}
+
 // op returns an operation with the tree's path. As in ZooKeeper a session cannot delete its root.
 func (r chroot) op(o tree.Op) tree.Op {
-	if o.Kind != tree.KindDelete || o.Path != "/" {
+	switch {
+	case o.Kind == tree.KindCreate:
+		o.Path = r.created(o.Path, o.Mode)
+	case o.Kind != tree.KindDelete || o.Path != "/":
 		o.Path = r.in(o.Path)
 	}
 	return o

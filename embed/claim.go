@@ -30,7 +30,7 @@ func (s *Session) Claim(ctx context.Context, path string, data []byte, mode Crea
 	if err := op.validate(s.dataMax); err != nil {
 		return nil, opError("claim", path, err)
 	}
-	return &Claim{c: s.s.Claim(ctx, s.root.in(path), data, mode), root: s.root, patience: s.patience}, nil
+	return &Claim{c: s.s.Claim(ctx, s.root.created(path, mode), data, mode), root: s.root, patience: s.patience}, nil
 }
 
 // Created waits for the znode and returns its final path and Stat. Errors are Create's. After the ctx's error, and after

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,10 +174,53 @@ func TestAuth_ASchemeOfTheService(t *testing.T) {
 		"unknown scheme": {Scheme: "kerberos", Credential: []byte("x")},
 		"no scheme":      {Credential: []byte("x")},
 		"no address":     {Scheme: "ip", Credential: []byte("home")},
+		"a network":      {Scheme: "ip", Credential: []byte("10.0.0.0/8")},
+		"a long name":    {Scheme: "digest", Credential: []byte(strings.Repeat("x", 2000))},
+		"a long secret":  {Scheme: "token", Credential: make([]byte, 17<<20)},
 		"super":          {Scheme: "super", Credential: []byte("x")},
 	} {
 		_, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{Auth: []embed.Auth{auth}})
 		wants(t, name, err, embed.ErrAuthFailed)
+	}
+}
+
+// A member without a scheme of the others would judge ACLs otherwise than they do. It fails and says which one it lacks;
+// with it, it is back.
+func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
+	t.Parallel()
+	var without atomic.Bool
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID != 3 || !without.Load() {
+			c.Schemes = map[string]embed.Scheme{"token": tokens{}}
+		}
+	}})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	create := func(path string) {
+		t.Helper()
+		_, _, err := s.CreateWith(ctx, path, nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "token", ID: "*"}}})
+		must(t, err)
+	}
+	create("/a")
+	ens.Stop(3)
+	without.Store(true)
+	n, err := ens.TryStart(3)
+	if err == nil { // it has to replay what names the scheme, or hear of it
+		<-n.Done()
+		err = n.Err()
+		ens.Kill(3)
+	}
+	if !strings.Contains(err.Error(), `"token"`) {
+		t.Errorf("the member ended with %v", err)
+	}
+	create("/b")
+	without.Store(false)
+	ens.Restart(3)
+	back := ens.Session(3, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "token", Credential: []byte("x")}}})
+	_, err = back.Sync(ctx, "/")
+	must(t, err)
+	if n, err := back.CountDescendants(ctx, "/"); err != nil || n != 5 { // three of them from birth
+		t.Errorf("%d znodes, %v", n, err)
 	}
 }
 
@@ -242,6 +286,18 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	}
 	if e := <-root.Events(); e.Path != "/" || e.Type != embed.NodeChildrenChanged {
 		t.Errorf("told of %v", e)
+	}
+	if path, err := app.Create(ctx, "/", nil, embed.Sequential); err != nil || path != "/0000000003" {
+		t.Errorf("a numbered child of the root: %s, %v", path, err)
+	}
+	claim, err := app.Claim(ctx, "/", nil, embed.EphemeralSequential)
+	must(t, err)
+	if path, _, err := claim.Created(ctx); err != nil || path != "/0000000004" {
+		t.Errorf("a numbered claim below the root: %s, %v", path, err)
+	}
+	must(t, claim.Release())
+	if names, _, err := whole.Children(ctx, "/apps"); err != nil || !slices.Equal(names, []string{"one", "oneself"}) {
+		t.Errorf("beside the root are %q, %v", names, err)
 	}
 	wants(t, "deleting the root", app.Delete(ctx, "/", embed.AnyVersion), embed.ErrInvalidPath)
 	if paths, err := app.Ephemerals(ctx, "/apps/one/e"); err != nil || !slices.Equal(paths, []string{"/apps/one/e-0000000000"}) {

@@ -38,6 +38,8 @@
 // world:anyone, which is everything unless somebody set another. Members trust one another: an ACL keeps sessions apart, not
 // a process that can speak as a member.
 //
+// A watch that may not be told of a znode is not told, as in ZooKeeper; a WatchOnce that this uses up ends with ErrNoAuth.
+//
 // A quota is ZooKeeper's: the limits of the subtree /a are the data of /zookeeper/quota/a/zookeeper_limits, such as
 // "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000", and what is used is kept in zookeeper_stats beside it, once that exists.
 //

@@ -3,6 +3,7 @@ package embed
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -37,7 +38,7 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("config: Dir: %w", err)
 	}
-	n := &Node{cfg: c, events: newNotifier(cfg.Events), auth: authenticator{cfg.Schemes, cfg.SuperDigest}}
+	n := &Node{cfg: c, events: newNotifier(cfg.Events), auth: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}}
 	c.Seams = engine.Seams(seams)
 	c.LeaderChanged = n.events.leaderChanged
 	c.SessionExpired = n.events.sessionExpired

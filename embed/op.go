@@ -7,7 +7,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Op is one operation of a Multi. Make it with OpCreate, OpSet, OpDelete or OpCheck; the zero Op is refused.
+// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete or OpCheck; the zero Op is refused.
 type Op struct{ op tree.Op }
 
 // OpCreate creates a znode.
@@ -39,9 +39,6 @@ func OpCheck(path string, version int32) Op {
 	return Op{tree.Op{Kind: tree.KindCheck, Path: path, Version: version}}
 }
 
-// aclMax bounds the entries of an ACL, which is looked through at each use of its znode.
-const aclMax = 1_000
-
 // validate checks what can be checked before anything is sent.
 func (o Op) validate(dataMax int) error {
 	var err error
@@ -54,9 +51,6 @@ func (o Op) validate(dataMax int) error {
 		err = tree.ValidatePath(o.op.Path)
 	default:
 		err = tree.ErrInvalidKind
-	}
-	if err == nil && len(o.op.ACL) > aclMax {
-		err = fmt.Errorf("%w: %d entries, at most %d are taken", ErrInvalidACL, len(o.op.ACL), aclMax)
 	}
 	if err == nil && len(o.op.Data) > dataMax {
 		err = fmt.Errorf("%w: %d bytes of data, the limit is %d", ErrTooLarge, len(o.op.Data), dataMax)

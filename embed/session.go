@@ -61,7 +61,7 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, mode Cre
 // CreateOptions say what kind of znode CreateWith creates. The zero value is a persistent one that is open to everybody.
 type CreateOptions struct {
 	Mode CreateMode
-	ACL  []ACL         // nil means OpenACL; an empty list is refused
+	ACL  []ACL         // nil means OpenACL; an empty list is refused, and one of more than 100 entries or 64 KiB once "auth" is replaced
 	TTL  time.Duration // of the modes TTL and SequentialTTL: whole milliseconds, from 1 to 2^40-1; else zero
 }
 

@@ -51,6 +51,12 @@ func (e *encoder) uint(v uint64)   { e.keep(e.enc.EncodeUint(v)) }
 func (e *encoder) int(v int64)     { e.keep(e.enc.EncodeInt(v)) }
 func (e *encoder) string(s string) { e.keep(e.enc.EncodeString(s)) }
 func (e *encoder) bytes(b []byte)  { e.keep(e.enc.EncodeBytes(b)) }
+func (e *encoder) strings(list []string) {
+	e.array(len(list))
+	for _, s := range list {
+		e.string(s)
+	}
+}
 func (e *encoder) flag(v bool) {
 	if v {
 		e.uint(1)
@@ -156,6 +162,18 @@ func (d *decoder) sized() ([]byte, error) {
 	at := len(d.src) - d.in.Len()
 	_, err = d.in.Seek(int64(n), io.SeekCurrent)
 	return d.src[at : at+n : at+n], err
+}
+
+func (d *decoder) strings() []string {
+	n := d.array()
+	if n == 0 {
+		return nil
+	}
+	list := make([]string, n)
+	for i := range list {
+		list[i] = d.string()
+	}
+	return list
 }
 
 // isNil reads nil if that is what comes next.

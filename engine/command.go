@@ -15,7 +15,7 @@ const formatLevel = 1
 
 // The commands of the log. Each is a MessagePack array that begins with its kind; docs draw them once, here:
 //
-//	register [1, member, start, directory, founding digest, level, wall ms]
+//	register [1, member, start, directory, founding digest, level, wall ms, [scheme, ...]]
 //	batch    [2, member, start, seq, wall ms, [request, ...]]
 //	silence  [3, member, start, last seq, step, duration ns]
 //	expire   [4]
@@ -65,6 +65,7 @@ type command struct {
 	kind     commandKind
 	origin   session.Origin // register; of a batch Member, Start and, as LastSeq, its own seq
 	wall     int64          // Unix ms at the proposer
+	schemes  []string       // register: the names that ACLs are judged by from here on
 	requests []request      // batch
 	step     session.Step   // silence
 	duration time.Duration  // silence
@@ -77,9 +78,9 @@ type mortal struct {
 	seen tree.Seen
 }
 
-func encodeRegister(o session.Origin, wall int64) []byte {
+func encodeRegister(o session.Origin, wall int64, schemes []string) []byte {
 	e := newEncoder()
-	e.array(7)
+	e.array(8)
 	e.uint(uint64(commandRegister))
 	e.uint(uint64(o.Member))
 	e.uint(o.Start)
@@ -87,6 +88,7 @@ func encodeRegister(o session.Origin, wall int64) []byte {
 	e.bytes(o.Digest[:])
 	e.uint(uint64(o.Level))
 	e.int(wall)
+	e.strings(schemes)
 	return e.done()
 }
 
@@ -209,7 +211,7 @@ func encodeExpire() []byte {
 func (k commandKind) fields() int {
 	switch k {
 	case commandRegister:
-		return 7
+		return 8
 	case commandBatch:
 		return 6
 	case commandSilence:
@@ -238,6 +240,7 @@ func decodeCommand(b []byte) (command, error) {
 		d.fixed(c.origin.Digest[:])
 		c.origin.Level = uint32(d.uintTo(math.MaxUint32))
 		c.wall = d.int()
+		c.schemes = d.strings()
 	case commandBatch:
 		c.origin.Member = session.MemberID(d.uint())
 		c.origin.Start = d.uint()

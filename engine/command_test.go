@@ -32,7 +32,7 @@ type golden struct {
 func (c command) encode() []byte {
 	switch c.kind {
 	case commandRegister:
-		return encodeRegister(c.origin, c.wall)
+		return encodeRegister(c.origin, c.wall, c.schemes)
 	case commandBatch:
 		var ws []*waiter
 		for i := range c.requests {
@@ -68,6 +68,7 @@ func goldenCommands() []golden {
 	}{
 		{"register", command{kind: commandRegister, wall: 1700000000123, origin: session.Origin{
 			Member: 2, Start: 3, Directory: filled[[16]byte](0x10), Digest: filled[[32]byte](0x40), Level: 1}}},
+		{"register-with-schemes", command{kind: commandRegister, origin: session.Origin{Member: 1, Start: 1, Level: 1}, schemes: []string{"digest", "ip"}}},
 		{"register-of-the-largest-numbers", command{kind: commandRegister, wall: math.MaxInt64, origin: session.Origin{
 			Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32}}},
 		{"beat", batch(4)},
@@ -115,8 +116,8 @@ func goldenRecords() []golden {
 	origin := func(name string, o session.Origin) golden {
 		return golden{name, o, func() []byte { return encodeOrigin(o) }, func(b []byte) (any, error) { return decodeOrigin(b) }}
 	}
-	state := func(name string, z tree.Zxid) golden {
-		return golden{name, z, func() []byte { return encodeState(z) }, func(b []byte) (any, error) { return decodeState(b) }}
+	one := func(name string, s state) golden {
+		return golden{name, s, func() []byte { return encodeState(s) }, func(b []byte) (any, error) { return decodeState(b) }}
 	}
 	return []golden{
 		znode("znode", tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, Ctime: 1700000000123, Mtime: 1700000000456, Version: 2,
@@ -133,7 +134,8 @@ func goldenRecords() []golden {
 			LastSeq: 1000, Step: 4, Silence: 5 * time.Second}),
 		origin("origin-of-the-largest-numbers", session.Origin{Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32,
 			LastSeq: math.MaxUint64, Step: math.MaxUint64, Silence: math.MaxInt64}),
-		state("state", 70000),
+		one("state", state{zxid: 70000}),
+		one("state-with-schemes", state{zxid: 1, schemes: []string{"digest", "ip"}}),
 	}
 }
 
@@ -213,7 +215,7 @@ func encodeAnyRecord(v any) []byte {
 	case session.Origin:
 		return encodeOrigin(v)
 	}
-	return encodeState(v.(tree.Zxid))
+	return encodeState(v.(state))
 }
 
 // damaged calls fn with every prefix of b, with b and a byte after it, and with every value of every byte.
@@ -246,7 +248,7 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 	silence := "9603" + "02" + "03" + "cd03e8" + "04" + "05"
 	beat := "9602" + "02" + "03" + "04" + "05" + "90"
 	release := "9602" + "02" + "03" + "04" + "05" + "91" + "94" + "04" + "01" + "a2" + "2f71" + "09"
-	register := "9701" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05"
+	register := "9801" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05" + "90"
 	for _, s := range []string{expire, silence, beat, release, register} {
 		b, _ := hex.DecodeString(s)
 		if _, err := decodeCommand(b); err != nil {
@@ -303,7 +305,7 @@ func TestDecodedCommandSharesNothingWithItsBytes(t *testing.T) {
 }
 
 func TestImageOfANewerFormatSaysSo(t *testing.T) {
-	if _, err := decodeState([]byte{0x92, formatLevel + 1, 0x05}); !errors.Is(err, errNewer) {
+	if _, err := decodeState([]byte{0x93, formatLevel + 1, 0x05, 0x90}); !errors.Is(err, errNewer) {
 		t.Fatal(err)
 	}
 }

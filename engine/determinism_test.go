@@ -91,7 +91,8 @@ func (l *logWriter) register() []byte {
 	if l.rng.IntN(10) == 0 {
 		n.Directory[1]++
 	}
-	return encodeRegister(n, l.rng.Int64())
+	names := []string{"digest", "ip", "super"}
+	return encodeRegister(n, l.rng.Int64(), names[l.rng.IntN(len(names)):])
 }
 
 func (l *logWriter) silence() []byte {

@@ -33,20 +33,21 @@
 //
 // A goroutine that holds one of these may take those below it, never one above:
 //
-//	machine.mu         while one entry is applied; the expiry loop and Status take it shortly
+//	machine.mu         while one entry is applied; the loops of expiry and reaper, Ephemerals and Status take it shortly
 //	watch registry     while one transaction's events are queued and it becomes visible
 //	keeper.mu          lives, claims and watches of this node's sessions
 //	watch registry     to end a watch: never while Deliver runs on the same goroutine
 //	pipeline.mu        queue and batches in flight
 //	Engine.identity    the identity file; admit takes it after machine.mu was released
 //
-// No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service.
+// No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service, except
+// the pure functions of its authentication schemes.
 //
 // # Goroutines
 //
-// pipeline.loop, keeper.loop, expirer.loop, failureLoop and, until this member has registered, settle are started by run and end
+// pipeline.loop, keeper.loop, expirer.loop, reaper.loop, failureLoop and, until this member has registered, settle are started by run and end
 // with Close; apply runs on Raft's worker.
 //
-// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go and
-// install.go; command.go and record.go are the formats, codec.go how they are written.
+// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go,
+// reaper.go and install.go; command.go and record.go are the formats, codec.go how they are written.
 package engine

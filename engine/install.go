@@ -13,20 +13,20 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	if err := m.image.Install(r, stop); err != nil {
 		return err
 	}
-	next, table, zxid, err := loadImage(m.image, m.engine.cfg.Schemes)
+	next, table, one, err := loadImage(m.image, m.engine.cfg.Schemes)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.table, m.mu.zxid, m.mu.index = table, zxid, m.image.Applied()
+	m.mu.table, m.mu.state, m.mu.index = table, one, m.image.Applied()
 	m.restartSilence()
 	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {
 		m.pipe.jumped(o.LastSeq)
 	}
 	gap := gap{old: m.tree.Load(), next: next}
 	m.engine.keeper.reconcile(gap.old, next, table)
-	m.registry.Install(zxid, gap.touched, func() { m.tree.Store(next) })
+	m.registry.Install(one.zxid, gap.notice, func() { m.tree.Store(next) })
 	return nil
 }
 
@@ -34,7 +34,21 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 // znodes that nothing happened to them, never what happened to the others.
 type gap struct{ old, next *tree.Tree }
 
-// touched implements the question of watch.Registry.Install.
+// notice implements the question of watch.Registry.Install. The ACL is that of the znode as it is, or was before it went.
+func (g gap) notice(path string, mode watch.Mode) (watch.EventType, []tree.ACL, bool) {
+	t, yes := g.touched(path, mode)
+	if !yes {
+		return t, nil, false
+	}
+	super := []tree.Identity{{Scheme: "super"}}
+	acl, _, err := g.next.As(super).ACL(path)
+	if err != nil {
+		acl, _, _ = g.old.As(super).ACL(path) // or none, of a znode that came and went
+	}
+	return t, acl, true
+}
+
+// touched says whether anything about a path may have changed, and what would be noticed first.
 func (g gap) touched(path string, mode watch.Mode) (watch.EventType, bool) {
 	before, was := g.old.Exists(path)
 	after, is := g.next.Exists(path)

@@ -10,29 +10,47 @@ import (
 )
 
 // loadImage reads a whole image into memory, and refuses one that no machine of this build wrote.
-func loadImage(image *storage.Image, schemes tree.Schemes) (*tree.Tree, *session.Table, tree.Zxid, error) {
+func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, state, error) {
 	if image.Applied() == 0 {
-		return tree.New(schemes), session.NewTable(), 0, nil
+		return tree.New(nil), session.NewTable(), state{}, nil
 	}
-	l := loading{znodes: tree.NewLoader(schemes), table: session.NewTable()}
+	l := loading{znodes: tree.NewLoader(nil), table: session.NewTable()}
 	if err := image.Load(l.record); err != nil {
-		return nil, nil, 0, err
+		return nil, nil, state{}, err
 	}
 	if !l.hasState {
-		return nil, nil, 0, fmt.Errorf("%w: the record %q is missing", errMalformed, stateKey)
+		return nil, nil, state{}, fmt.Errorf("%w: the record %q is missing", errMalformed, stateKey)
 	}
-	t, err := l.znodes.Finish(l.zxid)
+	t, err := l.znodes.Finish(l.one.zxid)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, nil, state{}, err
 	}
-	return t, l.table, l.zxid, l.table.Verify()
+	schemes, err := pick(known, l.one.schemes)
+	if err != nil {
+		return nil, nil, state{}, err
+	}
+	t.SetSchemes(schemes)
+	return t, l.table, l.one, l.table.Verify()
+}
+
+// pick returns the schemes of those names. Which ones count is decided in the log, so that all replicas judge an ACL alike:
+// a replica that lacks one of them must not go on.
+func pick(known tree.Schemes, names []string) (tree.Schemes, error) {
+	schemes := make(tree.Schemes, len(names))
+	for _, name := range names {
+		if known[name] == nil {
+			return nil, fmt.Errorf("the ensemble's ACLs use the scheme %q, which this member does not have: give it the Schemes of the others", name)
+		}
+		schemes[name] = known[name]
+	}
+	return schemes, nil
 }
 
 // loading is what was read of an image so far.
 type loading struct {
 	znodes   *tree.Loader
 	table    *session.Table
-	zxid     tree.Zxid
+	one      state
 	hasState bool
 }
 
@@ -87,6 +105,6 @@ func (l *loading) state(key string, value []byte) (err error) {
 		return fmt.Errorf("%w: a record %q that this build does not know", errMalformed, key)
 	}
 	l.hasState = true
-	l.zxid, err = decodeState(value)
+	l.one, err = decodeState(value)
 	return err
 }

@@ -39,7 +39,7 @@ type machine struct {
 	mu struct {
 		sync.Mutex
 		table *session.Table
-		zxid  tree.Zxid
+		state
 		// since is when this node applied the entry that made an origin's newest (last seq, step); the
 		// leader measures the next step of silence from there.
 		since map[session.MemberID]time.Time
@@ -49,13 +49,13 @@ type machine struct {
 
 // load reads the image into memory. It runs on the goroutine of Start, before the shard does.
 func (m *machine) load() error {
-	t, table, zxid, err := loadImage(m.image, m.engine.cfg.Schemes)
+	t, table, one, err := loadImage(m.image, m.engine.cfg.Schemes)
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", m.shard, err)
 	}
 	m.tree.Store(t)
-	m.registry.Deliver(zxid, nil, nil)
-	m.mu.table, m.mu.zxid, m.mu.index = table, zxid, m.image.Applied()
+	m.registry.Deliver(one.zxid, nil, nil)
+	m.mu.table, m.mu.state, m.mu.index = table, one, m.image.Applied()
 	m.restartSilence()
 	return nil
 }
@@ -82,6 +82,7 @@ func (m *machine) Apply(entries []replication.Entry) {
 			return
 		}
 		m.applyOne(entries[i].Index, &c)
+		m.quotas.tell()
 	}
 	if err := m.save(entries[len(entries)-1].Index); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: image: %w", m.shard, err))
@@ -133,11 +134,23 @@ func (m *machine) applyRegister(c *command) {
 		}
 		return
 	}
+	m.useSchemes(c.schemes)
 	m.mu.since[c.origin.Member] = time.Now()
 	m.expireDue() // the predecessor's sessions are due at once
 	if own {
 		m.pipe.done(m.pipe.head(0))
 	}
+}
+
+// useSchemes has ACLs judged by the schemes that the member with the newest Register has.
+func (m *machine) useSchemes(names []string) {
+	schemes, err := pick(m.engine.cfg.Schemes, names)
+	if err != nil {
+		m.engine.fail(err)
+		return
+	}
+	m.mu.schemes = names
+	m.tree.Load().SetSchemes(schemes)
 }
 
 func (m *machine) applyBatch(c *command) {
@@ -339,7 +352,7 @@ func (m *machine) writeDirty(b *storage.Batch) error {
 	if err != nil {
 		return err
 	}
-	b.Put(storage.Meta, []byte(stateKey), encodeState(m.mu.zxid))
+	b.Put(storage.Meta, []byte(stateKey), encodeState(m.mu.state))
 	return nil
 }
 

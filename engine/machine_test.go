@@ -318,6 +318,41 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 	}
 }
 
+// The schemes that ACLs are judged by are part of the log: all replicas change them at the same entry, whatever each of
+// them was given, and one that lacks one of them goes no further.
+func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
+	register := func(m session.MemberID, names ...string) command {
+		return command{kind: commandRegister, origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}, schemes: names}
+	}
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(time.Minute)
+		create := func(scheme, id string) error {
+			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/n-", Mode: tree.Sequential, ACL: []tree.ACL{{Perms: 31, Scheme: scheme, ID: id}}}})
+			n.commit()
+			return Single(outcome(p.waiter))
+		}
+		n.applyCommand(register(2, "ip"))
+		if err := create("ip", "10.0.0.1"); err != nil {
+			t.Error(err)
+		}
+		if err := create("digest", "a:b"); !errors.Is(err, tree.ErrInvalidACL) {
+			t.Errorf("digest is not among them: %v", err)
+		}
+		n.applyCommand(register(3, "digest", "ip"))
+		if err := create("digest", "a:b"); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.fails = true
+		n.applyCommand(register(2, "corp", "ip"))
+		if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), `"corp"`) {
+			t.Errorf("the node goes on without a scheme of the ensemble: %v", err)
+		}
+	})
+}
+
 // silence is what the log says of a node that is not heard for as long as its longest session may last.
 func (n *node) silence() {
 	for {
@@ -418,7 +453,7 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 		n.shard.mu.table = session.NewTable()
 		n.withImage()
 		n.fails = true
-		register := func(m session.MemberID) []byte { return encodeRegister(session.Origin{Member: m, Start: 1}, 0) }
+		register := func(m session.MemberID) []byte { return encodeRegister(session.Origin{Member: m, Start: 1}, 0, nil) }
 		n.shard.Apply([]replication.Entry{{Index: 7, Cmd: register(5)}, {Index: 8, Cmd: []byte{0x91, 0x4d}}, {Index: 9, Cmd: register(6)}})
 		err := n.disk.Err()
 		if !errors.Is(err, errMalformed) || !strings.Contains(err.Error(), "entry 8") {
@@ -496,12 +531,12 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 		"an origin under another id":  {func(b *storage.Batch) { b.Put(storage.Origins, idKey(8), encodeOrigin(testOrigin())) }, "origin 0000000000000008"},
 		"a session without its node":  {func(b *storage.Batch) { b.Put(storage.Sessions, idKey(9), encodeSession(record)) }, "member 2"},
 		"a znode of a later zxid":     {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned)) }, "/a"},
-		"a record of a newer version": {func(b *storage.Batch) { b.Put(storage.Meta, []byte("level"), encodeState(1)) }, "level"},
+		"a record of a newer version": {func(b *storage.Batch) { b.Put(storage.Meta, []byte("level"), encodeState(state{zxid: 1})) }, "level"},
 		"no state":                    {func(b *storage.Batch) { b.Delete(storage.Meta, []byte(stateKey)) }, "state"},
 		"an ephemeral of nobody": {func(b *storage.Batch) {
 			b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned))
 			b.Put(storage.Znodes, []byte("/"), encodeZnode(tree.Znode{Pzxid: 1, Created: 1}))
-			b.Put(storage.Meta, []byte(stateKey), encodeState(1))
+			b.Put(storage.Meta, []byte(stateKey), encodeState(state{zxid: 1}))
 		}, "session 9 is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {

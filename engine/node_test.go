@@ -51,7 +51,7 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 	}
 	e := &Engine{
 		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
-			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute},
+			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, Schemes: tree.BuiltinSchemes()},
 		clock: n.fake.clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -93,6 +93,7 @@ type pipeline struct {
 	raft     replicator
 	clock    Clock
 	register session.Origin
+	schemes  []string                        // names, that the ensemble judges ACLs by once our Register is applied
 	before   func()                          // called before a batch is sealed: ends of sessions go into it
 	proved   func(sent, drift time.Duration) // called on the apply goroutine when a batch of ours was applied
 	wake     chan struct{}                   // capacity 1: the loop has something to look at
@@ -402,7 +403,7 @@ func (p *pipeline) send(b *batch, first bool) error {
 	if first {
 		wall := p.clock.Wall().UnixMilli()
 		if b.seq == 0 {
-			b.cmd = encodeRegister(p.register, wall)
+			b.cmd = encodeRegister(p.register, wall, p.schemes)
 		} else {
 			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.waiters)
 		}

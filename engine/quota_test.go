@@ -13,21 +13,30 @@ func TestSoftQuotasAreCountedAndLoggedNowAndThen(t *testing.T) {
 	var out bytes.Buffer
 	q := softQuotas{log: slog.New(slog.NewTextHandler(&out, nil))}
 	start := time.Now()
-	q.over(nil, start)
-	for range 100 {
-		q.over([]string{"/a", "/b"}, start)
-	}
-	q.over([]string{"/a"}, start.Add(quotaNoticePause))
-	if q.count.Load() != 101 {
-		t.Errorf("%d are counted", q.count.Load())
-	}
-	if a, b := strings.Count(out.String(), "path=/a"), strings.Count(out.String(), "path=/b"); a != 2 || b != 1 {
-		t.Errorf("logged %d and %d times, want 2 and 1:\n%s", a, b, &out)
-	}
-	for i := range 3 * quotaNoticesMax {
-		q.over([]string{fmt.Sprint("/", i)}, start)
-		if len(q.logged) > quotaNoticesMax {
-			t.Fatalf("%d subtrees are remembered", len(q.logged))
+	lines := func() int { return strings.Count(out.String(), "\n") }
+	over := func(at time.Duration, subtrees ...string) {
+		before := lines()
+		q.over(subtrees, start.Add(at))
+		if lines() != before {
+			t.Fatal("it logs while a lock is held")
 		}
+		q.tell()
+	}
+	over(0)
+	for range 100 {
+		over(0, "/a", "/b")
+	}
+	if q.count.Load() != 100 || lines() != 2 {
+		t.Errorf("%d are counted, %d lines", q.count.Load(), lines())
+	}
+	for i := range 10 * quotaNoticesMax {
+		over(time.Second, fmt.Sprint("/", i))
+	}
+	if lines() != quotaNoticesMax {
+		t.Errorf("%d lines within a minute, want %d", lines(), quotaNoticesMax)
+	}
+	over(2*quotaNoticePause, "/a")
+	if lines() != quotaNoticesMax+1 {
+		t.Errorf("%d lines a minute later", lines())
 	}
 }

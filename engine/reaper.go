@@ -11,7 +11,8 @@ import (
 const (
 	reapInterval = time.Minute     // znode.container.checkIntervalMs
 	reapMax      = 10_000          // znode.container.maxPerMinute: znodes in one round
-	reapBatch    = 1_000           // in one log entry
+	reapBatch    = 1_000           // in one log entry, of batchBytesMax bytes at most
+	reapOverhead = 32              // bytes of a znode there beside its path, at most
 	neverUsedAge = 5 * time.Minute // znode.container.maxNeverUsedIntervalMs
 )
 
@@ -71,7 +72,7 @@ func (r *reaper) round(now time.Time) {
 	}
 	due := r.due(now)
 	for len(due) > 0 {
-		n := min(len(due), reapBatch)
+		n := portionOf(due)
 		if _, err := r.raft.Propose(theShard, encodeReap(now.UnixMilli(), due[:n])); err != nil {
 			r.log.Debug("reap not proposed", "error", err) // the next round proposes it again
 			return
@@ -80,10 +81,20 @@ func (r *reaper) round(now time.Time) {
 	}
 }
 
+// portionOf returns how many znodes go into one log entry, one at least.
+func portionOf(due []mortal) (n int) {
+	for size := 0; n < min(len(due), reapBatch); n++ {
+		if size += len(due[n].path) + reapOverhead; size > batchBytesMax && n > 0 {
+			break
+		}
+	}
+	return n
+}
+
 // due returns the znodes to be removed, at most reapMax, and remembers the others.
 func (r *reaper) due(now time.Time) (due []mortal) {
 	seen := make(map[string]sighting)
-	r.machine.mortals(func(m tree.Mortal) bool {
+	for _, m := range r.machine.mortals() {
 		s, known := r.seen[m.Path]
 		// Children that came and went do not make a TTL znode younger, as in ZooKeeper: only writes do.
 		if !known || s.Czxid != m.Czxid || s.Mzxid != m.Mzxid {
@@ -94,8 +105,7 @@ func (r *reaper) due(now time.Time) (due []mortal) {
 		if len(due) < reapMax && over(m, now.Sub(s.since)) {
 			due = append(due, mortal{path: m.Path, seen: m.Seen})
 		}
-		return true
-	})
+	}
 	r.seen = seen
 	return due
 }
@@ -111,9 +121,13 @@ func over(m tree.Mortal, age time.Duration) bool {
 	return age > time.Duration(m.TTL)*time.Millisecond
 }
 
-// mortals calls fn with every znode whose time may come.
-func (m *machine) mortals(fn func(tree.Mortal) bool) {
+// mortals returns every znode whose time may come. No entry is applied meanwhile, so it does nothing else.
+func (m *machine) mortals() (all []tree.Mortal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tree.Load().Mortals(fn)
+	m.tree.Load().Mortals(func(z tree.Mortal) bool {
+		all = append(all, z)
+		return true
+	})
+	return all
 }

@@ -17,7 +17,7 @@ import (
 //	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner, container, ttl ms, acl, data]
 //	session [id, password, timeout ns, origin, closing, [identity, ...]]
 //	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
-//	state   [format level, zxid]
+//	state   [format level, zxid, [scheme, ...]]
 const stateKey = "state"
 
 var errNewer = errors.New("the image is of a newer format")
@@ -114,24 +114,31 @@ func decodeOrigin(b []byte) (o session.Origin, err error) {
 	return o, d.end()
 }
 
-func encodeState(z tree.Zxid) []byte {
+// state is what there is one of.
+type state struct {
+	zxid    tree.Zxid
+	schemes []string // the names that ACLs are judged by
+}
+
+func encodeState(s state) []byte {
 	e := newEncoder()
-	e.array(2)
+	e.array(3)
 	e.uint(formatLevel)
-	e.uint(uint64(z))
+	e.uint(uint64(s.zxid))
+	e.strings(s.schemes)
 	return e.done()
 }
 
-func decodeState(b []byte) (tree.Zxid, error) {
+func decodeState(b []byte) (state, error) {
 	d := newDecoder(b)
-	d.want(2)
+	d.want(3)
 	level := d.uint()
-	z := tree.Zxid(d.uint())
+	s := state{zxid: tree.Zxid(d.uint()), schemes: d.strings()}
 	if err := d.end(); err != nil {
-		return 0, err
+		return state{}, err
 	}
 	if level != formatLevel {
-		return 0, fmt.Errorf("%w: level %d, this build reads %d: start a newer build", errNewer, level, formatLevel)
+		return state{}, fmt.Errorf("%w: level %d, this build reads %d: start a newer build", errNewer, level, formatLevel)
 	}
-	return z, nil
+	return s, nil
 }

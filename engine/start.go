@@ -4,8 +4,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -186,6 +188,7 @@ func (e *Engine) loadShard() error {
 	id := e.identity.now
 	origin := session.Origin{Member: session.MemberID(id.Member), Start: id.Start, Directory: id.Directory, Digest: id.Digest, Level: formatLevel}
 	e.pipe = newPipeline(theShard, e, e.clock, origin)
+	e.pipe.schemes = slices.Sorted(maps.Keys(e.cfg.Schemes))
 	e.keeper = newKeeper(e.clock, e.pipe)
 	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
 	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}

@@ -85,7 +85,7 @@ func (s Schemes) fits(a *ACL, who []Identity) bool {
 
 // fix returns the list that is stored for one that was asked for: without its repetitions, with "auth" replaced by the
 // identities it stands for. A list that allows everybody everything is stored as nil. Errors wrap ErrInvalidACL: the list
-// is empty, or an entry is of a scheme that is not known, of an id the scheme refuses, or stands for nobody.
+// is empty or too long, or an entry is of a scheme that is not known, of an id the scheme refuses, or stands for nobody.
 func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 	if len(asked) == 0 {
 		return nil, fmt.Errorf("%w: it has no entry", ErrInvalidACL)
@@ -105,7 +105,25 @@ func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 	if isOpen(fixed) {
 		return nil, nil
 	}
-	return fixed, nil
+	return fixed, boundACL(fixed)
+}
+
+// What a stored list may be at most: every "auth" becomes as many entries as there are identities, and each use of the
+// znode looks at all of them.
+const (
+	aclMax      = 100
+	aclBytesMax = 64 << 10
+)
+
+func boundACL(list []ACL) error {
+	size := 0
+	for i := range list {
+		size += len(list[i].Scheme) + len(list[i].ID)
+	}
+	if len(list) > aclMax || size > aclBytesMax {
+		return fmt.Errorf("%w: %d entries of %d bytes, at most %d of %d are kept", ErrInvalidACL, len(list), size, aclMax, aclBytesMax)
+	}
+	return nil
 }
 
 // withoutRepeats returns the entries of a list, each once, in the order of their first places.

@@ -68,7 +68,7 @@ func (t *Tree) begin(h *Header) {
 	if len(t.recent) > 0 {
 		t.tidy()
 	}
-	t.header = *h
+	t.header, t.recounted = *h, false
 	t.edit++
 	if len(t.changes) <= changesFew {
 		t.changes = t.changes[:0]
@@ -189,7 +189,7 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 
 // permit returns ErrNoAuth unless who asks for the transaction may do it to a znode with the ACL.
 func (t *Tree) permit(acl []ACL, need Perms) error {
-	if len(acl) == 0 || t.header.System || t.schemes.permit(acl, t.header.Identities, need) {
+	if len(acl) == 0 || t.header.System || t.schemes.Load().permit(acl, t.header.Identities, need) {
 		return nil
 	}
 	return ErrNoAuth

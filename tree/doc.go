@@ -25,6 +25,9 @@
 //   - Limits and usages that cannot be read are as if they were not there: no text keeps a replica from going on.
 //   - That a soft limit is passed is for the caller to log: Over tells it once for a transaction that raised the usage.
 //   - No setting turns ACLs off, and nothing is checked before its place in the order.
+//   - A stored ACL has at most 100 entries and 64 KiB, a text of limits or usage is read up to 1 KiB, and a transaction can
+//     create the stats of one quota: what every replica has to do for one operation is bounded.
+//   - Which schemes count is up to the caller, who can change them between two transactions: replicas must do so together.
 //
 // It never reads a clock, starts a goroutine, does I/O, logs, or imports anything outside the standard library; the same
 // transactions give the same tree on every replica, so nothing depends on the order of a map.

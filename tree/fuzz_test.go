@@ -363,13 +363,8 @@ func (r *fuzzRun) publish(next *model) {
 	r.tree.Publish()
 	r.model = next
 	r.compare(next)
-	var mortals []Mortal
-	r.tree.Mortals(func(m Mortal) bool {
-		mortals = append(mortals, m)
-		return true
-	})
-	if want := next.mortals(); !slices.Equal(mortals, want) {
-		r.t.Fatalf("mortals %+v\n   want %+v", mortals, want)
+	if got, want := mortalsOf(r.tree), next.mortals(); !slices.Equal(got, want) {
+		r.t.Fatalf("mortals %+v\n   want %+v", got, want)
 	}
 }
 

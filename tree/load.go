@@ -15,7 +15,9 @@ type Loader struct {
 
 // NewLoader returns a Loader that has been given nothing. The schemes are as for New.
 func NewLoader(schemes Schemes) *Loader {
-	return &Loader{t: &Tree{schemes: schemes.usable(), mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}}
+	t := &Tree{mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}
+	t.SetSchemes(schemes)
+	return &Loader{t: t}
 }
 
 // Add gives the loader one znode, in any order of paths; path order is fastest. It copies the data and the ACL. Errors

@@ -20,6 +20,7 @@ type model struct {
 	applied Zxid
 	base    *model          // before the transaction
 	charged map[string]bool // quotas whose stats the transaction changed
+	counted bool            // the transaction has created stats
 }
 
 type modelZnode struct {
@@ -43,7 +44,7 @@ func newModel() *model {
 
 // clone returns a copy that shares nothing that changes.
 func (m *model) clone() *model {
-	return &model{maps.Clone(m.znodes), slices.Clone(m.changes), maps.Clone(m.touched), m.applied, nil, nil}
+	return &model{maps.Clone(m.znodes), slices.Clone(m.changes), maps.Clone(m.touched), m.applied, nil, nil, false}
 }
 
 // next is a copy for a transaction.
@@ -144,6 +145,12 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	}
 	if parent.Owner != 0 {
 		return Result{}, ErrNoChildrenForEphemerals
+	}
+	if _, stats := modelQuota(path, "/zookeeper_stats"); stats && !m.base.refuses(path, 1, len(op.Data)) {
+		if m.counted {
+			return Result{}, ErrQuotaExceeded
+		}
+		m.counted = true
 	}
 	if m.base.refuses(path, 1, len(op.Data)) {
 		return Result{}, ErrQuotaExceeded

@@ -1,10 +1,5 @@
 package tree
 
-import (
-	"maps"
-	"slices"
-)
-
 // Seen is what a reaper saw of a znode: every transaction that makes it another znode, writes its data, or creates or
 // deletes a child moves one of them.
 type Seen struct{ Czxid, Mzxid, Pzxid Zxid }
@@ -18,10 +13,10 @@ type Mortal struct {
 	Busy bool  // a TTL znode that has children: its age counts, but it cannot be reaped now
 }
 
-// Mortals calls fn with every Mortal as the newest transaction left it, in byte order of the paths, until fn returns false.
-// It belongs to the writer. The cost grows with their number, not with that of all znodes.
+// Mortals calls fn with every Mortal as the newest transaction left it, in no order, until fn returns false. It belongs to
+// the writer. The cost grows with their number, not with that of all znodes.
 func (t *Tree) Mortals(fn func(Mortal) bool) {
-	for _, e := range slices.SortedFunc(maps.Keys(t.mortals), byPath) {
+	for e := range t.mortals {
 		v := e.newest.Load()
 		m := Mortal{
 			Path: e.path,

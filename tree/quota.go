@@ -38,9 +38,15 @@ const (
 // A track is what such a text says. What it does not say is -1, as a limit: none.
 type track map[string]int64
 
-// parseTrack reads "count=1,bytes=2=;byteHardLimit=3". It is false for what cannot be read.
+// trackMax bounds the bytes of a text that is read: every write below a quota reads two of them.
+const trackMax = 1 << 10
+
+// parseTrack reads "count=1,bytes=2=;byteHardLimit=3". It is false for what cannot be read, or is too long to be.
 func parseTrack(text []byte) (track, bool) {
 	t := track{}
+	if len(text) > trackMax {
+		return nil, false
+	}
 	for pair := range bytes.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ';' }) {
 		key, rest, _ := strings.Cut(string(pair), "=")
 		value, _, _ := strings.Cut(rest, "=")
@@ -124,9 +130,9 @@ func (t *Tree) checkHardLimits(path string, znodes, bytes int64) error {
 	switch {
 	case !readable || !ok:
 	case znodes != 0 && limits.exceeds(countHardKey, used.get(countKey)+znodes):
-		return fmt.Errorf("%w: %q may have %d znodes", ErrQuotaExceeded, subtree, limits[countHardKey])
+		return fmt.Errorf("%w: the subtree may have %d znodes", ErrQuotaExceeded, limits[countHardKey]) // whose path a chroot may hide
 	case bytes != 0 && limits.exceeds(bytesHardKey, used.get(bytesKey)+bytes):
-		return fmt.Errorf("%w: %q may have %d bytes of data", ErrQuotaExceeded, subtree, limits[bytesHardKey])
+		return fmt.Errorf("%w: the subtree may have %d bytes of data", ErrQuotaExceeded, limits[bytesHardKey])
 	}
 	return nil
 }
@@ -151,6 +157,18 @@ func (t *Tree) chargeDeepest(path string, znodes, bytes int64) {
 	used[countKey], used[bytesKey] = used.get(countKey)+znodes, used.get(bytesKey)+bytes
 	t.stage(stats).data = used.text()
 	t.charged = append(t.charged, subtree)
+}
+
+// checkRecount lets a transaction create the stats of one quota. Each walks a whole subtree while everybody waits.
+func (t *Tree) checkRecount(path string) error {
+	if _, ok := quotaOf(path, statsName); !ok {
+		return nil
+	}
+	if t.recounted {
+		return fmt.Errorf("%w: a transaction can create the stats of one quota", ErrQuotaExceeded)
+	}
+	t.recounted = true
+	return nil
 }
 
 // recount writes into a new znode of stats what its subtree uses, quotas deeper in it or not.

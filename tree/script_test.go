@@ -342,10 +342,19 @@ func (s *script) reap(c command) {
 }
 
 func (s *script) mortals() {
-	s.tree.Mortals(func(m Mortal) bool {
+	for _, m := range mortalsOf(s.tree) {
 		s.printf("%s czxid=%d mzxid=%d pzxid=%d ttl=%d used=%v busy=%v", m.Path, m.Czxid, m.Mzxid, m.Pzxid, m.TTL, m.Used, m.Busy)
+	}
+}
+
+// mortalsOf returns a tree's mortals in the order of their paths.
+func mortalsOf(t *Tree) (all []Mortal) {
+	t.Mortals(func(m Mortal) bool {
+		all = append(all, m)
 		return true
 	})
+	slices.SortFunc(all, func(a, b Mortal) int { return strings.Compare(a.Path, b.Path) })
+	return all
 }
 
 func dataText(data []byte) string {

@@ -20,7 +20,7 @@ type Tree struct {
 	visible atomic.Uint64 // the zxid readers see
 	length  atomic.Int64  // znodes that exist at visible
 	pin     pin
-	schemes Schemes // immutable
+	schemes atomic.Pointer[Schemes] // stored by the writer
 
 	// Owned by the writer.
 	applied     Zxid     // the newest transaction that succeeded
@@ -34,13 +34,14 @@ type Tree struct {
 	count       int64    // znodes that exist at applied
 	mortals     map[*entry]struct{}
 	quotas      map[string]*entry // of the limits, by subtree
+	recounted   bool              // the transaction being applied has created stats
 	charged     []string          // subtrees whose stats the transaction being applied changed
 	over        []string          // see Over
 }
 
 // New returns a tree with what a ZooKeeper has from birth: "/", "/zookeeper", "/zookeeper/quota" and
-// "/zookeeper/config". They belong to the first Drain. The schemes are those of its ACLs; nil means BuiltinSchemes. They
-// must be the same on every member.
+// "/zookeeper/config". They belong to the first Drain. The schemes are those of its ACLs; nil means BuiltinSchemes. At each
+// transaction they must be the same on every replica.
 func New(schemes Schemes) *Tree {
 	l := NewLoader(schemes)
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
@@ -67,6 +68,12 @@ func bornZnode(path string) Znode {
 		z.ACL = ReadACL()
 	}
 	return z
+}
+
+// SetSchemes has ACLs judged by other schemes from now on. It belongs to the writer.
+func (t *Tree) SetSchemes(schemes Schemes) {
+	schemes = schemes.usable()
+	t.schemes.Store(&schemes)
 }
 
 // Visible returns the zxid of the newest transaction that readers see.

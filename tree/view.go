@@ -124,7 +124,7 @@ func (v View) read(path string) (*version, error) {
 
 // permit returns ErrNoAuth unless the ACL allows one of the permissions.
 func (v View) permit(acl []ACL, need Perms) error {
-	if v.tree.schemes.permit(acl, v.who, need) {
+	if v.tree.schemes.Load().permit(acl, v.who, need) {
 		return nil
 	}
 	return ErrNoAuth

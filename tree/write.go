@@ -14,7 +14,7 @@ func (t *Tree) create(op *Op, r *Result) error {
 	}
 	acl := op.ACL
 	if acl != nil {
-		if acl, err = t.schemes.fix(acl, t.header.Identities); err != nil {
+		if acl, err = t.schemes.Load().fix(acl, t.header.Identities); err != nil {
 			return err
 		}
 	}
@@ -41,6 +41,9 @@ func (t *Tree) create(op *Op, r *Result) error {
 		return ErrNoChildrenForEphemerals
 	}
 	if err := t.checkQuota(path, 1, int64(len(op.Data))); err != nil {
+		return err
+	}
+	if err := t.checkRecount(path); err != nil {
 		return err
 	}
 	if e == nil {
@@ -156,7 +159,7 @@ func (t *Tree) setACL(op *Op, r *Result) error {
 	if err := ValidatePath(op.Path); err != nil {
 		return err
 	}
-	acl, err := t.schemes.fix(op.ACL, t.header.Identities)
+	acl, err := t.schemes.Load().fix(op.ACL, t.header.Identities)
 	if err != nil {
 		return err
 	}

@@ -186,7 +186,7 @@ func FuzzRegistry(f *testing.F) {
 // install replaces the tree, with everything at and below a path touched.
 func install(r *Registry, all []watched, z tree.Zxid, path string) {
 	touched := func(p string, _ Mode) bool { return strings.HasPrefix(p, path) }
-	r.Install(z, func(p string, m Mode) (EventType, bool) { return NodeDataChanged, touched(p, m) }, nil)
+	r.Install(z, func(p string, m Mode) (EventType, []tree.ACL, bool) { return NodeDataChanged, nil, touched(p, m) }, nil)
 	for _, w := range all {
 		m := w.model
 		switch {

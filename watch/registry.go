@@ -82,26 +82,26 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 }
 
 // Install carries the watches over the replacement of the whole tree by one as of transaction z. touched
-// says whether anything a watch sees may have changed in between, and by which event its watcher would
-// notice first. An untouched watch goes on; a touched Once watch gets that event and ends; any other
-// touched watch ends with a *GapError. Then publish (unless nil) makes the new tree visible.
+// says whether anything a watch sees may have changed in between, and by which event of a znode with which
+// ACL its watcher would notice first. An untouched watch goes on; a touched Once watch gets that event, if
+// the watcher may read the znode, and ends; any other touched watch ends with a *GapError. Then publish
+// (unless nil) makes the new tree visible.
 //
 // Both functions run under the registry's lock and must not call the registry. touched is asked in no
 // particular order.
-func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, bool), publish func()) {
+func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, []tree.ACL, bool), publish func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gap := &GapError{Zxid: z}
 	r.eachLocked(func(s *Stream) {
-		t, yes := touched(s.path, s.mode)
-		if !yes {
-			return
-		}
-		if s.mode != Once {
+		t, acl, yes := touched(s.path, s.mode)
+		switch {
+		case !yes:
+		case s.mode != Once:
 			r.endLocked(s, gap)
-			return
+		default:
+			r.offerLocked(s, Event{Type: t, Path: s.path, Zxid: z}, acl)
 		}
-		r.queueLocked(s, Event{Type: t, Path: s.path, Zxid: z})
 	})
 	r.zxid = z
 	if publish != nil {
@@ -175,13 +175,17 @@ func (r *Registry) matchRecursiveLocked(e Event, acl []tree.ACL) {
 func (r *Registry) queueListLocked(s *Stream, e Event, acl []tree.ACL) {
 	for s != nil {
 		next := s.next // queueing may end s and unlink it
-		switch {
-		case s.who.MayRead == nil || s.who.MayRead(acl):
-			r.queueLocked(s, e)
-		case s.mode == Once:
-			r.endLocked(s, tree.ErrNoAuth)
-		}
+		r.offerLocked(s, e, acl)
 		s = next
+	}
+}
+
+func (r *Registry) offerLocked(s *Stream, e Event, acl []tree.ACL) {
+	switch {
+	case s.who.MayRead == nil || s.who.MayRead(acl):
+		r.queueLocked(s, e)
+	case s.mode == Once:
+		r.endLocked(s, tree.ErrNoAuth)
 	}
 }
 

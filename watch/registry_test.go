@@ -164,7 +164,7 @@ func TestInstall(t *testing.T) {
 	for _, mode := range []Mode{Once, Persistent, Recursive} {
 		pairs[mode] = pair{r.Add("/touched", mode, 0, Watcher{}), r.Add("/untouched", mode, 0, Watcher{})}
 	}
-	touched := func(path string, _ Mode) (EventType, bool) { return NodeDeleted, path == "/touched" }
+	touched := func(path string, _ Mode) (EventType, []tree.ACL, bool) { return NodeDeleted, nil, path == "/touched" }
 	events := pairs[Once].touched.Events()
 	r.Install(20, touched, func() {
 		if len(events) != 1 {

@@ -138,7 +138,7 @@ func TestGuarantee_ToldFirst(t *testing.T) {
 
 // testFirstQuestion: what a process asks first after its pause, whatever that is, is answered "lost".
 func testFirstQuestion(t *testing.T) {
-	const timeout = 1500 * time.Millisecond
+	timeout := patient(1500 * time.Millisecond)
 	for _, leads := range []bool{false, true} {
 		name := map[bool]string{false: "follower", true: "leader"}[leads]
 		for _, question := range []string{"err", "context"} {
@@ -175,7 +175,7 @@ func testFirstQuestion(t *testing.T) {
 // testEveryQuestion asks a hold without pause while its process is stopped and continued: no question that is asked after
 // the next holder has the lock may be answered "still held".
 func testEveryQuestion(t *testing.T) {
-	const timeout = 1500 * time.Millisecond
+	timeout := patient(1500 * time.Millisecond)
 	e := newEnsemble(t, quickTick)
 	e.startAll()
 	for n := range rounds(3) {
@@ -197,6 +197,14 @@ func testEveryQuestion(t *testing.T) {
 		}
 		afterLoss(t, e, m)
 	}
+}
+
+// patient is a session timeout that a process under the race detector does not miss for its slowness.
+func patient(timeout time.Duration) time.Duration {
+	if underRace {
+		return 3 * timeout
+	}
+	return timeout
 }
 
 // afterLoss checks that the lost hold and its session change nothing any more, and that its process can queue again.

@@ -175,8 +175,9 @@ func (c *Contender) waitChange(ctx context.Context) error {
 	}
 	defer watch.Close()
 	// It may have gone before the watch was armed.
-	if _, ok, err := c.Session.Exists(ctx, Child(c.parent, name)); err != nil || !ok {
-		return err
+	_, ok, err := c.Session.Exists(ctx, Child(c.parent, name))
+	if err != nil && !errors.Is(err, embed.ErrNoAuth) || err == nil && !ok {
+		return err // or nil, if it is gone; one that may not be read is there, and the watch ends without telling
 	}
 	return c.sleep(ctx, nil, watch.Events())
 }

@@ -1,0 +1,65 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What is small on its way must not be large in every replica: "auth" stands for as many entries as there are identities.
+func TestStoredACLsAreBounded(t *testing.T) {
+	who := func(n, length int) (list []Identity) {
+		for i := range n {
+			list = append(list, Identity{Scheme: "digest", ID: fmt.Sprintf("%d:%s", i, strings.Repeat("x", length))})
+		}
+		return list
+	}
+	auth := func(n int) (list []ACL) {
+		for i := range n {
+			list = append(list, ACL{Perms: Perms(i), Scheme: "auth"})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		entries, identities, length int
+		want                        error
+	}{
+		{10, 10, 10, nil},
+		{11, 10, 10, ErrInvalidACL},
+		{8, 8, 900, nil},
+		{8, 8, 1100, ErrInvalidACL},
+	} {
+		tree := New(nil)
+		_, err := tree.Apply(Header{Zxid: 1, Identities: who(c.identities, c.length)}, []Op{{Kind: KindCreate, Path: "/a", ACL: auth(c.entries)}})
+		if !errors.Is(err, c.want) {
+			t.Errorf("%d entries for %d identities of %d bytes: %v, want %v", c.entries, c.identities, c.length, err, c.want)
+		}
+	}
+}
+
+// A text of limits or usage that is longer than any of use is not read: every write below would pay for it.
+func TestLongQuotaTextsAreNone(t *testing.T) {
+	tree := New(nil)
+	apply := func(op Op) error {
+		_, err := tree.Apply(Header{Zxid: tree.applied + 1}, []Op{op})
+		tree.Publish()
+		return err
+	}
+	create := func(path, data string) error { return apply(Op{Kind: KindCreate, Path: path, Data: []byte(data)}) }
+	long := strings.Repeat("k=1;", trackMax)
+	for _, err := range []error{
+		create("/a", ""), create("/zookeeper/quota/a", ""),
+		create("/zookeeper/quota/a/zookeeper_limits", "countHardLimit=1;"+long), create("/zookeeper/quota/a/zookeeper_stats", ""),
+		create("/a/b", ""), // the limit is none
+		apply(Op{Kind: KindSet, Path: "/zookeeper/quota/a/zookeeper_stats", Data: []byte(long), Version: AnyVersion}),
+		create("/a/c", ""),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, _, _ := tree.Get("/zookeeper/quota/a/zookeeper_stats"); string(data) != long {
+		t.Errorf("the usage became %d bytes", len(data))
+	}
+}
