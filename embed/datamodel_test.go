@@ -137,6 +137,35 @@ func TestACL_WatchesAreToldOnlyWhatMayBeRead(t *testing.T) {
 	}
 }
 
+// A contender waits for one that it may not read as for any other.
+func TestACL_OfAContenderInFront(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	ctx := bounded(t)
+	owner, s := ens.Session(1, embed.SessionOptions{Auth: bob}), ens.Session(1, embed.SessionOptions{})
+	_, err := owner.Create(ctx, "/lock", nil, embed.Container)
+	must(t, err)
+	o := embed.CreateOptions{Mode: embed.EphemeralSequential, ACL: embed.CreatorACL()}
+	first, _, err := owner.CreateWith(ctx, "/lock/_c_x-lock-", nil, o)
+	must(t, err)
+	granted := make(chan error, 1)
+	go func() {
+		_, err := lock.NewMutex(s, "/lock").Lock(ctx)
+		granted <- err
+	}()
+	until(t, "the second one to queue", func() bool {
+		_, stat, err := owner.Get(ctx, "/lock")
+		return err == nil && stat.NumChildren == 2
+	})
+	select {
+	case err := <-granted:
+		t.Fatalf("granted before its turn: %v", err)
+	default:
+	}
+	must(t, owner.Delete(ctx, first, embed.AnyVersion))
+	must(t, <-granted)
+}
+
 // tokens is a scheme of a service's own.
 type tokens struct{}
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,4 +150,19 @@ func TestReaperTakesItsTime(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A log entry has room for few long paths. One that is too large would be refused each time, and nothing ever reaped again.
+func TestReapEntriesAreBoundedInBytes(t *testing.T) {
+	for _, length := range []int{1, 1000, pathMax, 2 * batchBytesMax} {
+		var due []mortal
+		path := strings.Repeat("x", length)
+		for range 2 * reapBatch {
+			due = append(due, mortal{path: path})
+		}
+		n := portionOf(due)
+		if size := len(encodeReap(0, due[:n])); n < 1 || n > reapBatch || n > 1 && size > batchBytesMax {
+			t.Errorf("%d znodes with paths of %d bytes make an entry of %d", n, length, size)
+		}
+	}
 }

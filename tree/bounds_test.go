@@ -63,3 +63,31 @@ func TestLongQuotaTextsAreNone(t *testing.T) {
 		t.Errorf("the usage became %d bytes", len(data))
 	}
 }
+
+// Counting what a subtree uses walks all of it, so one transaction does that once.
+func TestATransactionCountsOneSubtree(t *testing.T) {
+	tree := New(nil)
+	create := func(path string) Op { return Op{Kind: KindCreate, Path: path} }
+	apply := func(ops ...Op) error {
+		_, err := tree.Apply(Header{Zxid: tree.applied + 1}, ops)
+		tree.Publish()
+		return err
+	}
+	stats := create("/zookeeper/quota/a/zookeeper_stats")
+	if err := apply(create("/zookeeper/quota/a"), create("/zookeeper/quota/b")); err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range [][]Op{
+		{stats, create("/zookeeper/quota/b/zookeeper_stats")},
+		{stats, {Kind: KindDelete, Path: stats.Path, Version: AnyVersion}, stats},
+	} {
+		if err := apply(again...); !errors.Is(err, ErrQuotaExceeded) {
+			t.Errorf("counted twice: %v", err)
+		}
+	}
+	for range 2 {
+		if err := apply(stats, Op{Kind: KindDelete, Path: stats.Path, Version: AnyVersion}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -223,3 +223,18 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// What a gap may have changed is told, as all else, to those who may read it.
+func TestInstallTellsOnlyWhoMayRead(t *testing.T) {
+	r := NewRegistry()
+	secret := []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:x"}}
+	stranger := Watcher{MayRead: func(acl []tree.ACL) bool { return acl == nil }}
+	once, all := r.Add("/a", Once, 0, stranger), r.Add("/a", Once, 0, Watcher{})
+	r.Install(20, func(string, Mode) (EventType, []tree.ACL, bool) { return NodeDataChanged, secret, true }, nil)
+	if e, ok := <-once.Events(); ok || once.Err() != tree.ErrNoAuth {
+		t.Errorf("told of %v, %v", e, once.Err())
+	}
+	if e, ok := <-all.Events(); !ok || e.Type != NodeDataChanged {
+		t.Errorf("not told: %v", all.Err())
+	}
+}
