@@ -35,7 +35,7 @@ func waitDurable(t *testing.T, i *Image, n uint64) {
 // crashed opens what a crash at this moment would leave, in a copy of the directory.
 func crashed(t *testing.T, n *node) *Image {
 	t.Helper()
-	return nodeIn(t, restore(t, files(t, n.root))).open(t)
+	return nodeIn(t, restore(t, instant(t, n.root))).open(t)
 }
 
 func TestFlushBeginsByBytes(t *testing.T) {

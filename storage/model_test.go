@@ -193,6 +193,18 @@ func files(t testing.TB, root string) map[string]string {
 	return all
 }
 
+// instant is files as they all were at one moment, though something may be writing them.
+func instant(t testing.TB, root string) map[string]string {
+	t.Helper()
+	for before := files(t, root); ; {
+		after := files(t, root)
+		if sameFiles(before, after) {
+			return before
+		}
+		before = after
+	}
+}
+
 // scratch returns a directory for tests that sync thousands of times and cut the power themselves: in memory,
 // where the system has such a place.
 func scratch(t testing.TB) string {
