@@ -220,6 +220,9 @@ func (r *fuzzRun) quota() {
 		_, exists := r.model.znodes[op.Path]
 		return exists == (op.Kind == KindCreate)
 	})
+	for b := r.byte(); b < 120; b += 60 { // under way while the limits change
+		ops = slices.Insert(ops, r.pick(len(ops)+1), r.op(false))
+	}
 	if len(ops) > 0 {
 		h := r.header()
 		h.System = true
