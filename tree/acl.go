@@ -101,6 +101,9 @@ func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 		if len(fixed) == n {
 			return nil, fmt.Errorf("%w: %q:%q", ErrInvalidACL, a.Scheme, a.ID)
 		}
+		if len(fixed) > aclMax {
+			break // before it becomes as long as the entries times the identities
+		}
 	}
 	if isOpen(fixed) {
 		return nil, nil

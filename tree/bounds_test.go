@@ -27,6 +27,7 @@ func TestStoredACLsAreBounded(t *testing.T) {
 	}{
 		{10, 10, 10, nil},
 		{11, 10, 10, ErrInvalidACL},
+		{10_000, 100, 10, ErrInvalidACL},
 		{8, 8, 900, nil},
 		{8, 8, 1100, ErrInvalidACL},
 	} {

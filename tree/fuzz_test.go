@@ -196,6 +196,7 @@ var fuzzTracks = []string{
 	"count=3,bytes=-1", "count=2,bytes=4=;byteHardLimit=8;countHardLimit=5", "countHardLimit=3", "byteHardLimit=6", "bytes=5",
 	"count=0;bytes=0", "countHardLimit=0", "", "junk", "count=9223372036854775808", "count=1,,bytes=2;", "count", "count=", "=;",
 	"a=5,count=2;", "count=9223372036854775807,bytes=9223372036854775807", "count=+4=9,b=_1", "count=-7,bytes=-2,zz=-0",
+	strings.Repeat(";", trackMax-16) + "countHardLimit=0", strings.Repeat(";", trackMax-15) + "countHardLimit=0",
 }
 
 // quota sets a quota up, or takes one off.

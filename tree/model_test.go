@@ -426,6 +426,9 @@ func (m *model) stats(subtree string) map[string]int64 {
 
 // modelTrack reads limits or a usage; it is nil if they cannot be read.
 func modelTrack(text []byte) map[string]int64 {
+	if len(text) > 1024 {
+		return nil
+	}
 	m := map[string]int64{"count": -1, "bytes": -1, "countHardLimit": -1, "byteHardLimit": -1}
 	for _, pair := range strings.Split(strings.ReplaceAll(string(text), ";", ","), ",") {
 		if pair == "" {

@@ -160,12 +160,14 @@ func TestAllocations(t *testing.T) {
 	tree, h := newTree(t, 1000)
 	const path = "/dir/node-0000000500"
 	set := []Op{{Kind: KindSet, Path: path, Data: make([]byte, 100), Version: AnyVersion}}
+	view := tree.As([]Identity{{"digest", "u:1"}})
 	for _, test := range []struct {
 		name string
 		most float64
 		run  func()
 	}{
 		{"get", 1, func() { _, _, _ = tree.Get(path) }},
+		{"get as somebody", 1, func() { _, _, _ = view.Get(path) }},
 		{"exists", 0, func() { tree.Exists(path) }},
 		{"before", 0, func() { _, _, _ = tree.Before(path, "node") }},
 		{"children", 1, func() { _, _, _ = tree.Children("/dir") }},
