@@ -21,7 +21,8 @@ func FuzzTree(f *testing.F) {
 		f.Add(randomBytes(seed, 300))
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
-		runFuzz(t, script)
+		// What the model costs grows with the square of the length; a fuzzing worker is given ten seconds.
+		runFuzz(t, script[:min(len(script), 2000)])
 	})
 }
 
@@ -418,7 +419,7 @@ func (r *fuzzRun) comparePath(m *model, path string, children map[string][]strin
 	if exists {
 		siblings = children[modelParent(path)]
 	}
-	for _, match := range [][]string{nil, {"x-"}, {"y-", "q"}} {
+	for _, match := range [][]string{nil, {"x-"}, {"y-", "q"}}[r.zxid%3 : r.zxid%3+1] {
 		got, ok, err := r.tree.Before(path, match...)
 		want, wantOK, wantErr := m.before(path, siblings, match)
 		if got != want || ok != wantOK || err != wantErr {

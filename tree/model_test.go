@@ -588,14 +588,18 @@ func (m *model) before(path string, siblings, match []string) (string, bool, err
 		return "", false, nil
 	}
 	own := path[strings.LastIndex(path, "/")+1:]
+	if modelSuffix(own) == "" {
+		return "", false, nil
+	}
 	best, found := "", false
+	key := func(s string) string { return modelSuffix(s) + s }
+	ownKey, bestKey := key(own), ""
 	for _, name := range siblings {
-		if modelSuffix(own) == "" || modelSuffix(name) == "" || !modelMatches(name, match) {
+		if modelSuffix(name) == "" || !modelMatches(name, match) {
 			continue
 		}
-		key := func(s string) string { return modelSuffix(s) + s }
-		if key(name) < key(own) && (!found || key(name) > key(best)) {
-			best, found = name, true
+		if k := key(name); k < ownKey && k > bestKey {
+			best, bestKey, found = name, k, true
 		}
 	}
 	return best, found, nil
@@ -621,11 +625,7 @@ func modelMatches(name string, match []string) bool {
 }
 
 func modelSuffix(name string) string {
-	digits := 0
-	for i := len(name) - 1; i >= 0 && digits < 10 && strings.Contains("0123456789", name[i:i+1]); i-- {
-		digits++
-	}
-	if digits < 10 {
+	if len(name) < 10 || strings.Trim(name[len(name)-10:], "0123456789") != "" {
 		return ""
 	}
 	return name[len(name)-10:]
