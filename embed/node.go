@@ -86,8 +86,8 @@ type ShardStatus struct {
 	Applied uint64 // index in the Raft log
 	Zxid    Zxid   // what reads show
 
-	// OverSoftQuota counts the transactions, since the start, that raised the use of a subtree to above a soft limit. Each is
-	// logged too, though not more often than once a minute and subtree.
+	// OverSoftQuota counts the transactions, since the start, that raised the use of a subtree to above a soft limit. The
+	// subtrees are logged too, each at most once a minute, and a hundred of them.
 	OverSoftQuota uint64
 }
 
