@@ -38,6 +38,7 @@ var (
 	ErrSessionClosed  = engine.ErrSessionClosed  // the session was closed
 	ErrSuspended      = engine.ErrSuspended      // the session is past its local deadline: what it held is lost
 	ErrDeleted        = engine.ErrDeleted        // somebody else deleted the claimed znode
+	ErrNotHeld        = tree.ErrNotHeld          // the claim of a guard has ended; nothing of the Multi was applied
 	ErrReleased       = engine.ErrReleased       // the claim was given up by its owner
 	ErrWatchOverflow  = watch.ErrOverflow        // the watch's consumer let its buffer fill up
 	ErrWatchGap       = watch.ErrGap             // a snapshot took the place of changes that the watch may have missed

@@ -7,12 +7,16 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete or OpCheck; the zero Op is refused.
-type Op struct{ op tree.Op }
+// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck or OpGuard; the zero Op is
+// refused.
+type Op struct {
+	op    tree.Op
+	guard *Claim // of a guard, which the claim makes when it is sent
+}
 
 // OpCreate creates a znode.
 func OpCreate(path string, data []byte, mode CreateMode) Op {
-	return Op{tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
+	return Op{op: tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
 }
 
 // OpCreateWith creates a znode with all that can be said of it.
@@ -21,23 +25,28 @@ func OpCreateWith(path string, data []byte, o CreateOptions) Op {
 	if o.TTL != 0 && time.Duration(ttl)*time.Millisecond != o.TTL {
 		ttl = -1 // which is refused: it is not whole milliseconds
 	}
-	return Op{tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: o.Mode, ACL: o.ACL, TTL: ttl}}
+	return Op{op: tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: o.Mode, ACL: o.ACL, TTL: ttl}}
 }
 
 // OpSet replaces a znode's data if it has the version, or any with AnyVersion.
 func OpSet(path string, data []byte, version int32) Op {
-	return Op{tree.Op{Kind: tree.KindSet, Path: path, Data: data, Version: version}}
+	return Op{op: tree.Op{Kind: tree.KindSet, Path: path, Data: data, Version: version}}
 }
 
 // OpDelete deletes a znode without children if it has the version, or any with AnyVersion.
 func OpDelete(path string, version int32) Op {
-	return Op{tree.Op{Kind: tree.KindDelete, Path: path, Version: version}}
+	return Op{op: tree.Op{Kind: tree.KindDelete, Path: path, Version: version}}
 }
 
 // OpCheck makes the Multi fail unless the znode exists and has the version, or any with AnyVersion.
 func OpCheck(path string, version int32) Op {
-	return Op{tree.Op{Kind: tree.KindCheck, Path: path, Version: version}}
+	return Op{op: tree.Op{Kind: tree.KindCheck, Path: path, Version: version}}
 }
+
+// OpGuard makes the Multi fail with ErrNotHeld unless the claim is held: by its node's clock when the Multi is issued, and by
+// the ensemble when it is applied. So nothing that is guarded by a lock or a leadership is written once somebody else may
+// have it. The Multi may be of any session of the ensemble.
+func OpGuard(c *Claim) Op { return Op{guard: c} }
 
 // validate checks what can be checked before anything is sent.
 func (o Op) validate(dataMax int) error {
@@ -62,10 +71,15 @@ func (o Op) validate(dataMax int) error {
 func (s *Session) plain(ops []Op) ([]tree.Op, error) {
 	out := make([]tree.Op, len(ops))
 	for i, o := range ops {
-		if err := o.validate(s.dataMax); err != nil {
+		var err error
+		if o.guard != nil {
+			out[i], err = o.guard.c.Guard()
+		} else if err = o.validate(s.dataMax); err == nil {
+			out[i] = s.root.op(o.op)
+		}
+		if err != nil {
 			return nil, &MultiError{Index: i, Err: err}
 		}
-		out[i] = s.root.op(o.op)
 	}
 	return out, nil
 }

@@ -91,7 +91,7 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 // sees it. Errors: ErrInvalidACL, ErrNoNode, ErrNoAuth (Admin), ErrBadVersion, ErrInvalidPath and those of every write (see
 // Create).
 func (s *Session) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
-	r, err := s.one(ctx, "set acl", Op{tree.Op{Kind: tree.KindSetACL, Path: path, ACL: acl, Version: version}})
+	r, err := s.one(ctx, "set acl", Op{op: tree.Op{Kind: tree.KindSetACL, Path: path, ACL: acl, Version: version}})
 	return r.Stat, err
 }
 

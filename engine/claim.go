@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -105,6 +106,22 @@ func (c *Claim) Hold() error {
 		c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	}
 	return nil
+}
+
+// Guard returns an operation that makes its transaction fail unless the claim's znode is there when it is applied. It fails
+// with ErrNotHeld, and says why, if the claim is not held at this moment.
+func (c *Claim) Guard() (tree.Op, error) {
+	k := c.session.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return tree.Op{}, fmt.Errorf("%w: %w", tree.ErrNotHeld, c.err)
+	case !c.held:
+		return tree.Op{}, tree.ErrNotHeld
+	}
+	return tree.Op{Kind: tree.KindGuard, Path: c.result.Path, Czxid: c.result.Stat.Czxid}, nil
 }
 
 // Context ends with the held claim; its cause says why. Nil before Hold.

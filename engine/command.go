@@ -139,7 +139,7 @@ func encodeRequest(r *request) []byte {
 }
 
 func (e *encoder) op(o *tree.Op) {
-	e.array(7)
+	e.array(8)
 	e.uint(uint64(o.Kind))
 	e.string(o.Path)
 	e.bytes(o.Data)
@@ -147,6 +147,7 @@ func (e *encoder) op(o *tree.Op) {
 	e.int(int64(o.Version))
 	e.int(o.TTL)
 	e.acl(o.ACL)
+	e.uint(uint64(o.Czxid))
 }
 
 func (e *encoder) acl(list []tree.ACL) {
@@ -313,7 +314,7 @@ func (d *decoder) ops() []tree.Op {
 }
 
 func (d *decoder) op() (o tree.Op) {
-	d.want(7)
+	d.want(8)
 	o.Kind = tree.OpKind(d.uintTo(math.MaxUint8))
 	o.Path = d.string()
 	o.Data = d.bytes()
@@ -321,6 +322,7 @@ func (d *decoder) op() (o tree.Op) {
 	o.Version = d.int32()
 	o.TTL = d.int()
 	o.ACL = d.acl()
+	o.Czxid = tree.Zxid(d.uint())
 	return o
 }
 

@@ -85,6 +85,8 @@ func goldenCommands() []golden {
 			ACL: []tree.ACL{{Perms: tree.PermsAll, Scheme: "auth"}, {Perms: -1, Scheme: "ip", ID: "10.0.0.0/8"}}}))},
 		{"create-with-an-empty-acl", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", ACL: []tree.ACL{}}))},
 		{"set-acl", batch(1, txn(tree.Op{Kind: tree.KindSetACL, Path: "/a", ACL: tree.ReadACL(), Version: 4}))},
+		{"guarded-set", batch(1, txn(tree.Op{Kind: tree.KindGuard, Path: "/q/_c_x-lock-0000000001", Czxid: 1 << 33},
+			tree.Op{Kind: tree.KindSet, Path: "/a", Version: tree.AnyVersion}))},
 		{"empty-multi", batch(1, request{kind: requestTxn, session: -1, ops: []tree.Op{}})},
 		{"open", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80)})},
 		{"open-with-identities", batch(1, request{kind: requestOpen, timeout: time.Second,

@@ -156,7 +156,7 @@ func refuse(ops []Op) error {
 		switch op := &ops[i]; op.Kind {
 		case KindCreate:
 			err = op.Mode.Validate()
-		case KindSet, KindDelete, KindCheck:
+		case KindSet, KindDelete, KindCheck, KindGuard:
 		case KindSetACL:
 			err = fmt.Errorf("%w: %v must be alone", ErrInvalidKind, op.Kind)
 		default:
@@ -183,6 +183,8 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 		return t.checkVersion(op)
 	case KindSetACL:
 		return t.setACL(op, r)
+	case KindGuard:
+		return t.guard(op)
 	}
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }

@@ -145,7 +145,7 @@ func (r *fuzzRun) newPath() string {
 
 // op is one of a transaction, alone or with others.
 func (r *fuzzRun) op(alone bool) Op {
-	op := Op{Kind: OpKind(1 + r.pick(5)), Version: AnyVersion}
+	op := Op{Kind: OpKind(1 + r.pick(6)), Version: AnyVersion}
 	if op.Kind == KindSetACL && !alone {
 		op.Kind = KindSet
 	}
@@ -175,6 +175,9 @@ func (r *fuzzRun) op(alone bool) Op {
 		op.Version = r.model.znodes[op.Path].Version
 	} else if b < 80 {
 		op.Version = r.model.znodes[op.Path].Aversion
+	}
+	if op.Kind == KindGuard {
+		op.Czxid = r.model.znodes[op.Path].Czxid + Zxid(r.byte()/200)
 	}
 	op.Data = r.data(op.Path)
 	return op
@@ -380,7 +383,7 @@ func sameError(got, want error) bool {
 		return false
 	}
 	for _, sentinel := range []error{ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode, ErrInvalidKind,
-		ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded} {
+		ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded, ErrNotHeld} {
 		if errors.Is(got, sentinel) != errors.Is(want, sentinel) {
 			return false
 		}

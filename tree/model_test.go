@@ -67,7 +67,7 @@ func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 		return failed, nil, &MultiError{i, err}
 	}
 	for i, op := range ops {
-		if len(ops) > 1 && (op.Kind == 0 || op.Kind > 4) {
+		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind > 6) {
 			return fail(i, ErrInvalidKind)
 		}
 		if len(ops) > 1 && op.Kind == KindCreate && op.Mode > 6 {
@@ -98,6 +98,11 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 		return Result{}, m.check(h, op, Read)
 	case KindSetACL:
 		return m.setACL(h, op)
+	case KindGuard:
+		if z, ok := m.znodes[op.Path]; !ok || z.Czxid != op.Czxid {
+			return Result{}, ErrNotHeld
+		}
+		return Result{}, nil
 	}
 	return Result{}, ErrInvalidKind
 }

@@ -71,6 +71,7 @@ const (
 	KindDelete                   // removes a znode; uses Path and Version
 	KindCheck                    // fails unless the znode has the version; uses Path and Version
 	KindSetACL                   // replaces a znode's ACL; uses Path, ACL and Version; alone in its transaction
+	KindGuard                    // fails unless the znode is there and the one that transaction Czxid created; uses Path and Czxid
 )
 
 // String returns the kind as a word.
@@ -86,6 +87,8 @@ func (k OpKind) String() string {
 		return "check"
 	case KindSetACL:
 		return "setacl"
+	case KindGuard:
+		return "guard"
 	}
 	return "OpKind(" + strconv.Itoa(int(k)) + ")"
 }
@@ -99,6 +102,7 @@ type Op struct {
 	TTL     int64      // of a create: milliseconds, 1 to MaxTTL in a TTL mode, 0 in every other
 	ACL     []ACL      // of a create or SetACL, as asked for; nil in a create: OpenACL
 	Version int32      // expected data version of a set, delete or check, ACL version of a SetACL; AnyVersion: not checked
+	Czxid   Zxid       // of a guard: which creation of the path it asks for
 }
 
 // A Header is what all operations of a transaction share.

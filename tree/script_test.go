@@ -22,6 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "replace what the scripts expect by wh
 //	create PATH [data=D] [mode=M] [ttl=T] [acl=L] [session=N]
 //	set PATH [data=D] [version=N]               delete PATH [version=N]
 //	check PATH [version=N]                      setacl PATH [acl=L] [version=N]            unknown PATH
+//	guard PATH czxid=N
 //	multi          one transaction of the operations on the indented lines that follow
 //	reap PATH [czxid=N] [mzxid=N] [pzxid=N]     as seen, or as it is
 //	hold           the next transaction is not published until "publish"
@@ -178,7 +179,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) command(c command) {
 	switch c.verb {
-	case "create", "set", "delete", "check", "setacl", "unknown":
+	case "create", "set", "delete", "check", "setacl", "guard", "unknown":
 		s.transaction(c, []command{c})
 	case "reap":
 		s.reap(c)
@@ -247,14 +248,15 @@ func (s *script) who(c command) (who []Identity) {
 }
 
 func (s *script) op(c command) Op {
-	op := Op{Path: c.path(), Mode: s.mode(c), TTL: s.number(c, "ttl", 0), Version: int32(s.number(c, "version", int64(AnyVersion)))}
+	op := Op{Path: c.path(), Mode: s.mode(c), TTL: s.number(c, "ttl", 0), Version: int32(s.number(c, "version", int64(AnyVersion))),
+		Czxid: Zxid(s.number(c, "czxid", 0))}
 	if data, ok := c.keys["data"]; ok {
 		op.Data = []byte(data)
 	}
 	if acl, ok := c.keys["acl"]; ok {
 		op.ACL = s.list(acl)
 	}
-	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL} {
+	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard} {
 		if kind.String() == c.verb {
 			op.Kind = kind
 		}

@@ -154,6 +154,14 @@ func (t *Tree) checkVersion(op *Op) error {
 	return nil
 }
 
+// guard asks no permission: whoever knows which transaction created a znode has been told by its creator.
+func (t *Tree) guard(op *Op) error {
+	if e, err := t.existing(op.Path); err != nil || e.current().czxid != op.Czxid {
+		return ErrNotHeld
+	}
+	return nil
+}
+
 // setACL moves the ACL version and nothing else: no zxid, no time, and nobody is told.
 func (t *Tree) setACL(op *Op, r *Result) error {
 	if err := ValidatePath(op.Path); err != nil {

@@ -29,6 +29,9 @@ func (l *Leadership) Done() <-chan struct{} { return l.contender.Claim.Done() }
 // Err compares the clock and says why the leadership ended, nil while it has not: as lock.Hold.Err.
 func (l *Leadership) Err() error { return l.contender.Claim.Err() }
 
+// Guard makes a Multi happen only while the leadership lasts; as lock.Guard.
+func Guard(l *Leadership) embed.Op { return embed.OpGuard(l.contender.Claim) }
+
 // Proclaim replaces the published value. After the end of the leadership nothing is published. Errors: why the leadership
 // ended, and those of embed.Session.Set.
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {

@@ -10,5 +10,8 @@
 //	defer hold.Release()
 //	return writeReport(hold.Context(), hold.Token())
 //
+// What is kept in the tree is best written under a Guard: the write and the question whether the lock is still held are one
+// transaction then.
+//
 // Read token.go first, then hold.go and mutex.go; the queue they share with elections is embed/internal/queue.
 package lock

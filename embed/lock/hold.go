@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -10,7 +11,7 @@ import (
 // never silently, and before anyone else can be granted it (except by such a deletion). An ended Hold does not come back.
 //
 // What a Hold answers is true at the moment of the question. A call already in flight, or a machine whose clocks stood
-// still, is what Token is for. All methods may be called by any number of goroutines.
+// still, is what Token and Guard are for. All methods may be called by any number of goroutines.
 type Hold struct {
 	contender *queue.Contender
 	ctx       context.Context
@@ -22,6 +23,13 @@ func newHold(ctx context.Context, c *queue.Contender) *Hold {
 
 // Token returns the fencing token of this acquisition.
 func (h *Hold) Token() Token { return Token{Zxid: h.contender.Zxid} }
+
+// Guard makes a Multi happen only while the Hold is the granted one: it is refused with embed.ErrNotHeld, and nothing of it is
+// applied, if the Hold has ended by the clock of its node when the Multi is issued, or has ended for the ensemble when it is
+// applied. The Multi may be of any session of the ensemble.
+//
+//	_, err := session.Multi(ctx, lock.Guard(hold), embed.OpSet("/report", data, embed.AnyVersion))
+func Guard(h *Hold) embed.Op { return embed.OpGuard(h.contender.Claim) }
 
 // Path returns the path of the Hold's znode.
 func (h *Hold) Path() string { return h.contender.Path }

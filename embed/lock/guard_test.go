@@ -1,0 +1,112 @@
+package lock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// guarded sets /data under a guard, and checks that the outcome is the one wanted and that /data says the same.
+func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want ...error) {
+	t.Helper()
+	_, err := s.Multi(bounded(t), embed.OpSet("/data", []byte(data), embed.AnyVersion), guard)
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			t.Errorf("guarded write of %q: %v, want %v", data, err, w)
+		}
+	}
+	var multi *embed.MultiError
+	if len(want) > 0 && (!errors.As(err, &multi) || multi.Index != 1) {
+		t.Errorf("guarded write of %q: %v does not name operation 1", data, err)
+	} else if len(want) == 0 {
+		must(t, err)
+	}
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	got, _, err := s.Get(bounded(t), "/data")
+	must(t, err)
+	if (string(got) == data) != (len(want) == 0) {
+		t.Errorf("/data is %q after a guarded write of %q with outcome %v", got, data, want)
+	}
+}
+
+// A write under a guard is applied while the Hold lasts, by whatever session, and never after it.
+func TestGuard(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	_, err := s.Create(bounded(t), "/data", nil, embed.Persistent)
+	must(t, err)
+	m := lock.NewMutex(s, path)
+	hold, err := m.Lock(bounded(t))
+	must(t, err)
+	guarded(t, s, lock.Guard(hold), "own")
+	guarded(t, other, lock.Guard(hold), "another session's")
+	below := ens.Session(1, embed.SessionOptions{Root: "/locks"})
+	if _, err := below.Multi(bounded(t), lock.Guard(hold)); err != nil {
+		t.Errorf("a guard in a session with a root of its own: %v", err)
+	}
+	must(t, hold.Release())
+	guarded(t, s, lock.Guard(hold), "late", embed.ErrNotHeld, embed.ErrReleased)
+
+	next, err := m.Lock(bounded(t))
+	must(t, err)
+	guarded(t, other, lock.Guard(hold), "under somebody else's hold", embed.ErrNotHeld)
+	guarded(t, other, lock.Guard(next), "next")
+	must(t, s.Close())
+	guarded(t, other, lock.Guard(next), "after the session", embed.ErrNotHeld, embed.ErrSessionClosed)
+
+	turn, err := election.New(other, "/leader").Campaign(bounded(t), nil)
+	must(t, err)
+	guarded(t, other, election.Guard(turn), "the leader's")
+	must(t, turn.Resign())
+	guarded(t, other, election.Guard(turn), "a former leader's", embed.ErrNotHeld)
+
+	claim, err := other.Claim(bounded(t), "/claim", nil, embed.Ephemeral)
+	must(t, err)
+	_, _, err = claim.Created(bounded(t))
+	must(t, err)
+	guarded(t, other, embed.OpGuard(claim), "not held yet", embed.ErrNotHeld)
+}
+
+// A Hold that its own node still believes in guards nothing once the ensemble knows better: the node is cut off, and somebody
+// took the Hold away by hand.
+func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	_, err := s.Create(bounded(t), "/data", nil, embed.Persistent)
+	must(t, err)
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	_, err = other.Sync(bounded(t), "/")
+	must(t, err)
+	ens.MoveLeader(3)
+	ens.Isolate(1)
+	guarded(t, other, lock.Guard(hold), "while it is held")
+	must(t, other.Delete(bounded(t), hold.Path(), embed.AnyVersion))
+	next, err := lock.NewMutex(other, path).Lock(bounded(t))
+	must(t, err)
+	if err := hold.Err(); err != nil {
+		t.Fatalf("the hold has ended by its own clock already: %v", err)
+	}
+	guarded(t, other, lock.Guard(hold), "after it was taken away", embed.ErrNotHeld)
+	guarded(t, other, lock.Guard(next), "the next holder's")
+
+	// What the cut-off holder itself has issued is judged when it gets through.
+	pending := s.Submit(bounded(t), lock.Guard(hold), embed.OpSet("/data", []byte("late"), embed.AnyVersion))
+	select {
+	case <-pending.Done():
+		t.Fatal("a write through a member that is cut off has an outcome")
+	default:
+	}
+	ens.HealAll()
+	if _, err := pending.Result(); !errors.Is(err, embed.ErrNotHeld) {
+		t.Errorf("a guarded write that was on its way: %v", err)
+	}
+	guarded(t, other, lock.Guard(next), "still the next holder's")
+}
