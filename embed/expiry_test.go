@@ -9,8 +9,10 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 // lastHeld asks a Hold over and over and says when it last asked and was told that it holds.
@@ -263,5 +265,38 @@ func TestGuarantee_ExpiryBounded(t *testing.T) {
 				t.Errorf("expired %v after the kill, the bound is %v", took, bound)
 			}
 		})
+	}
+}
+
+// A6: the image's disk stands still on the leader while its log's disk is well, so that Raft keeps it in office and its machine
+// applies nothing. It hands the leadership over, and the sessions of a member that died expire.
+func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
+	t.Parallel()
+	const leader, dead, other = 1, 2, 3
+	h := newHanging(disk.OpSync, "/image/", 0)
+	ens := embedtest.New(t, 3, embedtest.Options{Inside: func(id embed.MemberID) inside.Seams {
+		if id != leader {
+			return inside.Seams{}
+		}
+		return inside.Seams{Fault: h.ask}
+	}})
+	ens.MoveLeader(leader)
+	_, err := ens.Session(dead, embed.SessionOptions{Timeout: time.Second}).Create(bounded(t), "/of-the-dead", nil, embed.Ephemeral)
+	must(t, err)
+	s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	h.begin()
+	defer close(h.free)
+	must(t, ens.Snapshot(leader)) // which has the machine wait for the image's disk
+	<-h.hit
+	ens.Kill(dead)
+	ens.Until("the dead member's session to expire", func() bool {
+		_, there, err := s.Exists(bounded(t), "/of-the-dead")
+		must(t, err)
+		return !there
+	})
+	if got := ens.Leader(); got != other {
+		t.Errorf("member %d leads", got)
 	}
 }

@@ -48,6 +48,6 @@
 // pipeline.loop, keeper.loop, expirer.loop, reaper.loop, failureLoop and, until this member has registered, settle are started by run and end
 // with Close; apply runs on Raft's worker.
 //
-// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go,
+// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go, lag.go,
 // reaper.go and install.go; command.go and record.go are the formats, codec.go how they are written.
 package engine

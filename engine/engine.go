@@ -297,6 +297,26 @@ func (e *Engine) handOver(ctx context.Context) {
 	}
 }
 
+// newLag watches this node's machine. The others take over in turn, for one of them may be down; one that lags too does the same.
+func (e *Engine) newLag() *lag {
+	others := slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
+	turn := 0
+	return &lag{
+		committed: func() uint64 { return e.host.Load().Committed(theShard) },
+		applied:   e.shard.Applied,
+		patience:  SessionTimeoutFloor(e.cfg.Tick) / 4,
+		handOver: func() {
+			if len(others) == 0 {
+				return
+			}
+			next := others[turn%len(others)]
+			turn++
+			err := e.TransferLeadership(next)
+			e.log.Warn("applying lags behind what is committed, the leadership is handed over", "to", next, "error", err)
+		},
+	}
+}
+
 // leadsOrNobody reports whether no other member leads, as far as this node knows: also while the next leader still gathers
 // votes, this node's among them.
 func (e *Engine) leadsOrNobody() bool {

@@ -24,6 +24,7 @@ type expirer struct {
 	raft    replicator
 	member  MemberID
 	least   time.Duration // the smallest timeout that a session of any member can have
+	lag     *lag
 	log     *slog.Logger
 	wake    chan struct{} // capacity 1: this node may lead now, or sessions are due
 
@@ -45,8 +46,8 @@ func (p measure) onWay(now time.Time) bool {
 	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < silenceRetry
 }
 
-func newExpirer(m *machine, raft replicator, cfg Config, log *slog.Logger) *expirer {
-	return &expirer{machine: m, raft: raft, member: cfg.Member, least: SessionTimeoutFloor(cfg.Tick), log: log,
+func newExpirer(m *machine, raft replicator, cfg Config, lag *lag, log *slog.Logger) *expirer {
+	return &expirer{machine: m, raft: raft, member: cfg.Member, least: SessionTimeoutFloor(cfg.Tick), lag: lag, log: log,
 		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]measure)}
 }
 
@@ -80,6 +81,9 @@ func (x *expirer) look(now time.Time) time.Duration {
 		clear(x.steps)
 		x.expire = measure{}
 		return time.Hour // a change of leader wakes the loop
+	}
+	if x.lag.behind(now) {
+		x.lag.handOver()
 	}
 	// A session that is opened meanwhile is due for its first step no sooner than this.
 	next := x.least / 4

@@ -59,7 +59,7 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 	e.keeper = newKeeper(e.clock, e.pipe)
 	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
 	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
-	e.expirer = newExpirer(e.shard, n.log, e.cfg, e.log)
+	e.expirer = newExpirer(e.shard, n.log, e.cfg, &lag{applied: func() uint64 { return 0 }, committed: func() uint64 { return 0 }}, e.log)
 	e.shard.tree.Store(tree.New(nil))
 	e.shard.mu.table = session.NewTable()
 	e.shard.restartSilence()

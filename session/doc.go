@@ -58,6 +58,9 @@
 //     that its predecessor measured and could not commit, and of the time without a leader what is beyond
 //     one step. Steps are short because this is the price of losing one.
 //
+// A leader whose machine does not apply books nothing. Package engine has it hand the leadership over when something that was
+// committed a step ago is not applied, so it counts as one leader change more.
+//
 // And a due session is not saved by its origin coming back: Accept ends the silence, but what was due
 // becomes Closing first.
 //

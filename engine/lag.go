@@ -1,0 +1,34 @@
+package engine
+
+import "time"
+
+// A lag tells whether this node's machine keeps up with what is committed. Expiry and reaping wait for the leader's machine,
+// while Raft's heartbeats do not: a disk that stalls under the image alone would leave a leader in office that lets the
+// sessions of dead members live for as long as it stalls.
+type lag struct {
+	// Immutable.
+	committed, applied func() uint64
+	patience           time.Duration // a step of silence
+	handOver           func()        // gives the leadership to another member, or fails to: behind is true again then
+
+	// Owned by the expirer's loop.
+	mark    uint64        // was committed at since, and applied had come up to the mark before it by then
+	since   time.Time     // of the mark, or of the last time that behind was true
+	further time.Duration // patience with this mark: where all machines lag, the leadership must not go round
+}
+
+// lagPatienceMax is how seldom a node that keeps lagging gives up a leadership that keeps coming back.
+const lagPatienceMax = time.Minute
+
+// behind reports whether something that was committed longer than the patience ago is not applied yet.
+func (l *lag) behind(now time.Time) bool {
+	if l.applied() >= l.mark {
+		l.mark, l.since, l.further = l.committed(), now, l.patience
+		return false
+	}
+	if now.Sub(l.since) <= l.further {
+		return false
+	}
+	l.since, l.further = now, min(2*l.further, max(l.patience, lagPatienceMax))
+	return true
+}

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// A6: a leader steps aside for what it has not applied a step after it was committed, not for being busy, and less and less
+// often while that changes nothing.
+func TestLag(t *testing.T) {
+	var committed, applied uint64
+	l := &lag{committed: func() uint64 { return committed }, applied: func() uint64 { return applied }, patience: time.Second}
+	now := time.Now()
+	want := func(after time.Duration, c, a uint64, behind bool) {
+		t.Helper()
+		now = now.Add(after)
+		committed, applied = c, a
+		if got := l.behind(now); got != behind {
+			t.Errorf("behind at %d of %d: %v, want %v", a, c, got, behind)
+		}
+	}
+	want(0, 5, 0, false) // how long 5 has been committed is not known yet
+	want(time.Second, 6, 4, false)
+	want(time.Millisecond, 6, 4, true)
+	want(time.Second, 6, 4, false)
+	want(time.Second+time.Millisecond, 6, 4, true)
+	want(time.Millisecond, 9, 5, false)
+	for i := range uint64(100) { // a hundred behind, but none for long
+		want(900*time.Millisecond, 109+100*i, 9+100*i, false)
+	}
+	want(0, 20_000, 20_000, false)
+	want(time.Hour, 20_000, 20_000, false)
+	want(0, 20_001, 20_000, false)
+	want(0, 20_001, 20_000, false)
+	seldom := time.Duration(0)
+	for ago := time.Duration(0); ago < time.Hour; ago += time.Second {
+		now = now.Add(time.Second)
+		if seldom += time.Second; l.behind(now) {
+			seldom = 0
+		}
+		if seldom > lagPatienceMax+time.Second {
+			t.Fatal("never tried again")
+		}
+	}
+	if l.further != lagPatienceMax {
+		t.Errorf("patience %v after an hour, want %v", l.further, lagPatienceMax)
+	}
+}
