@@ -1,0 +1,100 @@
+package embed_test
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// noTest begins the cell of a row that no test shows; the reason follows.
+const noTest = "no test: "
+
+// Every row of an index in testdata names tests that exist, or says why there is none. A test or script that an index of
+// schedules names says in its comment which schedule it shows: who changes it knows what it is there for.
+func TestEverySchedule_IsShown(t *testing.T) {
+	comments := testComments(t)
+	indexes, err := filepath.Glob("testdata/*.md")
+	if err != nil || !slices.Contains(indexes, filepath.Join("testdata", "schedules.md")) {
+		t.Fatalf("indexes %v, %v", indexes, err)
+	}
+	for _, index := range indexes {
+		cites := filepath.Base(index) == "schedules.md"
+		for letter, shown := range indexRows(t, index) {
+			if strings.HasPrefix(shown, noTest) {
+				continue
+			}
+			for name := range strings.SplitSeq(shown, ", ") {
+				comment, ok := comments[name]
+				if !ok && strings.HasSuffix(name, ".txt") {
+					comment, ok = scriptHead(t, name), true
+				}
+				if !ok {
+					t.Errorf("%s: %s: there is no %q", index, letter, name)
+				}
+				if ok && cites && !citing(letter).MatchString(comment) {
+					t.Errorf("%s: %s: the comment of %s does not name it", index, letter, name)
+				}
+			}
+		}
+	}
+}
+
+// citing matches a comment with the letter: for A1.1 neither A1.12 nor A1.
+func citing(letter string) *regexp.Regexp {
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(letter) + `(\.?[^.\d]|\.?$)`)
+}
+
+// indexRows returns the last cell of each row of an index, by the first.
+func indexRows(t *testing.T, file string) map[string]string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		line, ok := strings.CutPrefix(strings.TrimSpace(line), "| ")
+		cells := strings.Split(strings.TrimSuffix(line, " |"), " | ")
+		if !ok || cells[len(cells)-1] == "shown by" {
+			continue
+		}
+		if len(cells) != 3 {
+			t.Fatalf("%s: row of %d cells: %s", file, len(cells), line)
+		}
+		if _, twice := rows[cells[0]]; twice {
+			t.Errorf("%s: %s is there twice", file, cells[0])
+		}
+		rows[cells[0]] = cells[2]
+	}
+	if len(rows) == 0 {
+		t.Errorf("%s has no rows", file)
+	}
+	return rows
+}
+
+// testComments returns the comments of all tests, by folder and name: engine.TestX, storage/disk.TestX.
+func testComments(t *testing.T) map[string]string {
+	_, list := sources(t)
+	comments := make(map[string]string)
+	for _, s := range list {
+		for _, d := range s.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && s.test() && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+				comments[s.dir+"."+fn.Name.Name] = fn.Doc.Text()
+			}
+		}
+	}
+	return comments
+}
+
+// scriptHead returns the prose that a script begins with.
+func scriptHead(t *testing.T, name string) string {
+	text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
+	if err != nil {
+		t.Error(err)
+	}
+	head, _, _ := strings.Cut(string(text), "\n\n")
+	return head
+}
