@@ -5,7 +5,7 @@
 // # What it owns
 //
 // The connections between members: how they are made (a [Network]: nothing at all for a member that is
-// alone, a [Mesh] in memory for tests, [TCP] with optional mutual TLS), the handshake at the start of
+// alone, a [Mesh] in memory for tests, [TCP] with optional mutual TLS; [Faults] break any), the handshake at the start of
 // each, the frames on them, and the gate that every received message passes. dragonboat sees it through
 // [Transport.Factory].
 //
@@ -75,10 +75,11 @@
 //
 // One accepts; one serves each accepted connection; one makes each outgoing connection and then reads the
 // answers on it. All of them end on Close, which waits for them. Messages are written by dragonboat's own
-// goroutines.
+// goroutines. Where Faults delay or hold messages, one for each such connection carries them; it ends with the
+// connection, at once but without being waited for.
 //
 // # Order to read
 //
 // transport.go, handshake.go, frame.go, gate.go, link.go, stream.go, serve.go, network.go, tcp.go,
-// memory.go, notices.go.
+// memory.go, faults.go, notices.go.
 package transport
