@@ -14,9 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
 // bounded returns a ctx that ends a test that hangs.
@@ -163,9 +161,7 @@ func readPairs(t *testing.T, ctx context.Context, s *embed.Session, done *atomic
 func TestGuarantee_ExactlyOnce(t *testing.T) {
 	b := burst{names: make(map[string]string)}
 	heard := make(chan change, 1024)
-	mesh := transport.NewMesh()
 	ens := embedtest.New(t, 3, embedtest.Options{
-		Inside: func(id embed.MemberID) inside.Seams { return inside.Seams{Network: mesh.Network(uint64(id))} },
 		Config: func(c *embed.Config) {
 			if c.ID == 1 {
 				c.Events.LeaderChanged = func(l embed.LeaderChange) { heard <- change{l, b.open()} }
@@ -187,11 +183,11 @@ func TestGuarantee_ExactlyOnce(t *testing.T) {
 			to, kind = 3, "lost"
 		case met["unheard"] <= met["gained"]:
 			to, kind = 5-from, "unheard"
-			mesh.CutOneWay(uint64(from), 1)
+			ens.Faults(from).SetLink(1, embedtest.Link{Cut: true})
 			behind(ens, 1, from)
 		}
 		before, after := move(ctx, t, ens.Node(1), ens.Node(from), to, heard)
-		mesh.HealAll()
+		ens.HealAll()
 		open := 0
 		for caller, n := range before.open {
 			if after.open[caller] == n {

@@ -129,7 +129,9 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 			mesh := transport.NewMesh()
 			start := func(cfg embed.Config) *embed.Node {
 				cfg.Dir, cfg.Tick, cfg.Logger = t.TempDir(), 10*time.Millisecond, quiet
-				n, err := embed.StartInside(cfg, inside.Seams{Network: mesh.Network(uint64(cfg.ID))})
+				n, err := embed.StartInside(cfg, inside.Seams{Network: func(transport.Network) transport.Network {
+					return mesh.Network(uint64(cfg.ID))
+				}})
 				must(t, err)
 				t.Cleanup(func() { n.Close() })
 				return n

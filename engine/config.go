@@ -62,11 +62,11 @@ type Config struct {
 
 // Seams are where a test takes the place of the machine. The zero value is the real thing.
 type Seams struct {
-	Network transport.Network                   // instead of TCP
-	Clock   Clock                               // instead of the system's
-	Fault   func(op disk.Op, name string) error // asked before every mutating call of the disk
-	Started func(*Engine)                       // told when the node runs
-	Reap    time.Duration                       // instead of reapInterval
+	Network func(transport.Network) transport.Network // given TCP, returns what is used instead
+	Clock   Clock                                     // instead of the system's
+	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
+	Started func(*Engine)                             // told when the node runs
+	Reap    time.Duration                             // instead of reapInterval
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick: one full randomised election

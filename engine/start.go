@@ -76,10 +76,10 @@ func (e *Engine) listen() (net.Listener, error) {
 	if e.cfg.Alone {
 		return nil, nil
 	}
-	e.network = e.cfg.Seams.Network
-	if e.network == nil {
-		addr := func(m uint64) string { return e.cfg.Members[MemberID(m)] }
-		e.network = transport.TCP(e.cfg.Listen, addr, e.cfg.TLS)
+	addr := func(m uint64) string { return e.cfg.Members[MemberID(m)] }
+	e.network = transport.TCP(e.cfg.Listen, addr, e.cfg.TLS)
+	if instead := e.cfg.Seams.Network; instead != nil {
+		e.network = instead(e.network)
 	}
 	return e.network.Listen()
 }

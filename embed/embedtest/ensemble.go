@@ -31,8 +31,7 @@ type Options struct {
 	Config func(c *embed.Config)
 	// Logger gets what the members log; nil means nothing does.
 	Logger *slog.Logger
-	// Inside replaces parts of a member's machine. Its type is internal: it is for the tests of this module. Links of a
-	// network that is given here are the giver's to cut and heal.
+	// Inside replaces parts of a member's machine. Its type is internal: it is for the tests of this module.
 	Inside func(embed.MemberID) inside.Seams
 }
 
@@ -40,14 +39,16 @@ type Options struct {
 // what they are asked for cannot be had; for those that have no error to return that is Fatal, which package testing wants
 // called by the test's own goroutine.
 type Ensemble struct {
-	t    testing.TB
-	o    Options
-	dir  string
-	mesh *transport.Mesh
-	ids  []embed.MemberID
+	t      testing.TB
+	o      Options
+	dir    string
+	mesh   *transport.Mesh
+	ids    []embed.MemberID
+	faults map[embed.MemberID]*Faults
 
 	mu      sync.Mutex
 	running map[embed.MemberID]*member
+	paused  map[embed.MemberID]bool
 }
 
 type member struct {
@@ -58,7 +59,8 @@ type member struct {
 // New starts an ensemble of members 1 to n and waits until all are ready. It is closed when the test ends.
 func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
-	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transport.NewMesh(), running: make(map[embed.MemberID]*member)}
+	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transport.NewMesh(), faults: make(map[embed.MemberID]*Faults),
+		running: make(map[embed.MemberID]*member), paused: make(map[embed.MemberID]bool)}
 	if e.dir == "" {
 		e.dir = t.TempDir()
 	}
@@ -66,7 +68,9 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 		e.o.Logger = slog.New(slog.DiscardHandler)
 	}
 	for i := range n {
-		e.ids = append(e.ids, embed.MemberID(i+1))
+		id := embed.MemberID(i + 1)
+		e.ids = append(e.ids, id)
+		e.faults[id] = NewFaults()
 	}
 	t.Cleanup(e.close)
 	for _, id := range e.ids {
@@ -80,6 +84,7 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 
 func (e *Ensemble) close() {
 	for _, id := range e.ids {
+		e.Resume(id)
 		if m := e.take(id); m != nil {
 			if err := m.node.Close(); err != nil {
 				e.t.Errorf("member %d: %v", id, err)
@@ -110,7 +115,11 @@ func (e *Ensemble) Start(id embed.MemberID) *embed.Node {
 func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.running[id] != nil {
+	faults := e.faults[id]
+	switch {
+	case faults == nil:
+		return nil, fmt.Errorf("there is no member %d", id)
+	case e.running[id] != nil:
 		return nil, fmt.Errorf("member %d is running", id)
 	}
 	cfg := embed.Config{Dir: e.Dir(id), ID: id, Members: make(map[embed.MemberID]string), Tick: DefaultTick, Logger: e.o.Logger}
@@ -125,12 +134,10 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	if e.o.Inside != nil {
 		seams = e.o.Inside(id)
 	}
-	if seams.Network == nil {
-		seams.Network = e.mesh.Network(uint64(id))
-	}
+	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
 	seams.Started = func(en *engine.Engine) { m.engine = en }
 	var err error
-	if m.node, err = embed.StartInside(cfg, seams); err != nil {
+	if m.node, err = embed.StartInside(cfg, faults.seams(seams)); err != nil {
 		return nil, err
 	}
 	e.running[id] = m
@@ -211,6 +218,7 @@ func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
 	m := e.mustTake(id)
 	m.engine.Kill()
+	e.Resume(id) // what hangs would keep Close
 	if err := m.node.Close(); err != nil {
 		e.t.Fatalf("member %d: %v", id, err)
 	}
@@ -224,11 +232,31 @@ func (e *Ensemble) Restart(id embed.MemberID) *embed.Node {
 	return n
 }
 
+// Faults returns what can be broken of a member.
+func (e *Ensemble) Faults(id embed.MemberID) *Faults {
+	e.t.Helper()
+	f := e.faults[id]
+	if f == nil {
+		e.t.Fatalf("there is no member %d", id)
+	}
+	return f
+}
+
 // Cut cuts the link between two members in both directions.
-func (e *Ensemble) Cut(a, b embed.MemberID) { e.mesh.Cut(uint64(a), uint64(b)) }
+func (e *Ensemble) Cut(a, b embed.MemberID) { e.setLinks(a, b, Link{Cut: true}) }
+
+// Heal makes the link between two members whole, whatever is wrong with it.
+func (e *Ensemble) Heal(a, b embed.MemberID) { e.setLinks(a, b, Link{}) }
+
+func (e *Ensemble) setLinks(a, b embed.MemberID, l Link) {
+	e.t.Helper()
+	e.Faults(a).SetLink(b, l)
+	e.Faults(b).SetLink(a, l)
+}
 
 // Isolate cuts a member off from all others.
 func (e *Ensemble) Isolate(id embed.MemberID) {
+	e.t.Helper()
 	for _, other := range e.ids {
 		if other != id {
 			e.Cut(id, other)
@@ -236,11 +264,45 @@ func (e *Ensemble) Isolate(id embed.MemberID) {
 	}
 }
 
-// Heal restores the link between two members.
-func (e *Ensemble) Heal(a, b embed.MemberID) { e.mesh.Heal(uint64(a), uint64(b)) }
+// HealAll makes all links whole.
+func (e *Ensemble) HealAll() {
+	for _, a := range e.ids {
+		for _, b := range e.ids {
+			e.faults[a].SetLink(b, Link{})
+		}
+	}
+}
 
-// HealAll restores all links.
-func (e *Ensemble) HealAll() { e.mesh.HealAll() }
+// Pause has a member stand still towards the world, as if its process were stopped: whatever it sends and is sent is kept
+// until Resume, and calls that change its disk hang. Of what is kept, Resume delivers what its sender has not given up by
+// then, which it does after some two seconds. What is in the process goes on, unlike in one that is stopped: the member notices
+// that nobody answers, and its timers run. To see what a member does that has not noticed, stop a process.
+func (e *Ensemble) Pause(id embed.MemberID) {
+	e.t.Helper()
+	e.setPaused(id, true)
+}
+
+// Resume ends a Pause.
+func (e *Ensemble) Resume(id embed.MemberID) {
+	e.t.Helper()
+	e.setPaused(id, false)
+}
+
+func (e *Ensemble) setPaused(id embed.MemberID, paused bool) {
+	e.t.Helper()
+	f := e.Faults(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.paused[id] = paused
+	f.pause(paused)
+	for _, other := range e.ids {
+		if other != id {
+			hold := paused || e.paused[other]
+			f.links.Hold(uint64(other), hold)
+			e.faults[other].links.Hold(uint64(id), hold)
+		}
+	}
+}
 
 // Leader waits until most members of the ensemble agree on a running leader and returns it.
 func (e *Ensemble) Leader() embed.MemberID {

@@ -1,0 +1,211 @@
+package embedtest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// Faults break what one member stands on: its links, its disk, its clocks. They last until they are replaced, also over
+// restarts of the member. The methods may be called at any time, by any number of goroutines.
+//
+// Those of an Ensemble's member are what Ensemble.Faults returns. For a member in a process of its own, which talks real
+// TCP, make them with NewFaults and start it with Start.
+type Faults struct {
+	links *transport.Faults
+
+	mu struct {
+		sync.Mutex
+		disk    Disk
+		left    int  // of disk.After
+		paused  bool // calls of the disk hang
+		changed chan struct{}
+		wall    time.Duration // the wall clock is ahead by that much
+		slept   time.Duration // both clocks are ahead by that much
+	}
+}
+
+// NewFaults returns Faults that break nothing yet.
+func NewFaults() *Faults {
+	f := &Faults{links: transport.NewFaults()}
+	f.mu.changed = make(chan struct{})
+	return f
+}
+
+// Start is embed.Start on what f can break. After the Close of the node, f may serve the next Start.
+func Start(cfg embed.Config, f *Faults) (*embed.Node, error) {
+	return embed.StartInside(cfg, f.seams(inside.Seams{}))
+}
+
+// seams puts the faults where a node meets the machine. What is taken there already stays: it has the clock to itself, and
+// is asked about a call of the disk after f.
+func (f *Faults) seams(s inside.Seams) inside.Seams {
+	network, fault := s.Network, s.Fault
+	s.Network = func(n transport.Network) transport.Network {
+		if network != nil {
+			n = network(n)
+		}
+		return f.links.Network(n)
+	}
+	s.Fault = func(op disk.Op, name string) error {
+		if err := f.call(op); err != nil || fault == nil {
+			return err
+		}
+		return fault(op, name)
+	}
+	if s.Clock.Boot == nil {
+		s.Clock = f.clock()
+	}
+	return s
+}
+
+// A Link is what a member sends to another. The zero Link is whole.
+type Link struct {
+	// Cut: nothing arrives, and nobody is told. When it is whole again, the members find one another within about a
+	// quarter of a second.
+	Cut bool
+
+	// Delay: every message takes that much longer. The order stays. From about a second on the link is given up and made
+	// anew again and again, as it would be on a line that is so slow.
+	Delay time.Duration
+
+	// Loss is the share of messages that vanish, from 0 to 1. A snapshot that is on its way to a member that lags loses
+	// nothing.
+	Loss float64
+}
+
+// SetLink replaces the state of the link on which this member sends to another. What the other sends to this one is not
+// concerned: that is a link of the other's Faults.
+func (f *Faults) SetLink(to embed.MemberID, l Link) { f.links.Set(uint64(to), transport.Fault(l)) }
+
+// A Disk is what a member's directory is on. The zero Disk is well. Reads always are.
+type Disk struct {
+	// Err is what the calls fail with: syscall.EIO, syscall.ENOSPC and so on; nil means that none fails. The first that
+	// does fails the node, for good: its Err says why, and nothing of it reaches the disk any more. A node that is started
+	// meets the disk as it is then.
+	Err error
+
+	On    DiskCalls     // which calls are concerned
+	After int           // that many of them succeed before one fails
+	Delay time.Duration // each of them takes that much longer; replacing the Disk lets those that wait go on at once
+}
+
+// DiskCalls are a kind of calls to a disk.
+type DiskCalls int
+
+// Kinds of calls.
+const (
+	Changes DiskCalls = iota // all that change something
+	Syncs                    // fsyncs, of files and directories
+	Growth                   // those that need space: to create, write, link or set aside
+)
+
+func (c DiskCalls) include(op disk.Op) bool {
+	switch c {
+	case Syncs:
+		return op == disk.OpSync || op == disk.OpSyncDir
+	case Growth:
+		switch op {
+		case disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock, disk.OpPreallocate:
+			return true
+		}
+		return false
+	}
+	return true
+}
+
+// SetDisk replaces the state of the member's disk.
+func (f *Faults) SetDisk(d Disk) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.disk, f.mu.left = d, d.After
+	f.wakeLocked()
+}
+
+// pause has all calls that change something hang until it is taken back.
+func (f *Faults) pause(paused bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.paused = paused
+	f.wakeLocked()
+}
+
+func (f *Faults) wakeLocked() {
+	close(f.mu.changed)
+	f.mu.changed = make(chan struct{})
+}
+
+// call takes as long as a call of the disk takes and says how it fails.
+func (f *Faults) call(op disk.Op) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d := f.mu.disk; d.Delay > 0 && d.On.include(op) {
+		f.waitLocked(d.Delay)
+	}
+	for f.mu.paused {
+		f.waitLocked(0)
+	}
+	d := f.mu.disk
+	switch {
+	case d.Err == nil || !d.On.include(op):
+		return nil
+	case f.mu.left > 0:
+		f.mu.left--
+		return nil
+	}
+	return d.Err
+}
+
+// waitLocked lets go of the lock until the disk has changed or, if that is more than zero, for d.
+func (f *Faults) waitLocked(d time.Duration) {
+	changed := f.mu.changed
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	var due <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-changed:
+	case <-due:
+	}
+}
+
+// SetWallClock puts the member's wall clock ahead of the machine's, or behind if offset is negative. It jumps there, as when
+// somebody sets it. The clock by which the member measures does not.
+func (f *Faults) SetWallClock(offset time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.wall = offset
+}
+
+// Sleep is the machine under the member having slept for d: at once, all its clocks that run on meanwhile are ahead by that.
+func (f *Faults) Sleep(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.slept += d
+}
+
+// clock is the machine's, as far as it goes right.
+func (f *Faults) clock() engine.Clock {
+	system := engine.SystemClock()
+	return engine.Clock{
+		Boot: func() time.Duration {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return system.Boot() + f.mu.slept
+		},
+		Wall: func() time.Time {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return system.Wall().Add(f.mu.slept + f.mu.wall)
+		},
+	}
+}
