@@ -192,7 +192,7 @@ func TestDragonboat(t *testing.T) {
 					logger.GetLogger(name).SetLevel(logger.CRITICAL)
 				}
 			})
-			mesh := NewMesh()
+			mesh := newWeb()
 			var at addresses
 			network := func(id uint64) Network {
 				if carrier == "mesh" {
@@ -246,7 +246,7 @@ func TestDragonboat(t *testing.T) {
 				if carrier == "mesh" {
 					for other := range members {
 						if other != id {
-							mesh.Cut(id, other)
+							mesh.set(id, other, Fault{Cut: true})
 						}
 					}
 					return
@@ -255,7 +255,11 @@ func TestDragonboat(t *testing.T) {
 			}
 			back := func(id uint64) {
 				if carrier == "mesh" {
-					mesh.HealAll()
+					for other := range members {
+						if other != id {
+							mesh.set(id, other, Fault{})
+						}
+					}
 					return
 				}
 				members[id] = startMember(t, network(id), id, dirs[id], members[id].machine)

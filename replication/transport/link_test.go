@@ -65,9 +65,9 @@ func heard(p *peer) (numbers []uint64) {
 }
 
 // inMesh runs a test in a bubble whose time stands still while everybody waits, with members 1 and 2.
-func inMesh(t *testing.T, f func(t *testing.T, m *Mesh, a, b *peer)) {
+func inMesh(t *testing.T, f func(t *testing.T, m *web, a, b *peer)) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMesh()
+		m := newWeb()
 		a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
 		f(t, m, a, b)
 		a.module.Close()
@@ -76,21 +76,21 @@ func inMesh(t *testing.T, f func(t *testing.T, m *Mesh, a, b *peer)) {
 }
 
 func TestCutAndHeal(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab, ba := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}, &talker{t: t, from: 2, to: 1, link: b.link(t, 1)}
 		talk(time.Second, ab, ba)
 		if n := len(heard(b)); n != 20 {
 			t.Fatalf("%d of 20 messages heard before the cut", n)
 		}
 		for _, silence := range []time.Duration{3 * time.Second, tick, 300 * time.Millisecond, 5 * time.Minute} {
-			m.Cut(1, 2)
+			m.set(1, 2, Fault{Cut: true})
 			heard(a)
 			heard(b)
 			talk(silence, ab, ba)
 			if n := len(heard(a)) + len(heard(b)); n != 0 {
 				t.Fatalf("%d messages passed a cut link", n)
 			}
-			m.Heal(1, 2)
+			m.set(1, 2, Fault{})
 			talk(redialMax+2*tick, ab, ba)
 			if len(heard(a)) == 0 || len(heard(b)) == 0 {
 				t.Fatalf("after a silence of %v the link was not used again within %v", silence, redialMax+2*tick)
@@ -112,12 +112,12 @@ func TestCutAndHeal(t *testing.T) {
 
 // What is under way when a link is cut is lost, also what was written and not yet read.
 func TestCutOneWay(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab, ba := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}, &talker{t: t, from: 2, to: 1, link: b.link(t, 1)}
 		talk(time.Second, ab, ba)
 		heard(a)
 		heard(b)
-		m.CutOneWay(1, 2)
+		m.faults[1].Set(2, Fault{Cut: true})
 		talk(10*time.Second, ab, ba)
 		if n := len(heard(b)); n != 0 {
 			t.Fatalf("%d messages passed a cut direction", n)
@@ -125,7 +125,7 @@ func TestCutOneWay(t *testing.T) {
 		if n := len(heard(a)); n != 200 {
 			t.Fatalf("%d of 200 messages passed in the other direction", n)
 		}
-		m.HealAll()
+		m.faults[1].Set(2, Fault{})
 		talk(time.Second, ab, ba)
 		if len(heard(b)) == 0 {
 			t.Fatal("the healed direction is not used")
@@ -135,7 +135,7 @@ func TestCutOneWay(t *testing.T) {
 
 // A member that is started again is spoken to again, and nothing is lost that was sent while it came up.
 func TestPeerRestarts(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
 		talk(time.Second, ab)
 		b.module.Close()
@@ -227,7 +227,7 @@ func TestDialsVanish(t *testing.T) {
 
 // An idle link is not taken for a dead one, however long it is idle.
 func TestIdleLinkStays(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
 		for range 20 {
 			talk(2*tick, ab)

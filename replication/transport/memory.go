@@ -11,34 +11,19 @@ import (
 	"time"
 )
 
-// A Mesh is a network in memory for an ensemble in one process. It opens no port, and its links can be cut
-// and healed, which makes it the network of tests.
-//
-// A direction leads from the member that dials to the member that accepts. The transport sends messages and
-// snapshots from dialler to acceptor only, so CutOneWay(1, 2) silences member 1 towards member 2 and leaves
-// all that member 2 tells member 1, with the answers that its connections need.
-//
-// A cut is silent, like a cable that is pulled: what is under way in that direction, and what is written
-// while it lasts, is lost, and nobody is told. Dials fail at once. Healing breaks the connections that were
-// cut, because bytes are missing in them; the transport makes new ones with the next messages, within about
-// a quarter of a second.
+// A Mesh is a network in memory for an ensemble in one process. It opens no port, which makes it the network of
+// tests; Faults break its links.
 //
 // All methods may be called from several goroutines at once.
 type Mesh struct {
 	mu struct {
 		sync.Mutex
-		cut       map[direction]bool
 		listeners map[uint64]*meshListener
-		conns     map[*meshConn]direction // those that dialled
 	}
 }
 
-// direction leads from the member that dials to the member that accepts.
-type direction struct{ from, to uint64 }
-
 // Errors of dials in a mesh.
 var (
-	errMeshCut     = errors.New("link is cut")
 	errMeshNobody  = errors.New("nobody listens")
 	errMeshCrowded = errors.New("too many connections wait to be accepted")
 	errMeshInUse   = errors.New("member listens already")
@@ -51,77 +36,16 @@ const (
 	meshBuffer = 256 << 10
 )
 
-// NewMesh returns a mesh in which every direction is whole.
+// NewMesh returns a mesh on which nobody listens yet.
 func NewMesh() *Mesh {
 	m := &Mesh{}
-	m.mu.cut = make(map[direction]bool)
 	m.mu.listeners = make(map[uint64]*meshListener)
-	m.mu.conns = make(map[*meshConn]direction)
 	return m
 }
 
 // Network returns the mesh as a member sees it. A member that was stopped listens again through a new one or
 // the same.
 func (m *Mesh) Network(member uint64) Network { return meshNetwork{mesh: m, member: member} }
-
-// Cut cuts both directions between two members.
-func (m *Mesh) Cut(a, b uint64) {
-	m.CutOneWay(a, b)
-	m.CutOneWay(b, a)
-}
-
-// CutOneWay cuts the direction in which one member tells another.
-func (m *Mesh) CutOneWay(from, to uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	d := direction{from, to}
-	if m.mu.cut[d] {
-		return
-	}
-	m.mu.cut[d] = true
-	for c, dir := range m.mu.conns {
-		if dir == d {
-			c.in.lose()
-			c.out.lose()
-		}
-	}
-}
-
-// Heal heals both directions between two members.
-func (m *Mesh) Heal(a, b uint64) {
-	m.HealOneWay(a, b)
-	m.HealOneWay(b, a)
-}
-
-// HealOneWay heals the direction in which one member tells another.
-func (m *Mesh) HealOneWay(from, to uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.healLocked(direction{from, to})
-}
-
-// HealAll heals every direction.
-func (m *Mesh) HealAll() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for d := range m.mu.cut {
-		m.healLocked(d)
-	}
-}
-
-func (m *Mesh) healLocked(d direction) {
-	if !m.mu.cut[d] {
-		return
-	}
-	delete(m.mu.cut, d)
-	for c, dir := range m.mu.conns {
-		if dir == d {
-			c.in.abort()
-			c.out.abort()
-			delete(m.mu.conns, c)
-		}
-	}
-}
 
 // meshNetwork is the mesh as one member sees it.
 type meshNetwork struct {
@@ -147,33 +71,28 @@ func (n meshNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	conn, err := n.mesh.dial(direction{from: n.member, to: member})
+	conn, err := n.mesh.dial(n.member, member)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "mesh", Addr: meshAddr(member), Err: err}
 	}
 	return conn, nil
 }
 
-func (m *Mesh) dial(d direction) (net.Conn, error) {
+func (m *Mesh) dial(from, to uint64) (net.Conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.mu.listeners[d.to]
-	switch {
-	case m.mu.cut[d]:
-		return nil, errMeshCut
-	case l == nil:
+	l := m.mu.listeners[to]
+	if l == nil {
 		return nil, errMeshNobody
 	}
 	there, back := newPipe(), newPipe()
-	near := &meshConn{mesh: m, in: back, out: there, local: meshAddr(d.from), remote: meshAddr(d.to)}
-	far := &meshConn{mesh: m, in: there, out: back, local: meshAddr(d.to), remote: meshAddr(d.from)}
-	near.pair, far.pair = near, near
+	near := &meshConn{in: back, out: there, local: meshAddr(from), remote: meshAddr(to)}
+	far := &meshConn{in: there, out: back, local: meshAddr(to), remote: meshAddr(from)}
 	select {
 	case l.backlog <- far:
 	default:
 		return nil, errMeshCrowded
 	}
-	m.mu.conns[near] = d
 	return near, nil
 }
 
@@ -235,10 +154,8 @@ func (a meshAddr) String() string { return fmt.Sprintf("member %d", uint64(a)) }
 
 // A meshConn is one end of a connection in a mesh.
 type meshConn struct {
-	mesh          *Mesh
 	in, out       *pipe
 	local, remote net.Addr
-	pair          *meshConn // the end that dialled, under which the mesh knows the connection
 }
 
 // Read reads what the other end wrote.
@@ -250,20 +167,8 @@ func (c *meshConn) Write(b []byte) (int, error) { return c.out.write(b) }
 // Close ends both directions. The other end still reads what is under way.
 func (c *meshConn) Close() error {
 	c.out.closeWriter()
-	if c.in.closeReader() {
-		c.mesh.forget(c.pair)
-	}
+	c.in.closeReader()
 	return nil
-}
-
-// forget drops a connection that both ends have closed.
-func (m *Mesh) forget(c *meshConn) {
-	if !c.in.over() || !c.out.over() {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.mu.conns, c)
 }
 
 // LocalAddr names the member at this end.
@@ -291,9 +196,6 @@ func (c *meshConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// errMeshBroken is what both ends of a connection meet that was cut and healed.
-var errMeshBroken = errors.New("connection is broken")
-
 // A pipe carries bytes in one direction of a connection.
 type pipe struct {
 	changed sync.Cond // on mu: anything below has changed
@@ -302,8 +204,6 @@ type pipe struct {
 	buf                    []byte // what is under way, from begin on
 	begin                  int
 	writerGone, readerGone bool
-	lost                   bool // cut: what is written vanishes
-	broken                 bool // was cut
 	readLimit, writeLimit  limit
 }
 
@@ -321,8 +221,6 @@ func (p *pipe) read(b []byte) (int, error) {
 		switch {
 		case p.readerGone:
 			return 0, net.ErrClosed
-		case p.broken:
-			return 0, errMeshBroken
 		case p.readLimit.passed():
 			return 0, os.ErrDeadlineExceeded
 		case len(p.buf) > p.begin:
@@ -332,7 +230,7 @@ func (p *pipe) read(b []byte) (int, error) {
 			return n, nil
 		case len(b) == 0:
 			return 0, nil
-		case p.writerGone && !p.lost:
+		case p.writerGone:
 			return 0, io.EOF
 		}
 		p.changed.Wait()
@@ -348,14 +246,10 @@ func (p *pipe) write(b []byte) (n int, err error) {
 		switch {
 		case p.writerGone:
 			return n, net.ErrClosed
-		case p.broken:
-			return n, errMeshBroken
-		case p.readerGone && !p.lost:
+		case p.readerGone:
 			return n, io.ErrClosedPipe
 		case p.writeLimit.passed():
 			return n, os.ErrDeadlineExceeded
-		case p.lost:
-			return n + len(b), nil
 		case len(b) == 0:
 			return n, nil
 		case room > 0:
@@ -378,27 +272,6 @@ func (p *pipe) putLocked(b []byte) {
 	p.buf = append(p.buf, b...)
 }
 
-// emptyLocked drops what is under way.
-func (p *pipe) emptyLocked() { p.buf, p.begin = nil, 0 }
-
-// lose lets vanish what is under way and what will be written.
-func (p *pipe) lose() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lost = true
-	p.emptyLocked()
-	p.changed.Broadcast()
-}
-
-// abort breaks the connection at both ends.
-func (p *pipe) abort() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lost, p.broken = false, true
-	p.emptyLocked()
-	p.changed.Broadcast()
-}
-
 func (p *pipe) closeWriter() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -407,23 +280,13 @@ func (p *pipe) closeWriter() {
 	p.changed.Broadcast()
 }
 
-// closeReader returns whether it was open.
-func (p *pipe) closeReader() bool {
+func (p *pipe) closeReader() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	first := !p.readerGone
 	p.readerGone = true
-	p.emptyLocked()
+	p.buf, p.begin = nil, 0
 	p.readLimit.stop()
 	p.changed.Broadcast()
-	return first
-}
-
-// over says whether nobody uses the pipe any more.
-func (p *pipe) over() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.readerGone && p.writerGone
 }
 
 // A limit is a deadline of a pipe, guarded by the pipe's lock.

@@ -27,7 +27,7 @@ func streamTo(t *testing.T, ctx context.Context, a, b *peer) raftio.ISnapshotCon
 // The sender of a snapshot learns that it was rejected, at the last chunk at the latest.
 func TestRejectedSnapshot(t *testing.T) {
 	for _, at := range []uint64{0, 2} {
-		inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+		inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 			b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, nil, func(c pb.Chunk) bool { return c.ChunkId != at })
 			s := streamTo(t, t.Context(), a, b)
 			defer s.Close()
@@ -48,7 +48,7 @@ func TestRejectedSnapshot(t *testing.T) {
 
 // A snapshot for a shard that does not run here yet is not handed to dragonboat, which would panic.
 func TestSnapshotForAShardThatIsNotRunning(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
 		if err != nil {
 			t.Fatal(err)
@@ -68,16 +68,16 @@ func TestSnapshotForAShardThatIsNotRunning(t *testing.T) {
 func TestUnconfirmedSnapshot(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(m *Mesh, a *peer, cancel func())
+		end  func(m *web, a *peer, cancel func())
 		took time.Duration
 	}{
-		{"nobody comes", func(*Mesh, *peer, func()) {}, confirmTimeout},
-		{"healed", func(m *Mesh, _ *peer, _ func()) { m.HealAll() }, 2 * time.Second},
-		{"cancelled", func(_ *Mesh, _ *peer, cancel func()) { cancel() }, 2 * time.Second},
-		{"shut", func(_ *Mesh, a *peer, _ func()) { a.Shut() }, 2 * time.Second},
+		{"nobody comes", func(*web, *peer, func()) {}, confirmTimeout},
+		{"healed", func(m *web, _ *peer, _ func()) { m.faults[1].Set(2, Fault{}) }, 2 * time.Second},
+		{"cancelled", func(_ *web, _ *peer, cancel func()) { cancel() }, 2 * time.Second},
+		{"shut", func(_ *web, a *peer, _ func()) { a.Shut() }, 2 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+			inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				s := streamTo(t, ctx, a, b)
@@ -86,7 +86,7 @@ func TestUnconfirmedSnapshot(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				m.CutOneWay(1, 2)
+				m.faults[1].Set(2, Fault{Cut: true})
 				if err := s.SendChunk(chunkOf(1, 2, 1, false)); err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestUnconfirmedSnapshot(t *testing.T) {
 
 // A receiver that takes nothing holds the sender for a bounded time.
 func TestReceiverTakesNothing(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		block := make(chan struct{})
 		b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, nil, func(pb.Chunk) bool { <-block; return true })
 		s := streamTo(t, t.Context(), a, b)
@@ -127,7 +127,7 @@ func TestReceiverTakesNothing(t *testing.T) {
 }
 
 func TestTooLargeChunk(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *Mesh, a, b *peer) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		s := streamTo(t, t.Context(), a, b)
 		defer s.Close()
 		c := chunkOf(1, 2, 0, false)
