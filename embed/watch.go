@@ -12,8 +12,16 @@ type Watch struct{ w *engine.Watch }
 
 // Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch, which lasts until it has
 // fired (WatchOnce), until Close, or until its session ends. A watch holds 64 events for a slow consumer; one more ends
-// it with ErrWatchOverflow. It needs no permission, but is told only of znodes that the session may read at the time; what it
-// may not be told uses a WatchOnce up, which then ends with ErrNoAuth. Errors: ErrInvalidPath and those of an ended session.
+// it with ErrWatchOverflow.
+//
+// A node that was away so long that it got the state of another member does not know the changes in between. A watch of
+// what certainly did not change goes on. Any other WatchOnce gets one event, of what somebody who looks again is told first;
+// every other watch ends with ErrWatchGap, and the znodes are to be read anew. A znode that was and is missing counts as
+// changed if children of the nearest one above it came or went: it may have been among them, and a WatchOnce says so with a
+// NodeCreated.
+//
+// A watch needs no permission, but is told only of znodes that the session may read at the time; what it may not be told
+// uses a WatchOnce up, which then ends with ErrNoAuth. Errors: ErrInvalidPath and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, opError("watch", path, err)

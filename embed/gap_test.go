@@ -1,0 +1,455 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// lagging starts three members that keep so little log that one which misses a few entries needs the whole state.
+func lagging(t *testing.T) *embedtest.Ensemble {
+	return embedtest.New(t, 3, embedtest.Options{Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Keep: 1} }})
+}
+
+// D2: a random history passes while a member is away for so long that it gets a snapshot. Before, between and after, every
+// watch of that member is held against the list of all changes: it is told of each one that it matches, once and in
+// order; or, of those in the gap, a once-watch gets one event and any other ends with ErrWatchGap. What nothing has
+// happened to goes on as if there had been no gap.
+func TestGuarantee_WatchNoGap_AcrossSnapshots(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	h := newGapHistory(t, seed)
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
+	for h.installs < rounds && !t.Failed() {
+		h.round()
+	}
+	t.Logf("%d rounds, %d snapshots installed; of %d watches at a gap: %d went on, %d fired, %d ended; %d events checked",
+		h.rounds, h.installs, h.went+h.fired+h.ended, h.went, h.fired, h.ended, h.events)
+	if h.went == 0 || h.fired == 0 || h.ended == 0 {
+		t.Error("one of these did not happen at all")
+	}
+}
+
+// away is the member that gets the snapshots.
+const away embed.MemberID = 3
+
+// A gapHistory is a tree of few znodes, a writer, and watches of every mode on every path of it.
+type gapHistory struct {
+	t      *testing.T
+	ctx    context.Context
+	rng    *rand.Rand
+	ens    *embedtest.Ensemble
+	writer *embed.Session
+
+	// On the member that goes away: a session that sees everything, and one whose root is /t, which has the watches.
+	plain, below *embed.Session
+	watches      []*gapWatch
+	marker       *embed.Watch // persistent, on /marker, which every transaction sets
+
+	changes []gapChange     // all that were made, in order
+	now     map[string]bool // the znodes below /t that they left
+
+	rounds, installs, went, fired, ended, events int
+}
+
+// A gapChange is one change as it was made.
+type gapChange struct {
+	zxid embed.Zxid
+	what embed.EventType
+	path string
+}
+
+// A gapWatch is one watch, checked up to a change.
+type gapWatch struct {
+	path  string
+	mode  embed.WatchMode
+	watch *embed.Watch
+	from  embed.Zxid
+}
+
+// A gap is what a snapshot stood for: the changes after low, up to high. The zero value is none.
+type gap struct{ low, high embed.Zxid }
+
+func newGapHistory(t *testing.T, seed uint64) *gapHistory {
+	h := &gapHistory{t: t, ctx: bounded(t), rng: rand.New(rand.NewPCG(seed, 1)), ens: lagging(t), now: make(map[string]bool)}
+	h.writer = h.ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	for _, path := range []string{"/t", "/marker"} {
+		_, err := h.writer.Create(h.ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	h.plain = h.ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
+	h.below = h.ens.Session(away, embed.SessionOptions{Timeout: time.Minute, Root: "/t"})
+	for _, path := range gapPaths("", 3) {
+		for _, mode := range []embed.WatchMode{embed.WatchOnce, embed.WatchPersistent, embed.WatchRecursive} {
+			h.watches = append(h.watches, &gapWatch{path: path, mode: mode})
+		}
+	}
+	return h
+}
+
+// gapPaths are all paths of up to so many components a and b below one.
+func gapPaths(path string, depth int) []string {
+	if depth == 0 {
+		return nil
+	}
+	var paths []string
+	for _, name := range []string{"/a", "/b"} {
+		paths = append(append(paths, path+name), gapPaths(path+name, depth-1)...)
+	}
+	return paths
+}
+
+func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
+
+// round lets time pass: with the member there, without it, and with it again. What watches are told is looked at before and
+// after the gap, or waits in their buffers until the end.
+func (h *gapHistory) round() {
+	h.rounds++
+	h.sync()
+	h.arm()
+	h.write(1+h.rng.IntN(5), "")
+	h.sync()
+	if h.rng.IntN(2) == 0 {
+		h.check(gap{})
+	}
+	g := gap{low: h.last()}
+
+	h.ens.Isolate(away)
+	only := []string{"", "/a", "/b", "/a/b"}[h.rng.IntN(4)]
+	h.write(1+h.rng.IntN(6), only)
+	for _, id := range h.ens.Members() {
+		if id != away {
+			must(h.t, h.ens.Snapshot(id))
+		}
+	}
+	h.write(1+h.rng.IntN(3), only)
+	g.high = h.last()
+	h.ens.HealAll()
+	h.sync()
+	g = h.seen(g)
+	if g != (gap{}) {
+		h.installs++
+	}
+	if h.rng.IntN(2) == 0 {
+		h.check(g)
+	}
+	h.write(h.rng.IntN(6), "")
+	h.sync()
+	h.check(g)
+}
+
+func (h *gapHistory) last() embed.Zxid { return h.changes[len(h.changes)-1].zxid }
+
+func (h *gapHistory) sync() {
+	h.t.Helper()
+	_, err := h.plain.Sync(h.ctx, "/")
+	must(h.t, err)
+}
+
+// arm sets the watches that are not there, or no longer.
+func (h *gapHistory) arm() {
+	var err error
+	if h.marker == nil || h.marker.Err() != nil {
+		h.marker, err = h.plain.Watch(h.ctx, "/marker", embed.WatchPersistent)
+		must(h.t, err)
+	}
+	for _, w := range h.watches {
+		if w.watch == nil {
+			w.watch, err = h.below.Watch(h.ctx, w.path, w.mode)
+			must(h.t, err)
+			w.from = w.watch.Zxid()
+		}
+	}
+}
+
+// write makes n transactions below a path, each of which sets the marker last.
+func (h *gapHistory) write(n int, only string) {
+	for range n {
+		var ops []embed.Op
+		var made []gapChange
+		for range 1 + h.rng.IntN(3) {
+			paths := gapPaths("", 3)
+			path := paths[h.rng.IntN(len(paths))]
+			if path != only && !strings.HasPrefix(path, only+"/") {
+				continue
+			}
+			if op, what, ok := h.op(path); ok {
+				ops, made = append(ops, op), append(made, gapChange{what: what, path: path})
+			}
+		}
+		results, err := h.writer.Multi(h.ctx, append(ops, embed.OpSet("/marker", nil, embed.AnyVersion))...)
+		must(h.t, err)
+		zxid := results[len(ops)].Stat.Mzxid
+		for _, c := range append(made, gapChange{what: embed.NodeDataChanged, path: "/marker"}) {
+			c.zxid = zxid
+			h.changes = append(h.changes, c)
+		}
+	}
+}
+
+// op makes up an operation on a path that will succeed, if there is one, and books it.
+func (h *gapHistory) op(path string) (embed.Op, embed.EventType, bool) {
+	parent := parentOf(path)
+	switch {
+	case h.now[path] && !h.now[path+"/a"] && !h.now[path+"/b"] && h.rng.IntN(2) == 0:
+		delete(h.now, path)
+		return embed.OpDelete("/t"+path, embed.AnyVersion), embed.NodeDeleted, true
+	case h.now[path]:
+		return embed.OpSet("/t"+path, nil, embed.AnyVersion), embed.NodeDataChanged, true
+	case h.now[parent] || parent == "":
+		h.now[path] = true
+		return embed.OpCreate("/t"+path, nil, embed.Persistent), embed.NodeCreated, true
+	}
+	return embed.Op{}, 0, false
+}
+
+// seen asks the marker's watch which changes of a gap a snapshot stood for. What it was told itself came from the log,
+// perhaps all of it.
+func (h *gapHistory) seen(g gap) gap {
+	told, over := drain(h.marker)
+	if err := h.marker.Err(); over && !errors.Is(err, embed.ErrWatchGap) {
+		h.t.Fatalf("the marker's watch has ended: %v", err)
+	}
+	if len(told) > 0 {
+		g.low = max(g.low, told[len(told)-1].Zxid)
+	}
+	if !over {
+		return gap{}
+	}
+	return g
+}
+
+// drain takes what a watch was told.
+func drain(w *embed.Watch) (told []embed.Event, over bool) {
+	for {
+		select {
+		case e, ok := <-w.Events():
+			if !ok {
+				return told, true
+			}
+			told = append(told, e)
+		default:
+			return told, false
+		}
+	}
+}
+
+// check compares what the watches were told since the last time with what happened.
+func (h *gapHistory) check(g gap) {
+	h.t.Helper()
+	for _, w := range h.watches {
+		if w.watch == nil {
+			continue
+		}
+		told, over := drain(w.watch)
+		want, end, err := h.expected(w, g)
+		if !slices.Equal(told, want) || over != end || !errors.Is(w.watch.Err(), err) || err == nil && w.watch.Err() != nil {
+			h.t.Errorf("watch of mode %d on %q, checked up to %d, with a gap from %d to %d:\ntold %v, ended %v: %v\nwant %v, ended %v: %v",
+				w.mode, w.path, w.from, g.low, g.high, told, over, w.watch.Err(), want, end, err)
+		}
+		h.events += len(told)
+		w.from = h.last()
+		if over {
+			w.watch = nil
+		}
+	}
+}
+
+// expected is what a watch has to be told of everything since it was last checked, and how it ends, if it does.
+func (h *gapHistory) expected(w *gapWatch, g gap) (want []embed.Event, end bool, err error) {
+	tell := func(after, upTo embed.Zxid) {
+		for _, c := range h.changes {
+			e, matches := w.match(c)
+			if !end && matches && c.zxid > max(after, w.from) && c.zxid <= upTo {
+				want = append(want, e)
+				end = w.mode == embed.WatchOnce
+			}
+		}
+	}
+	if g.high <= w.from { // it was checked after the gap, or there was none
+		tell(w.from, h.last())
+		return want, end, nil
+	}
+	tell(w.from, g.low)
+	if end {
+		return want, end, nil
+	}
+	what, touched := h.touched(w, g)
+	switch {
+	case !touched:
+		h.went++
+		tell(g.high, h.last())
+		return want, end, nil
+	case w.mode == embed.WatchOnce:
+		h.fired++
+		return append(want, embed.Event{Type: what, Path: w.path, Zxid: g.high}), true, nil
+	}
+	h.ended++
+	return want, true, embed.ErrWatchGap
+}
+
+// match says how a watch is told of a change.
+func (w *gapWatch) match(c gapChange) (embed.Event, bool) {
+	switch {
+	case c.path == w.path, w.mode == embed.WatchRecursive && strings.HasPrefix(c.path, w.path+"/"):
+		return embed.Event{Type: c.what, Path: c.path, Zxid: c.zxid}, true
+	case w.mode != embed.WatchRecursive && c.what != embed.NodeDataChanged && parentOf(c.path) == w.path:
+		return embed.Event{Type: embed.NodeChildrenChanged, Path: w.path, Zxid: c.zxid}, true
+	}
+	return embed.Event{}, false
+}
+
+// touched reports whether a watch missed anything in a gap, or might have for all that the two states around it tell: a
+// znode that is missing in both may have been there in between if the children of what is above it changed. The event is
+// the one that whoever looks again would be told of first.
+func (h *gapHistory) touched(w *gapWatch, g gap) (what embed.EventType, touched bool) {
+	was, is := h.at(g.low), h.at(g.high)
+	var own, any bool
+	changed := make(map[string]bool) // whose children came or went
+	for _, c := range h.changes {
+		if c.zxid <= g.low || c.zxid > g.high {
+			continue
+		}
+		_, matches := w.match(c)
+		any = any || matches
+		own = own || c.path == w.path
+		if c.what != embed.NodeDataChanged {
+			changed[parentOf(c.path)] = true
+		}
+	}
+	switch {
+	case !was[w.path] && !is[w.path]:
+		path := parentOf(w.path)
+		for path != "" && !was[path] && !is[path] {
+			path = parentOf(path)
+		}
+		// One that went and came back is another, and what was below it is not known.
+		return embed.NodeCreated, changed[path] || path != "" && (!was[path] || !is[path] || h.replaced(path, g))
+	case !was[w.path]:
+		return embed.NodeCreated, true
+	case !is[w.path]:
+		return embed.NodeDeleted, true
+	case own:
+		return embed.NodeDataChanged, true
+	}
+	return embed.NodeChildrenChanged, any
+}
+
+// at returns the znodes that were there at a zxid.
+func (h *gapHistory) at(z embed.Zxid) map[string]bool {
+	state := make(map[string]bool)
+	for _, c := range h.changes {
+		if c.zxid <= z && c.what != embed.NodeDataChanged {
+			state[c.path] = c.what == embed.NodeCreated
+		}
+	}
+	return state
+}
+
+// replaced reports whether a znode was created in a gap.
+func (h *gapHistory) replaced(path string, g gap) bool {
+	return slices.ContainsFunc(h.changes, func(c gapChange) bool {
+		return c.path == path && c.what == embed.NodeCreated && c.zxid > g.low && c.zxid <= g.high
+	})
+}
+
+// D2, E3, E4: what becomes of queues while a member is away for so long that it gets a snapshot. There the watches of waiters
+// and observers end, and they look again; a hold whose contender somebody deleted is over, and one that nobody touched
+// goes on.
+func TestRecipes_AcrossASnapshot(t *testing.T) {
+	t.Parallel()
+	ens, rounds := lagging(t), 0
+	ens.Until("a snapshot", func() bool { // a log that is not cut in time is one more round
+		rounds++
+		return recipesWhileAway(t, ens, fmt.Sprint("/round-", rounds))
+	})
+}
+
+// recipesWhileAway plays it once below a path and reports whether there was a snapshot.
+func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
+	ctx := bounded(t)
+	here, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
+	held := func(s *embed.Session, path string) *lock.Hold {
+		hold, err := lock.NewMutex(s, path).Lock(ctx)
+		must(t, err)
+		return hold
+	}
+	ahead, kept, taken := held(here, path+"/queue"), held(there, path+"/kept"), held(there, path+"/taken")
+	granted := make(chan error, 1)
+	go func() {
+		_, err := lock.NewMutex(there, path+"/queue").Lock(ctx)
+		granted <- err
+	}()
+	old, err := election.New(here, path+"/election").Campaign(ctx, []byte("old"))
+	must(t, err)
+	_, err = there.Sync(ctx, "/")
+	must(t, err)
+	leaders := make(chan string, 100)
+	go func() {
+		for l, err := range election.New(there, path+"/election").Observe(ctx) {
+			if leaders <- string(l.Value); err != nil {
+				return
+			}
+		}
+	}()
+	if l := <-leaders; l != "old" {
+		t.Fatalf("the observer sees %q", l)
+	}
+	ens.Until("the waiter to queue", func() bool {
+		names, _, err := here.Children(ctx, path+"/queue")
+		return err == nil && len(names) == 2
+	})
+	marker, err := there.Watch(ctx, path+"/marker", embed.WatchPersistent)
+	must(t, err)
+
+	ens.Isolate(away)
+	must(t, ahead.Release())
+	must(t, old.Resign())
+	_, err = election.New(here, path+"/election").Campaign(ctx, []byte("new"))
+	must(t, err)
+	must(t, here.Delete(ctx, taken.Path(), embed.AnyVersion))
+	_, err = here.Create(ctx, path+"/marker", nil, embed.Persistent)
+	must(t, err)
+	for _, id := range ens.Members() {
+		if id != away {
+			must(t, ens.Snapshot(id))
+		}
+	}
+	for range 5 {
+		_, err = here.Set(ctx, path+"/marker", nil, embed.AnyVersion)
+		must(t, err)
+	}
+	ens.HealAll()
+
+	must(t, <-granted)
+	for l := ""; l != "new"; {
+		if l = <-leaders; l == "" {
+			t.Fatal("the observer lost its session")
+		}
+	}
+	select {
+	case <-taken.Done():
+	case <-ctx.Done():
+	}
+	if !errors.Is(taken.Err(), embed.ErrDeleted) || kept.Err() != nil {
+		t.Errorf("the hold whose contender was deleted: %v; the other: %v", taken.Err(), kept.Err())
+	}
+	_, over := drain(marker)
+	must(t, errors.Join(here.Close(), there.Close()))
+	return over && errors.Is(marker.Err(), embed.ErrWatchGap)
+}

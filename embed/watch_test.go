@@ -1,0 +1,71 @@
+package embed_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// watchBuffer is how many events a watch holds for a slow consumer, as Session.Watch documents it.
+const watchBuffer = 64
+
+// D3: a consumer that takes nothing finds every event that fitted, in order, and then the end with its reason. It holds
+// up neither the writer nor another watch, and its session lives. A full buffer is no overflow yet.
+func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
+	t.Parallel()
+	ctx, s := bounded(t), embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{Timeout: time.Minute})
+	watch := func(path string, mode embed.WatchMode) *embed.Watch {
+		t.Helper()
+		w, err := s.Watch(ctx, path, mode)
+		must(t, err)
+		return w
+	}
+	wantOverflow := func(w *embed.Watch, first embed.Zxid) {
+		t.Helper()
+		told, over := drain(w)
+		if len(told) != watchBuffer || !over || !errors.Is(w.Err(), embed.ErrWatchOverflow) {
+			t.Errorf("told of %d changes, ended %v: %v", len(told), over, w.Err())
+		}
+		for i, e := range told {
+			if e.Type != embed.NodeDataChanged || e.Path != "/w" || e.Zxid != first+embed.Zxid(i) {
+				t.Errorf("event %d is %v", i, e)
+			}
+		}
+	}
+	_, err := s.Create(ctx, "/w", nil, embed.Persistent)
+	must(t, err)
+	idle, deep, once, taken := watch("/w", embed.WatchPersistent), watch("/", embed.WatchRecursive), watch("/w", embed.WatchOnce), watch("/w", embed.WatchPersistent)
+	first := idle.Zxid() + 1
+	for i := range watchBuffer + 1 {
+		if err := errors.Join(idle.Err(), deep.Err()); err != nil {
+			t.Fatalf("after %d changes: %v", i, err)
+		}
+		stat, err := s.Set(ctx, "/w", nil, embed.AnyVersion)
+		must(t, err)
+		if e := <-taken.Events(); e.Zxid != stat.Mzxid {
+			t.Fatalf("change %d is told as %v", stat.Mzxid, e)
+		}
+	}
+	wantOverflow(idle, first)
+	wantOverflow(deep, first)
+	if told, over := drain(once); len(told) != 1 || !over || once.Err() != nil {
+		t.Errorf("once: %v, %v: %v", told, over, once.Err())
+	}
+
+	// A single transaction can be more than fits.
+	burst := watch("/", embed.WatchRecursive)
+	var ops []embed.Op
+	for range watchBuffer + 1 {
+		ops = append(ops, embed.OpSet("/w", nil, embed.AnyVersion))
+	}
+	results, err := s.Multi(ctx, ops...)
+	must(t, err)
+	told, over := drain(burst)
+	if len(told) != watchBuffer || !over || !errors.Is(burst.Err(), embed.ErrWatchOverflow) || told[0].Zxid != results[0].Stat.Mzxid {
+		t.Errorf("of one transaction told of %d changes, ended %v: %v", len(told), over, burst.Err())
+	}
+	must(t, s.Err())
+}
