@@ -62,7 +62,7 @@ func (c *Claim) applied(w *waiter) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(k.pipe.queueEnd)
+		c.removeLocked(c.result.Path, c.result.Stat.Czxid, k.pipe.queueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -176,7 +176,7 @@ func (c *Claim) endLocked(why error, queue func(*waiter)) {
 	}
 	c.finishLocked(why)
 	if c.created && c.session.end == nil {
-		c.removeLocked(queue)
+		c.removeLocked(c.result.Path, c.result.Stat.Czxid, queue)
 	}
 }
 
@@ -202,8 +202,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 			continue
 		}
 		taken[path] = true
-		c.result, c.created = tree.Result{Path: path, Stat: stat}, true
-		c.removeLocked(c.session.engine.pipe.queueEnd)
+		c.removeLocked(path, stat.Czxid, c.session.engine.pipe.queueEnd) // result is read by now: nobody knows, it says
 		return
 	}
 }
@@ -218,9 +217,9 @@ func (c *Claim) mayBe(path string) bool {
 }
 
 // removeLocked queues the deletion of the claim's znode.
-func (c *Claim) removeLocked(queue func(*waiter)) {
+func (c *Claim) removeLocked(path string, czxid tree.Zxid, queue func(*waiter)) {
 	s := c.session
-	c.release = newWaiter(s, &request{kind: requestRelease, session: s.id, path: c.result.Path, czxid: c.result.Stat.Czxid})
+	c.release = newWaiter(s, &request{kind: requestRelease, session: s.id, path: path, czxid: czxid})
 	queue(c.release)
 }
 

@@ -273,6 +273,36 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 	})
 }
 
+// Whoever waits for a contender is told that nobody knows at the moment when the snapshot is searched for it.
+func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		lost := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		passed := n.wantRequests("create /q")
+		told := make(chan error)
+		go func() {
+			r, err := lost.Created(t.Context())
+			if r.Path != "" {
+				err = fmt.Errorf("%s is said to be there: %w", r.Path, err)
+			}
+			told <- err
+		}()
+		ahead.catchUp()
+		ahead.node.apply(passed...)
+		ahead.install()
+		if err := <-told; err != ErrUnknownOutcome {
+			t.Error(err)
+		}
+		if r, err := lost.Created(t.Context()); r.Path != "" || err != ErrUnknownOutcome {
+			t.Errorf("asked again: %q, %v", r.Path, err)
+		}
+		n.apply(n.wantRequests("release /q")...)
+		if n.exists("/q") {
+			t.Error("the znode is still there")
+		}
+	})
+}
+
 func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s, gone := n.open(testTimeout), n.open(testTimeout)
