@@ -60,13 +60,18 @@ func newEnsemble(t *testing.T, tick time.Duration) *ensemble {
 }
 
 // nextPort is where freePorts goes on looking, so that the tests of this process share no port.
-var nextPort = os.Getpid() * 16
+var (
+	portMu   sync.Mutex
+	nextPort = os.Getpid() * 16 // guarded by portMu
+)
 
 // freePorts returns ports that nobody listens on. They lie below those that systems give to outgoing connections: a
 // member that is dead for a while would lose one of those to somebody's dial.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	const low, high = 12000, 30000
+	portMu.Lock()
+	defer portMu.Unlock()
 	for range high - low {
 		port := low + nextPort%(high-low)
 		nextPort++

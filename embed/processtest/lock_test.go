@@ -10,7 +10,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-const lockPath = "/locks/a"
+const (
+	lockPath     = "/locks/a"
+	resourcePath = "/resource" // what the lock protects
+)
 
 // A contest is a lock that one process holds and another waits for.
 type contest struct {

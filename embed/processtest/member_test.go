@@ -104,7 +104,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 	case callOpen:
 		return m.open(ctx, node, q, r)
 	case callHold, callPaused, callInsist, callRelease:
-		return m.ask(q, r)
+		return m.ask(ctx, s, q, r)
 	}
 	if s == nil {
 		return fmt.Errorf("no session %q", q.Session)
@@ -179,6 +179,10 @@ func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply
 		err = m.lock(ctx, s, q, r)
 	case callSection:
 		err = locked(ctx, s, q.Path, r)
+	case callGuarded:
+		r.Stat, err = guarded(ctx, s, m.hold(q), q)
+	case callWriteOn:
+		m.writeOn(ctx, s, q, r)
 	default:
 		err = fmt.Errorf("no call %q", q.Call)
 	}
@@ -317,37 +321,91 @@ func locked(ctx context.Context, s *embed.Session, path string, r *reply) error 
 // pauseMin is how long this process must have stood still to have been stopped by a signal.
 const pauseMin = 500 * time.Millisecond
 
-// ask asks a hold. What it answers is in the reply; the error is the call's own.
-func (m *member) ask(q *request, r *reply) error {
+// hold returns a hold of this process; nil if there is none of the name.
+func (m *member) hold(q *request) *lock.Hold {
 	m.mu.Lock()
-	h := m.holds[q.Hold]
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	return m.holds[q.Hold]
+}
+
+// guarded sets a znode if the hold is the granted one.
+func guarded(ctx context.Context, s *embed.Session, h *lock.Hold, q *request) (embed.Stat, error) {
+	results, err := s.Multi(ctx, lock.Guard(h), embed.OpSet(q.Path, []byte(q.Data), embed.AnyVersion))
+	if err != nil {
+		return embed.Stat{}, err
+	}
+	return results[1].Stat, nil
+}
+
+// writesAhead is how many writes writeOn has on their way: more than two batches hold, so that some are in flight and some
+// still wait at any moment.
+const writesAhead = 4096
+
+// writeOn works as holders do: as long as its hold's context has not ended it submits guarded sets of a znode.
+func (m *member) writeOn(ctx context.Context, s *embed.Session, q *request, r *reply) {
+	h := m.hold(q)
+	m.armed.Add(1)
+	defer m.armed.Add(-1)
+	var pending []*embed.Pending
+	note := func(n int) {
+		for _, p := range pending[:n] {
+			results, err := p.Result()
+			r.Each = append(r.Each, outcomeOf(err))
+			version := int32(-1)
+			if err == nil {
+				version = results[1].Stat.Version
+			}
+			r.Version = append(r.Version, version)
+		}
+		pending = pending[n:]
+	}
+	for at := now(); h.Context().Err() == nil; at = now() {
+		r.Until = at
+		if len(pending) == writesAhead {
+			note(1)
+		}
+		pending = append(pending, s.Submit(ctx, lock.Guard(h), embed.OpSet(q.Path, []byte(q.Data), embed.AnyVersion)))
+	}
+	note(len(pending))
+	r.Lost = text(h.Err())
+	r.LostCtx = text(h.Context().Err())
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// ask asks a hold. What it answers is in the reply; the error is the call's own.
+func (m *member) ask(ctx context.Context, s *embed.Session, q *request, r *reply) error {
+	h := m.hold(q)
 	if h == nil {
 		return fmt.Errorf("no hold %q", q.Hold)
-	}
-	text := func(err error) string {
-		if err == nil {
-			return ""
-		}
-		return err.Error()
 	}
 	switch q.Call {
 	case callRelease:
 		return h.Release()
 	case callPaused:
 		// This goroutine runs when the signal comes, so it is among the first things that run when the process is continued.
-		// q.Data says which question comes first.
+		// q.Data says which question comes first, or that a write does.
 		m.armed.Add(1)
 		defer m.armed.Add(-1)
+		if err := h.Context().Err(); err != nil {
+			return err
+		}
 		before := now()
-		for at := before; at-before < pauseMin; at = now() {
+		for at := before; at-before < max(q.Timeout, pauseMin); at = now() {
 			before = at
 		}
 		r.Pause = now() - before
-		if q.Data == "context" {
+		switch q.Data {
+		case "context":
 			r.LostCtx = text(h.Context().Err())
-			r.Lost = text(h.Err())
-			return nil
+		case "write":
+			_, err := guarded(ctx, s, h, q)
+			r.Each = []outcome{outcomeOf(err)}
 		}
 		r.Lost = text(h.Err())
 		r.LostCtx = text(h.Context().Err())

@@ -26,7 +26,7 @@ type request struct {
 	Mode    int           `json:",omitempty"`
 	Version int32         `json:",omitempty"`
 	Count   int           `json:",omitempty"`
-	Timeout time.Duration `json:",omitempty"` // of the session
+	Timeout time.Duration `json:",omitempty"` // of the session; paused: the least pause that counts
 	Within  time.Duration `json:",omitempty"` // bounds the call; zero means as the node does
 }
 
@@ -65,8 +65,10 @@ const (
 	callSection  call = "section"  // take a lock, ask the hold for a while, release it
 	callRelease  call = "release"  // release it
 	callHold     call = "hold"     // ask a hold for its errors
-	callPaused   call = "paused"   // wait until this process was stopped, then ask the hold before anything else
+	callPaused   call = "paused"   // wait until this process was stopped, then ask the hold, or write, before anything else
 	callInsist   call = "insist"   // ask a hold without pause until it is lost
+	callGuarded  call = "guarded"  // set a znode, guarded by a hold, without asking the hold first
+	callWriteOn  call = "write on" // submit such sets without waiting until the hold is lost
 )
 
 // A reply answers one request.
@@ -79,8 +81,8 @@ type reply struct {
 	Stat    embed.Stat      `json:",omitzero"`
 	Names   []string        `json:",omitempty"`
 	Status  embed.Status    `json:",omitzero"`
-	Each    []outcome       `json:",omitempty"` // burst, sets
-	Version []int32         `json:",omitempty"` // sets: the znode's after each
+	Each    []outcome       `json:",omitempty"` // burst, sets, write on
+	Version []int32         `json:",omitempty"` // sets, write on: the znode's after each
 	Tree    []entry         `json:",omitempty"` // walk
 	Zxid    embed.Zxid      `json:",omitempty"` // walk, sync
 	Session embed.SessionID `json:",omitempty"`
@@ -112,7 +114,8 @@ const (
 
 // outcomeOf reads an error of a write as the documentation says it is to be read.
 func outcomeOf(err error) outcome {
-	answers := []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion, embed.ErrNotEmpty, embed.ErrNoChildrenForEphemerals}
+	answers := []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion, embed.ErrNotEmpty, embed.ErrNoChildrenForEphemerals,
+		embed.ErrNotHeld}
 	certain := []error{embed.ErrUnavailable, embed.ErrSessionExpired, embed.ErrSessionClosed, embed.ErrClosed, embed.ErrFailed,
 		context.Canceled, context.DeadlineExceeded}
 	is := func(list []error) bool {

@@ -1,0 +1,221 @@
+//go:build unix
+
+package processtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A fence is a resource outside the ensemble that a lock protects: it refuses whoever comes after somebody newer.
+type fence struct{ newest lock.Token }
+
+func (f *fence) admit(t lock.Token) bool {
+	if t.Compare(f.newest) < 0 {
+		return false
+	}
+	f.newest = t
+	return true
+}
+
+// TestGuarantee_Fenced stops a process that holds a lock for three times its timeout, while it writes as fast as it can, with
+// the writes guarded by the hold. Another process is granted the lock and writes. When the first goes on, its hold has ended
+// and says why, and nothing that it sends any more is applied: not what it had on the way or in its queue when the signal
+// came, nor what it sends without asking first. It writes through a session that outlives the stop, so only the guard stands
+// in the way.
+func TestGuarantee_Fenced(t *testing.T) {
+	t.Parallel()
+	for _, leads := range []bool{false, true} {
+		t.Run(map[bool]string{false: "follower", true: "leader"}[leads], func(t *testing.T) {
+			t.Parallel()
+			stopWriter(t, leads)
+		})
+	}
+}
+
+func stopWriter(t *testing.T, leads bool) {
+	timeout := patient(1500 * time.Millisecond)
+	e := newEnsemble(t, quickTick)
+	e.startAll()
+	holder := e.leader()
+	if !leads {
+		holder = e.others(holder)[0]
+	}
+	m := contend(t, e, holder, e.others(holder)[0], timeout)
+	m.holder.must(t, request{Call: callOpen, Session: "writer", Timeout: time.Minute})
+	m.holder.must(t, request{Call: callCreate, Session: "writer", Path: resourcePath})
+	outside := fence{}
+	outside.admit(*m.held.Token)
+
+	write := request{Call: callWriteOn, Session: "writer", Hold: "held", Path: resourcePath, Data: "old"}
+	writing := m.holder.send(write)
+	blind := m.holder.send(request{Call: callPaused, Session: "writer", Hold: "held", Path: resourcePath, Data: "write", Timeout: 2 * timeout})
+	e.until("the holder to write", func() bool {
+		return m.holder.must(t, request{Call: callStatus}).Armed == 2 &&
+			m.holder.must(t, request{Call: callGet, Session: "writer", Path: resourcePath}).Stat.Version > writesAhead
+	})
+	m.holder.stop()
+	stopped := now()
+	next := m.next(t)
+	first := m.waiter.must(t, request{Call: callGuarded, Session: "waiter", Hold: "next", Path: resourcePath, Data: "new"})
+	if !outside.admit(*next.Token) {
+		t.Errorf("a fence refuses the token %v after %v", next.Token, m.held.Token)
+	}
+	<-time.After(3*timeout - (now() - stopped))
+	m.holder.resume()
+
+	r, err := receive(writing, callWriteOn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[outcome]int)
+	late := 0
+	for i, o := range r.Each {
+		counts[o]++
+		if o == applied && r.Version[i] >= first.Stat.Version {
+			late++
+		}
+	}
+	if late > 0 {
+		t.Errorf("%d guarded writes were applied after the next holder's first", late)
+	}
+	t.Logf("stopped for three times %v after %d writes: %v; the hold says %q, its context %q", timeout, len(r.Each), counts, r.Lost, r.LostCtx)
+	if r.Until >= next.At {
+		t.Errorf("a question asked %v after the next holder was granted the lock was answered \"held\"", r.Until-next.At)
+	}
+	for o := range counts {
+		if o != applied && o != refused && o != notApplied && o != unknown {
+			t.Errorf("a guarded write ended with an %s", o)
+		}
+	}
+	if counts[refused] < 100 {
+		t.Errorf("%d writes were refused; far more were on their way when the process was stopped", counts[refused])
+	}
+	if !strings.Contains(r.Lost, embed.ErrSuspended.Error()) || r.LostCtx == "" {
+		t.Errorf("the hold says %q, its context %q", r.Lost, r.LostCtx)
+	}
+	r, err = receive(blind, callPaused)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(r.Each) != fmt.Sprint([]outcome{refused}) {
+		t.Errorf("after a pause of %v a guarded write that asked nobody was %v", r.Pause, r.Each)
+	}
+	if r, err := m.holder.callWithin(request{Call: callGuarded, Session: "writer", Hold: "held", Path: resourcePath, Data: "old"}); r.Outcome != refused {
+		t.Errorf("a write guarded by a lost hold was %s: %v", r.Outcome, err)
+	}
+	if outside.admit(*m.held.Token) {
+		t.Error("a fence admits the token of the lost hold after the next one's")
+	}
+	got := m.waiter.must(t, request{Call: callGet, Session: "waiter", Path: resourcePath})
+	if got.Data != "new" || got.Stat.Version != first.Stat.Version {
+		t.Errorf("the resource is %q in version %d; the next holder wrote version %d", got.Data, got.Stat.Version, first.Stat.Version)
+	}
+	// The session that lives took the process through the stop.
+	if r := m.holder.must(t, request{Call: callSet, Session: "writer", Path: resourcePath, Data: "unguarded", Version: first.Stat.Version}); r.Stat.Version != first.Stat.Version+1 {
+		t.Errorf("an unguarded write made version %d", r.Stat.Version)
+	}
+	afterLoss(t, e, m)
+}
+
+// TestStoppedLeader stops the process of the Raft leader for a minute and lets it go on. No session of another member
+// expires because of it, neither while it is stopped nor when it comes back as what it was. Those of its own whose timeouts
+// passed are gone and say why, and it serves again.
+func TestStoppedLeader(t *testing.T) {
+	t.Parallel()
+	const minute = time.Minute
+	short := patient(2 * time.Second)
+	const long = 30 * time.Second
+	e := newEnsemble(t, quickTick)
+	e.startAll()
+	leader := e.leader()
+	stopped := e.run(leader)
+	type owner struct {
+		run     *run
+		session string
+		path    string
+	}
+	var live, gone []owner
+	for _, id := range e.ids {
+		for name, timeout := range map[string]time.Duration{"short": short, "long": long} {
+			o := owner{e.session(id, name, timeout), name, fmt.Sprintf("/%s-%d", name, id)}
+			o.run.must(t, request{Call: callCreate, Session: name, Path: o.path, Mode: int(embed.Ephemeral)})
+			o.run.must(t, request{Call: callLock, Session: name, Hold: name, Path: "/locks" + o.path})
+			if id == leader {
+				gone = append(gone, o)
+			} else {
+				live = append(live, o)
+			}
+		}
+	}
+	// alive asks every session of the others, and writes through one: no longer than an election takes may nothing pass.
+	var slowest time.Duration
+	alive := func(when string) {
+		t.Helper()
+		for _, o := range live {
+			r, err := o.run.callWithin(request{Call: callState, Session: o.session})
+			if err != nil || r.Data == embed.Expired.String() {
+				t.Fatalf("%s, %s the session is %s: %v", o.path, when, r.Data, err)
+			}
+			began := now()
+			o.run.must(t, request{Call: callSet, Session: o.session, Path: o.path, Data: when, Version: embed.AnyVersion})
+			slowest = max(slowest, now()-began)
+		}
+	}
+	stop := now()
+	stopped.stop()
+	watch := time.NewTicker(100 * time.Millisecond)
+	defer watch.Stop()
+	for now()-stop < minute {
+		alive("while the leader is stopped,")
+		<-watch.C
+	}
+	t.Logf("without member %d, which led, the slowest write took %v", leader, slowest.Round(time.Millisecond))
+	witness := live[0].run
+	for _, o := range gone {
+		if _, err := witness.callWithin(request{Call: callGet, Session: "long", Path: o.path}); err == nil {
+			t.Errorf("%s, of a member that was silent for %v, is still there", o.path, minute)
+		}
+	}
+
+	resumed := now()
+	stopped.resume()
+	for _, o := range gone {
+		if r, _ := stopped.callWithin(request{Call: callState, Session: o.session}); r.Data == embed.Connected.String() {
+			t.Errorf("%s: the first question after the stop is answered %q", o.path, r.Data)
+		}
+		if r := stopped.must(t, request{Call: callHold, Hold: o.session}); r.Lost == "" || r.LostCtx == "" {
+			t.Errorf("%s: after the stop its hold says %q, its context %q", o.path, r.Lost, r.LostCtx)
+		}
+	}
+	slowest = 0
+	for _, o := range gone {
+		e.until("the end of a session that was silent for a minute", func() bool {
+			alive("since it goes on,")
+			r, _ := stopped.callWithin(request{Call: callState, Session: o.session})
+			if r.Data == embed.Expired.String() && !strings.Contains(r.Error, embed.ErrSessionExpired.Error()) {
+				t.Errorf("%s: it expired and says %q", o.path, r.Error)
+			}
+			return r.Data == embed.Expired.String()
+		})
+	}
+	again := e.session(leader, "again", short)
+	again.must(t, request{Call: callCreate, Session: "again", Path: "/again", Mode: int(embed.Ephemeral)})
+	t.Logf("it serves %v after it goes on, member %d leads", (now() - resumed).Round(time.Millisecond), e.leader())
+	for now()-resumed < 2*short {
+		alive("since it serves again,")
+		<-watch.C
+	}
+	t.Logf("since it goes on the slowest write took %v", slowest.Round(time.Millisecond))
+	for _, o := range live {
+		if r := o.run.must(t, request{Call: callHold, Hold: o.session}); o.session == "long" && r.Lost != "" {
+			t.Errorf("%s: its hold was lost: %s", o.path, r.Lost)
+		}
+	}
+	e.sameTrees()
+}
