@@ -67,6 +67,7 @@ type Seams struct {
 	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
 	Started func(*Engine)                             // told when the node runs
 	Reap    time.Duration                             // instead of reapInterval
+	Keep    uint64                                    // entries that a cut log leaves for members that lag, instead of megabytes of them
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick: one full randomised election

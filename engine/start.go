@@ -175,6 +175,7 @@ func (e *Engine) hostConfig() replication.Config {
 	return replication.Config{
 		Dir: e.cfg.Dir, Disk: e.disk, Member: e.cfg.Member, Members: e.cfg.memberIDs(), Shards: e.cfg.Shards,
 		Digest: e.cfg.founding(), Tick: e.cfg.Tick, Logger: e.log, LeaderChanged: e.leaderChanged,
+		KeepEntries: e.cfg.Seams.Keep,
 	}
 }
 

@@ -105,6 +105,10 @@ type Config struct {
 	Transport Transport    // carries messages between members; targets are UUIDs, see UUID
 	Logger    *slog.Logger // nil means slog.Default
 
+	// KeepEntries is how many entries a cut of the log leaves for members that lag; zero means as compaction.go says. Tests
+	// that want a member to need the whole state set it.
+	KeepEntries uint64
+
 	// LeaderChanged is told of every change of leader or term of a shard, in order, from one goroutine.
 	// Host.Leader answers the same by then. It must not block, and not wait for Host.Close, which waits for
 	// it. The first call may come before Open returns. Nil means nobody is told.

@@ -61,6 +61,9 @@ func newHost(c Config) *Host {
 		cfg: c, log: c.Logger, files: newFileSystem(c.Disk), keepEntries: keepEntries, keepBytes: keepBytes,
 		done: make(chan struct{}), grown: make(chan struct{}, 1),
 	}
+	if c.KeepEntries > 0 {
+		h.keepEntries, h.keepBytes = c.KeepEntries, 0
+	}
 	if len(c.Members) == 1 {
 		h.keepEntries, h.keepBytes = 0, 0 // nobody can lag
 	}
