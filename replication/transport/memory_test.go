@@ -14,7 +14,7 @@ import (
 )
 
 // pairOf connects two members.
-func pairOf(t *testing.T, m *Mesh) (near, far net.Conn) {
+func pairOf(t *testing.T, m networks) (near, far net.Conn) {
 	t.Helper()
 	l, err := m.Network(2).Listen()
 	if err != nil {

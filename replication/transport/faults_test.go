@@ -1,0 +1,317 @@
+package transport
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/lni/dragonboat/v4/raftpb"
+)
+
+// A message that vanishes is not told of, takes nothing else with it, and leaves the connection as it was.
+func TestLossTakesItsShare(t *testing.T) {
+	for _, loss := range []float64{0, 0.3, 1} {
+		inMesh(t, func(t *testing.T, m *web, a, b *peer) {
+			m.faults[1].Set(2, Fault{Loss: loss})
+			ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+			var all []uint64
+			for range 100 {
+				talk(time.Second, ab)
+				all = append(all, heard(b)...)
+			}
+			// 2,000 were said; 130 is more than six standard deviations of what is lost.
+			if n, want := float64(len(all)), 2000*(1-loss); n < want-130 || n > want+130 || (loss == 0 || loss == 1) && n != want {
+				t.Errorf("%v of 2000 messages heard at a loss of %v", n, loss)
+			}
+			if !slices.IsSorted(all) {
+				t.Error("the order was lost too")
+			}
+			if log := a.log.String() + b.log.String(); strings.Contains(log, "lost") || strings.Contains(log, "dropped") {
+				t.Errorf("log:\n%s", log)
+			}
+			s := streamTo(t, t.Context(), a, b)
+			defer s.Close()
+			for i := range uint64(10) {
+				if err := s.SendChunk(chunkOf(1, 2, i, i == 9)); err != nil {
+					t.Errorf("a snapshot at a loss of %v: %v", loss, err)
+				}
+			}
+		})
+	}
+}
+
+// What is written in several steps is lost or kept as a whole.
+func TestLossIsOfWholeMessages(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
+		m.faults[1].Set(2, Fault{Loss: 0.5})
+		link := a.link(t, 2)
+		rounds := 0
+		for i := 0; rounds < 20; i++ {
+			size := writeStep + i%3*writeStep - i%5 // around the ends of steps, with an ask behind it now and then
+			link.SendMessageBatch(batchOf(pb.Message{Type: pb.Propose, From: 1, To: 2, ShardID: 1, Entries: []pb.Entry{{Cmd: make([]byte, size)}}}))
+			pass(askEvery / 2)
+			select {
+			case got := <-b.batches:
+				if n := len(got.Requests[0].Entries[0].Cmd); n != size {
+					t.Fatalf("%d bytes of %d arrived", n, size)
+				}
+				rounds++
+			default:
+			}
+		}
+		if log := a.log.String() + b.log.String(); strings.Contains(log, "lost") || strings.Contains(log, "dropped") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// Who sends is not delayed; what is sent comes that much later and in order, also what is sent after the delay has ended.
+func TestDelay(t *testing.T) {
+	const delay = 400 * time.Millisecond
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
+		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+		talk(time.Second, ab) // the connection is there
+		heard(b)
+		m.faults[1].Set(2, Fault{Delay: delay})
+		begin, first := time.Now(), ab.number+1
+		for range 100 {
+			ab.say()
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("100 messages held their sender for %v", took)
+		}
+		pass(delay - time.Nanosecond)
+		synctest.Wait()
+		if n := heard(b); len(n) != 0 {
+			t.Fatalf("%v came early", n)
+		}
+		m.faults[1].Set(2, Fault{})
+		ab.say()
+		pass(time.Nanosecond)
+		synctest.Wait()
+		n := heard(b)
+		if len(n) != 101 || n[0] != first || !slices.IsSorted(n) {
+			t.Fatalf("heard %v, want 101 from %d on", n, first)
+		}
+		begin = time.Now()
+		ab.say()
+		synctest.Wait()
+		if len(heard(b)) != 1 || time.Since(begin) != 0 {
+			t.Error("a link that is whole again delays")
+		}
+		m.faults[1].Set(2, Fault{Delay: delay})
+		talk(30*time.Second, ab)
+		if len(heard(b)) < 590 || strings.Contains(a.log.String(), "lost") {
+			t.Errorf("a slow link is no use:\n%s", a.log)
+		}
+	})
+}
+
+// A link takes so much and no more: then who sends waits for room, and not longer than for a peer that takes nothing.
+func TestDelayIsBounded(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
+		s := streamTo(t, t.Context(), a, b)
+		defer s.Close()
+		m.faults[1].Set(2, Fault{Delay: time.Second})
+		begin := time.Now()
+		for i := range uint64(queueMax / (2 << 20)) { // a chunk is a little more than 2 MiB: the last finds no room
+			if took := time.Since(begin); took != 0 {
+				t.Fatalf("chunk %d waited %v", i, took)
+			}
+			if err := s.SendChunk(chunkOf(1, 2, i, false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("a full link held its sender for %v", took)
+		}
+		m.faults[1].Hold(2, true)
+		begin = time.Now()
+		var err error
+		for i := uint64(8); err == nil; i++ {
+			err = s.SendChunk(chunkOf(1, 2, i, false))
+		}
+		if took := time.Since(begin); took < writeTimeout-time.Second || took > writeTimeout {
+			t.Errorf("held for %v: %v", took, err)
+		}
+	})
+}
+
+// What is held comes in order once it is let go; a connection that is held for long is given up.
+func TestHold(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
+		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
+		talk(time.Second, ab)
+		heard(b)
+		first := ab.number + 1
+		m.faults[1].Hold(2, true)
+		talk(time.Second, ab)
+		if n := heard(b); len(n) != 0 {
+			t.Fatalf("%v were not held", n)
+		}
+		m.faults[1].Hold(2, false)
+		synctest.Wait()
+		if n := heard(b); len(n) != 20 || n[0] != first || !slices.IsSorted(n) {
+			t.Fatalf("heard %v, want 20 from %d on", n, first)
+		}
+		m.faults[1].Hold(2, true)
+		talk(time.Minute, ab)
+		if !strings.Contains(a.log.String(), errSilent.Error()) {
+			t.Fatalf("log:\n%s", a.log)
+		}
+		m.faults[1].Hold(2, false)
+		talk(time.Second, ab)
+		heard(b)
+		talk(time.Second, ab)
+		if n := heard(b); len(n) != 20 {
+			t.Errorf("%d of 20 messages heard", len(n))
+		}
+	})
+}
+
+// In a cut link all vanishes, what was delayed too, and nobody is told until it heals. Then the connection breaks.
+func TestCutIsSilentAndHealingBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWeb()
+		near, far := pairOf(t, m)
+		frame := appendEmpty(nil, kindAsk)
+		if _, err := near.Write(halfHandshake()); err != nil {
+			t.Fatal(err)
+		}
+		m.faults[1].Set(2, Fault{Delay: time.Second})
+		if _, err := near.Write(frame); err != nil {
+			t.Fatal(err)
+		}
+		m.faults[1].Set(2, Fault{Cut: true})
+		m.faults[1].Set(2, Fault{Cut: true, Delay: time.Second})
+		for range 3 {
+			if n, err := near.Write(frame); n != len(frame) || err != nil {
+				t.Fatalf("write into a cut link: %d, %v", n, err)
+			}
+		}
+		far.Write([]byte("back"))
+		if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, errCut) {
+			t.Fatal(err)
+		}
+		if c, err := m.Network(2).Dial(t.Context(), 1); !errors.Is(err, errMeshNobody) {
+			t.Fatalf("the other way: %v, %v", c, err)
+		}
+		ended := make(chan error)
+		b := make([]byte, 4096)
+		go func() {
+			n, err := far.Read(b)
+			if n != len(halfHandshake()) || err != nil {
+				t.Errorf("%d bytes came: %v", n, err)
+			}
+			_, err = far.Read(b)
+			ended <- err
+		}()
+		go func() {
+			_, err := near.Read(make([]byte, 10))
+			ended <- err
+		}()
+		pass(time.Hour)
+		select {
+		case err := <-ended:
+			t.Fatalf("an end was told: %v", err)
+		default:
+		}
+		m.faults[1].Set(2, Fault{})
+		if one, two := <-ended, <-ended; !errors.Is(one, errHealed) && !errors.Is(two, errHealed) || one == nil || two == nil {
+			t.Fatalf("after healing: %v, %v", one, two)
+		}
+		if _, err := near.Write(frame); !errors.Is(err, errHealed) {
+			t.Fatalf("a connection with missing bytes goes on: %v", err)
+		}
+	})
+}
+
+// halfHandshake is what the dialling end says before its first frame.
+func halfHandshake() []byte {
+	h := helloOf(1, 2)
+	return appendVerdict(h.marshal(nil), h.nonce, nil)
+}
+
+// After Shut nothing that was delayed is said, and nobody is left to say it.
+func TestShutTakesWhatIsDelayed(t *testing.T) {
+	m := NewMesh()
+	o := meshOptions(t, m, identity(1))
+	s, f := &spy{Network: o.Network}, NewFaults()
+	o.Network = f.Network(s)
+	a, b := newPeer(t, o), onMesh(t, m, identity(2))
+	link := a.link(t, 2)
+	link.SendMessageBatch(beat(1, 2, 1))
+	get(t, b.batches, "batch")
+	f.Set(2, Fault{Delay: 20 * time.Millisecond})
+	for i := range uint64(100) {
+		link.SendMessageBatch(beat(1, 2, i))
+	}
+	get(t, b.batches, "first delayed batch")
+	f.Set(2, Fault{Delay: time.Hour})
+	for i := range uint64(100) {
+		link.SendMessageBatch(beat(1, 2, i))
+	}
+	a.Shut()
+	s.shut.Store(true)
+	a.module.Close()
+	b.module.Close()
+	noGoroutines(t)
+	if n := s.leaked.Load(); n != 0 {
+		t.Errorf("%d bytes were written after Shut", n)
+	}
+	if n := len(f.mu.ways[2].conns); n != 0 {
+		t.Errorf("%d connections are kept", n)
+	}
+}
+
+// The same over real connections, plain and secured.
+func TestFaultsOverTCP(t *testing.T) {
+	authority := newAuthority(t, "members")
+	for _, secured := range []bool{false, true} {
+		var at addresses
+		f := NewFaults()
+		start := func(m uint64) *peer {
+			n := TCP("127.0.0.1:0", at.of, nil)
+			if secured {
+				n = TCP("127.0.0.1:0", at.of, authority.config(t))
+			}
+			l, err := n.Listen()
+			if err != nil {
+				t.Fatal(err)
+			}
+			at.m.Store(m, l.Addr().String())
+			if m == 1 {
+				n = f.Network(n)
+			}
+			return newPeer(t, Options{Self: identity(m), Network: n, Listener: l})
+		}
+		a, b := start(1), start(2)
+		exchange(t, a, b)
+		f.Set(2, Fault{Delay: 30 * time.Millisecond})
+		exchange(t, a, b)
+		f.Set(2, Fault{Cut: true})
+		ab, ba := a.link(t, 2), b.link(t, 1)
+		for i := range uint64(20) {
+			ab.SendMessageBatch(beat(1, 2, i))
+			ba.SendMessageBatch(beat(2, 1, i))
+			get(t, a.batches, "batch against the cut")
+		}
+		if n := heard(b); len(n) != 0 {
+			t.Errorf("%v passed a cut link", n)
+		}
+		if s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, errCut) {
+			t.Errorf("a dial into a cut link: %v, %v", s, err)
+		}
+		f.Set(2, Fault{})
+		until(t, "the link to be used again", func() bool {
+			ab.SendMessageBatch(beat(1, 2, 1))
+			return len(heard(b)) > 0
+		})
+		a.module.Close()
+		b.module.Close()
+		noGoroutines(t)
+	}
+}
