@@ -1,0 +1,63 @@
+package embedtest
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// Which calls fail, which take their time, and which hang, for every kind.
+func TestFaults_CallsOfTheDisk(t *testing.T) {
+	syncs := []disk.Op{disk.OpSync, disk.OpSyncDir}
+	growth := []disk.Op{disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock, disk.OpPreallocate}
+	concerned := map[DiskCalls]func(disk.Op) bool{
+		Changes: func(disk.Op) bool { return true },
+		Syncs:   func(op disk.Op) bool { return slices.Contains(syncs, op) },
+		Growth:  func(op disk.Op) bool { return slices.Contains(growth, op) },
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for on, want := range concerned {
+			for op := disk.OpCreate; op <= disk.OpPreallocate; op++ {
+				f := NewFaults()
+				call := func() (time.Duration, error) {
+					began := time.Now()
+					err := f.call(op)
+					return time.Since(began), err
+				}
+				f.SetDisk(Disk{Err: syscall.EIO, On: on, After: 2, Delay: time.Second})
+				for i := range 4 {
+					took, err := call()
+					if slow := took == time.Second; slow != want(op) || !slow && took != 0 {
+						t.Errorf("%d: %v took %v", on, op, took)
+					}
+					if failed := err == syscall.EIO; failed != (want(op) && i >= 2) {
+						t.Errorf("%d: call %d, %v: %v", on, i, op, err)
+					}
+				}
+				f.pause(true)
+				f.SetDisk(Disk{})
+				go func() {
+					<-time.After(time.Hour)
+					f.pause(false)
+				}()
+				if took, err := call(); err != nil || took != time.Hour {
+					t.Errorf("%v of a member that stood still took %v: %v", op, took, err)
+				}
+				f.SetDisk(Disk{Err: syscall.EIO, On: on, Delay: time.Hour})
+				go func() {
+					<-time.After(time.Second)
+					f.SetDisk(Disk{})
+				}()
+				if took, err := call(); err != nil || took > time.Second {
+					t.Errorf("%v of a disk that was replaced took %v: %v", op, took, err)
+				}
+				synctest.Wait()
+				<-time.After(2 * time.Second)
+			}
+		}
+	})
+}

@@ -1,0 +1,429 @@
+package embedtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// bounded returns a ctx that ends a test that hangs.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// create creates a sequential znode and returns its name.
+func create(t *testing.T, s *embed.Session) string {
+	t.Helper()
+	name, err := s.Create(bounded(t), "/job-", nil, embed.Sequential)
+	must(t, err)
+	return name
+}
+
+// awaits waits until a session is in a state.
+func awaits(t *testing.T, s *embed.Session, want embed.State) {
+	t.Helper()
+	ctx := bounded(t)
+	for {
+		now, changed := s.State()
+		if now == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("the session is %v, want %v", now, want)
+		}
+	}
+}
+
+func has(t *testing.T, s *embed.Session, paths ...string) {
+	t.Helper()
+	_, err := s.Sync(bounded(t), "/")
+	must(t, err)
+	for _, path := range paths {
+		if _, ok, err := s.Exists(bounded(t), path); !ok || err != nil {
+			t.Errorf("%s exists: %v, %v", path, ok, err)
+		}
+	}
+}
+
+// A leader that is not heard, and one that hears nobody, are replaced, and follow once the link is whole. One that is not
+// heard by a minority stays.
+func TestFaults_LinkCutOneWay(t *testing.T) {
+	t.Parallel()
+	cut := embedtest.Link{Cut: true}
+	for name, c := range map[string]struct {
+		cut   func(ens *embedtest.Ensemble, leader, one, other embed.MemberID)
+		stays bool
+	}{
+		"not heard": {cut: func(ens *embedtest.Ensemble, leader, one, other embed.MemberID) {
+			ens.Faults(leader).SetLink(one, cut)
+			ens.Faults(leader).SetLink(other, cut)
+		}},
+		"hears nobody": {cut: func(ens *embedtest.Ensemble, leader, one, other embed.MemberID) {
+			ens.Faults(one).SetLink(leader, cut)
+			ens.Faults(other).SetLink(leader, cut)
+		}},
+		"not heard by one": {stays: true, cut: func(ens *embedtest.Ensemble, leader, one, _ embed.MemberID) {
+			ens.Faults(leader).SetLink(one, cut)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ens := embedtest.New(t, 3, embedtest.Options{})
+			const leader, one, other = 1, 2, 3
+			ens.MoveLeader(leader)
+			s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+			term := ens.Node(leader).Status().Shards[0].Term
+			c.cut(ens, leader, one, other)
+			if c.stays {
+				ens.Until("the member that does not hear its leader to notice", func() bool {
+					return ens.Node(one).Status().Shards[0].Leader == 0
+				})
+				create(t, s)
+				ens.HealAll()
+				ens.Ready(one)
+				if now := ens.Node(leader).Status().Shards[0]; now.Leader != leader || now.Term != term {
+					t.Errorf("the leader was replaced: %+v, term %d before", now, term)
+				}
+				return
+			}
+			ens.Until("another to lead", func() bool { return ens.Leader() != leader })
+			made := create(t, s)
+			ens.HealAll()
+			ens.Ready(leader)
+			has(t, ens.Session(leader, embed.SessionOptions{}), made)
+		})
+	}
+}
+
+// Nearly a third of all messages vanish, and each write is there once.
+func TestFaults_LossyLinks(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	var sessions []*embed.Session
+	for _, id := range ens.Members() {
+		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
+	}
+	for _, a := range ens.Members() {
+		for _, b := range ens.Members() {
+			ens.Faults(a).SetLink(b, embedtest.Link{Loss: 0.3})
+		}
+	}
+	const each = 10
+	var mu sync.Mutex
+	var names []string
+	var wg sync.WaitGroup
+	for _, s := range sessions {
+		wg.Go(func() {
+			for range each {
+				name, err := s.Create(bounded(t), "/job-", nil, embed.Sequential)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				names = append(names, name)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	ens.HealAll()
+	slices.Sort(names)
+	for i, name := range names {
+		if want := fmt.Sprintf("/job-%010d", i); name != want {
+			t.Fatalf("create %d made %s, want %s", i, name, want)
+		}
+	}
+	has(t, ens.Session(1, embed.SessionOptions{}), names...)
+	there, _, err := ens.Session(2, embed.SessionOptions{}).Children(bounded(t), "/")
+	must(t, err)
+	jobs := slices.DeleteFunc(there, func(name string) bool { return name == "zookeeper" })
+	if len(jobs) != 3*each {
+		t.Errorf("%d znodes of %d creates", len(jobs), 3*each)
+	}
+}
+
+// A write crosses slow links twice, and passes.
+func TestFaults_SlowLinks(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	leader := ens.Leader()
+	s := ens.Session(leader, embed.SessionOptions{Timeout: time.Minute})
+	const delay = 20 * time.Millisecond
+	for _, a := range ens.Members() {
+		for _, b := range ens.Members() {
+			ens.Faults(a).SetLink(b, embedtest.Link{Delay: delay})
+		}
+	}
+	for range 10 {
+		began := time.Now()
+		create(t, s)
+		if took := time.Since(began); took < 2*delay {
+			t.Errorf("a write took %v over links of %v", took, delay)
+		}
+	}
+}
+
+// A disk that is full, or does not write, or does not sync, fails its own member and nobody else; once it is well, the
+// member comes back.
+func TestFaults_FailingDisk(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]embedtest.Disk{
+		"full":                   {Err: syscall.ENOSPC, On: embedtest.Growth},
+		"nothing can be changed": {Err: syscall.EIO},
+		"nothing can be synced":  {Err: syscall.EIO, On: embedtest.Syncs, After: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ens := embedtest.New(t, 3, embedtest.Options{})
+			const victim, other = 2, 3
+			s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+			n := ens.Node(victim)
+			ens.Faults(victim).SetDisk(d)
+			made := []string{create(t, s), create(t, s), create(t, s), create(t, s)}
+			select {
+			case <-n.Done():
+			case <-bounded(t).Done():
+				t.Fatal("the node has not failed")
+			}
+			if !errors.Is(n.Err(), d.Err) {
+				t.Errorf("Err is %v, want %v", n.Err(), d.Err)
+			}
+			made = append(made, create(t, s))
+			ens.Kill(victim)
+
+			// A restart mends nothing.
+			if n, err := ens.TryStart(victim); err == nil {
+				select {
+				case <-n.Done():
+				case <-bounded(t).Done():
+					t.Fatal("the node has not failed again")
+				}
+				ens.Kill(victim)
+			}
+			ens.Faults(victim).SetDisk(embedtest.Disk{})
+			ens.Restart(victim)
+			has(t, ens.Session(victim, embed.SessionOptions{}), made...)
+		})
+	}
+}
+
+// A slow disk delays, and fails nothing. When it is well again, what waited for it goes on at once.
+func TestFaults_SlowDisk(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	const delay = 50 * time.Millisecond
+	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: delay})
+	for range 3 {
+		began := time.Now()
+		create(t, s)
+		if took := time.Since(began); took < delay {
+			t.Errorf("a write took %v on a disk of %v", took, delay)
+		}
+	}
+	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Hour})
+	p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
+	select {
+	case <-p.Done():
+		t.Error("a write was done on a disk that hangs")
+	case <-time.After(2 * delay):
+	}
+	ens.Faults(1).SetDisk(embedtest.Disk{})
+	_, err := p.Result()
+	must(t, err)
+	must(t, ens.Node(1).Err())
+}
+
+// A member stands still for longer than its session lives: its Hold is lost, another gets the lock, and when it goes on it
+// serves again.
+func TestFaults_Pause(t *testing.T) {
+	t.Parallel()
+	for name, leads := range map[string]bool{"leader": true, "follower": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ens := embedtest.New(t, 3, embedtest.Options{})
+			const victim, other = 1, 2
+			if leads {
+				ens.MoveLeader(victim)
+			} else {
+				ens.MoveLeader(other)
+			}
+			s := ens.Session(victim, embed.SessionOptions{Timeout: time.Second})
+			hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+			must(t, err)
+			waiter := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+			ens.Pause(victim)
+			p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
+			next, err := lock.NewMutex(waiter, "/lock").Lock(bounded(t))
+			if hold.Err() == nil {
+				t.Error("two hold the lock")
+			}
+			must(t, err)
+			if _, err := p.Result(); err == nil {
+				t.Error("a member that stands still has written")
+			}
+			ens.Resume(victim)
+			awaits(t, s, embed.Expired)
+			ens.Ready(victim)
+			create(t, ens.Session(victim, embed.SessionOptions{}))
+			must(t, next.Err())
+		})
+	}
+}
+
+// What a member sends and is sent while it stands still for a moment arrives when it goes on.
+func TestFaults_PauseForAMoment(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	ens.Pause(1)
+	ens.Pause(3) // a link is held while either end stands still
+	p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
+	ens.Resume(3)
+	select {
+	case <-p.Done():
+		t.Error("a member that stands still has written")
+	case <-time.After(5 * embedtest.DefaultTick):
+	}
+	ens.Resume(1)
+	_, err := p.Result()
+	must(t, err)
+	must(t, s.Err())
+
+	// A crash takes a member that stands still like any other, and its restart does not stand still.
+	ens.Pause(1)
+	ens.Kill(1)
+	create(t, ens.Session(3, embed.SessionOptions{}))
+	ens.Restart(1)
+	create(t, ens.Session(1, embed.SessionOptions{}))
+}
+
+// Somebody sets the clock of one member: what it holds is lost, its sessions come back; the others go on.
+func TestFaults_WallClock(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	other := ens.Session(2, embed.SessionOptions{})
+	kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
+	must(t, err)
+	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
+		hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+		must(t, err)
+		ens.Faults(1).SetWallClock(offset)
+		if err := hold.Err(); !errors.Is(err, embed.ErrSuspended) {
+			t.Errorf("a hold after a jump to %v: %v", offset, err)
+		}
+		awaits(t, s, embed.Connected)
+		before := time.Now().Add(offset - time.Minute)
+		_, stat, err := s.Get(bounded(t), create(t, s))
+		must(t, err)
+		if made := stat.Ctime; made.Before(before) || made.After(before.Add(2*time.Minute)) {
+			t.Errorf("a znode was made at %v by a clock that is off by %v", made, offset)
+		}
+	}
+	must(t, s.Err())
+	must(t, kept.Err())
+}
+
+// The machine under one member sleeps: what it held is lost at its first question. A short sleep leaves the session.
+func TestFaults_Sleep(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	other := ens.Session(2, embed.SessionOptions{})
+	kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
+	must(t, err)
+	for timeouts, want := range map[time.Duration]embed.State{1: embed.Connected, 3: embed.Expired} {
+		s := ens.Session(1, embed.SessionOptions{})
+		hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+		must(t, err)
+		ens.Faults(1).Sleep(timeouts * s.Timeout())
+		if err := hold.Err(); err == nil {
+			t.Errorf("a hold outlived a sleep of %d timeouts", timeouts)
+		}
+		awaits(t, s, want)
+	}
+	must(t, kept.Err())
+}
+
+// Members as they are in processes of their own: real connections, started with their Faults, and again with the same.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	members := make(map[embed.MemberID]string)
+	ports := make(map[embed.MemberID]net.Listener)
+	for id := embed.MemberID(1); id <= 3; id++ {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		members[id], ports[id] = l.Addr().String(), l
+	}
+	dir := t.TempDir()
+	faults, nodes := make(map[embed.MemberID]*embedtest.Faults), make(map[embed.MemberID]*embed.Node)
+	start := func(id embed.MemberID) {
+		t.Helper()
+		n, err := embedtest.Start(embed.Config{
+			Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Tick: embedtest.DefaultTick,
+			Logger: slog.New(slog.DiscardHandler),
+		}, faults[id])
+		must(t, err)
+		nodes[id] = n
+		t.Cleanup(func() { n.Close() })
+	}
+	open := func(id embed.MemberID) *embed.Session {
+		t.Helper()
+		s, err := nodes[id].NewSession(bounded(t), embed.SessionOptions{Timeout: time.Minute})
+		must(t, err)
+		return s
+	}
+	for id := range members {
+		faults[id] = embedtest.NewFaults()
+		must(t, ports[id].Close())
+		start(id)
+	}
+	for _, n := range nodes {
+		must(t, n.Ready(bounded(t)))
+	}
+
+	leader := nodes[1].Status().Shards[0].Leader
+	one, other := leader%3+1, (leader+1)%3+1
+	cut := embedtest.Link{Cut: true}
+	faults[leader].SetLink(one, cut)
+	faults[leader].SetLink(other, cut)
+	made := create(t, open(one))
+	for _, to := range []embed.MemberID{one, other} {
+		faults[leader].SetLink(to, embedtest.Link{})
+	}
+	has(t, open(leader), made)
+
+	faults[one].SetDisk(embedtest.Disk{Err: syscall.ENOSPC, On: embedtest.Growth})
+	made = create(t, open(other))
+	select {
+	case <-nodes[one].Done():
+	case <-bounded(t).Done():
+		t.Fatal("the node has not failed")
+	}
+	if err := nodes[one].Err(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Err is %v", err)
+	}
+	must(t, nodes[one].Close())
+	faults[one].SetDisk(embedtest.Disk{})
+	start(one)
+	has(t, open(one), made)
+}
