@@ -70,8 +70,8 @@ type Link struct {
 	// quarter of a second.
 	Cut bool
 
-	// Delay: every message takes that much longer. The order stays. From about a second on the link is given up and made
-	// anew again and again, as it would be on a line that is so slow.
+	// Delay: every message takes that much longer. The order stays. From a second and a half on the link is as good as cut:
+	// who is asked for a sign of life has to answer within that.
 	Delay time.Duration
 
 	// Loss is the share of messages that vanish, from 0 to 1. A snapshot that is on its way to a member that lags loses
