@@ -15,8 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// expirePortion bounds the znodes that one log entry removes by expiry. Half a million ephemerals in one entry would
-// stop every member's apply for seconds, and with it the proof that the other nodes are alive.
+// expirePortion bounds the sessions and znodes, taken together, that one log entry removes by expiry. Half a million
+// ephemerals in one entry would stop every member's apply for seconds, and with it the proof that the other nodes are alive.
 const expirePortion = 10_000
 
 // A machine is one shard's replicated state on this node: the tree, the session table and the zxid. Every replica
@@ -283,7 +283,7 @@ func (m *machine) reap(c *command) {
 	}
 }
 
-// closeSession ends a session in a transaction of its own: its ephemerals go, then its record.
+// closeSession ends a session in a transaction of its own: its ephemerals go, then its record. It returns how much that was.
 func (m *machine) closeSession(id tree.SessionID, why error) int {
 	m.engine.sessionEnded(id, why)
 	paths := m.mu.table.Ephemerals(id)
@@ -295,10 +295,10 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
 	}
 	m.mu.table.Close(id)
-	return len(paths)
+	return len(paths) + 1
 }
 
-// expireDue expires sessions that are due, in order of id, until a portion of znodes is gone. The leader commits
+// expireDue expires sessions that are due, in order of id, until a portion of them and their znodes is gone. The leader commits
 // further portions; until its turn a due session is refused everything.
 func (m *machine) expireDue() {
 	due := m.mu.table.Due()

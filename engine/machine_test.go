@@ -259,6 +259,24 @@ func TestExpiryIsPortioned(t *testing.T) {
 	})
 }
 
+// A9: sessions that own nothing cost an entry less than znodes do, but not nothing.
+func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		n.shard.portion = 10
+		m := n.joined(2, 1)
+		for range 25 {
+			m.open(testTimeout)
+		}
+		n.joined(2, 2) // all are due
+		for _, left := range []int{15, 5, 0} {
+			if got := len(n.sessionsOf(2)); got != left {
+				t.Fatalf("%d sessions are left, want %d", got, left)
+			}
+			n.applyCommand(command{kind: commandExpire})
+		}
+	})
+}
+
 // What this node's own commands are refused for, it cannot go on with.
 func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 	other := testOrigin()
