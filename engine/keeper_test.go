@@ -202,6 +202,54 @@ func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 	})
 }
 
+// A4: a node's beats speak for all its sessions, also for one that has ended on the node's own clock. Nobody else would ever
+// end that one, so the node closes it, ahead of what the others send.
+func TestSessionThatEndedHereIsNotKeptAliveByItsNode(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		short, long := n.open(testTimeout), n.open(time.Minute)
+		n.claim(short, "/waits")
+		n.lead(0)
+		long.Submit(t.Context(), []tree.Op{create("/other")})
+		pass(testDeadline + testTimeout)
+		n.wantState(short, session.Expired)
+		n.lead(otherMember)
+		n.apply(n.wantRequests(fmt.Sprint("close ", short.ID()), "create /other")...)
+		n.run(time.Minute)
+		n.wantState(long, session.Connected)
+		if n.exists("/waits") || len(n.sessionsOf(testMember)) != 1 {
+			t.Fatalf("open are %v", n.sessionsOf(testMember))
+		}
+	})
+}
+
+// A5: what this node sends reaches the others, and nothing reaches this node. Its sessions end here for want of a proof; in
+// the log no beat may keep them alive meanwhile.
+func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		origin := testOrigin()
+		origin.Member, origin.Directory = otherMember, [16]byte{2}
+		other := newNodeOf(t, origin)
+		other.loops.Go(func() { other.expirer.loop(other.stop, other.done) })
+		other.log.elect(otherMember)
+		other.leaderChanged(theShard, other.log.Leader(theShard))
+		s := n.open(testTimeout)
+		opened := time.Now()
+		other.apply(n.applied...)
+		var expired time.Time
+		other.cfg.SessionExpired = func(tree.SessionID) { expired = time.Now() }
+		for expired.IsZero() && time.Since(opened) < 10*testTimeout {
+			pass(10 * time.Millisecond)
+			other.apply(n.log.take()...)
+			other.commit()
+		}
+		n.wantState(s, session.Suspended)
+		// One beat was sent before the first was missed.
+		if took := expired.Sub(opened); expired.IsZero() || took > testTimeout+testTimeout/beatsPerTimeout+time.Second {
+			t.Fatalf("expired %v after the last batch that its node saw, timeout %v", took, testTimeout)
+		}
+	})
+}
+
 // A request that was sent may be applied, or not: its session has ended here and nobody will say.
 func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {

@@ -568,6 +568,29 @@ func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 	})
 }
 
+// B4.4: the ctx of Submit says until when a transaction is taken, not for how long anybody waits: a caller that gives up has
+// its contender's name from the true outcome, or could not delete it.
+func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		ctx, cancel := context.WithCancel(t.Context())
+		sent := s.Submit(ctx, []tree.Op{create("/sent")})
+		first := n.wantRequests("create /sent")
+		queued := s.Submit(ctx, []tree.Op{create("/queued")})
+		cancel()
+		if err := outcome(s.Submit(ctx, []tree.Op{create("/late")}).waiter); err != context.Canceled {
+			t.Fatalf("taken after the ctx has ended: %v", err)
+		}
+		n.apply(first...)
+		n.apply(n.wantRequests("create /queued")...)
+		for _, p := range []*Pending{sent, queued} {
+			if err := outcome(p.waiter); err != nil {
+				t.Fatalf("outcome %v of what was applied", err)
+			}
+		}
+	})
+}
+
 func TestDeadlineOfTheCtxReplacesTheLimit(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		w := r.send("/a")

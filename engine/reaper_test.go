@@ -131,6 +131,29 @@ func TestReaperCountsAgesAnewWithEachLeadership(t *testing.T) {
 	})
 }
 
+// B6: one member booted with its clock ten years ahead. Its times are its own: the next write of another member has that
+// member's, and what it wrote lives as long as anything else.
+func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
+	withReaper(t, func(t *testing.T, r reaping) {
+		const ahead = 10 * 365 * 24 * time.Hour
+		r.fake.step(ahead)
+		r.run(time.Second) // the session is Connected again
+		r.do(ttl("/ahead", 10*time.Second), create("/both"))
+		r.fake.step(-ahead)
+		r.run(time.Second)
+		r.do(ttl("/right", 10*time.Second), set("/both"))
+		stat, _ := r.node.tree().Exists("/both")
+		if by := stat.Ctime.Sub(stat.Mtime); by < ahead-time.Minute {
+			t.Errorf("created at %v and written after that at %v, not at the time of who wrote", stat.Ctime, stat.Mtime)
+		}
+		r.round(0)()
+		r.round(9 * time.Second)()
+		r.want("ahead", "both", "right")
+		r.round(11 * time.Second)()
+		r.want("both")
+	})
+}
+
 // A round proposes no more than its share, in entries of a bounded size; the next one goes on.
 func TestReaperTakesItsTime(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {

@@ -228,3 +228,29 @@ func TestToldFirst(t *testing.T) {
 		}
 	}
 }
+
+// A3.4: chrony slews the owner's clock and a leader's against each other. While their rates differ by less than 5 %, the
+// margin is wider than what they come apart by within a timeout.
+func TestToldFirstByClocksOfOtherRates(t *testing.T) {
+	const owner, leader = 0.976, 1.024 // of a second's length; the owner's clock is slow, the leader's is fast
+	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, time.Minute, time.Hour} {
+		table := NewTable()
+		if _, err := table.Register(Origin{Member: speaker, Start: 1}); err != nil {
+			t.Fatal(err)
+		}
+		table.Accept(speaker, 1, 1)
+		if err := table.Open(1, [16]byte{}, timeout, speaker, nil); err != nil {
+			t.Fatal(err)
+		}
+		life := NewLife(timeout, 0)
+		var now time.Duration // as it is, since the batch was sent and at once committed
+		for table.Usable(1, speaker) == nil {
+			step, d, _ := table.NextStep(speaker)
+			now += time.Duration(float64(d) / leader)
+			table.Silence(step, d)
+		}
+		if state, _ := life.Look(time.Duration(float64(now) * owner)); state == Connected {
+			t.Errorf("a session with a timeout of %v expired after %v, and its owner trusts it", timeout, now)
+		}
+	}
+}
