@@ -53,7 +53,7 @@ func (w *watchmaker) sleep(d time.Duration) {
 	w.wall += d
 }
 
-// The first question that a holder asks after its clock has jumped is answered "lost", whichever question it is.
+// A3.3: the first question that a holder asks after its clock has jumped is answered "lost", whichever question it is.
 func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 	t.Parallel()
 	var w watchmaker
@@ -180,7 +180,7 @@ func TestClock_ASmallCorrectionCostsNothing(t *testing.T) {
 	}
 }
 
-// A laptop's lid. Boot time runs on while the machine sleeps.
+// A3.2: a laptop's lid. Boot time runs on while the machine sleeps.
 func TestClock_TheMachineSlept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

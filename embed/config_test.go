@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
@@ -45,6 +47,27 @@ func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
 	}
 	if !reflect.DeepEqual(bad, before) {
 		t.Error("the Config was changed")
+	}
+}
+
+// A8.2: a session that is shorter than an election ends at every crash of a leader, though its own member is well.
+func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
+	for _, tick := range []time.Duration{10 * time.Millisecond, embed.DefaultTick, time.Second} {
+		elections := 3 * engine.LongestElection(tick)
+		c := embed.Config{Dir: "x", Tick: tick, MinSessionTimeout: elections}
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+		c.MinSessionTimeout--
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "MinSessionTimeout") {
+			t.Errorf("%v is taken at a tick of %v: %v", c.MinSessionTimeout, tick, err)
+		}
+	}
+	n := alone(t, t.TempDir(), inside.Seams{})
+	s, err := n.NewSession(bounded(t), embed.SessionOptions{Timeout: time.Millisecond})
+	must(t, err)
+	if least := 3 * engine.LongestElection(10*time.Millisecond); s.Timeout() != least {
+		t.Errorf("a session got a timeout of %v, want %v", s.Timeout(), least)
 	}
 }
 

@@ -200,7 +200,7 @@ func TestStepThatIsDroppedIsProposedAgainSoon(t *testing.T) {
 	})
 }
 
-// A step that is lost without a word is proposed again, but not as fast as a slow disk takes it.
+// A1.2: a step that is lost without a word is proposed again, but not as fast as a slow disk takes it.
 func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
 		w.joined(2, 1).open(4 * time.Second)
@@ -235,7 +235,7 @@ func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
 	})
 }
 
-// A new leader goes on where its machine saw the last step; what the old one measured and could not commit is lost.
+// A7: a new leader goes on where its machine saw the last step; what the old one measured and could not commit is lost.
 func TestLeaderChangesDelayAnExpiryByAStepAtMost(t *testing.T) {
 	const timeout, moves = 8 * time.Second, 3
 	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
@@ -253,6 +253,7 @@ func TestLeaderChangesDelayAnExpiryByAStepAtMost(t *testing.T) {
 	})
 }
 
+// A9: the leader goes on with what is due without waiting for anything.
 func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
 		m := w.joined(2, 1)
@@ -274,7 +275,7 @@ func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 	})
 }
 
-// Members that all think they lead by turns, with logs that lag, lose, repeat and reorder: a session never goes before
+// A1.1, A1.2, A1.3: members that all think they lead by turns, with logs that lag, lose, repeat and reorder: a session never goes before
 // its timeout has passed since the newest batch of its node was committed, and it goes in the end.
 func TestSessionsNeverExpireEarlyWhoeverLeads(t *testing.T) {
 	for _, seed := range seeds(15) {

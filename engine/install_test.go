@@ -211,6 +211,7 @@ func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 	})
 }
 
+// B2: a snapshot holds a batch that waits here: its outcome is unknown, and what comes after it is unaffected.
 func TestInstallEndsWaitersItPassedAndNoOthers(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s := n.open(testTimeout)

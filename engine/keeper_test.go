@@ -70,7 +70,7 @@ func TestSessionIsSuspendedAtItsDeadline(t *testing.T) {
 	})
 }
 
-// The process was stopped: no timer has run when the first question is asked.
+// A3.1: the process was stopped: no timer has run when the first question is asked.
 func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 	questions := map[string]func(n *node, s *Session, c *Claim) bool{
 		"state":   func(n *node, s *Session, c *Claim) bool { st, _ := s.State(); return st == session.Suspended },
@@ -120,6 +120,7 @@ func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 	})
 }
 
+// A2: the batch was sent again and again before it was applied.
 func TestProofCountsFromTheFirstSending(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -150,6 +151,7 @@ func TestProofIsNoProofOnceItsDeadlineHasPassed(t *testing.T) {
 	})
 }
 
+// A8.1: a gap without commits costs the Holds, not the session.
 func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -176,6 +178,7 @@ func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
 	})
 }
 
+// A4, A8.1, B4.1: two timeouts without a word end the session here, and its queued requests with it; the log learns of it.
 func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -244,13 +247,13 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 		}
 		n.wantState(s, session.Suspended)
 		// One beat was sent before the first was missed.
-		if took := expired.Sub(opened); expired.IsZero() || took > testTimeout+testTimeout/beatsPerTimeout+time.Second {
+		if took := expired.Sub(opened); expired.IsZero() || took > testTimeout+testTimeout/beatsPerTimeout+200*time.Millisecond {
 			t.Fatalf("expired %v after the last batch that its node saw, timeout %v", took, testTimeout)
 		}
 	})
 }
 
-// A request that was sent may be applied, or not: its session has ended here and nobody will say.
+// B4.1: a request that was sent may be applied, or not: its session has ended here and nobody will say.
 func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, other := n.open(testTimeout), n.open(time.Minute)
@@ -272,6 +275,7 @@ func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 	})
 }
 
+// A3.4: clocks came apart by more than is assumed.
 func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -360,6 +364,7 @@ func TestBusyNodeSendsNoBeats(t *testing.T) {
 	})
 }
 
+// A3.3: a hypervisor stopped the machine, and only the wall clock was put right.
 func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
 	for _, step := range []time.Duration{1001 * time.Millisecond, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
@@ -564,7 +569,7 @@ func TestCloseTakesQueuedRequestsOutAndEphemeralsAway(t *testing.T) {
 	})
 }
 
-// Close gives up waiting; the session must go all the same once a leader is found.
+// A10: Close gives up waiting; the session must go all the same once a leader is found.
 func TestCloseWithoutALeaderIsSentLater(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A6: a leader steps aside for what it has not applied a step after it was committed, not for being busy, and less and less
+// A6.2: a leader steps aside for what it has not applied a step after it was committed, not for being busy, and less and less
 // often while that changes nothing.
 func TestLag(t *testing.T) {
 	var committed, applied uint64

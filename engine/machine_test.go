@@ -86,7 +86,7 @@ func TestRegisterClosesThePredecessorsSessions(t *testing.T) {
 	})
 }
 
-// The copy of a Register, or a batch, turns up when its member has been started again.
+// B1.1, B1.2: the copy of a Register, or a batch, turns up when its member has been started again.
 func TestLateCommandsOfARetiredStartChangeNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		old := n.joined(2, 1)
@@ -151,6 +151,7 @@ func TestGapInTheOwnStreamIsResent(t *testing.T) {
 	})
 }
 
+// B2: a batch is accepted whole, or the next one would be a gap.
 func TestBatchCountsAlsoIfAllInItFails(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		m := n.joined(2, 1)
@@ -209,7 +210,7 @@ func TestReleaseDeletesOnlyWhatItNames(t *testing.T) {
 	})
 }
 
-// A member died with more ephemerals than one entry should remove. Its sessions go one by one, in order of their ids; who
+// A9: a member died with more ephemerals than one entry should remove. Its sessions go one by one, in order of their ids; who
 // waits for its turn is refused everything.
 func TestExpiryIsPortioned(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {

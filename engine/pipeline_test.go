@@ -427,6 +427,7 @@ func TestResendThatIsRefusedIsTriedAgain(t *testing.T) {
 	})
 }
 
+// B3.1: a disk that stalls has every copy to sync as well, and gets slower by them.
 func TestTimerResendsTheOldestAlone(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
@@ -455,6 +456,7 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 	})
 }
 
+// B3.1: commits that take long are no sign of loss.
 func TestPatienceFollowsTheCommitTime(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		for i := range 50 {
@@ -474,7 +476,7 @@ func TestPatienceFollowsTheCommitTime(t *testing.T) {
 	})
 }
 
-// An entry in a leader's own log cannot be lost without a change of term, and every copy would be another fsync.
+// B3.2: an entry in a leader's own log cannot be lost without a change of term, and every copy would be another fsync.
 func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.lead(testMember)
@@ -484,7 +486,7 @@ func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
 	})
 }
 
-// A refused copy is no evidence that anything was lost.
+// B3.1: a refused copy is no evidence that anything was lost.
 func TestRefusedTimedResendStaysAlone(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
@@ -540,6 +542,8 @@ func TestNothingIsSentWhenAllWereTakenOut(t *testing.T) {
 	})
 }
 
+// B4.2, B4.3: what was not proposed is certainly not applied, and says so; what was is unknown, for the reason of the ctx only
+// if it was the ctx that ended.
 func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
@@ -606,7 +610,7 @@ func TestDeadlineOfTheCtxReplacesTheLimit(t *testing.T) {
 	})
 }
 
-// A release that its caller stops waiting for still has to be sent: nobody else would free the lock.
+// A10: a release that its caller stops waiting for still has to be sent: nobody else would free the lock.
 func TestEndIsNeverTakenOut(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.log.elect(0)
@@ -622,6 +626,7 @@ func TestEndIsNeverTakenOut(t *testing.T) {
 	})
 }
 
+// B4.5: what a closed or failed node had proposed is unknown, the rest is not applied.
 func TestCloseTellsQueuedAndSentApart(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
@@ -664,6 +669,7 @@ func TestNothingIsSealedAfterClose(t *testing.T) {
 	})
 }
 
+// A10: a queue that is full for minutes keeps no lock taken.
 func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.log.elect(0)
@@ -731,6 +737,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	})
 }
 
+// A10: an end has room in the next batch, whatever waits before it.
 func TestEndsGoFirst(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.send("/sent")
@@ -760,7 +767,7 @@ func TestBeatIsAnEmptyBatch(t *testing.T) {
 	})
 }
 
-// A node that does not see its batches applied must not go on proving itself alive.
+// A5: a node that does not see its batches applied must not go on proving itself alive.
 func TestNoBeatWhileABatchIsInFlight(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.send("/a")
@@ -788,7 +795,7 @@ func TestRequestTakesThePlaceOfABeat(t *testing.T) {
 	})
 }
 
-// A resend does not move the moment that the sessions live by.
+// A2: a resend does not move the moment that the sessions live by.
 func TestProofIsTheFirstSending(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		var proof time.Duration
@@ -825,6 +832,7 @@ func TestRefusedBatchIsNoSending(t *testing.T) {
 	})
 }
 
+// B2: a snapshot carries the stream past a batch that waits: nobody will say what it answered.
 func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		a := r.send("/a")

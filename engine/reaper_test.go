@@ -116,7 +116,7 @@ func TestReaperSparesWhatWasUsedSince(t *testing.T) {
 	}
 }
 
-// A node that comes to lead has not seen for how long anything has been as it is, whatever the wall clocks say.
+// B6: a node that comes to lead has not seen for how long anything has been as it is, whatever the wall clocks say.
 func TestReaperCountsAgesAnewWithEachLeadership(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		r.do(ttl("/m", 10*time.Second))

@@ -70,7 +70,7 @@ func (m *machine) apply(t *testing.T, log []logged, timeouts []time.Duration, no
 	}
 }
 
-// TestNeverEarly lets every machine propose what it measured, at any moment, twice, and arriving whenever:
+// A1.1, A1.2, A1.3: TestNeverEarly lets every machine propose what it measured, at any moment, twice, and arriving whenever:
 // no silence is ever above the time since the origin's newest committed batch.
 func TestNeverEarly(t *testing.T) {
 	booked := 0
@@ -145,7 +145,7 @@ func neverEarly(t *testing.T, seed uint64) (booked int) {
 	return booked
 }
 
-// TestSoonEnough lets an origin fall silent and holds the upper bound, with and without leader changes.
+// A7: TestSoonEnough lets an origin fall silent and holds the upper bound, with and without leader changes.
 func TestSoonEnough(t *testing.T) {
 	for seed := range uint64(300) {
 		soonEnough(t, seed)
@@ -200,7 +200,7 @@ func soonEnough(t *testing.T, seed uint64) {
 	}
 }
 
-// TestToldFirst holds the owner's half against the ensemble's: while a life is Connected, the time since
+// A2: TestToldFirst holds the owner's half against the ensemble's: while a life is Connected, the time since
 // the newest committed batch is below the timeout, so nobody can have expired the session.
 func TestToldFirst(t *testing.T) {
 	for seed := range uint64(300) {

@@ -56,7 +56,7 @@ func (m contest) next(t *testing.T) reply {
 	return r
 }
 
-// TestGuarantee_ExpiryBounded: the lock of a process that was killed goes to the next contender within the session's timeout
+// A7: TestGuarantee_ExpiryBounded: the lock of a process that was killed goes to the next contender within the session's timeout
 // plus a second, and never before the timeout.
 //
 // If the killed process led the shard too, nothing can be committed until another is elected. The new leader counts the
@@ -132,7 +132,7 @@ func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
 	return r.At - killed, bound
 }
 
-// TestGuarantee_ToldFirst stops processes that hold a lock past their sessions' timeout, until another process has been
+// A3.1: TestGuarantee_ToldFirst stops processes that hold a lock past their sessions' timeout, until another process has been
 // granted the lock.
 func TestGuarantee_ToldFirst(t *testing.T) {
 	t.Run("first question", testFirstQuestion)
