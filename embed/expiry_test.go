@@ -49,66 +49,77 @@ func awaits(t *testing.T, s *embed.Session, want embed.State) {
 	}
 }
 
-// A member that holds a lock is cut off. Another one waits for the lock. When it is granted, whatever is asked of the first
-// Hold is answered "lost", and was before. Healed, the member serves again without a restart, and nothing of the Hold
-// revives.
+// A member that holds a lock is cut off, in both directions or in one. Another one waits for the lock. When it is granted,
+// whatever is asked of the first Hold is answered "lost", and was before. Healed, the member serves again without a
+// restart, and nothing of the Hold revives.
 func TestGuarantee_ToldFirst(t *testing.T) {
-	for name, leads := range map[string]bool{"a follower is cut off": false, "the leader is cut off": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{})
-			ctx := bounded(t)
-			const victim, other = embed.MemberID(1), embed.MemberID(2)
-			if leads {
-				ens.MoveLeader(victim)
-			} else {
-				ens.MoveLeader(other)
-			}
-			s := ens.Session(victim, embed.SessionOptions{Timeout: 1500 * time.Millisecond})
-			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
-			must(t, err)
-			waiter := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
-			held := lastHeld(hold)
-			ens.Isolate(victim)
+	cut := embedtest.Link{Cut: true}
+	cuts := map[string]func(ens *embedtest.Ensemble, victim, other embed.MemberID){
+		"is cut off":    func(ens *embedtest.Ensemble, victim, other embed.MemberID) { ens.Cut(victim, other) },
+		"hears nothing": func(ens *embedtest.Ensemble, victim, other embed.MemberID) { ens.Faults(other).SetLink(victim, cut) },
+		"is not heard":  func(ens *embedtest.Ensemble, victim, other embed.MemberID) { ens.Faults(victim).SetLink(other, cut) },
+	}
+	for name, leads := range map[string]bool{"a follower": false, "the leader": true} {
+		for what, cut := range cuts {
+			t.Run(name+" "+what, func(t *testing.T) { holderIsCutOff(t, leads, cut) })
+		}
+	}
+}
 
-			next, err := lock.NewMutex(waiter, "/lock").Lock(ctx)
-			granted := time.Now()
-			lost := hold.Err()
-			must(t, err)
-			if lost == nil {
-				t.Error("two hold the lock")
-			}
-			if last := <-held; !last.Before(granted) {
-				t.Errorf("the first Hold said that it holds %v after the second was granted", last.Sub(granted))
-			}
-			<-hold.Done()
-			if !errors.Is(lost, embed.ErrSuspended) || !errors.Is(context.Cause(hold.Context()), embed.ErrSuspended) {
-				t.Errorf("the Hold ended with %v, its context with %v", lost, context.Cause(hold.Context()))
-			}
-			if next.Token().Compare(hold.Token()) <= 0 {
-				t.Errorf("token %v after %v", next.Token(), hold.Token())
-			}
-			if state, _ := s.State(); state != embed.Suspended && state != embed.Expired {
-				t.Errorf("the session is %v", state)
-			}
+func holderIsCutOff(t *testing.T, leads bool, cut func(ens *embedtest.Ensemble, victim, other embed.MemberID)) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	const victim, other = embed.MemberID(1), embed.MemberID(2)
+	if leads {
+		ens.MoveLeader(victim)
+	} else {
+		ens.MoveLeader(other)
+	}
+	s := ens.Session(victim, embed.SessionOptions{Timeout: 1500 * time.Millisecond})
+	hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
+	must(t, err)
+	waiter := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+	held := lastHeld(hold)
+	cut(ens, victim, other)
+	cut(ens, victim, 3)
 
-			ens.HealAll()
-			awaits(t, s, embed.Expired)
-			if !errors.Is(s.Err(), embed.ErrSessionExpired) || hold.Err() == nil {
-				t.Errorf("session: %v, hold: %v", s.Err(), hold.Err())
-			}
-			must(t, next.Release())
-			again, err := lock.NewMutex(ens.Session(victim, embed.SessionOptions{}), "/lock").Lock(ctx)
-			must(t, err)
-			if again.Token().Compare(next.Token()) <= 0 {
-				t.Errorf("token %v after %v", again.Token(), next.Token())
-			}
-			_, err = waiter.Sync(ctx, "/")
-			must(t, err)
-			if names, _, err := waiter.Children(ctx, "/lock"); err != nil || len(names) != 1 {
-				t.Errorf("in the queue: %v, %v", names, err)
-			}
-		})
+	next, err := lock.NewMutex(waiter, "/lock").Lock(ctx)
+	granted := time.Now()
+	lost := hold.Err()
+	must(t, err)
+	if lost == nil {
+		t.Error("two hold the lock")
+	}
+	if last := <-held; !last.Before(granted) {
+		t.Errorf("the first Hold said that it holds %v after the second was granted", last.Sub(granted))
+	}
+	<-hold.Done()
+	if !errors.Is(lost, embed.ErrSuspended) || !errors.Is(context.Cause(hold.Context()), embed.ErrSuspended) {
+		t.Errorf("the Hold ended with %v, its context with %v", lost, context.Cause(hold.Context()))
+	}
+	if next.Token().Compare(hold.Token()) <= 0 {
+		t.Errorf("token %v after %v", next.Token(), hold.Token())
+	}
+	if state, _ := s.State(); state != embed.Suspended && state != embed.Expired {
+		t.Errorf("the session is %v", state)
+	}
+
+	ens.HealAll()
+	awaits(t, s, embed.Expired)
+	if !errors.Is(s.Err(), embed.ErrSessionExpired) || hold.Err() == nil {
+		t.Errorf("session: %v, hold: %v", s.Err(), hold.Err())
+	}
+	must(t, next.Release())
+	again, err := lock.NewMutex(ens.Session(victim, embed.SessionOptions{}), "/lock").Lock(ctx)
+	must(t, err)
+	if again.Token().Compare(next.Token()) <= 0 {
+		t.Errorf("token %v after %v", again.Token(), next.Token())
+	}
+	_, err = waiter.Sync(ctx, "/")
+	must(t, err)
+	if names, _, err := waiter.Children(ctx, "/lock"); err != nil || len(names) != 1 {
+		t.Errorf("in the queue: %v, %v", names, err)
 	}
 }
 
