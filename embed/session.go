@@ -262,10 +262,10 @@ func (s *Session) Timeout() time.Duration { return s.s.Timeout() }
 // State compares the clock and returns the state, with a channel that is closed when it is another one.
 func (s *Session) State() (now State, changed <-chan struct{}) { return s.s.State() }
 
-// Context ends with the session, not before; its Cause says why.
+// Context compares the clock and returns a context that ends with the session, not before; its Cause says why.
 func (s *Session) Context() context.Context { return s.s.Context() }
 
-// Done is closed when the session has ended.
+// Done compares the clock and returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.s.Done() }
 
 // Err says why the session ended, nil while it has not: ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed.

@@ -95,6 +95,30 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 	}
 }
 
+// A3.1: the same for the session itself, whose end comes a timeout later.
+func TestFirstQuestionAfterALongPauseIsToldTheEnd(t *testing.T) {
+	for name, ended := range map[string]func(s *Session) bool{
+		"err":     func(s *Session) bool { return errors.Is(s.Err(), ErrSessionExpired) },
+		"state":   func(s *Session) bool { state, _ := s.State(); return state == session.Expired },
+		"done":    func(s *Session) bool { return isClosed(s.Done()) },
+		"context": func(s *Session) bool { return errors.Is(cause(s.Context()), ErrSessionExpired) },
+		"submit": func(s *Session) bool {
+			_, err := s.Submit(context.Background(), []tree.Op{create("/x")}).Result()
+			return errors.Is(err, ErrSessionExpired)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				n.fake.pause(testDeadline + testTimeout)
+				if !ended(s) {
+					t.Fatal("the first question is answered as if the session lived")
+				}
+			})
+		})
+	}
+}
+
 // A batch that was sent in time is applied after the deadline, and nobody had looked in between: the session was
 // suspended all the same, though it is not any more.
 func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {

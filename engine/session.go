@@ -49,11 +49,17 @@ func (s *Session) ID() tree.SessionID { return s.id }
 // Timeout returns how long the ensemble waits in silence before it expires the session.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
-// Context ends with the session; its cause says why.
-func (s *Session) Context() context.Context { return s.ctx }
+// Context compares the clock and returns a context that ends with the session; its cause says why.
+func (s *Session) Context() context.Context {
+	s.engine.keeper.look()
+	return s.ctx
+}
 
-// Done is closed when the session has ended.
-func (s *Session) Done() <-chan struct{} { return s.done }
+// Done compares the clock and returns a channel that is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} {
+	s.engine.keeper.look()
+	return s.done
+}
 
 // Err returns why the session ended, nil while it has not.
 func (s *Session) Err() error {
