@@ -453,3 +453,69 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	must(t, errors.Join(here.Close(), there.Close()))
 	return over && errors.Is(marker.Err(), embed.ErrWatchGap)
 }
+
+// B2: what a member sends reaches the others and is applied, and the member hears of it by a snapshot only, which does not
+// say what it answered. The caller is told that nobody knows; nothing is applied again; and what was asked for later is
+// neither lost nor taken for what was answered.
+func TestGuarantee_ExactlyOnce_AcrossASnapshot(t *testing.T) {
+	t.Parallel()
+	ens, rounds := lagging(t), 0
+	ens.Until("a snapshot that stands for what a caller waits for", func() bool {
+		rounds++
+		return swallowed(t, ens, fmt.Sprint("/round-", rounds))
+	})
+	t.Logf("%d rounds", rounds)
+}
+
+// swallowed plays it once below a path and reports whether it came to that: the member may lose sight of the leader before it
+// has sent anything, and a log that is not cut in time brings the answer after all.
+func swallowed(t *testing.T, ens *embedtest.Ensemble, path string) bool {
+	ctx := bounded(t)
+	here, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
+	ens.MoveLeader(1)
+	_, err := there.Create(ctx, path, nil, embed.Persistent)
+	must(t, err)
+	for _, id := range []embed.MemberID{1, 2} {
+		ens.Faults(id).SetLink(away, embedtest.Link{Cut: true})
+	}
+	first := there.Submit(ctx, embed.OpCreate(path+"/once-", nil, embed.Sequential))
+	arrived, err := here.Watch(ctx, path+"/once-0000000000", embed.WatchOnce)
+	must(t, err)
+	if _, ok, err := here.Exists(ctx, path+"/once-0000000000"); err == nil && !ok {
+		select {
+		case <-arrived.Events():
+		case <-time.After(time.Second): // it is sent when the links are whole
+		}
+	}
+	for _, id := range []embed.MemberID{1, 2} {
+		must(t, ens.Snapshot(id))
+	}
+	for range 5 {
+		_, err = here.Set(ctx, path, nil, embed.AnyVersion)
+		must(t, err)
+	}
+	later := there.Submit(ctx, embed.OpCreate(path+"/later", nil, embed.Persistent))
+	ens.HealAll()
+
+	results, err := later.Result()
+	must(t, err)
+	if results[0].Path != path+"/later" {
+		t.Errorf("the answer is %v, asked for was %s/later", results, path)
+	}
+	select {
+	case <-first.Done():
+	case <-ctx.Done():
+		t.Fatal("the first request has no outcome")
+	}
+	_, err = first.Result()
+	unknown := errors.Is(err, embed.ErrUnknownOutcome)
+	if err != nil && !unknown {
+		t.Errorf("the first request: %v", err)
+	}
+	names, _, err := there.Children(ctx, path)
+	if want := []string{"later", "once-0000000000"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("there are %q, want %q: %v", names, want, err)
+	}
+	must(t, errors.Join(here.Close(), there.Close()))
+	return unknown
+}
