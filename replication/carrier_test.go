@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,8 +16,9 @@ import (
 type carrier struct {
 	mu    sync.RWMutex
 	ends  map[string]*carrierEnd
-	cut   map[string]bool                         // members cut off from everybody
-	watch func(to string, b *raftpb.MessageBatch) // sees every batch; may drop requests
+	cut   map[string]bool                          // members cut off from everybody
+	watch func(to string, b *raftpb.MessageBatch)  // sees every batch; may drop requests
+	miss  func(from string, b raftpb.MessageBatch) // sees every batch that a cut takes
 }
 
 type carrierEnd struct {
@@ -42,6 +44,21 @@ func (c *carrier) observe(fn func(to string, b *raftpb.MessageBatch)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch = fn
+}
+
+// lost returns a channel that is closed when the next message of one of these types from a member is lost.
+func (c *carrier) lost(uuid string, types ...raftpb.MessageType) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen, once := make(chan struct{}), sync.Once{}
+	c.miss = func(from string, b raftpb.MessageBatch) {
+		for _, m := range b.Requests {
+			if from == uuid && slices.Contains(types, m.Type) {
+				once.Do(func() { close(seen) })
+			}
+		}
+	}
+	return seen
 }
 
 func (c *carrier) factory(self string) Transport {
@@ -103,6 +120,9 @@ func (l *carrierLink) SendMessageBatch(b raftpb.MessageBatch) error {
 	defer c.mu.RUnlock()
 	end := c.ends[l.target]
 	if end == nil || end.down.Load() || l.module.down.Load() || c.cut[l.target] || c.cut[l.module.self] {
+		if c.miss != nil {
+			c.miss(l.module.self, b)
+		}
 		return nil
 	}
 	data, err := b.Marshal()

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lni/dragonboat/v4/raftpb"
 )
 
 // leaders records what a node is told.
@@ -85,6 +87,29 @@ func TestLeader_IsolatedStepsDown(t *testing.T) {
 	e.write(others[0], 1, "goes on")
 	e.carrier.isolate(UUID(e.digest, old.id), false)
 	old.tapes[0].has(t, "goes on")
+}
+
+// C12.2: a member that is cut off asks for votes again and again. When it comes back its term must not be ahead of the
+// others': they would depose their leader for it.
+func TestLeader_AMemberThatComesBackDeposesNobody(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	e.write(e.nodes[0], 1, "warm")
+	leader := awaitLeader(t, e.nodes[0], 1)
+	away := e.nodes[leader.Member%3]
+	e.carrier.isolate(UUID(e.digest, away.id), true)
+	for range 3 { // elections that it loses
+		asked := e.carrier.lost(UUID(e.digest, away.id), raftpb.RequestPreVote, raftpb.RequestVote)
+		eventually(t, "request for a vote", func() bool { return isClosed(asked) })
+	}
+	e.carrier.isolate(UUID(e.digest, away.id), false)
+	e.write(away, 1, "back")
+	for _, n := range e.nodes {
+		n.tapes[0].has(t, "back")
+		if now := n.host.Leader(1); now != leader {
+			t.Errorf("member %d follows %v after one came back, it was %v", n.id, now, leader)
+		}
+	}
 }
 
 func TestProposal_Dropped(t *testing.T) {

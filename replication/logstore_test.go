@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
@@ -67,6 +70,7 @@ func (m *memoryLog) enter() func() {
 		m.t.Error("two writers at once")
 		return func() {}
 	}
+	runtime.Gosched() // or hardly anybody would be met
 	return m.busy.Unlock
 }
 
@@ -244,39 +248,59 @@ func TestLogStore_TermAndVoteSurviveACrash(t *testing.T) {
 	}
 }
 
-// Entries and snapshot records are written by two workers. The entries are large enough for the log to go on to a
-// new file several times, which is where a bare tan loses an fsync, or panics because the file it syncs is closed.
+// C2: entries and snapshot records are written by two workers. Each time that the log has to go on to a new file, a snapshot
+// is recorded between the write of an entry and its fsync: that is where a bare tan loses an fsync, or panics because the
+// file it syncs is closed. Here the record waits.
 func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	e.start(n)
 	e.write(n, 1, "first")
 	e.stop(n)
-	s, _ := openTan(t, e, n)
+	s, d := openTan(t, e, n)
 	defer s.Close()
 	if _, err := s.ReadRaftState(1, 1, 0); err != nil {
 		t.Fatal(err)
 	}
-	const first, entries = 1000, 60
-	written := make(chan uint64, entries)
-	go func() {
-		defer close(written)
-		cmd := make([]byte, 4<<20)
-		for i := uint64(first); i < first+entries; i++ {
-			_ = s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{}, raftpb.Entry{Index: i, Term: 9, Cmd: cmd})}, 1)
-			written <- i
+	const first, entries, full = 1000, 60, 64 << 20
+	index := atomic.Uint64{}
+	var snapshots sync.WaitGroup
+	var met sync.Map // files at whose fsync this was done
+	d.onSync = func(name string) {
+		info, err := os.Stat(name)
+		if err != nil || info.Size() < full {
+			return
 		}
-	}()
-	for i := range written {
-		for range 3 {
-			ss := raftpb.Snapshot{Index: i, Term: 9, ShardID: 1, Dummy: true}
+		if _, before := met.LoadOrStore(name, true); before {
+			return
+		}
+		recorded := make(chan struct{})
+		snapshots.Go(func() {
+			defer close(recorded)
+			ss := raftpb.Snapshot{Index: index.Load() - 1, Term: 9, ShardID: 1, Dummy: true}
 			_ = s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: 1, Snapshot: ss}})
+			_ = s.RemoveEntriesTo(1, 1, ss.Index-1)
+		})
+		select {
+		case <-recorded:
+			t.Error("recorded while an entry is being saved")
+		case <-time.After(100 * time.Millisecond):
 		}
-		_ = s.RemoveEntriesTo(1, 1, i-2)
 	}
+	cmd := make([]byte, 4<<20)
+	for i := uint64(first); i < first+entries; i++ {
+		index.Store(i)
+		_ = s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{}, raftpb.Entry{Index: i, Term: 9, Cmd: cmd})}, 1)
+	}
+	snapshots.Wait()
 	rs, err := s.ReadRaftState(1, 1, first+entries-2)
 	if err != nil || rs.EntryCount != 1 {
 		t.Errorf("the last entry reads as %+v, %v", rs, err)
+	}
+	files := 0
+	met.Range(func(any, any) bool { files++; return true })
+	if err := d.Err(); err != nil || files < 3 {
+		t.Errorf("%d full files, disk %v", files, err)
 	}
 }
 

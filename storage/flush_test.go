@@ -267,3 +267,108 @@ func TestDamageFoundInTheBackgroundThrowsTheSwitch(t *testing.T) {
 		t.Fatal("Close says nothing")
 	}
 }
+
+// C1.3: Pebble ends the process when its MANIFEST cannot be written, and tries a table that cannot be written again and again.
+// It is told of neither: the switch is thrown, and Sync and Close end with the cause.
+func TestFailureOfAnyFileOfPebbleEndsInTheSwitch(t *testing.T) {
+	for part, ops := range map[string][]disk.Op{
+		"MANIFEST": {disk.OpWrite, disk.OpSync},
+		".sst":     {disk.OpCreate, disk.OpWrite, disk.OpSync},
+	} {
+		for _, op := range ops {
+			t.Run(op.String()+" "+part, func(t *testing.T) {
+				n, h := newNode(t), newHistory(t)
+				i := n.open(t)
+				must(t, h.commit(i, 5))
+				n.disk.SetFault(func(o disk.Op, name string) error {
+					if o == op && strings.Contains(name, part) {
+						return errFault
+					}
+					return nil
+				})
+				if err := i.Sync(); !errors.Is(err, errFault) {
+					t.Fatal(err)
+				}
+				if err := i.Close(); !errors.Is(err, errFault) {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// C1.3: what Pebble takes for the end of the process is the end of the node.
+func TestWhatIsFatalToPebbleThrowsTheSwitch(t *testing.T) {
+	n := newNode(t)
+	o := pebbleOptions(n.disk, nil, createNew, n.options().Logger)
+	o.Logger.Fatalf("MANIFEST %s", "is gone")
+	if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), "MANIFEST is gone") {
+		t.Fatal(err)
+	}
+}
+
+// C1.3: a commit that Pebble itself stalls, behind a flush or a compaction that does not end, waits under a lock that Close
+// needs, and looks at nothing else. So Pebble stalls none, however much is unflushed or not compacted.
+func TestCommitIsNeverStalledByPebble(t *testing.T) {
+	for worker, commit := range map[string]func(i *Image, k uint64) error{
+		"flush1": func(i *Image, k uint64) error { // many memtables
+			b := i.NewBatch()
+			b.Put(Znodes, []byte("k"), make([]byte, memtableLen/2))
+			return b.Commit(k)
+		},
+		"compact1": func(i *Image, k uint64) error { // many tables that were never merged
+			b := i.NewBatch()
+			b.Put(Znodes, []byte("a"), []byte{byte(k)})
+			b.Put(Znodes, []byte("z"), []byte{byte(k)})
+			return errors.Join(b.Commit(k), i.Sync())
+		},
+	} {
+		t.Run(worker, func(t *testing.T) {
+			n, h := newNode(t), newHistory(t)
+			o := n.options()
+			o.UnflushedMax = 1 << 30
+			i := openWith(t, o)
+			h.expect(t, i)
+			hangs, end := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			n.disk.SetFault(func(op disk.Op, name string) error {
+				if op == disk.OpCreate && strings.HasSuffix(name, ".sst") && calledBy("(*DB)."+worker) {
+					once.Do(func() { close(hangs) })
+					<-end
+				}
+				return nil
+			})
+			defer close(end) // before the image is closed
+			committed := make(chan error, 1)
+			go func() {
+				var err error
+				for k := uint64(1); k <= 24 && err == nil; k++ {
+					err = commit(i, k)
+				}
+				committed <- err
+			}()
+			<-hangs
+			select {
+			case err := <-committed:
+				must(t, err)
+			case <-time.After(patience):
+				t.Fatal("a commit waits for what does not end")
+			}
+		})
+	}
+}
+
+// calledBy reports whether a method of Pebble's is on the stack.
+func calledBy(method string) bool {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, "pebble."+method) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}

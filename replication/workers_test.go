@@ -1,0 +1,76 @@
+package replication
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+)
+
+// C11.1: dragonboat gives each shard to one of its apply workers. With one worker for all, a shard whose machine is slow
+// would keep every other from applying.
+func TestShards_ASlowOneKeepsNoOtherFromApplying(t *testing.T) {
+	e := found(t, 1, 3)
+	stuck, release := make(chan struct{}), make(chan struct{})
+	e.prepare = func(n *node) {
+		n.tapes[0].onApply = func(Entry) {
+			close(stuck)
+			<-release
+		}
+	}
+	n := e.nodes[0]
+	e.start(n)
+	defer close(release)
+	awaitLeader(t, n, 1)
+	if _, err := n.host.Propose(1, []byte("slow")); err != nil {
+		t.Fatal(err)
+	}
+	<-stuck
+	for _, shard := range []ShardID{2, 3} {
+		e.write(n, shard, "quick")
+	}
+}
+
+// C11.2: a stream to a member that takes its time holds a snapshot worker for its whole length. The snapshots that cut the
+// logs of the shards must not wait for it.
+func TestStream_ASlowOneKeepsNoShardFromItsSnapshots(t *testing.T) {
+	e := found(t, 3, 2)
+	streaming, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	e.prepare = func(n *node) {
+		n.host.keepEntries = 1
+		n.tapes[0].onWrite = func(io.Writer) error {
+			once.Do(func() { close(streaming) })
+			<-release
+			return nil
+		}
+	}
+	e.startAll()
+	defer close(release)
+	for shard := ShardID(1); shard <= 2; shard++ {
+		e.write(e.nodes[0], shard, "warm")
+	}
+	sender := e.node(awaitLeader(t, e.nodes[0], 1).Member)
+	behind := e.nodes[sender.id%3]
+	e.stop(behind)
+	for i := range 10 {
+		e.write(sender, 1, fmt.Sprintf("missed-%d", i))
+	}
+	sender = e.node(awaitLeader(t, sender, 1).Member)
+	snapshotNow(t, sender)
+	eventually(t, "cut log", func() bool { return compacted(sender) })
+	e.start(behind)
+	<-streaming
+	e.write(sender, 2, "meanwhile")
+	index := sender.tapes[1].lastIndex()
+	if err := sender.host.RequestSnapshot(2); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a snapshot of the other shard", func() bool {
+		ss, err := sender.host.store.GetSnapshot(2, uint64(sender.id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ss.OnDiskIndex >= index
+	})
+}
