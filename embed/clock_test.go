@@ -343,7 +343,7 @@ func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	awaits(t, s, embed.Connected)
 }
 
-// While the clock does not stand still a session is never safe. A lock that is free is not said to be held, nobody is
+// E4: while the clock does not stand still a session is never safe. A lock that is free is not said to be held, nobody is
 // granted it, and nobody is left in the queue.
 func TestClock_NothingIsGrantedWhileTheClockJumps(t *testing.T) {
 	t.Parallel()

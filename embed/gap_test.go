@@ -368,7 +368,7 @@ func (h *gapHistory) replaced(path string, g gap) bool {
 	})
 }
 
-// D2, E3, E4: what becomes of queues while a member is away for so long that it gets a snapshot. There the watches of waiters
+// D2, E3.1, E4: what becomes of queues while a member is away for so long that it gets a snapshot. There the watches of waiters
 // and observers end, and they look again; a hold whose contender somebody deleted is over, and one that nobody touched
 // goes on.
 func TestRecipes_AcrossASnapshot(t *testing.T) {

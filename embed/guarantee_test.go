@@ -25,9 +25,9 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// Writers move a value between two znodes by Multi. Readers on every member read both, one after the other. Each znode holds
-// its share and the number of the move, so a reader can tell a sum that was never there and a state that is older than one it
-// has seen.
+// D4: writers move a value between two znodes by Multi. Readers on every member read both, one after the other. Each znode
+// holds its share and the number of the move, so a reader can tell a sum that was never there and a state that is older than
+// one it has seen.
 func TestGuarantee_Atomic(t *testing.T) {
 	hammer(t, embedtest.New(t, 3, embedtest.Options{}), 900)
 }
@@ -421,7 +421,7 @@ func TestGuarantee_LinearizableSync(t *testing.T) {
 
 const watchedSets = 500
 
-// A watch and a reader on the same member: when the reader sees a change, its event can be received.
+// D1, D3: A watch and a reader on the same member: when the reader sees a change, its event can be received.
 func TestGuarantee_WatchNoGap(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
@@ -499,7 +499,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session) {
 	}
 }
 
-// Tokens grow with every grant on a path: over the deletion of the path, changes of leader and a restart of everything.
+// E1: tokens grow with every grant on a path: over the deletion of the path, changes of leader and a restart of everything.
 func TestGuarantee_Fenced(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)

@@ -154,8 +154,8 @@ var faults = map[string]struct {
 	"the image cannot be created": {disk.OpCreate, "/image/", syscall.EROFS},
 }
 
-// The disk of one of three members fails under load. The process and the other two go on; the failed one says so to
-// everybody who waits, acknowledges nothing that it has not kept, can be closed, and rejoins once the disk is mended.
+// C1.1, C1.3, C1.4: the disk of one of three members fails under load. The process and the other two go on; the failed one says
+// so to everybody who waits, acknowledges nothing that it has not kept, can be closed, and rejoins once the disk is mended.
 func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 	const victim = embed.MemberID(2)
 	for name, fault := range faults {

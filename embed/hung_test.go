@@ -59,7 +59,7 @@ func (h *hanging) ask(op disk.Op, name string) error {
 	return nil
 }
 
-// A disk that does not answer keeps Close no longer than it says. The directory is given back when what hangs has
+// C1.4: A disk that does not answer keeps Close no longer than it says. The directory is given back when what hangs has
 // returned, and not before: another node there could not know what it will still write.
 func TestClose_OnADiskThatHangs(t *testing.T) {
 	t.Parallel()

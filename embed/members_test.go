@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net"
 	"os"
@@ -154,8 +155,8 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// A member whose disk was lost and that comes back empty has forgotten what it voted for and acknowledged. It must not make
-// a quorum with a member that needs it.
+// C1.7, C5: A member whose disk was lost and that comes back empty has forgotten what it voted for and acknowledged. It must
+// not make a quorum with a member that needs it.
 func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -191,7 +192,7 @@ func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	}
 }
 
-// The process moves to another machine, or its container is made anew: another host name, all addresses changed.
+// C6.1, C6.2: the process moves to another machine, or its container is made anew: another host name, all addresses changed.
 func TestMembers_AnotherHostNameAndOtherAddresses(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -220,6 +221,29 @@ func TestMembers_AnotherHostNameAndOtherAddresses(t *testing.T) {
 	write(t, nodes[2], "/c")
 }
 
+// C6.2: members that spell one address differently are members all the same. dragonboat's own registry makes its host panic
+// when a peer announces another spelling.
+func TestMembers_EachSpellsTheAddressesInItsOwnWay(t *testing.T) {
+	t.Parallel()
+	nodes := startTCP(t, "127.0.0.1", 3, func(c *embed.Config) {
+		c.Dir = t.TempDir()
+		c.Listen = c.Members[c.ID]
+		c.Members = maps.Clone(c.Members)
+		for id, addr := range c.Members {
+			if (id+c.ID)%2 == 0 {
+				c.Members[id] = strings.Replace(addr, "127.0.0.1", "localhost", 1)
+			}
+		}
+	})
+	ready(t, nodes[1], nodes[2], nodes[3])
+	for id, n := range nodes {
+		write(t, n, fmt.Sprint("/", id))
+		synced(t, nodes[id%3+1])
+		has(t, nodes[id%3+1], fmt.Sprint("/", id))
+	}
+}
+
+// C4.2: the members' transport is not for IPv4 only.
 func TestMembers_IPv6(t *testing.T) {
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Skipf("no IPv6 here: %v", err)
@@ -307,7 +331,7 @@ func (a *authority) insists(t *testing.T, trust *authority) *embed.TLS {
 	return c
 }
 
-// Two members trust one authority, one of them by files and one by a tls.Config. A third shows a certificate of another
+// C4.6: two members trust one authority, one of them by files and one by a tls.Config. A third shows a certificate of another
 // authority, though it trusts theirs; or none at all. Neither do they dial it, nor is it let in when it dials them.
 func TestMembers_MutualTLS(t *testing.T) {
 	ours, other := newAuthority(t, "ours"), newAuthority(t, "another")

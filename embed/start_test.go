@@ -251,6 +251,7 @@ func identity(t *testing.T, dir string, edit func(*replication.Identity)) {
 	must(t, replication.WriteIdentity(d, dir, id))
 }
 
+// C6.3, C8.1, C8.2, C8.3: what a directory holds is compared with the Config, and its image with its log, before dragonboat sees any of it.
 func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 	original, later := lived(t)
 	three := addrs(t, "127.0.0.1", 3)
@@ -345,6 +346,7 @@ func TestStart_RefusesADirectoryThatIsAFile(t *testing.T) {
 	}
 }
 
+// C7: a lock of the operating system alone would let it in.
 func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	n := alone(t, dir, inside.Seams{})
@@ -365,6 +367,7 @@ func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
 	has(t, alone(t, dir, inside.Seams{}), "/a") // the refused ones did not take the lock away
 }
 
+// C4.5: the port is bound before anything on disk is made.
 func TestStart_RefusesAPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -401,6 +404,25 @@ func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
 	again, err := net.Listen("tcp", addr)
 	must(t, err) // the port was given back
 	again.Close()
+}
+
+// C10.3: every start begins a new file of the log, which goes with a snapshot only; and one that waits for its number of
+// entries never comes where little is written. So a start asks for one.
+func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	logs := func() []string {
+		names, err := filepath.Glob(filepath.Join(dir, "raft/*/*/tandb/node-1-1/*.log"))
+		must(t, err)
+		return names
+	}
+	for i := range 10 {
+		n := alone(t, dir, inside.Seams{})
+		write(t, n, fmt.Sprint("/", i))
+		must(t, n.Close())
+	}
+	alone(t, dir, inside.Seams{})
+	until(t, "the old logs to go", func() bool { return len(logs()) <= 4 })
 }
 
 // A node that is told to stop, again and again, at any moment after its start.

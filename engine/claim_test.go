@@ -27,6 +27,7 @@ func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
 	})
 }
 
+// E7: its name is not known yet.
 func TestClaimReleasedWhileItsCreateIsOnItsWayIsDeletedFirst(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -89,7 +90,7 @@ func (n *node) tells(c *Claim, fn func()) {
 	c.cancel = func(cause error) { fn(); cancel(cause) }
 }
 
-// A holder is told before anybody can see that its znode is gone.
+// E3.1: A holder is told before anybody can see that its znode is gone.
 func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -233,6 +234,7 @@ func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {
 	})
 }
 
+// E4: first in the queue by the local state is not enough: the session must be safe at that moment.
 func TestHoldIsRefusedWhileSuspended(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)

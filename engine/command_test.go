@@ -290,6 +290,7 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 	}
 }
 
+// C13.1: a command's bytes belong to the Raft log, which uses them again.
 func TestDecodedCommandSharesNothingWithItsBytes(t *testing.T) {
 	for _, g := range goldenCommands() {
 		b := g.encode()

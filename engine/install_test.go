@@ -92,6 +92,7 @@ func remove(path string) tree.Op {
 	return tree.Op{Kind: tree.KindDelete, Path: path, Version: tree.AnyVersion}
 }
 
+// D2: the two states around a gap tell of some znodes that nothing happened to them, and of no other what did.
 func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 	// The tree before: /a, /a/b, /a/b/c, /z. Each case is what happens in the gap, and what a watch gets: an event, "gap",
 	// or nothing; first a once-watch, then a persistent one.
@@ -182,7 +183,7 @@ func afterGap(w *Watch, zxid tree.Zxid) string {
 	}
 }
 
-// Whoever reads the new state can receive its event already.
+// D2, D3: whoever reads the new state can receive its event already.
 func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s := n.open(testTimeout)
@@ -376,7 +377,7 @@ func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {
 	})
 }
 
-// A parent whose create counter has come to its end keeps its Pzxid when a child is created.
+// D2: A parent whose create counter has come to its end keeps its Pzxid when a child is created.
 func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
 	load := func(paths ...string) *tree.Tree {
 		loader := tree.NewLoader(nil)

@@ -27,7 +27,7 @@ func TestBarrier_SeesWhatWasAcknowledgedElsewhere(t *testing.T) {
 	}
 }
 
-// Leadership moves all the time, and every barrier still ends, and is true when it does.
+// C14: leadership moves all the time, and every barrier still ends, and is true when it does.
 func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
@@ -66,7 +66,7 @@ func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 	}
 }
 
-// ReadIndex messages are lost: the barrier asks again.
+// C14: readIndex messages are lost: the barrier asks again.
 func TestBarrier_SurvivesLostMessages(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
@@ -92,6 +92,7 @@ func TestBarrier_SurvivesLostMessages(t *testing.T) {
 	}
 }
 
+// C14: many who wait cost a few messages.
 func TestBarrier_SharedByItsCallers(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()

@@ -44,6 +44,7 @@ func files(t *testing.T, dir string) string {
 	return b.String()
 }
 
+// C8.2, C8.3: how far a log reaches is known before dragonboat opens it.
 func TestCheckLog_TellsWhatIsThereAndChangesNothing(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]

@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// C13.5: a member that was away for minutes gets the log it missed, and not the whole state.
 func TestRetention_CutsByBytes(t *testing.T) {
 	var r retention
 	index := uint64(0)
@@ -41,6 +42,7 @@ func TestRetention_CutsByBytes(t *testing.T) {
 	}
 }
 
+// C10.3: few large entries, or many small ones, make a snapshot due.
 func TestRetention_DueByEntries(t *testing.T) {
 	var r retention
 	for range 2 {

@@ -54,7 +54,7 @@ func closes(t *testing.T, n *node) {
 	}
 }
 
-// The n-th mutating call of one of three members fails, while all write and snapshots are taken: the process
+// C1.1, C1.2, C1.4: the n-th mutating call of one of three members fails, while all write and snapshots are taken: the process
 // goes on, the other members go on, the failed one ends, and nothing it acknowledged is missing afterwards.
 func TestFrozenDisk_AtAnyCall(t *testing.T) {
 	points := []int64{1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610}
@@ -168,7 +168,7 @@ func slicesWithout(nodes []*node, out *node) []*node {
 	return rest
 }
 
-// A single member commits what its log store says is saved: with the switch thrown nothing more is applied.
+// C1.4: A single member commits what its log store says is saved: with the switch thrown nothing more is applied.
 func TestFrozenDisk_SingleMemberAppliesNothingMore(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -209,7 +209,7 @@ func TestFrozenDisk_SingleMemberAppliesNothingMore(t *testing.T) {
 	}
 }
 
-// Our own code on dragonboat's goroutines must not end the process either.
+// C1.8: our own code on dragonboat's goroutines must not end the process either.
 func TestMachine_PanicsAndErrorsFailTheNode(t *testing.T) {
 	boom := func(Entry) { panic("boom") }
 	for name, c := range map[string]struct {

@@ -137,6 +137,7 @@ func TestUUID_IsOneAndDiffers(t *testing.T) {
 	}
 }
 
+// C7: a second attempt in the same process is refused, and does not take the lock from the first when it gives up.
 func TestLockDir_TellsWhoHasIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "on", "the", "way")
 	l, err := LockDir(dir)

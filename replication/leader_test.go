@@ -69,7 +69,7 @@ func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
 	}
 }
 
-// B3.2: a leader that is cut off from the others stops leading, and then takes no proposals.
+// B3.2, C12.1: a leader that is cut off from the others stops leading, and then takes no proposals.
 func TestLeader_IsolatedStepsDown(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()

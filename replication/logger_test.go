@@ -102,8 +102,8 @@ func TestLogger_Levels(t *testing.T) {
 	}
 }
 
-// What dragonboat reports as broken on a goroutine of its own stops every node of the process, for nobody knows
-// whose it was; the goroutine does not go on.
+// C1.8: what dragonboat reports as broken on a goroutine of its own stops every node of the process, for nobody knows whose it
+// was; the goroutine does not go on.
 func TestLogger_PanicfThrowsAllSwitches(t *testing.T) {
 	var l lines
 	one, two := openHost(t, &l, slog.LevelDebug), openHost(t, &l, slog.LevelDebug)

@@ -137,6 +137,7 @@ func TestLogStore_FillsInTheLastState(t *testing.T) {
 	}
 }
 
+// C2: all that writes to tan goes one at a time: it syncs the file it reads without its lock.
 func TestLogStore_OneWriterAtATime(t *testing.T) {
 	s := newLogStore(&memoryLog{t: t}, newPlainDisk(t))
 	st := raftpb.State{Term: 1, Vote: 1, Commit: 1}

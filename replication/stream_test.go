@@ -94,8 +94,8 @@ func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
 	e.same(t)
 }
 
-// A node that goes down with a received stream that was not installed yet: the log says that any image will do,
-// and the next start installs it.
+// C13.3: A node that goes down with a received stream that was not installed yet: the log says that any image will do, and the
+// next start installs it.
 func TestStream_KilledBeforeInstall(t *testing.T) {
 	e, behind := lag(t)
 	received := make(chan struct{})
@@ -111,6 +111,9 @@ func TestStream_KilledBeforeInstall(t *testing.T) {
 	e.start(behind)
 	<-received
 	e.stop(behind)
+	if err := behind.disk.Err(); err != nil {
+		t.Errorf("to be stopped is no failure: %v", err)
+	}
 	first, last, exists, err := CheckLog(viewOf(t, e, behind), 1)
 	if err != nil || !exists || first != 1 || last <= behind.tapes[0].applied {
 		t.Errorf("first %d, last %d, exists %v, %v with a stream that waits", first, last, exists, err)
@@ -180,7 +183,7 @@ func TestStream_SenderHasTrouble(t *testing.T) {
 	}
 }
 
-// The receiver's disk fails while the stream arrives, at every kind of call.
+// C1.2: the receiver's disk fails while the stream arrives, at every kind of call.
 func TestStream_ReceiversDiskFails(t *testing.T) {
 	points := []int64{20, 40, 60, 80, 100}
 	if testing.Short() {

@@ -132,8 +132,8 @@ func (l life) survives(t *testing.T, root string, promised uint64) {
 	must(t, i.Close())
 }
 
-// A crash before any change of the directory, or in the middle of removing a tree, leaves the image as it was at
-// one of its indexes, whole, and not before what was promised.
+// C13.4: A crash before any change of the directory, or in the middle of removing a tree, leaves the image as it was at one of
+// its indexes, whole, and not before what was promised.
 func TestCrashAtAnyChangeLeavesAWholeImage(t *testing.T) {
 	for name, l := range lives(t) {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,7 @@ func crashed(t *testing.T, n *node) *Image {
 	return nodeIn(t, restore(t, instant(t, n.root))).open(t)
 }
 
+// C9: without a Sync, all but the newest commits are on disk.
 func TestFlushBeginsByBytes(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	o := n.options()
@@ -54,6 +55,7 @@ func TestFlushBeginsByBytes(t *testing.T) {
 	}
 }
 
+// C9: so are the newest, soon.
 func TestFlushBeginsByTime(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	o := n.options()
@@ -83,6 +85,7 @@ func TestSyncMakesEverythingCommittedDurable(t *testing.T) {
 	}
 }
 
+// C9: nor does one that comes after a flush.
 func TestSyncWithNothingNewDoesNoWork(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	i := n.open(t)
@@ -119,6 +122,7 @@ func TestFsyncsAreCounted(t *testing.T) {
 
 var errFault = errors.New("injected")
 
+// C1.3: a flush that fails is not begun again and again behind everybody's back.
 func TestSyncReportsTheDisksFailureAndCloseEnds(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	i := n.open(t)
@@ -141,7 +145,7 @@ func TestSyncReportsTheDisksFailureAndCloseEnds(t *testing.T) {
 	}
 }
 
-// A flush that never ends is what a disk that stopped answering looks like.
+// C1.3: A flush that never ends is what a disk that stopped answering looks like.
 func TestSyncEndsWhenTheSwitchIsThrownWhileTheDiskHangs(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	i := n.open(t)

@@ -225,6 +225,7 @@ func manyRecords(t testing.TB) *Image {
 	return i
 }
 
+// C13.3: an install ends when the shard is stopped, wherever it is.
 func TestInstallStops(t *testing.T) {
 	big := manyRecords(t)
 	var stream bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// What a power cut leaves is worse than what a crash leaves: of what was not synced, names and contents, each may
-// be there or not, whatever became of the others.
+// C13.4: what a power cut leaves is worse than what a crash leaves: of what was not synced, names and contents, each may be
+// there or not, whatever became of the others.
 func TestPowerCutAtAnyChangeLeavesAWholeImage(t *testing.T) {
 	for name, l := range lives(t) {
 		t.Run(name, func(t *testing.T) {

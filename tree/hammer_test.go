@@ -42,6 +42,7 @@ type hammer struct {
 	done chan struct{}
 }
 
+// D4: readers see one zxid or the next, never half of one, while a znode changes in every transaction, is deleted and made again.
 func TestHammer(t *testing.T) {
 	h := &hammer{t: t, tree: New(nil), done: make(chan struct{})}
 	h.begin()
@@ -267,8 +268,8 @@ func (r *hammerReader) readQueue() {
 	}
 }
 
-// A reader that is held up between loading the visible zxid and the chain of versions, for as many transactions as
-// there may be, still finds an answer.
+// D4: A reader that is held up between loading the visible zxid and the chain of versions, for as many transactions as there
+// may be, still finds an answer.
 func TestLateReaderLoadsAgain(t *testing.T) {
 	tree, h := newTree(t, 1)
 	const path = "/dir/node-0000000000"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Neither paths, nor depth, nor data, nor lists have a limit here: who takes requests sets those.
@@ -81,6 +82,31 @@ func TestMillionChildren(t *testing.T) {
 	}
 	if many*uint64(fewDepth) > 2*few*uint64(manyDepth) {
 		t.Errorf("%d bytes at a depth of %d, %d at %d", few, fewDepth, many, manyDepth)
+	}
+}
+
+// E2: a waiter looks for its predecessor each time that the queue moves. What that costs grows with the logarithm of the
+// queue's length: among a thousand times as many it is not a hundred times as much.
+func TestBeforeAmongManyIsLogarithmic(t *testing.T) {
+	cost := func(n int) time.Duration {
+		tree, _ := newTree(t, n)
+		last := fmt.Sprintf("/dir/node-%010d", n-1)
+		least := time.Hour // of many attempts: what else runs on the machine only adds
+		for range 50 {
+			begin := time.Now()
+			for range 10 {
+				if _, ok, err := tree.Before(last, "node"); !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+			}
+			least = min(least, time.Since(begin))
+		}
+		return least
+	}
+	few, many := cost(100), cost(100_000)
+	t.Logf("ten looks among 100 take %v, among 100,000 %v", few, many)
+	if many > 100*few {
+		t.Errorf("ten looks among 100 take %v, among 100,000 %v", few, many)
 	}
 }
 

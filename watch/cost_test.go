@@ -39,6 +39,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// D3: a watch at rest has no buffer.
 func TestIdleWatchIsSmall(t *testing.T) {
 	paths := idlePaths(100_000)
 	for _, mode := range []Mode{Once, Persistent, Recursive} {

@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// TestArmingRace adds watches while transactions are delivered. Each must see every change after its zxid
-// exactly once, and its zxid must be visible when Add returns.
+// D1: TestArmingRace adds watches while transactions are delivered. Each must see every change after its zxid exactly once, and
+// its zxid must be visible when Add returns.
 func TestArmingRace(t *testing.T) {
 	const transactions, adders, kept = 1000, 4, 400
 	r := NewRegistry()
@@ -71,8 +71,8 @@ func TestArmingRace(t *testing.T) {
 	}
 }
 
-// TestReadAfterEvent has watchers read as soon as they are told, and readers look for events of what
-// they were shown: an event may be ahead of the readers, never behind.
+// D3: TestReadAfterEvent has watchers read as soon as they are told, and readers look for events of what they were shown: an
+// event may be ahead of the readers, never behind.
 func TestReadAfterEvent(t *testing.T) {
 	const transactions = 3000
 	r := NewRegistry()

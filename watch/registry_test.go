@@ -11,8 +11,8 @@ import (
 
 func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChanged, Path: path}} }
 
-// TestVisibleAfterQueued looks at the moment a transaction becomes visible: its event is in the buffer, and
-// no watch can be armed.
+// D1, D3: TestVisibleAfterQueued looks at the moment a transaction becomes visible: its event is in the buffer, and no watch
+// can be armed.
 func TestVisibleAfterQueued(t *testing.T) {
 	r := NewRegistry()
 	events := r.Add("/a", Persistent, 0, Watcher{}).Events()
@@ -49,6 +49,7 @@ func TestZxid(t *testing.T) {
 	}
 }
 
+// D3: what fitted is told, then the end and why.
 func TestOverflow(t *testing.T) {
 	r := NewRegistry()
 	slow, quick := r.Add("/a", Persistent, 2, Watcher{}), r.Add("/a", Recursive, 0, Watcher{})

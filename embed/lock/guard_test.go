@@ -73,8 +73,8 @@ func TestGuard(t *testing.T) {
 	guarded(t, other, embed.OpGuard(claim), "not held yet", embed.ErrNotHeld)
 }
 
-// A Hold that its own node still believes in guards nothing once the ensemble knows better: the node is cut off, and somebody
-// took the Hold away by hand.
+// E3.1: A Hold that its own node still believes in guards nothing once the ensemble knows better: the node is cut off, and
+// somebody took the Hold away by hand.
 func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})

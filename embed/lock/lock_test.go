@@ -173,9 +173,9 @@ func TestMutex_TryLockRace(t *testing.T) {
 	}
 }
 
-// Curator's semaphores left the znodes of interrupted callers behind (CURATOR-462, CURATOR-315), and the next one waited
-// for them for ever. Callers lose patience at any moment: before their znode exists, while its creation is on its way,
-// while they wait, and when their turn has just come.
+// E7: Curator's semaphores left the znodes of interrupted callers behind (CURATOR-462, CURATOR-315), and the next one waited
+// for them for ever. Callers lose patience at any moment: before their znode exists, while its creation is on its way, while
+// they wait, and when their turn has just come.
 func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -212,7 +212,7 @@ func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	must(t, h.Release())
 }
 
-// The same without a quorum: nothing can be sent when the callers leave. Once the quorum is back they are gone, and so is
+// E7: the same without a quorum: nothing can be sent when the callers leave. Once the quorum is back they are gone, and so is
 // the hold that was given up meanwhile.
 func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 	t.Parallel()
@@ -397,7 +397,7 @@ func TestHold_ReleaseIsIdempotentAndFreesNothingButItsOwn(t *testing.T) {
 	}
 }
 
-// Somebody deletes a contender by hand: its hold ends, and the next one is granted. Curator's holders were never told
+// E3.1: somebody deletes a contender by hand: its hold ends, and the next one is granted. Curator's holders were never told
 // (CURATOR-206: "thread still thinks it has the lock").
 func TestHold_EndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -548,8 +548,8 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 	must(t, h.Release())
 }
 
-// The znode of the lock is deleted while contenders come and go: it is empty in between. (CURATOR-724: a latch whose parent
-// had vanished never recovered.)
+// E3.1: the znode of the lock is deleted while contenders come and go: it is empty in between. (CURATOR-724: a latch whose
+// parent had vanished never recovered.)
 func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -583,7 +583,7 @@ func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	t.Logf("deleted %d times", deleted)
 }
 
-// The counter of a lock's znode is at its end. From there on all contenders would get the same number, and who comes later
+// E6: the counter of a lock's znode is at its end. From there on all contenders would get the same number, and who comes later
 // could come first.
 func TestMutex_Exhausted(t *testing.T) {
 	dir := t.TempDir()

@@ -58,7 +58,7 @@ func TestDirectoryInUse(t *testing.T) {
 	}
 }
 
-// TestPortInUse: a port that another process listens on is refused with an error that names it, and nothing on disk is
+// C4.5: TestPortInUse: a port that another process listens on is refused with an error that names it, and nothing on disk is
 // changed or created.
 func TestPortInUse(t *testing.T) {
 	e := newEnsemble(t, quickTick)

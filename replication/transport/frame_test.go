@@ -73,7 +73,7 @@ func TestFrameRefused(t *testing.T) {
 	}
 }
 
-// A length beyond the limit is refused before anything is allocated, one within it costs only what comes.
+// C4.3: A length beyond the limit is refused before anything is allocated, one within it costs only what comes.
 func TestFrameAllocatesOnlyWhatComes(t *testing.T) {
 	head := rawFrame(kindBatch, nil)
 	lying := func(n uint32) []byte {

@@ -45,6 +45,7 @@ func good() map[pb.MessageType]pb.Message {
 	return all
 }
 
+// C1.6: dragonboat panics on messages that never travel; what travels is a list.
 func TestGateKnowsEveryType(t *testing.T) {
 	travels := map[pb.MessageType]bool{
 		pb.NoOP: true, pb.Propose: true, pb.Replicate: true, pb.ReplicateResp: true, pb.RequestVote: true,
@@ -73,6 +74,7 @@ func TestGateKnowsEveryType(t *testing.T) {
 	}
 }
 
+// C1.6: dragonboat panics on these, or takes them for what they are not.
 func TestGateDropsForged(t *testing.T) {
 	for name, c := range map[string]struct {
 		typ   pb.MessageType
@@ -121,7 +123,7 @@ func TestGateDropsForged(t *testing.T) {
 	}
 }
 
-// Forged messages go, those beside them stay, in order.
+// C4.7: forged messages go, those beside them stay, in order.
 func TestGateKeepsTheRest(t *testing.T) {
 	ok := func(n uint64) pb.Message {
 		return pb.Message{Type: pb.Heartbeat, From: 1, To: 2, ShardID: 1, Term: 1, Commit: n}

@@ -37,6 +37,7 @@ func helloOf(from, to uint64) hello {
 	return hello{Identity: identity(from), purpose: forMessages, wanted: to, nonce: [16]byte{9, 9}}
 }
 
+// C4.7: who speaks is settled before the first message.
 func TestHandshakeMatrix(t *testing.T) {
 	other := identity(1)
 	other.Digest[0]++

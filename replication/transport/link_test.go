@@ -389,7 +389,7 @@ func TestShut(t *testing.T) {
 	noGoroutines(t)
 }
 
-// Shut does not wait for a peer that takes nothing, and ends the sender that does.
+// C4.1: shut does not wait for a peer that takes nothing, and ends the sender that does.
 func TestShutWhileSending(t *testing.T) {
 	m := NewMesh()
 	l, err := m.Network(2).Listen()

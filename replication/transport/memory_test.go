@@ -74,6 +74,7 @@ func TestMeshCarriesBytes(t *testing.T) {
 	}
 }
 
+// C4.1: a connection that is closed while the other end uses it, on either side, ends and holds up nobody.
 func TestMeshClose(t *testing.T) {
 	near, far := pairOf(t, NewMesh())
 	near.Write([]byte("last words"))

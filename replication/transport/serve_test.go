@@ -35,8 +35,8 @@ func (l *scarce) Accept() (net.Conn, error) {
 	}
 }
 
-// When Accept fails, for instance for want of file descriptors, it is tried again at growing distances, and
-// when it works again so do connections.
+// C1.5, C4.4: when Accept fails, for instance for want of file descriptors, it is tried again at growing distances, and when it
+// works again so do connections.
 func TestAcceptBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMesh()
@@ -150,7 +150,7 @@ func TestConnectionsOfAMemberAreBounded(t *testing.T) {
 	}
 }
 
-// A malformed frame costs its connection and no other; a forged message costs only itself.
+// C1.6: A malformed frame costs its connection and no other; a forged message costs only itself.
 func TestMalformedAndForged(t *testing.T) {
 	m := NewMesh()
 	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))

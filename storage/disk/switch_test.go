@@ -80,8 +80,8 @@ func exercise(t *testing.T, d *Disk) {
 	ok(t, dir.Close())
 }
 
-// TestFaultAtEveryCall fails each mutating call of the workload in turn. The workload must not notice,
-// and the directory must stay what it was at that instant.
+// C1.4: TestFaultAtEveryCall fails each mutating call of the workload in turn. The workload must not notice, and the directory
+// must stay what it was at that instant.
 func TestFaultAtEveryCall(t *testing.T) {
 	fds := descriptors(t)
 	total := 0
@@ -336,7 +336,7 @@ func TestNothingReturnsBeforeTold(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// A call that hangs in the kernel delays neither other files before the switch nor anybody after it.
+// C1.4: A call that hangs in the kernel delays neither other files before the switch nor anybody after it.
 func TestHungCallDelaysNobody(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -381,6 +381,7 @@ func TestHungCallDelaysNobody(t *testing.T) {
 	ok(t, hung.Close())
 }
 
+// C10.1: a growing log sets aside a few MiB at a time, and gives back what it did not use.
 func TestPreallocate(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -424,7 +425,7 @@ func TestPreallocate(t *testing.T) {
 	wantFile(t, d, at("2.log"), "in memory")
 }
 
-// A file that no space can be set aside for is written all the same.
+// C10.2: A file that no space can be set aside for is written all the same.
 func TestPreallocateUnsupported(t *testing.T) {
 	d := open(t)
 	d.Preallocate(func(string) bool { return true })

@@ -1,0 +1,44 @@
+package replication
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// C10.1: tan sets 64 MiB aside for each file of its log that it can, and begins one at every start. Ours sets a few aside, and
+// gives back what was not used.
+func TestOpen_TakesLittleOfTheDisk(t *testing.T) {
+	e := found(t, 1, 1)
+	e.newDisk = realDisk(t)
+	n := e.nodes[0]
+	for i := range 10 {
+		e.start(n)
+		e.write(n, 1, fmt.Sprint(i))
+		if got := spaceOf(t, n.dir); got > 12<<20 {
+			t.Fatalf("after %d starts %d MiB of the disk are taken", i+1, got>>20)
+		}
+		e.stop(n)
+	}
+}
+
+// spaceOf is what the files below dir have of the disk.
+func spaceOf(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
