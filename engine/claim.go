@@ -150,8 +150,10 @@ func (c *Claim) Err() error {
 // Release gives the claim up. A create that was not sent yet is taken back; otherwise the znode is deleted as soon as the
 // create's outcome is known, ahead of everything that waits but the session's own requests. For a claim that was held
 // Release waits until it is, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own.
+// It compares the clock first: a claim whose deadline has passed was lost, and Err goes on saying so.
 func (c *Claim) Release() error {
 	k := c.session.engine.keeper
+	k.look() // what was lost before was not given up
 	if k.pipe.cancel(c.waiter, ErrReleased) {
 		return nil
 	}

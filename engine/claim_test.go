@@ -210,6 +210,35 @@ func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 	})
 }
 
+// The deadline passed while nobody asked, and the first thing that the holder does is to give the hold up, its session, or all
+// that its node has. It was lost before, and that is what it is told: somebody may have acted beside it.
+func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
+	for name, giveUp := range map[string]func(context.Context, *Session, *Claim) error{
+		"release":   func(_ context.Context, _ *Session, c *Claim) error { return c.Release() },
+		"close":     func(_ context.Context, s *Session, _ *Claim) error { return s.Close() },
+		"shut down": func(ctx context.Context, s *Session, _ *Claim) error { return s.engine.keeper.closeAll(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				c := n.held(s, "/q")
+				n.fake.pause(testDeadline)
+				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+				defer cancel()
+				var err error
+				go func() { err = giveUp(ctx, s, c) }()
+				n.commit()
+				if c.Err() != ErrSuspended || cause(c.Context()) != ErrSuspended {
+					t.Errorf("the hold ended with %v, its context with %v", c.Err(), cause(c.Context()))
+				}
+				if err := errors.Join(err, giveUp(ctx, s, c), c.Release()); err != nil || n.exists("/q") {
+					t.Errorf("and again: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // A hold ended because there was no quorum, and its owner gave up waiting for the release too. When the session comes
 // back, its contender must not keep the lock taken.
 func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {

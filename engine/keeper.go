@@ -461,6 +461,7 @@ func (k *keeper) next() time.Duration {
 // closeAll ends all sessions as their owners would, also those that are still being opened, and lets nobody open another.
 // It waits until the ensemble has them closed, no longer than ctx.
 func (k *keeper) closeAll(ctx context.Context) error {
+	k.look() // as Session.Close
 	k.mu.Lock()
 	k.mu.closing = true
 	opening := slices.Collect(maps.Keys(k.mu.opening))

@@ -83,6 +83,7 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 // at most the node's request timeout.
 func (s *Session) Close() error {
 	k := s.engine.keeper
+	k.look() // what its claims lost before, they did not lose by this
 	k.mu.Lock()
 	if s.end == nil {
 		k.closeLocked(s)
