@@ -1,0 +1,302 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// newDeaf starts three members of which the first may be made deaf. Member 2 leads.
+func newDeaf(t *testing.T, requestTimeout time.Duration) *embedtest.Ensemble {
+	t.Helper()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = requestTimeout }})
+	ens.MoveLeader(2)
+	return ens
+}
+
+// deafen makes member 1 deaf: what it says reaches the others, and it learns nothing of what became of it.
+func deafen(ens *embedtest.Ensemble) {
+	ens.Faults(2).SetLink(1, embedtest.Link{Cut: true})
+	ens.Faults(3).SetLink(1, embedtest.Link{Cut: true})
+}
+
+// releaseAll releases a hold many times at once and returns what came of it.
+func releaseAll(h *lock.Hold) (errs []error) {
+	errs = make([]error, 16)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = h.Release() })
+	}
+	wg.Wait()
+	return errs
+}
+
+// The ensemble has released the lock and granted it anew, and the old holder was never told. It tries again, many times at
+// once: without an answer, and when it has one. The new holder keeps the lock. (etcd#22082: an Unlock that was tried again
+// deleted a newer acquisition. CURATOR-486: after a release that had failed there was no other.)
+func TestHold_ReleaseWhoseAnswerIsLostIsTriedAgainUnderANewHolder(t *testing.T) {
+	t.Parallel()
+	ens := newDeaf(t, 200*time.Millisecond)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	old, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	next := waits(t, ens, other)
+	deafen(ens)
+	for _, err := range releaseAll(old) {
+		if !errors.Is(err, embed.ErrUnknownOutcome) {
+			t.Errorf("released without an answer: %v", err)
+		}
+	}
+	got := <-next // it went through all the same
+	must(t, got.err)
+	for _, err := range releaseAll(old) {
+		if !errors.Is(err, embed.ErrUnknownOutcome) {
+			t.Errorf("and again: %v", err)
+		}
+	}
+	must(t, got.hold.Err())
+	if err := old.Err(); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("the old hold: %v", err)
+	}
+	ens.HealAll()
+	ens.Ready(1)
+	must(t, errors.Join(releaseAll(old)...))
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	must(t, got.hold.Err())
+	if names := queued(t, s); len(names) != 1 || path+"/"+names[0] != got.hold.Path() {
+		t.Errorf("in the queue: %v, want %s", names, got.hold.Path())
+	}
+	if got.hold.Token().Compare(old.Token()) <= 0 {
+		t.Errorf("token %v after %v", got.hold.Token(), old.Token())
+	}
+}
+
+// Whoever waits for a lock loses patience while nobody on its member knows whether its contender exists. It does, and it
+// stands before another one. Once its member can hear, it goes, although nobody waits for that. (CURATOR-315, CURATOR-462:
+// what was created for a caller that had gone stayed for ever.)
+func TestMutex_CancelledWhileItsCreationIsUnknown(t *testing.T) {
+	t.Parallel()
+	ens := newDeaf(t, time.Hour)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	free(t, s) // the path is there
+	free(t, other)
+	deafen(ens)
+	ctx, cancel := context.WithCancel(bounded(t))
+	ended := make(chan error)
+	go func() {
+		_, err := lock.NewMutex(s, path).Lock(ctx)
+		ended <- err
+	}()
+	claim, err := s.Claim(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
+	must(t, err)
+	ens.Until("the contenders of the deaf one to queue", func() bool { return len(queued(t, other)) == 2 })
+	if names := queued(t, s); len(names) != 0 {
+		t.Fatalf("it is not deaf, it knows of %v", names)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v", err)
+	}
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if err := claim.Release(); err != nil {
+				t.Errorf("a claim of which nobody knows: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := claim.Hold(); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("a claim that was given up can be held: %v", err)
+	}
+	next := waits(t, ens, other)
+	select {
+	case got := <-next:
+		t.Fatalf("granted behind two: %v", got)
+	default:
+	}
+	ens.HealAll()
+	got := <-next
+	must(t, got.err)
+	ens.Until("the others to leave the queue", func() bool { return len(queued(t, s)) == 1 })
+	must(t, claim.Release())
+	must(t, got.hold.Release())
+}
+
+// The holder's session expires while its member is cut off, and another holds the lock. The old one releases then, while it is
+// cut off and afterwards, many times at once. (CURATOR-468, CURATOR-337: releasing what was not held any more, or never was.)
+func TestHold_ReleaseAfterItsSessionExpired(t *testing.T) {
+	t.Parallel()
+	ens := newDeaf(t, 200*time.Millisecond)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Second}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	old, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	next := waits(t, ens, other)
+	ens.Isolate(1)
+	got := <-next
+	must(t, got.err)
+	for _, err := range releaseAll(old) {
+		if err != nil && !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrUnavailable) {
+			t.Errorf("cut off: %v", err)
+		}
+	}
+	if err := old.Err(); !errors.Is(err, embed.ErrSuspended) {
+		t.Errorf("the old hold was lost, and says %v", err)
+	}
+	ens.HealAll()
+	<-s.Done()
+	must(t, errors.Join(releaseAll(old)...))
+	must(t, got.hold.Err())
+	if names := queued(t, other); len(names) != 1 || path+"/"+names[0] != got.hold.Path() {
+		t.Errorf("in the queue: %v, want %s", names, got.hold.Path())
+	}
+}
+
+// The node is closed while many release: each of them is answered, and so is whoever asks later, also when the member is there
+// again and another holds the lock.
+func TestHold_ReleaseOnAClosedNode(t *testing.T) {
+	t.Parallel()
+	ens := newDeaf(t, time.Hour)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	old, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	ens.Isolate(1) // so that the release is under way
+	errs := make(chan error, 16)
+	for range cap(errs) {
+		go func() { errs <- old.Release() }()
+	}
+	<-old.Done()
+	n := ens.Node(1)
+	must(t, n.Close())
+	enough := bounded(t)
+	for range cap(errs) {
+		select {
+		case err := <-errs:
+			if err != nil && !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrClosed) {
+				t.Errorf("Release: %v", err)
+			}
+		case <-enough.Done():
+			t.Fatal("a Release outlives its node")
+		}
+	}
+	ens.HealAll()
+	ens.Kill(1) // takes the closed node out of the ensemble
+	ens.Restart(1)
+	hold, err := lock.NewMutex(other, path).Lock(bounded(t))
+	must(t, err)
+	for _, err := range releaseAll(old) {
+		if err != nil && !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrClosed) {
+			t.Errorf("Release after its node: %v", err)
+		}
+	}
+	if err := old.Err(); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("the old hold: %v", err)
+	}
+	must(t, hold.Err())
+	must(t, hold.Release())
+}
+
+// A contender's znode is taken away and one of the same name is put in its place, in one transaction: the lock is another's. The
+// hold ends, and no Release of it touches the new one. (CURATOR-498: what is found under the old name is adopted.)
+func TestHold_AnotherZnodeOfItsNameIsNotItsOwn(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	_, err = s.Multi(bounded(t), embed.OpDelete(hold.Path(), embed.AnyVersion), embed.OpCreate(hold.Path(), nil, embed.Ephemeral))
+	must(t, err)
+	if !errors.Is(hold.Err(), embed.ErrDeleted) {
+		t.Errorf("the hold: %v", hold.Err())
+	}
+	must(t, errors.Join(releaseAll(hold)...))
+	if _, ok, err := s.Exists(bounded(t), hold.Path()); !ok || err != nil {
+		t.Errorf("the new znode is gone: %v", err)
+	}
+	if _, err := s.Multi(bounded(t), lock.Guard(hold)); !errors.Is(err, embed.ErrNotHeld) {
+		t.Errorf("a guard: %v", err)
+	}
+}
+
+// Tokens of a path grow, whatever happens between two grants. (etcd's tokens are revisions, which went back when a member
+// crashed while it compacted, etcd#17780; Curator had none to give, CURATOR-607.)
+func TestToken_Grows(t *testing.T) {
+	rounds := func(n int, do func(*embedtest.Ensemble)) func(*embedtest.Ensemble, func()) {
+		return func(ens *embedtest.Ensemble, grant func()) {
+			grant()
+			for range n {
+				do(ens)
+				grant()
+			}
+		}
+	}
+	// down has every member stop and start again.
+	down := func(end func(*embedtest.Ensemble, embed.MemberID)) func(*embedtest.Ensemble) {
+		return func(ens *embedtest.Ensemble) {
+			for _, id := range ens.Members() {
+				end(ens, id)
+			}
+			for _, id := range ens.Members() {
+				ens.Start(id)
+			}
+			for _, id := range ens.Members() {
+				ens.Ready(id)
+			}
+		}
+	}
+	const deep = "/a/b/c"
+	for name, between := range map[string]func(ens *embedtest.Ensemble, grant func()){
+		"over the deletion of its parents": rounds(5, func(ens *embedtest.Ensemble) {
+			s := ens.Session(1, embed.SessionOptions{})
+			_, err := s.Sync(bounded(t), "/")
+			must(t, err)
+			for _, p := range []string{deep, "/a/b", "/a"} {
+				must(t, s.Delete(bounded(t), p, embed.AnyVersion))
+			}
+		}),
+		"over restarts of all members": rounds(3, down((*embedtest.Ensemble).Stop)),
+		"over crashes of all members":  rounds(3, down((*embedtest.Ensemble).Kill)),
+		"over crashes after snapshots": rounds(3, func(ens *embedtest.Ensemble) {
+			for _, id := range ens.Members() {
+				_ = ens.Snapshot(id) // it crashes in the midst of it
+			}
+			down((*embedtest.Ensemble).Kill)(ens)
+		}),
+		"over changes of leader": rounds(6, func(ens *embedtest.Ensemble) { ens.MoveLeader(ens.Leader()%3 + 1) }),
+		"over the loss of the leader": rounds(3, func(ens *embedtest.Ensemble) {
+			leader := ens.Leader()
+			ens.Kill(leader)
+			ens.Leader()
+			ens.Start(leader)
+			for _, id := range ens.Members() {
+				ens.Ready(id)
+			}
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ens := embedtest.New(t, 3, embedtest.Options{})
+			var last lock.Token
+			turn := 0
+			between(ens, func() {
+				turn++
+				s := ens.Session(embed.MemberID(turn%3+1), embed.SessionOptions{})
+				h, err := lock.NewMutex(s, deep).Lock(bounded(t))
+				must(t, err)
+				if h.Token().Compare(last) <= 0 || fmt.Sprint(h.Token()) <= fmt.Sprint(last) {
+					t.Errorf("token %v after %v", h.Token(), last)
+				}
+				last = h.Token()
+				must(t, h.Release())
+				must(t, s.Close())
+			})
+		})
+	}
+}
