@@ -224,6 +224,37 @@ func TestLeadership_Resign(t *testing.T) {
 	}
 }
 
+// The ensemble has elected the next leader, and the one that resigned was never told. It tries again under the new one, without
+// an answer and with one. (etcd#22082, CURATOR-486, for elections.)
+func TestLeadership_ResignWhoseAnswerIsLostIsTriedAgainUnderANewLeader(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
+	ens.MoveLeader(2)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	old := (<-stands(t, ens, s, "old")).leadership
+	next := stands(t, ens, other, "next")
+	ens.Faults(2).SetLink(1, embedtest.Link{Cut: true}) // what member 1 says is heard, and it learns nothing
+	ens.Faults(3).SetLink(1, embedtest.Link{Cut: true})
+	if err := old.Resign(); !errors.Is(err, embed.ErrUnknownOutcome) {
+		t.Errorf("resigned without an answer: %v", err)
+	}
+	got := <-next
+	must(t, got.err)
+	if err := old.Resign(); !errors.Is(err, embed.ErrUnknownOutcome) {
+		t.Errorf("and again: %v", err)
+	}
+	if err := old.Proclaim(bounded(t), []byte("late")); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("Proclaim of one that resigned: %v", err)
+	}
+	ens.HealAll()
+	ens.Ready(1)
+	must(t, old.Resign())
+	must(t, got.leadership.Err())
+	if now, err := election.New(s, path).Leader(bounded(t)); err != nil || string(now.Value) != "next" || now.Token != got.leadership.Token() {
+		t.Errorf("%q leads with token %v, %v; want next with %v", now.Value, now.Token, err, got.leadership.Token())
+	}
+}
+
 func TestLeadership_ProclaimIsTheLeadersAlone(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
