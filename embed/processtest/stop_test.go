@@ -219,3 +219,47 @@ func TestStoppedLeader(t *testing.T) {
 	}
 	e.sameTrees()
 }
+
+// TestStoppedLeader_ReadsNothingStale stops the process of the Raft leader until another one leads and has written. The first
+// thing that it does when it goes on, still taking itself for the leader, is to Sync and read: what it reads is what was written,
+// or it says that it could not Sync. (etcd#20418: a linearizable read of a leader that had been paused was stale.)
+func TestStoppedLeader_ReadsNothingStale(t *testing.T) {
+	t.Parallel()
+	e := newEnsemble(t, quickTick)
+	e.startAll()
+	for n := range rounds(3) {
+		leader := e.leader()
+		session := fmt.Sprint("reader-", n)
+		stopped := e.session(leader, session, loadTimeout)
+		path, written := fmt.Sprint("/x-", n), fmt.Sprint("written-", n)
+		stopped.must(t, request{Call: callCreate, Session: session, Path: path, Data: "old"})
+		stopped.stop()
+		var reads []<-chan reply
+		for range 8 {
+			reads = append(reads, stopped.send(request{Call: callWalk, Session: session})) // which syncs first
+		}
+		writer := e.session(e.others(leader)[n%2], session, loadTimeout)
+		writer.must(t, request{Call: callSet, Session: session, Path: path, Data: written, Version: embed.AnyVersion, Within: patience})
+		stopped.resume()
+		served := 0
+		for _, read := range reads {
+			r, err := receive(read, callWalk)
+			if err != nil {
+				continue // it is not the leader, and says so
+			}
+			served++
+			for _, z := range r.Tree {
+				if z.Path == path && z.Data != written {
+					t.Errorf("a Sync after %q had been acknowledged, and %s is %q", written, path, z.Data)
+				}
+			}
+		}
+		t.Logf("round %d: member %d led, %d of %d Syncs were served", n, leader, served, len(reads))
+		e.until("it to serve again", func() bool {
+			r, err := stopped.callWithin(request{Call: callGet, Session: session, Path: path})
+			return err == nil && r.Data == written
+		})
+		writer.must(t, request{Call: callClose, Session: session})
+	}
+	e.sameTrees()
+}
