@@ -340,6 +340,56 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 	})
 }
 
+// Two snapshots are installed one right after the other, and what the first one had ended is not ended by the second again.
+// (etcd#18055: a member that was sent two snapshots within a short time panicked.)
+func TestInstallTwiceInQuickSuccession(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		n.mkdir(s, "/a")
+		n.mkdir(s, "/b")
+		kept, lost := n.held(s, "/kept"), n.held(s, "/lost")
+		watches := make(map[string]*Watch)
+		for _, path := range []string{"/a", "/b"} {
+			w, err := s.Watch(path, watch.Persistent, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			watches[path] = w
+		}
+		passed := s.Claim(t.Context(), "/passed", nil, tree.Ephemeral)
+		inflight := n.wantRequests("create /passed")
+		ahead.catchUp()
+		ahead.node.apply(inflight...)
+		first := ahead.stream()
+		at := ahead.shard.mu.zxid
+		ahead.applied = ahead.applied[:len(n.applied)] // the node has not, and do begins with what it has
+		ahead.do(set("/a"), remove("/lost"))
+		for _, stream := range [][]byte{first, ahead.stream()} {
+			if err := n.shard.Install(bytes.NewReader(stream), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if zxid := n.tree().Visible(); zxid <= at {
+			t.Errorf("at zxid %d after the second, the first was at %d", zxid, at)
+		}
+		for path, want := range map[string]string{"/a": "gap", "/b": ""} {
+			if got := afterGap(watches[path], ahead.shard.mu.zxid); got != want {
+				t.Errorf("the watch of %s: %q, want %q", path, got, want)
+			}
+		}
+		if kept.Err() != nil || lost.Err() != ErrDeleted || passed.Err() != ErrUnknownOutcome {
+			t.Errorf("claims: kept %v, lost %v, passed %v", kept.Err(), lost.Err(), passed.Err())
+		}
+		n.apply(n.wantRequests("release /passed")...)
+		n.mkdir(s, "/c")
+		n.wantState(s, session.Connected)
+		if n.exists("/passed") || n.exists("/lost") || !n.exists("/kept") {
+			t.Error("what is there is not what is known")
+		}
+	})
+}
+
 func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s := n.open(testTimeout)
