@@ -27,7 +27,10 @@ type carrierEnd struct {
 	down  *atomic.Bool // shut: takes nothing more
 }
 
-var errCut = errors.New("link is cut")
+var (
+	errCut  = errors.New("link is cut")
+	errShut = errors.New("shut")
+)
 
 func newCarrier() *carrier {
 	return &carrier{ends: make(map[string]*carrierEnd), cut: make(map[string]bool)}
@@ -86,6 +89,9 @@ type carrierModule struct {
 
 func (m *carrierModule) Name() string { return "carrier" }
 func (m *carrierModule) Start() error {
+	if m.down.Load() {
+		return errShut
+	}
 	m.carrier.mu.Lock()
 	defer m.carrier.mu.Unlock()
 	m.carrier.ends[m.self] = m.end

@@ -88,6 +88,9 @@ func (h *Host) open() error {
 		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, leaderListener{h}, h.files, logs))
 		return err
 	})
+	if cause := c.Disk.Err(); cause != nil {
+		return fmt.Errorf("starting raft in %s: %w", raftDir, cause) // whatever else went wrong followed from it
+	}
 	if err != nil {
 		return fmt.Errorf("starting raft in %s: %w", raftDir, err)
 	}
@@ -96,7 +99,7 @@ func (h *Host) open() error {
 		return fmt.Errorf("starting raft in %s: %w: dragonboat gave up without saying why", raftDir, errBroken)
 	}
 	h.store = logs.store
-	return c.Disk.Err()
+	return nil
 }
 
 // hostConfig is the NodeHost's configuration: as few goroutines and as little memory as dragonboat can do with.
