@@ -24,8 +24,9 @@ var imports = map[string][]string{
 	"session": {"tree"},
 	"watch":   {"tree"},
 
-	"storage/disk": {},
-	"storage":      {"storage/disk", "github.com/cockroachdb/pebble"},
+	"storage/disk":          {},
+	"storage/disk/powercut": {"storage/disk"}, // for tests
+	"storage":               {"storage/disk", "github.com/cockroachdb/pebble"},
 
 	"replication":           {"github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
 	"replication/transport": {"github.com/lni/dragonboat/v4"},
