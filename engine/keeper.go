@@ -437,6 +437,13 @@ func (k *keeper) loop(stop <-chan struct{}) {
 	}
 }
 
+// pulse is how often this node has to prove itself alive, zero if no session lives by it.
+func (k *keeper) pulse() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mu.least / beatsPerTimeout
+}
+
 // next beats if it is time to and returns how long the loop may sleep.
 func (k *keeper) next() time.Duration {
 	k.mu.Lock()

@@ -57,7 +57,7 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 	}
 	e.pipe = newPipeline(theShard, n.log, e.clock, origin)
 	e.keeper = newKeeper(e.clock, e.pipe)
-	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
+	e.pipe.before, e.pipe.proved, e.pipe.pulse = e.keeper.look, e.keeper.moved, e.keeper.pulse
 	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
 	e.expirer = newExpirer(e.shard, n.log, e.cfg, &lag{applied: func() uint64 { return 0 }, committed: func() uint64 { return 0 }}, e.log)
 	e.shard.tree.Store(tree.New(nil))

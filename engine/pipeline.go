@@ -24,7 +24,7 @@ const (
 
 	droppedPoll    = 20 * time.Millisecond // how often batches in flight are asked whether they were dropped
 	resendFirstMin = 50 * time.Millisecond // shortest patience with the oldest batch before it is sent again
-	resendMax      = 2 * time.Second       // longest
+	resendMax      = 2 * time.Second       // longest, if no session needs it sooner: see batch.again
 )
 
 // A replicator is what the request path asks of a Raft group.
@@ -96,6 +96,7 @@ type pipeline struct {
 	schemes  []string                        // names, that the ensemble judges ACLs by once our Register is applied
 	before   func()                          // called before a batch is sealed: ends of sessions go into it
 	proved   func(sent, drift time.Duration) // called on the apply goroutine when a batch of ours was applied
+	pulse    func() time.Duration            // how often this node has to prove itself alive; zero: it need not
 	wake     chan struct{}                   // capacity 1: the loop has something to look at
 	stop     chan struct{}                   // closed by close
 	ready    chan struct{}                   // closed when our Register was applied
@@ -119,7 +120,7 @@ type pipeline struct {
 func newPipeline(shard replication.ShardID, raft replicator, clock Clock, origin session.Origin) *pipeline {
 	return &pipeline{
 		shard: shard, raft: raft, clock: clock, register: origin,
-		before: func() {}, proved: func(_, _ time.Duration) {},
+		before: func() {}, proved: func(_, _ time.Duration) {}, pulse: func() time.Duration { return 0 },
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
 	}
 }
@@ -476,7 +477,7 @@ func (p *pipeline) arm() bool {
 // commit takes, unless this node leads: an entry in its own log cannot be lost without a change of term. (Timers
 // that resend everything collapse on a slow disk: each copy is another fsync.)
 func (p *pipeline) resendLost() {
-	leader := p.raft.Leader(p.shard)
+	leader, pulse := p.raft.Leader(p.shard), p.pulse()
 	p.mu.Lock()
 	if p.mu.sending || leader.Member == 0 || len(p.mu.inflight) == 0 || p.mu.closed != nil {
 		p.mu.resend = p.mu.resend && len(p.mu.inflight) > 0
@@ -493,7 +494,7 @@ func (p *pipeline) resendLost() {
 	case all:
 		again = append(again, p.mu.inflight...)
 	case session.MemberID(leader.Member) != p.register.Member && time.Since(oldest.lastSent) > oldest.patience:
-		oldest.patience = min(2*oldest.patience, resendMax)
+		oldest.again(pulse)
 		again = append(again, oldest)
 	}
 	p.mu.resend = false
@@ -510,6 +511,16 @@ func (p *pipeline) resendLost() {
 	p.mu.sending = false
 	p.mu.resend = p.mu.resend || err != nil && all
 	p.mu.Unlock()
+}
+
+// again doubles the patience with a batch, but not beyond a pulse: while it is on its way this node sends no beat, so on a link
+// that was cut for a while it is what its sessions live by.
+func (b *batch) again(pulse time.Duration) {
+	most := resendMax
+	if pulse > 0 {
+		most = min(most, pulse)
+	}
+	b.patience = max(b.patience, min(2*b.patience, most))
 }
 
 // head returns the batch in flight with this seq, which is the oldest, or nil. Called on the apply goroutine when a

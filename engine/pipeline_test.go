@@ -456,6 +456,27 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 	})
 }
 
+// A link is cut for most of a session's timeout and loses every copy of the batch that is on its way. When it is whole again
+// the next copy must not come so late that the session has expired.
+func TestTimerResendsWithinAPulse(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		const pulse = 300 * time.Millisecond
+		r.pulse = func() time.Duration { return pulse }
+		r.send("/a")
+		r.want("1: /a")
+		pass(10 * time.Second)
+		copies := r.log.take()
+		for i, p := range copies[1:] {
+			if w := p.at.Sub(copies[i].at); w > pulse+2*droppedPoll {
+				t.Fatalf("copy %d after %v, want %v at most", i+2, w, pulse)
+			}
+		}
+		if most := int(10*time.Second/pulse) + 5; len(copies) > most {
+			t.Fatalf("%d copies, want %d at most", len(copies), most)
+		}
+	})
+}
+
 // B3.1: commits that take long are no sign of loss.
 func TestPatienceFollowsTheCommitTime(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {

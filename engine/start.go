@@ -191,7 +191,7 @@ func (e *Engine) loadShard() error {
 	e.pipe = newPipeline(theShard, e, e.clock, origin)
 	e.pipe.schemes = slices.Sorted(maps.Keys(e.cfg.Schemes))
 	e.keeper = newKeeper(e.clock, e.pipe)
-	e.pipe.before, e.pipe.proved = e.keeper.look, e.keeper.moved
+	e.pipe.before, e.pipe.proved, e.pipe.pulse = e.keeper.look, e.keeper.moved, e.keeper.pulse
 	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
 	e.expirer = newExpirer(e.shard, e, e.cfg, e.newLag(), e.log)
 	e.reaper = newReaper(e.shard, e, e.cfg, e.log)
