@@ -62,6 +62,15 @@ func has(t *testing.T, s *embed.Session, paths ...string) {
 	}
 }
 
+func failed(n *embed.Node) bool {
+	select {
+	case <-n.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // A leader that is not heard, and one that hears nobody, are replaced, and follow once the link is whole. One that is not
 // heard by a minority stays.
 func TestFaults_LinkCutOneWay(t *testing.T) {
@@ -198,12 +207,11 @@ func TestFaults_FailingDisk(t *testing.T) {
 			s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
 			n := ens.Node(victim)
 			ens.Faults(victim).SetDisk(d)
-			made := []string{create(t, s), create(t, s), create(t, s), create(t, s)}
-			select {
-			case <-n.Done():
-			case <-bounded(t).Done():
-				t.Fatal("the node has not failed")
-			}
+			var made []string
+			ens.Until("the node to fail", func() bool { // it may make several writes durable at once
+				made = append(made, create(t, s))
+				return failed(n)
+			})
 			if !errors.Is(n.Err(), d.Err) {
 				t.Errorf("Err is %v, want %v", n.Err(), d.Err)
 			}
@@ -212,11 +220,10 @@ func TestFaults_FailingDisk(t *testing.T) {
 
 			// A restart mends nothing.
 			if n, err := ens.TryStart(victim); err == nil {
-				select {
-				case <-n.Done():
-				case <-bounded(t).Done():
-					t.Fatal("the node has not failed again")
-				}
+				ens.Until("the node to fail again", func() bool {
+					create(t, s)
+					return failed(n)
+				})
 				ens.Kill(victim)
 			}
 			ens.Faults(victim).SetDisk(embedtest.Disk{})
