@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -258,7 +259,7 @@ func (h *gapHistory) check(g gap) {
 		}
 		told, over := drain(w.watch)
 		want, end, err := h.expected(w, g)
-		if !slices.Equal(told, want) || over != end || !errors.Is(w.watch.Err(), err) || err == nil && w.watch.Err() != nil {
+		if !slices.Equal(told, want) || over != end || !reflect.DeepEqual(w.watch.Err(), err) {
 			h.t.Errorf("watch of mode %d on %q, checked up to %d, with a gap from %d to %d:\ntold %v, ended %v: %v\nwant %v, ended %v: %v",
 				w.mode, w.path, w.from, g.low, g.high, told, over, w.watch.Err(), want, end, err)
 		}
@@ -300,7 +301,7 @@ func (h *gapHistory) expected(w *gapWatch, g gap) (want []embed.Event, end bool,
 		return append(want, embed.Event{Type: what, Path: w.path, Zxid: g.high}), true, nil
 	}
 	h.ended++
-	return want, true, embed.ErrWatchGap
+	return want, true, &embed.GapError{Zxid: g.high}
 }
 
 // match says how a watch is told of a change.

@@ -35,6 +35,9 @@ type (
 	EventType = watch.EventType
 	// Event is one change that a watch saw.
 	Event = watch.Event
+	// GapError is ErrWatchGap with the zxid of the state that reads of this node show since: what happened up to there is to be
+	// read anew.
+	GapError = watch.GapError
 )
 
 // Create modes.

@@ -16,7 +16,7 @@ type Watch struct{ w *engine.Watch }
 //
 // A node that was away so long that it got the state of another member does not know the changes in between. A watch of
 // what certainly did not change goes on. Any other WatchOnce gets one event, of what somebody who looks again is told first;
-// every other watch ends with ErrWatchGap, and the znodes are to be read anew. A znode that was and is missing counts as
+// every other watch ends with ErrWatchGap, a *GapError, and the znodes are to be read anew. A znode that was and is missing counts as
 // changed if children of the nearest one above it came or went: it may have been among them, and a WatchOnce says so with a
 // NodeCreated.
 //
