@@ -31,6 +31,7 @@ type ensemble struct {
 	tick    time.Duration
 	members map[embed.MemberID]string
 	ids     []embed.MemberID
+	faults  bool // their disks may fail
 
 	mu struct {
 		sync.Mutex
@@ -93,7 +94,7 @@ func (e *ensemble) memberDir(id embed.MemberID) string {
 }
 
 func (e *ensemble) config(id embed.MemberID) *config {
-	return &config{Dir: e.memberDir(id), ID: id, Members: e.members, Tick: e.tick}
+	return &config{Dir: e.memberDir(id), ID: id, Members: e.members, Tick: e.tick, Faults: e.faults}
 }
 
 // start starts a member's process and its node, and does not wait for either.

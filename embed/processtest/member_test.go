@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
@@ -30,10 +31,12 @@ type member struct {
 	mu       sync.Mutex
 	out      *json.Encoder
 	node     *embed.Node
-	engine   *engine.Engine
+	engine   *engine.Engine // nil of a node with faults
+	faults   *embedtest.Faults
 	sessions map[string]*embed.Session
 	holds    map[string]*lock.Hold
 	armed    atomic.Int32
+	ticks    atomic.Int64
 }
 
 // runMember serves requests until standard input ends: the parent is gone, or wants this process to be. It ends without a
@@ -42,8 +45,13 @@ func runMember() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	m := &member{
 		out:      json.NewEncoder(os.NewFile(repliesFD, "replies")),
-		sessions: make(map[string]*embed.Session), holds: make(map[string]*lock.Hold),
+		sessions: make(map[string]*embed.Session), holds: make(map[string]*lock.Hold), faults: embedtest.NewFaults(),
 	}
+	go func() {
+		for range time.Tick(time.Millisecond) {
+			m.ticks.Add(1)
+		}
+	}()
 	in := json.NewDecoder(bufio.NewReader(os.Stdin))
 	for {
 		var q request
@@ -95,7 +103,21 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		return node.Ready(ctx)
 	case callStatus:
 		r.Status = node.Status()
-		r.Armed = int(m.armed.Load())
+		r.Armed, r.Ticks = int(m.armed.Load()), m.ticks.Load()
+		return nil
+	case callFailed:
+		select {
+		case <-node.Done():
+			return node.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	case callDisk:
+		d := embedtest.Disk{On: embedtest.DiskCalls(q.Mode)}
+		if q.Errno != 0 {
+			d.Err = q.Errno
+		}
+		m.faults.SetDisk(d)
 		return nil
 	case callSnapshot:
 		return eng.RequestSnapshot()
@@ -114,8 +136,22 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 
 func (m *member) start(c *config) error {
 	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Tick: c.Tick}
+	m.mu.Lock()
+	before := m.node
+	m.mu.Unlock()
+	if before != nil {
+		if err := before.Close(); err != nil {
+			return err
+		}
+	}
+	start := func() (*embed.Node, error) { return embedtest.Start(cfg, m.faults) }
 	var started *engine.Engine
-	n, err := embed.StartInside(cfg, inside.Seams{Started: func(e *engine.Engine) { started = e }})
+	if !c.Faults {
+		start = func() (*embed.Node, error) {
+			return embed.StartInside(cfg, inside.Seams{Started: func(e *engine.Engine) { started = e }})
+		}
+	}
+	n, err := start()
 	if err != nil {
 		return err
 	}
@@ -124,8 +160,8 @@ func (m *member) start(c *config) error {
 	m.mu.Unlock()
 	go func() {
 		<-n.Done()
-		if err := n.Err(); err != nil {
-			// Nothing in these tests may make a node fail. Who reads the log will see it.
+		if err := n.Err(); err != nil && !c.Faults {
+			// Nothing else in these tests may make a node fail. Who reads the log will see it.
 			fmt.Fprintln(os.Stderr, "NODE FAILED:", err)
 		}
 	}()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -28,6 +29,7 @@ type request struct {
 	Count   int           `json:",omitempty"`
 	Timeout time.Duration `json:",omitempty"` // of the session; paused: the least pause that counts
 	Within  time.Duration `json:",omitempty"` // bounds the call; zero means as the node does
+	Errno   syscall.Errno `json:",omitempty"` // disk: what its calls fail with; zero means that it is well
 }
 
 // A config is the part of embed.Config that these tests set.
@@ -36,13 +38,16 @@ type config struct {
 	ID      embed.MemberID
 	Members map[embed.MemberID]string
 	Tick    time.Duration
+	Faults  bool // its disk may fail; then it takes no snapshots on demand
 }
 
 type call string
 
 const (
-	callStart    call = "start"    // start the node; it answers once
+	callStart    call = "start"    // start the node, after the close of the one before; it answers once
 	callReady    call = "ready"    // wait until it is
+	callFailed   call = "failed"   // wait until the node has failed, and say why
+	callDisk     call = "disk"     // replace the state of the disk of a member with faults
 	callStatus   call = "status"   // who leads
 	callSnapshot call = "snapshot" // ask for a snapshot of the shard
 	callShutdown call = "shutdown" // close the node with a farewell
@@ -87,6 +92,7 @@ type reply struct {
 	Zxid    embed.Zxid      `json:",omitempty"` // walk, sync
 	Session embed.SessionID `json:",omitempty"`
 	Token   *lock.Token     `json:",omitempty"`
+	Ticks   int64           `json:",omitempty"` // status: how often a goroutine has run that has nothing to do with the node
 	Armed   int             `json:",omitempty"` // status: how many calls wait for this process to be stopped, or ask a hold
 	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
 	Until   time.Duration   `json:",omitempty"` // when the last question was asked that was answered "still held"
