@@ -354,9 +354,6 @@ func locked(ctx context.Context, s *embed.Session, path string, r *reply) error 
 	return nil
 }
 
-// pauseMin is how long this process must have stood still to have been stopped by a signal.
-const pauseMin = 500 * time.Millisecond
-
 // hold returns a hold of this process; nil if there is none of the name.
 func (m *member) hold(q *request) *lock.Hold {
 	m.mu.Lock()
@@ -414,6 +411,59 @@ func text(err error) string {
 	return err.Error()
 }
 
+// paused waits until this process was stopped by a signal, and then asks its first question. It runs when the signal comes,
+// so it is among the first things that run when the process is continued.
+func (m *member) paused(ctx context.Context, s *embed.Session, h *lock.Hold, q *request, r *reply) error {
+	m.armed.Add(1)
+	defer m.armed.Add(-1)
+	if err := h.Context().Err(); err != nil {
+		return err
+	}
+	before := now()
+	for at := before; at-before < q.Timeout; at = now() {
+		before = at
+	}
+	r.Pause = now() - before
+	r.Data = firstQuestion(ctx, s, h, q)
+	r.Lost = text(h.Err())
+	r.LostCtx = text(h.Context().Err())
+	return nil
+}
+
+// questions are what a holder can ask.
+var questions = []string{"Err", "Done", "Context.Err", "Context.Done", "State", "Set"}
+
+// firstQuestion asks one of the questions and returns the answer, empty if that is "still held".
+func firstQuestion(ctx context.Context, s *embed.Session, h *lock.Hold, q *request) string {
+	ended := func(done <-chan struct{}) string {
+		select {
+		case <-done:
+			return "done"
+		default:
+			return ""
+		}
+	}
+	switch q.Data {
+	case "Err":
+		return text(h.Err())
+	case "Done":
+		return ended(h.Done())
+	case "Context.Err":
+		return text(h.Context().Err())
+	case "Context.Done":
+		return ended(h.Context().Done())
+	case "State":
+		if state, _ := s.State(); state != embed.Connected {
+			return state.String()
+		}
+		return ""
+	case "Set":
+		_, err := guarded(ctx, s, h, q)
+		return text(err)
+	}
+	return fmt.Sprintf("no question %q", q.Data)
+}
+
 // ask asks a hold. What it answers is in the reply; the error is the call's own.
 func (m *member) ask(ctx context.Context, s *embed.Session, q *request, r *reply) error {
 	h := m.hold(q)
@@ -424,28 +474,7 @@ func (m *member) ask(ctx context.Context, s *embed.Session, q *request, r *reply
 	case callRelease:
 		return h.Release()
 	case callPaused:
-		// This goroutine runs when the signal comes, so it is among the first things that run when the process is continued.
-		// q.Data says which question comes first, or that a write does.
-		m.armed.Add(1)
-		defer m.armed.Add(-1)
-		if err := h.Context().Err(); err != nil {
-			return err
-		}
-		before := now()
-		for at := before; at-before < max(q.Timeout, pauseMin); at = now() {
-			before = at
-		}
-		r.Pause = now() - before
-		switch q.Data {
-		case "context":
-			r.LostCtx = text(h.Context().Err())
-		case "write":
-			_, err := guarded(ctx, s, h, q)
-			r.Each = []outcome{outcomeOf(err)}
-		}
-		r.Lost = text(h.Err())
-		r.LostCtx = text(h.Context().Err())
-		return nil
+		return m.paused(ctx, s, h, q, r)
 	case callInsist:
 		m.armed.Add(1)
 		defer m.armed.Add(-1)

@@ -70,7 +70,7 @@ const (
 	callSection  call = "section"  // take a lock, ask the hold for a while, release it
 	callRelease  call = "release"  // release it
 	callHold     call = "hold"     // ask a hold for its errors
-	callPaused   call = "paused"   // wait until this process was stopped, then ask the hold, or write, before anything else
+	callPaused   call = "paused"   // wait until this process was stopped, then ask one question before anything else
 	callInsist   call = "insist"   // ask a hold without pause until it is lost
 	callGuarded  call = "guarded"  // set a znode, guarded by a hold, without asking the hold first
 	callWriteOn  call = "write on" // submit such sets without waiting until the hold is lost
