@@ -370,9 +370,9 @@ func guarded(ctx context.Context, s *embed.Session, h *lock.Hold, q *request) (e
 	return results[1].Stat, nil
 }
 
-// writesAhead is how many writes writeOn has on their way: more than two batches hold, so that some are in flight and some
-// still wait at any moment.
-const writesAhead = 4096
+// writesAhead is how many writes writeOn has on their way: four times what the batches in flight can hold, so that some wait in
+// the queue at any moment.
+const writesAhead = 8192
 
 // writeOn works as holders do: as long as its hold's context has not ended it submits guarded sets of a znode.
 func (m *member) writeOn(ctx context.Context, s *embed.Session, q *request, r *reply) {
