@@ -31,7 +31,7 @@ const (
 // cutTornTails cuts a last record that was written in part off the log in dir. A power cut in the middle of a write
 // leaves any of its pages on the disk: tan forgives a tail that is missing or zero, but refuses one whose checksum does
 // not match. What stands last and was not written whole was never fsynced, so nobody was told of it. A bad record that
-// others follow is damage, and is left for tan to find.
+// others follow is damage, and an error: tan takes some of it for the end of the log, and all that follows for unsaid.
 func cutTornTails(d Disk, dir string) error {
 	dir = filepath.Join(dir, "tandb")
 	if _, err := d.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func cutTornTailsIn(d Disk, dir string) error {
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") && !indexed[name] {
 			if err := cutTornTail(d, filepath.Join(dir, name)); err != nil {
-				return fmt.Errorf("cutting the end off %s: %w", filepath.Join(dir, name), err)
+				return fmt.Errorf("the end of %s: %w", filepath.Join(dir, name), err)
 			}
 		}
 	}
@@ -97,37 +97,53 @@ func copyStart(d Disk, from io.ReaderAt, to string, size int64) (err error) {
 	return f.Sync()
 }
 
-// findTornTail says where the last record of a log begins if its checksum does not match and no record follows it.
+// findTornTail says where the last record of a log begins if it is damaged and no record follows it. It is an error if one
+// does: a crash leaves nothing behind what it tore, so that is damage to what was whole, and tan may take it for the end.
 func findTornTail(f io.ReaderAt) (begin int64, torn bool, err error) {
 	block := make([]byte, blockSize)
 	record := int64(0) // where the newest record began
+	damage := int64(-1)
 	for start := int64(0); ; start += blockSize {
 		n, err := f.ReadAt(block, start)
 		if err != nil && err != io.EOF {
 			return 0, false, err
 		}
-		for at := 0; at+headerSize <= n; {
+		at := 0
+		for damage < 0 && at+headerSize <= n {
 			payload, kind, whole := chunk(block[at:n])
-			if payload < 0 {
-				if torn {
-					break // the next block may hold a record still
-				}
-				return 0, false, nil // the end, or what tan takes for it
-			}
 			begins := kind == fullChunk || kind == firstChunk
 			switch {
-			case torn && whole && begins:
-				return 0, false, nil
-			case !torn && begins:
+			case payload < 0 && [headerSize]byte(block[at:]) == [headerSize]byte{}:
+				return 0, false, nil // the end
+			case payload >= 0 && begins:
 				record = start + int64(at)
 			}
-			torn = torn || !whole
-			at += headerSize + payload
+			if !whole {
+				damage, torn = start+int64(at), payload >= 0 // else tan takes it for the end
+			}
+			at += headerSize + max(payload, 0)
+		}
+		if damage >= 0 {
+			rest := block[max(damage+1-start, 0):n]
+			if recordIn(rest) {
+				return 0, false, fmt.Errorf("damaged at byte %d, and records follow", damage)
+			}
 		}
 		if n < blockSize {
 			return record, torn, nil
 		}
 	}
+}
+
+// recordIn reports whether a record begins anywhere in the rest of a block. What is damaged may be the size by which the next
+// one would be found, so every byte is tried.
+func recordIn(block []byte) bool {
+	for at := range block[:max(0, len(block)-headerSize+1)] {
+		if _, kind, whole := chunk(block[at:]); whole && (kind == fullChunk || kind == firstChunk) {
+			return true
+		}
+	}
+	return false
 }
 
 // chunk reads the chunk at the beginning of b: the size of its payload, negative if there is none, its type, and whether
