@@ -69,6 +69,8 @@ func use(t *testing.T, n *embed.Node) {
 
 // A service that starts and stops its node time and again has nothing left of it, and while a node is alone it opens no
 // port.
+//
+// (etcd#6733: sockets were left after a Close; zookeeper#1710 likewise.)
 func TestGuarantee_GoodGuest(t *testing.T) {
 	once := func(dir string) {
 		var leaders atomic.Int32
@@ -156,6 +158,8 @@ var faults = map[string]struct {
 
 // C1.1, C1.3, C1.4: the disk of one of three members fails under load. The process and the other two go on; the failed one says
 // so to everybody who waits, acknowledges nothing that it has not kept, can be closed, and rejoins once the disk is mended.
+// (etcd#10588, etcd#10591: a full disk ended the process that etcd was embedded in; etcd#9373: a panic that nobody could
+// recover.)
 func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 	const victim = embed.MemberID(2)
 	for name, fault := range faults {
@@ -327,6 +331,7 @@ func TestGuarantee_GoodGuest_FailedDiskAlone(t *testing.T) {
 
 // Whatever is asked of a node that is over, and of all that came from it, is answered. Those that end something say that it
 // has ended; the others say why they cannot serve.
+// (kazoo#482: a lock of a client that was closed hung.)
 func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 	for name, end := range map[string]struct {
 		how  func(*embedtest.Ensemble)

@@ -157,6 +157,7 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 
 // C1.7, C5: A member whose disk was lost and that comes back empty has forgotten what it voted for and acknowledged. It must
 // not make a quorum with a member that needs it.
+// (dapr#8305: a scheduler whose disk was lost was refused for ever and nobody said what to do; dragonboat#256: one voted.)
 func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})

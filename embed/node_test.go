@@ -215,6 +215,7 @@ func TestEvents(t *testing.T) {
 }
 
 // An observer that never returns holds up nobody, and one may close the node.
+// (CURATOR-495: listeners ran on the thread that events came by and stopped it; kazoo#381: a release in a listener never returned.)
 func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -244,6 +245,7 @@ func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
 }
 
 // Nodes of two ensembles in one process know nothing of one another.
+// (etcd#12937, etcd#20871: a second instance met the first one's metrics in a global registry and panicked.)
 func TestStart_SeveralEnsemblesInOneProcess(t *testing.T) {
 	t.Parallel()
 	one, other := embedtest.New(t, 3, embedtest.Options{}), embedtest.New(t, 1, embedtest.Options{})

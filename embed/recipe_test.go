@@ -59,6 +59,7 @@ func contender(t *testing.T, s *embed.Session, parent, value string) (path strin
 
 // Who waits for a lock looks who is ahead, arms a watch on that one, and looks again. Whenever in between that one leaves,
 // the waiter learns of it.
+// (CURATOR-527: one that was gone between two looks left the waiter waiting.)
 func TestRecipes_APredecessorThatLeavesWhileAWaiterLooks(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})

@@ -380,7 +380,8 @@ func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
 	})
 }
 
-// The session ends while the create is on its way: it takes the znode with it.
+// The session ends while the create is on its way: it takes the znode with it. (curator@e5afda58: what was closed before its
+// creation was answered stayed.)
 func TestClaimOfASessionThatEndedMeanwhileLeavesNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)

@@ -93,6 +93,7 @@ func remove(path string) tree.Op {
 }
 
 // D2: the two states around a gap tell of some znodes that nothing happened to them, and of no other what did.
+// (etcd#15271: after a time apart a watch was told again of what it had been told.)
 func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 	// The tree before: /a, /a/b, /a/b/c, /z. Each case is what happens in the gap, and what a watch gets: an event, "gap",
 	// or nothing; first a once-watch, then a persistent one.

@@ -648,6 +648,7 @@ func TestEndIsNeverTakenOut(t *testing.T) {
 }
 
 // B4.5: what a closed or failed node had proposed is unknown, the rest is not applied.
+// (CURATOR-673, CURATOR-677: a call whose client was closed was never answered.)
 func TestCloseTellsQueuedAndSentApart(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		sent, queued := r.send("/sent"), r.send("/queued")

@@ -151,7 +151,7 @@ func TestElection_LeaderWhileLeadersComeAndGo(t *testing.T) {
 }
 
 // CURATOR-696: after a reconnect a candidate found the znode of its own dead session at the head of the queue, took it for
-// its own and led beside another one.
+// its own and led beside another one. CURATOR-537: what served as its token could be that of a newer znode.
 func TestElection_TheCandidateOfAnotherSessionIsNotOnesOwn(t *testing.T) {
 	ens := one(t)
 	old, fresh := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -169,7 +169,7 @@ func TestElection_TheCandidateOfAnotherSessionIsNotOnesOwn(t *testing.T) {
 	if !errors.Is(lost.Err(), embed.ErrSessionClosed) || got.leadership.Token().Compare(lost.Token()) <= 0 {
 		t.Errorf("the old one: %v; token %v after %v", lost.Err(), got.leadership.Token(), lost.Token())
 	}
-	// CURATOR-537: the token is that of the znode that leads, not of a newer one.
+	// The token is that of the znode that leads, not of a newer one.
 	names := candidates(t, fresh)
 	stat, _, err := fresh.Exists(bounded(t), path+"/"+names[0])
 	must(t, err)
@@ -301,6 +301,7 @@ func observed(t *testing.T, next func() (election.Leader, error, bool), value st
 }
 
 // Whatever leader or value stays is seen, on every member, also by those who watched before there was an election at all.
+// (CURATOR-724: a latch whose parent had vanished never recovered.)
 func TestElection_ObserveSeesWhatStays(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
@@ -328,7 +329,7 @@ func TestElection_ObserveSeesWhatStays(t *testing.T) {
 	must(t, first.Resign())
 	must(t, (<-second).err)
 	see("second")
-	// Nobody, not even the election's znode, for a while. (CURATOR-724: a latch whose parent had vanished never recovered.)
+	// Nobody, not even the election's znode, for a while.
 	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
 	must(t, s.Delete(bounded(t), path, embed.AnyVersion))
 	_, err = e.Campaign(bounded(t), []byte("third"))
@@ -416,7 +417,7 @@ func observeEnds(t *testing.T, ens *embedtest.Ensemble, name string, end func(*e
 	}
 }
 
-// Two latches of a service led at the same time after a reconnect (druid, on Curator's LeaderLatch). Candidates of three
+// Two latches of a service led at the same time after a reconnect (druid#16528, on Curator's LeaderLatch). Candidates of three
 // members whose Raft leadership moves, whose links break, and who never resign.
 func TestElection_NeverTwo(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// CURATOR-518 and 671: a selector that was to queue again after its turn did not.
+// CURATOR-518, CURATOR-671: a selector that was to queue again after its turn did not.
 func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 	ens := one(t)
 	enough := errors.New("enough")

@@ -36,6 +36,7 @@ func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want .
 }
 
 // A write under a guard is applied while the Hold lasts, by whatever session, and never after it.
+// (CURATOR-607, CURATOR-689: nobody could tie a write to a lock.)
 func TestGuard(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})

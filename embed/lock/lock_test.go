@@ -79,7 +79,7 @@ type outcome struct {
 	err  error
 }
 
-// etcd's Mutex is keyed by its session: two goroutines that share one both hold it.
+// etcd's Mutex is keyed by its session: two goroutines that share one both hold it (etcd#11364).
 func TestMutex_GoroutinesOfOneSessionExcludeOneAnother(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -176,6 +176,7 @@ func TestMutex_TryLockRace(t *testing.T) {
 // E7: Curator's semaphores left the znodes of interrupted callers behind (CURATOR-462, CURATOR-315), and the next one waited
 // for them for ever. Callers lose patience at any moment: before their znode exists, while its creation is on its way, while
 // they wait, and when their turn has just come.
+// (etcd#10111: who lost patience just then was told nothing and held nothing.)
 func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -193,7 +194,7 @@ func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 				switch {
 				case err == nil:
 					held.Add(1)
-					if err := h.Release(); err != nil {
+					if err := errors.Join(h.Err(), h.Release()); err != nil {
 						t.Error(err)
 					}
 				case errors.Is(err, context.DeadlineExceeded):
@@ -314,8 +315,8 @@ func TestMutex_LockEndsWithItsCtxAlsoWithoutAQuorum(t *testing.T) {
 	ens.Until("the cancelled one to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 }
 
-// etcd: a waiter whose session had died queued on and was granted the lock (#11456), or learned of it only when everybody
-// ahead was done (#19597).
+// A waiter whose session had died queued on and was granted the lock (etcd#11456), or learned of it only when everybody
+// ahead was done (etcd#19597).
 func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	ens := one(t)
 	holder := ens.Session(1, embed.SessionOptions{})
@@ -338,7 +339,7 @@ func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	must(t, (<-patient).err)
 }
 
-// The same when the session expires: the waiter's member is cut off.
+// The same when the session expires: the waiter's member is cut off. (etcd#11456)
 func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -357,7 +358,7 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	ens.Until("the dead contender to leave the queue", func() bool { return len(queued(t, holder)) == 1 })
 }
 
-// etcd #22082: a retried Unlock of an old Mutex deletes a newer acquisition of the same session. CURATOR-486: a release
+// etcd#22082: a retried Unlock of an old Mutex deletes a newer acquisition of the same session. CURATOR-486: a release
 // whose delete had failed could not be repeated.
 func TestHold_ReleaseIsIdempotentAndFreesNothingButItsOwn(t *testing.T) {
 	ens := one(t)

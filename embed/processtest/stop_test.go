@@ -124,7 +124,7 @@ func stopWriter(t *testing.T, leads bool) {
 }
 
 // TestStoppedLeader stops the process of the Raft leader for a minute and lets it go on. No session of another member
-// expires because of it, neither while it is stopped nor when it comes back as what it was. Those of its own whose timeouts
+// expires because of it, neither while it is stopped nor when it comes back as what it was (etcd#15247). Those of its own whose timeouts
 // passed are gone and say why, and it serves again.
 func TestStoppedLeader(t *testing.T) {
 	t.Parallel()
