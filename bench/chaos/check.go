@@ -1,0 +1,70 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strings"
+)
+
+// A check looks for one kind of broken promise in a history and describes every one it finds. Calls under way count as of
+// unknown outcome, so a history may be checked while it grows.
+type check struct {
+	promise string
+	find    func(p *past) []string
+}
+
+var checks = []check{
+	{"ordered", findDisorder},
+	{"single image", findTimeTravel},
+	{"exactly once", findTwoStats},
+	{"told first", findDoubleGrants},
+	{"fenced", findStaleWrites},
+	{"election", findBlindObservers},
+	{"watch no gap", findGaps},
+	{"expiry bounded", findEarlyExpiry},
+}
+
+// checkSoFar checks what can be said at any time.
+func checkSoFar(p *past, dir string, rep *report) {
+	checkEach(p, rep)
+	checkLinear(p, rep, dir, false)
+}
+
+func checkEach(p *past, rep *report) {
+	for _, c := range checks {
+		for _, text := range c.find(p) {
+			rep.violate(c.promise, "%s", text)
+		}
+	}
+}
+
+// checkAll checks a history that is complete, with the tree that is left.
+func checkAll(p *past, tree []entry, dir string, rep *report) {
+	if tree != nil {
+		for _, text := range findLosses(p, tree) {
+			rep.violate("exactly once", "%s", text)
+		}
+		p.Ops = append(p.Ops, lastReads(p, tree)...)
+	}
+	checkEach(p, rep)
+	checkLinear(p, rep, dir, true)
+	countChecked(p, rep)
+}
+
+// checkLog takes what no member may ever say for a violation.
+func checkLog(name string, rep *report) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		rep.violate("harness", "%v", err)
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		for _, bad := range []string{"WARNING: DATA RACE", "panic:", "fatal error:"} {
+			if strings.Contains(line, bad) {
+				rep.violate("guest", "%s says %s", name, strings.TrimSpace(line))
+				return
+			}
+		}
+	}
+}

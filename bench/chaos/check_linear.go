@@ -1,0 +1,177 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// linearMax bounds the search for an order of one register's history. What takes longer is not decided. A test shortens it.
+var linearMax = 10 * time.Second
+
+// checkLinear checks that the writes and synced reads of each register have an order that fits real time and the rules of
+// the tree. Histories of epochs in use are left for later, unless last says that there is no later.
+func checkLinear(p *past, rep *report, dir string, last bool) {
+	newest := int64(-1)
+	registers := make(map[string][]*op)
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if epoch, ok := epochOf(o.Path); ok {
+			newest = max(newest, epoch)
+			registers[o.Path] = append(registers[o.Path], o)
+		}
+	}
+	when := 0 // what is checked again at the end counts then
+	if last {
+		when = 1
+	}
+	for path, ops := range registers {
+		epoch, _ := epochOf(path)
+		if !last && epoch != newest-2 { // that of newest-1 may still be in use
+			continue
+		}
+		switch result, why := linear(ops); result {
+		case porcupine.Illegal:
+			rep.violate("linearizable", "%s: no order explains its history of %d operations%s", path, len(ops), draw(dir, path, why))
+		case porcupine.Unknown:
+			rep.count(sectionChecks, "register NOT DECIDED", when)
+		default:
+			rep.count(sectionChecks, "register linearizable", when)
+		}
+	}
+}
+
+func epochOf(path string) (int64, bool) {
+	rest, ok := strings.CutPrefix(path, registersPath+"/")
+	if !ok {
+		return 0, false
+	}
+	epoch, _, _ := strings.Cut(rest, "-")
+	n, err := strconv.ParseInt(epoch, 10, 64)
+	return n, err == nil
+}
+
+// linear decides one register's history.
+func linear(ops []*op) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	var list []porcupine.Operation
+	clients := make(map[string]int)
+	for _, o := range ops {
+		if !decides(o) {
+			continue
+		}
+		if _, ok := clients[o.Client]; !ok {
+			clients[o.Client] = len(clients)
+		}
+		list = append(list, porcupine.Operation{ClientId: clients[o.Client], Input: o, Call: int64(o.Begin), Output: o, Return: int64(o.End)})
+	}
+	return porcupine.CheckOperationsVerbose(registerModel, list, linearMax)
+}
+
+// draw writes down how far an order could be found, and says where.
+func draw(dir, path string, why porcupine.LinearizationInfo) string {
+	if dir == "" {
+		return ""
+	}
+	name := filepath.Join(dir, strings.ReplaceAll(path[1:], "/", "-")+".html")
+	if err := porcupine.VisualizePath(registerModel, why, name); err != nil {
+		return ""
+	}
+	return ", see " + name
+}
+
+// decides reports whether an op says anything of its register. A plain read may be old; a read that failed saw nothing, and
+// what was not applied never happens.
+func decides(o *op) bool {
+	switch {
+	case o.Call == callGet, o.Outcome == notApplied:
+		return false
+	case o.Call == callSyncGet:
+		return o.Outcome == applied || o.Outcome == noNode
+	}
+	return true
+}
+
+// A znode is what a register is at one moment. The zero value is none.
+type znode struct {
+	exists  bool
+	data    string
+	version int32
+}
+
+// registerModel is a znode as the writes and synced reads of it know it. A write of unknown outcome may take effect at any
+// time after it was issued: it has no end. That it never does is the same as taking effect after everything else.
+var registerModel = porcupine.Model{
+	Init:              func() any { return znode{} },
+	Step:              func(state, in, _ any) (bool, any) { return in.(*op).explain(state.(znode)) },
+	DescribeOperation: func(in, _ any) string { return in.(*op).String() },
+	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+}
+
+// explain reports whether an op can have had its outcome on a znode, and what it made of it.
+func (o *op) explain(z znode) (bool, znode) {
+	next, answer := o.apply(z)
+	switch {
+	case o.Outcome == unknown:
+		return true, next
+	case o.Outcome != answer:
+		return false, z
+	case o.Outcome == applied && o.Call == callSyncGet:
+		return o.Got == z.data && o.Stat.Version == z.version, z
+	case o.Outcome == applied && o.Call != callDelete:
+		return o.Stat.Version == next.version, next
+	}
+	return true, next
+}
+
+// apply is what the tree makes of an op, and how it answers.
+func (o *op) apply(z znode) (znode, outcome) {
+	fits := o.Version == embed.AnyVersion || o.Version == z.version
+	switch {
+	case o.Call == callCreate && z.exists:
+		return z, nodeExists
+	case o.Call == callCreate:
+		return znode{exists: true, data: o.Data}, applied
+	case !z.exists:
+		return z, noNode
+	case o.Call == callSyncGet:
+		return z, applied
+	case !fits:
+		return z, badVersion
+	case o.Call == callDelete:
+		return znode{}, applied
+	}
+	return znode{exists: true, data: o.Data, version: z.version + 1}, applied
+}
+
+// lastReads are reads of all registers when everything is over: what was acknowledged is there, however long ago.
+func lastReads(p *past, tree []entry) (reads []op) {
+	left := make(map[string]entry)
+	for _, z := range tree {
+		left[z.Path] = z
+	}
+	at := now()
+	var paths []string
+	for i := range p.Ops {
+		if _, ok := epochOf(p.Ops[i].Path); ok {
+			paths = append(paths, p.Ops[i].Path)
+		}
+	}
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		o := op{Client: "the end", Session: "the end", Call: callSyncGet, Path: path, Begin: at, End: at, Outcome: noNode}
+		if z, ok := left[path]; ok {
+			o.Outcome, o.Got, o.Stat = applied, z.Data, z.Stat
+		}
+		reads = append(reads, o)
+	}
+	return reads
+}

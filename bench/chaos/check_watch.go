@@ -1,0 +1,189 @@
+//go:build unix
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A changeLog is everything that is known to have happened to the registers, and in storms: what was acknowledged, and what some watch
+// was told.
+type changeLog struct {
+	byPath map[string]map[event]string // who says so
+	sorted []event
+}
+
+func newChangeLog(p *past) *changeLog {
+	l := &changeLog{byPath: make(map[string]map[event]string)}
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if !watched(o.Path) || o.wrote() == 0 {
+			continue
+		}
+		t := embed.NodeDataChanged
+		if o.Call == callCreate {
+			t = embed.NodeCreated
+		}
+		l.add(event{t, o.Path, o.wrote()}, fmt.Sprintf("which was acknowledged to %s", o.Session))
+	}
+	for _, t := range p.Tapes {
+		for _, e := range t.Events {
+			// A once-watch that a snapshot has overtaken is told of a change in general, not of one that happened so.
+			if t.Mode != embed.WatchOnce && e.Type != embed.NodeChildrenChanged {
+				l.add(e, fmt.Sprintf("of which a watch of %s on member %d was told", t.Path, t.Member))
+			}
+		}
+	}
+	for _, of := range l.byPath {
+		for e := range of {
+			l.sorted = append(l.sorted, e)
+		}
+	}
+	slices.SortFunc(l.sorted, byZxid)
+	return l
+}
+
+// watched reports whether a path is one of those, or above them, whose writes are all in the history.
+func watched(path string) bool {
+	return strings.HasPrefix(path, registersPath) || strings.HasPrefix(path, stormPath)
+}
+
+func byZxid(a, b event) int {
+	return cmp.Or(cmp.Compare(a.Zxid, b.Zxid), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Type, b.Type))
+}
+
+func (l *changeLog) add(e event, who string) {
+	if l.byPath[e.Path] == nil {
+		l.byPath[e.Path] = make(map[event]string)
+	}
+	if l.byPath[e.Path][e] == "" {
+		l.byPath[e.Path][e] = who
+	}
+}
+
+// after returns the changes later than a zxid, in order.
+func (l *changeLog) after(z embed.Zxid) []event {
+	at, _ := slices.BinarySearchFunc(l.sorted, z, func(e event, z embed.Zxid) int {
+		if e.Zxid <= z {
+			return -1
+		}
+		return 1
+	})
+	return l.sorted[at:]
+}
+
+// findGaps checks that each watch delivered every change that it matches once and in order, from where it was armed to
+// where it is known to be complete.
+func findGaps(p *past) (found []string) {
+	changes := newChangeLog(p)
+	for i := range p.Tapes {
+		t := &p.Tapes[i]
+		found = append(found, t.disorder()...)
+		if watched(t.Path) {
+			found = append(found, t.missing(changes)...)
+		}
+		if t.Path == stillPath && (len(t.Events) > 0 || strings.Contains(t.Why, embed.ErrWatchGap.Error())) {
+			found = append(found, fmt.Sprintf("%v: nobody ever touched it, and its watch was told of %d events and ended: %q", t, len(t.Events), t.Why))
+		}
+	}
+	return append(found, findInventions(p, changes)...)
+}
+
+// String says which watch it was.
+func (t *tape) String() string {
+	return fmt.Sprintf("the watch of %s on member %d (mode %d, armed at %d)", t.Path, t.Member, t.Mode, t.Armed)
+}
+
+// disorder checks the stream by itself.
+func (t *tape) disorder() (found []string) {
+	last := t.Armed
+	seen := make(map[event]bool)
+	for _, e := range t.Events {
+		switch {
+		case e.Zxid < last || e.Zxid == t.Armed:
+			found = append(found, fmt.Sprintf("%v was told of %v when it was at %d", t, e, last))
+		case seen[e]:
+			found = append(found, fmt.Sprintf("%v was told twice of %v", t, e))
+		}
+		seen[e] = true
+		last = e.Zxid
+	}
+	if t.Mode == embed.WatchOnce && len(t.Events) > 1 {
+		found = append(found, fmt.Sprintf("%v fired %d times", t, len(t.Events)))
+	}
+	return found
+}
+
+// complete is the newest zxid up to which everything must have been delivered.
+func (t *tape) complete() embed.Zxid {
+	last := t.Armed
+	if n := len(t.Events); n > 0 {
+		last = t.Events[n-1].Zxid - 1 // of that one's transaction there may be more
+	}
+	if t.Mode == embed.WatchOnce && len(t.Events) > 0 {
+		return last
+	}
+	return max(last, t.Synced)
+}
+
+// matches reports whether a change of a znode concerns the watch.
+func (t *tape) matches(path string) bool {
+	return path == t.Path || t.Mode == embed.WatchRecursive && strings.HasPrefix(path, t.Path+"/")
+}
+
+// missing looks for changes that the stream should hold.
+func (t *tape) missing(changes *changeLog) (found []string) {
+	if t.Mode == embed.WatchOnce && len(t.Events) > 0 && !strings.HasPrefix(t.Path, stormPath) {
+		return nil // a snapshot that overtakes it tells it of the last change, not of the first
+	}
+	told := make(map[event]bool)
+	for _, e := range t.Events {
+		told[e] = true
+	}
+	for _, e := range changes.after(t.Armed) {
+		if e.Zxid > t.complete() {
+			break
+		}
+		if t.matches(e.Path) && !told[e] {
+			found = append(found, fmt.Sprintf("%v is complete up to %d and was not told of %v, %s", t, t.complete(), e, changes.byPath[e.Path][e]))
+		}
+	}
+	return found
+}
+
+// findInventions checks that no more sets were told of than were made: those that were acknowledged are known, and each of
+// unknown outcome can have happened once.
+func findInventions(p *past, changes *changeLog) (found []string) {
+	maybe := make(map[string]int)
+	sets := make(map[event]bool)
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		switch {
+		case o.Call != callSet:
+		case o.Outcome == unknown:
+			maybe[o.Path]++
+		case o.Outcome == applied:
+			sets[event{embed.NodeDataChanged, o.Path, o.wrote()}] = true
+		}
+	}
+	for path, of := range changes.byPath {
+		if !watched(path) {
+			continue
+		}
+		extra := 0
+		for e := range of {
+			if e.Type == embed.NodeDataChanged && !sets[e] {
+				extra++
+			}
+		}
+		if extra > maybe[path] {
+			found = append(found, fmt.Sprintf("%s: watches were told of %d sets that were not acknowledged, and only %d are of unknown outcome", path, extra, maybe[path]))
+		}
+	}
+	return found
+}

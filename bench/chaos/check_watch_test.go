@@ -1,0 +1,40 @@
+//go:build unix
+
+package main
+
+import (
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+func TestFindGaps(t *testing.T) {
+	const r1 = registersPath + "/0-1"
+	changed := func(path string, z embed.Zxid) event { return event{embed.NodeDataChanged, path, z} }
+	tapeOf := func(path string, mode embed.WatchMode, armed, synced embed.Zxid, events ...event) tape {
+		return tape{Member: 1, Path: path, Mode: mode, Armed: armed, Events: events, Synced: synced}
+	}
+	of := func(ops []op, tapes ...tape) past { return past{Ops: ops, Tapes: tapes} }
+	sets := []op{at(1, 2, set(r0, "x", 9, 1)), at(3, 4, set(r0, "y", 10, 2))}
+	s1 := stormOf(1)
+	storm := []op{at(1, 2, set(s1, "x", 9, 1)), at(1, 2, set(s1, "y", 10, 2))}
+	maybe := set(r0, "z", 0, 0)
+	maybe.Outcome = unknown
+	const p, once, all = embed.WatchPersistent, embed.WatchOnce, embed.WatchRecursive
+	ended := tapeOf(stillPath, p, 8, 0)
+	ended.Why = embed.ErrWatchGap.Error()
+	hold(t, findGaps, []badHistory{
+		{"the first change is missing", of(sets, tapeOf(r0, p, 8, 0, changed(r0, 10), changed(r0, 11))), of(sets[1:], tapeOf(r0, p, 8, 0, changed(r0, 10))), "not told of {NodeDataChanged " + r0 + " 9}"},
+		{"armed late", of(sets, tapeOf(r0, p, 8, 10, changed(r0, 10))), of(sets, tapeOf(r0, p, 9, 10, changed(r0, 10))), "not told"},
+		{"nothing came before the Sync", of(sets, tapeOf(r0, p, 9, 10)), of(sets, tapeOf(r0, p, 9, 9)), "not told"},
+		{"another watch was told", of(nil, tapeOf(r0, once, 8, 0), tapeOf(registersPath, all, 8, 20, changed(r0, 9)), tapeOf(r0, p, 8, 20)), of([]op{at(1, 2, maybe)}, tapeOf(r0, once, 8, 0), tapeOf(registersPath, all, 8, 20, changed(r0, 9)), tapeOf(r0, p, 8, 20, changed(r0, 9))), "of which a watch of " + registersPath},
+		{"a once-watch misses the first", of(storm, tapeOf(s1, once, 8, 0, changed(s1, 10))), of(storm, tapeOf(s1, once, 8, 0, changed(s1, 9))), "not told"},
+		{"a once-watch misses all", of(sets, tapeOf(r0, once, 8, 10)), of(sets, tapeOf(r0, once, 10, 10)), "not told"},
+		{"a once-watch fires twice", of(sets, tapeOf(r0, once, 8, 0, changed(r0, 9), changed(r0, 10))), of(sets, tapeOf(r0, once, 8, 0, changed(r0, 9))), "fired 2 times"},
+		{"an event comes twice", of(sets, tapeOf(r0, p, 8, 0, changed(r0, 9), changed(r0, 9))), of(sets, tapeOf(r0, p, 8, 0, changed(r0, 9), changed(r0, 10))), "told twice"},
+		{"events are out of order", of(sets, tapeOf(r0, p, 8, 0, changed(r0, 10), changed(r0, 9))), of(sets, tapeOf(r0, p, 8, 0, changed(r0, 9), changed(r0, 10))), "when it was at"},
+		{"an event of before it was armed", of(sets, tapeOf(r0, p, 9, 0, changed(r0, 9))), of(sets, tapeOf(r0, p, 9, 0, changed(r0, 10))), "when it was at"},
+		{"a change that nobody made", of(sets, tapeOf(r1, p, 8, 0, changed(r1, 12))), of(append(sets, at(5, 6, set(r1, "q", 12, 1))), tapeOf(r1, p, 8, 0, changed(r1, 12))), "were not acknowledged"},
+		{"an untouched watch ends for a gap", of(nil, ended), of(nil, tapeOf(stillPath, p, 8, 0)), "nobody ever touched it"},
+	})
+}

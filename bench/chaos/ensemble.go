@@ -1,0 +1,395 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// patience bounds every wait for a member that nothing keeps from answering. It is far beyond what a slow machine needs: who
+// reaches it has found a call that hangs.
+const patience = time.Minute
+
+// An ensemble is the members of one round, in processes of their own. Its methods may be called by any number of goroutines.
+type ensemble struct {
+	// Immutable after newEnsemble.
+	dir     string
+	report  *report
+	members map[embed.MemberID]string
+	ids     []embed.MemberID
+
+	mu struct {
+		sync.Mutex
+		runs    map[embed.MemberID]*run
+		links   map[[2]embed.MemberID]link // from, to
+		ended   bool
+		stopped map[embed.MemberID]bool // by SIGSTOP
+		broken  map[embed.MemberID]bool // a disk that fails
+	}
+}
+
+// A run is one life of a member's node: from the start of a process, or of another node in it, to its end.
+type run struct {
+	*process
+	member embed.MemberID
+	number int           // counts the member's runs
+	ready  chan struct{} // closed when the node is
+}
+
+// newEnsemble returns members that are not running yet.
+func newEnsemble(dir string, size int, rep *report) (*ensemble, error) {
+	e := &ensemble{dir: dir, report: rep, members: make(map[embed.MemberID]string)}
+	e.mu.runs = make(map[embed.MemberID]*run)
+	e.mu.links = make(map[[2]embed.MemberID]link)
+	e.mu.stopped = make(map[embed.MemberID]bool)
+	e.mu.broken = make(map[embed.MemberID]bool)
+	ports, err := freePorts(size)
+	if err != nil {
+		return nil, err
+	}
+	for i, port := range ports {
+		id := embed.MemberID(i + 1)
+		e.ids = append(e.ids, id)
+		e.members[id] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	return e, nil
+}
+
+// nextPort is where freePorts goes on looking, so that the rounds share no port.
+var nextPort = os.Getpid() * 16
+
+// freePorts returns ports that nobody listens on. They lie below those that systems give to outgoing connections: a
+// member that is dead for a while would lose one of those to somebody's dial.
+func freePorts(n int) (ports []int, err error) {
+	const low, high = 12000, 30000
+	for range high - low {
+		port := low + nextPort%(high-low)
+		nextPort++
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("there are no %d free ports from %d to %d", n, low, high)
+}
+
+func (e *ensemble) logFile(id embed.MemberID) string {
+	return filepath.Join(e.dir, fmt.Sprintf("member-%d.log", id))
+}
+
+// start starts a member's process and its node, and does not wait for either. The error is the spawning's.
+func (e *ensemble) start(id embed.MemberID) error {
+	p, err := spawn(e.logFile(id))
+	if err != nil {
+		return err
+	}
+	q := &start{Dir: filepath.Join(e.dir, fmt.Sprintf("member-%d", id)), ID: id, Members: e.members, Links: make(map[embed.MemberID]link)}
+	e.mu.Lock()
+	for _, to := range e.ids {
+		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
+			q.Links[to] = l
+		}
+	}
+	r := e.newRunLocked(id, p)
+	e.mu.Unlock()
+	go func() {
+		if <-p.dead; p.diedAlone() {
+			e.report.violate("guest", "member %d, run %d: the process ended by itself: %v", id, r.number, p.cmd.ProcessState)
+		}
+	}()
+	go func() {
+		answer, ok := <-p.send(request{Call: callStart, Start: q}, nil)
+		switch {
+		case !ok:
+		case answer.Error == "":
+			e.awaitReady(r)
+		case !e.isBroken(id): // else the next mend starts it
+			e.report.violate("guest", "member %d does not start: %s", id, answer.Error)
+		}
+	}()
+	return nil
+}
+
+func (e *ensemble) newRunLocked(id embed.MemberID, p *process) *run {
+	r := &run{process: p, member: id, number: 1, ready: make(chan struct{})}
+	if last := e.mu.runs[id]; last != nil {
+		r.number = last.number + 1
+	}
+	e.mu.runs[id] = r
+	return r
+}
+
+// awaitReady asks a run until it is ready or over.
+func (e *ensemble) awaitReady(r *run) {
+	for e.run(r.member) == r && !e.over() {
+		a, ok := <-r.send(request{Call: callReady, Within: patience}, nil)
+		switch {
+		case !ok:
+			return
+		case a.Error == "":
+			close(r.ready)
+			return
+		}
+		pause(context.Background(), tick)
+	}
+}
+
+// run returns a member's newest run; nil before the first.
+func (e *ensemble) run(id embed.MemberID) *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.runs[id]
+}
+
+// running returns the newest run of a member once it is ready, or nil at the end of ctx.
+func (e *ensemble) running(ctx context.Context, id embed.MemberID) *run {
+	for {
+		r := e.run(id)
+		select {
+		case <-r.ready:
+			if !r.gone() {
+				return r
+			}
+		default:
+		}
+		if pause(ctx, tick); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// gone reports whether the process has ended.
+func (p *process) gone() bool {
+	select {
+	case <-p.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// allReady waits until all members are and returns those that are not in time.
+func (e *ensemble) allReady(ctx context.Context) (late []embed.MemberID) {
+	for _, id := range e.ids {
+		if e.running(ctx, id) == nil {
+			late = append(late, id)
+		}
+	}
+	return late
+}
+
+// call asks a member for something and waits for the answer.
+func (e *ensemble) call(ctx context.Context, id embed.MemberID, q request) (reply, error) {
+	r := e.run(id)
+	select {
+	case a, ok := <-r.send(q, nil):
+		switch {
+		case !ok:
+			return reply{Outcome: unknown}, errDied
+		case a.Error != "":
+			return a, fmt.Errorf("member %d: %s: %s", id, q.Call, a.Error)
+		}
+		return a, nil
+	case <-ctx.Done():
+		return reply{Outcome: unknown}, fmt.Errorf("member %d: %s: %w", id, q.Call, ctx.Err())
+	}
+}
+
+// leader returns the member that a majority follows in one term, or zero.
+func (e *ensemble) leader() embed.MemberID {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*tick)
+	defer cancel()
+	type vote struct {
+		leader embed.MemberID
+		term   uint64
+	}
+	votes := make(chan vote, len(e.ids))
+	for _, id := range e.ids {
+		go func() {
+			a, err := e.call(ctx, id, request{Call: callStatus})
+			if err != nil {
+				votes <- vote{}
+				return
+			}
+			votes <- vote{a.Status.Shards[0].Leader, a.Status.Shards[0].Term}
+		}()
+	}
+	count := make(map[vote]int)
+	for range e.ids {
+		v := <-votes
+		if count[v]++; v.leader != 0 && count[v] > len(e.ids)/2 {
+			return v.leader
+		}
+	}
+	return 0
+}
+
+// kill ends a member's process; start begins another.
+func (e *ensemble) kill(id embed.MemberID) {
+	r := e.run(id)
+	r.kill()
+	<-r.dead
+}
+
+// stop stops a member's process without ending it, resume lets it go on.
+func (e *ensemble) stop(id embed.MemberID) {
+	e.mu.Lock()
+	e.mu.stopped[id] = true
+	e.mu.Unlock()
+	e.run(id).signal(syscall.SIGSTOP)
+}
+
+func (e *ensemble) resume(id embed.MemberID) {
+	e.run(id).signal(syscall.SIGCONT)
+	e.mu.Lock()
+	e.mu.stopped[id] = false
+	e.mu.Unlock()
+}
+
+// setLink breaks or mends what one member sends to another.
+func (e *ensemble) setLink(from, to embed.MemberID, l link) {
+	e.mu.Lock()
+	key := [2]embed.MemberID{from, to}
+	old := e.mu.links[key]
+	e.mu.links[key] = l
+	r := e.mu.runs[from]
+	e.mu.Unlock()
+	if old != l {
+		r.send(request{Call: callLink, To: to, Link: l}, nil)
+	}
+}
+
+// heal ends every fault: stopped processes go on, links are whole, disks are well, the dead start again.
+func (e *ensemble) heal() {
+	for _, id := range e.ids {
+		e.mu.Lock()
+		stopped := e.mu.stopped[id]
+		e.mu.Unlock()
+		if stopped {
+			e.resume(id)
+		}
+	}
+	for _, from := range e.ids {
+		for _, to := range e.ids {
+			e.setLink(from, to, link{})
+		}
+	}
+	for _, id := range e.ids {
+		if e.run(id).gone() {
+			if err := e.start(id); err != nil {
+				e.report.violate("harness", "member %d: %v", id, err)
+			}
+		}
+	}
+}
+
+// breakDisk makes a member's disk slow or bad.
+func (e *ensemble) breakDisk(id embed.MemberID, d diskFault) {
+	e.mu.Lock()
+	e.mu.broken[id] = e.mu.broken[id] || d.Errno != 0
+	e.mu.Unlock()
+	e.run(id).send(request{Call: callDisk, Disk: d}, nil)
+}
+
+func (e *ensemble) isBroken(id embed.MemberID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.broken[id]
+}
+
+// mend makes a member's disk well, and starts its node again in the same process if that has failed. It returns why it had
+// failed. A node that fails without a bad disk is a violation.
+func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) {
+	r := e.run(id)
+	a, err := e.call(ctx, id, request{Call: callMend})
+	if strings.Contains(a.Error, notStarted) {
+		return "" // and may yet fail to, for what its disk did before
+	}
+	e.mu.Lock()
+	broken := e.mu.broken[id]
+	e.mu.broken[id] = false
+	e.mu.Unlock()
+	switch {
+	case err == errDied:
+		return "" // the next process has another disk
+	case err != nil:
+		e.report.violate("guest", "after its disk is well: %v", err)
+		return ""
+	case a.Failed == "":
+		return ""
+	case !broken:
+		e.report.violate("guest", "member %d failed: %s", id, a.Failed)
+	}
+	e.mu.Lock()
+	next := e.newRunLocked(id, r.process)
+	e.mu.Unlock()
+	go e.awaitReady(next)
+	return a.Failed
+}
+
+// stacks has every member that still answers write its goroutines to its log.
+func (e *ensemble) stacks() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	for _, id := range e.ids {
+		_, _ = e.call(ctx, id, request{Call: callStacks})
+	}
+}
+
+func (e *ensemble) over() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.ended
+}
+
+// end kills all processes.
+func (e *ensemble) end() {
+	e.mu.Lock()
+	e.mu.ended = true
+	e.mu.Unlock()
+	for _, id := range e.ids {
+		if r := e.run(id); r != nil {
+			r.kill()
+			<-r.dead
+		}
+	}
+}
+
+// others returns the members but those given.
+func (e *ensemble) others(not ...embed.MemberID) []embed.MemberID {
+	return slices.DeleteFunc(slices.Clone(e.ids), func(id embed.MemberID) bool { return slices.Contains(not, id) })
+}
+
+// pause waits, no longer than ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// between returns a random duration.
+func between(rng *rand.Rand, low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(rng.Int64N(int64(high-low)))
+}

@@ -1,0 +1,156 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A fault is a kind of thing that happens to an ensemble. strike does it and returns what it did; the nemesis heals it
+// when strike's ctx has ended.
+type fault struct {
+	name              string
+	shortest, longest time.Duration
+	strike            func(s *strike) string
+}
+
+const (
+	moment = 200 * time.Millisecond
+	long   = 5 * time.Second // several of the least session timeouts
+)
+
+var faultKinds = []fault{
+	{"kill one", moment, long, func(s *strike) string { return s.kill(s.anyone()) }},
+	{"kill the leader", moment, long, func(s *strike) string { return s.kill(s.leader()) }},
+	{"kill a majority", moment, long, func(s *strike) string { return s.kill(s.some(len(s.e.ids)/2 + 1)...) }},
+	{"kill all", moment, long / 2, func(s *strike) string { return s.kill(s.e.ids...) }},
+	{"kill one until its sessions expire", 7 * time.Second, 8 * time.Second, bury},
+	{"shut down one", moment, long, shutDown},
+	{"stop the leader", moment, long, func(s *strike) string { return s.stop(s.leader()) }},
+	{"stop a follower", moment, long, func(s *strike) string { return s.stop(s.follower()) }},
+	{"stop a majority", moment, long, func(s *strike) string { return s.stop(s.some(len(s.e.ids)/2 + 1)...) }},
+	{"cut one way", moment, long, cutOneWay},
+	{"cut the leader's ears", moment, long, cutEars},
+	{"isolate the leader", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.leader()) }},
+	{"isolate one", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.anyone()) }},
+	{"split", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.some(len(s.e.ids)/2)...) }},
+	{"delay", moment, long, func(s *strike) string {
+		return s.each(link{Delay: between(s.rng, 5*time.Millisecond, 400*time.Millisecond)})
+	}},
+	{"lose messages", moment, long, func(s *strike) string { return s.each(link{Loss: 0.05 + 0.4*s.rng.Float64()}) }},
+	{"slow disk", moment, long, func(s *strike) string {
+		return s.disk(diskFault{Delay: between(s.rng, 5*time.Millisecond, 300*time.Millisecond)})
+	}},
+	{"disk: I/O error", 2 * time.Second, long, func(s *strike) string { return s.disk(diskFault{Errno: int(syscall.EIO)}) }},
+	{"disk: full", 2 * time.Second, long, func(s *strike) string { return s.disk(diskFault{Errno: int(syscall.ENOSPC)}) }},
+	{"disk: fsync error", 2 * time.Second, long, func(s *strike) string { return s.disk(diskFault{Errno: int(syscall.EIO), Sync: true}) }},
+	{"wall clock jumps", moment, time.Second, wallClock},
+	{"machine sleeps", moment, time.Second, sleep},
+	{"leadership moves", time.Second, long, churn},
+	{"lag until the log is gone", 5 * time.Second, 6 * time.Second, lag},
+}
+
+func (s *strike) kill(ids ...embed.MemberID) string {
+	for _, id := range ids {
+		s.e.kill(id)
+	}
+	return fmt.Sprint("member ", ids)
+}
+
+func (s *strike) stop(ids ...embed.MemberID) string {
+	for _, id := range ids {
+		s.e.stop(id)
+	}
+	return fmt.Sprint("member ", ids)
+}
+
+// split breaks the links between some members and the others.
+func (s *strike) split(l link, some ...embed.MemberID) string {
+	for _, a := range some {
+		for _, b := range s.e.others(some...) {
+			s.e.setLink(a, b, l)
+			s.e.setLink(b, a, l)
+		}
+	}
+	return fmt.Sprint("member ", some)
+}
+
+// each breaks every link in the same way.
+func (s *strike) each(l link) string {
+	for _, a := range s.e.ids {
+		for _, b := range s.e.others(a) {
+			s.e.setLink(a, b, l)
+		}
+	}
+	return fmt.Sprintf("%+v", l)
+}
+
+func cutOneWay(s *strike) string {
+	from := s.anyone()
+	others := s.e.others(from)
+	to := others[s.rng.IntN(len(others))]
+	s.e.setLink(from, to, link{Cut: true})
+	return fmt.Sprintf("from member %d to %d", from, to)
+}
+
+// cutEars keeps everything from the leader that is sent to it, or from everybody what it sends.
+func cutEars(s *strike) string {
+	leader, deaf := s.leader(), s.rng.IntN(2) == 0
+	for _, id := range s.e.others(leader) {
+		if deaf {
+			s.e.setLink(id, leader, link{Cut: true})
+		} else {
+			s.e.setLink(leader, id, link{Cut: true})
+		}
+	}
+	return fmt.Sprintf("member %d, to it: %v", leader, deaf)
+}
+
+func (s *strike) disk(d diskFault) string {
+	id := s.anyone()
+	d.After = s.rng.IntN(50)
+	s.e.breakDisk(id, d)
+	return fmt.Sprintf("member %d: %+v", id, d)
+}
+
+func wallClock(s *strike) string {
+	id, by := s.anyone(), between(s.rng, -time.Hour, time.Hour)
+	s.e.run(id).send(request{Call: callWall, Length: by}, nil)
+	return fmt.Sprintf("member %d by %v", id, by)
+}
+
+func sleep(s *strike) string {
+	id, by := s.anyone(), between(s.rng, moment, 2*long)
+	add(s.w.h, jumps, now())
+	s.e.run(id).send(request{Call: callSleep, Length: by}, nil)
+	return fmt.Sprintf("member %d for %v", id, by)
+}
+
+func shutDown(s *strike) string {
+	id := s.anyone()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r := s.e.run(id)
+	// An error says that sessions stay until their timeouts, as when there is no quorum.
+	_, _ = s.e.call(ctx, id, request{Call: callShutdown})
+	r.kill()
+	<-r.dead
+	return fmt.Sprintf("member %d", id)
+}
+
+// churn moves the leadership about every few hundred milliseconds.
+func churn(s *strike) string {
+	n := 0
+	for s.ctx.Err() == nil {
+		from, to := s.leader(), s.anyone()
+		s.e.run(from).send(request{Call: callTransfer, To: to}, nil)
+		n++
+		pause(s.ctx, between(s.rng, 50*time.Millisecond, 700*time.Millisecond))
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -1,0 +1,25 @@
+//go:build unix
+
+package main
+
+import (
+	"syscall"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// setLink breaks or mends what this member sends to another.
+func setLink(f *embedtest.Faults, to embed.MemberID, l link) { f.SetLink(to, embedtest.Link(l)) }
+
+// setDisk breaks or mends this member's disk.
+func setDisk(f *embedtest.Faults, d diskFault) {
+	out := embedtest.Disk{After: d.After, Delay: d.Delay}
+	if d.Errno != 0 {
+		out.Err = syscall.Errno(d.Errno)
+	}
+	if d.Sync {
+		out.On = embedtest.Syncs
+	}
+	f.SetDisk(out)
+}

@@ -1,0 +1,246 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// never is the end of a call that has not ended.
+const never = time.Duration(math.MaxInt64)
+
+// An op is one call of a session as its caller saw it. Times are the caller's, so the call was under way at most between
+// them.
+type op struct {
+	Client  string // who issues one op after the other
+	Session string
+	Member  embed.MemberID
+	Run     int
+	Call    call
+	Path    string
+	Data    string // of a write: an id that no other write has
+	Version int32  // that a write asks for
+	Begin   time.Duration
+	End     time.Duration
+	Outcome outcome
+	Crowd   int    // its place among writes that were issued without waiting; zero: it was issued alone
+	Got     string // what a read read, or the path that was created
+	Stat    embed.Stat
+	Zxid    embed.Zxid // what a Sync promised
+	Why     string     // the error's text
+}
+
+func (o *op) write() bool {
+	switch o.Call {
+	case callCreate, callSet, callDelete, callPay:
+		return true
+	}
+	return false
+}
+
+// wrote is the zxid of an acknowledged write, zero if it is not known: a delete does not say.
+func (o *op) wrote() embed.Zxid {
+	if o.Outcome != applied {
+		return 0
+	}
+	switch o.Call {
+	case callCreate, callPay:
+		return o.Stat.Czxid
+	case callSet:
+		return o.Stat.Mzxid
+	}
+	return 0
+}
+
+// A life is one session: who spoke for it, and how it ended.
+type life struct {
+	Name    string
+	ID      embed.SessionID
+	Member  embed.MemberID
+	Run     int
+	Timeout time.Duration
+	Marker  string // the ephemeral that stands for it
+	Opened  time.Duration
+	Ended   time.Duration // when the caller learned of it, never if it has not
+	Why     string
+	closed  bool // by its owner
+}
+
+// A grant is one hold of a lock or one leadership, as far as its holder's process told of it.
+type grant struct {
+	Path   string
+	Member embed.MemberID
+	Run    int
+	Token  lock.Token
+	From   time.Duration // Lock had returned
+	Until  time.Duration // the last question was asked that was answered "still held"
+	Lost   string        // what the hold said at its end if it was lost
+	// Guarded are the writes that depended on it.
+	Guarded []guarded
+}
+
+// A sighting is a leader that an observer saw.
+type sighting struct {
+	Token lock.Token
+	Value string
+}
+
+// An observation is what one observer saw, in order.
+type observation struct {
+	Path string
+	Seen []sighting
+}
+
+// A tape is one watch and what it delivered.
+type tape struct {
+	Member embed.MemberID
+	Path   string
+	Mode   embed.WatchMode
+	Armed  embed.Zxid
+	Events []event
+	Synced embed.Zxid // it is complete up to here at least, if its end was regular
+	Why    string     // why it ended, if for an error
+}
+
+// A removal is an end of a session as a watch was told of it: that of its marker.
+type removal struct {
+	Path string
+	Zxid embed.Zxid
+	At   time.Duration // when the watch's owner had it
+}
+
+// A history is all that was done and seen in a round. Its methods may be called by any number of goroutines.
+type history struct {
+	mu struct {
+		sync.Mutex
+		past
+	}
+}
+
+// past is a history at one moment.
+type past struct {
+	Ops       []op
+	Lives     []life
+	Grants    []grant
+	Observers []observation
+	Tapes     []tape
+	Removals  []removal
+	Jumps     []time.Duration // when somebody's clock was put ahead
+}
+
+// begin notes that a call is issued and returns its place.
+func (h *history) begin(o op) int { return h.beginAt(now(), o) }
+
+func (h *history) beginAt(begun time.Duration, o op) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o.Begin, o.End, o.Outcome = begun, never, unknown
+	h.mu.Ops = append(h.mu.Ops, o)
+	return len(h.mu.Ops) - 1
+}
+
+// end notes the answer.
+func (h *history) end(at int, r reply) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o := &h.mu.Ops[at]
+	o.Outcome, o.Stat, o.Zxid, o.Why = r.Outcome, r.Stat, r.Zxid, r.Error
+	if o.Outcome != unknown {
+		o.End = now()
+	}
+	o.Got = r.Data
+	if o.write() {
+		o.Got = r.Path
+	}
+}
+
+// add appends to one of the lists and returns the place. edit changes what is there.
+func add[T any](h *history, list func(*past) *[]T, v T) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := list(&h.mu.past)
+	*l = append(*l, v)
+	return len(*l) - 1
+}
+
+func edit[T any](h *history, list func(*past) *[]T, at int, fn func(*T)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fn(&(*list(&h.mu.past))[at])
+}
+
+func lives(p *past) *[]life            { return &p.Lives }
+func grants(p *past) *[]grant          { return &p.Grants }
+func observers(p *past) *[]observation { return &p.Observers }
+func tapes(p *past) *[]tape            { return &p.Tapes }
+func removals(p *past) *[]removal      { return &p.Removals }
+func jumps(p *past) *[]time.Duration   { return &p.Jumps }
+
+// snapshot returns the history as it is now. Calls that are under way have an unknown outcome in it.
+func (h *history) snapshot() *past {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := &past{
+		Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants),
+		Removals: slices.Clone(h.mu.Removals), Jumps: slices.Clone(h.mu.Jumps),
+	}
+	for _, o := range h.mu.Observers {
+		o.Seen = slices.Clone(o.Seen)
+		p.Observers = append(p.Observers, o)
+	}
+	for _, t := range h.mu.Tapes {
+		t.Events = slices.Clone(t.Events)
+		p.Tapes = append(p.Tapes, t)
+	}
+	return p
+}
+
+// save writes a history down, a line for each entry.
+func (p *past) save(dir string) error {
+	f, err := os.Create(filepath.Join(dir, "history.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	enc := json.NewEncoder(f)
+	for _, list := range []any{p.Ops, p.Lives, p.Grants, p.Observers, p.Tapes} {
+		if err := saveList(enc, list); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+func saveList(enc *json.Encoder, list any) (err error) {
+	switch l := list.(type) {
+	case []op:
+		err = saveEach(enc, "op", l)
+	case []life:
+		err = saveEach(enc, "session", l)
+	case []grant:
+		err = saveEach(enc, "grant", l)
+	case []observation:
+		err = saveEach(enc, "observer", l)
+	case []tape:
+		err = saveEach(enc, "watch", l)
+	}
+	return err
+}
+
+func saveEach[T any](enc *json.Encoder, kind string, list []T) error {
+	for i := range list {
+		if err := enc.Encode(map[string]any{kind: &list[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

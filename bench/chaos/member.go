@@ -1,0 +1,234 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// repliesFD is the pipe for replies. Standard output is left to whoever prints something by mistake.
+const repliesFD = 3
+
+const (
+	// tick makes elections take 0.2 to 0.48 s, and 1.44 s the least session timeout.
+	tick           = 20 * time.Millisecond
+	requestTimeout = 2 * time.Second
+	// sessionTimeoutMin is what a session gets that asks for less.
+	sessionTimeoutMin = 72 * tick
+)
+
+// notStarted is what a process says whose node is on its way.
+const notStarted = "not started"
+
+// A member is this process when it is a member of an ensemble. It answers each request on a goroutine of its own.
+type member struct {
+	faults *embedtest.Faults
+	rest   context.Context // ends when nobody shall go on for longer than he has to
+	tire   context.CancelFunc
+
+	out struct {
+		sync.Mutex
+		*json.Encoder
+	}
+	mu struct {
+		sync.Mutex
+		cfg      embed.Config
+		node     *embed.Node
+		failed   error // why there is none
+		sessions map[string]*embed.Session
+	}
+}
+
+// runMember serves requests until standard input ends: the parent is gone, or wants this process to be. It ends without a
+// farewell either way.
+func runMember() int {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	m := &member{faults: embedtest.NewFaults()}
+	m.rest, m.tire = context.WithCancel(context.Background())
+	m.out.Encoder = json.NewEncoder(os.NewFile(repliesFD, "replies"))
+	m.mu.sessions = make(map[string]*embed.Session)
+	in := json.NewDecoder(bufio.NewReader(os.Stdin))
+	for {
+		var q request
+		if err := in.Decode(&q); err != nil {
+			return 0
+		}
+		switch q.Call {
+		case callLink, callDisk, callWall, callSleep: // in their order, also where many have waited in the pipe
+			m.answer(&q)
+		default:
+			go m.answer(&q)
+		}
+	}
+}
+
+func (m *member) answer(q *request) {
+	ctx := context.Background()
+	if q.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.Within)
+		defer cancel()
+	}
+	r := reply{ID: q.ID}
+	err := m.serve(ctx, q, &r)
+	r.Outcome = outcomeOf(err)
+	if err != nil {
+		r.Error = err.Error()
+	}
+	if s := m.session(q.Session); s != nil && s.Err() != nil {
+		r.End = s.Err().Error()
+	}
+	m.say(&r)
+}
+
+// say sends a reply or a notice. It is one write(2): once it returns the parent can read it, whatever happens here.
+func (m *member) say(r *reply) {
+	m.out.Lock()
+	defer m.out.Unlock()
+	_ = m.out.Encode(r) // an error means that the parent is gone
+}
+
+// notice sends a notice that belongs to a request.
+func (m *member) notice(q *request, r reply) {
+	r.ID, r.More = q.ID, true
+	m.say(&r)
+}
+
+func (m *member) node() *embed.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.node
+}
+
+func (m *member) session(name string) *embed.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.sessions[name]
+}
+
+func (m *member) serve(ctx context.Context, q *request, r *reply) error {
+	switch q.Call {
+	case callStart:
+		return m.start(q.Start)
+	case callLink:
+		setLink(m.faults, q.To, q.Link)
+		return nil
+	case callDisk:
+		setDisk(m.faults, q.Disk)
+		return nil
+	case callWall:
+		m.faults.SetWallClock(q.Length)
+		return nil
+	case callSleep:
+		m.faults.Sleep(q.Length)
+		return nil
+	case callMend:
+		return m.mend(r)
+	case callRest:
+		m.tire()
+		return nil
+	case callStacks:
+		stacks := make([]byte, 8<<20)
+		fmt.Fprintf(os.Stderr, "%s\n", stacks[:runtime.Stack(stacks, true)])
+		return nil
+	}
+	n := m.node()
+	if n == nil {
+		return errors.New(notStarted)
+	}
+	switch q.Call {
+	case callReady:
+		return n.Ready(ctx)
+	case callStatus:
+		r.Status = n.Status()
+		r.Failed = text(n.Err())
+		return nil
+	case callTransfer:
+		return n.TransferLeadership(q.To)
+	case callShutdown:
+		return n.Shutdown(ctx)
+	case callOpen:
+		return m.open(ctx, n, q, r)
+	}
+	s := m.session(q.Session)
+	if s == nil {
+		return fmt.Errorf("no session %q", q.Session)
+	}
+	return m.use(ctx, s, q, r)
+}
+
+func (m *member) start(s *start) error {
+	for to, l := range s.Links {
+		setLink(m.faults, to, l)
+	}
+	return m.run(embed.Config{Dir: s.Dir, ID: s.ID, Members: s.Members, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout})
+}
+
+func (m *member) run(cfg embed.Config) error {
+	n, err := embedtest.Start(cfg, m.faults)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.cfg, m.mu.node, m.mu.failed = cfg, n, err
+	return err
+}
+
+// mend makes the disk well. A node that has failed meanwhile, or could not start, is started again in this same process.
+func (m *member) mend(r *reply) error {
+	setDisk(m.faults, diskFault{})
+	m.mu.Lock()
+	n, cfg, failed := m.mu.node, m.mu.cfg, m.mu.failed
+	m.mu.Unlock()
+	if n != nil {
+		failed = n.Err()
+	}
+	r.Failed = text(failed)
+	switch {
+	case n == nil && failed == nil:
+		return errors.New(notStarted)
+	case failed == nil:
+		return nil
+	case n != nil:
+		if err := n.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing the failed node:", err)
+		}
+	}
+	return m.run(cfg)
+}
+
+func (m *member) open(ctx context.Context, n *embed.Node, q *request, r *reply) error {
+	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.mu.sessions[q.Session] = s
+	m.mu.Unlock()
+	r.Session = s.ID()
+	return nil
+}
+
+func (m *member) close(s *embed.Session, name string) error {
+	m.mu.Lock()
+	delete(m.mu.sessions, name)
+	m.mu.Unlock()
+	return s.Close()
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,76 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+const stormPath = "/storm"
+
+// stormOf is the znode that storms of a member set.
+func stormOf(id embed.MemberID) string { return fmt.Sprintf("%s-%d", stormPath, id) }
+
+const (
+	stormSets = 150
+	// stormWatches bounds how many watches one storm arms.
+	stormWatches = 300
+)
+
+// storm sets one znode many times without waiting, so that the transactions of whole batches are applied one right after
+// another, and arms one once-watch after another meanwhile: a watch that is armed anywhere but exactly between two transactions
+// shows. When everything is over each watch tells what it was told first.
+func (m *member) storm(ctx context.Context, s *embed.Session, q *request, r *reply) error {
+	var sets []*embed.Pending
+	for i := range stormSets {
+		sets = append(sets, s.Submit(ctx, embed.OpSet(q.Path, stormData(q.Data, i), embed.AnyVersion)))
+	}
+	var watches []*embed.Watch
+	for over := false; !over && len(watches) < stormWatches; {
+		select {
+		case <-sets[len(sets)-1].Done():
+			over = true
+		default:
+		}
+		w, err := s.Watch(ctx, q.Path, embed.WatchOnce)
+		if err != nil {
+			break
+		}
+		watches = append(watches, w)
+		if len(watches) == 1 {
+			<-sets[0].Done() // from here on it blows
+		}
+	}
+	for _, p := range sets {
+		results, err := p.Result()
+		set := stormSet{Outcome: outcomeOf(err)}
+		if err == nil {
+			set.Stat = results[0].Stat
+		}
+		r.Sets = append(r.Sets, set)
+	}
+	synced, err := s.Sync(ctx, q.Path)
+	if err != nil {
+		synced = 0
+	}
+	for _, w := range watches {
+		t := tape{Path: q.Path, Mode: embed.WatchOnce, Armed: w.Zxid(), Synced: synced}
+		select {
+		case e, ok := <-w.Events():
+			if ok {
+				t.Events = []event{{e.Type, e.Path, e.Zxid}}
+			} else {
+				t.Synced, t.Why = 0, text(w.Err())
+			}
+		default:
+		}
+		_ = w.Close()
+		r.Tapes = append(r.Tapes, t)
+	}
+	return nil
+}
+
+func stormData(id string, i int) []byte { return fmt.Appendf(nil, "%s.%d", id, i) }

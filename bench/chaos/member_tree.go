@@ -1,0 +1,187 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// use carries out what needs a session.
+func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply) (err error) {
+	switch q.Call {
+	case callClose:
+		return m.close(s, q.Session)
+	case callCreate:
+		r.Path, r.Stat, err = s.CreateWith(ctx, q.Path, []byte(q.Data), embed.CreateOptions{Mode: embed.CreateMode(q.Mode)})
+	case callSet:
+		r.Stat, err = s.Set(ctx, q.Path, []byte(q.Data), q.Version)
+	case callDelete:
+		err = s.Delete(ctx, q.Path, q.Version)
+	case callGet:
+		err = get(ctx, s, q.Path, r)
+	case callSyncGet:
+		if r.Zxid, err = s.Sync(ctx, q.Path); err == nil {
+			err = get(ctx, s, q.Path, r)
+		}
+	case callPay:
+		err = pay(ctx, s, q.Path, q.Data, r)
+	case callBulk:
+		err = bulk(ctx, s, q.Path, q.Count)
+	case callStorm:
+		err = m.storm(ctx, s, q, r)
+	case callWalk:
+		err = walk(ctx, s, q.Full, r)
+	case callSection:
+		err = m.section(ctx, s, q, r)
+	case callLead:
+		err = m.lead(ctx, s, q, r)
+	case callObserve:
+		err = m.observe(ctx, s, q)
+	case callWatch:
+		err = m.watch(ctx, s, q, r)
+	default:
+		err = fmt.Errorf("no call %q", q.Call)
+	}
+	return err
+}
+
+func get(ctx context.Context, s *embed.Session, path string, r *reply) error {
+	data, stat, err := s.Get(ctx, path)
+	r.Data, r.Stat = string(data), stat
+	return err
+}
+
+const (
+	bankPath = "/bank"
+	accounts = 4
+)
+
+func account(i int) string { return bankPath + "/" + strconv.Itoa(i) }
+
+// pay moves one from one account to another and notes it under an id, in one transaction that holds only if nobody else
+// came first. The accounts and the id are in what: "id from to".
+func pay(ctx context.Context, s *embed.Session, log, what string, r *reply) error {
+	var id string
+	var from, to int
+	if _, err := fmt.Sscan(what, &id, &from, &to); err != nil {
+		return err
+	}
+	// A stale read would be refused for its version again and again.
+	if _, err := s.Sync(ctx, log); err != nil {
+		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
+	}
+	debit, err := move(ctx, s, account(from), -1)
+	if err != nil {
+		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
+	}
+	credit, err := move(ctx, s, account(to), 1)
+	if err != nil {
+		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
+	}
+	results, err := s.Multi(ctx, debit, embed.OpCreate(log, []byte(what), embed.Sequential), credit)
+	if err == nil {
+		r.Path, r.Stat = results[1].Path, results[1].Stat
+	}
+	return err
+}
+
+// move returns the change of an account as it stands.
+func move(ctx context.Context, s *embed.Session, path string, by int) (embed.Op, error) {
+	data, stat, err := s.Get(ctx, path)
+	if err != nil {
+		return embed.Op{}, err
+	}
+	balance, err := strconv.Atoi(string(data))
+	if err != nil {
+		return embed.Op{}, err
+	}
+	return embed.OpSet(path, strconv.AppendInt(nil, int64(balance+by), 10), stat.Version), nil
+}
+
+const (
+	bulkBytes  = 1 << 20
+	bulkWindow = 4 // sets on their way at a time
+)
+
+// bulk sets a znode to many bytes again and again, until the log that a lagging member would need is gone.
+func bulk(ctx context.Context, s *embed.Session, path string, count int) error {
+	data := make([]byte, bulkBytes)
+	var window []*embed.Pending
+	var failed error
+	for i := range count {
+		data[i%len(data)] = byte(rand.Uint32()) // no two the same
+		window = append(window, s.Submit(ctx, embed.OpSet(path, data, embed.AnyVersion)))
+		if len(window) == bulkWindow || i == count-1 {
+			for _, p := range window {
+				_, err := p.Result()
+				failed = errors.Join(failed, err)
+			}
+			window = window[:0]
+		}
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// errMoved says that somebody wrote during a walk.
+var errMoved = fmt.Errorf("%w: the tree has changed meanwhile", embed.ErrUnavailable)
+
+// walk visits every znode between two Syncs that agree.
+func walk(ctx context.Context, s *embed.Session, full bool, r *reply) error {
+	zxid, err := s.Sync(ctx, "/")
+	if err != nil {
+		return err
+	}
+	r.Zxid = zxid
+	digest := sha256.New()
+	enc := json.NewEncoder(digest)
+	var visit func(path string) error
+	visit = func(path string) error {
+		data, stat, err := s.Get(ctx, path)
+		if err != nil {
+			return err
+		}
+		e := entry{Path: path, Data: string(data), Stat: stat}
+		_ = enc.Encode(e)
+		if len(data) == bulkBytes {
+			e.Data = "" // it is in the digest
+		}
+		if full {
+			r.Tree = append(r.Tree, e)
+		}
+		names, _, err := s.Children(ctx, path)
+		if err != nil {
+			return err
+		}
+		if path == "/" {
+			path = ""
+		}
+		for _, name := range names {
+			if err := visit(path + "/" + name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := visit("/"); errors.Is(err, embed.ErrNoNode) {
+		return errMoved
+	} else if err != nil {
+		return err
+	}
+	r.Digest = fmt.Sprintf("%x", digest.Sum(nil)[:8])
+	after, err := s.Sync(ctx, "/")
+	if err == nil && after != zxid {
+		err = errMoved
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// drainEvery is how often a stream is emptied. It holds 64 events.
+const drainEvery = 2 * time.Millisecond
+
+// A stream is one watch and what it has delivered.
+type stream struct {
+	watch  *embed.Watch
+	newest embed.Zxid // of its events
+	ended  bool
+}
+
+// drain takes what is in the buffer.
+func (t *stream) drain() (events []event) {
+	for {
+		select {
+		case e, ok := <-t.watch.Events():
+			if !ok {
+				t.ended = true
+				return events
+			}
+			t.newest = max(t.newest, e.Zxid)
+			events = append(events, event{e.Type, e.Path, e.Zxid})
+		default:
+			return events
+		}
+	}
+}
+
+// watch arms a watch and reports its stream as it comes. A notice says that it is armed and where. Now and then it reads a
+// znode that the watch covers: what a read shows must have been in the buffer before. At the end it syncs: if that
+// succeeds, everything up to r.Zxid has been delivered; else r.Zxid is zero.
+func (m *member) watch(ctx context.Context, s *embed.Session, q *request, r *reply) error {
+	w, err := s.Watch(ctx, q.Path, embed.WatchMode(q.Mode))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	m.notice(q, reply{Zxid: w.Zxid()})
+	t := &stream{watch: w, newest: w.Zxid()}
+	report := func() {
+		if events := t.drain(); len(events) > 0 {
+			m.notice(q, reply{Events: events, At: now()})
+		}
+	}
+	every := time.NewTicker(drainEvery)
+	defer every.Stop()
+	end := now() + q.Length
+	for now() < end && m.rest.Err() == nil && !t.ended && r.Wrong == "" {
+		if q.Data != "" {
+			stat, ok, err := s.Exists(ctx, q.Data)
+			report()
+			// A once-watch has told what it had to when it has fired.
+			if err == nil && ok && stat.Mzxid > t.newest && !t.ended {
+				r.Wrong = fmt.Sprintf("a read showed %s of zxid %d, and the watch of %s armed at %d had delivered up to %d only", q.Data, stat.Mzxid, q.Path, w.Zxid(), t.newest)
+			}
+		} else {
+			report()
+		}
+		<-every.C
+	}
+	if !t.ended {
+		if zxid, err := s.Sync(ctx, q.Path); err == nil {
+			report()
+			if !t.ended {
+				r.Zxid = zxid
+			}
+		}
+	}
+	report()
+	if err := w.Err(); err != nil {
+		return err
+	}
+	if t.ended && embed.WatchMode(q.Mode) != embed.WatchOnce {
+		return errors.New("the stream ended and says no reason")
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// A request asks a member's process for one call. It travels as a line of JSON.
+type request struct {
+	ID      uint64
+	Call    call
+	Start   *start         `json:",omitempty"`
+	Session string         `json:",omitempty"` // names a session of the process
+	Path    string         `json:",omitempty"`
+	Data    string         `json:",omitempty"`
+	Mode    int            `json:",omitempty"`
+	Version int32          `json:",omitempty"`
+	Count   int            `json:",omitempty"`
+	Timeout time.Duration  `json:",omitempty"` // of the session
+	Within  time.Duration  `json:",omitempty"` // bounds the call; zero means as the node does
+	Length  time.Duration  `json:",omitempty"` // how long a section, a watch or a jump lasts
+	To      embed.MemberID `json:",omitempty"`
+	Link    link           `json:",omitzero"`
+	Disk    diskFault      `json:",omitzero"`
+	Full    bool           `json:",omitempty"` // walk: with the tree, not the digest alone
+}
+
+// A start is the part of embed.Config that the campaign sets, and the links that are broken already.
+type start struct {
+	Dir     string
+	ID      embed.MemberID
+	Members map[embed.MemberID]string
+	Links   map[embed.MemberID]link
+}
+
+// A link is embedtest.Link as it travels.
+type link struct {
+	Cut   bool          `json:",omitempty"`
+	Delay time.Duration `json:",omitempty"`
+	Loss  float64       `json:",omitempty"`
+}
+
+// A diskFault is embedtest.Disk as it travels.
+type diskFault struct {
+	Errno int           `json:",omitempty"`
+	Sync  bool          `json:",omitempty"` // only fsyncs fail
+	After int           `json:",omitempty"`
+	Delay time.Duration `json:",omitempty"`
+}
+
+type call string
+
+const (
+	callStart    call = "start"    // start the node
+	callReady    call = "ready"    // wait until it is
+	callStatus   call = "status"   // who leads
+	callShutdown call = "shutdown" // close the node with a farewell
+	callTransfer call = "transfer leadership"
+	callRest     call = "rest"   // let every call that lasts for a while come to its end
+	callStacks   call = "stacks" // write the stacks of all goroutines to the log
+	callLink     call = "link"   // break or mend what this member sends to another
+	callDisk     call = "disk"   // break the disk
+	callMend     call = "mend"   // mend it, and start the node again if it has failed
+	callWall     call = "wall"   // the wall clock is off by Length
+	callSleep    call = "sleep"  // the machine has slept for Length
+	callOpen     call = "open"   // open a session
+	callClose    call = "close"  // close it
+	callCreate   call = "create"
+	callSet      call = "set"
+	callGet      call = "get"
+	callDelete   call = "delete"
+	callSyncGet  call = "sync get"
+	callPay      call = "pay"     // a transfer between accounts
+	callStorm    call = "storm"   // set a znode many times at once, and arm watches meanwhile
+	callBulk     call = "bulk"    // fill the log
+	callSection  call = "section" // take a lock, ask the hold for a while, release it
+	callLead     call = "lead"    // campaign, ask the leadership for a while, resign
+	callObserve  call = "observe" // follow an election
+	callWatch    call = "watch"   // arm a watch and report its stream for a while
+	callWalk     call = "walk"    // the whole tree, after a Sync
+)
+
+// A reply answers one request. With More it is a notice: the answer is yet to come.
+type reply struct {
+	ID      uint64
+	More    bool            `json:",omitempty"`
+	Outcome outcome         `json:",omitempty"`
+	Error   string          `json:",omitempty"`
+	End     string          `json:",omitempty"` // why the session has ended, if it has
+	Path    string          `json:",omitempty"`
+	Data    string          `json:",omitempty"`
+	Stat    embed.Stat      `json:",omitzero"`
+	Zxid    embed.Zxid      `json:",omitempty"`
+	Session embed.SessionID `json:",omitempty"`
+	Status  embed.Status    `json:",omitzero"`
+	Failed  string          `json:",omitempty"` // status, mend: why the node had failed
+	Token   lock.Token      `json:",omitzero"`
+	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
+	Until   time.Duration   `json:",omitempty"` // when the last question was asked that was answered "still held"
+	Wrong   string          `json:",omitempty"` // a promise that the member itself saw broken
+	Events  []event         `json:",omitempty"`
+	Tree    []entry         `json:",omitempty"` // walk
+	Digest  string          `json:",omitempty"` // walk
+	Guarded []guarded       `json:",omitempty"` // section, lead
+	Sets    []stormSet      `json:",omitempty"` // storm
+	Tapes   []tape          `json:",omitempty"` // storm
+}
+
+// An event is embed.Event.
+type event struct {
+	Type embed.EventType
+	Path string
+	Zxid embed.Zxid
+}
+
+// An entry is one znode as a session sees it.
+type entry struct {
+	Path string
+	Data string
+	Stat embed.Stat
+}
+
+// A guarded write is one that depends on a hold in the same transaction.
+type guarded struct {
+	Outcome outcome
+	Data    string
+	Mzxid   embed.Zxid `json:",omitempty"`
+	Ended   bool       `json:",omitempty"` // the hold had ended before it was issued
+}
+
+// A stormSet is one set of a storm.
+type stormSet struct {
+	Outcome outcome
+	Stat    embed.Stat `json:",omitzero"`
+}
+
+// An outcome says what a caller may believe after a call.
+type outcome string
+
+const (
+	applied    outcome = "applied"
+	noNode     outcome = "no node"     // the answers of the tree: nothing changed
+	nodeExists outcome = "node exists" //
+	badVersion outcome = "bad version" //
+	refused    outcome = "refused"     // any other
+	notApplied outcome = "not applied" // certainly not, and it never will be
+	unknown    outcome = "unknown"
+	ended      outcome = "ended" // a watch, with its reason
+)
+
+// outcomes reads errors of a write as the documentation says they are to be read. The first that fits counts.
+var outcomes = []struct {
+	err  error
+	mean outcome
+}{
+	{embed.ErrUnknownOutcome, unknown},
+	{embed.ErrNoNode, noNode},
+	{embed.ErrNodeExists, nodeExists},
+	{embed.ErrBadVersion, badVersion},
+	{embed.ErrNotEmpty, refused},
+	{embed.ErrNotHeld, refused},
+	{embed.ErrWatchOverflow, ended},
+	{embed.ErrWatchGap, ended},
+	{embed.ErrUnavailable, notApplied},
+	{embed.ErrSessionExpired, notApplied},
+	{embed.ErrSessionClosed, notApplied},
+	{embed.ErrClosed, notApplied},
+	{embed.ErrFailed, notApplied},
+	{context.Canceled, notApplied},
+	{context.DeadlineExceeded, notApplied},
+}
+
+// outcomeOf returns what an error means. One that is not documented is an outcome of its own kind, and a violation.
+func outcomeOf(err error) outcome {
+	if err == nil {
+		return applied
+	}
+	for _, o := range outcomes {
+		if errors.Is(err, o.err) {
+			return o.mean
+		}
+	}
+	return outcome(fmt.Sprintf("undocumented error: %v", err))
+}
+
+// documented reports whether an outcome is one of those above.
+func (o outcome) documented() bool {
+	switch o {
+	case applied, noNode, nodeExists, badVersion, refused, notApplied, unknown, ended:
+		return true
+	}
+	return false
+}
+
+// now is a clock that all processes of the machine share and nobody steps.
+func now() time.Duration { return engine.SystemClock().Boot() }

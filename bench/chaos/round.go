@@ -1,0 +1,205 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+const (
+	campaignMin = 20 * time.Second
+	// roundMax is how long one ensemble is used. A new one begins with an empty tree and history.
+	roundMax = 150 * time.Second
+	// roundRest is what the start and the last checks of a round take.
+	roundRest = 5 * time.Second
+	// checkEvery is how often the history so far is checked while a round goes on.
+	checkEvery = 10 * time.Second
+)
+
+// A campaign is one run of this program.
+type campaign struct {
+	settings
+	dir    string
+	report *report
+}
+
+// run runs rounds until the time is over or a violation is found.
+func (c *campaign) run() {
+	each := min(roundMax, c.length/2)
+	for n := 1; !c.report.failed(); n++ {
+		left := c.length - time.Since(c.report.begun)
+		if left < campaignMin/2 {
+			return
+		}
+		length := min(each, left)
+		if left < each+campaignMin/2 {
+			length = left // rather than a last round that is over when it has begun
+		}
+		size := c.members
+		if size == 0 {
+			size = 3 + n%2*2
+		}
+		dir := filepath.Join(c.dir, fmt.Sprintf("round-%02d", n))
+		if err := c.round(n, size, length-roundRest, dir); err != nil {
+			c.report.violate("harness", "round %d: %v", n, err)
+		}
+		if c.settings.dir == "" && !c.report.failed() {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// round runs one ensemble.
+func (c *campaign) round(n, size int, length time.Duration, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	e, err := newEnsemble(dir, size, c.report)
+	if err != nil {
+		return err
+	}
+	defer e.end()
+	for _, id := range e.ids {
+		if err := e.start(id); err != nil {
+			return err
+		}
+	}
+	seed := c.seed + uint64(n)
+	w := &workload{e: e, h: &history{}, report: c.report, seed: seed}
+	nemesis, err := newNemesis(w, c.kinds(), seed)
+	if err != nil {
+		return err
+	}
+	defer nemesis.log.Close()
+	ready, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if late := e.allReady(ready); len(late) > 0 {
+		return fmt.Errorf("members %v of a new ensemble are not ready in %v", late, patience)
+	}
+	if err := w.plant(ready); err != nil {
+		return err
+	}
+	c.report.say("round %d: %d members, %v", n, size, length.Round(time.Second))
+	c.disturb(w, nemesis, length)
+	tree := c.inspect(w)
+	e.end()
+	past := w.h.snapshot()
+	checkAll(past, tree, dir, c.report)
+	for _, id := range e.ids {
+		checkLog(e.logFile(id), c.report)
+	}
+	c.progress(past)
+	if !c.report.failed() {
+		return nil
+	}
+	if err := c.report.keep(c.dir); err != nil {
+		return err
+	}
+	return past.save(dir)
+}
+
+// disturb lets the workload and the nemesis run for a while, and checks the history as it grows.
+func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	working, stop := context.WithCancel(context.Background())
+	defer stop()
+	w.run(working)
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		for pause(ctx, checkEvery); ctx.Err() == nil; pause(ctx, checkEvery) {
+			past := w.h.snapshot()
+			checkSoFar(past, w.e.dir, c.report)
+			c.progress(past)
+		}
+	})
+	checks.Go(func() {
+		select {
+		case <-c.report.found():
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	n.run(ctx)
+	checks.Wait()
+	stop()
+	n.finish()
+	w.end()
+}
+
+func (c *campaign) progress(p *past) {
+	c.report.say("%d operations in this round; so far %d faults, %d operations", len(p.Ops), c.report.total(sectionFaults), c.report.total(sectionOps))
+}
+
+// inspect compares the members when nothing is broken and nobody writes, and returns the tree.
+func (c *campaign) inspect(w *workload) []entry {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var walkers []*client
+	for _, id := range w.e.ids {
+		walker := w.newClient(id, "walker")
+		for !walker.open(ctx) {
+			if ctx.Err() != nil {
+				c.report.violate("available", "member %d gives no session %v after everything was healed", id, patience)
+				return nil
+			}
+			pause(ctx, tick)
+		}
+		walkers = append(walkers, walker)
+	}
+	for {
+		tree, why := c.compare(w, walkers)
+		if why == "" {
+			c.report.count(sectionChecks, "digests of all members equal", 1)
+			return tree
+		}
+		pause(ctx, 10*tick)
+		if ctx.Err() != nil || c.report.failed() {
+			c.report.violate("single image", "%v after everything was healed: %s", patience, why)
+			return nil
+		}
+	}
+}
+
+// compare walks the tree of every member. It says what is not as it must be in the end.
+func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why string) {
+	var first reply
+	for i, walker := range walkers {
+		r := walker.call(request{Call: callWalk, Full: i == 0}, nil)
+		switch {
+		case r.Outcome != applied:
+			return nil, r.Error
+		case i == 0:
+			first = r
+		case r.Zxid != first.Zxid:
+			return nil, "members are at different zxids"
+		case r.Digest != first.Digest:
+			c.report.violate("single image", "at zxid %d member %d has another tree than member %d: digest %s, not %s", r.Zxid, walker.member, walkers[0].member, r.Digest, first.Digest)
+			return nil, "trees differ"
+		}
+	}
+	return first.Tree, strayEphemerals(first.Tree, w)
+}
+
+// strayEphemerals names an ephemeral whose session is over.
+func strayEphemerals(tree []entry, w *workload) string {
+	alive := make(map[embed.SessionID]bool)
+	for _, l := range w.h.snapshot().Lives {
+		if r := w.e.run(l.Member); l.Ended == never && r.number == l.Run {
+			alive[l.ID] = true
+		}
+	}
+	for _, z := range tree {
+		if owner := z.Stat.EphemeralOwner; owner != 0 && !alive[owner] {
+			return fmt.Sprintf("%s of session %x is left, which is over", z.Path, owner)
+		}
+	}
+	return ""
+}

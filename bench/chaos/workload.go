@@ -1,0 +1,250 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// The parents of what the workload writes.
+const (
+	registersPath = "/registers"
+	numbersPath   = "/numbers"
+	paidPath      = "/paid"
+	markersPath   = "/live"
+	bulkPath      = "/bulk"
+	stillPath     = "/still" // nobody ever touches it
+)
+
+// A workload is everything that uses the ensemble of one round.
+type workload struct {
+	e       *ensemble
+	h       *history
+	report  *report
+	seed    uint64
+	epoch   atomic.Int64 // of the registers
+	clients sync.WaitGroup
+	started atomic.Int64
+}
+
+// plant creates what the clients need. Nothing is broken yet.
+func (w *workload) plant(ctx context.Context) error {
+	c := w.newClient(w.e.ids[0], "planter")
+	if !c.open(ctx) {
+		return fmt.Errorf("no session on a fresh ensemble")
+	}
+	defer c.close()
+	paths := []string{registersPath, numbersPath, paidPath, bulkPath, stillPath, bankPath}
+	for _, path := range append(lockPaths, electionPath) {
+		paths = append(paths, guardedBy(path))
+	}
+	for _, id := range w.e.ids {
+		paths = append(paths, stormOf(id))
+	}
+	for i := range accounts {
+		paths = append(paths, account(i))
+	}
+	for _, path := range paths {
+		if r := c.call(request{Call: callCreate, Path: path, Data: "0"}, nil); r.Outcome != applied {
+			return fmt.Errorf("create %s: %s", path, r.Error)
+		}
+	}
+	return nil
+}
+
+// run starts the clients; they end with ctx, after the call they are in. end waits for them.
+func (w *workload) run(ctx context.Context) {
+	writers := 4
+	if len(w.e.ids) > 3 {
+		writers = 3 // the machine is the same
+	}
+	for _, id := range w.e.ids {
+		for range writers {
+			w.start(ctx, id, "register", 5*time.Millisecond, 40*time.Millisecond, (&registerClient{}).step)
+		}
+		w.start(ctx, id, "number", 20*time.Millisecond, 100*time.Millisecond, numberStep)
+		w.start(ctx, id, "pay", 30*time.Millisecond, 120*time.Millisecond, payStep)
+		w.start(ctx, id, "lock", time.Millisecond, 20*time.Millisecond, lockStep)
+		w.start(ctx, id, "lock", time.Millisecond, 20*time.Millisecond, lockStep)
+		w.start(ctx, id, "election", time.Millisecond, 50*time.Millisecond, electionStep)
+		w.start(ctx, id, "observer", 0, 10*time.Millisecond, observeStep)
+		w.start(ctx, id, "watch", 0, 10*time.Millisecond, watchStep)
+		w.start(ctx, id, "watch", 0, 10*time.Millisecond, watchStep)
+		w.start(ctx, id, "storm", 2*time.Second, 5*time.Second, stormStep)
+		w.start(ctx, id, "sentinel", 0, 10*time.Millisecond, sentinelStep)
+	}
+	w.clients.Go(func() {
+		for ctx.Err() == nil {
+			pause(ctx, epochLen)
+			w.epoch.Add(1)
+		}
+	})
+}
+
+// end waits until all clients have ended. Nothing is broken any more.
+func (w *workload) end() {
+	for _, id := range w.e.ids {
+		w.e.run(id).send(request{Call: callRest}, nil)
+	}
+	done := make(chan struct{})
+	go func() {
+		w.clients.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * patience):
+		w.report.violate("hang", "%v after everything was healed somebody still waits for an answer", 2*patience)
+		w.e.stacks()
+	}
+}
+
+// A client issues one call after the other through a session on one member, and opens another session when that ends.
+type client struct {
+	w      *workload
+	name   string
+	member embed.MemberID
+	rng    *rand.Rand
+	ids    int
+	// patient: its sessions have a long timeout, so that its watches live to see a snapshot installed.
+	patient bool
+
+	run      *run
+	session  string
+	sessions int
+	life     int // its place in the history
+	alive    bool
+}
+
+func (w *workload) newClient(id embed.MemberID, kind string) *client {
+	number := w.started.Add(1)
+	name := fmt.Sprintf("%d-%s-%d", id, kind, number)
+	return &client{w: w, name: name, member: id, patient: kind == "sentinel", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
+}
+
+// start runs a client that does step again and again, with a random pause between low and high.
+func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, low, high time.Duration, step func(context.Context, *client)) {
+	c := w.newClient(id, kind)
+	w.clients.Go(func() {
+		for ctx.Err() == nil {
+			if !c.open(ctx) {
+				pause(ctx, 5*tick)
+				continue
+			}
+			for n := 20 + c.rng.IntN(2000); n > 0 && c.alive && ctx.Err() == nil; n-- {
+				step(ctx, c)
+				pause(ctx, between(c.rng, low, high))
+			}
+			if ctx.Err() == nil {
+				c.close()
+			}
+		}
+	})
+}
+
+// sessionTimeoutLong outlives most faults.
+const sessionTimeoutLong = 10 * time.Second
+
+// open opens a session with a marker. Most sessions are short of breath: they have the least timeout.
+func (c *client) open(ctx context.Context) bool {
+	if c.run = c.w.e.running(ctx, c.member); c.run == nil {
+		return false
+	}
+	timeout := []time.Duration{time.Millisecond, time.Millisecond, 3 * time.Second, sessionTimeoutLong}[c.rng.IntN(4)]
+	if c.patient {
+		timeout = sessionTimeoutLong
+	}
+	c.sessions++
+	c.session = fmt.Sprintf("%s.%d", c.name, c.sessions)
+	c.alive = true
+	r := c.call(request{Call: callOpen, Timeout: timeout}, nil)
+	if r.Outcome != applied {
+		c.alive = false
+		return false
+	}
+	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: max(timeout, sessionTimeoutMin), Opened: now(), Ended: never}
+	c.life = add(c.w.h, lives, l)
+	marker := markersPath + "/" + c.session
+	r = c.call(request{Call: callCreate, Path: marker, Mode: int(embed.Ephemeral)}, nil)
+	if r.Outcome == noNode {
+		c.call(request{Call: callCreate, Path: markersPath}, nil)
+		r = c.call(request{Call: callCreate, Path: marker, Mode: int(embed.Ephemeral)}, nil)
+	}
+	if r.Outcome == applied {
+		edit(c.w.h, lives, c.life, func(l *life) { l.Marker = marker })
+	}
+	return c.alive
+}
+
+func (c *client) close() {
+	if c.alive {
+		edit(c.w.h, lives, c.life, func(l *life) { l.closed = true })
+		c.call(request{Call: callClose}, nil)
+		c.ended("closed")
+	}
+}
+
+func (c *client) ended(why string) {
+	if c.alive {
+		c.alive = false
+		edit(c.w.h, lives, c.life, func(l *life) { l.Ended, l.Why = now(), why })
+		c.w.report.count(sectionSeen, "session ended: "+why, 1)
+	}
+}
+
+// forever is the length of what lasts until somebody ends it.
+const forever = 24 * time.Hour
+
+// call asks the member for something and waits for the answer, however long the process may be stopped.
+func (c *client) call(q request, notice func(reply)) reply {
+	q.Session = c.session
+	select {
+	case r, ok := <-c.run.send(q, notice):
+		if !ok {
+			r = reply{Outcome: unknown, Error: errDied.Error(), End: errDied.Error()}
+		}
+		c.w.report.count(sectionOps, fmt.Sprintf("%s: %s", q.Call, r.Outcome), 1)
+		if !r.Outcome.documented() && !strings.Contains(r.Error, "no session") {
+			c.w.report.violate("outcome", "%s %s on member %d: %s", q.Call, q.Path, c.member, r.Error)
+		}
+		if r.End != "" {
+			c.ended(r.End)
+		}
+		return r
+	case <-time.After(patience + q.Length + q.Within):
+		c.w.report.violate("hang", "member %d has not answered %s %s for %v", c.member, q.Call, q.Path, patience)
+		c.w.e.stacks()
+		c.ended("hangs")
+		return reply{Outcome: unknown}
+	}
+}
+
+// do is a call that goes into the history.
+func (c *client) do(q request) reply {
+	at := c.w.h.begin(op{Client: c.name, Session: c.session, Member: c.member, Run: c.run.number, Call: q.Call, Path: q.Path, Data: q.Data, Version: q.Version})
+	r := c.call(q, nil)
+	c.w.h.end(at, r)
+	return r
+}
+
+// next makes an id that no other write has.
+func (c *client) next() string {
+	c.ids++
+	return fmt.Sprintf("%s#%d", c.name, c.ids)
+}
+
+// within bounds a call: mostly as the node does, sometimes so tightly that the caller often learns nothing.
+func (c *client) within() time.Duration {
+	if c.rng.IntN(5) > 0 {
+		return 0
+	}
+	return between(c.rng, time.Millisecond, 300*time.Millisecond)
+}

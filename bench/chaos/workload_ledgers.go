@@ -1,0 +1,23 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// numberStep creates a sequential znode. All are under one parent, so that a number given twice, a create applied twice and
+// a number lost would show.
+func numberStep(_ context.Context, c *client) {
+	c.do(request{Call: callCreate, Path: numbersPath + "/n-", Data: c.next(), Mode: int(embed.Sequential), Within: c.within()})
+}
+
+// payStep moves one from one account to another.
+func payStep(_ context.Context, c *client) {
+	from := c.rng.IntN(accounts)
+	to := (from + 1 + c.rng.IntN(accounts-1)) % accounts
+	c.do(request{Call: callPay, Path: paidPath + "/p-", Data: fmt.Sprintf("%s %d %d", c.next(), from, to), Within: c.within()})
+}
