@@ -1,0 +1,222 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/storage/disk/powercut"
+)
+
+// The power of a node that is alone fails, at any moment of its first start, its work, its snapshots and its later starts:
+// what its disk may hold then is a directory that it starts on, with all that was acknowledged.
+func TestPowerCut_OfANodeAlone(t *testing.T) { powerCuts(t, 1, 3, 20) }
+
+// The power of all three members fails at once. Any two of them start again, elect, and have all that was acknowledged; so
+// has the third when it comes.
+func TestPowerCut_OfAllMembersAtOnce(t *testing.T) { powerCuts(t, 3, 2, 400) }
+
+// powerCuts has members live some lives, and tries what a power cut before one in so many calls leaves.
+func powerCuts(t *testing.T, members, lives, odds int) {
+	t.Parallel()
+	if *everyCall {
+		odds = max(1, odds/20)
+	}
+	g := newGrid(t, members, odds)
+	for i := range lives {
+		g.live(i)
+	}
+	g.mu.Lock()
+	cuts := g.cuts
+	g.cuts = nil
+	g.mu.Unlock()
+	if len(cuts) == 0 {
+		t.Error("the power was never cut")
+	}
+	renames := 0
+	for _, c := range cuts {
+		if strings.HasPrefix(c.after, "rename") && strings.Contains(c.after, "CURRENT") {
+			renames++
+		}
+		if t.Failed() {
+			break
+		}
+		g.survives(c)
+		must(t, os.RemoveAll(c.dir))
+	}
+	t.Logf("%d cuts, %d of them between the rename of a CURRENT and what follows", len(cuts), renames)
+}
+
+// A grid is the power supply of some members. It copies what a power cut would leave of their disks, while they go on.
+type grid struct {
+	t     *testing.T
+	ids   []embed.MemberID
+	dir   string
+	books *ledger
+	odds  int
+
+	mu       sync.Mutex // held while a call is noted, so that a cut is one moment for all
+	rng      *rand.Rand
+	platters map[embed.MemberID]*powercut.Platter
+	last     string // the newest call
+	cuts     []blackout
+}
+
+// A blackout is what a power cut left.
+type blackout struct {
+	dir   string // the members' directories
+	luck  powercut.Luck
+	after string    // the call that was made last
+	told  presences // what had been acknowledged
+}
+
+func newGrid(t *testing.T, members, odds int) *grid {
+	g := &grid{t: t, dir: t.TempDir(), books: newLedger(), odds: odds, rng: seeded(t), platters: make(map[embed.MemberID]*powercut.Platter)}
+	for i := range members {
+		id := embed.MemberID(i + 1)
+		g.ids = append(g.ids, id)
+		must(t, os.Mkdir(memberDir(g.dir, id), 0o755))
+		p, err := powercut.New(memberDir(g.dir, id), g.rng.Uint64())
+		must(t, err)
+		t.Cleanup(func() { must(t, p.Close()) })
+		g.platters[id] = p
+	}
+	return g
+}
+
+func memberDir(base string, id embed.MemberID) string {
+	return filepath.Join(base, fmt.Sprint("member-", id))
+}
+
+// note is told of every mutating call before it is made.
+func (g *grid) note(id embed.MemberID, op disk.Op, name string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// CURRENT says which MANIFEST there is, and a name may last while the one it speaks of does not.
+	switch {
+	case strings.HasPrefix(g.last, "rename") && strings.Contains(g.last, "CURRENT"):
+		g.cutLocked(powercut.RenamesLast)
+	case g.rng.IntN(g.odds) == 0:
+		g.cutLocked(powercut.Luck(g.rng.IntN(int(powercut.Lucks))))
+	}
+	g.last = fmt.Sprintf("%s of %s by member %d", op, filepath.Base(name), id)
+	g.platters[id].Watch(op, name)
+	return nil
+}
+
+func (g *grid) cutLocked(luck powercut.Luck) {
+	c := blackout{dir: filepath.Join(g.dir, fmt.Sprint("cut-", len(g.cuts))), luck: luck, after: g.last, told: g.books.told()}
+	for id, p := range g.platters {
+		must(g.t, p.Cut(memberDir(c.dir, id), luck))
+	}
+	g.cuts = append(g.cuts, c)
+}
+
+// A member is a node and its inside.
+type member struct {
+	*embed.Node
+	engine *engine.Engine
+}
+
+// start starts a member on its directory below dir.
+func (g *grid) start(dir string, id embed.MemberID, mesh *transport.Mesh, fault func(disk.Op, string) error) (m member, err error) {
+	cfg := embed.Config{Dir: memberDir(dir, id), ID: id, Tick: 10 * time.Millisecond, Logger: quiet}
+	seams := inside.Seams{Fault: fault, Started: func(e *engine.Engine) { m.engine = e }}
+	if len(g.ids) > 1 {
+		cfg.Members = make(map[embed.MemberID]string)
+		for _, other := range g.ids {
+			cfg.Members[other] = fmt.Sprintf("member-%d.test:1", other)
+		}
+		seams.Network = func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }
+	}
+	m.Node, err = embed.StartInside(cfg, seams)
+	return m, err
+}
+
+// live has the members run until they have written a while.
+func (g *grid) live(i int) {
+	ctx := bounded(g.t)
+	mesh := transport.NewMesh()
+	var members []member
+	for _, id := range g.ids {
+		m, err := g.start(g.dir, id, mesh, func(op disk.Op, name string) error { return g.note(id, op, name) })
+		must(g.t, err)
+		members = append(members, m)
+	}
+	must(g.t, members[0].Ready(ctx))
+	if i == 0 {
+		s, err := members[0].NewSession(ctx, embed.SessionOptions{})
+		must(g.t, err)
+		_, err = s.Create(ctx, "/w", nil, embed.Persistent)
+		must(g.t, err)
+	}
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	for j, m := range members {
+		for k := range 2 {
+			load.Go(func() { g.books.writeUntil(stop, m.Node, fmt.Sprintf("%d-%d-%d", i, j, k), small) })
+		}
+	}
+	begin := g.books.writes.Load()
+	for part := range int64(4) {
+		until(g.t, "writes", func() bool { return g.books.writes.Load() >= begin+(part+1)*20 })
+		for _, m := range members {
+			must(g.t, m.engine.RequestSnapshot())
+		}
+	}
+	close(stop)
+	load.Wait()
+	for _, m := range members {
+		if i%2 == 0 {
+			m.engine.Kill()
+		}
+		must(g.t, m.Close())
+	}
+}
+
+// survives starts the members on what a power cut left.
+func (g *grid) survives(c blackout) {
+	what := fmt.Sprintf("luck %d after %s", c.luck, c.after)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	mesh := transport.NewMesh()
+	order := g.rng.Perm(len(g.ids))
+	var members []member
+	defer func() {
+		for _, m := range members {
+			if err := m.Close(); err != nil {
+				g.t.Errorf("%s: close: %v", what, err)
+			}
+		}
+	}()
+	for _, j := range order {
+		m, err := g.start(c.dir, g.ids[j], mesh, nil)
+		if err != nil {
+			g.t.Errorf("%s: member %d: %v", what, g.ids[j], err)
+			return
+		}
+		members = append(members, m)
+		if len(members) <= len(order)/2 {
+			continue // no quorum yet
+		}
+		s, err := m.NewSession(ctx, embed.SessionOptions{})
+		if err == nil {
+			err = c.told.check(ctx, g.t, s)
+		}
+		if err != nil && !(len(c.told) == 0 && errors.Is(err, embed.ErrNoNode)) { // there may be no /w yet
+			g.t.Errorf("%s: member %d: %v, %v", what, g.ids[j], err, m.Err())
+		}
+	}
+}
