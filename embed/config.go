@@ -96,6 +96,7 @@ type Events struct {
 
 // A LeaderChange says who leads a shard.
 type LeaderChange struct {
+	Shard  int      // from 1
 	Leader MemberID // zero: none known
 	Term   uint64
 }

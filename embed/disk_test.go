@@ -376,7 +376,7 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	var load sync.WaitGroup
 	load.Go(func() { w.askForSnapshots(n) })
 	if w.runs%3 == 1 {
-		_ = w.ens.Node(1).TransferLeadership(victim) // it may fail before
+		_ = w.ens.Node(1).TransferLeadership(1, victim) // it may fail before
 	}
 	var hold *lock.Hold
 	var next <-chan *lock.Hold

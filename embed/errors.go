@@ -23,10 +23,11 @@ var (
 
 // Requests that were refused before anything was sent.
 var (
-	ErrInvalidPath = tree.ErrInvalidPath // the path breaks a rule; the text says which
-	ErrInvalidMode = tree.ErrInvalidMode // no such create mode
-	ErrInvalidTTL  = tree.ErrInvalidTTL  // a TTL out of range, or with a mode that has none
-	ErrTooLarge    = engine.ErrTooLarge  // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry
+	ErrInvalidPath = tree.ErrInvalidPath  // the path breaks a rule; the text says which
+	ErrInvalidMode = tree.ErrInvalidMode  // no such create mode
+	ErrInvalidTTL  = tree.ErrInvalidTTL   // a TTL out of range, or with a mode that has none
+	ErrCrossShard  = engine.ErrCrossShard // operations of one Multi belong to several shards, or one to all of them
+	ErrTooLarge    = engine.ErrTooLarge   // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry
 )
 
 // ErrAuthFailed is what NewSession answers to a credential that proves nothing, or of a scheme that is not known.

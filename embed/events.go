@@ -72,9 +72,9 @@ func (n *notifier) close() {
 	n.wake.Signal()
 }
 
-func (n *notifier) leaderChanged(l engine.Leader) {
+func (n *notifier) leaderChanged(id engine.ShardID, l engine.Leader) {
 	if fn := n.events.LeaderChanged; fn != nil {
-		n.queue(func() { fn(LeaderChange{Leader: l.Member, Term: l.Term}) })
+		n.queue(func() { fn(LeaderChange{Shard: int(id), Leader: l.Member, Term: l.Term}) })
 	}
 }
 

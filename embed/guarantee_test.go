@@ -232,7 +232,7 @@ func move(ctx context.Context, t *testing.T, observer, leader *embed.Node, to em
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for old.Leader != to {
-		_ = leader.TransferLeadership(to) // another request may be under way
+		_ = leader.TransferLeadership(1, to) // another request may be under way
 		for asked := true; asked; {
 			select {
 			case c := <-heard:

@@ -377,7 +377,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Ready":              {func() error { return n.Ready(ctx) }, node},
 				"Shutdown":           {func() error { return n.Shutdown(ctx) }, nil},
 				"Status":             {func() error { n.Status(); return nil }, nil},
-				"TransferLeadership": {func() error { return n.TransferLeadership(1) }, node},
+				"TransferLeadership": {func() error { return n.TransferLeadership(1, 1) }, node},
 			})
 			answers{t, s}.are(map[string]answer{
 				"ACL":      {func() error { _, _, err := s.ACL(ctx, "/"); return err }, session},

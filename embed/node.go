@@ -40,6 +40,7 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 	}
 	n := &Node{cfg: c, events: newNotifier(cfg.Events), auth: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}}
 	c.Seams = engine.Seams(seams)
+	c.Shards = or(seams.Shards, c.Shards)
 	c.LeaderChanged = n.events.leaderChanged
 	c.SessionExpired = n.events.sessionExpired
 	if n.e, err = engine.Start(c); err != nil {
@@ -80,7 +81,7 @@ type Status struct {
 
 // ShardStatus is what a node knows of one shard.
 type ShardStatus struct {
-	Shard   int
+	Shard   int      // from 1
 	Leader  MemberID // zero: none known
 	Term    uint64
 	Applied uint64 // index in the Raft log
@@ -96,18 +97,20 @@ func (s Status) Leading(shard ShardStatus) bool { return shard.Leader == s.Membe
 
 // Status returns what the node knows now. It works at any time.
 func (n *Node) Status() Status {
-	s := n.e.Status()
-	return Status{Member: s.Member, Shards: []ShardStatus{
-		{Shard: 1, Leader: s.Leader.Member, Term: s.Leader.Term, Applied: s.Applied, Zxid: s.Zxid,
-			OverSoftQuota: s.OverSoftQuota},
-	}}
+	out := Status{Member: n.cfg.Member}
+	for _, s := range n.e.Status() {
+		out.Shards = append(out.Shards, ShardStatus{Shard: int(s.Shard), Leader: s.Leader.Member, Term: s.Leader.Term,
+			Applied: s.Applied, Zxid: s.Zxid, OverSoftQuota: s.OverSoftQuota})
+	}
+	return out
 }
 
-// TransferLeadership asks the shard's leader to hand the leadership to a member. It returns when the request is made; there
-// is no promise that it happens, and Status says when it has. Errors: ErrUnavailable if no leader is known or another
-// request is under way, ErrClosed, ErrFailed, and that of an id that is not in Members.
-func (n *Node) TransferLeadership(to MemberID) error {
-	return opError("transfer leadership", "", n.e.TransferLeadership(to))
+// TransferLeadership asks a shard's leader, shards counting from 1, to hand the leadership to a member. It returns when the
+// request is made; there is no promise that it happens, and Status says when it has. With several shards the members take the
+// leaderships back that are their share, after some time. Errors: ErrUnavailable if no leader is known or another request is
+// under way, ErrClosed, ErrFailed, and that of a shard or an id that there is not.
+func (n *Node) TransferLeadership(shard int, to MemberID) error {
+	return opError("transfer leadership", "", n.e.TransferLeadership(engine.ShardID(shard), to))
 }
 
 // Shutdown ends the sessions of this node with everything they hold, so that others need not wait for their timeouts,

@@ -155,14 +155,14 @@ func TestTransferLeadership(t *testing.T) {
 			if ens.Leader() == to {
 				return true
 			}
-			if err := asked.TransferLeadership(to); err != nil && !errors.Is(err, embed.ErrUnavailable) {
+			if err := asked.TransferLeadership(1, to); err != nil && !errors.Is(err, embed.ErrUnavailable) {
 				t.Fatal(err)
 			}
 			return false
 		})
 	}
 	for _, nobody := range []embed.MemberID{0, 4} {
-		if err := ens.Node(1).TransferLeadership(nobody); err == nil {
+		if err := ens.Node(1).TransferLeadership(1, nobody); err == nil {
 			t.Errorf("the leadership went to member %d", nobody)
 		}
 	}

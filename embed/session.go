@@ -249,7 +249,7 @@ func (s *Session) Sync(ctx context.Context, path string) (Zxid, error) {
 	if err := s.read(ctx, path); err != nil {
 		return 0, opError("sync", path, err)
 	}
-	z, err := s.s.Sync(ctx)
+	z, err := s.s.Sync(ctx, s.root.in(path))
 	return z, opError("sync", path, err)
 }
 

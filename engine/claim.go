@@ -15,6 +15,7 @@ import (
 type Claim struct {
 	// Immutable.
 	session *Session
+	pipe    *pipeline // of its shard
 	waiter  *waiter
 	path    string // asked for
 	mode    tree.CreateMode
@@ -36,10 +37,11 @@ type Claim struct {
 // Claim submits the creation of an ephemeral znode. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, path string, data []byte, mode tree.CreateMode) *Claim {
 	ops := []tree.Op{{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
-	c := &Claim{session: s, path: path, mode: mode, done: make(chan struct{})}
-	c.waiter = s.newTxn(ops)
+	c := &Claim{session: s, path: path, mode: mode, done: make(chan struct{}), waiter: s.newTxn(ops)}
 	c.waiter.applied = c.applied
-	s.submit(ctx, c.waiter, ops)
+	m, err := s.engine.route(ops)
+	c.pipe = m.pipe
+	s.submit(ctx, m, err, c.waiter, ops)
 	return c
 }
 
@@ -62,7 +64,7 @@ func (c *Claim) applied(w *waiter) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(c.result.Path, c.result.Stat.Czxid, k.pipe.queueEnd)
+		c.removeLocked(c.result.Path, c.result.Stat.Czxid, c.pipe.queueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -154,21 +156,21 @@ func (c *Claim) Err() error {
 func (c *Claim) Release() error {
 	k := c.session.engine.keeper
 	k.look() // what was lost before was not given up
-	if k.pipe.cancel(c.waiter, ErrReleased) {
+	if c.pipe.cancel(c.waiter, ErrReleased) {
 		return nil
 	}
 	k.mu.Lock()
-	c.endLocked(ErrReleased, k.pipe.queueRelease)
+	c.endLocked(ErrReleased, c.pipe.queueRelease)
 	w, held := c.release, c.held
 	k.mu.Unlock()
 	if w == nil {
 		return nil
 	}
-	k.pipe.pump()
+	c.pipe.pump()
 	if !held {
 		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
 	}
-	return k.pipe.wait(context.Background(), w, c.session.engine.cfg.RequestTimeout)
+	return c.pipe.wait(context.Background(), w, c.session.engine.cfg.RequestTimeout)
 }
 
 // endLocked ends the claim and has its znode deleted: queue takes the deletion.
@@ -204,7 +206,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 			continue
 		}
 		taken[path] = true
-		c.removeLocked(path, stat.Czxid, c.session.engine.pipe.queueEnd) // result is read by now: nobody knows, it says
+		c.removeLocked(path, stat.Czxid, c.pipe.queueEnd) // result is read by now: nobody knows, it says
 		return
 	}
 }

@@ -16,17 +16,21 @@ const formatLevel = 1
 // The commands of the log. Each is a MessagePack array that begins with its kind; docs draw them once, here:
 //
 //	register [1, member, start, directory, founding digest, level, wall ms, [scheme, ...]]
-//	batch    [2, member, start, seq, wall ms, [request, ...]]
+//	batch    [2, member, start, seq, wall ms, home zxid, [request, ...]]
 //	silence  [3, member, start, last seq, step, duration ns]
 //	expire   [4]
 //	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
+//	purge    [6, [[session, member, home zxid], ...]]
+//	purged   [7, shard, [session, ...]]
 //
 // and the requests of a batch:
 //
-//	txn      [1, session, [op, ...]]          op: [kind, path, data, mode, version, ttl ms, acl]
+//	txn      [1, session, [op, ...]]          op: [kind, path, data, mode, version, ttl ms, acl, czxid]
 //	open     [2, timeout ns, password, [identity, ...]]
 //	close    [3, session]
 //	release  [4, session, path, czxid]
+//	attach   [5, session, shard]
+//	admit    [6, session, timeout ns, [identity, ...]]
 //
 // An acl is nil or [[perms, scheme, id], ...], an identity [scheme, id].
 type commandKind uint8
@@ -37,6 +41,8 @@ const (
 	commandSilence
 	commandExpire
 	commandReap
+	commandPurge
+	commandPurged
 )
 
 type requestKind uint8
@@ -46,6 +52,8 @@ const (
 	requestOpen
 	requestClose
 	requestRelease
+	requestAttach
+	requestAdmit
 )
 
 // A request is one call as it travels in a batch.
@@ -53,23 +61,35 @@ type request struct {
 	kind       requestKind
 	session    tree.SessionID
 	ops        []tree.Op       // txn
-	timeout    time.Duration   // open
+	timeout    time.Duration   // open, admit
 	password   [16]byte        // open
-	identities []tree.Identity // open
+	identities []tree.Identity // open, admit
 	path       string          // release
 	czxid      tree.Zxid       // release
+	shard      uint32          // attach
 }
 
 // A command is one decoded entry of the log.
 type command struct {
 	kind     commandKind
-	origin   session.Origin // register; of a batch Member, Start and, as LastSeq, its own seq
-	wall     int64          // Unix ms at the proposer
-	schemes  []string       // register: the names that ACLs are judged by from here on
-	requests []request      // batch
-	step     session.Step   // silence
-	duration time.Duration  // silence
-	reap     []mortal       // reap
+	origin   session.Origin   // register; of a batch Member, Start and, as LastSeq, its own seq
+	wall     int64            // Unix ms at the proposer
+	home     tree.Zxid        // batch: what its node had applied of the home shard when it was sent
+	schemes  []string         // register: the names that ACLs are judged by from here on
+	requests []request        // batch
+	step     session.Step     // silence
+	duration time.Duration    // silence
+	reap     []mortal         // reap
+	purge    []ending         // purge
+	shard    uint32           // purged
+	sessions []tree.SessionID // purged
+}
+
+// An ending is a session that has ended on the home shard.
+type ending struct {
+	session tree.SessionID
+	member  session.MemberID
+	zxid    tree.Zxid
 }
 
 // A mortal is a container or TTL znode as the reaper saw it.
@@ -92,14 +112,15 @@ func encodeRegister(o session.Origin, wall int64, schemes []string) []byte {
 	return e.done()
 }
 
-func encodeBatch(m session.MemberID, start, seq uint64, wall int64, waiters []*waiter) []byte {
+func encodeBatch(m session.MemberID, start, seq uint64, wall int64, home tree.Zxid, waiters []*waiter) []byte {
 	e := newEncoder()
-	e.array(6)
+	e.array(7)
 	e.uint(uint64(commandBatch))
 	e.uint(uint64(m))
 	e.uint(start)
 	e.uint(seq)
 	e.int(wall)
+	e.uint(uint64(home))
 	e.array(len(waiters))
 	for _, w := range waiters {
 		e.buf.Write(w.wire)
@@ -134,6 +155,17 @@ func encodeRequest(r *request) []byte {
 		e.int(int64(r.session))
 		e.string(r.path)
 		e.uint(uint64(r.czxid))
+	case requestAttach:
+		e.array(3)
+		e.uint(uint64(r.kind))
+		e.int(int64(r.session))
+		e.uint(uint64(r.shard))
+	case requestAdmit:
+		e.array(4)
+		e.uint(uint64(r.kind))
+		e.int(int64(r.session))
+		e.int(int64(r.timeout))
+		e.identities(r.identities)
 	}
 	return e.done()
 }
@@ -201,6 +233,32 @@ func encodeReap(wall int64, znodes []mortal) []byte {
 	return e.done()
 }
 
+func encodePurge(endings []ending) []byte {
+	e := newEncoder()
+	e.array(2)
+	e.uint(uint64(commandPurge))
+	e.array(len(endings))
+	for _, s := range endings {
+		e.array(3)
+		e.int(int64(s.session))
+		e.uint(uint64(s.member))
+		e.uint(uint64(s.zxid))
+	}
+	return e.done()
+}
+
+func encodePurged(shard uint32, sessions []tree.SessionID) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(commandPurged))
+	e.uint(uint64(shard))
+	e.array(len(sessions))
+	for _, id := range sessions {
+		e.int(int64(id))
+	}
+	return e.done()
+}
+
 func encodeExpire() []byte {
 	e := newEncoder()
 	e.array(1)
@@ -214,12 +272,16 @@ func (k commandKind) fields() int {
 	case commandRegister:
 		return 8
 	case commandBatch:
-		return 6
+		return 7
 	case commandSilence:
 		return 6
 	case commandExpire:
 		return 1
 	case commandReap:
+		return 3
+	case commandPurge:
+		return 2
+	case commandPurged:
 		return 3
 	}
 	return 0
@@ -247,6 +309,7 @@ func decodeCommand(b []byte) (command, error) {
 		c.origin.Start = d.uint()
 		c.origin.LastSeq = d.uint()
 		c.wall = d.int()
+		c.home = tree.Zxid(d.uint())
 		c.requests = d.requests()
 	case commandSilence:
 		c.step.Member = session.MemberID(d.uint())
@@ -257,8 +320,30 @@ func decodeCommand(b []byte) (command, error) {
 	case commandReap:
 		c.wall = d.int()
 		c.reap = d.mortals()
+	case commandPurge:
+		c.purge = d.endings()
+	case commandPurged:
+		c.shard = uint32(d.uintTo(math.MaxUint32))
+		c.sessions = d.sessions()
 	}
 	return c, d.end()
+}
+
+func (d *decoder) endings() []ending {
+	list := make([]ending, d.array())
+	for i := range list {
+		d.want(3)
+		list[i] = ending{session: tree.SessionID(d.int()), member: session.MemberID(d.uint()), zxid: tree.Zxid(d.uint())}
+	}
+	return list
+}
+
+func (d *decoder) sessions() []tree.SessionID {
+	list := make([]tree.SessionID, d.array())
+	for i := range list {
+		list[i] = tree.SessionID(d.int())
+	}
+	return list
 }
 
 func (d *decoder) requests() []request {
@@ -298,6 +383,15 @@ func (d *decoder) request() (r request) {
 		r.session = tree.SessionID(d.int())
 		r.path = d.string()
 		r.czxid = tree.Zxid(d.uint())
+	case requestAttach:
+		want = 3
+		r.session = tree.SessionID(d.int())
+		r.shard = uint32(d.uintTo(math.MaxUint32))
+	case requestAdmit:
+		want = 4
+		r.session = tree.SessionID(d.int())
+		r.timeout = time.Duration(d.int())
+		r.identities = d.identities()
 	}
 	if d.err == nil && n != want {
 		d.err = errMalformed

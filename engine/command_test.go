@@ -38,13 +38,17 @@ func (c command) encode() []byte {
 		for i := range c.requests {
 			ws = append(ws, &waiter{wire: encodeRequest(&c.requests[i])})
 		}
-		return encodeBatch(c.origin.Member, c.origin.Start, c.origin.LastSeq, c.wall, ws)
+		return encodeBatch(c.origin.Member, c.origin.Start, c.origin.LastSeq, c.wall, c.home, ws)
 	case commandSilence:
 		return encodeSilence(c.step, c.duration)
 	case commandExpire:
 		return encodeExpire()
 	case commandReap:
 		return encodeReap(c.wall, c.reap)
+	case commandPurge:
+		return encodePurge(c.purge)
+	case commandPurged:
+		return encodePurged(c.shard, c.sessions)
 	}
 	return nil
 }
@@ -91,12 +95,19 @@ func goldenCommands() []golden {
 		{"open", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80)})},
 		{"open-with-identities", batch(1, request{kind: requestOpen, timeout: time.Second,
 			identities: []tree.Identity{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}}})},
+		{"attach", batch(1, request{kind: requestAttach, session: 77, shard: 4})},
+		{"admit", batch(1, request{kind: requestAdmit, session: 77, timeout: 10 * time.Second, identities: []tree.Identity{{Scheme: "super"}}})},
+		{"batch-that-knows-the-home-shard", command{kind: commandBatch, origin: session.Origin{Member: 2, Start: 3, LastSeq: 4}, home: 1 << 33}},
 		{"close", batch(1, request{kind: requestClose, session: 1 << 40})},
 		{"release", batch(1, request{kind: requestRelease, session: 77, path: "/q/_c_x-lock-0000000001", czxid: 1 << 33})},
 		{"all-requests", batch(1<<32, request{kind: requestRelease, session: 1, path: "/q", czxid: 9}, request{kind: requestClose, session: 1},
 			request{kind: requestOpen, timeout: time.Second}, txn(tree.Op{Kind: tree.KindDelete, Path: "/a"}))},
 		{"silence", command{kind: commandSilence, step: session.Step{Member: 2, Start: 3, LastSeq: 1000, Step: 4}, duration: 2500 * time.Millisecond}},
 		{"expire", command{kind: commandExpire}},
+		{"purge", command{kind: commandPurge, purge: []ending{{session: 77, member: 2, zxid: 1 << 40}, {session: -1, member: math.MaxUint64, zxid: math.MaxUint64}}}},
+		{"purge-nothing", command{kind: commandPurge, purge: []ending{}}},
+		{"purged", command{kind: commandPurged, shard: 64, sessions: []tree.SessionID{77, -1}}},
+		{"purged-nothing", command{kind: commandPurged, shard: math.MaxUint32, sessions: []tree.SessionID{}}},
 		{"reap", command{kind: commandReap, wall: 1700000000123, reap: []mortal{
 			{"/a", tree.Seen{Czxid: 1, Mzxid: 200, Pzxid: 70000}}, {"/b/c", tree.Seen{Czxid: math.MaxUint64}}}}},
 		{"reap-nothing", command{kind: commandReap, reap: []mortal{}}},
@@ -248,8 +259,8 @@ func TestOnlyWhatTheEncoderWritesIsRead(t *testing.T) {
 func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 	expire := "9104"
 	silence := "9603" + "02" + "03" + "cd03e8" + "04" + "05"
-	beat := "9602" + "02" + "03" + "04" + "05" + "90"
-	release := "9602" + "02" + "03" + "04" + "05" + "91" + "94" + "04" + "01" + "a2" + "2f71" + "09"
+	beat := "9702" + "02" + "03" + "04" + "05" + "06" + "90"
+	release := "9702" + "02" + "03" + "04" + "05" + "06" + "91" + "94" + "04" + "01" + "a2" + "2f71" + "09"
 	register := "9801" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05" + "90"
 	for _, s := range []string{expire, silence, beat, release, register} {
 		b, _ := hex.DecodeString(s)

@@ -15,6 +15,9 @@ import (
 // MemberID names a member of the ensemble.
 type MemberID = replication.MemberID
 
+// ShardID names a shard, from 1.
+type ShardID = replication.ShardID
+
 // Leader says who leads a shard, as far as this node knows.
 type Leader = replication.Leader
 
@@ -54,7 +57,7 @@ type Config struct {
 	Schemes           tree.Schemes
 
 	Logger         *slog.Logger
-	LeaderChanged  func(Leader)
+	LeaderChanged  func(ShardID, Leader)
 	SessionExpired func(tree.SessionID)
 
 	Seams Seams
@@ -67,6 +70,7 @@ type Seams struct {
 	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
 	Started func(*Engine)                             // told when the node runs
 	Reap    time.Duration                             // instead of reapInterval
+	Shards  int                                       // instead of Config's
 	Keep    uint64                                    // entries that a cut log leaves for members that lag, instead of megabytes of them
 }
 

@@ -110,7 +110,7 @@ func (l *logWriter) batch() []byte {
 		r := l.request(m)
 		ws = append(ws, &waiter{wire: encodeRequest(&r)})
 	}
-	return encodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.rng.Int64N(1<<42), ws)
+	return encodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.rng.Int64N(1<<42), 0, ws)
 }
 
 // session returns a session of the member, or rarely another one.
@@ -216,7 +216,7 @@ func (n *node) applyEntries(rng *rand.Rand, entries []replication.Entry) {
 // restart closes the image and loads it anew.
 func (n *node) restart() {
 	n.t.Helper()
-	if err := n.image.Close(); err != nil {
+	if err := n.shard.image.Close(); err != nil {
 		n.t.Fatal(err)
 	}
 	n.withImage()

@@ -1,5 +1,5 @@
-// Package engine is one running node: the replicated machine of a shard, the pipeline that carries this node's requests to
-// it, and the owner's side of this node's sessions. It is the hub: the only room that knows the others. It carries no
+// Package engine is one running node: for each shard the replicated machine and the pipeline that carries this node's requests
+// to it, and the owner's side of this node's sessions. It is the hub: the only room that knows the others. It carries no
 // compatibility promise; services use package embed.
 //
 // # A write
@@ -24,10 +24,18 @@
 // the clock compared with that first. A claim is held only while its session is Connected; it ends on this node before
 // anything of it can be granted elsewhere.
 //
+// # Shards
+//
+// The tree is spread over shards by the first component of a path (route.go); each is a Raft group of its own with its own
+// machine, image and stream of this node's batches. The session table is on the first one, the home shard: its stream is what
+// sessions live by, and their ends are carried to the others from there (purger.go). What is on every shard is put together
+// by whoever asks (span.go). The members take the leaderships that are their share (spread.go). package embed lets nobody have
+// more than one shard yet.
+//
 // # Order of start
 //
-// Start binds the port, locks the directory, checks identity, image and log through a view that changes nothing, loads the
-// image, counts the start, and only then lets Raft in. See start.go.
+// Start binds the port, locks the directory, checks identity, images and logs through a view that changes nothing, loads the
+// images, counts the start, and only then lets Raft in. See start.go.
 //
 // # Locks
 //
@@ -37,7 +45,9 @@
 //	watch registry     while one transaction's events are queued and it becomes visible
 //	keeper.mu          lives, claims and watches of this node's sessions
 //	watch registry     to end a watch: never while Deliver runs on the same goroutine
+//	watch.Joint        a watch on several shards
 //	pipeline.mu        queue and batches in flight
+//	purger.mu          what has been purged
 //	Engine.identity    the identity file; admit takes it after machine.mu was released
 //
 // No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service, except
@@ -45,9 +55,11 @@
 //
 // # Goroutines
 //
-// pipeline.loop, keeper.loop, expirer.loop, reaper.loop, failureLoop and, until this member has registered, settle are started by run and end
-// with Close; apply runs on Raft's worker.
+// Of each shard pipeline.loop, expirer.loop and reaper.loop; of the node keeper.loop, purger.loop, failureLoop, spreadLoop if it
+// has shares and, until this member has registered, settle. They are started by run and end with Close; apply runs on Raft's
+// workers.
 //
-// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go, lag.go,
-// reaper.go and install.go; command.go and record.go are the formats, codec.go how they are written.
+// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go, leadership.go,
+// lag.go, reaper.go and install.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are
+// the formats, codec.go how they are written.
 package engine

@@ -14,12 +14,12 @@ import (
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
-	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Engine is one running node: its replica of each shard, the pipeline that carries its requests, and its sessions.
+// An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
+// sessions.
 type Engine struct {
 	// Immutable after Start.
 	cfg       Config
@@ -30,12 +30,9 @@ type Engine struct {
 	network   transport.Network
 	listener  net.Listener // until the transport has it
 	transport *transport.Transport
-	image     *storage.Image
-	shard     *machine
-	pipe      *pipeline
+	shards    []*machine // by ShardID - 1
 	keeper    *keeper
-	expirer   *expirer
-	reaper    *reaper
+	purger    *purger
 
 	host    atomic.Pointer[replication.Host]
 	stop    chan struct{} // closed by Close: the loops end
@@ -61,12 +58,18 @@ type Engine struct {
 // run starts the node's loops; Close stops them.
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
-	e.loops.Go(e.pipe.loop)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
-	e.loops.Go(func() { e.expirer.loop(e.stop, e.done) })
-	e.loops.Go(func() { e.reaper.loop(e.stop, e.done) })
+	for _, m := range e.shards {
+		e.loops.Go(m.pipe.loop)
+		e.loops.Go(func() { m.expirer.loop(e.stop, e.done) })
+		e.loops.Go(func() { m.reaper.loop(e.stop, e.done) })
+	}
+	e.loops.Go(func() { e.purger.loop(e.stop, e.done) })
 	e.loops.Go(e.settle)
-	e.pipe.signal()
+	e.loops.Go(e.spreadLoop)
+	for _, m := range e.shards {
+		m.pipe.signal()
+	}
 }
 
 // failureLoop waits for the disk's switch. By then the transport is shut: nothing that this node could still say
@@ -84,7 +87,9 @@ func (e *Engine) failureLoop() {
 // finish ends sessions and waiters and marks the node as over. why is what they are told, cause what Err says.
 func (e *Engine) finish(why, cause error) {
 	e.end.Do(func() {
-		e.pipe.close(why)
+		for _, m := range e.shards {
+			m.pipe.close(why)
+		}
 		e.keeper.close(why)
 		e.end.Lock()
 		e.end.err = cause
@@ -110,7 +115,7 @@ func (e *Engine) Err() error {
 }
 
 // Propose, with Leader, lets the pipeline be built before the host.
-func (e *Engine) Propose(id replication.ShardID, cmd []byte) (proposal, error) {
+func (e *Engine) Propose(id ShardID, cmd []byte) (proposal, error) {
 	p, err := e.host.Load().Propose(id, cmd)
 	if err != nil {
 		return nil, err // not p: a nil *Proposal is no nil proposal
@@ -119,32 +124,34 @@ func (e *Engine) Propose(id replication.ShardID, cmd []byte) (proposal, error) {
 }
 
 // Leader says who leads a shard, as far as this node knows.
-func (e *Engine) Leader(id replication.ShardID) Leader {
+func (e *Engine) Leader(id ShardID) Leader {
 	if h := e.host.Load(); h != nil {
 		return h.Leader(id)
 	}
 	return Leader{}
 }
 
-func (e *Engine) leaderChanged(id replication.ShardID, l Leader) {
-	e.pipe.leaderChanged()
-	e.expirer.signal()
+func (e *Engine) leaderChanged(id ShardID, l Leader) {
+	m := e.shards[id-1]
+	m.pipe.leaderChanged()
+	m.expirer.signal()
+	e.purger.signal()
 	if e.cfg.LeaderChanged != nil {
-		e.cfg.LeaderChanged(l)
+		e.cfg.LeaderChanged(id, l)
 	}
 }
 
-func (e *Engine) machine() *machine { return e.shard }
-func (e *Engine) tree() *tree.Tree  { return e.shard.tree.Load() }
+// home is the shard of the session table.
+func (e *Engine) home() *machine { return e.shards[homeShard-1] }
 
-// barrier waits until this node has applied what was acknowledged anywhere before the call.
-func (e *Engine) barrier(ctx context.Context) error {
+// barrier waits until this node has applied what was acknowledged on a shard anywhere before the call.
+func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
 		defer cancel()
 	}
-	err := e.host.Load().Barrier(ctx, theShard)
+	err := e.host.Load().Barrier(ctx, id)
 	switch {
 	case err == nil:
 		return nil
@@ -190,16 +197,36 @@ func (e *Engine) Ready(ctx context.Context) error {
 }
 
 func (e *Engine) tryReady(ctx context.Context) error {
-	select {
-	case <-e.pipe.ready:
-	case <-e.done:
-		return e.over()
-	case <-ctx.Done():
-		return ctx.Err()
+	for _, m := range e.shards {
+		select {
+		case <-m.pipe.ready:
+		case <-e.done:
+			return e.over()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
 	defer cancel()
-	return e.host.Load().Barrier(step, theShard)
+	return e.eachShard(func(m *machine) error { return e.host.Load().Barrier(step, m.shard) })
+}
+
+// eachShard runs fn for all shards at once, and returns the first error there was in the order of the shards.
+func (e *Engine) eachShard(fn func(m *machine) error) error {
+	if len(e.shards) == 1 {
+		return fn(e.home())
+	}
+	errs := make([]error, len(e.shards))
+	var all sync.WaitGroup
+	for i, m := range e.shards {
+		all.Go(func() { errs[i] = fn(m) })
+	}
+	all.Wait()
+	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if i < 0 {
+		return nil
+	}
+	return errs[i]
 }
 
 // OpenSession opens an in-process session with a timeout within the configured bounds, for somebody who has shown to be
@@ -210,59 +237,51 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...
 	if _, err := rand.Read(r.password[:]); err != nil {
 		return nil, err
 	}
-	s := &Session{engine: e, timeout: timeout, who: who, done: make(chan struct{}), changed: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s := newSession(e, timeout, who)
 	s.opening = newWaiter(nil, &r)
 	s.opening.applied = func(w *waiter) { e.keeper.opened(s, w) }
 	if err := e.keeper.opens(s); err != nil {
 		return nil, err
 	}
-	if err := e.pipe.submit(s.opening); err != nil {
+	home := e.home().pipe
+	if err := home.submit(s.opening); err != nil {
 		return nil, err
 	}
-	if err := e.pipe.wait(ctx, s.opening, e.cfg.RequestTimeout); err != nil {
+	if err := home.wait(ctx, s.opening, e.cfg.RequestTimeout); err != nil {
 		e.keeper.abandon(s)
 		return nil, err
 	}
 	return s, nil
 }
 
-// Status is what a node knows of its shard.
-type Status struct {
-	Member        MemberID
+// ShardStatus is what a node knows of one shard.
+type ShardStatus struct {
+	Shard         ShardID
 	Leader        Leader
 	Applied       uint64 // log index
 	Zxid          tree.Zxid
 	OverSoftQuota uint64 // transactions since the start
 }
 
-// Status returns what this node knows of its shard now.
-func (e *Engine) Status() Status {
-	e.shard.mu.Lock()
-	index := e.shard.mu.index
-	e.shard.mu.Unlock()
-	return Status{Member: e.cfg.Member, Leader: e.Leader(theShard), Applied: index, Zxid: e.tree().Visible(), OverSoftQuota: e.shard.quotas.count.Load()}
+// Status returns what this node knows of each shard now.
+func (e *Engine) Status() []ShardStatus {
+	list := make([]ShardStatus, len(e.shards))
+	for i, m := range e.shards {
+		list[i] = m.status()
+	}
+	return list
 }
 
-// TransferLeadership asks the shard's leader to hand over to a member.
-func (e *Engine) TransferLeadership(to MemberID) error {
-	if _, ok := e.cfg.Members[to]; !ok {
-		return fmt.Errorf("member %d is not in Members", to)
+// RequestSnapshot asks for a snapshot of every shard, which compacts its log.
+func (e *Engine) RequestSnapshot() error {
+	var errs []error
+	for _, m := range e.shards {
+		errs = append(errs, e.host.Load().RequestSnapshot(m.shard))
 	}
-	err := e.host.Load().TransferLeader(theShard, to)
-	if over := e.over(); over != nil {
-		return over
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// RequestSnapshot asks for a snapshot of the shard, which compacts its log.
-func (e *Engine) RequestSnapshot() error { return e.host.Load().RequestSnapshot(theShard) }
-
-// Shutdown closes the sessions of this node, hands its leadership over and closes it. It takes no longer than ctx, or
+// Shutdown closes the sessions of this node, hands its leaderships over and closes it. It takes no longer than ctx, or
 // the request timeout if ctx has no deadline, and then Close. The error says also which sessions it could not close.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
@@ -273,55 +292,6 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	err := e.keeper.closeAll(ctx)
 	e.handOver(ctx)
 	return errors.Join(err, e.Close())
-}
-
-// handOver gives the leadership to the next member and waits until it has it.
-func (e *Engine) handOver(ctx context.Context) {
-	if e.cfg.Alone || e.over() != nil {
-		return
-	}
-	for _, m := range e.cfg.memberIDs() {
-		if m == e.cfg.Member || e.Leader(theShard).Member != e.cfg.Member {
-			continue
-		}
-		if err := e.TransferLeadership(m); err != nil {
-			continue
-		}
-		deadline := time.Now().Add(LongestElection(e.cfg.Tick))
-		for e.leadsOrNobody() && ctx.Err() == nil && time.Now().Before(deadline) {
-			select {
-			case <-time.After(e.cfg.Tick):
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
-// newLag watches this node's machine. The others take over in turn, for one of them may be down; one that lags too does the same.
-func (e *Engine) newLag() *lag {
-	others := slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
-	turn := 0
-	return &lag{
-		committed: func() uint64 { return e.host.Load().Committed(theShard) },
-		applied:   e.shard.Applied,
-		patience:  SessionTimeoutFloor(e.cfg.Tick) / 4,
-		handOver: func() {
-			if len(others) == 0 {
-				return
-			}
-			next := others[turn%len(others)]
-			turn++
-			err := e.TransferLeadership(next)
-			e.log.Warn("applying lags behind what is committed, the leadership is handed over", "to", next, "error", err)
-		},
-	}
-}
-
-// leadsOrNobody reports whether no other member leads, as far as this node knows: also while the next leader still gathers
-// votes, this node's among them.
-func (e *Engine) leadsOrNobody() bool {
-	leader := e.Leader(theShard).Member
-	return leader == e.cfg.Member || leader == 0
 }
 
 // Close ends every claim, session and waiter of this node and stops it. It is idempotent, works without a quorum and on
@@ -376,8 +346,10 @@ func (e *Engine) releaseAll() error {
 	if e.listener != nil {
 		errs = append(errs, e.listener.Close())
 	}
-	if e.image != nil {
-		errs = append(errs, e.image.Close())
+	for _, m := range e.shards {
+		if m.image != nil {
+			errs = append(errs, m.image.Close())
+		}
 	}
 	if e.disk != nil && e.disk.Err() != nil {
 		// Why the node failed is Err's to say; here it would be repeated by everything that could not be written.
@@ -405,9 +377,9 @@ func (e *Engine) unlockWhenQuiet() {
 // claimsGone and sessionEnded are the machine's word to this node's sessions, before anyone else can see it.
 func (e *Engine) claimsGone(changes []tree.Change) { e.keeper.gone(changes) }
 
-func (e *Engine) sessionEnded(id tree.SessionID, why error) {
+func (e *Engine) sessionEnded(at ShardID, id tree.SessionID, why error) {
 	e.keeper.ended(why, id)
-	if why == ErrSessionExpired && e.cfg.SessionExpired != nil {
+	if at == homeShard && why == ErrSessionExpired && e.cfg.SessionExpired != nil {
 		e.cfg.SessionExpired(id)
 	}
 }

@@ -22,6 +22,8 @@ var (
 	ErrDeleted = errors.New("claimed znode was deleted")
 	// ErrReleased: the claim was given back by its owner.
 	ErrReleased = errors.New("released")
+	// ErrCrossShard: the operations of one transaction belong to several shards; none was applied.
+	ErrCrossShard = errors.New("more than one shard")
 	// ErrTooLarge: data or request over the configured limit, or a path over 64 KiB.
 	ErrTooLarge = errors.New("too large")
 	// ErrClosed: the node was closed; the request was not applied.

@@ -77,7 +77,7 @@ func (x *expirer) loop(stop, done <-chan struct{}) {
 
 // look proposes what is to be proposed now and returns when to look again.
 func (x *expirer) look(now time.Time) time.Duration {
-	if x.raft.Leader(theShard).Member != x.member {
+	if x.raft.Leader(x.machine.shard).Member != x.member {
 		clear(x.steps)
 		x.expire = measure{}
 		return time.Hour // a change of leader wakes the loop
@@ -109,7 +109,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 // propose hands a command to Raft that needs no stream. If it is lost, it is proposed again. It returns nil if Raft did not
 // take it.
 func (x *expirer) propose(cmd []byte) proposal {
-	p, err := x.raft.Propose(theShard, cmd)
+	p, err := x.raft.Propose(x.machine.shard, cmd)
 	if err != nil {
 		x.log.Debug("silence not proposed", "error", err)
 		return nil
@@ -124,8 +124,11 @@ type silence struct {
 	wait     time.Duration
 }
 
-// silences returns the next step of every origin that has one.
+// silences returns the next step of every origin that has one. Only the home shard books silence.
 func (m *machine) silences(now time.Time) []silence {
+	if m.shard != homeShard {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []silence

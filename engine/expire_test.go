@@ -34,7 +34,7 @@ func withWatchman(t *testing.T, latency time.Duration, fn func(t *testing.T, w *
 // lead makes this member or another one the leader.
 func (w *watchman) lead(m MemberID) {
 	w.log.elect(m)
-	w.leaderChanged(theShard, w.log.Leader(theShard))
+	w.leaderChanged(homeShard, w.log.Leader(homeShard))
 	synctest.Wait()
 }
 
@@ -320,7 +320,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 			}
 			if rng.IntN(40) == 0 { // each has its own opinion of who leads
 				n.log.elect([]MemberID{MemberID(i + 1), 8}[rng.IntN(2)])
-				n.leaderChanged(theShard, n.log.Leader(theShard))
+				n.leaderChanged(homeShard, n.log.Leader(homeShard))
 			}
 			for rng.IntN(3) > 0 && applied[i] < len(log) {
 				n.applyCommand(log[applied[i]])

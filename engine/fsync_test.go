@@ -69,11 +69,11 @@ func countWrites(t *testing.T, ensemble []*counted, on *counted, writes int) []i
 		t.Fatal(err)
 	}
 	for {
-		before, syncs := on.Status().Leader, make([]int64, len(ensemble))
+		before, syncs := on.Status()[0].Leader, make([]int64, len(ensemble))
 		var applied uint64
 		for i := range writes + 1 {
 			if i == 1 { // the first one flushes out what was under way
-				waitApplied(t, ensemble, on.Status().Applied)
+				waitApplied(t, ensemble, on.Status()[0].Applied)
 				for j, c := range ensemble {
 					syncs[j] = -c.logSyncs.Load()
 				}
@@ -82,13 +82,13 @@ func countWrites(t *testing.T, ensemble []*counted, on *counted, writes int) []i
 			if _, err := s.Submit(t.Context(), []tree.Op{op}).Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			applied = on.Status().Applied
+			applied = on.Status()[0].Applied
 		}
 		waitApplied(t, ensemble, applied)
 		for j, c := range ensemble {
 			syncs[j] += c.logSyncs.Load()
 		}
-		if on.Status().Leader == before {
+		if on.Status()[0].Leader == before {
 			return syncs
 		}
 	}
@@ -102,7 +102,7 @@ func waitApplied(t *testing.T, ensemble []*counted, index uint64) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for _, c := range ensemble {
-		for c.Status().Applied < index {
+		for c.Status()[0].Applied < index {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -121,7 +121,7 @@ func TestWriteCostsOneFsyncPerMember(t *testing.T) {
 			for _, on := range ensemble {
 				syncs := countWrites(t, ensemble, on, writes)
 				t.Logf("%d writes on member %d of %d, which follows member %d: fsyncs of the log on each member %v",
-					writes, on.cfg.Member, members, on.Status().Leader.Member, syncs)
+					writes, on.cfg.Member, members, on.Status()[0].Leader.Member, syncs)
 				total := int64(0)
 				for i, n := range syncs {
 					total += n

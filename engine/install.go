@@ -25,7 +25,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 		m.pipe.jumped(o.LastSeq)
 	}
 	gap := gap{old: m.tree.Load(), next: next}
-	m.engine.keeper.reconcile(gap.old, next, table)
+	m.engine.keeper.reconcile(m.pipe, gap.old, next, table)
 	m.registry.Install(one.zxid, gap.notice, func() { m.tree.Store(next) })
 	return nil
 }

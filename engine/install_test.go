@@ -47,7 +47,7 @@ func (r *replica) do(ops ...tree.Op) {
 	batch := func(q request) {
 		seq++
 		w := &waiter{wire: encodeRequest(&q)}
-		r.node.apply(&fakeProposal{cmd: encodeBatch(2, 1, seq, 0, []*waiter{w})})
+		r.node.apply(&fakeProposal{cmd: encodeBatch(2, 1, seq, 0, 0, []*waiter{w})})
 	}
 	r.node.apply(&fakeProposal{cmd: encodeRegister(o, 0, nil)})
 	batch(request{kind: requestOpen, timeout: testTimeout})

@@ -30,9 +30,10 @@ const beatsPerTimeout = 6
 //  3. a held claim's session is Connected, and has been since it was held;
 //  4. while the clocks are within calm they change no session's state.
 type keeper struct {
-	// Immutable after newKeeper.
+	// Immutable after Start.
 	clock Clock
-	pipe  *pipeline
+	home  *pipeline     // of the session table's shard: what it carries keeps the sessions alive
+	pipes []*pipeline   // of all shards
 	wake  chan struct{} // capacity 1: a nearer deadline or a beat may be due
 
 	// mu guards the lives, claims and watches of all sessions of this node.
@@ -72,8 +73,8 @@ func (c *calm) narrow(until, drift, margin time.Duration) {
 	c.high = min(c.high, drift+margin)
 }
 
-func newKeeper(clock Clock, pipe *pipeline) *keeper {
-	k := &keeper{clock: clock, pipe: pipe, wake: make(chan struct{}, 1)}
+func newKeeper(clock Clock, home *pipeline) *keeper {
+	k := &keeper{clock: clock, home: home, pipes: []*pipeline{home}, wake: make(chan struct{}, 1)}
 	k.mu.sessions = make(map[tree.SessionID]*Session)
 	k.mu.suspended = make(map[*Session]struct{})
 	k.mu.opening = make(map[*Session]struct{})
@@ -126,7 +127,7 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	k.mu.timeouts[s.timeout]++
 	if s.abandoned || k.mu.closing {
 		k.closeLocked(s)
-		k.pipe.signal()
+		k.home.signal()
 		return
 	}
 	if k.mu.least == 0 || s.timeout < k.mu.least {
@@ -151,14 +152,45 @@ func (k *keeper) abandon(s *Session) {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
-	k.pipe.pump()
+	k.home.pump()
 }
 
 // closeLocked ends a session as its owner would.
 func (k *keeper) closeLocked(s *Session) {
 	k.endLocked(s, session.Closed, ErrSessionClosed)
-	s.closing = newWaiter(s, &request{kind: requestClose, session: s.id})
-	k.pipe.queueEnd(s.closing)
+	s.closing = k.queueCloseLocked(s)
+}
+
+// queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
+// knows it, which spares the way over home.
+func (k *keeper) queueCloseLocked(s *Session) (closing []ends) {
+	for i, p := range k.pipes {
+		if s.uses[i].Load() {
+			w := newWaiter(s, &request{kind: requestClose, session: s.id})
+			p.queueEnd(w)
+			closing = append(closing, ends{p, w})
+		}
+	}
+	return closing
+}
+
+// admit has a shard admit a session that has not ended.
+func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline, limit time.Duration) error {
+	w := newWaiter(s, &request{kind: requestAdmit, session: s.id, timeout: s.timeout, identities: s.who})
+	k.mu.Lock()
+	if s.end != nil {
+		k.mu.Unlock()
+		return s.end
+	}
+	maps.DeleteFunc(s.admitting, func(w *waiter, _ *pipeline) bool { return w.isDone() })
+	if s.admitting == nil {
+		s.admitting = make(map[*waiter]*pipeline)
+	}
+	s.admitting[w] = p
+	p.queueBehind(w)
+	k.mu.Unlock()
+	p.pump()
+	return p.wait(ctx, w, limit)
 }
 
 func (k *keeper) removeLocked(s *Session) {
@@ -184,7 +216,7 @@ func (k *keeper) moved(sent, drift time.Duration) {
 	expired, ends := k.move(sent, drift)
 	k.drop(expired)
 	if ends {
-		k.pipe.signal() // not pump: this is the apply goroutine
+		k.signalAll() // not pump: this is the apply goroutine
 	}
 }
 
@@ -217,7 +249,35 @@ func (k *keeper) look() {
 	k.mu.Unlock()
 	k.drop(expired)
 	if ends {
-		k.pipe.pump()
+		k.pumpAll()
+	}
+}
+
+// pumpAll sends what can be sent on every shard.
+func (k *keeper) pumpAll() {
+	for _, p := range k.pipes {
+		p.pump()
+	}
+}
+
+// signalAll has every shard's loop send what can be sent.
+func (k *keeper) signalAll() {
+	for _, p := range k.pipes {
+		p.signal()
+	}
+}
+
+// cancel takes every queued request of the sessions out, on every shard, their ends excepted.
+func (k *keeper) cancel(err error, sessions ...*Session) {
+	for _, p := range k.pipes {
+		p.cancelSessions(err, sessions...)
+	}
+}
+
+// giveUp completes the requests of the sessions that were sent: nobody may ever learn what became of them.
+func (k *keeper) giveUp(sessions ...*Session) {
+	for _, p := range k.pipes {
+		p.giveUp(ErrUnknownOutcome, sessions...)
 	}
 }
 
@@ -239,7 +299,7 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 			// Expired here before the log says so: this node keeps proving all its sessions alive, so it has to
 			// close this one itself, or its claims would stay for ever.
 			k.endLocked(s, session.Expired, ErrSessionExpired)
-			k.pipe.queueEnd(newWaiter(s, &request{kind: requestClose, session: s.id}))
+			k.queueCloseLocked(s)
 			expired, ends = append(expired, s), true
 		}
 	}
@@ -283,7 +343,7 @@ func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	k.signal() // a batch that is applied brings it back: no need to wait until a beat is due
 	for _, c := range s.claims {
 		if c.held {
-			c.endLocked(ErrSuspended, k.pipe.queueEnd) // ahead of what the holder had still to write
+			c.endLocked(ErrSuspended, c.pipe.queueEnd) // ahead of what the holder had still to write
 			ends = true
 		}
 	}
@@ -309,7 +369,10 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 	for w := range s.watches {
 		w.stream.End(why)
 	}
-	s.claims, s.watches = nil, nil
+	for w, p := range s.admitting {
+		p.drop(w, why) // before anybody can know of the end: see purger
+	}
+	s.claims, s.watches, s.admitting = nil, nil, nil
 	s.cancel(why)
 	close(s.done)
 }
@@ -320,19 +383,20 @@ func (k *keeper) drop(expired []*Session) {
 	if len(expired) == 0 {
 		return
 	}
-	k.pipe.cancelSessions(ErrSessionExpired, expired...)
-	k.pipe.giveUp(ErrUnknownOutcome, expired...)
+	k.cancel(ErrSessionExpired, expired...)
+	k.giveUp(expired...)
 }
 
-// ended is told by the log that sessions have ended. What of their requests this node has not applied yet comes later in
-// the log, if at all, and is refused there.
+// ended is told by the home shard's log that sessions have ended. What of their requests this node has not applied yet comes
+// later in that log, if at all, and is refused there; another shard may apply it until it is told too.
 func (k *keeper) ended(why error, ids ...tree.SessionID) {
 	gone := k.endAll(why, ids)
 	if len(gone) == 0 {
 		return
 	}
-	k.pipe.cancelSessions(why, gone...)
-	k.pipe.giveUp(why, gone...)
+	k.cancel(why, gone...)
+	k.home.giveUp(why, gone...)
+	k.giveUp(gone...)
 }
 
 func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
@@ -370,40 +434,50 @@ func (k *keeper) deleted(owner tree.SessionID, path string) {
 	}
 }
 
-// reconcile ends what an installed snapshot no longer has: sessions that the table does not know, claims whose znode is
-// gone. The other way round, sessions and znodes of claims that the snapshot has and whose outcome it swallowed are
-// removed: nobody else knows of them, and this node would keep them alive for ever.
-func (k *keeper) reconcile(old, next *tree.Tree, table *session.Table) {
-	gone := k.reconcileLocked(old, next, table)
-	k.drop(gone)
-	k.pipe.signal() // not pump: this is the apply goroutine
+// reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone and, at home, sessions
+// that the table does not know. The other way round, sessions and znodes of claims that the snapshot has and whose outcome it
+// swallowed are removed: nobody else knows of them, and this node would keep them alive for ever.
+func (k *keeper) reconcile(p *pipeline, old, next *tree.Tree, table *session.Table) {
+	k.drop(k.reconcileLocked(p, old, next, table))
+	k.signalAll() // not pump: this is the apply goroutine
 }
 
-func (k *keeper) reconcileLocked(old, next *tree.Tree, table *session.Table) (gone []*Session) {
+func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *session.Table) (gone []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for id, s := range k.mu.sessions {
-		if table.Usable(id, k.pipe.register.Member) != nil {
-			k.endLocked(s, session.Expired, ErrSessionExpired)
-			gone = append(gone, s)
-			continue
-		}
+	if p == k.home {
+		gone = k.reconcileSessionsLocked(table)
+	}
+	for _, s := range k.mu.sessions {
 		for path, c := range s.claims {
-			if stat, ok := next.Exists(path); !ok || stat.Czxid != c.result.Stat.Czxid {
+			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.result.Stat.Czxid) {
 				c.finishLocked(ErrDeleted)
 			}
 		}
 	}
-	for _, r := range table.Sessions(k.pipe.register.Member) {
-		if k.mu.sessions[r.ID] == nil {
-			k.pipe.queueEnd(newWaiter(nil, &request{kind: requestClose, session: r.ID}))
+	taken := make(map[string]bool)
+	k.mu.unknown = slices.DeleteFunc(k.mu.unknown, func(c *Claim) bool {
+		if c.pipe == p {
+			c.findLocked(old, next, taken)
+		}
+		return c.pipe == p
+	})
+	return gone
+}
+
+func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session) {
+	me := k.home.register.Member
+	for id, s := range k.mu.sessions {
+		if table.Usable(id, me) != nil {
+			k.endLocked(s, session.Expired, ErrSessionExpired)
+			gone = append(gone, s)
 		}
 	}
-	taken := make(map[string]bool)
-	for _, c := range k.mu.unknown {
-		c.findLocked(old, next, taken)
+	for _, r := range table.Sessions(me) {
+		if k.mu.sessions[r.ID] == nil {
+			k.home.queueEnd(newWaiter(nil, &request{kind: requestClose, session: r.ID}))
+		}
 	}
-	k.mu.unknown = nil
 	return gone
 }
 
@@ -457,7 +531,7 @@ func (k *keeper) next() time.Duration {
 	if quiet < beat && !suspended {
 		return beat - quiet
 	}
-	k.pipe.beat()
+	k.home.beat()
 	deadline := least - session.Margin(least) - quiet
 	if suspended || deadline <= 0 {
 		return beat / 4
@@ -477,21 +551,18 @@ func (k *keeper) closeAll(ctx context.Context) error {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
-	k.pipe.cancelSessions(ErrSessionClosed, open...)
-	k.pipe.pump()
+	k.cancel(ErrSessionClosed, open...)
+	k.pumpAll()
 	for _, s := range opening {
-		if k.pipe.wait(ctx, s.opening, 0) == nil {
+		if k.home.wait(ctx, s.opening, 0) == nil {
 			open = append(open, s)
 		}
 	}
 	for i, s := range open {
 		k.mu.Lock()
-		w := s.closing
+		closing := s.closing // nothing if it expired meanwhile
 		k.mu.Unlock()
-		if w == nil {
-			continue // it expired meanwhile
-		}
-		if err := k.pipe.wait(ctx, w, 0); err != nil && err != ErrSessionExpired {
+		if err := closed(ctx, closing); err != nil {
 			return fmt.Errorf("%d of %d sessions may stay until their timeouts: %w", len(open)-i, len(open), err)
 		}
 	}

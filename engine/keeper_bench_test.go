@@ -18,11 +18,10 @@ func BenchmarkQuestion(b *testing.B) {
 				var now time.Duration
 				clock := Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}
 				e := &Engine{clock: clock}
-				e.pipe = newPipeline(theShard, &fakeLog{}, clock, testOrigin())
-				e.keeper = newKeeper(clock, e.pipe)
+				e.newMachine(homeShard, &fakeLog{}, testOrigin())
 				var s *Session
 				for i := range sessions {
-					s = &Session{engine: e, timeout: testTimeout + time.Duration(i%3)*testTimeout, done: make(chan struct{}), changed: make(chan struct{})}
+					s = newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil)
 					e.keeper.add(s, tree.SessionID(i+1), 0, clock.drift())
 				}
 				if state == session.Suspended {

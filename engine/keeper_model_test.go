@@ -81,8 +81,7 @@ func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
 	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*Session), claims: make(map[tree.SessionID]*Claim)}
 	clock := Clock{Boot: func() time.Duration { return m.now }, Wall: func() time.Time { return time.Unix(0, int64(m.wall)) }}
 	m.engine = &Engine{clock: clock}
-	m.engine.pipe = newPipeline(theShard, &fakeLog{}, clock, testOrigin())
-	m.engine.keeper = newKeeper(clock, m.engine.pipe)
+	m.engine.newMachine(homeShard, &fakeLog{}, testOrigin())
 	m.naive = &naiveKeeper{sessions: make(map[tree.SessionID]*naiveSession)}
 	return m
 }
@@ -144,7 +143,7 @@ func (m *keeperModel) open() {
 	m.nextID++
 	timeouts := []time.Duration{time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second}
 	timeout := timeouts[m.rng.IntN(len(timeouts))]
-	s := &Session{engine: m.engine, timeout: timeout, done: make(chan struct{}), changed: make(chan struct{})}
+	s := newSession(m.engine, timeout, nil)
 	s.ctx, s.cancel = context.WithCancelCause(m.t.Context())
 	if m.naive.live() == 0 {
 		m.naive.drift = m.sentDrift
@@ -152,7 +151,7 @@ func (m *keeperModel) open() {
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
 	m.engine.keeper.add(s, m.nextID, m.sent, m.sentDrift)
 	m.sessions[m.nextID] = s
-	c := &Claim{session: s, done: make(chan struct{}), created: true, result: tree.Result{Path: "/c"}}
+	c := &Claim{session: s, pipe: m.engine.home().pipe, done: make(chan struct{}), created: true, result: tree.Result{Path: "/c"}}
 	s.claims = map[string]*Claim{"/c": c}
 	m.claims[m.nextID] = c
 }

@@ -258,7 +258,7 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 		other := newNodeOf(t, origin)
 		other.loops.Go(func() { other.expirer.loop(other.stop, other.done) })
 		other.log.elect(otherMember)
-		other.leaderChanged(theShard, other.log.Leader(theShard))
+		other.leaderChanged(homeShard, other.log.Leader(homeShard))
 		s := n.open(testTimeout)
 		opened := time.Now()
 		other.apply(n.applied...)
@@ -778,7 +778,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 		}
 		n.commit()
 		<-ended
-		if sessions := n.machine().mu.table.Sessions(testMember); len(sessions) > 0 {
+		if sessions := n.shard.mu.table.Sessions(testMember); len(sessions) > 0 {
 			t.Errorf("open: %v", sessions)
 		}
 	})

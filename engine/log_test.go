@@ -31,7 +31,7 @@ func (p *fakeProposal) Dropped() bool { return p.dropped.Load() }
 
 var errRefused = errors.New("refused")
 
-func (l *fakeLog) Propose(_ replication.ShardID, cmd []byte) (proposal, error) {
+func (l *fakeLog) Propose(_ ShardID, cmd []byte) (proposal, error) {
 	if during := l.meanwhile(nil); during != nil {
 		during()
 	}
@@ -45,7 +45,7 @@ func (l *fakeLog) Propose(_ replication.ShardID, cmd []byte) (proposal, error) {
 	return p, nil
 }
 
-func (l *fakeLog) Leader(replication.ShardID) replication.Leader {
+func (l *fakeLog) Leader(ShardID) replication.Leader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leader

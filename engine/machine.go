@@ -25,10 +25,12 @@ const expirePortion = 10_000
 type machine struct {
 	// Immutable after newMachine.
 	engine   *Engine
-	shard    replication.ShardID
+	shard    ShardID
 	pipe     *pipeline
 	image    *storage.Image
 	registry *watch.Registry
+	expirer  *expirer
+	reaper   *reaper
 	portion  int // expirePortion, but in tests
 	quotas   softQuotas
 
@@ -58,6 +60,21 @@ func (m *machine) load() error {
 	m.mu.table, m.mu.state, m.mu.index = table, one, m.image.Applied()
 	m.restartSilence()
 	return nil
+}
+
+// status is what this node knows of the shard.
+func (m *machine) status() ShardStatus {
+	m.mu.Lock()
+	index := m.mu.index
+	m.mu.Unlock()
+	return ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: index, Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
+}
+
+// origin is what the shard knows about a member's stream; false if it has not registered.
+func (m *machine) origin(id session.MemberID) (session.Origin, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.table.Origin(id)
 }
 
 // restartSilence begins every origin's measurement anew: nothing was observed before now.
@@ -113,6 +130,10 @@ func (m *machine) apply(c *command) {
 		m.expireDue()
 	case commandReap:
 		m.reap(c)
+	case commandPurge:
+		m.purge(c)
+	case commandPurged:
+		m.purged(c)
 	}
 }
 
@@ -172,6 +193,7 @@ func (m *machine) applyBatch(c *command) {
 		return
 	}
 	m.mu.since[o.Member] = time.Now()
+	m.mu.table.Carried(o.Member, c.home)
 	var b *batch
 	if own {
 		b = m.pipe.head(o.LastSeq)
@@ -196,6 +218,10 @@ func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.R
 			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
 		}
 		return results, 0, err
+	case requestAttach:
+		return nil, 0, expired(m.mu.table.Attach(r.session, at, r.shard))
+	case requestAdmit:
+		return nil, 0, expired(m.mu.table.Admit(r.session, r.timeout, at, r.identities))
 	case requestOpen:
 		// The zxid of its opening is the session's id: unique, never used again, the same on every replica.
 		id := tree.SessionID(m.mu.zxid + 1)
@@ -229,7 +255,12 @@ func (m *machine) ephemerals(id tree.SessionID, prefix string) []string {
 }
 
 func (m *machine) usable(id tree.SessionID, at session.MemberID) error {
-	if err := m.mu.table.Usable(id, at); err != nil {
+	return expired(m.mu.table.Usable(id, at))
+}
+
+// expired is what a session's owner is told that the table refuses, for whatever reason.
+func expired(err error) error {
+	if err != nil {
 		return ErrSessionExpired
 	}
 	return nil
@@ -285,7 +316,7 @@ func (m *machine) reap(c *command) {
 
 // closeSession ends a session in a transaction of its own: its ephemerals go, then its record. It returns how much that was.
 func (m *machine) closeSession(id tree.SessionID, why error) int {
-	m.engine.sessionEnded(id, why)
+	m.engine.sessionEnded(m.shard, id, why)
 	paths := m.mu.table.Ephemerals(id)
 	ops := make([]tree.Op, len(paths))
 	for i, p := range paths {
@@ -294,7 +325,13 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Session: id, System: true}, ops); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
 	}
-	m.mu.table.Close(id)
+	told := m.shard != homeShard && m.mu.table.IsEnding(id)
+	m.mu.table.Close(id, m.mu.zxid)
+	if told {
+		m.engine.purger.purged(m, id)
+	} else {
+		m.engine.purger.signal() // there may be shards to be told
+	}
 	return len(paths) + 1
 }
 
@@ -307,7 +344,7 @@ func (m *machine) expireDue() {
 	gone := 0
 	for _, id := range due {
 		if gone >= m.portion {
-			m.engine.expirer.signal()
+			m.expirer.signal()
 			return
 		}
 		gone += m.closeSession(id, ErrSessionExpired)

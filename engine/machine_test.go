@@ -478,7 +478,7 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 		if !errors.Is(err, errMalformed) || !strings.Contains(err.Error(), "entry 8") {
 			t.Fatalf("the node failed with %v", err)
 		}
-		if _, ok := n.shard.mu.table.Origin(6); ok || n.image.Applied() != 0 {
+		if _, ok := n.shard.mu.table.Origin(6); ok || n.shard.image.Applied() != 0 {
 			t.Fatal("what comes after was applied")
 		}
 	})
@@ -528,7 +528,7 @@ func (n *node) putRecords(put func(b *storage.Batch)) error {
 	n.t.Helper()
 	n.withImage()
 	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire()}})
-	b := n.image.NewBatch()
+	b := n.shard.image.NewBatch()
 	put(b)
 	if err := b.Commit(2); err != nil {
 		n.t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
-	"github.com/vivarium-go/vivarium/watch"
 )
 
 // A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
@@ -23,6 +22,12 @@ type node struct {
 	t    *testing.T
 	log  *fakeLog
 	fake *fakeClock
+
+	// Of the first shard.
+	shard   *machine
+	pipe    *pipeline
+	expirer *expirer
+	reaper  *reaper
 
 	applied []*fakeProposal
 	fails   bool // the test makes the node fail
@@ -55,17 +60,11 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 		clock: n.fake.clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	e.pipe = newPipeline(theShard, n.log, e.clock, origin)
-	e.keeper = newKeeper(e.clock, e.pipe)
-	e.pipe.before, e.pipe.proved, e.pipe.pulse = e.keeper.look, e.keeper.moved, e.keeper.pulse
-	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
-	e.expirer = newExpirer(e.shard, n.log, e.cfg, &lag{applied: func() uint64 { return 0 }, committed: func() uint64 { return 0 }}, e.log)
-	e.shard.tree.Store(tree.New(nil))
-	e.shard.mu.table = session.NewTable()
-	e.shard.restartSilence()
-	e.loops.Go(e.pipe.loop)
-	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	n.Engine = e
+	n.shard = n.newShard(origin)
+	n.pipe, n.expirer, n.reaper = n.shard.pipe, n.shard.expirer, n.shard.reaper
+	e.purger = newPurger(e, n.log)
+	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil && !n.fails {
 			t.Errorf("the node failed: %v", err)
@@ -80,14 +79,28 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 	return n
 }
 
+// newShard adds a shard to the node.
+func (n *node) newShard(origin session.Origin) *machine {
+	m := n.newMachine(ShardID(len(n.shards)+1), n.log, origin)
+	m.expirer = newExpirer(m, n.log, n.cfg, &lag{applied: func() uint64 { return 0 }, committed: func() uint64 { return 0 }}, n.Engine.log)
+	m.tree.Store(tree.New(nil))
+	m.mu.table = session.NewTable()
+	m.restartSilence()
+	n.loops.Go(m.pipe.loop)
+	return m
+}
+
+// tree is that of the node's first shard.
+func (n *node) tree() *tree.Tree { return n.shard.tree.Load() }
+
 // withImage gives the node an image, and loads what is in it.
 func (n *node) withImage() *node {
 	n.t.Helper()
-	image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir()})
+	image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir(homeShard)})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.image, n.shard.image = image, image
+	n.shard.image = image
 	if err := n.shard.load(); err != nil {
 		n.t.Fatal(err)
 	}
@@ -98,11 +111,11 @@ func (n *node) withImage() *node {
 func (n *node) apply(ps ...*fakeProposal) {
 	n.t.Helper()
 	for _, p := range ps {
-		if n.image == nil {
+		if n.shard.image == nil {
 			n.applyCommand(mustDecode(n.t, p.cmd))
 			continue
 		}
-		n.shard.Apply([]replication.Entry{{Index: n.image.Applied() + 1, Cmd: p.cmd}})
+		n.shard.Apply([]replication.Entry{{Index: n.shard.image.Applied() + 1, Cmd: p.cmd}})
 	}
 	n.applied = append(n.applied, ps...)
 	synctest.Wait()

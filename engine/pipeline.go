@@ -29,8 +29,8 @@ const (
 
 // A replicator is what the request path asks of a Raft group.
 type replicator interface {
-	Propose(replication.ShardID, []byte) (proposal, error)
-	Leader(replication.ShardID) replication.Leader
+	Propose(ShardID, []byte) (proposal, error)
+	Leader(ShardID) replication.Leader
 }
 
 // A proposal is a command on its way; Dropped says that it was certainly lost.
@@ -69,6 +69,7 @@ const (
 // A batch is what one log entry carries. A resend is byte for byte the same batch.
 type batch struct {
 	seq      uint64
+	home     tree.Zxid // what this node had applied of the home shard
 	cmd      []byte
 	waiters  []*waiter
 	bytes    int           // of the waiters' requests
@@ -89,12 +90,13 @@ type batch struct {
 //  3. at most one goroutine seals and proposes at a time, so proposals reach Raft in order of seq.
 type pipeline struct {
 	// Immutable after newPipeline.
-	shard    replication.ShardID
+	shard    ShardID
 	raft     replicator
 	clock    Clock
 	register session.Origin
 	schemes  []string                        // names, that the ensemble judges ACLs by once our Register is applied
 	before   func()                          // called before a batch is sealed: ends of sessions go into it
+	home     func() tree.Zxid                // what this node has applied of the home shard
 	proved   func(sent, drift time.Duration) // called on the apply goroutine when a batch of ours was applied
 	pulse    func() time.Duration            // how often this node has to prove itself alive; zero: it need not
 	wake     chan struct{}                   // capacity 1: the loop has something to look at
@@ -117,16 +119,28 @@ type pipeline struct {
 	}
 }
 
-func newPipeline(shard replication.ShardID, raft replicator, clock Clock, origin session.Origin) *pipeline {
-	return &pipeline{
+func newPipeline(shard ShardID, raft replicator, clock Clock, origin session.Origin) *pipeline {
+	p := &pipeline{
 		shard: shard, raft: raft, clock: clock, register: origin,
-		before: func() {}, proved: func(_, _ time.Duration) {}, pulse: func() time.Duration { return 0 },
+		before: func() {}, proved: func(_, _ time.Duration) {},
+		pulse: func() time.Duration { return 0 }, home: func() tree.Zxid { return 0 },
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
 	}
+	p.mu.queue.shard = shard
+	return p
 }
 
 func newWaiter(s *Session, r *request) *waiter {
 	return &waiter{wire: encodeRequest(r), session: s, done: make(chan struct{})}
+}
+
+func (w *waiter) isDone() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // submit queues w and sends what can be sent. On an error w is refused: it has that outcome and is in no batch.
@@ -145,6 +159,34 @@ func (p *pipeline) submit(w *waiter) error {
 	p.mu.Unlock()
 	p.pump()
 	return nil
+}
+
+// queueBehind is submit for who holds the keeper's mu: it sends nothing, and refuses nothing for want of room.
+func (p *pipeline) queueBehind(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.mu.closed; err != nil {
+		w.place, w.err = placeDone, err
+		close(w.done)
+		return
+	}
+	p.mu.queue.add(w)
+}
+
+// drop completes w with err, wherever it is on its way. If it is queued it is not applied and never will be; if it was sent it
+// may be, but it is not queued again.
+func (p *pipeline) drop(w *waiter, err error) {
+	p.mu.Lock()
+	over := w.place == placeDone
+	if w.place == placeQueued {
+		p.mu.queue.takeOut(w)
+	}
+	w.place = placeDone
+	p.mu.Unlock()
+	if !over {
+		w.err = err
+		p.finish(w)
+	}
 }
 
 // refuse completes a waiter that is not queued.
@@ -371,6 +413,7 @@ func (p *pipeline) sealLocked() *batch {
 	}
 	p.mu.seq++
 	b.seq = p.mu.seq
+	b.home = p.home() // before the queue is emptied: of a session that has ended by then nothing is in it
 	p.mu.beat = false
 	p.mu.queue.fill(b)
 	p.mu.inflight = append(p.mu.inflight, b)
@@ -406,7 +449,7 @@ func (p *pipeline) send(b *batch, first bool) error {
 		if b.seq == 0 {
 			b.cmd = encodeRegister(p.register, wall, p.schemes)
 		} else {
-			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.waiters)
+			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.home, b.waiters)
 		}
 		b.drift = p.clock.drift()
 		b.sent = p.clock.Boot() // after drift: time that is lost in between must show as a jump
@@ -631,7 +674,7 @@ func (p *pipeline) close(err error) {
 	for w := range ended {
 		w.place = placeDone
 	}
-	p.mu.queue = queue{}
+	p.mu.queue = queue{shard: p.shard}
 	p.mu.Unlock()
 	close(p.stop)
 	for w, err := range ended {

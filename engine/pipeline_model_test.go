@@ -67,9 +67,9 @@ type chaosCall struct {
 func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 7)), log: &fakeLog{}, clock: newFakeClock()}
 	for i := range c.callers {
-		c.callers[i] = &Session{}
+		c.callers[i] = &Session{inRest: make([]int, 1)}
 	}
-	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(theShard, c.log, c.clock.clock(), session.Origin{})}
+	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(homeShard, c.log, c.clock.clock(), session.Origin{})}
 	c.restart()
 	t.Cleanup(func() { c.pipe.close(ErrClosed) })
 	return c
@@ -83,7 +83,7 @@ func (c *chaos) restart() {
 	c.start++
 	o := testOrigin()
 	o.Start = c.start
-	c.pipe = newPipeline(theShard, c.log, c.clock.clock(), o)
+	c.pipe = newPipeline(homeShard, c.log, c.clock.clock(), o)
 	c.local = &acceptor{table: session.NewTable(), pipe: c.pipe}
 	c.applied = 0 // its log is applied again from the beginning
 	go c.pipe.loop()
@@ -117,7 +117,7 @@ func (c *chaos) step() {
 		pass(time.Duration(c.rng.IntN(100)) * time.Millisecond)
 	}
 	synctest.Wait()
-	leads := c.log.Leader(theShard).Member == testMember
+	leads := c.log.Leader(homeShard).Member == testMember
 	for _, p := range c.log.take() {
 		c.transit = append(c.transit, transit{p, leads})
 	}

@@ -79,7 +79,7 @@ func withPipeline(t *testing.T, fn func(t *testing.T, r *pipeRig)) {
 
 func newPipeRig(t *testing.T) *pipeRig {
 	r := &pipeRig{t: t, log: &fakeLog{}, clock: newFakeClock()}
-	r.pipeline = newPipeline(theShard, r.log, r.clock.clock(), testOrigin())
+	r.pipeline = newPipeline(homeShard, r.log, r.clock.clock(), testOrigin())
 	r.acceptor = &acceptor{pipe: r.pipeline, table: session.NewTable()}
 	go r.loop()
 	t.Cleanup(func() { r.pipeline.close(ErrClosed) })
@@ -206,7 +206,7 @@ func TestFirstProposalIsRegister(t *testing.T) {
 
 func TestLoneRequestGoesOutAtOnce(t *testing.T) {
 	log := &fakeLog{}
-	p := newPipeline(theShard, log, SystemClock(), testOrigin())
+	p := newPipeline(homeShard, log, SystemClock(), testOrigin())
 	p.mu.registered = true
 	log.elect(otherMember)
 	// No loop runs: the request goes out on this goroutine, in this call.

@@ -1,6 +1,8 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+)
 
 // A queue is requests in the order in which they are to be sent. Those that were taken out stay in it for a while but
 // count no more.
@@ -8,6 +10,7 @@ import "slices"
 // Ends (a release, a session's close) go to the front part, ahead of what waits; whatever an end must not overtake is
 // moved there before it. Nothing of the rest goes while the front has anything: it would overtake its session's own.
 type queue struct {
+	shard       ShardID
 	front, rest []*waiter
 	live        int // requests that are still queued, ends not counted: there are no more of these than claims and sessions
 	bytes       int // of the requests in live
@@ -24,7 +27,7 @@ func (q *queue) full(bytes int) bool {
 
 func (q *queue) count(w *waiter, n int) {
 	if !w.front && w.session != nil {
-		w.session.inRest += n
+		w.session.inRest[q.shard-1] += n
 	}
 	if w.end {
 		q.ends += n
@@ -47,7 +50,7 @@ func (q *queue) addEnd(w *waiter) {
 
 // bringForward moves what s has in the rest to the front.
 func (q *queue) bringForward(s *Session) {
-	if s.inRest == 0 {
+	if s.inRest[q.shard-1] == 0 {
 		return // as most who release: not worth a look at everything
 	}
 	rest := q.rest[:0]
@@ -61,7 +64,7 @@ func (q *queue) bringForward(s *Session) {
 	}
 	clear(q.rest[len(rest):])
 	q.rest = rest
-	s.inRest = 0
+	s.inRest[q.shard-1] = 0
 }
 
 // putBack puts a batch that was not sent back at the head: nothing that was queued meanwhile may overtake it.

@@ -66,14 +66,14 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 
 // round looks at all mortal znodes once and proposes the removal of those whose time has come.
 func (r *reaper) round(now time.Time) {
-	if r.raft.Leader(theShard).Member != r.member {
+	if r.raft.Leader(r.machine.shard).Member != r.member {
 		r.seen = nil
 		return
 	}
 	due := r.due(now)
 	for len(due) > 0 {
 		n := portionOf(due)
-		if _, err := r.raft.Propose(theShard, encodeReap(now.UnixMilli(), due[:n])); err != nil {
+		if _, err := r.raft.Propose(r.machine.shard, encodeReap(now.UnixMilli(), due[:n])); err != nil {
 			r.log.Debug("reap not proposed", "error", err) // the next round proposes it again
 			return
 		}

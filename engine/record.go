@@ -64,26 +64,49 @@ func decodeZnode(b []byte) (z tree.Znode, err error) {
 
 func encodeSession(r session.Record) []byte {
 	e := newEncoder()
-	e.array(6)
+	e.array(8)
 	e.int(int64(r.ID))
 	e.bytes(r.Password[:])
 	e.int(int64(r.Timeout))
 	e.uint(uint64(r.Origin))
 	e.flag(r.Closing)
 	e.identities(r.Identities)
+	e.shards(r.Shards)
+	e.uint(uint64(r.Ended))
 	return e.done()
 }
 
 func decodeSession(b []byte) (r session.Record, err error) {
 	d := newDecoder(b)
-	d.want(6)
+	d.want(8)
 	r.ID = tree.SessionID(d.int())
 	d.fixed(r.Password[:])
 	r.Timeout = time.Duration(d.int())
 	r.Origin = session.MemberID(d.uint())
 	r.Closing = d.flag()
 	r.Identities = d.identities()
+	r.Shards = d.shards()
+	r.Ended = tree.Zxid(d.uint())
 	return r, d.end()
+}
+
+func (e *encoder) shards(list []uint32) {
+	e.array(len(list))
+	for _, shard := range list {
+		e.uint(uint64(shard))
+	}
+}
+
+func (d *decoder) shards() []uint32 {
+	n := d.array()
+	if n == 0 {
+		return nil
+	}
+	list := make([]uint32, n)
+	for i := range list {
+		list[i] = uint32(d.uintTo(math.MaxUint32))
+	}
+	return list
 }
 
 func encodeOrigin(o session.Origin) []byte {

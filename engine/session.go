@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -25,16 +27,36 @@ type Session struct {
 
 	// Guarded by the keeper's mu.
 	life      *session.Life
-	drift     time.Duration // while Suspended: of the clocks when a jump was last looked for
-	changed   chan struct{} // closed when the state is another
-	end       error         // why it ended
-	abandoned bool          // its opener lost patience
-	closing   *waiter       // the request that closes it for its owner, once it does
+	drift     time.Duration         // while Suspended: of the clocks when a jump was last looked for
+	changed   chan struct{}         // closed when the state is another
+	end       error                 // why it ended
+	abandoned bool                  // its opener lost patience
+	closing   []ends                // the requests that close it for its owner, once it does
+	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
 	claims    map[string]*Claim
 	watches   map[*Watch]struct{}
 	sweepAt   int // number of watches at which ended ones are forgotten
 
-	inRest int // of its requests, those in the rest of the queue; guarded by the pipeline's mu
+	uses      []atomic.Bool // by ShardID - 1: whether the shard knows the session
+	attaching chan struct{} // capacity 1: held while one is made to
+
+	// inRest is, by ShardID - 1, how many of its requests are in the rest of the shard's queue; each is guarded by the
+	// pipeline's mu.
+	inRest []int
+}
+
+// ends are requests on their way that end something.
+type ends struct {
+	pipe   *pipeline
+	waiter *waiter
+}
+
+func newSession(e *Engine, timeout time.Duration, who []tree.Identity) *Session {
+	s := &Session{engine: e, timeout: timeout, who: who, done: make(chan struct{}), changed: make(chan struct{}),
+		uses: make([]atomic.Bool, len(e.shards)), attaching: make(chan struct{}, 1), inRest: make([]int, len(e.shards))}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.uses[homeShard-1].Store(true)
+	return s
 }
 
 // turnLocked tells whoever waits on the state that it is another.
@@ -88,46 +110,62 @@ func (s *Session) Close() error {
 	if s.end == nil {
 		k.closeLocked(s)
 	}
-	w := s.closing
+	closing := s.closing
 	k.mu.Unlock()
-	if w == nil {
+	if closing == nil {
 		return nil // it had ended before
 	}
-	k.pipe.cancelSessions(ErrSessionClosed, s)
-	k.pipe.pump()
-	err := k.pipe.wait(context.Background(), w, s.engine.cfg.RequestTimeout)
-	if err == ErrSessionExpired {
-		return nil // the ensemble was faster
-	}
+	k.cancel(ErrSessionClosed, s)
+	k.pumpAll()
+	ctx, cancel := context.WithTimeout(context.Background(), s.engine.cfg.RequestTimeout)
+	defer cancel()
+	err := closed(ctx, closing)
 	if err != nil {
-		k.pipe.giveUp(ErrUnknownOutcome, s) // the requests before it have no outcome yet either
+		k.giveUp(s) // the requests before it have no outcome yet either
 	}
 	return err
+}
+
+// closed waits until the requests that close a session have been applied.
+func closed(ctx context.Context, closing []ends) error {
+	for _, end := range closing {
+		// An expired session has been closed by the ensemble, which was faster.
+		if err := end.pipe.wait(ctx, end.waiter, 0); err != nil && err != ErrSessionExpired {
+			return err
+		}
+	}
+	return nil
 }
 
 // Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
 // a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) *Pending {
-	return s.submit(ctx, s.newTxn(ops), ops)
+	m, err := s.engine.route(ops)
+	return s.submit(ctx, m, err, s.newTxn(ops), ops)
 }
 
 func (s *Session) newTxn(ops []tree.Op) *waiter {
 	return newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
 }
 
-// submit queues w, which is the transaction of ops.
-func (s *Session) submit(ctx context.Context, w *waiter, ops []tree.Op) *Pending {
-	p := &Pending{session: s, waiter: w}
-	if err := s.admit(ctx, w, ops); err != nil {
-		s.engine.pipe.refuse(w, err)
-	} else {
-		_ = s.engine.pipe.submit(w) // an error is w's outcome
+// submit queues w, which is the transaction of ops, on their shard. err is why they have none.
+func (s *Session) submit(ctx context.Context, m *machine, err error, w *waiter, ops []tree.Op) *Pending {
+	if err == nil {
+		err = s.check(ctx, w, ops)
 	}
-	return p
+	if err == nil {
+		err = s.use(ctx, m)
+	}
+	if err != nil {
+		m.pipe.refuse(w, err)
+	} else {
+		_ = m.pipe.submit(w) // an error is w's outcome
+	}
+	return &Pending{session: s, pipe: m.pipe, waiter: w}
 }
 
-// admit checks what can be checked here.
-func (s *Session) admit(ctx context.Context, w *waiter, ops []tree.Op) error {
+// check refuses what can be refused here.
+func (s *Session) check(ctx context.Context, w *waiter, ops []tree.Op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -142,9 +180,48 @@ func (s *Session) admit(ctx context.Context, w *waiter, ops []tree.Op) error {
 	return s.live()
 }
 
+// use makes a shard know the session, if it does not yet: see purger. Whatever goes wrong, what was to be written there has not
+// been sent.
+func (s *Session) use(ctx context.Context, m *machine) error {
+	if s.uses[m.shard-1].Load() {
+		return nil
+	}
+	select {
+	case s.attaching <- struct{}{}:
+		defer func() { <-s.attaching }()
+	case <-s.done:
+		return s.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.uses[m.shard-1].Load() {
+		return nil
+	}
+	home := s.engine.home().pipe
+	noted := newWaiter(s, &request{kind: requestAttach, session: s.id, shard: uint32(m.shard)})
+	err := home.submit(noted)
+	if err == nil {
+		err = home.wait(ctx, noted, s.engine.cfg.RequestTimeout)
+	}
+	if err == nil {
+		err = s.engine.keeper.admit(ctx, s, m.pipe, s.engine.cfg.RequestTimeout)
+	}
+	switch {
+	case err == nil:
+		s.uses[m.shard-1].Store(true)
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrUnknownOutcome):
+		return ErrUnavailable
+	}
+	return err
+}
+
 // A Pending is a transaction on its way.
 type Pending struct {
 	session *Session
+	pipe    *pipeline
 	waiter  *waiter
 }
 
@@ -169,7 +246,7 @@ func (p *Pending) Result() ([]tree.Result, error) {
 // Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
 // or an error that says whether the transaction can still be applied.
 func (p *Pending) Wait(ctx context.Context) ([]tree.Result, error) {
-	if err := p.session.engine.pipe.wait(ctx, p.waiter, p.session.engine.cfg.RequestTimeout); err != nil {
+	if err := p.pipe.wait(ctx, p.waiter, p.session.engine.cfg.RequestTimeout); err != nil {
 		return nil, err
 	}
 	return p.waiter.results, nil
@@ -185,17 +262,19 @@ func (s *Session) live() error {
 	}
 }
 
-// view is this node's replica as the session may see it.
-func (s *Session) view() tree.View { return s.engine.tree().As(s.who) }
+// view is this node's replica of what holds a path, as the session may see it.
+func (s *Session) view(path string) tree.View { return s.engine.at(path).tree.Load().As(s.who) }
 
-func (s *Session) mayRead(acl []tree.ACL) bool { return s.view().MayRead(acl) }
+// mayRead asks no shard in particular: all judge ACLs by the same schemes.
+func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead(acl) }
 
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
 func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	return s.view().Get(path)
+	data, stat, err := s.view(path).Get(path)
+	return data, s.whole(path, stat), err
 }
 
 // Exists returns the Stat of a znode and whether there is one.
@@ -203,7 +282,8 @@ func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 	if err := s.live(); err != nil {
 		return tree.Stat{}, false, err
 	}
-	return s.view().Exists(path)
+	stat, ok, err := s.view(path).Exists(path)
+	return s.whole(path, stat), ok, err
 }
 
 // ACL returns a znode's ACL and its Stat, both of one version.
@@ -211,23 +291,8 @@ func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	return s.view().ACL(path)
-}
-
-// Descendants counts the znodes below one.
-func (s *Session) Descendants(path string) (int, error) {
-	if err := s.live(); err != nil {
-		return 0, err
-	}
-	return s.view().Descendants(path)
-}
-
-// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order.
-func (s *Session) Ephemerals(prefix string) ([]string, error) {
-	if err := s.live(); err != nil {
-		return nil, err
-	}
-	return s.engine.machine().ephemerals(s.id, prefix), nil
+	acl, stat, err := s.view(path).ACL(path)
+	return acl, s.whole(path, stat), err
 }
 
 // Children returns the sorted names of a znode's children and its Stat, both of one version.
@@ -235,33 +300,73 @@ func (s *Session) Children(path string) ([]string, tree.Stat, error) {
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	return s.view().Children(path)
+	if s.engine.spans(path) {
+		return s.allChildren(path)
+	}
+	return s.view(path).Children(path)
 }
 
-// Before returns the sibling with the next lower sequence number; see tree.Tree.Before.
+// Descendants counts the znodes below one.
+func (s *Session) Descendants(path string) (int, error) {
+	if err := s.live(); err != nil {
+		return 0, err
+	}
+	if s.engine.reaches(path) {
+		return s.allDescendants(path)
+	}
+	return s.view(path).Descendants(path)
+}
+
+// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order.
+func (s *Session) Ephemerals(prefix string) ([]string, error) {
+	if err := s.live(); err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, m := range s.engine.shards {
+		all = append(all, m.ephemerals(s.id, prefix)...)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// Before returns the sibling with the next lower sequence number; see tree.Tree.Before. Children of the root that belong to
+// another shard have numbers of their own and do not count.
 func (s *Session) Before(path string, match ...string) (string, bool, error) {
 	if err := s.live(); err != nil {
 		return "", false, err
 	}
-	return s.view().Before(path, match...)
+	return s.view(path).Before(path, match...)
 }
 
-// Sync waits until this node has applied everything that was acknowledged anywhere before the call, and returns the
-// zxid that its reads show at least.
-func (s *Session) Sync(ctx context.Context) (tree.Zxid, error) {
+// Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, or on
+// all of them if its znode is on all, and returns the zxid that its reads show at least.
+func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := s.live(); err != nil {
 		return 0, err
 	}
-	if err := s.engine.barrier(ctx); err != nil {
-		return 0, err
+	if !s.engine.spans(path) {
+		m := s.engine.at(path)
+		err := s.engine.barrier(ctx, m.shard)
+		return m.tree.Load().Visible(), err
 	}
-	return s.engine.tree().Visible(), nil
+	err := s.engine.eachShard(func(m *machine) error { return s.engine.barrier(ctx, m.shard) })
+	return s.engine.home().tree.Load().Visible(), err
 }
 
 // A Watch is a stream of events that ends with its session.
 type Watch struct {
 	session *Session
-	stream  *watch.Stream
+	stream  stream
+}
+
+// A stream is a watch on one shard or on several.
+type stream interface {
+	Events() <-chan watch.Event
+	Zxid() tree.Zxid
+	Err() error
+	Ended() bool
+	End(error)
 }
 
 // Watch arms a watch, which ends with the session. Its events have paths below root.
@@ -272,8 +377,7 @@ func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, erro
 	if s.end != nil {
 		return nil, s.end
 	}
-	w := &Watch{session: s}
-	w.stream = s.engine.machine().registry.Add(path, mode, 0, watch.Watcher{MayRead: s.mayRead, Root: root})
+	w := &Watch{session: s, stream: s.engine.watch(path, mode, watch.Watcher{MayRead: s.mayRead, Root: root})}
 	s.keepLocked(w)
 	return w, nil
 }
@@ -287,6 +391,7 @@ func (s *Session) keepLocked(w *Watch) {
 	if len(s.watches) >= s.sweepAt {
 		for old := range s.watches {
 			if old.stream.Ended() {
+				old.stream.End(nil) // on the other shards too
 				delete(s.watches, old)
 			}
 		}
@@ -298,7 +403,7 @@ func (s *Session) keepLocked(w *Watch) {
 // Events is the stream; it is closed at the watch's end, and then Err is set.
 func (w *Watch) Events() <-chan watch.Event { return w.stream.Events() }
 
-// Zxid is where the watch was armed: every later change is delivered.
+// Zxid is where the watch was armed: every later change is delivered. Zero if it is on several shards.
 func (w *Watch) Zxid() tree.Zxid { return w.stream.Zxid() }
 
 // Err says why the watch ended; nil while it has not, after Close and after a once-watch fired.
@@ -306,7 +411,7 @@ func (w *Watch) Err() error { return w.stream.Err() }
 
 // Close ends the watch.
 func (w *Watch) Close() {
-	w.stream.Close()
+	w.stream.End(nil)
 	k := w.session.engine.keeper
 	k.mu.Lock()
 	delete(w.session.watches, w)

@@ -14,11 +14,12 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// theShard is the one shard there is so far; the session table lives on it.
-const theShard replication.ShardID = 1
+// homeShard is where the session table lives: sessions are opened, kept alive and ended there.
+const homeShard ShardID = 1
 
 // Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
 // refused before anything on disk is changed: the port is bound first, then the directory is locked, then everything
@@ -60,7 +61,7 @@ func (e *Engine) open() error {
 	if err := e.identify(); err != nil {
 		return err
 	}
-	if err := e.loadShard(); err != nil {
+	if err := e.loadShards(); err != nil {
 		return err
 	}
 	if err := e.checkStart(); err != nil {
@@ -84,7 +85,7 @@ func (e *Engine) listen() (net.Listener, error) {
 	return e.network.Listen()
 }
 
-// identify checks whose directory this is and that image and log fit.
+// identify checks whose directory this is and that images and logs fit.
 func (e *Engine) identify() error {
 	id, found, err := replication.ReadIdentity(e.disk, e.cfg.Dir)
 	if err != nil {
@@ -101,8 +102,10 @@ func (e *Engine) identify() error {
 			return err
 		}
 	}
-	if err := e.checkLog(found, id.Log != ""); err != nil {
-		return err
+	for i := range e.cfg.Shards {
+		if err := e.checkLog(ShardID(i+1), found, id.Log != ""); err != nil {
+			return err
+		}
 	}
 	id.Start++
 	e.identity.now = id
@@ -112,8 +115,10 @@ func (e *Engine) identify() error {
 // checkStart compares the start with those that the image knows of: the identity may be older than the rest.
 func (e *Engine) checkStart() error {
 	id := e.identity.now
-	if o, ok := e.shard.mu.table.Origin(session.MemberID(id.Member)); ok && o.Start >= id.Start {
-		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time, replace the member", e.cfg.Dir, id.Start, o.Start)
+	for _, m := range e.shards {
+		if o, ok := m.mu.table.Origin(session.MemberID(id.Member)); ok && o.Start >= id.Start {
+			return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time, replace the member", e.cfg.Dir, id.Start, o.Start)
+		}
 	}
 	return nil
 }
@@ -142,15 +147,15 @@ func (e *Engine) sameFounding(id replication.Identity) error {
 // checkLog compares the image with the log, both seen through a view of the directory that changes nothing. A log that
 // is missing or ends before the image would make Raft skip entries as applied that this replica never saw; and a member
 // whose log is gone would vote against what it has acknowledged. logged says that there was a log.
-func (e *Engine) checkLog(founded, logged bool) error {
+func (e *Engine) checkLog(id ShardID, founded, logged bool) error {
 	view := e.disk.View()
-	applied, exists, err := storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(), Logger: e.log})
+	applied, exists, err := storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(id), Logger: e.log})
 	if err != nil {
 		return err
 	}
 	cfg := e.hostConfig()
 	cfg.Disk = view
-	first, last, hasLog, err := replication.CheckLog(cfg, theShard)
+	first, last, hasLog, err := replication.CheckLog(cfg, id)
 	if err != nil {
 		return err
 	}
@@ -167,8 +172,8 @@ func (e *Engine) checkLog(founded, logged bool) error {
 	return nil
 }
 
-func (e *Engine) imageDir() string {
-	return filepath.Join(e.cfg.Dir, "image", fmt.Sprintf("shard-%d", theShard))
+func (e *Engine) imageDir(id ShardID) string {
+	return filepath.Join(e.cfg.Dir, "image", fmt.Sprintf("shard-%d", id))
 }
 
 func (e *Engine) hostConfig() replication.Config {
@@ -179,26 +184,50 @@ func (e *Engine) hostConfig() replication.Config {
 	}
 }
 
-// loadShard reads the shard's image into memory.
-func (e *Engine) loadShard() error {
-	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(), Logger: e.log})
+// loadShards reads the images of all shards into memory, one by one: that is how long a start with them takes at worst, and
+// what it takes in memory at most.
+func (e *Engine) loadShards() error {
+	for i := range e.cfg.Shards {
+		if err := e.loadShard(ShardID(i + 1)); err != nil {
+			return err
+		}
+	}
+	e.purger = newPurger(e, e)
+	return nil
+}
+
+// loadShard reads a shard's image into memory.
+func (e *Engine) loadShard(id ShardID) error {
+	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(id), Logger: e.log})
 	if err != nil {
 		return err
 	}
-	e.image = image
-	id := e.identity.now
-	origin := session.Origin{Member: session.MemberID(id.Member), Start: id.Start, Directory: id.Directory, Digest: id.Digest, Level: formatLevel}
-	e.pipe = newPipeline(theShard, e, e.clock, origin)
-	e.pipe.schemes = slices.Sorted(maps.Keys(e.cfg.Schemes))
-	e.keeper = newKeeper(e.clock, e.pipe)
-	e.pipe.before, e.pipe.proved, e.pipe.pulse = e.keeper.look, e.keeper.moved, e.keeper.pulse
-	e.shard = &machine{engine: e, shard: theShard, pipe: e.pipe, image: image, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
-	e.expirer = newExpirer(e.shard, e, e.cfg, e.newLag(), e.log)
-	e.reaper = newReaper(e.shard, e, e.cfg, e.log)
-	return e.shard.load()
+	me := e.identity.now
+	m := e.newMachine(id, e, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: formatLevel})
+	m.image = image
+	return m.load()
 }
 
-// join starts the transport and the Raft group.
+// newMachine adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
+func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) *machine {
+	pipe := newPipeline(id, raft, e.clock, origin)
+	pipe.schemes = slices.Sorted(maps.Keys(e.cfg.Schemes))
+	if id == homeShard {
+		e.keeper = newKeeper(e.clock, pipe)
+		pipe.proved, pipe.pulse = e.keeper.moved, e.keeper.pulse
+	} else {
+		e.keeper.pipes = append(e.keeper.pipes, pipe)
+		pipe.home = func() tree.Zxid { return e.home().tree.Load().Visible() }
+	}
+	pipe.before = e.keeper.look
+	m := &machine{engine: e, shard: id, pipe: pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
+	m.expirer = newExpirer(m, raft, e.cfg, e.newLag(m), e.log)
+	m.reaper = newReaper(m, raft, e.cfg, e.log)
+	e.shards = append(e.shards, m)
+	return m
+}
+
+// join starts the transport and the Raft groups.
 func (e *Engine) join() error {
 	id := e.identity.now
 	targets := make(map[string]uint64)
@@ -221,17 +250,24 @@ func (e *Engine) join() error {
 		return err
 	}
 	e.host.Store(host)
-	return host.StartShard(theShard, e.shard)
+	for _, m := range e.shards {
+		if err := host.StartShard(m.shard, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settle does what is due once this member's Register is applied, and with it all that its log held before this start.
 // The start read all of that since the newest snapshot: a new one spares the next start the same. And it is recorded that
 // the directory has a Raft log, so that one that is missing later is not taken for one that was not begun yet.
 func (e *Engine) settle() {
-	select {
-	case <-e.pipe.ready:
-	case <-e.stop:
-		return
+	for _, m := range e.shards {
+		select {
+		case <-m.pipe.ready:
+		case <-e.stop:
+			return
+		}
 	}
 	_ = e.RequestSnapshot() // an error means that the node is closed
 	e.identity.Lock()
@@ -248,9 +284,7 @@ func (e *Engine) settle() {
 // The table knows the id from the member's Register; before that, the first handshake decides, and is remembered.
 func (e *Engine) admit(peer transport.Identity) error {
 	m := MemberID(peer.Member)
-	e.shard.mu.Lock()
-	o, registered := e.shard.mu.table.Origin(session.MemberID(m))
-	e.shard.mu.Unlock()
+	o, registered := e.home().origin(session.MemberID(m))
 	known := o.Directory
 	e.identity.Lock()
 	defer e.identity.Unlock()

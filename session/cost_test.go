@@ -60,7 +60,7 @@ var operations = []struct {
 		if t.origins[1].Silence > 0 {
 			t.Accept(1, 1, t.origins[1].LastSeq+1)
 		}
-		t.Close(id)
+		t.Close(id, 0)
 		if err := t.Open(id, r.Password, r.Timeout, 1, nil); err != nil {
 			panic(err)
 		}
@@ -129,7 +129,7 @@ func TestDueOf100000Sessions(t *testing.T) {
 		t.Fatalf("%d sessions due", len(due))
 	}
 	for _, id := range due[:50_000] {
-		table.Close(id)
+		table.Close(id, 0)
 	}
 	table.Accept(1, 1, 2)
 	if due = table.Due(); len(due) != 50_000 || due[0] != 50_001 {

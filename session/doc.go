@@ -64,6 +64,16 @@
 // And a due session is not saved by its origin coming back: Accept ends the silence, but what was due
 // becomes Closing first.
 //
+// # Several shards
+//
+// A session is opened, kept alive and ended on its home shard, whose table is meant above. A shard that it uses besides has a
+// table too, with a record of it: Attach books the shard at home, Admit makes the record there, and only then is anything
+// of the session applied there. Close at home keeps the record while Shards are in it; each gets Purge, which closes the
+// session there and refuses an Admit that is still on its way, and is then taken out of the record by Purged. Each step may be
+// repeated, late or done by another leader than the one before, so whoever crashes when: the end at home is followed by one
+// everywhere, and nothing ends before it. A late Admit is from the member that spoke for the session, in its stream, so what
+// Purge remembers can go when that stream carries a batch that was sent in knowledge of the end (Carried).
+//
 // # The owner's view
 //
 // A Life trusts its session for its timeout less Margin, from when the newest batch that its node has
@@ -73,5 +83,5 @@
 // before any timer has run.
 //
 // Read origin.go first (who speaks), table.go (sessions), class.go (how silence finds those that are
-// due), ephemerals.go, durable.go (to storage and back), then life.go.
+// due), ephemerals.go, durable.go (to storage and back), shards.go (several shards), then life.go.
 package session

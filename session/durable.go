@@ -22,6 +22,9 @@ func (t *Table) Drain(
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.dirtySessions)) {
 		r, ok := t.Get(id)
+		if !ok {
+			r, ok = t.ended[id]
+		}
 		if err := session(id, r, ok); err != nil {
 			return err
 		}
@@ -54,13 +57,19 @@ func (t *Table) LoadOrigin(n Origin) {
 // LoadRecord puts back a session that Drain handed over. It returns ErrCorrupt for a record that no
 // session can have.
 func (t *Table) LoadRecord(r Record) error {
-	if r.ID == 0 || r.Timeout <= 0 || r.Origin == 0 {
-		return fmt.Errorf("%w: session %d of member %d has timeout %v", ErrCorrupt, r.ID, r.Origin, r.Timeout)
+	over := r.Ended != 0 && !r.Closing
+	if r.ID == 0 || r.Origin == 0 || (r.Timeout <= 0) != over || !slices.IsSorted(r.Shards) {
+		return fmt.Errorf("%w: session %d of member %d has timeout %v, shards %v and ended at %d", ErrCorrupt, r.ID, r.Origin, r.Timeout, r.Shards, r.Ended)
 	}
-	if _, ok := t.sessions[r.ID]; ok {
+	_, open := t.sessions[r.ID]
+	if _, ended := t.ended[r.ID]; open || ended {
 		return fmt.Errorf("%w: session %d is there twice", ErrCorrupt, r.ID)
 	}
-	t.insert(t.ensure(r.Origin), r)
+	if over {
+		t.remember(r)
+	} else {
+		t.insert(t.ensure(r.Origin), r)
+	}
 	return nil
 }
 
@@ -80,6 +89,9 @@ func (t *Table) verifyOrigins() error {
 	var digest *[32]byte
 	for _, m := range slices.Sorted(maps.Keys(t.origins)) {
 		o := t.origins[m]
+		if o.Start == 0 && len(o.classes) == 0 && len(o.purged) > 0 {
+			continue // all that is known of it is what will be refused
+		}
 		if o.Start == 0 {
 			return fmt.Errorf("member %d has sessions but never registered", m)
 		}
@@ -146,6 +158,14 @@ func (t *Table) verifySessions() error {
 		e := t.sessions[id]
 		if e.ID != id || e.Timeout <= 0 || e.Closing != (e.class == nil) || e.Closing != (t.closing[id] == e) {
 			return fmt.Errorf("session %d is misplaced, timeout %v", id, e.Timeout)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.ended)) {
+		r := t.ended[id]
+		_, open := t.sessions[id]
+		ended, known := t.origins[r.Origin].purged[id]
+		if open || r.Ended == 0 || known != (len(r.Shards) == 0) || known && ended != r.Ended {
+			return fmt.Errorf("session %d has ended at %d and is misplaced", id, r.Ended)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.ephemerals)) {

@@ -80,7 +80,7 @@ func TestDrainFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	table.Close(1)
+	table.Close(1, 0)
 	full := errors.New("full")
 	err := table.Drain(func(Origin) error { return full }, nil)
 	if !errors.Is(err, full) {

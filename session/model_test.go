@@ -216,7 +216,7 @@ func (p *pair) call() (call string, got, want any) {
 		}
 		_, want := p.model.sessions[id]
 		delete(p.model.sessions, id)
-		return fmt.Sprint("close ", id), p.table.Close(id), want
+		return fmt.Sprint("close ", id), p.table.Close(id, 0), want
 	case 10:
 		return p.track()
 	default:

@@ -65,6 +65,8 @@ type origin struct {
 	// live is a heap by timeout; due has no order.
 	live []*class
 	due  []*class
+	// purged are the sessions without Shards among ended, and in which transaction they did.
+	purged map[tree.SessionID]tree.Zxid
 }
 
 // Register begins the stream of a new incarnation and retires the member's earlier one for good: its
@@ -117,7 +119,7 @@ func (t *Table) admit(n Origin) error {
 func (t *Table) ensure(m MemberID) *origin {
 	o, ok := t.origins[m]
 	if !ok {
-		o = &origin{Origin: Origin{Member: m}, classes: make(map[time.Duration]*class)}
+		o = &origin{Origin: Origin{Member: m}, classes: make(map[time.Duration]*class), purged: make(map[tree.SessionID]tree.Zxid)}
 		t.origins[m] = o
 	}
 	return o

@@ -143,7 +143,7 @@ func (s *tableScript) answer(c command) string {
 	case "due":
 		return fmt.Sprint(s.table.Due())
 	case "close":
-		return strconv.FormatBool(s.table.Close(tree.SessionID(c.num("id"))))
+		return strconv.FormatBool(s.table.Close(tree.SessionID(c.num("id")), 0))
 	case "min":
 		d, ok := s.table.MinTimeout(MemberID(c.num("m")))
 		return fmt.Sprint(d, " ", ok)

@@ -21,10 +21,24 @@ type Record struct {
 	// Closing says that the session's end is decided whatever its origin does from now on. A session
 	// is also past saving while it is due; ask Usable, not this field.
 	Closing bool
+	// Shards are those that the session uses besides the home shard, whose table has this record; ascending.
+	Shards []uint32
+	// Ended is the transaction of the home shard that ended the session; zero: none has. At home such a record waits until
+	// all Shards are purged; elsewhere, until nothing can come any more that the session was admitted for.
+	Ended tree.Zxid
+}
+
+// Uses reports whether a session uses a shard besides the home shard.
+func (r *Record) Uses(shard uint32) bool {
+	_, uses := slices.BinarySearch(r.Shards, shard)
+	return uses
 }
 
 // A Table is the replicated session table of one shard: which origins speak, how long each has been
 // silent, which sessions they speak for, and who owns which ephemerals. Not safe for concurrent use.
+//
+// A session is opened, kept alive and ended on its home shard. The others have a record of those that use them, which is
+// made by Admit and ended by Purge; no silence is booked there.
 //
 // Invariants, held by Verify:
 //  1. a session is in exactly one place: in a class of its origin, or in closing;
@@ -32,11 +46,13 @@ type Record struct {
 //  3. an origin without an accepted batch has no live session, so no Silence counts for it;
 //  4. a silence above zero has a step above zero, and the other way round;
 //  5. all origins carry one founding digest;
-//  6. whoever owns an ephemeral has a record.
+//  6. whoever owns an ephemeral has a record in sessions;
+//  7. who is in ended is not in sessions; of those without Shards, their origin knows.
 type Table struct {
 	origins  map[MemberID]*origin
 	sessions map[tree.SessionID]*entry
 	closing  map[tree.SessionID]*entry
+	ended    map[tree.SessionID]Record
 	// ephemerals holds no empty set.
 	ephemerals map[tree.SessionID]map[string]struct{}
 
@@ -57,6 +73,7 @@ func NewTable() *Table {
 		origins:       make(map[MemberID]*origin),
 		sessions:      make(map[tree.SessionID]*entry),
 		closing:       make(map[tree.SessionID]*entry),
+		ended:         make(map[tree.SessionID]Record),
 		ephemerals:    make(map[tree.SessionID]map[string]struct{}),
 		dirtyOrigins:  make(map[MemberID]struct{}),
 		dirtySessions: make(map[tree.SessionID]struct{}),
@@ -99,9 +116,10 @@ func (t *Table) insert(o *origin, r Record) {
 	o.add(e)
 }
 
-// Close removes a session and reports whether it was there. Its ephemerals must have been deleted, and
-// Track told, before: those that are left keep their owner and Verify complains.
-func (t *Table) Close(id tree.SessionID) bool {
+// Close ends a session, in transaction ended of its home shard if this is it, and reports whether it was there. Its
+// ephemerals must have been deleted, and Track told, before: those that are left keep their owner and Verify complains. A
+// record stays for as long as there is something to be remembered: see Record.Ended.
+func (t *Table) Close(id tree.SessionID, ended tree.Zxid) bool {
 	e, ok := t.sessions[id]
 	if !ok {
 		return false
@@ -113,6 +131,12 @@ func (t *Table) Close(id tree.SessionID) bool {
 		t.origins[e.Origin].remove(e)
 	}
 	t.dirtySessions[id] = struct{}{}
+	switch {
+	case e.Ended != 0:
+		t.remember(Record{ID: id, Origin: e.Origin, Ended: e.Ended})
+	case len(e.Shards) > 0:
+		t.remember(Record{ID: id, Origin: e.Origin, Shards: e.Shards, Ended: ended})
+	}
 	return true
 }
 

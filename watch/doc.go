@@ -29,5 +29,5 @@
 // rest a watch takes less than 140 bytes besides its path; its channel is made when somebody asks for it
 // or an event comes, and takes 144 bytes for a Once watch and 2 KiB with the default buffer.
 //
-// Read registry.go first, then stream.go, lists.go and event.go.
+// Read registry.go first, then stream.go, joint.go, lists.go and event.go.
 package watch

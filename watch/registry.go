@@ -49,18 +49,23 @@ type Watcher struct {
 // returned has ended.
 func (r *Registry) Add(path string, mode Mode, buffer int, who Watcher) *Stream {
 	s := &Stream{registry: r, path: path, mode: mode, who: who}
+	if mode != Once && buffer > 0 { // only this call knows it
+		s.openLocked(buffer)
+	}
+	r.add(s)
+	return s
+}
+
+// add arms a stream.
+func (r *Registry) add(s *Stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.zxid = r.zxid
 	if r.isClosed {
 		s.finishLocked(r.closed)
-		return s
-	}
-	if mode != Once && buffer > 0 { // only this call knows it
-		s.openLocked(buffer)
+		return
 	}
 	r.addLocked(s)
-	return s
 }
 
 // Deliver matches the changes of transaction z, queues events into the streams, and then calls publish

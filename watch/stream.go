@@ -26,6 +26,7 @@ type Stream struct {
 	zxid     tree.Zxid
 	mode     Mode
 	who      Watcher
+	joint    *Joint // that the stream is a part of, or nil
 
 	// Guarded by the registry's lock, except that events does not change once state says opened, and
 	// err not once it says ended.
@@ -101,8 +102,11 @@ func (s *Stream) openLocked(buffer int) {
 
 // queueLocked adds an event and reports whether it fitted. It is called while the stream is live.
 func (s *Stream) queueLocked(e Event) bool {
-	s.openLocked(s.buffer())
 	e.Path = below(s.who.Root, e.Path)
+	if s.joint != nil {
+		return s.joint.offer(e)
+	}
+	s.openLocked(s.buffer())
 	select {
 	case s.events <- e:
 		return true
@@ -128,5 +132,8 @@ func (s *Stream) finishLocked(err error) {
 	s.state.Or(ended)
 	if s.events != nil {
 		close(s.events)
+	}
+	if s.joint != nil {
+		s.joint.finish(err)
 	}
 }

@@ -156,7 +156,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		r.Failed = text(n.Err())
 		return nil
 	case callTransfer:
-		return n.TransferLeadership(q.To)
+		return n.TransferLeadership(1, q.To)
 	case callShutdown:
 		return n.Shutdown(ctx)
 	case callOpen:

@@ -304,24 +304,24 @@ func (e *Ensemble) setPaused(id embed.MemberID, paused bool) {
 	}
 }
 
-// Leader waits until most members of the ensemble agree on a running leader and returns it.
+// Leader waits until most members of the ensemble agree on a running leader of the first shard and returns it.
 func (e *Ensemble) Leader() embed.MemberID {
 	e.t.Helper()
 	var leader embed.MemberID
 	e.Until("a leader", func() bool {
-		leader = e.agreed()
+		leader = e.agreed(1)
 		return leader != 0
 	})
 	return leader
 }
 
-// agreed returns the running member that a majority follows in one term, or zero.
-func (e *Ensemble) agreed() embed.MemberID {
+// agreed returns the running member that a majority follows in one term of a shard, or zero.
+func (e *Ensemble) agreed(shard int) embed.MemberID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	votes := make(map[embed.ShardStatus]int)
 	for _, m := range e.running {
-		s := m.node.Status().Shards[0]
+		s := m.node.Status().Shards[shard-1]
 		key := embed.ShardStatus{Leader: s.Leader, Term: s.Term}
 		votes[key]++
 		if e.running[s.Leader] != nil && votes[key] > len(e.ids)/2 {
@@ -331,19 +331,34 @@ func (e *Ensemble) agreed() embed.MemberID {
 	return 0
 }
 
-// MoveLeader hands the leadership to a member and waits until it has it.
+// MoveLeader hands the leadership of every shard to a member and waits until it has them.
 func (e *Ensemble) MoveLeader(to embed.MemberID) {
 	e.t.Helper()
-	e.Until(fmt.Sprintf("member %d to lead", to), func() bool {
-		leader := e.agreed()
-		e.mu.Lock()
-		m := e.running[leader] // it may have stopped meanwhile
-		e.mu.Unlock()
-		if m != nil && leader != to {
-			_ = m.engine.TransferLeadership(to) // another request may be under way; the next look asks again
-		}
-		return leader == to
-	})
+	for i := range e.shards() {
+		e.Until(fmt.Sprintf("member %d to lead shard %d", to, i+1), func() bool { return e.move(i+1, to) })
+	}
+}
+
+// move reports whether a member leads a shard, and asks for it if it does not.
+func (e *Ensemble) move(shard int, to embed.MemberID) bool {
+	leader := e.agreed(shard)
+	e.mu.Lock()
+	m := e.running[leader] // it may have stopped meanwhile
+	e.mu.Unlock()
+	if m != nil && leader != to {
+		_ = m.node.TransferLeadership(shard, to) // another request may be under way; the next look asks again
+	}
+	return leader == to
+}
+
+// shards is how many shards the running members have.
+func (e *Ensemble) shards() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.running {
+		return len(m.node.Status().Shards)
+	}
+	return 0
 }
 
 // Snapshot asks a member for a snapshot of its shard, which compacts its log.

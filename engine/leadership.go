@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// TransferLeadership asks a shard's leader to hand over to a member.
+func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
+	if _, ok := e.cfg.Members[to]; !ok {
+		return fmt.Errorf("member %d is not in Members", to)
+	}
+	if id < 1 || int(id) > len(e.shards) {
+		return fmt.Errorf("shard %d is not in 1..%d", id, len(e.shards))
+	}
+	err := e.host.Load().TransferLeader(id, to)
+	if over := e.over(); over != nil {
+		return over
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// others are the members but this one, in the order of their ids.
+func (e *Engine) others() []MemberID {
+	return slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
+}
+
+// handOver gives what this node leads to the next members and waits until they have it.
+func (e *Engine) handOver(ctx context.Context) {
+	if e.over() != nil {
+		return
+	}
+	var all sync.WaitGroup
+	for _, m := range e.shards {
+		all.Go(func() { e.handOverShard(ctx, m.shard) })
+	}
+	all.Wait()
+}
+
+func (e *Engine) handOverShard(ctx context.Context, id ShardID) {
+	for _, m := range e.others() {
+		if e.Leader(id).Member != e.cfg.Member {
+			return
+		}
+		if err := e.TransferLeadership(id, m); err != nil {
+			continue
+		}
+		deadline := time.Now().Add(LongestElection(e.cfg.Tick))
+		for e.leadsOrNobody(id) && ctx.Err() == nil && time.Now().Before(deadline) {
+			select {
+			case <-time.After(e.cfg.Tick):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// leadsOrNobody reports whether no other member leads, as far as this node knows: also while the next leader still gathers
+// votes, this node's among them.
+func (e *Engine) leadsOrNobody(id ShardID) bool {
+	leader := e.Leader(id).Member
+	return leader == e.cfg.Member || leader == 0
+}
+
+// newLag watches a shard's machine. The others take over in turn, for one of them may be down; one that lags too does the same.
+func (e *Engine) newLag(m *machine) *lag {
+	others := e.others()
+	turn := 0
+	return &lag{
+		committed: func() uint64 { return e.host.Load().Committed(m.shard) },
+		applied:   m.Applied,
+		patience:  SessionTimeoutFloor(e.cfg.Tick) / 4,
+		handOver: func() {
+			if len(others) == 0 {
+				return
+			}
+			next := others[turn%len(others)]
+			turn++
+			err := e.TransferLeadership(m.shard, next)
+			e.log.Warn("applying lags behind what is committed, the leadership is handed over", "shard", m.shard, "to", next, "error", err)
+		},
+	}
+}

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+const (
+	rootPath      = "/"
+	zookeeperName = "zookeeper"
+	quotaPath     = "/zookeeper/quota"
+)
+
+// shardOf returns which of n shards, counted from 0, a path belongs to. Its first component decides, by a hash that can never
+// change: which shard holds a znode is not written down anywhere. A sequence number does not count, so that the name asked
+// for and the name given belong together. What is ZooKeeper's own is on the first shard, except that a quota is where its
+// subtree is. The root is everywhere; here it is on the first shard.
+func shardOf(path string, n int) int {
+	if n == 1 || path == rootPath {
+		return 0
+	}
+	name := firstComponent(path)
+	if name == zookeeperName {
+		if name = firstComponent(strings.TrimPrefix(path, quotaPath)); isRootQuota(path) || !strings.HasPrefix(path, quotaPath+"/") {
+			return 0
+		}
+	}
+	return shardOfName(name, n)
+}
+
+// shardOfName is shardOf for a child of the root.
+func shardOfName(name string, n int) int {
+	h := fnv.New64a()
+	h.Write([]byte(withoutNumber(name)))
+	return int(h.Sum64() % uint64(n))
+}
+
+// isRootQuota reports whether a path is that of a limit or of the use of the whole tree.
+func isRootQuota(path string) bool {
+	return path == quotaPath+"/zookeeper_limits" || path == quotaPath+"/zookeeper_stats"
+}
+
+// firstComponent of "/a/b" is "a".
+func firstComponent(path string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return name
+}
+
+// numberLen is how many digits a sequence number takes in a name.
+const numberLen = 10
+
+// withoutNumber takes the number off a name that a sequential create may have made.
+func withoutNumber(name string) string {
+	at := len(name) - numberLen
+	if at < 0 || strings.Trim(name[at:], "0123456789") != "" {
+		return name
+	}
+	return name[:at]
+}
+
+// at returns the shard that a path belongs to.
+func (e *Engine) at(path string) *machine { return e.shards[shardOf(path, len(e.shards))] }
+
+// route returns the shard of a transaction. Operations that belong to several shards are refused, for none could undo what
+// another has committed; the shard is some one then.
+func (e *Engine) route(ops []tree.Op) (*machine, error) {
+	if len(e.shards) == 1 {
+		return e.home(), nil
+	}
+	var m *machine
+	for i := range ops {
+		at, err := e.routeOne(&ops[i])
+		if err == nil && m != nil && at != nil && at != m {
+			err = fmt.Errorf("%w: it is on shard %d, those before it on shard %d", ErrCrossShard, at.shard, m.shard)
+		}
+		if err != nil {
+			return e.home(), &tree.MultiError{Index: i, Err: err}
+		}
+		if at != nil {
+			m = at
+		}
+	}
+	if m == nil {
+		m = e.home()
+	}
+	return m, nil
+}
+
+// routeOne returns the shard of an operation, nil if any will do.
+func (e *Engine) routeOne(op *tree.Op) (*machine, error) {
+	switch {
+	case op.Path == rootPath && (op.Kind == tree.KindSet || op.Kind == tree.KindSetACL):
+		return nil, fmt.Errorf("%w: the root's data and ACL are fixed when there are several", ErrCrossShard)
+	case op.Kind == tree.KindCreate && isRootQuota(op.Path):
+		return nil, fmt.Errorf("%w: what the root holds is not counted when there are several", ErrCrossShard)
+	case op.Path == rootPath && op.Kind == tree.KindCheck:
+		return nil, nil // it is the same everywhere
+	case op.Path == rootPath && op.Kind == tree.KindCreate:
+		return e.shards[shardOfName("", len(e.shards))], nil // its whole name is a number
+	}
+	return e.at(op.Path), nil
+}

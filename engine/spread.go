@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+const (
+	// settleElections is how long, in longest elections, another member must have led a shard before the one whose share it is
+	// asks for it: a member that starts has other things to do, and one that comes and goes must not take the leaderships along.
+	settleElections = 5
+	// sharePauseMax is how seldom a leadership is asked for that is lost again and again.
+	sharePauseMax = 10 * time.Minute
+)
+
+// A share is a shard that this member should lead, so that the leaderships of all shards are spread evenly over the members.
+// The members take their shares themselves: nobody else knows so well whether they are up to it.
+type share struct {
+	id    ShardID
+	since time.Time     // another member leads since then, or this one; zero: unknown
+	leads bool          // this one
+	pause time.Duration // before the next time that it asks
+}
+
+// shares are the shards whose turn it is to be led by this member.
+func (e *Engine) shares() (own []*share) {
+	if e.cfg.Alone || len(e.shards) == 1 {
+		return nil // there is nothing to spread
+	}
+	ids := e.cfg.memberIDs()
+	for i := slices.Index(ids, e.cfg.Member); i < len(e.shards); i += len(ids) {
+		own = append(own, &share{id: e.shards[i].shard, pause: e.settleTime()})
+	}
+	return own
+}
+
+func (e *Engine) settleTime() time.Duration { return settleElections * LongestElection(e.cfg.Tick) }
+
+// spreadLoop asks for this member's shares. It ends when the node does.
+func (e *Engine) spreadLoop() {
+	shares := e.shares()
+	if len(shares) == 0 {
+		return
+	}
+	ticker := time.NewTicker(LongestElection(e.cfg.Tick))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.done:
+			return
+		case <-ticker.C:
+		}
+		for _, s := range shares {
+			if s.due(e.Leader(s.id).Member, e.cfg.Member, e.settleTime(), time.Now()) {
+				e.take(s.id)
+			}
+		}
+	}
+}
+
+// due reports whether it is time to ask for a shard that a member leads, none if it is zero.
+func (s *share) due(leader, own MemberID, settle time.Duration, now time.Time) bool {
+	if leads := leader == own; leader == 0 || leads != s.leads || s.since.IsZero() {
+		s.leads = leads
+		s.since = now
+		if leader == 0 {
+			s.since = time.Time{}
+		}
+		return false
+	}
+	lasted := now.Sub(s.since)
+	if s.leads {
+		if lasted > s.pause {
+			s.pause = settle // it has kept what it asked for
+		}
+		return false
+	}
+	if lasted < s.pause {
+		return false
+	}
+	s.since, s.pause = now, min(2*s.pause, max(settle, sharePauseMax))
+	return true
+}
+
+// take asks for a shard's leadership if this node has applied what was committed: the leader stands still until the one that it
+// hands over to has everything.
+func (e *Engine) take(id ShardID) {
+	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
+	defer cancel()
+	if e.host.Load().Barrier(ctx, id) == nil {
+		_ = e.TransferLeadership(id, e.cfg.Member) // if it fails, it is asked for again
+	}
+}

@@ -1,0 +1,87 @@
+package watch
+
+import (
+	"sync"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A Joint is one watch on several registries: of a znode that is on several shards, or above znodes of several. Events of one
+// registry come in its order; there is none among registries. It ends with the first of its parts.
+//
+// Parts that are left then stay in their registries until their next event or until Close, and deliver nothing.
+type Joint struct {
+	parts  []*Stream
+	events chan Event
+
+	mu    sync.Mutex // below the registries' locks
+	ended bool
+	err   error
+}
+
+// Join registers a watch on several registries, one after the other. On each it is armed at the newest transaction matched.
+func Join(registries []*Registry, path string, mode Mode, who Watcher) *Joint {
+	j := &Joint{events: make(chan Event, (&Stream{mode: mode}).buffer())}
+	for _, r := range registries {
+		s := &Stream{registry: r, path: path, mode: mode, who: who, joint: j}
+		r.add(s)
+		j.parts = append(j.parts, s)
+	}
+	return j
+}
+
+// Events returns the channel of the events. It is closed when the watch ends; what was queued before stays readable.
+func (j *Joint) Events() <-chan Event { return j.events }
+
+// Zxid returns zero: zxids of several shards do not compare.
+func (j *Joint) Zxid() tree.Zxid { return 0 }
+
+// Err says why the watch ended; as Stream.Err.
+func (j *Joint) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
+// Ended reports whether the watch has ended, for whatever reason.
+func (j *Joint) Ended() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ended
+}
+
+// Close ends the watch without an error.
+func (j *Joint) Close() { j.End(nil) }
+
+// End ends the watch with an error. It does nothing to one that has ended but take its parts out of their registries.
+func (j *Joint) End(err error) {
+	j.finish(err)
+	for _, s := range j.parts {
+		s.End(nil)
+	}
+}
+
+// offer adds an event and reports whether it fitted.
+func (j *Joint) offer(e Event) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return false
+	}
+	select {
+	case j.events <- e:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish is told that a part has ended.
+func (j *Joint) finish(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.ended {
+		j.ended, j.err = true, err
+		close(j.events)
+	}
+}
