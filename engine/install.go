@@ -21,12 +21,14 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	defer m.mu.Unlock()
 	m.mu.table, m.mu.state, m.mu.index = table, one, m.image.Applied()
 	m.restartSilence()
+	prove := func() {}
 	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {
-		m.pipe.jumped(o.LastSeq)
+		prove = m.pipe.jumped(o.LastSeq)
 	}
 	gap := gap{old: m.tree.Load(), next: next}
 	m.engine.keeper.reconcile(m.pipe, gap.old, next, table)
 	m.registry.Install(one.zxid, gap.notice, func() { m.tree.Store(next) })
+	prove()
 	return nil
 }
 

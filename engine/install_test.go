@@ -341,6 +341,36 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 	})
 }
 
+// E4: a node that was cut off speaks again, and is sent a snapshot that has it already. What it said is new enough to prove it
+// alive, but a session of it had expired in the gap: somebody else may have the lock, so it is granted nothing meanwhile.
+func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		waiting := n.claim(s, "/waiting")
+		n.lead(0)
+		pass(testTimeout)
+		n.wantState(s, session.Suspended)
+		ahead.catchUp()
+		ahead.shard.mu.Lock()
+		ahead.shard.closeSession(s.ID(), ErrSessionExpired)
+		ahead.shard.mu.Unlock()
+		n.lead(otherMember)
+		ahead.node.apply(n.log.take()...)
+		prove, proved := n.pipe.proved, false
+		n.pipe.proved = func(sent, drift time.Duration) {
+			prove(sent, drift)
+			proved = true
+			if err := waiting.Hold(); !errors.Is(err, ErrSessionExpired) {
+				t.Errorf("hold: %v", err)
+			}
+		}
+		ahead.install()
+		if !proved {
+			t.Error("what the snapshot swallowed proves nothing for anybody")
+		}
+	})
+}
+
 // Two snapshots are installed one right after the other, and what the first one had ended is not ended by the second again.
 // (etcd#18055: a member that was sent two snapshots within a short time panicked.)
 func TestInstallTwiceInQuickSuccession(t *testing.T) {

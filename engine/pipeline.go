@@ -606,6 +606,12 @@ func (p *pipeline) done(b *batch) {
 	if b == nil {
 		return
 	}
+	p.land(b)
+	p.proved(b.sent, b.drift)
+}
+
+// land is done without what b proves.
+func (p *pipeline) land(b *batch) {
 	p.mu.Lock()
 	if len(p.mu.inflight) > 0 && p.mu.inflight[0] == b {
 		p.mu.inflight = p.mu.inflight[1:]
@@ -618,7 +624,6 @@ func (p *pipeline) done(b *batch) {
 	p.mu.commit += (took - p.mu.commit) / 8
 	more := p.mu.queue.len() > 0 || b.seq == 0
 	p.mu.Unlock()
-	p.proved(b.sent, b.drift)
 	if more {
 		p.signal()
 	}
@@ -632,13 +637,15 @@ func (p *pipeline) refused() {
 	p.signal()
 }
 
-// jumped is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost.
-func (p *pipeline) jumped(seq uint64) {
+// jumped is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost. prove is to be
+// called when the sessions that ended in the gap have been told: what was said after their end proves nothing for them.
+func (p *pipeline) jumped(seq uint64) (prove func()) {
+	prove = func() {}
 	for {
 		p.mu.Lock()
 		if len(p.mu.inflight) == 0 || p.mu.inflight[0].seq > seq {
 			p.mu.Unlock()
-			return
+			return prove
 		}
 		b := p.mu.inflight[0]
 		p.mu.Unlock()
@@ -649,7 +656,8 @@ func (p *pipeline) jumped(seq uint64) {
 			}
 			p.complete(b, i, nil, 0, err)
 		}
-		p.done(b)
+		p.land(b)
+		prove = func() { p.proved(b.sent, b.drift) }
 	}
 }
 

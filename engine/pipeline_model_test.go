@@ -228,7 +228,7 @@ func (c *chaos) install() {
 	}
 	c.local.table.LoadOrigin(o)
 	if o.Start == c.start {
-		c.pipe.jumped(o.LastSeq)
+		c.pipe.jumped(o.LastSeq)()
 	}
 }
 

@@ -867,7 +867,7 @@ func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 		o := testOrigin()
 		o.LastSeq = 1
 		r.table.LoadOrigin(o)
-		r.jumped(1)
+		r.jumped(1)()
 		r.wantOutcome(a, ErrUnknownOutcome)
 		r.apply(ps...) // batch 1 is a repeat now
 		r.wantOutcome(b[0], nil)
@@ -886,7 +886,7 @@ func TestJumpCarriesTheRegister(t *testing.T) {
 		r.lead(otherMember)
 		r.want("register")
 		r.table.LoadOrigin(testOrigin())
-		r.jumped(0)
+		r.jumped(0)()
 		r.send("/a")
 		r.want("1: /a")
 	})
