@@ -337,6 +337,29 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 	has(t, n, "/a", "/b")
 }
 
+// B1.1: an identity file from an earlier time would have a start counted that has been: its Register is a repeat, and what it sends
+// belongs to a stream that has ended. It is refused before Raft runs, and the right file lets the node start.
+func TestStart_RefusesAnIdentityFromAnEarlierTime(t *testing.T) {
+	earlier, dir := lived(t)
+	right := filepath.Join(t.TempDir(), "identity")
+	must(t, os.Rename(filepath.Join(dir, "identity"), right))
+	old, err := os.ReadFile(filepath.Join(earlier, "identity"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "identity"), old, 0o600))
+	n, err := embed.Start(embed.Config{Dir: dir, Logger: quiet})
+	if err == nil {
+		n.Close()
+		t.Fatal("it started")
+	}
+	for _, word := range []string{dir, "counts start 2, start 2 has registered", "replace the member"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not say %q: %v", word, err)
+		}
+	}
+	must(t, os.Rename(right, filepath.Join(dir, "identity")))
+	has(t, alone(t, dir, inside.Seams{}), "/a", "/c", "/f")
+}
+
 func TestStart_RefusesADirectoryThatIsAFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	must(t, os.WriteFile(dir, []byte("x"), 0o600))

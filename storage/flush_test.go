@@ -273,7 +273,7 @@ func TestDamageFoundInTheBackgroundThrowsTheSwitch(t *testing.T) {
 }
 
 // C1.3: Pebble ends the process when its MANIFEST cannot be written, and tries a table that cannot be written again and again.
-// It is told of neither: the switch is thrown, and Sync and Close end with the cause.
+// The switch is thrown by the call that failed, before Pebble could be told of it, and Sync and Close end with the cause.
 func TestFailureOfAnyFileOfPebbleEndsInTheSwitch(t *testing.T) {
 	for part, ops := range map[string][]disk.Op{
 		"MANIFEST": {disk.OpWrite, disk.OpSync},
@@ -295,6 +295,9 @@ func TestFailureOfAnyFileOfPebbleEndsInTheSwitch(t *testing.T) {
 				}
 				if err := i.Close(); !errors.Is(err, errFault) {
 					t.Fatal(err)
+				}
+				if err := n.disk.Err(); !strings.HasPrefix(err.Error(), op.String()+" ") {
+					t.Errorf("the switch was thrown by %v", err)
 				}
 			})
 		}

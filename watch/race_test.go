@@ -136,3 +136,32 @@ func TestEndingRace(t *testing.T) {
 		t.Errorf("%d watches left", r.Len())
 	}
 }
+
+// D3: TestErrBeforeTheEnd has somebody ask why a watch ended the moment its channel is closed.
+func TestErrBeforeTheEnd(t *testing.T) {
+	over := errors.New("over")
+	r := NewRegistry()
+	for range 20_000 {
+		s := r.Add("/a", Persistent, 1, Watcher{})
+		events, said := s.Events(), make(chan error, 1)
+		var looking atomic.Bool
+		go func() {
+			for {
+				looking.Store(true)
+				select { // blocked in a receive it would come too late to see anything
+				case <-events:
+					said <- s.Err()
+					return
+				default:
+				}
+			}
+		}()
+		for !looking.Load() {
+			runtime.Gosched()
+		}
+		s.End(over)
+		if err := <-said; err != over {
+			t.Fatalf("the channel is closed and the error is %v", err)
+		}
+	}
+}

@@ -141,7 +141,7 @@ func TestPartialWrite(t *testing.T) {
 	wantFile(t, must[*Disk](t)(Open(d.Dir())), name, "whole pa")
 }
 
-// The kernel itself refuses a write.
+// C1.1: the kernel itself refuses a write.
 func TestRealFailure(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /dev/full")
@@ -161,7 +161,7 @@ func TestRealFailure(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// A call that failed but took effect all the same must not be refused when it is made again in memory.
+// C1.1: A call that failed but took effect all the same must not be refused when it is made again in memory.
 func TestFailureThatLanded(t *testing.T) {
 	for _, op := range []string{"rename", "remove", "link"} {
 		d := open(t)
