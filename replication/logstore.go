@@ -124,9 +124,10 @@ func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 
 // One read of entries ends after this many entries, or when it has more than this many bytes. A leader reads what a member
 // lacks anew for each of its answers, on the one step worker, and tan opens the file again for every record: for a member
-// that comes back after a pause, with dozens of answers queued, it would be silent for longer than an election.
+// that comes back after a pause, with dozens of answers queued, it would be silent for longer than an election. And again in the
+// next term: a silent leader owes all the heartbeats it has missed, and each is answered.
 const (
-	readEntries = 512
+	readEntries = 64
 	readBytes   = 1 << 20
 )
 
