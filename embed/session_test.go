@@ -134,3 +134,20 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	g.set(false)
 	must(t, <-granted)
 }
+
+// A Sync that fails has no zxid: it has shown nothing.
+func TestSync_ThatFailsSaysNothing(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	_, err := s.Create(bounded(t), "/x", nil, embed.Persistent)
+	must(t, err)
+	ens.Isolate(1)
+	ctx, cancel := context.WithTimeout(bounded(t), 10*embedtest.DefaultTick)
+	defer cancel()
+	for _, path := range []string{"/", "/x"} {
+		if z, err := s.Sync(ctx, path); err == nil || z != 0 {
+			t.Errorf("a Sync without a quorum: %d, %v", z, err)
+		}
+	}
+}

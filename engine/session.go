@@ -345,13 +345,18 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := s.live(); err != nil {
 		return 0, err
 	}
-	if !s.engine.spans(path) {
-		m := s.engine.at(path)
-		err := s.engine.barrier(ctx, m.shard)
-		return m.tree.Load().Visible(), err
+	m := s.engine.at(path)
+	wait := func(m *machine) error { return s.engine.barrier(ctx, m.shard) }
+	var err error
+	if s.engine.spans(path) {
+		err = s.engine.eachShard(wait)
+	} else {
+		err = wait(m)
 	}
-	err := s.engine.eachShard(func(m *machine) error { return s.engine.barrier(ctx, m.shard) })
-	return s.engine.home().tree.Load().Visible(), err
+	if err != nil {
+		return 0, err
+	}
+	return m.tree.Load().Visible(), nil
 }
 
 // A Watch is a stream of events that ends with its session.
