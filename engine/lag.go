@@ -14,21 +14,26 @@ type lag struct {
 	// Owned by the expirer's loop.
 	mark    uint64        // was committed at since, and applied had come up to the mark before it by then
 	since   time.Time     // of the mark, or of the last time that behind was true
-	further time.Duration // patience with this mark: where all machines lag, the leadership must not go round
+	last    time.Time     // that behind was true
+	further time.Duration // patience with this mark: where all machines lag, the leadership must not go round and round
 }
 
-// lagPatienceMax is how seldom a node that keeps lagging gives up a leadership that keeps coming back.
+// lagPatienceMax is how seldom a node that keeps lagging gives up a leadership that keeps coming back, and how long it must not
+// have lagged before it has all its impatience again.
 const lagPatienceMax = time.Minute
 
 // behind reports whether something that was committed longer than the patience ago is not applied yet.
 func (l *lag) behind(now time.Time) bool {
+	if now.Sub(l.last) > lagPatienceMax {
+		l.further = l.patience
+	}
 	if l.applied() >= l.mark {
-		l.mark, l.since, l.further = l.committed(), now, l.patience
+		l.mark, l.since = l.committed(), now
 		return false
 	}
 	if now.Sub(l.since) <= l.further {
 		return false
 	}
-	l.since, l.further = now, min(2*l.further, max(l.patience, lagPatienceMax))
+	l.since, l.last, l.further = now, now, min(2*l.further, lagPatienceMax)
 	return true
 }

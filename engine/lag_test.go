@@ -32,17 +32,36 @@ func TestLag(t *testing.T) {
 	want(time.Hour, 20_000, 20_000, false)
 	want(0, 20_001, 20_000, false)
 	want(0, 20_001, 20_000, false)
+	for range 120 { // a minute without
+		want(time.Second, 20_001, 20_001, false)
+	}
+
+	// Every machine is late by a step and a half, and none stands still: whoever leads hands over, and gets it back.
+	yields, last := 0, time.Duration(0)
+	for passed := time.Duration(0); passed < 10*time.Minute; passed += 500 * time.Millisecond {
+		now = now.Add(500 * time.Millisecond)
+		committed++
+		if passed%(1500*time.Millisecond) == 0 {
+			applied = committed - 2
+		}
+		if l.behind(now) {
+			yields, last = yields+1, passed
+		}
+	}
+	if yields == 0 || yields > 20 {
+		t.Errorf("the leadership was given up %d times in ten minutes, the last time after %v", yields, last)
+	}
+
+	// It stands still.
+	committed = applied + 10
 	seldom := time.Duration(0)
 	for ago := time.Duration(0); ago < time.Hour; ago += time.Second {
 		now = now.Add(time.Second)
 		if seldom += time.Second; l.behind(now) {
 			seldom = 0
 		}
-		if seldom > lagPatienceMax+time.Second {
+		if seldom > 2*lagPatienceMax {
 			t.Fatal("never tried again")
 		}
-	}
-	if l.further != lagPatienceMax {
-		t.Errorf("patience %v after an hour, want %v", l.further, lagPatienceMax)
 	}
 }

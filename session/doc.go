@@ -59,7 +59,8 @@
 //     one step. Steps are short because this is the price of losing one.
 //
 // A leader whose machine does not apply books nothing. Package engine has it hand the leadership over when something that was
-// committed a step ago is not applied, so it counts as one leader change more.
+// committed a step ago is not applied: a step or two until that is noticed, and a leader change, or more if the next one is
+// down or no better.
 //
 // And a due session is not saved by its origin coming back: Accept ends the silence, but what was due
 // becomes Closing first.
