@@ -25,7 +25,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {
 		prove = m.pipe.jumped(o.LastSeq)
 	}
-	gap := gap{old: m.tree.Load(), next: next}
+	gap := gap{old: m.tree.Load(), next: next, below: make(map[string]verdict)}
 	m.engine.keeper.reconcile(m.pipe, gap.old, next, table)
 	m.registry.Install(one.zxid, gap.notice, func() { m.tree.Store(next) })
 	prove()
@@ -34,11 +34,20 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 
 // A gap is what lies between two states of a tree when the transactions in between were not seen. It can say of some
 // znodes that nothing happened to them, never what happened to the others.
-type gap struct{ old, next *tree.Tree }
+type gap struct {
+	old, next *tree.Tree
+	below     map[string]verdict // on the paths of recursive watches: many may be on one, and apply stands still meanwhile
+}
+
+// A verdict is what touched says.
+type verdict struct {
+	first   watch.EventType
+	touched bool
+}
 
 // notice implements the question of watch.Registry.Install. The ACL is that of the znode as it is, or was before it went.
 func (g gap) notice(path string, mode watch.Mode) (watch.EventType, []tree.ACL, bool) {
-	t, yes := g.touched(path, mode)
+	t, yes := g.judge(path, mode)
 	if !yes {
 		return t, nil, false
 	}
@@ -48,6 +57,19 @@ func (g gap) notice(path string, mode watch.Mode) (watch.EventType, []tree.ACL, 
 		acl, _, _ = g.old.As(super).ACL(path) // or none, of a znode that came and went
 	}
 	return t, acl, true
+}
+
+// judge is touched for a path that is watched.
+func (g gap) judge(path string, mode watch.Mode) (watch.EventType, bool) {
+	if mode != watch.Recursive {
+		return g.touched(path, mode)
+	}
+	v, known := g.below[path]
+	if !known {
+		v.first, v.touched = g.touched(path, mode)
+		g.below[path] = v
+	}
+	return v.first, v.touched
 }
 
 // touched says whether anything about a path may have changed, and what would be noticed first.

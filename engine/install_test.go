@@ -473,7 +473,7 @@ func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
 		}
 		return tr
 	}
-	g := gap{old: load(), next: load("/full/child")}
+	g := gap{old: load(), next: load("/full/child"), below: make(map[string]verdict)}
 	for _, path := range []string{"/full", "/full/child", "/full/other"} {
 		if _, touched := g.touched(path, watch.Once); !touched {
 			t.Errorf("%s counts as untouched", path)
