@@ -45,12 +45,13 @@ type holder struct {
 }
 
 // use asks the hold until it is lost or its time is over, calls work now and then, and notes the last question that was
-// answered "still held".
+// answered "still held". It does not let go while a write has no outcome: a holder that is cut off clings to what it has.
 func (h *holder) use(work func()) {
 	h.r.Token, h.r.At = h.h.Token(), now()
 	h.m.notice(h.q, *h.r)
+	h.write()
 	last := h.r.At
-	for at := now(); at-h.r.At < h.q.Length && h.m.rest.Err() == nil; at = now() {
+	for at := now(); (at-h.r.At < h.q.Length || h.waits()) && h.m.rest.Err() == nil; at = now() {
 		err := h.h.Err()
 		if err != nil {
 			if h.h.Context().Err() == nil {
@@ -63,8 +64,10 @@ func (h *holder) use(work func()) {
 		if at-last >= accessEvery {
 			last = at
 			h.m.notice(h.q, *h.r)
-			h.write()
-			work()
+			if at-h.r.At < h.q.Length {
+				h.write()
+				work()
+			}
 		}
 		time.Sleep(questionEvery)
 	}
@@ -76,6 +79,16 @@ func (h *holder) write() {
 	ended := h.h.Err() != nil
 	h.sent = append(h.sent, h.s.Submit(context.Background(), h.guard(), embed.OpSet(guardedBy(h.q.Path), []byte(data), embed.AnyVersion)))
 	h.r.Guarded = append(h.r.Guarded, guarded{Data: data, Ended: ended})
+}
+
+// waits reports whether the newest write has no outcome yet.
+func (h *holder) waits() bool {
+	select {
+	case <-h.sent[len(h.sent)-1].Done():
+		return false
+	default:
+		return true
+	}
 }
 
 // settle waits for the outcomes of the guarded writes.
