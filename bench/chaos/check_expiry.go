@@ -10,9 +10,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findEarlyExpiry checks that no session expired before its timeout of silence. The end of a session has a zxid, that of the
-// removal of its marker. Every acknowledged write of its process with a smaller one was issued before the silence began; and
-// whoever saw the removal saw it after the silence was over. When somebody's clock jumps nothing can be said.
+// findEarlyExpiry checks that the ensemble expired no session before its timeout of silence. The expiry has a zxid, that of the
+// removal of the session's marker. Every acknowledged write of its process with a smaller one was issued before the silence
+// began, and whoever saw the expiry in the log saw it after the silence was over.
+//
+// A session that its own node gave up, because it heard of none of its writes in time, is closed and not expired. Those of a
+// process that is no more end with the start of the next; their owner can tell of no expiry. When somebody's clock jumps nothing
+// can be said.
 func findEarlyExpiry(p *past) (found []string) {
 	type process struct {
 		member embed.MemberID
@@ -25,30 +29,36 @@ func findEarlyExpiry(p *past) (found []string) {
 			writes[k] = append(writes[k], o)
 		}
 	}
-	gone := make(map[string]removal)
+	gone := make(map[string]embed.Zxid)
 	for _, r := range p.Removals {
-		if first, ok := gone[r.Path]; !ok || r.At < first.At {
-			gone[r.Path] = r
+		gone[r.Path] = r.Zxid
+	}
+	first := make(map[embed.SessionID]time.Duration)
+	for _, x := range p.Expiries {
+		if at, ok := first[x.ID]; !ok || x.At < at {
+			first[x.ID] = x.At
 		}
 	}
 	for _, l := range p.Lives {
-		r, ok := gone[l.Marker]
-		if !ok || !strings.Contains(l.Why, embed.ErrSessionExpired.Error()) {
+		zxid, seen := gone[l.Marker]
+		at, expired := first[l.ID]
+		if !seen || !expired || !strings.Contains(l.Why, embed.ErrSessionExpired.Error()) {
 			continue
 		}
 		var newest time.Duration
 		for _, o := range writes[process{l.Member, l.Run}] {
-			if o.wrote() < r.Zxid {
+			if o.wrote() < zxid {
 				newest = max(newest, o.Begin)
 			}
 		}
-		if r.At-newest < l.Timeout && !p.jumped(r.At-2*l.Timeout, r.At) {
-			found = append(found, fmt.Sprintf("session %s had expired by %.6f (zxid %d), though its process wrote at %.6f and the timeout is %v", l.Name, r.At.Seconds(), r.Zxid, newest.Seconds(), l.Timeout))
+		if at-newest < l.Timeout && !p.jumped(at-2*l.Timeout, at) {
+			found = append(found, fmt.Sprintf("session %s had expired by %.6f (zxid %d), though its process wrote at %.6f and the timeout is %v", l.Name, at.Seconds(), zxid, newest.Seconds(), l.Timeout))
 		}
 	}
 	return found
 }
 
+// jumped reports whether a clock was put ahead in a time.
 func (p *past) jumped(from, to time.Duration) bool {
 	for _, at := range p.Jumps {
 		if from <= at && at <= to {

@@ -27,6 +27,7 @@ type ensemble struct {
 	// Immutable after newEnsemble.
 	dir     string
 	report  *report
+	history *history
 	members map[embed.MemberID]string
 	ids     []embed.MemberID
 
@@ -49,8 +50,8 @@ type run struct {
 }
 
 // newEnsemble returns members that are not running yet.
-func newEnsemble(dir string, size int, rep *report) (*ensemble, error) {
-	e := &ensemble{dir: dir, report: rep, members: make(map[embed.MemberID]string)}
+func newEnsemble(dir string, size int, h *history, rep *report) (*ensemble, error) {
+	e := &ensemble{dir: dir, report: rep, history: h, members: make(map[embed.MemberID]string)}
 	e.mu.runs = make(map[embed.MemberID]*run)
 	e.mu.links = make(map[[2]embed.MemberID]link)
 	e.mu.stopped = make(map[embed.MemberID]bool)
@@ -108,6 +109,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 	}
 	r := e.newRunLocked(id, p)
 	e.mu.Unlock()
+	p.send(request{Call: callExpired}, func(r reply) { add(e.history, expiries, expiry{r.Session, r.At}) })
 	go func() {
 		if <-p.dead; p.diedAlone() {
 			e.report.violate("guest", "member %d, run %d: the process ended by itself: %v", id, r.number, p.cmd.ProcessState)

@@ -115,7 +115,12 @@ type tape struct {
 type removal struct {
 	Path string
 	Zxid embed.Zxid
-	At   time.Duration // when the watch's owner had it
+}
+
+// An expiry is a session's as a node saw it in the log.
+type expiry struct {
+	ID embed.SessionID
+	At time.Duration // when the node told of it
 }
 
 // A history is all that was done and seen in a round. Its methods may be called by any number of goroutines.
@@ -134,6 +139,7 @@ type past struct {
 	Observers []observation
 	Tapes     []tape
 	Removals  []removal
+	Expiries  []expiry
 	Jumps     []time.Duration // when somebody's clock was put ahead
 }
 
@@ -183,6 +189,7 @@ func grants(p *past) *[]grant          { return &p.Grants }
 func observers(p *past) *[]observation { return &p.Observers }
 func tapes(p *past) *[]tape            { return &p.Tapes }
 func removals(p *past) *[]removal      { return &p.Removals }
+func expiries(p *past) *[]expiry       { return &p.Expiries }
 func jumps(p *past) *[]time.Duration   { return &p.Jumps }
 
 // snapshot returns the history as it is now. Calls that are under way have an unknown outcome in it.
@@ -191,7 +198,7 @@ func (h *history) snapshot() *past {
 	defer h.mu.Unlock()
 	p := &past{
 		Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants),
-		Removals: slices.Clone(h.mu.Removals), Jumps: slices.Clone(h.mu.Jumps),
+		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps),
 	}
 	for _, o := range h.mu.Observers {
 		o.Seen = slices.Clone(o.Seen)

@@ -34,9 +34,10 @@ const notStarted = "not started"
 
 // A member is this process when it is a member of an ensemble. It answers each request on a goroutine of its own.
 type member struct {
-	faults *embedtest.Faults
-	rest   context.Context // ends when nobody shall go on for longer than he has to
-	tire   context.CancelFunc
+	faults  *embedtest.Faults
+	expired request         // who wants to know of expired sessions; set before the first start
+	rest    context.Context // ends when nobody shall go on for longer than he has to
+	tire    context.CancelFunc
 
 	out struct {
 		sync.Mutex
@@ -66,6 +67,8 @@ func runMember() int {
 			return 0
 		}
 		switch q.Call {
+		case callExpired:
+			m.expired = q
 		case callLink, callDisk, callWall, callSleep: // in their order, also where many have waited in the pipe
 			m.answer(&q)
 		default:
@@ -173,7 +176,10 @@ func (m *member) start(s *start) error {
 	for to, l := range s.Links {
 		setLink(m.faults, to, l)
 	}
-	return m.run(embed.Config{Dir: s.Dir, ID: s.ID, Members: s.Members, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout})
+	return m.run(embed.Config{
+		Dir: s.Dir, ID: s.ID, Members: s.Members, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
+		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.notice(&m.expired, reply{Session: id, At: now()}) }},
+	})
 }
 
 func (m *member) run(cfg embed.Config) error {

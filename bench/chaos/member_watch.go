@@ -51,7 +51,7 @@ func (m *member) watch(ctx context.Context, s *embed.Session, q *request, r *rep
 	t := &stream{watch: w, newest: w.Zxid()}
 	report := func() {
 		if events := t.drain(); len(events) > 0 {
-			m.notice(q, reply{Events: events, At: now()})
+			m.notice(q, reply{Events: events})
 		}
 	}
 	every := time.NewTicker(drainEvery)

@@ -59,6 +59,7 @@ type diskFault struct {
 type call string
 
 const (
+	callExpired  call = "expired"  // tell of every session that the log expires, for ever
 	callStart    call = "start"    // start the node
 	callReady    call = "ready"    // wait until it is
 	callStatus   call = "status"   // who leads

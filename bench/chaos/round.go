@@ -61,7 +61,8 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	e, err := newEnsemble(dir, size, c.report)
+	h := &history{}
+	e, err := newEnsemble(dir, size, h, c.report)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 		}
 	}
 	seed := c.seed + uint64(n)
-	w := &workload{e: e, h: &history{}, report: c.report, seed: seed}
+	w := &workload{e: e, h: h, report: c.report, seed: seed}
 	nemesis, err := newNemesis(w, c.kinds(), seed)
 	if err != nil {
 		return err

@@ -79,6 +79,7 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "watch", 0, 10*time.Millisecond, watchStep)
 		w.start(ctx, id, "watch", 0, 10*time.Millisecond, watchStep)
 		w.start(ctx, id, "storm", 2*time.Second, 5*time.Second, stormStep)
+		w.start(ctx, id, "install", 0, 10*time.Millisecond, installStep)
 		w.start(ctx, id, "sentinel", 0, 10*time.Millisecond, sentinelStep)
 	}
 	w.clients.Go(func() {
@@ -127,7 +128,7 @@ type client struct {
 func (w *workload) newClient(id embed.MemberID, kind string) *client {
 	number := w.started.Add(1)
 	name := fmt.Sprintf("%d-%s-%d", id, kind, number)
-	return &client{w: w, name: name, member: id, patient: kind == "sentinel", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
+	return &client{w: w, name: name, member: id, patient: kind == "sentinel" || kind == "install", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
 }
 
 // start runs a client that does step again and again, with a random pause between low and high.
@@ -150,8 +151,10 @@ func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, lo
 	})
 }
 
-// sessionTimeoutLong outlives most faults.
-const sessionTimeoutLong = 10 * time.Second
+const (
+	sessionTimeoutLong    = 10 * time.Second // outlives most faults
+	sessionTimeoutPatient = 30 * time.Second // all of them
+)
 
 // open opens a session with a marker. Most sessions are short of breath: they have the least timeout.
 func (c *client) open(ctx context.Context) bool {
@@ -160,7 +163,7 @@ func (c *client) open(ctx context.Context) bool {
 	}
 	timeout := []time.Duration{time.Millisecond, time.Millisecond, 3 * time.Second, sessionTimeoutLong}[c.rng.IntN(4)]
 	if c.patient {
-		timeout = sessionTimeoutLong
+		timeout = sessionTimeoutPatient
 	}
 	c.sessions++
 	c.session = fmt.Sprintf("%s.%d", c.name, c.sessions)

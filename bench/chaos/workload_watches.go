@@ -59,16 +59,15 @@ func stormStep(_ context.Context, c *client) {
 	}
 }
 
-// sentinelStep watches what tells of a snapshot's install, a znode that is touched while a member lags and one that never is,
-// and what tells of the ends of sessions.
+// installStep watches a znode that is touched while a member lags: that it ends with a gap tells of a snapshot's install.
+func installStep(_ context.Context, c *client) {
+	c.watch(request{Call: callWatch, Path: bulkPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, 10*time.Second, 30*time.Second)})
+}
+
+// sentinelStep watches a znode that nobody touches, or what tells of the ends of sessions.
 func sentinelStep(_ context.Context, c *client) {
-	q := request{Call: callWatch, Mode: int(embed.WatchPersistent), Length: between(c.rng, time.Second, 20*time.Second)}
-	switch c.rng.IntN(4) {
-	case 0:
-		q.Path = bulkPath
-	case 1:
-		q.Path = stillPath
-	default:
+	q := request{Call: callWatch, Path: stillPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, time.Second, 20*time.Second)}
+	if c.rng.IntN(2) == 0 {
 		q.Path, q.Mode = markersPath, int(embed.WatchRecursive)
 	}
 	c.watch(q)
@@ -104,7 +103,7 @@ func (c *client) watch(q request) {
 func (c *client) noteRemovals(r reply) {
 	for _, e := range r.Events {
 		if e.Type == embed.NodeDeleted && strings.HasPrefix(e.Path, markersPath+"/") {
-			add(c.w.h, removals, removal{e.Path, e.Zxid, r.At})
+			add(c.w.h, removals, removal{e.Path, e.Zxid})
 		}
 	}
 }
