@@ -161,8 +161,10 @@ func (c *campaign) inspect(w *workload) []entry {
 			c.report.count(sectionChecks, "digests of all members equal", 1)
 			return tree
 		}
-		pause(ctx, 10*tick)
-		if ctx.Err() != nil || c.report.failed() {
+		if c.report.failed() {
+			return nil // what was found is enough
+		}
+		if pause(ctx, 10*tick); ctx.Err() != nil {
 			c.report.violate("single image", "%v after everything was healed: %s", patience, why)
 			return nil
 		}
