@@ -108,6 +108,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 		}
 	}
 	r := e.newRunLocked(id, p)
+	q.Run = r.number
 	e.mu.Unlock()
 	p.send(request{Call: callExpired}, func(r reply) { add(e.history, expiries, expiry{r.Session, r.At}) })
 	go func() {
@@ -319,7 +320,7 @@ func (e *ensemble) isBroken(id embed.MemberID) bool {
 // failed. A node that fails without a bad disk is a violation.
 func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) {
 	r := e.run(id)
-	a, err := e.call(ctx, id, request{Call: callMend})
+	a, err := e.call(ctx, id, request{Call: callMend, Run: r.number + 1})
 	if strings.Contains(a.Error, notStarted) {
 		return "" // and may yet fail to, for what its disk did before
 	}

@@ -46,6 +46,7 @@ type member struct {
 	mu struct {
 		sync.Mutex
 		cfg      embed.Config
+		run      int // number of the newest
 		node     *embed.Node
 		failed   error // why there is none
 		sessions map[string]*embed.Session
@@ -115,6 +116,16 @@ func (m *member) node() *embed.Node {
 	return m.mu.node
 }
 
+// number is that of the run that a node is, if it is the newest one.
+func (m *member) number(n *embed.Node) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.node != n {
+		return 0
+	}
+	return m.mu.run
+}
+
 func (m *member) session(name string) *embed.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +149,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		m.faults.Sleep(q.Length)
 		return nil
 	case callMend:
-		return m.mend(r)
+		return m.mend(q.Run, r)
 	case callRest:
 		m.tire()
 		return nil
@@ -176,22 +187,22 @@ func (m *member) start(s *start) error {
 	for to, l := range s.Links {
 		setLink(m.faults, to, l)
 	}
-	return m.run(embed.Config{
+	return m.run(s.Run, embed.Config{
 		Dir: s.Dir, ID: s.ID, Members: s.Members, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
 		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.notice(&m.expired, reply{Session: id, At: now()}) }},
 	})
 }
 
-func (m *member) run(cfg embed.Config) error {
+func (m *member) run(number int, cfg embed.Config) error {
 	n, err := embedtest.Start(cfg, m.faults)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.cfg, m.mu.node, m.mu.failed = cfg, n, err
+	m.mu.cfg, m.mu.run, m.mu.node, m.mu.failed = cfg, number, n, err
 	return err
 }
 
 // mend makes the disk well. A node that has failed meanwhile, or could not start, is started again in this same process.
-func (m *member) mend(r *reply) error {
+func (m *member) mend(next int, r *reply) error {
 	setDisk(m.faults, diskFault{})
 	m.mu.Lock()
 	n, cfg, failed := m.mu.node, m.mu.cfg, m.mu.failed
@@ -210,10 +221,13 @@ func (m *member) mend(r *reply) error {
 			fmt.Fprintln(os.Stderr, "closing the failed node:", err)
 		}
 	}
-	return m.run(cfg)
+	return m.run(next, cfg)
 }
 
 func (m *member) open(ctx context.Context, n *embed.Node, q *request, r *reply) error {
+	if run := m.number(n); run != q.Run {
+		return fmt.Errorf("no session in run %d any more", q.Run) // the caller has not heard of the next one yet
+	}
 	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
 	if err != nil {
 		return err

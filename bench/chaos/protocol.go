@@ -18,6 +18,7 @@ type request struct {
 	ID      uint64
 	Call    call
 	Start   *start         `json:",omitempty"`
+	Run     int            `json:",omitempty"` // open: of the member, or nothing is opened; mend: the next one
 	Session string         `json:",omitempty"` // names a session of the process
 	Path    string         `json:",omitempty"`
 	Data    string         `json:",omitempty"`
@@ -35,6 +36,7 @@ type request struct {
 
 // A start is the part of embed.Config that the campaign sets, and the links that are broken already.
 type start struct {
+	Run     int // number of the member's run
 	Dir     string
 	ID      embed.MemberID
 	Members map[embed.MemberID]string

@@ -168,7 +168,7 @@ func (c *client) open(ctx context.Context) bool {
 	c.sessions++
 	c.session = fmt.Sprintf("%s.%d", c.name, c.sessions)
 	c.alive = true
-	r := c.call(request{Call: callOpen, Timeout: timeout}, nil)
+	r := c.call(request{Call: callOpen, Run: c.run.number, Timeout: timeout}, nil)
 	if r.Outcome != applied {
 		c.alive = false
 		return false
