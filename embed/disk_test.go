@@ -173,6 +173,9 @@ func TestDisk_EveryFailure(t *testing.T) {
 			w := newSweep(t)
 			defer w.end()
 			runs, heavy, at := 6, 6, w.rng.IntN(failures)
+			if testing.Short() {
+				runs = 2
+			}
 			if *everyCall {
 				runs, heavy, at = failures, 40, 0 // what fills a log, or is more than one keeps, takes a hundred times as long
 			}

@@ -127,6 +127,9 @@ func stopWriter(t *testing.T, leads bool) {
 // expires because of it, neither while it is stopped nor when it comes back as what it was (etcd#15247). Those of its own whose timeouts
 // passed are gone and say why, and it serves again.
 func TestStoppedLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a minute")
+	}
 	t.Parallel()
 	const minute = time.Minute
 	short := patient(2 * time.Second)
