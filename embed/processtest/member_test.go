@@ -414,12 +414,12 @@ func text(err error) string {
 // paused waits until this process was stopped by a signal, and then asks its first question. It runs when the signal comes,
 // so it is among the first things that run when the process is continued.
 func (m *member) paused(ctx context.Context, s *embed.Session, h *lock.Hold, q *request, r *reply) error {
-	m.armed.Add(1)
-	defer m.armed.Add(-1)
 	if err := h.Context().Err(); err != nil {
 		return err
 	}
-	before := now()
+	before := now() // and then armed, or a stop in between would not show
+	m.armed.Add(1)
+	defer m.armed.Add(-1)
 	for at := before; at-before < q.Timeout; at = now() {
 		before = at
 	}
