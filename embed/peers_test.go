@@ -703,7 +703,8 @@ func stick(e *embedtest.Ensemble) {
 
 // endings reports whether an error is one that a call may have when its node ends.
 func endings(err error) bool {
-	return slices.ContainsFunc([]error{embed.ErrClosed, embed.ErrFailed, embed.ErrSessionClosed, embed.ErrUnknownOutcome, embed.ErrUnavailable},
+	// What is applied after its session's end is told that it expired, whatever ended it.
+	return slices.ContainsFunc([]error{embed.ErrClosed, embed.ErrFailed, embed.ErrSessionClosed, embed.ErrSessionExpired, embed.ErrUnknownOutcome, embed.ErrUnavailable},
 		func(end error) bool { return errors.Is(err, end) })
 }
 

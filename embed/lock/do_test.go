@@ -14,6 +14,8 @@ import (
 // free checks that nobody has the lock.
 func free(t *testing.T, s *embed.Session) {
 	t.Helper()
+	_, err := s.Sync(bounded(t), path) // or its member may not know yet that it was released on another
+	must(t, err)
 	h, err := lock.NewMutex(s, path).TryLock(bounded(t))
 	must(t, err)
 	must(t, h.Release())

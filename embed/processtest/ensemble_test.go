@@ -242,8 +242,14 @@ func (e *ensemble) session(id embed.MemberID, name string, timeout time.Duration
 // longestElection is how long the members may be without a leader after theirs died.
 func (e *ensemble) longestElection() time.Duration { return engine.LongestElection(e.tick) }
 
-// stop stops a member's process without ending it.
-func (r *run) stop() { r.signal(syscall.SIGSTOP) }
+// stop stops a member's process without ending it. It returns when none of its threads runs any more: with a busy disk that
+// can take a while.
+func (r *run) stop() {
+	r.signal(syscall.SIGSTOP)
+	for end := time.Now().Add(patience); !stopped(r.cmd.Process.Pid) && time.Now().Before(end); {
+		<-time.After(time.Millisecond)
+	}
+}
 
 // resume lets it go on.
 func (r *run) resume() { r.signal(syscall.SIGCONT) }

@@ -1,6 +1,25 @@
 package processtest
 
-import "syscall"
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
 
 // dieWithParent has the kernel kill a member when this process is gone, also a stopped one.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// stopped reports whether all threads of a process are stopped, or it is gone.
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range threads {
+		stat, err := os.ReadFile(name)
+		// The state is what follows the name, which is in parentheses and may hold any byte.
+		if i := bytes.LastIndexByte(stat, ')'); err == nil && i+2 < len(stat) && stat[i+2] != 'T' && stat[i+2] != 'Z' {
+			return false
+		}
+	}
+	return true
+}
