@@ -27,13 +27,13 @@ import (
 
 var (
 	everyCall = flag.Bool("every", false, "let every single call fail in the tests that let some fail")
-	diskSeed  = flag.Uint64("diskseed", 0, "repeat the random choices of the tests of failing disks; zero means new ones")
+	diskSeed  = flag.Uint64("diskseed", 0, "the random choices of the tests of failing disks; zero means new ones with -every, and the same as always without it")
 )
 
 // seeded returns a source of random choices and says how to repeat them.
 func seeded(t *testing.T) *rand.Rand {
 	seed := *diskSeed
-	if seed == 0 {
+	if seed == 0 && *everyCall {
 		seed = rand.Uint64()
 	}
 	t.Logf("-diskseed %d", seed)

@@ -167,7 +167,7 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 			return fmt.Errorf("%w: shard %d was founded with other members", ErrLog, id)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("starting shard %d in %s: %w", id, h.cfg.raftDir(), err)
 		}
 		s.machine, s.session = a, h.nh.GetNoOPSession(uint64(id))
 		s.started.Store(true)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -159,6 +161,33 @@ func TestStartShard_Refusals(t *testing.T) {
 	n.host = h
 	if err := h.StartShard(1, n.tapes[0]); !errors.Is(err, ErrLog) || !strings.Contains(err.Error(), "other members") {
 		t.Errorf("other members: %v", err)
+	}
+}
+
+// dragonboat panics on a flag file of a snapshot that is damaged, without a word about which. The error names the directory.
+func TestStartShard_ADamagedSnapshot(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	e.write(n, 1, "x")
+	snapshotNow(t, n)
+	e.stop(n)
+	folders, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/snapshot-part-1/snapshot-1-1/snapshot-*"))
+	if err != nil || len(folders) != 1 {
+		t.Fatal(folders, err)
+	}
+	flag := filepath.Join(folders[0], "dragonboat.snapshot.message") // a kill leaves it where it comes right after the snapshot
+	if err := os.WriteFile(flag, []byte("noise that is no checksum"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	n.disk = e.newDisk(n.dir)
+	c := e.config(n)
+	c.Deployment = deployment(c.Digest)
+	if n.host, err = Open(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.host.StartShard(1, n.tapes[0]); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), n.dir) {
+		t.Errorf("a damaged snapshot: %v does not name the directory", err)
 	}
 }
 
