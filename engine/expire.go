@@ -59,7 +59,10 @@ func (x *expirer) signal() {
 }
 
 // loop ends when either channel is closed.
-func (x *expirer) loop(stop, done <-chan struct{}) {
+func (x *expirer) loop(stop, done <-chan struct{}) { lookLoop(stop, done, x.wake, x.look) }
+
+// lookLoop looks when it is woken and when look has said that it is to. It ends when stop or done is closed.
+func lookLoop(stop, done, wake <-chan struct{}, look func(now time.Time) (again time.Duration)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -68,10 +71,10 @@ func (x *expirer) loop(stop, done <-chan struct{}) {
 			return
 		case <-done:
 			return
-		case <-x.wake:
+		case <-wake:
 		case <-timer.C:
 		}
-		timer.Reset(max(x.look(time.Now()), time.Millisecond))
+		timer.Reset(max(look(time.Now()), time.Millisecond))
 	}
 }
 

@@ -104,20 +104,10 @@ func (p *purger) signal() {
 	}
 }
 
-// loop ends when either channel is closed.
+// loop ends when either channel is closed, and at once where there is no shard to be told.
 func (p *purger) loop(stop, done <-chan struct{}) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-done:
-			return
-		case <-p.wake:
-		case <-timer.C:
-		}
-		timer.Reset(p.look(time.Now()))
+	if len(p.others) > 0 {
+		lookLoop(stop, done, p.wake, p.look)
 	}
 }
 

@@ -210,6 +210,8 @@ func (s *Session) use(ctx context.Context, m *machine) error {
 	case err == nil:
 		s.uses[m.shard-1].Store(true)
 		return nil
+	case s.live() != nil:
+		return s.live()
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, ErrUnknownOutcome):
