@@ -27,6 +27,9 @@ const (
 	DefaultMaxDataSize       = engine.DefaultMaxDataSize
 )
 
+// MaxShards bounds Config.Shards.
+const MaxShards = engine.MaxShards
+
 // Config describes one node. Config{Dir: d} is a complete ensemble of one member that opens no port. It is passed by
 // value; zero fields mean the documented defaults.
 type Config struct {
@@ -41,7 +44,9 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Ensemble is a name; members of different names do not talk. It is fixed when the ensemble is founded.
 	Ensemble string `yaml:"ensemble"`
-	// Shards is the number of Raft groups, fixed when the ensemble is founded. Zero means 1, the only number so far.
+	// Shards is the number of Raft groups over which the tree is spread, fixed when the ensemble is founded and the same on every
+	// member. Zero means 1, which has ZooKeeper's semantics over the whole tree; at most MaxShards. With more, the first component
+	// of a path chooses the shard and promises hold within each: see the package doc.
 	Shards int `yaml:"shards"`
 	// TLS encrypts and authenticates the traffic between members; nil means plain text.
 	TLS *TLS `yaml:"tls"`
@@ -122,8 +127,8 @@ func (c Config) complete() (engine.Config, error) {
 		p.add("Dir is empty: name a directory for the node's data")
 	}
 	c.completeMembers(&e, p)
-	if e.Shards != 1 {
-		p.add("Shards is %d: one shard is supported", c.Shards)
+	if e.Shards < 1 || e.Shards > MaxShards {
+		p.add("Shards is %d: want 1 to %d", c.Shards, MaxShards)
 	}
 	c.completeTimes(&e, p)
 	if e.MaxDataSize < 0 || e.MaxDataSize > engine.MaxDataSizeMax {

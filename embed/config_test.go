@@ -21,13 +21,13 @@ func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
 		Members: map[embed.MemberID]string{
 			0: "10.0.0.1:7400", 1: "10.0.0.1:7400", 2: "10.0.0.2", 3: ":7400", 4: "10.0.0.4:nowhere",
 		},
-		Listen: "::1:7400", Shards: 4, TLS: &embed.TLS{CertFile: "/no/cert", KeyFile: "/no/key", CAFile: "/no/ca"},
+		Listen: "::1:7400", Shards: 65, TLS: &embed.TLS{CertFile: "/no/cert", KeyFile: "/no/key", CAFile: "/no/ca"},
 		Tick: time.Microsecond, RequestTimeout: -time.Second, MinSessionTimeout: time.Second, MaxSessionTimeout: time.Millisecond,
 		MaxDataSize: -1,
 	}
 	want := []string{
 		"Dir is empty", "ID is 9, which is not in Members", "Members has the id 0", "Members[0] and Members[1] are both",
-		`Members[2] is "10.0.0.2"`, `Members[3] is ":7400"`, `Members[4] is "10.0.0.4:nowhere"`, `Listen is "::1:7400"`, "Shards is 4",
+		`Members[2] is "10.0.0.2"`, `Members[3] is ":7400"`, `Members[4] is "10.0.0.4:nowhere"`, `Listen is "::1:7400"`, "Shards is 65",
 		"TLS.CertFile", "TLS.CAFile", "Tick is 1µs", "RequestTimeout is -1s", "MinSessionTimeout is 1s", "MaxSessionTimeout is 1ms",
 		"MaxDataSize is -1",
 	}

@@ -43,6 +43,19 @@
 // A quota is ZooKeeper's: the limits of the subtree /a are the data of /zookeeper/quota/a/zookeeper_limits, such as
 // "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000", and what is used is kept in zookeeper_stats beside it, once that exists.
 //
+// # Shards
+//
+// With Config.Shards above 1 the tree is spread over that many Raft groups, each with its own order of writes, so that what one
+// loop cannot apply several can. The first component of a path chooses the shard (a sequence number at its end does not
+// count): everything below /orders is on one, and every promise holds there as with one shard. Across shards there is no common
+// order: zxids compare within a shard only, a Multi whose operations belong to several is refused with ErrCrossShard and
+// changes nothing, and a watch on several tells of the changes of each in that one's order. So a lock, what it guards, and whatever else
+// must change together belong below one first component. Sessions, and a member's silence, are of the whole node: a session's end
+// removes its ephemeral znodes on every shard, on each at its own moment.
+//
+// The root is on every shard: its children are those of all, its Stat their sum; its data and its ACL are fixed, and it has no
+// quota. /zookeeper is on the first shard, except that the quota of a subtree is where the subtree is.
+//
 // # Several nodes in one process
 //
 // Any number of nodes may run in one process, of one ensemble or of several; they share nothing but dragonboat's logger,

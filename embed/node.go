@@ -40,7 +40,6 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 	}
 	n := &Node{cfg: c, events: newNotifier(cfg.Events), auth: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}}
 	c.Seams = engine.Seams(seams)
-	c.Shards = or(seams.Shards, c.Shards)
 	c.LeaderChanged = n.events.leaderChanged
 	c.SessionExpired = n.events.sessionExpired
 	if n.e, err = engine.Start(c); err != nil {

@@ -9,14 +9,13 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // sharded starts an ensemble of three members with four shards.
 func sharded(t *testing.T) *embedtest.Ensemble {
 	t.Helper()
-	return embedtest.New(t, 3, embedtest.Options{Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Shards: 4} }})
+	return embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 4 }})
 }
 
 // spread are children of the root of which every shard has some.

@@ -38,6 +38,9 @@ const pathMax = 64 << 10
 // requestOverhead is the room that a transaction has beside the data of its largest znode.
 const requestOverhead = 3 << 20
 
+// MaxShards bounds the shards of a node: each costs goroutines and buffers of its own.
+const MaxShards = 64
+
 // Config is one node's settings, checked and complete: embed fills in the defaults. The fields are embed.Config's.
 type Config struct {
 	Dir      string
@@ -70,7 +73,6 @@ type Seams struct {
 	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
 	Started func(*Engine)                             // told when the node runs
 	Reap    time.Duration                             // instead of reapInterval
-	Shards  int                                       // instead of Config's
 	Keep    uint64                                    // entries that a cut log leaves for members that lag, instead of megabytes of them
 }
 

@@ -29,8 +29,7 @@
 // The tree is spread over shards by the first component of a path (route.go); each is a Raft group of its own with its own
 // machine, image and stream of this node's batches. The session table is on the first one, the home shard: its stream is what
 // sessions live by, and their ends are carried to the others from there (purger.go). What is on every shard is put together
-// by whoever asks (span.go). The members take the leaderships that are their share (spread.go). package embed lets nobody have
-// more than one shard yet.
+// by whoever asks (span.go). The members take the leaderships that are their share (spread.go).
 //
 // # Order of start
 //

@@ -2,8 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"hash/fnv"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -31,11 +32,9 @@ func shardOf(path string, n int) int {
 	return shardOfName(name, n)
 }
 
-// shardOfName is shardOf for a child of the root.
+// shardOfName is shardOf for a child of the root. The hash is XXH64: unlike FNV's, its low bits depend on all of the name's.
 func shardOfName(name string, n int) int {
-	h := fnv.New64a()
-	h.Write([]byte(withoutNumber(name)))
-	return int(h.Sum64() % uint64(n))
+	return int(xxhash.Sum64String(withoutNumber(name)) % uint64(n))
 }
 
 // isRootQuota reports whether a path is that of a limit or of the use of the whole tree.

@@ -122,7 +122,8 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	case e.running[id] != nil:
 		return nil, fmt.Errorf("member %d is running", id)
 	}
-	cfg := embed.Config{Dir: e.Dir(id), ID: id, Members: make(map[embed.MemberID]string), Tick: DefaultTick, Logger: e.o.Logger}
+	cfg := embed.Config{Dir: e.Dir(id), ID: id, Members: make(map[embed.MemberID]string),
+		Shards: inside.Shards, Tick: DefaultTick, Logger: e.o.Logger}
 	for _, m := range e.ids {
 		cfg.Members[m] = fmt.Sprintf("member-%d.test:1", m)
 	}
