@@ -27,18 +27,18 @@ type Session struct {
 
 	// Guarded by the keeper's mu.
 	life      *session.Life
-	drift     time.Duration         // while Suspended: of the clocks when a jump was last looked for
-	changed   chan struct{}         // closed when the state is another
-	end       error                 // why it ended
-	abandoned bool                  // its opener lost patience
-	closing   []ends                // the requests that close it for its owner, once it does
-	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
+	drift     time.Duration             // while Suspended: of the clocks when a jump was last looked for
+	changed   chan struct{}             // closed when the state is another
+	end       error                     // why it ended
+	abandoned bool                      // its opener lost patience
+	closing   []ends                    // the requests that close it for its owner, once it does
+	admitting map[*waiter]*pipeline     // on their way to shards that it uses from now on
+	attaching map[ShardID]chan struct{} // shards that are being made to know it; closed when that has ended
 	claims    map[string]*Claim
 	watches   map[*Watch]struct{}
 	sweepAt   int // number of watches at which ended ones are forgotten
 
-	uses      []atomic.Bool // by ShardID - 1: whether the shard knows the session
-	attaching chan struct{} // capacity 1: held while one is made to
+	uses []atomic.Bool // by ShardID - 1: whether the shard knows the session
 
 	// inRest is, by ShardID - 1, how many of its requests are in the rest of the shard's queue; each is guarded by the
 	// pipeline's mu.
@@ -53,7 +53,7 @@ type ends struct {
 
 func newSession(e *Engine, timeout time.Duration, who []tree.Identity) *Session {
 	s := &Session{engine: e, timeout: timeout, who: who, done: make(chan struct{}), changed: make(chan struct{}),
-		uses: make([]atomic.Bool, len(e.shards)), attaching: make(chan struct{}, 1), inRest: make([]int, len(e.shards))}
+		uses: make([]atomic.Bool, len(e.shards)), inRest: make([]int, len(e.shards))}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.uses[homeShard-1].Store(true)
 	return s
@@ -186,14 +186,20 @@ func (s *Session) use(ctx context.Context, m *machine) error {
 	if s.uses[m.shard-1].Load() {
 		return nil
 	}
-	select {
-	case s.attaching <- struct{}{}:
-		defer func() { <-s.attaching }()
-	case <-s.done:
-		return s.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		other := s.attach(m.shard)
+		if other == nil {
+			break
+		}
+		select {
+		case <-other:
+		case <-s.done:
+			return s.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	defer s.attached(m.shard)
 	if s.uses[m.shard-1].Load() {
 		return nil
 	}
@@ -218,6 +224,30 @@ func (s *Session) use(ctx context.Context, m *machine) error {
 		return ErrUnavailable
 	}
 	return err
+}
+
+// attach makes the caller the one that makes a shard know the session, until it calls attached; or it returns what is closed when
+// the one that already does so has ended.
+func (s *Session) attach(id ShardID) (other <-chan struct{}) {
+	k := s.engine.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if other := s.attaching[id]; other != nil {
+		return other
+	}
+	if s.attaching == nil {
+		s.attaching = make(map[ShardID]chan struct{})
+	}
+	s.attaching[id] = make(chan struct{})
+	return nil
+}
+
+func (s *Session) attached(id ShardID) {
+	k := s.engine.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	close(s.attaching[id])
+	delete(s.attaching, id)
 }
 
 // A Pending is a transaction on its way.
