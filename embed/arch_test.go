@@ -32,7 +32,9 @@ var imports = map[string][]string{
 	"replication/transport": {"github.com/lni/dragonboat/v4"},
 
 	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport",
-		"github.com/vmihailenco/msgpack/v5"},
+		"github.com/vmihailenco/msgpack/v5", "github.com/cespare/xxhash/v2"},
+
+	"internal/child": {}, // for tests
 
 	"embed/internal/inside": {"engine"},
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", // the last three for the vocabulary only

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 // patience bounds every wait for a member that nothing keeps from answering. It is far beyond what a slow machine needs: who
@@ -96,7 +97,7 @@ func (e *ensemble) logFile(id embed.MemberID) string {
 
 // start starts a member's process and its node, and does not wait for either. The error is the spawning's.
 func (e *ensemble) start(id embed.MemberID) error {
-	p, err := spawn(e.logFile(id))
+	p, err := child.Spawn[request, reply](memberVariable, e.logFile(id))
 	if err != nil {
 		return err
 	}
@@ -110,14 +111,15 @@ func (e *ensemble) start(id embed.MemberID) error {
 	r := e.newRunLocked(id, p)
 	q.Run = r.number
 	e.mu.Unlock()
-	p.send(request{Call: callExpired}, func(r reply) { add(e.history, expiries, expiry{r.Session, r.At}) })
+	p.Send(request{Call: callExpired}, func(r reply) { add(e.history, expiries, expiry{r.Session, r.At}) })
 	go func() {
-		if <-p.dead; p.diedAlone() {
-			e.report.violate("guest", "member %d, run %d: the process ended by itself: %v", id, r.number, p.cmd.ProcessState)
+		<-p.Dead()
+		if how, alone := p.DiedAlone(); alone {
+			e.report.violate("guest", "member %d, run %d: the process ended by itself: %s", id, r.number, how)
 		}
 	}()
 	go func() {
-		answer, ok := <-p.send(request{Call: callStart, Start: q}, nil)
+		answer, ok := <-p.Send(request{Call: callStart, Start: q}, nil)
 		switch {
 		case !ok:
 		case answer.Error == "":
@@ -141,7 +143,7 @@ func (e *ensemble) newRunLocked(id embed.MemberID, p *process) *run {
 // awaitReady asks a run until it is ready or over.
 func (e *ensemble) awaitReady(r *run) {
 	for e.run(r.member) == r && !e.over() {
-		a, ok := <-r.send(request{Call: callReady, Within: patience}, nil)
+		a, ok := <-r.Send(request{Call: callReady, Within: patience}, nil)
 		switch {
 		case !ok:
 			return
@@ -178,9 +180,9 @@ func (e *ensemble) running(ctx context.Context, id embed.MemberID) *run {
 }
 
 // gone reports whether the process has ended.
-func (p *process) gone() bool {
+func (r *run) gone() bool {
 	select {
-	case <-p.dead:
+	case <-r.Dead():
 		return true
 	default:
 		return false
@@ -201,7 +203,7 @@ func (e *ensemble) allReady(ctx context.Context) (late []embed.MemberID) {
 func (e *ensemble) call(ctx context.Context, id embed.MemberID, q request) (reply, error) {
 	r := e.run(id)
 	select {
-	case a, ok := <-r.send(q, nil):
+	case a, ok := <-r.Send(q, nil):
 		switch {
 		case !ok:
 			return reply{Outcome: unknown}, errDied
@@ -246,8 +248,8 @@ func (e *ensemble) leader() embed.MemberID {
 // kill ends a member's process; start begins another.
 func (e *ensemble) kill(id embed.MemberID) {
 	r := e.run(id)
-	r.kill()
-	<-r.dead
+	r.Kill()
+	<-r.Dead()
 }
 
 // stop stops a member's process without ending it, resume lets it go on.
@@ -255,11 +257,11 @@ func (e *ensemble) stop(id embed.MemberID) {
 	e.mu.Lock()
 	e.mu.stopped[id] = true
 	e.mu.Unlock()
-	e.run(id).signal(syscall.SIGSTOP)
+	e.run(id).Signal(syscall.SIGSTOP)
 }
 
 func (e *ensemble) resume(id embed.MemberID) {
-	e.run(id).signal(syscall.SIGCONT)
+	e.run(id).Signal(syscall.SIGCONT)
 	e.mu.Lock()
 	e.mu.stopped[id] = false
 	e.mu.Unlock()
@@ -274,7 +276,7 @@ func (e *ensemble) setLink(from, to embed.MemberID, l link) {
 	r := e.mu.runs[from]
 	e.mu.Unlock()
 	if old != l {
-		r.send(request{Call: callLink, To: to, Link: l}, nil)
+		r.Send(request{Call: callLink, To: to, Link: l}, nil)
 	}
 }
 
@@ -307,7 +309,7 @@ func (e *ensemble) breakDisk(id embed.MemberID, d diskFault) {
 	e.mu.Lock()
 	e.mu.broken[id] = e.mu.broken[id] || d.Errno != 0
 	e.mu.Unlock()
-	e.run(id).send(request{Call: callDisk, Disk: d}, nil)
+	e.run(id).Send(request{Call: callDisk, Disk: d}, nil)
 }
 
 func (e *ensemble) isBroken(id embed.MemberID) bool {
@@ -368,8 +370,8 @@ func (e *ensemble) end() {
 	e.mu.Unlock()
 	for _, id := range e.ids {
 		if r := e.run(id); r != nil {
-			r.kill()
-			<-r.dead
+			r.Kill()
+			<-r.Dead()
 		}
 	}
 }

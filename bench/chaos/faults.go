@@ -120,14 +120,14 @@ func (s *strike) disk(d diskFault) string {
 
 func wallClock(s *strike) string {
 	id, by := s.anyone(), between(s.rng, -time.Hour, time.Hour)
-	s.e.run(id).send(request{Call: callWall, Length: by}, nil)
+	s.e.run(id).Send(request{Call: callWall, Length: by}, nil)
 	return fmt.Sprintf("member %d by %v", id, by)
 }
 
 func sleep(s *strike) string {
 	id, by := s.anyone(), between(s.rng, moment, 2*long)
 	add(s.w.h, jumps, now())
-	s.e.run(id).send(request{Call: callSleep, Length: by}, nil)
+	s.e.run(id).Send(request{Call: callSleep, Length: by}, nil)
 	return fmt.Sprintf("member %d for %v", id, by)
 }
 
@@ -138,8 +138,8 @@ func shutDown(s *strike) string {
 	r := s.e.run(id)
 	// An error says that sessions stay until their timeouts, as when there is no quorum.
 	_, _ = s.e.call(ctx, id, request{Call: callShutdown})
-	r.kill()
-	<-r.dead
+	r.Kill()
+	<-r.Dead()
 	return fmt.Sprintf("member %d", id)
 }
 
@@ -148,7 +148,7 @@ func churn(s *strike) string {
 	n := 0
 	for s.ctx.Err() == nil {
 		from, to := s.leader(), s.anyone()
-		s.e.run(from).send(request{Call: callTransfer, To: to}, nil)
+		s.e.run(from).Send(request{Call: callTransfer, To: to}, nil)
 		n++
 		pause(s.ctx, between(s.rng, 50*time.Millisecond, 700*time.Millisecond))
 	}

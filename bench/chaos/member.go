@@ -3,9 +3,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,10 +14,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
-
-// repliesFD is the pipe for replies. Standard output is left to whoever prints something by mistake.
-const repliesFD = 3
 
 const (
 	// tick makes elections take 0.2 to 0.48 s, and 1.44 s the least session timeout.
@@ -39,10 +35,6 @@ type member struct {
 	rest    context.Context // ends when nobody shall go on for longer than he has to
 	tire    context.CancelFunc
 
-	out struct {
-		sync.Mutex
-		*json.Encoder
-	}
 	mu struct {
 		sync.Mutex
 		cfg      embed.Config
@@ -59,14 +51,9 @@ func runMember() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	m := &member{faults: embedtest.NewFaults()}
 	m.rest, m.tire = context.WithCancel(context.Background())
-	m.out.Encoder = json.NewEncoder(os.NewFile(repliesFD, "replies"))
 	m.mu.sessions = make(map[string]*embed.Session)
-	in := json.NewDecoder(bufio.NewReader(os.Stdin))
-	for {
-		var q request
-		if err := in.Decode(&q); err != nil {
-			return 0
-		}
+	child.Serve(func(q request, say func(reply, bool)) {
+		q.say = say
 		switch q.Call {
 		case callExpired:
 			m.expired = q
@@ -75,7 +62,8 @@ func runMember() int {
 		default:
 			go m.answer(&q)
 		}
-	}
+	})
+	return 0
 }
 
 func (m *member) answer(q *request) {
@@ -85,7 +73,7 @@ func (m *member) answer(q *request) {
 		ctx, cancel = context.WithTimeout(ctx, q.Within)
 		defer cancel()
 	}
-	r := reply{ID: q.ID}
+	var r reply
 	err := m.serve(ctx, q, &r)
 	r.Outcome = outcomeOf(err)
 	if err != nil {
@@ -94,20 +82,7 @@ func (m *member) answer(q *request) {
 	if s := m.session(q.Session); s != nil && s.Err() != nil {
 		r.End = s.Err().Error()
 	}
-	m.say(&r)
-}
-
-// say sends a reply or a notice. It is one write(2): once it returns the parent can read it, whatever happens here.
-func (m *member) say(r *reply) {
-	m.out.Lock()
-	defer m.out.Unlock()
-	_ = m.out.Encode(r) // an error means that the parent is gone
-}
-
-// notice sends a notice that belongs to a request.
-func (m *member) notice(q *request, r reply) {
-	r.ID, r.More = q.ID, true
-	m.say(&r)
+	q.say(r, false)
 }
 
 func (m *member) node() *embed.Node {
@@ -189,7 +164,7 @@ func (m *member) start(s *start) error {
 	}
 	return m.run(s.Run, embed.Config{
 		Dir: s.Dir, ID: s.ID, Members: s.Members, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
-		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.notice(&m.expired, reply{Session: id, At: now()}) }},
+		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(reply{Session: id, At: now()}, true) }},
 	})
 }
 

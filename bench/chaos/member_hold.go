@@ -48,7 +48,7 @@ type holder struct {
 // answered "still held". It does not let go while a write has no outcome: a holder that is cut off clings to what it has.
 func (h *holder) use(work func()) {
 	h.r.Token, h.r.At = h.h.Token(), now()
-	h.m.notice(h.q, *h.r)
+	h.q.say(*h.r, true)
 	h.write()
 	last := h.r.At
 	for at := now(); (at-h.r.At < h.q.Length || h.waits()) && h.m.rest.Err() == nil; at = now() {
@@ -63,7 +63,7 @@ func (h *holder) use(work func()) {
 		h.r.Until = at
 		if at-last >= accessEvery {
 			last = at
-			h.m.notice(h.q, *h.r)
+			h.q.say(*h.r, true)
 			if at-h.r.At < h.q.Length {
 				h.write()
 				work()
@@ -163,7 +163,7 @@ func (m *member) observe(ctx context.Context, s *embed.Session, q *request) erro
 		if err != nil {
 			return err
 		}
-		m.notice(q, reply{Token: l.Token, Data: string(l.Value)})
+		q.say(reply{Token: l.Token, Data: string(l.Value)}, true)
 	}
 	return nil
 }

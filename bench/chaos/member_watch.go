@@ -47,11 +47,11 @@ func (m *member) watch(ctx context.Context, s *embed.Session, q *request, r *rep
 		return err
 	}
 	defer w.Close()
-	m.notice(q, reply{Zxid: w.Zxid()})
+	q.say(reply{Zxid: w.Zxid()}, true)
 	t := &stream{watch: w, newest: w.Zxid()}
 	report := func() {
 		if events := t.drain(); len(events) > 0 {
-			m.notice(q, reply{Events: events})
+			q.say(reply{Events: events}, true)
 		}
 	}
 	every := time.NewTicker(drainEvery)

@@ -11,11 +11,22 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
-// A request asks a member's process for one call. It travels as a line of JSON.
+// memberVariable makes this program a member of an ensemble instead of the campaign.
+const memberVariable = "VIVARIUM_CHAOS_MEMBER"
+
+// errDied says that a member's process ended before it answered.
+var errDied = errors.New("the process died before it answered")
+
+// A process is one run of a member's program.
+type process = child.Process[request, reply]
+
+// A request asks a member's process for one call.
 type request struct {
-	ID      uint64
+	say func(r reply, notice bool) // in the member: answers it
+
 	Call    call
 	Start   *start         `json:",omitempty"`
 	Run     int            `json:",omitempty"` // open: of the member, or nothing is opened; mend: the next one
@@ -91,10 +102,8 @@ const (
 	callWalk     call = "walk"    // the whole tree, after a Sync
 )
 
-// A reply answers one request. With More it is a notice: the answer is yet to come.
+// A reply answers one request.
 type reply struct {
-	ID      uint64
-	More    bool            `json:",omitempty"`
 	Outcome outcome         `json:",omitempty"`
 	Error   string          `json:",omitempty"`
 	End     string          `json:",omitempty"` // why the session has ended, if it has

@@ -93,7 +93,7 @@ func (w *workload) run(ctx context.Context) {
 // end waits until all clients have ended. Nothing is broken any more.
 func (w *workload) end() {
 	for _, id := range w.e.ids {
-		w.e.run(id).send(request{Call: callRest}, nil)
+		w.e.run(id).Send(request{Call: callRest}, nil)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -210,7 +210,7 @@ const forever = 24 * time.Hour
 func (c *client) call(q request, notice func(reply)) reply {
 	q.Session = c.session
 	select {
-	case r, ok := <-c.run.send(q, notice):
+	case r, ok := <-c.run.Send(q, notice):
 		if !ok {
 			r = reply{Outcome: unknown, Error: errDied.Error(), End: errDied.Error()}
 		}

@@ -152,7 +152,7 @@ func (e *ensemble) ready(id embed.MemberID) *run {
 	r := e.run(id)
 	select {
 	case <-r.ready:
-	case <-r.dead:
+	case <-r.Dead():
 		e.t.Fatalf("member %d, run %d: ended before it was ready", id, r.number)
 	case <-time.After(patience):
 		e.t.Fatalf("member %d, run %d: not ready in %v", id, r.number, patience)
@@ -163,10 +163,10 @@ func (e *ensemble) ready(id embed.MemberID) *run {
 // kill kills members as nearly at once as signals can be sent, and waits until they are gone.
 func (e *ensemble) kill(ids ...embed.MemberID) {
 	for _, id := range ids {
-		e.run(id).kill()
+		e.run(id).Kill()
 	}
 	for _, id := range ids {
-		<-e.run(id).dead
+		<-e.run(id).Dead()
 	}
 }
 
@@ -245,11 +245,11 @@ func (e *ensemble) longestElection() time.Duration { return engine.LongestElecti
 // stop stops a member's process without ending it. It returns when none of its threads runs any more: with a busy disk that
 // can take a while.
 func (r *run) stop() {
-	r.signal(syscall.SIGSTOP)
-	for end := time.Now().Add(patience); !stopped(r.cmd.Process.Pid) && time.Now().Before(end); {
+	r.Signal(syscall.SIGSTOP)
+	for end := time.Now().Add(patience); !stopped(r.Pid()) && time.Now().Before(end); {
 		<-time.After(time.Millisecond)
 	}
 }
 
 // resume lets it go on.
-func (r *run) resume() { r.signal(syscall.SIGCONT) }
+func (r *run) resume() { r.Signal(syscall.SIGCONT) }

@@ -156,7 +156,7 @@ func (l *load) permit(d *driver, r *run) bool {
 			return true
 		}
 		select {
-		case <-r.dead:
+		case <-r.Dead():
 			return false
 		case <-time.After(2 * time.Millisecond):
 		}
@@ -175,11 +175,11 @@ func (l *load) serving(id embed.MemberID) *run {
 			return nil
 		case <-r.ready:
 			select {
-			case <-r.dead:
+			case <-r.Dead():
 			default:
 				return r
 			}
-		case <-r.dead:
+		case <-r.Dead():
 		}
 		<-tick.C // dead: until another is started
 	}

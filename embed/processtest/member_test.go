@@ -3,9 +3,7 @@
 package processtest
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,15 +19,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
-
-// repliesFD is the pipe for replies. Standard output is left to whoever prints something by mistake.
-const repliesFD = 3
 
 // A member is this process when it is a member of an ensemble. It answers each request on a goroutine of its own.
 type member struct {
 	mu       sync.Mutex
-	out      *json.Encoder
 	node     *embed.Node
 	engine   *engine.Engine // nil of a node with faults
 	faults   *embedtest.Faults
@@ -44,7 +39,6 @@ type member struct {
 func runMember() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	m := &member{
-		out:      json.NewEncoder(os.NewFile(repliesFD, "replies")),
 		sessions: make(map[string]*embed.Session), holds: make(map[string]*lock.Hold), faults: embedtest.NewFaults(),
 	}
 	go func() {
@@ -52,20 +46,10 @@ func runMember() int {
 			m.ticks.Add(1)
 		}
 	}()
-	in := json.NewDecoder(bufio.NewReader(os.Stdin))
-	for {
-		var q request
-		if err := in.Decode(&q); err != nil {
-			return 0
-		}
-		go func() {
-			r := m.answer(&q)
-			r.ID = q.ID
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			_ = m.out.Encode(r) // one write(2): once it returns the parent can read it, whatever happens here
-		}()
-	}
+	child.Serve(func(q request, say func(reply, bool)) {
+		go func() { say(m.answer(&q), false) }()
+	})
+	return 0
 }
 
 func (m *member) answer(q *request) (r reply) {

@@ -15,9 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// A request asks a member's process for one call. It travels as a line of JSON.
+// A request asks a member's process for one call.
 type request struct {
-	ID      uint64
 	Call    call
 	Config  *config       `json:",omitempty"`
 	Session string        `json:",omitempty"` // names a session of the process
@@ -78,7 +77,6 @@ const (
 
 // A reply answers one request.
 type reply struct {
-	ID      uint64
 	Outcome outcome         `json:",omitempty"`
 	Error   string          `json:",omitempty"`
 	Path    string          `json:",omitempty"`

@@ -45,8 +45,8 @@ func TestDirectoryInUse(t *testing.T) {
 			t.Errorf("%s: %v; want an error that names %s and says that another process has it open", name, err, dir)
 		}
 		unchanged(t, name, before, after)
-		p.kill()
-		<-p.dead
+		p.Kill()
+		<-p.Dead()
 	}
 	r.must(t, request{Call: callSet, Session: "s", Path: "/a", Data: "b", Version: 0})
 
@@ -89,8 +89,8 @@ func TestPortInUse(t *testing.T) {
 		if _, err := os.Lstat(filepath.Dir(fresh.Dir)); !os.IsNotExist(err) {
 			t.Errorf("%s: %s was created: %v", name, filepath.Dir(fresh.Dir), err)
 		}
-		p.kill()
-		<-p.dead
+		p.Kill()
+		<-p.Dead()
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

@@ -3,21 +3,16 @@
 package processtest
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 // errDied says that a member's process ended before it answered.
@@ -25,124 +20,29 @@ var errDied = errors.New("the process died before it answered")
 
 // A process is one run of a member. Its methods may be called by any number of goroutines.
 type process struct {
-	// Immutable after spawn.
-	cmd  *exec.Cmd
-	log  string // where its standard error goes
-	in   io.WriteCloser
-	dead chan struct{} // closed when it is gone and all its replies were read
-
-	mayFail bool // its node may fail; set before the test ends
-
-	mu struct {
-		sync.Mutex
-		next    uint64
-		pending map[uint64]chan reply
-		dead    bool
-	}
+	*child.Process[request, reply]
+	log     string // where its standard error goes
+	mayFail bool   // its node may fail; set before the test ends
 }
-
-// spawner starts processes on one thread that lasts as long as this process: the kernel sends a child's parent-death
-// signal when the thread that started it ends.
-var spawner = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range work {
-			f()
-		}
-	}()
-	return work
-})
 
 // spawn starts this binary as a member. It is killed when the test ends, however it does.
 func spawn(t *testing.T, log string) *process {
 	t.Helper()
-	self, err := os.Executable()
+	c, err := child.Spawn[request, reply](memberVariable, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stderr, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stderr.Close()
-	out, replies, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer replies.Close()
-	p := &process{log: log, dead: make(chan struct{})}
-	p.mu.pending = make(map[uint64]chan reply)
-	p.cmd = exec.Command(self)
-	p.cmd.Env = append(os.Environ(), memberVariable+"=1")
-	p.cmd.Stdout, p.cmd.Stderr = stderr, stderr
-	p.cmd.ExtraFiles = []*os.File{replies} // repliesFD there
-	p.cmd.SysProcAttr = dieWithParent()
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	started := make(chan error)
-	spawner() <- func() { started <- p.cmd.Start() }
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
+	p := &process{Process: c, log: log}
 	t.Cleanup(func() {
-		p.kill()
-		<-p.dead
+		p.Kill()
+		<-p.Dead()
 		checkLog(t, log, p.mayFail)
 	})
-	go p.readLoop(out)
 	return p
 }
 
-// readLoop hands replies to their callers. What a killed process had written is still in the pipe, so it counts as
-// answered; everything else it was asked is not.
-func (p *process) readLoop(out *os.File) {
-	defer out.Close()
-	dec := json.NewDecoder(bufio.NewReader(out))
-	for {
-		var r reply
-		if err := dec.Decode(&r); err != nil {
-			break
-		}
-		p.mu.Lock()
-		ch := p.mu.pending[r.ID]
-		delete(p.mu.pending, r.ID)
-		p.mu.Unlock()
-		ch <- r
-	}
-	_ = p.cmd.Wait()
-	p.mu.Lock()
-	p.mu.dead = true
-	for id, ch := range p.mu.pending {
-		close(ch)
-		delete(p.mu.pending, id)
-	}
-	p.mu.Unlock()
-	close(p.dead)
-}
-
 // send asks a process for something and returns at once.
-func (p *process) send(q request) <-chan reply {
-	ch := make(chan reply, 1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.dead {
-		close(ch)
-		return ch
-	}
-	p.mu.next++
-	q.ID = p.mu.next
-	line, err := json.Marshal(q)
-	if err != nil {
-		panic(err)
-	}
-	p.mu.pending[q.ID] = ch
-	// It is small: the pipe takes it even if the process is stopped. An error means that the process is dying, and
-	// readLoop says so.
-	_, _ = p.in.Write(append(line, '\n'))
-	return ch
-}
+func (p *process) send(q request) <-chan reply { return p.Send(q, nil) }
 
 // call asks a process for something and waits for the answer, with errDied if there is none.
 func (p *process) call(q request) (reply, error) {
@@ -161,7 +61,7 @@ func (p *process) must(t *testing.T, q request) reply {
 	t.Helper()
 	r, err := p.callWithin(q)
 	if err != nil {
-		t.Fatalf("process %d: %v", p.cmd.Process.Pid, err)
+		t.Fatalf("process %d: %v", p.Pid(), err)
 	}
 	return r
 }
@@ -185,11 +85,6 @@ func receive(ch <-chan reply, what call) (reply, error) {
 		return reply{Outcome: unknown}, fmt.Errorf("%s: no answer in %v", what, patience)
 	}
 }
-
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
-
-// kill sends SIGKILL and does not wait for the end.
-func (p *process) kill() { p.signal(syscall.SIGKILL) }
 
 // checkLog fails the test for what no member may ever say, and after a failure shows the end of its log.
 func checkLog(t *testing.T, name string, mayFail bool) {

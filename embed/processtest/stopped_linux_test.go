@@ -5,11 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 )
-
-// dieWithParent has the kernel kill a member when this process is gone, also a stopped one.
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // stopped reports whether all threads of a process are stopped, or it is gone.
 func stopped(pid int) bool {

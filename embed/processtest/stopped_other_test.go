@@ -2,13 +2,7 @@
 
 package processtest
 
-import (
-	"syscall"
-	"time"
-)
-
-// dieWithParent leaves it to the members, which end with their standard input.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+import "time"
 
 // stopped cannot be asked here; it gives a process the time that it mostly takes.
 func stopped(int) bool {
