@@ -24,10 +24,10 @@ const lagPatienceMax = time.Minute
 
 // behind reports whether something that was committed longer than the patience ago is not applied yet.
 func (l *lag) behind(now time.Time) bool {
-	if now.Sub(l.last) > lagPatienceMax {
-		l.further = l.patience
-	}
 	if l.applied() >= l.mark {
+		if now.Sub(l.last) > lagPatienceMax {
+			l.further = l.patience
+		}
 		l.mark, l.since = l.committed(), now
 		return false
 	}

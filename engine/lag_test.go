@@ -55,13 +55,17 @@ func TestLag(t *testing.T) {
 	// It stands still.
 	committed = applied + 10
 	seldom := time.Duration(0)
+	yields = 0
 	for ago := time.Duration(0); ago < time.Hour; ago += time.Second {
 		now = now.Add(time.Second)
 		if seldom += time.Second; l.behind(now) {
-			seldom = 0
+			yields, seldom = yields+1, 0
 		}
 		if seldom > 2*lagPatienceMax {
 			t.Fatal("never tried again")
 		}
+	}
+	if yields > 70 { // once a minute, and a few times on the way there
+		t.Errorf("the leadership was given up %d times in an hour by a machine that stood still", yields)
 	}
 }
