@@ -9,8 +9,21 @@ type Clock struct {
 	Wall func() time.Time
 }
 
-// drift is what Wall is ahead of Boot.
-func (c Clock) drift() time.Duration { return time.Duration(c.Wall().UnixNano()) - c.Boot() }
+// driftBlur is how far apart the two clocks of a drift may be read. It is little beside any Margin.
+const driftBlur = 10 * time.Millisecond
+
+// drift is what Wall is ahead of Boot. Who was stopped between the two looks looks again, or the stop would pass for time that
+// Boot did not see; not for ever, for on some machines every look takes long.
+func (c Clock) drift() time.Duration {
+	for tries := 3; ; tries-- {
+		before := c.Boot()
+		wall := time.Duration(c.Wall().UnixNano())
+		boot := c.Boot()
+		if boot-before < driftBlur || tries == 0 {
+			return wall - boot
+		}
+	}
+}
 
 // SystemClock is the clock of the machine.
 func SystemClock() Clock { return Clock{Boot: bootTime, Wall: time.Now} }

@@ -749,6 +749,44 @@ func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
 	})
 }
 
+// A process that is stopped between its looks at two clocks is stopped, as at any other moment; neither clock has lost anything.
+func TestProcessStoppedBetweenTwoClocksLosesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   func(n *node) *Clock // who reads them
+		read int                  // after which of the next looks at the wall clock
+	}{
+		"by a question":        {func(n *node) *Clock { return &n.keeper.clock }, 1},
+		"by who sends a batch": {func(n *node) *Clock { return &n.pipe.clock }, 2}, // the first one is stamped on it
+	} {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				held := n.held(s, "/q")
+				clock := c.of(n)
+				wall, reads := clock.Wall, 0
+				clock.Wall = func() time.Time {
+					now := wall()
+					if reads++; reads == c.read {
+						n.fake.pause(session.Margin(testTimeout) * 3 / 2)
+					}
+					return now
+				}
+				if err := held.Err(); err != nil {
+					t.Errorf("stopped for a sixth of its timeout it says: %v", err)
+				}
+				s.Submit(t.Context(), []tree.Op{create("/a")})
+				n.commit()
+				if reads < c.read {
+					t.Fatalf("the clock was looked at %d times", reads)
+				}
+				if err := held.Err(); err != nil {
+					t.Errorf("once a batch is applied it says: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // Whoever shuts a node down must not find a session opened behind its back: the ones that are being opened are closed
 // too, and there are no others.
 func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
