@@ -77,6 +77,11 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 		"claim":   func(n *node, s *Session, c *Claim) bool { return errors.Is(c.Err(), ErrSuspended) },
 		"hold":    func(n *node, s *Session, c *Claim) bool { return errors.Is(c.Hold(), ErrSuspended) },
 		"session": func(n *node, s *Session, c *Claim) bool { return s.Err() == nil && c.err == ErrSuspended },
+		"done":    func(n *node, s *Session, c *Claim) bool { return isClosed(c.Done()) },
+		"guard": func(n *node, s *Session, c *Claim) bool {
+			_, err := c.Guard()
+			return errors.Is(err, tree.ErrNotHeld) && errors.Is(err, ErrSuspended)
+		},
 	}
 	for name, lost := range questions {
 		t.Run(name, func(t *testing.T) {
