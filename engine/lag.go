@@ -34,6 +34,6 @@ func (l *lag) behind(now time.Time) bool {
 	if now.Sub(l.since) <= l.further {
 		return false
 	}
-	l.since, l.last, l.further = now, now, min(2*l.further, lagPatienceMax)
+	l.since, l.last, l.further = now, now, min(2*l.further, max(l.patience, lagPatienceMax))
 	return true
 }

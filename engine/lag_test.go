@@ -69,3 +69,18 @@ func TestLag(t *testing.T) {
 		t.Errorf("the leadership was given up %d times in an hour by a machine that stood still", yields)
 	}
 }
+
+// A step is longer than a minute where the tick is some seconds. Who steps aside for that waits no shorter the next time.
+func TestLagOfLongSteps(t *testing.T) {
+	l := &lag{committed: func() uint64 { return 1 }, applied: func() uint64 { return 0 }, patience: 3 * lagPatienceMax}
+	now := time.Now()
+	l.behind(now)
+	for range 3 {
+		if now = now.Add(l.patience); l.behind(now) {
+			t.Error("it steps aside within a step")
+		}
+		if now = now.Add(time.Second); !l.behind(now) {
+			t.Error("it stays after a step")
+		}
+	}
+}
