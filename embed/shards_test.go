@@ -82,6 +82,24 @@ func TestShards_OneTree(t *testing.T) {
 	})
 }
 
+// As many shards as a Config may ask for: all of them serve.
+func TestShards_AsManyAsThereMayBe(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = embed.MaxShards }})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for i, served := 0, 0; served < embed.MaxShards; i++ {
+		_, err := s.Create(ctx, fmt.Sprintf("/app%d", i), nil, embed.Persistent)
+		must(t, err)
+		served = 0
+		for _, shard := range ens.Node(1).Status().Shards {
+			if shard.Zxid > 0 {
+				served++
+			}
+		}
+	}
+}
+
 // The sessions of a member that dies lose their ephemerals on every shard, and no others do.
 func TestShards_SessionsEndEverywhere(t *testing.T) {
 	t.Parallel()

@@ -75,8 +75,8 @@ const (
 	// CommandMax bounds the bytes of one command. A command is one Raft entry and must fit in a frame of
 	// the transport together with others.
 	CommandMax = 16 << 20
-	// shardsMax is what dragonboat's worker bitmaps can address, with room for the snapshot worker.
-	shardsMax = 48
+	// shardsMax is how many workers of a kind dragonboat can address: each shard has an apply worker of its own.
+	shardsMax = 64
 )
 
 // Transport carries messages between members. Package transport has the real one.
