@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,6 +199,44 @@ func TestCheckLog_ABitThatTurns(t *testing.T) {
 		}
 		if _, ends, _, err := CheckLog(viewOf(t, e, n), 1); err == nil && ends < index {
 			t.Errorf("bit %d of byte %d: the log is said to end at %d, %d was applied", bit, at, ends, index)
+		}
+	}
+}
+
+// readNames notes the files that are opened for reading.
+type readNames struct {
+	Disk
+	names []string
+}
+
+func (d *readNames) OpenForRead(name string) (File, error) {
+	d.names = append(d.names, name)
+	return d.Disk.OpenForRead(name)
+}
+
+// A start asks for each shard, so what is read for one must not be what all have.
+func TestCheckLog_ReadsTheLogOfThatShardOnly(t *testing.T) {
+	e := found(t, 1, 3)
+	n := e.nodes[0]
+	n.disk = newPlainDisk(t)
+	e.startAll()
+	for shard := ShardID(1); shard <= 3; shard++ {
+		e.write(n, shard, "x")
+	}
+	left := crashed(t, n) // a log that was closed is taken as it is
+	e.stop(n)
+	c := viewOf(t, e, left)
+	seen := &readNames{Disk: c.Disk}
+	c.Disk = seen
+	if _, last, exists, err := CheckLog(c, 2); err != nil || !exists || last < n.tapes[1].index {
+		t.Fatalf("the log ends at %d, %v, %v", last, exists, err)
+	}
+	if !slices.ContainsFunc(seen.names, func(name string) bool { return strings.Contains(name, "node-2-") }) {
+		t.Errorf("nothing of the shard was read: %v", seen.names)
+	}
+	for _, name := range seen.names {
+		if strings.Contains(name, "node-1-") || strings.Contains(name, "node-3-") {
+			t.Errorf("%s was read", name)
 		}
 	}
 }

@@ -44,8 +44,12 @@ func cutTornTails(d Disk, dir string) error {
 	return err
 }
 
+// cutTornTailsIn is cutTornTails for the folder of one shard.
 func cutTornTailsIn(d Disk, dir string) error {
 	names, err := d.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
