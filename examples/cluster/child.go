@@ -30,6 +30,7 @@ type memberConfig struct {
 	ID       embed.MemberID
 	Dir      string
 	Ensemble string
+	Shards   int
 	Members  map[embed.MemberID]string
 	Desk     string        // address of the parent's desk
 	Work     time.Duration // how long the business of one order takes
@@ -71,7 +72,7 @@ func member(stdin io.Reader, stdout, stderr io.Writer) int {
 func runMember(ctx context.Context, cfg memberConfig, stdout io.Writer, log *slog.Logger) error {
 	say := json.NewEncoder(stdout)
 	node, err := embed.Start(embed.Config{
-		Dir: cfg.Dir, ID: cfg.ID, Members: cfg.Members, Ensemble: cfg.Ensemble, Logger: log,
+		Dir: cfg.Dir, ID: cfg.ID, Members: cfg.Members, Ensemble: cfg.Ensemble, Shards: cfg.Shards, Logger: log,
 	})
 	if err != nil {
 		return errors.Join(err, say.Encode(hello{Error: err.Error(), InUse: errors.Is(err, syscall.EADDRINUSE)}))

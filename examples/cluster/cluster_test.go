@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -41,11 +42,13 @@ func writeInput(t *testing.T, n int) string {
 	return name
 }
 
-func TestCluster(t *testing.T) {
+func TestCluster(t *testing.T) { bothWays(t, testCluster) }
+
+func testCluster(t *testing.T, shards int) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	var out bytes.Buffer
-	err := run(t.Context(), options{input: writeInput(t, 60), target: 5 * time.Second}, &out)
+	err := run(t.Context(), options{input: writeInput(t, 60), shards: shards, target: 5 * time.Second}, &out)
 	t.Log("\n" + out.String())
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +61,15 @@ func TestCluster(t *testing.T) {
 			t.Errorf("the output lacks %q", want)
 		}
 	}
+	if used := regexp.MustCompile(`led by \w+ at zxid [1-9]`).FindAllString(out.String(), -1); len(used) != shards {
+		t.Errorf("of %d shards these were used: %q", shards, used)
+	}
 	checkEmpty(t, temp)
 }
 
 func TestCluster_TooFewOrders(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), options{input: writeInput(t, 3), target: time.Second}, &out); err != nil {
+	if err := run(t.Context(), options{input: writeInput(t, 3), shards: 1, target: time.Second}, &out); err != nil {
 		t.Fatal(err, out.String())
 	}
 	for _, want := range []string{"nobody is killed", "3 settled, 0 lost, 0 twice, no leader killed", "verdict: right"} {
@@ -81,7 +87,7 @@ func TestCluster_Interrupted(t *testing.T) {
 	defer cancel()
 	out := &tripwire{text: "come together", trip: cancel}
 	begun := time.Now()
-	if err := run(ctx, options{target: workTarget}, out); err == nil || !strings.Contains(err.Error(), "given up") {
+	if err := run(ctx, options{shards: 4, target: workTarget}, out); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Fatalf("err %v", err)
 	}
 	t.Log("ended after", time.Since(begun))

@@ -11,11 +11,10 @@ import (
 
 // A status is what a member says of itself.
 type status struct {
-	Leader     embed.MemberID `json:"leader"` // of the Raft group, as this member knows it
-	Term       uint64         `json:"term"`
-	Works      bool           `json:"works"` // it has joined the pool
-	Dispatches bool           `json:"dispatches"`
-	Done       int            `json:"done"` // orders recorded, as its replica shows
+	Shards     []embed.ShardStatus `json:"shards"`
+	Works      bool                `json:"works"` // it has joined the pool
+	Dispatches bool                `json:"dispatches"`
+	Done       int                 `json:"done"` // orders recorded, as its replica shows
 }
 
 var errNoSession = errors.New("the member has no session at the moment")
@@ -32,26 +31,29 @@ func (c *child) routes() http.Handler {
 }
 
 func (c *child) status(ctx context.Context, _ bool) (status, error) {
-	shard := c.node.Status().Shards[0]
-	st := status{Leader: shard.Leader, Term: shard.Term, Dispatches: c.dispatches.Load()}
+	st := status{Shards: c.node.Status().Shards, Dispatches: c.dispatches.Load()}
 	s := c.session.Load()
 	if s == nil {
 		return st, nil
 	}
 	st.Works = true
-	stat, _, err := s.Exists(ctx, donePath)
-	st.Done = int(stat.NumChildren)
+	var err error
+	st.Done, err = recorded(ctx, s)
 	return st, err
 }
 
-// probe writes, and answers when that is acknowledged.
+// probe writes in every branch, and so on every shard that work is done on, and answers when that is acknowledged.
 func (c *child) probe(ctx context.Context, _ bool) (bool, error) {
 	s := c.session.Load()
 	if s == nil {
 		return false, errNoSession
 	}
-	_, err := s.Set(ctx, probePath, nil, embed.AnyVersion)
-	return err == nil, err
+	for b := range branches {
+		if _, err := s.Set(ctx, branchPath(b), nil, embed.AnyVersion); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // contend queues for the lock of an account, shows the ledger that it has it, and gives it back.

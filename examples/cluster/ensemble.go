@@ -157,23 +157,34 @@ func (e *ensemble) statuses(ctx context.Context) map[int]status {
 	return out
 }
 
-// leads returns the process that leads the Raft group, if it says so itself and most processes agree; else 0.
-func leads(all map[int]status) (id int, term uint64) {
+// leads returns the process that leads a shard, counted from 1, if it says so itself and most processes agree; else 0.
+func leads(all map[int]status, shard int) (id int, term uint64) {
 	for id, st := range all {
-		if int(st.Leader) != id {
+		own := st.Shards[shard-1]
+		if int(own.Leader) != id {
 			continue
 		}
 		agree := 0
 		for _, other := range all {
-			if other.Leader == st.Leader && other.Term == st.Term {
+			if theirs := other.Shards[shard-1]; theirs.Leader == own.Leader && theirs.Term == own.Term {
 				agree++
 			}
 		}
 		if agree > processes/2 {
-			return id, st.Term
+			return id, own.Term
 		}
 	}
 	return 0, 0
+}
+
+// leaders returns the processes that lead the shards, as leads does.
+func leaders(all map[int]status, shards int) []int {
+	var ids []int
+	for shard := 1; shard <= shards; shard++ {
+		id, _ := leads(all, shard)
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // until asks all processes again and again until ok holds.

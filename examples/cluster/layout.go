@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/url"
 	"strconv"
 	"strings"
@@ -14,36 +15,55 @@ import (
 
 // The znodes:
 //
-//	/pool/workers/2-0000000007   a process that takes orders (ephemeral)
-//	/pool/todo/2/000041          order 41 is to be settled by process 2; holds the order
-//	/done/000041                 order 41 is settled and recorded; holds the process that recorded it
-//	/next                        the number of the next order to be shared out
-//	/dispatcher                  the election of who shares them out
-//	/locks/account-A07           the lock of an account
-//	/probe                       written to see whether writes are accepted
+//	/pool/workers/2-0000000007     a process that takes orders (ephemeral)
+//	/pool/todo/2/000041            order 41 is to be settled by process 2; holds the order
+//	/pool/next                     the number of the next order to be shared out
+//	/dispatcher                    the election of who shares them out
+//	/branch-5/locks/account-A07    the lock of an account; every account belongs to a branch
+//	/branch-5/done/000041          order 41 is settled and recorded; holds the process that recorded it
+//
+// The first component of a path says on which shard it is. So what one transaction changes is below one of them: what the
+// dispatcher decides in the pool, and an account's lock and what is recorded under it in its branch. The branches are what
+// spreads over the shards; how many shards there are changes nothing here.
 const (
 	poolPath       = "/pool"
 	workersPath    = "/pool/workers"
 	todoPath       = "/pool/todo"
-	donePath       = "/done"
-	nextPath       = "/next"
+	nextPath       = "/pool/next"
 	dispatcherPath = "/dispatcher"
-	probePath      = "/probe"
+	branches       = 8
 )
 
 func todoOf(process int) string { return todoPath + "/" + strconv.Itoa(process) }
 
+func branchPath(n int) string { return "/branch-" + strconv.Itoa(n) }
+
+// branchOf returns the path of an account's branch.
+func branchOf(account string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(account)) // it never fails
+	return branchPath(int(h.Sum32() % branches))
+}
+
 // lockPath escapes the account, which may be any text; the prefix keeps "." and ".." from being a name.
-func lockPath(account string) string { return "/locks/account-" + url.PathEscape(account) }
+func lockPath(account string) string {
+	return branchOf(account) + "/locks/account-" + url.PathEscape(account)
+}
+
+// donePath is the mark of an order of an account.
+func donePath(account, name string) string { return branchOf(account) + "/done/" + name }
 
 // key is the name of the n-th order.
 func key(n int) string { return fmt.Sprintf("%06d", n) }
 
 // layOut creates the znodes that are always there. Every process does, whoever is first.
 func layOut(ctx context.Context, s *embed.Session) error {
-	paths := []string{poolPath, workersPath, todoPath, donePath, nextPath, probePath}
+	paths := []string{poolPath, workersPath, todoPath, nextPath}
 	for p := 1; p <= processes; p++ {
 		paths = append(paths, todoOf(p))
+	}
+	for b := range branches {
+		paths = append(paths, branchPath(b), branchPath(b)+"/done")
 	}
 	for _, path := range paths {
 		if _, err := s.Create(ctx, path, []byte("0"), embed.Persistent); err != nil && !errors.Is(err, embed.ErrNodeExists) {
@@ -88,4 +108,16 @@ func readOrder(ctx context.Context, s *embed.Session, path string) (o order, ok 
 		err = json.Unmarshal(data, &o)
 	}
 	return o, err == nil, err
+}
+
+// recorded returns how many orders are marked as done, as this process's replica shows.
+func recorded(ctx context.Context, s *embed.Session) (n int, err error) {
+	for b := range branches {
+		stat, _, err := s.Exists(ctx, branchPath(b)+"/done")
+		if err != nil {
+			return 0, err
+		}
+		n += int(stat.NumChildren)
+	}
+	return n, nil
 }

@@ -2,12 +2,13 @@
 // process that leads in the middle of it.
 //
 //	go run ./examples/cluster
+//	go run ./examples/cluster -shards 4
 //	go run ./examples/cluster -input orders.csv
 //
 // The parent starts three processes of itself and keeps a ledger that they reach over loopback HTTP. A dispatcher, which
 // the processes elect among themselves, shares out the orders through znodes. Workers settle each order under the lock of
 // its account and show the ledger the lock's token. At two fifths of the work the parent kills the process that leads the
-// Raft group while that process holds a lock, in between booking an order and recording that it is done; later it starts
+// first shard, which is the only one unless -shards says otherwise, while that process holds a lock, in between booking an order and recording that it is done; later it starts
 // the process again. At the end it compares every balance with a plain run over the same file, and what the ledger saw of the
 // locks with what a lock promises.
 //
@@ -33,6 +34,7 @@ func main() {
 		os.Exit(member(os.Stdin, os.Stdout, os.Stderr))
 	}
 	o := options{target: workTarget}
+	flag.IntVar(&o.shards, "shards", 1, "spread the tree over `n` Raft groups")
 	flag.StringVar(&o.input, "input", "", "CSV `file` of orders (id,account,amount) instead of the built-in one")
 	flag.BoolVar(&o.keep, "keep", false, "keep the members' directories and logs, and say where they are")
 	flag.Parse()

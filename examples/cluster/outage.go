@@ -25,7 +25,7 @@ type outage struct {
 	settled int           // what it had settled when it came back
 }
 
-// killLeader kills the process that leads the Raft group while it holds a lock, measures, and starts it again.
+// killLeader kills the process that leads the first shard while it holds a lock, measures, and starts it again.
 func (r *runner) killLeader(ctx context.Context) (*outage, error) {
 	o, err := r.corner(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *runner) killLeader(ctx context.Context) (*outage, error) {
 	left := r.ledger.leaves(o.held.Order.Account, o.id)
 	o.at = r.ensemble.kill(o.id)
 	r.ledger.died(o.id)
-	r.say("process %d leads (term %d) and holds the lock of %s, order %s is booked and not recorded: SIGKILL",
+	r.say("process %d leads shard 1 (term %d) and holds the lock of %s, order %s is booked and not recorded: SIGKILL",
 		o.id, o.term, o.held.Order.Account, o.held.Order.ID)
 
 	var measures sync.WaitGroup
@@ -69,7 +69,7 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 	for part := inAtKill; ; part = min(part+inAgain, inMost) {
 		var o outage
 		err := r.ensemble.until(ctx, func(all map[int]status) bool {
-			o.id, o.term = leads(all)
+			o.id, o.term = leads(all, 1)
 			return o.id != 0 && all[o.id].Works
 		})
 		if err != nil {
@@ -82,7 +82,7 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 		}
 		if err == nil {
 			// The leadership may have moved while it was on its way to the lock.
-			if id, term := leads(r.ensemble.statuses(ctx)); id == o.id && term == o.term {
+			if id, term := leads(r.ensemble.statuses(ctx), 1); id == o.id && term == o.term {
 				return &o, nil
 			}
 			err = errors.New("it does not lead any more")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ var errVerdict = errors.New("the verdict is against it")
 
 type options struct {
 	input  string
+	shards int
 	keep   bool
 	target time.Duration // how long the business of all orders takes, if nobody waits for a lock
 }
@@ -53,7 +55,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	r := &runner{orders: orders, ledger: newLedger(), begun: time.Now(), out: out}
-	err = r.run(ctx, dir, workTime(orders, o.target))
+	err = r.run(ctx, dir, workTime(orders, o.target), o.shards)
 	if o.keep {
 		fmt.Fprintln(out, "kept", dir)
 		return err
@@ -103,7 +105,7 @@ type runner struct {
 }
 
 // run starts everything, has the orders settled, stops everything, and gives the verdict.
-func (r *runner) run(outer context.Context, dir string, work time.Duration) (err error) {
+func (r *runner) run(outer context.Context, dir string, work time.Duration, shards int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(outer, limitBase+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
@@ -112,11 +114,12 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration) (err
 		return err
 	}
 	defer r.desk.server.close()
-	r.say("orders: %d, accounts: %d, processes: %d with %d workers each, business of an order: %v",
-		len(r.orders), len(balances(r.orders)), processes, workersPer, work.Round(time.Millisecond))
+	r.say("orders: %d, accounts: %d, processes: %d with %d workers each, shards: %d, business of an order: %v",
+		len(r.orders), len(balances(r.orders)), processes, workersPer, shards, work.Round(time.Millisecond))
 	common := memberConfig{
 		// Members of another run that gets one of these ports must not talk to these.
 		Ensemble: "cluster-" + strconv.Itoa(os.Getpid()) + "-" + r.begun.Format("150405.000"),
+		Shards:   shards,
 		Desk:     r.desk.server.addr,
 		Work:     work,
 	}
@@ -146,8 +149,8 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration) (err
 // settleAll lets the orders in, kills the leader midway, and waits until the last order is recorded.
 func (r *runner) settleAll(ctx context.Context, rep *report) error {
 	err := r.ensemble.until(ctx, func(all map[int]status) bool {
-		id, _ := leads(all)
-		return id != 0 && all[1].Works && all[2].Works && all[3].Works
+		led := !slices.Contains(leaders(all, r.ensemble.common.Shards), 0)
+		return led && all[1].Works && all[2].Works && all[3].Works
 	})
 	if err != nil {
 		return fmt.Errorf("the processes did not come together: %w", err)
@@ -180,6 +183,7 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 		for _, st := range all {
 			rep.recorded = max(rep.recorded, st.Done)
 		}
+		rep.shards = shardsLine(all, r.ensemble.common.Shards)
 		return rep.recorded >= n
 	})
 }
@@ -220,7 +224,10 @@ func (r *runner) progressLoop(ctx context.Context) {
 func (r *runner) progress(ctx context.Context) {
 	all := r.ensemble.statuses(ctx)
 	c := r.ledger.counts()
-	leader, _ := leads(all)
+	var leading []string
+	for _, id := range leaders(all, r.ensemble.common.Shards) {
+		leading = append(leading, orNone(id))
+	}
 	dispatcher := 0
 	var by []string
 	for id := 1; id <= processes; id++ {
@@ -233,8 +240,8 @@ func (r *runner) progress(ctx context.Context) {
 		}
 		by = append(by, fmt.Sprintf("process %d: %d%s", id, c.By[id], mark))
 	}
-	r.say("settled %d of %d (%s)  Raft leader: %s  dispatcher: %s  hand-overs: %d",
-		c.Settled, len(r.orders), strings.Join(by, ", "), orNone(leader), orNone(dispatcher), c.HandOvers)
+	r.say("settled %d of %d (%s)  leading: %s  dispatcher: %s  hand-overs: %d",
+		c.Settled, len(r.orders), strings.Join(by, ", "), strings.Join(leading, " "), orNone(dispatcher), c.HandOvers)
 }
 
 func orNone(id int) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,6 +21,7 @@ type report struct {
 	killWanted bool
 	outage     *outage // nil if nobody was killed
 	recorded   int     // orders that are marked as done in the tree
+	shards     string  // who led each shard at the end, and how many transactions it had
 
 	// Set by fill.
 	took   time.Duration
@@ -125,6 +127,7 @@ func (r *report) print(out io.Writer) {
 	fmt.Fprintf(out, "orders found booked already: %d\n", r.counts.Repeats)
 	fmt.Fprintf(out, "calls refused for a stale token: %d\n", r.counts.Stale)
 	fmt.Fprintf(out, "\nbalances equal to a plain run: %d of %d\n", r.equal, r.all)
+	fmt.Fprintf(out, "shards: %s\n", r.shards)
 	killed := "no leader killed"
 	if r.outage != nil {
 		killed = "one leader killed"
@@ -147,4 +150,17 @@ func (r *report) print(out io.Writer) {
 	for _, f := range r.faults {
 		fmt.Fprintln(out, "  -", f)
 	}
+}
+
+// shardsLine says who leads each shard and how many transactions it has had.
+func shardsLine(all map[int]status, shards int) string {
+	var each []string
+	for i, id := range leaders(all, shards) {
+		var zxid embed.Zxid
+		for _, st := range all {
+			zxid = max(zxid, st.Shards[i].Zxid)
+		}
+		each = append(each, fmt.Sprintf("%d led by %s at zxid %d", i+1, orNone(id), zxid))
+	}
+	return strings.Join(each, ", ")
 }

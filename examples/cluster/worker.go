@@ -90,8 +90,8 @@ func (w *worker) settleLoop(ctx context.Context, name string) {
 
 // settle settles one order exactly once, whatever becomes of this process on the way and whoever else tries.
 //
-// The order's znode and the mark that it is done are exchanged in one transaction, but the ledger is elsewhere: a process
-// that ends between booking and recording leaves an order that looks open. So a holder asks the ledger before it books.
+// It is booked at the ledger, then marked as done, then taken off the list, in three places that no transaction spans: a
+// process that ends in between leaves an order that looks open. So a holder looks for the mark, and asks the ledger before it books.
 // Its answer stays true until the holder books: the lock keeps others out, and the fence, raised by the question, refuses
 // whoever held the lock before and does not know yet that it is lost.
 //
@@ -108,9 +108,13 @@ func (w *worker) settle(ctx context.Context, name string) error {
 		return err
 	}
 	defer hold.Release() // if it cannot be sent the node goes on trying
-	// What earlier holders recorded is visible here: their locks went after it.
-	if _, ok, err := w.session.Exists(ctx, path); err != nil || !ok {
+	// What earlier holders recorded is visible here: it is on the shard of their locks, which went after it.
+	_, done, err := w.session.Exists(ctx, donePath(o.Account, name))
+	if err != nil {
 		return err
+	}
+	if done {
+		return w.takeOff(ctx, path)
 	}
 	e := entry{Process: w.process, Token: hold.Token(), Order: o}
 	defer w.desk.leave(ctx, e, hold)
@@ -124,7 +128,10 @@ func (w *worker) settle(ctx context.Context, name string) error {
 		}
 	}
 	w.brake.pass(held{Order: o, Token: hold.Token()}, hold)
-	return w.record(ctx, name, path, hold)
+	if err := w.record(ctx, o, name, hold); err != nil {
+		return err
+	}
+	return w.takeOff(ctx, path)
 }
 
 func (w *worker) book(ctx context.Context, e entry) error {
@@ -135,19 +142,22 @@ func (w *worker) book(ctx context.Context, e entry) error {
 	return w.desk.book(ctx, e)
 }
 
-// record exchanges the order for its mark, if the lock is still held when the ensemble applies that.
-func (w *worker) record(ctx context.Context, name, path string, hold *lock.Hold) error {
+// record marks the order as done, if the lock is still held when the ensemble applies that.
+func (w *worker) record(ctx context.Context, o order, name string, hold *lock.Hold) error {
 	_, err := w.session.Multi(ctx,
-		embed.OpCheck(hold.Path(), embed.AnyVersion),
-		embed.OpDelete(path, embed.AnyVersion),
-		embed.OpCreate(donePath+"/"+name, []byte(strconv.Itoa(w.process)), embed.Persistent),
-	)
-	var at *embed.MultiError
-	if errors.As(err, &at) && at.Index == 1 && errors.Is(err, embed.ErrNoNode) {
-		return nil // the dispatcher took this process for dead and gave the order to another
-	}
+		lock.Guard(hold),
+		embed.OpCreate(donePath(o.Account, name), []byte(strconv.Itoa(w.process)), embed.Persistent))
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
+
+// takeOff takes an order that is marked as done off the process's list. It is not there any more if the dispatcher took this
+// process for dead and gave the order to another, which will find the mark.
+func (w *worker) takeOff(ctx context.Context, path string) error {
+	if err := w.session.Delete(ctx, path, embed.AnyVersion); err != nil && !errors.Is(err, embed.ErrNoNode) {
+		return fmt.Errorf("take off the list: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
+// bothWays runs a test with the tree on one shard and spread over four.
+func bothWays(t *testing.T, test func(t *testing.T, shards int)) {
+	for _, shards := range []int{1, 4} {
+		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) { test(t, shards) })
+	}
+}
+
 // A bench is a node alone, a desk with orders, and what the processes of the example run on them.
 type bench struct {
 	t    *testing.T
@@ -23,10 +31,10 @@ type bench struct {
 	log  *slog.Logger
 }
 
-func newBench(t *testing.T, orders []order) *bench {
+func newBench(t *testing.T, shards int, orders []order) *bench {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	node, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 10 * time.Millisecond, Logger: quiet})
+	node, err := embed.Start(embed.Config{Dir: t.TempDir(), Shards: shards, Tick: 10 * time.Millisecond, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,26 +91,35 @@ func (b *bench) start(process int) *part {
 	return p
 }
 
-// allDone waits until n orders are recorded and checks that each was booked once.
+// allDone waits until n orders are recorded and off the lists, and checks that each was booked once.
 func (b *bench) allDone(p *part, n int) {
 	b.t.Helper()
 	for {
-		changed, err := p.session.Watch(b.ctx, donePath, embed.WatchOnce)
+		changed, err := p.session.Watch(b.ctx, "/", embed.WatchRecursive)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		stat, _, err := p.session.Exists(b.ctx, donePath)
+		done, err := recorded(b.ctx, p.session)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if int(stat.NumChildren) == n {
+		left := 0
+		for process := 1; process <= processes; process++ {
+			stat, _, err := p.session.Exists(b.ctx, todoOf(process))
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			left += int(stat.NumChildren)
+		}
+		if done == n && left == 0 {
 			break
 		}
 		select {
 		case <-changed.Events():
 		case <-b.ctx.Done():
-			b.t.Fatalf("%d of %d orders are recorded", stat.NumChildren, n)
+			b.t.Fatalf("%d of %d orders are recorded, %d are on a list", done, n, left)
 		}
+		_ = changed.Close()
 	}
 	if c := b.desk.ledger.counts(); c.Settled != n || c.Twice != 0 {
 		b.t.Fatalf("counts %+v", c)
@@ -121,8 +138,10 @@ func someOrders(n, accounts int) []order {
 }
 
 // A worker dies between booking at the ledger and recording in the tree: whoever gets the order next must not book it.
-func TestWorker_DiesBeforeRecording(t *testing.T) {
-	b := newBench(t, someOrders(1, 1))
+func TestWorker_DiesBeforeRecording(t *testing.T) { bothWays(t, testDiesBeforeRecording) }
+
+func testDiesBeforeRecording(t *testing.T, shards int) {
+	b := newBench(t, shards, someOrders(1, 1))
 	first := b.start(1)
 	h, err := first.brake.stop(b.ctx)
 	if err != nil || h.Order.ID != "o0" {
@@ -139,10 +158,39 @@ func TestWorker_DiesBeforeRecording(t *testing.T) {
 	}
 }
 
+// A worker dies between recording and taking the order off its list: whoever gets the order next only takes it off.
+func TestWorker_DiesBeforeTakingOff(t *testing.T) { bothWays(t, testDiesBeforeTakingOff) }
+
+func testDiesBeforeTakingOff(t *testing.T, shards int) {
+	orders := someOrders(2, 1)
+	b := newBench(t, shards, orders)
+	first := b.start(1)
+	b.allDone(first, 2)
+	first.stop()
+	// The list as it would be if the first process had ended before its last write.
+	data, err := json.Marshal(orders[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.node.NewSession(b.ctx, embed.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(b.ctx, todoOf(1)+"/"+key(1), data, embed.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	b.allDone(b.start(2), 2)
+	if c := b.desk.ledger.counts(); c.Repeats != 0 {
+		t.Errorf("the ledger was asked about an order that is recorded: %+v", c)
+	}
+}
+
 // Dispatchers and workers come and go in the middle of the work; every order is settled once.
-func TestDispatcher_Replaced(t *testing.T) {
+func TestDispatcher_Replaced(t *testing.T) { bothWays(t, testReplaced) }
+
+func testReplaced(t *testing.T, shards int) {
 	const n = 600
-	b := newBench(t, someOrders(n, 7))
+	b := newBench(t, shards, someOrders(n, 7))
 	parts := []*part{b.start(1), b.start(2), b.start(3)}
 	for round := 1; round <= 4; round++ {
 		select {
@@ -159,15 +207,14 @@ func TestDispatcher_Replaced(t *testing.T) {
 		}
 	}
 	b.allDone(parts[0], n)
-	if left, _, err := parts[0].session.Children(b.ctx, todoOf(1)); err != nil || len(left) > 0 {
-		t.Errorf("left on a list: %v, %v", left, err)
-	}
 }
 
 // A dispatcher that was deposed and does not know it must not share out orders again.
-func TestDispatcher_Deposed(t *testing.T) {
+func TestDispatcher_Deposed(t *testing.T) { bothWays(t, testDeposed) }
+
+func testDeposed(t *testing.T, shards int) {
 	orders := someOrders(4, 2)
-	b := newBench(t, orders)
+	b := newBench(t, shards, orders)
 	s, err := b.node.NewSession(b.ctx, embed.SessionOptions{})
 	if err != nil {
 		t.Fatal(err)
