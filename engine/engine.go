@@ -378,7 +378,7 @@ func (e *Engine) unlockWhenQuiet() {
 func (e *Engine) claimsGone(changes []tree.Change) { e.keeper.gone(changes) }
 
 func (e *Engine) sessionEnded(at ShardID, id tree.SessionID, why error) {
-	e.keeper.ended(why, id)
+	e.keeper.ended(at, why, id)
 	if at == homeShard && why == ErrSessionExpired && e.cfg.SessionExpired != nil {
 		e.cfg.SessionExpired(id)
 	}

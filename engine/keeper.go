@@ -387,15 +387,15 @@ func (k *keeper) drop(expired []*Session) {
 	k.giveUp(expired...)
 }
 
-// ended is told by the home shard's log that sessions have ended. What of their requests this node has not applied yet comes
-// later in that log, if at all, and is refused there; another shard may apply it until it is told too.
-func (k *keeper) ended(why error, ids ...tree.SessionID) {
+// ended is told by a shard's log that sessions have ended. What of their requests this node has not applied yet comes later in
+// that log, if at all, and is refused there; in another it may come before the end.
+func (k *keeper) ended(at ShardID, why error, ids ...tree.SessionID) {
 	gone := k.endAll(why, ids)
 	if len(gone) == 0 {
 		return
 	}
 	k.cancel(why, gone...)
-	k.home.giveUp(why, gone...)
+	k.pipes[at-1].giveUp(why, gone...)
 	k.giveUp(gone...)
 }
 

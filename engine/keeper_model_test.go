@@ -158,7 +158,7 @@ func (m *keeperModel) open() {
 
 func (m *keeperModel) end() {
 	id := m.any()
-	m.engine.keeper.ended(ErrSessionClosed, id)
+	m.engine.keeper.ended(homeShard, ErrSessionClosed, id)
 	m.forget(id)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// A fakeLog stands for a Raft group: it keeps what is proposed, and the test decides what becomes of it.
+// A fakeLog stands for a Raft group, or for several with one leader: it keeps what is proposed, and the test decides what becomes of it.
 type fakeLog struct {
 	mu       sync.Mutex
 	leader   replication.Leader
@@ -22,6 +22,7 @@ type fakeLog struct {
 }
 
 type fakeProposal struct {
+	shard   ShardID // zero: the first
 	cmd     []byte
 	at      time.Time
 	dropped atomic.Bool
@@ -31,7 +32,7 @@ func (p *fakeProposal) Dropped() bool { return p.dropped.Load() }
 
 var errRefused = errors.New("refused")
 
-func (l *fakeLog) Propose(_ ShardID, cmd []byte) (proposal, error) {
+func (l *fakeLog) Propose(id ShardID, cmd []byte) (proposal, error) {
 	if during := l.meanwhile(nil); during != nil {
 		during()
 	}
@@ -40,7 +41,7 @@ func (l *fakeLog) Propose(_ ShardID, cmd []byte) (proposal, error) {
 	if l.refusal != nil {
 		return nil, l.refusal
 	}
-	p := &fakeProposal{cmd: append([]byte(nil), cmd...), at: time.Now()}
+	p := &fakeProposal{shard: id, cmd: append([]byte(nil), cmd...), at: time.Now()}
 	l.proposed = append(l.proposed, p)
 	return p, nil
 }

@@ -340,7 +340,7 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 func (m *machine) expireDue() {
 	due := m.mu.table.Due()
 	// This node's own are told all at once: what waits for its turn has ended, and must be granted nothing.
-	m.engine.keeper.ended(ErrSessionExpired, due...)
+	m.engine.keeper.ended(m.shard, ErrSessionExpired, due...)
 	gone := 0
 	for _, id := range due {
 		if gone >= m.portion {

@@ -36,10 +36,15 @@ type node struct {
 // withNode runs fn in a bubble with a registered node; another member leads.
 func withNode(t *testing.T, fn func(t *testing.T, n *node)) {
 	t.Helper()
+	withShards(t, 1, fn)
+}
+
+// withShards is withNode for a node with several shards.
+func withShards(t *testing.T, shards int, fn func(t *testing.T, n *node)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		n.log.elect(otherMember)
-		n.pipe.leaderChanged()
+		n := newShardedNode(t, testOrigin(), shards)
+		n.lead(otherMember)
 		n.commit()
 		fn(t, n)
 	})
@@ -48,7 +53,9 @@ func withNode(t *testing.T, fn func(t *testing.T, n *node)) {
 // newNode starts a node's loops; they end with the test.
 func newNode(t *testing.T) *node { return newNodeOf(t, testOrigin()) }
 
-func newNodeOf(t *testing.T, origin session.Origin) *node {
+func newNodeOf(t *testing.T, origin session.Origin) *node { return newShardedNode(t, origin, 1) }
+
+func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 	n := &node{t: t, log: &fakeLog{}, fake: newFakeClock()}
 	d, err := disk.Open(t.TempDir())
 	if err != nil {
@@ -61,7 +68,10 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.Engine = e
-	n.shard = n.newShard(origin)
+	for range shards {
+		n.newShard(origin)
+	}
+	n.shard = e.home()
 	n.pipe, n.expirer, n.reaper = n.shard.pipe, n.shard.expirer, n.shard.reaper
 	e.purger = newPurger(e, n.log)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
@@ -80,14 +90,13 @@ func newNodeOf(t *testing.T, origin session.Origin) *node {
 }
 
 // newShard adds a shard to the node.
-func (n *node) newShard(origin session.Origin) *machine {
+func (n *node) newShard(origin session.Origin) {
 	m := n.newMachine(ShardID(len(n.shards)+1), n.log, origin)
 	m.expirer = newExpirer(m, n.log, n.cfg, &lag{applied: func() uint64 { return 0 }, committed: func() uint64 { return 0 }}, n.Engine.log)
 	m.tree.Store(tree.New(nil))
 	m.mu.table = session.NewTable()
 	m.restartSilence()
 	n.loops.Go(m.pipe.loop)
-	return m
 }
 
 // tree is that of the node's first shard.
@@ -107,24 +116,28 @@ func (n *node) withImage() *node {
 	return n
 }
 
-// apply has the node's machine apply proposals, in order.
+// apply has the node's machines apply proposals, in order.
 func (n *node) apply(ps ...*fakeProposal) {
 	n.t.Helper()
 	for _, p := range ps {
-		if n.shard.image == nil {
-			n.applyCommand(mustDecode(n.t, p.cmd))
+		m := n.shards[max(p.shard, homeShard)-1]
+		if m.image == nil {
+			n.applyOn(m.shard, mustDecode(n.t, p.cmd))
 			continue
 		}
-		n.shard.Apply([]replication.Entry{{Index: n.shard.image.Applied() + 1, Cmd: p.cmd}})
+		m.Apply([]replication.Entry{{Index: m.image.Applied() + 1, Cmd: p.cmd}})
 	}
 	n.applied = append(n.applied, ps...)
 	synctest.Wait()
 }
 
-func (n *node) applyCommand(c command) {
-	n.shard.mu.Lock()
-	defer n.shard.mu.Unlock()
-	n.shard.apply(&c)
+func (n *node) applyCommand(c command) { n.applyOn(homeShard, c) }
+
+func (n *node) applyOn(id ShardID, c command) {
+	m := n.shards[id-1]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apply(&c)
 }
 
 // commit applies what is proposed until nothing more is.
@@ -211,7 +224,9 @@ func (n *node) exists(path string) bool {
 // lead changes the leader and tells the node.
 func (n *node) lead(m replication.MemberID) {
 	n.log.elect(m)
-	n.pipe.leaderChanged()
+	for _, s := range n.shards {
+		s.pipe.leaderChanged()
+	}
 	synctest.Wait()
 }
 
