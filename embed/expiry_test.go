@@ -262,9 +262,8 @@ func every(ctx context.Context, interval time.Duration, fn func()) {
 	}
 }
 
-// A1.1, A7: leaders that come and go each count the silence anew or twice: etcd's leases never ended under churn (etcd#9888), all
-// ended when a deposed leader went on counting (etcd#15247), and an election cost consul's sessions (consul#1162). Here the
-// leadership moves every half timeout for ten timeouts, and goes with a member
+// A7: leaders that come and go each count the silence anew: etcd's leases never ended under churn (etcd#9888), and an election
+// cost consul's sessions (consul#1162). Here the leadership moves every half timeout for ten timeouts, and goes with a member
 // that dies. No session of a live member ends, and that of the dead one does within the bound.
 //
 // The bound is computed from what happened: the timeout, a commit for each of its four steps, and for every change of leader a

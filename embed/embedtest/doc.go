@@ -8,7 +8,7 @@
 //	ens.Faults(2).SetLink(3, embedtest.Link{Loss: 0.3})
 //
 // Everything is real except the network: Raft, fsync, sessions and their timeouts, with a short tick so that elections and
-// expiry take well under a second.
+// a session's end take a second or so: the least timeout is 720 ms.
 //
 // # What can be broken
 //

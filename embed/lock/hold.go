@@ -25,8 +25,8 @@ func newHold(ctx context.Context, c *queue.Contender) *Hold {
 func (h *Hold) Token() Token { return Token{Zxid: h.contender.Zxid} }
 
 // Guard makes a Multi happen only while the Hold is the granted one: it is refused with embed.ErrNotHeld, and nothing of it is
-// applied, if the Hold has ended by the clock of its node when the Multi is issued, or has ended for the ensemble when it is
-// applied. The Multi may be of any session of the ensemble.
+// applied, if the Hold has ended by the clock of its node when the Multi is issued, or if its znode is gone when it is applied,
+// which it is before anybody else is granted. The Multi may be of any session of the ensemble.
 //
 //	_, err := session.Multi(ctx, lock.Guard(hold), embed.OpSet("/report", data, embed.AnyVersion))
 func Guard(h *Hold) embed.Op { return embed.OpGuard(h.contender.Claim) }
