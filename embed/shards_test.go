@@ -1,6 +1,7 @@
 package embed_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -214,4 +215,58 @@ func TestShards_WatchOfTheRoot(t *testing.T) {
 	if _, ok := <-children.Events(); ok || !errors.Is(children.Err(), embed.ErrSessionClosed) {
 		t.Errorf("after the session: %v, %v", ok, children.Err())
 	}
+}
+
+// A Lock waits for a quorum as long as its ctx lets it, also where its session is not known yet; who does not wait is not kept
+// waiting, and nobody is left in a queue who gave up.
+func TestShards_LockOutwaitsAQuorumWhereItsSessionIsNew(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards, c.RequestTimeout = 4, 100*time.Millisecond }})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	ens.Isolate(1)
+	type outcome struct {
+		hold *lock.Hold
+		err  error
+	}
+	granted, gaveUp := make(chan outcome, len(spread())), make(chan error, len(spread()))
+	leaving, leave := context.WithCancel(bounded(t))
+	for _, p := range spread() {
+		go func() {
+			h, err := lock.NewMutex(s, p+"/lock").Lock(bounded(t))
+			granted <- outcome{h, err}
+		}()
+		go func() {
+			_, err := lock.NewMutex(s, p+"/left").Lock(leaving)
+			gaveUp <- err
+		}()
+	}
+	for range 3 { // longer than a call may take
+		for _, p := range spread()[:4] {
+			if _, err := lock.NewMutex(s, p+"/tried").TryLock(context.Background()); !errors.Is(err, embed.ErrUnavailable) {
+				t.Errorf("TryLock: %v", err)
+			}
+		}
+	}
+	leave()
+	for range spread() {
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Errorf("Lock whose ctx ended: %v", err)
+		}
+	}
+	select {
+	case got := <-granted:
+		t.Fatalf("Lock without a quorum: %v, %v", got.hold, got.err)
+	default:
+	}
+	ens.HealAll()
+	for range spread() {
+		got := <-granted
+		must(t, got.err)
+		_ = got.hold.Release() // in the little time that a call has here; the node goes on trying
+	}
+	ens.Until("everybody to leave the queues", func() bool {
+		paths, err := s.Ephemerals(bounded(t), "/")
+		return err == nil && len(paths) == 0
+	})
 }

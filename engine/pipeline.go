@@ -61,8 +61,9 @@ type waiter struct {
 type place uint8
 
 const (
-	placeQueued place = iota
-	placeSent         // in a sealed batch: it may be applied
+	placeNone place = iota // not queued yet
+	placeQueued
+	placeSent // in a sealed batch: it may be applied
 	placeDone
 )
 

@@ -38,12 +38,13 @@ func (q *queue) count(w *waiter, n int) {
 }
 
 func (q *queue) add(w *waiter) {
+	w.place = placeQueued
 	q.rest = append(q.rest, w)
 	q.count(w, 1)
 }
 
 func (q *queue) addEnd(w *waiter) {
-	w.front = true
+	w.place, w.front = placeQueued, true
 	q.front = append(q.front, w)
 	q.count(w, 1)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -141,27 +142,28 @@ func closed(ctx context.Context, closing []ends) error {
 // a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) *Pending {
 	m, err := s.engine.route(ops)
-	return s.submit(ctx, m, err, s.newTxn(ops), ops)
-}
-
-func (s *Session) newTxn(ops []tree.Op) *waiter {
-	return newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
-}
-
-// submit queues w, which is the transaction of ops, on their shard. err is why they have none.
-func (s *Session) submit(ctx context.Context, m *machine, err error, w *waiter, ops []tree.Op) *Pending {
+	w := s.newTxn(ops)
 	if err == nil {
 		err = s.check(ctx, w, ops)
 	}
 	if err == nil {
 		err = s.use(ctx, m)
 	}
+	m.queue(w, err)
+	return &Pending{session: s, pipe: m.pipe, waiter: w}
+}
+
+func (s *Session) newTxn(ops []tree.Op) *waiter {
+	return newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
+}
+
+// queue queues w on a shard that knows the session, or refuses it with err.
+func (m *machine) queue(w *waiter, err error) {
 	if err != nil {
 		m.pipe.refuse(w, err)
 	} else {
 		_ = m.pipe.submit(w) // an error is w's outcome
 	}
-	return &Pending{session: s, pipe: m.pipe, waiter: w}
 }
 
 // check refuses what can be refused here.
@@ -180,12 +182,34 @@ func (s *Session) check(ctx context.Context, w *waiter, ops []tree.Op) error {
 	return s.live()
 }
 
-// use makes a shard know the session, if it does not yet: see purger. Whatever goes wrong, what was to be written there has not
-// been sent.
+// use makes a shard know the session, if it does not yet, no longer than ctx, or the node's request timeout if ctx has no
+// deadline. Whatever goes wrong, what was to be written there has not been sent.
 func (s *Session) use(ctx context.Context, m *machine) error {
 	if s.uses[m.shard-1].Load() {
 		return nil
 	}
+	bound := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		bound, cancel = context.WithTimeout(ctx, s.engine.cfg.RequestTimeout)
+		defer cancel()
+	}
+	err := s.introduce(bound, m)
+	switch {
+	case err == nil:
+		return nil
+	case s.live() != nil:
+		return s.live()
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case bound.Err() != nil:
+		return ErrUnavailable
+	}
+	return err
+}
+
+// introduce is use for as long as ctx lets it: see purger.
+func (s *Session) introduce(ctx context.Context, m *machine) error {
 	for {
 		other := s.attach(m.shard)
 		if other == nil {
@@ -203,28 +227,31 @@ func (s *Session) use(ctx context.Context, m *machine) error {
 	if s.uses[m.shard-1].Load() {
 		return nil
 	}
-	home := s.engine.home().pipe
-	noted := newWaiter(s, &request{kind: requestAttach, session: s.id, shard: uint32(m.shard)})
-	err := home.submit(noted)
-	if err == nil {
-		err = home.wait(ctx, noted, s.engine.cfg.RequestTimeout)
+	err := ErrUnknownOutcome // it may be asked for again
+	for errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.live() == nil {
+		err = s.askIn(ctx, m)
 	}
 	if err == nil {
-		err = s.engine.keeper.admit(ctx, s, m.pipe, s.engine.cfg.RequestTimeout)
-	}
-	switch {
-	case err == nil:
 		s.uses[m.shard-1].Store(true)
-		return nil
-	case s.live() != nil:
-		return s.live()
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, ErrUnknownOutcome):
-		return ErrUnavailable
 	}
 	return err
 }
+
+// askIn has the home shard note that the session uses a shard, and then the shard admit it.
+func (s *Session) askIn(ctx context.Context, m *machine) error {
+	home := s.engine.home().pipe
+	noted := newWaiter(s, &request{kind: requestAttach, session: s.id, shard: uint32(m.shard)})
+	if err := home.submit(noted); err != nil {
+		return err
+	}
+	if err := home.wait(ctx, noted, forever); err != nil {
+		return err
+	}
+	return s.engine.keeper.admit(ctx, s, m.pipe, forever)
+}
+
+// forever is the limit of what a ctx alone bounds.
+const forever = time.Duration(math.MaxInt64)
 
 // attach makes the caller the one that makes a shard know the session, until it calls attached; or it returns what is closed when
 // the one that already does so has ended.
