@@ -30,10 +30,6 @@ var (
 	diskSeed  = flag.Uint64("diskseed", 0, "the random choices of the tests of failing disks; zero means new ones with -every, and the same as always without it")
 )
 
-func init() {
-	flag.IntVar(&inside.Shards, "shards", 0, "how many shards the ensembles have where a test does not say; zero means one")
-}
-
 // seeded returns a source of random choices and says how to repeat them.
 func seeded(t *testing.T) *rand.Rand {
 	seed := *diskSeed

@@ -75,7 +75,7 @@ func TestGuarantee_GoodGuest(t *testing.T) {
 	once := func(dir string) {
 		var leaders atomic.Int32
 		n, err := embed.Start(embed.Config{
-			Dir: dir, Tick: 5 * time.Millisecond, Logger: quiet,
+			Dir: dir, Shards: inside.Shards, Tick: 5 * time.Millisecond, Logger: quiet,
 			Events: embed.Events{LeaderChanged: func(embed.LeaderChange) { leaders.Add(1) }},
 		})
 		must(t, err)

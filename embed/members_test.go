@@ -59,7 +59,7 @@ func startTCP(t *testing.T, host string, n int, give func(*embed.Config)) map[em
 		nodes := make(map[embed.MemberID]*embed.Node)
 		var err error
 		for id := range members {
-			cfg := embed.Config{ID: id, Members: members, Tick: 20 * time.Millisecond, Logger: quiet}
+			cfg := embed.Config{ID: id, Members: members, Shards: inside.Shards, Tick: 20 * time.Millisecond, Logger: quiet}
 			give(&cfg)
 			if nodes[id], err = embed.Start(cfg); err != nil {
 				delete(nodes, id)

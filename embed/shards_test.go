@@ -10,8 +10,11 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
+
+func init() { inside.ShardsFlag() }
 
 // sharded starts an ensemble of three members with four shards.
 func sharded(t *testing.T) *embedtest.Ensemble {

@@ -102,7 +102,7 @@ func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 // alone starts a node that is its own ensemble.
 func alone(t *testing.T, dir string, seams inside.Seams) *embed.Node {
 	t.Helper()
-	n, err := embed.StartInside(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: quiet}, seams)
+	n, err := embed.StartInside(embed.Config{Dir: dir, Shards: inside.Shards, Tick: 10 * time.Millisecond, Logger: quiet}, seams)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +452,7 @@ func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 func TestStart_CloseAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 30 {
-		n, err := embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: quiet})
+		n, err := embed.Start(embed.Config{Dir: dir, Shards: inside.Shards, Tick: 10 * time.Millisecond, Logger: quiet})
 		must(t, err)
 		if i%3 == 1 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Millisecond)

@@ -15,7 +15,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 )
+
+func init() { inside.ShardsFlag() }
 
 const path = "/election"
 

@@ -12,8 +12,11 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
+
+func init() { inside.ShardsFlag() }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -392,7 +393,7 @@ func TestStart(t *testing.T) {
 	start := func(id embed.MemberID) {
 		t.Helper()
 		n, err := embedtest.Start(embed.Config{
-			Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Tick: embedtest.DefaultTick,
+			Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Shards: inside.Shards, Tick: embedtest.DefaultTick,
 			Logger: slog.New(slog.DiscardHandler),
 		}, faults[id])
 		must(t, err)

@@ -26,6 +26,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
+func init() { inside.ShardsFlag() }
+
 const path = "/locks/x"
 
 func must(t testing.TB, err error) {

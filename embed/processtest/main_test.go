@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 )
 
 var (
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(memberVariable) != "" {
 		os.Exit(runMember())
 	}
+	inside.ShardsFlag()
 	flag.Parse()
 	os.Exit(m.Run())
 }

@@ -119,7 +119,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 }
 
 func (m *member) start(c *config) error {
-	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Tick: c.Tick}
+	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Shards: c.Shards, Tick: c.Tick}
 	m.mu.Lock()
 	before := m.node
 	m.mu.Unlock()

@@ -36,6 +36,7 @@ type config struct {
 	Dir     string
 	ID      embed.MemberID
 	Members map[embed.MemberID]string
+	Shards  int
 	Tick    time.Duration
 	Faults  bool // its disk may fail; then it takes no snapshots on demand
 }
