@@ -329,7 +329,7 @@ func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	g.set(true)
 	w.jump(time.Hour)
 	state(embed.Suspended, "after a jump")
-	first := s.Submit(ctx, embed.OpSet("/", nil, embed.AnyVersion))
+	first := s.Submit(ctx, embed.OpSet(ofSessions, nil, embed.AnyVersion))
 	g.passUntil(first.Done(), func() {
 		w.jump(time.Hour)
 		state(embed.Suspended, "after a second jump")
@@ -338,7 +338,7 @@ func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	must(t, err)
 	state(embed.Suspended, "by a batch that was sent before the second jump")
 	g.set(false)
-	_, err = s.Set(ctx, "/", nil, embed.AnyVersion)
+	_, err = s.Set(ctx, ofSessions, nil, embed.AnyVersion)
 	must(t, err)
 	awaits(t, s, embed.Connected)
 }

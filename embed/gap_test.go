@@ -56,14 +56,15 @@ type gapHistory struct {
 	rng    *rand.Rand
 	ens    *embedtest.Ensemble
 	writer *embed.Session
+	base   string // all of it is below
 
-	// On the member that goes away: a session that sees everything, and one whose root is /t, which has the watches.
+	// On the member that goes away: a session that sees everything, and one whose root is t, which has the watches.
 	plain, below *embed.Session
 	watches      []*gapWatch
-	marker       *embed.Watch // persistent, on /marker, which every transaction sets
+	marker       *embed.Watch // persistent, on marker, which every transaction sets
 
 	changes []gapChange     // all that were made, in order
-	now     map[string]bool // the znodes below /t that they left
+	now     map[string]bool // the znodes below t that they left
 
 	rounds, installs, went, fired, ended, events int
 }
@@ -89,12 +90,13 @@ type gap struct{ low, high embed.Zxid }
 func newGapHistory(t *testing.T, seed uint64) *gapHistory {
 	h := &gapHistory{t: t, ctx: bounded(t), rng: rand.New(rand.NewPCG(seed, 1)), ens: lagging(t), now: make(map[string]bool)}
 	h.writer = h.ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	for _, path := range []string{"/t", "/marker"} {
+	h.base = lastPlace()
+	for _, path := range []string{h.base, h.base + "/t", h.base + "/marker"} {
 		_, err := h.writer.Create(h.ctx, path, nil, embed.Persistent)
 		must(t, err)
 	}
 	h.plain = h.ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
-	h.below = h.ens.Session(away, embed.SessionOptions{Timeout: time.Minute, Root: "/t"})
+	h.below = h.ens.Session(away, embed.SessionOptions{Timeout: time.Minute, Root: h.base + "/t"})
 	for _, path := range gapPaths("", 3) {
 		for _, mode := range []embed.WatchMode{embed.WatchOnce, embed.WatchPersistent, embed.WatchRecursive} {
 			h.watches = append(h.watches, &gapWatch{path: path, mode: mode})
@@ -166,7 +168,7 @@ func (h *gapHistory) sync() {
 func (h *gapHistory) arm() {
 	var err error
 	if h.marker == nil || h.marker.Err() != nil {
-		h.marker, err = h.plain.Watch(h.ctx, "/marker", embed.WatchPersistent)
+		h.marker, err = h.plain.Watch(h.ctx, h.base+"/marker", embed.WatchPersistent)
 		must(h.t, err)
 	}
 	for _, w := range h.watches {
@@ -193,7 +195,7 @@ func (h *gapHistory) write(n int, only string) {
 				ops, made = append(ops, op), append(made, gapChange{what: what, path: path})
 			}
 		}
-		results, err := h.writer.Multi(h.ctx, append(ops, embed.OpSet("/marker", nil, embed.AnyVersion))...)
+		results, err := h.writer.Multi(h.ctx, append(ops, embed.OpSet(h.base+"/marker", nil, embed.AnyVersion))...)
 		must(h.t, err)
 		zxid := results[len(ops)].Stat.Mzxid
 		for _, c := range append(made, gapChange{what: embed.NodeDataChanged, path: "/marker"}) {
@@ -209,12 +211,12 @@ func (h *gapHistory) op(path string) (embed.Op, embed.EventType, bool) {
 	switch {
 	case h.now[path] && !h.now[path+"/a"] && !h.now[path+"/b"] && h.rng.IntN(2) == 0:
 		delete(h.now, path)
-		return embed.OpDelete("/t"+path, embed.AnyVersion), embed.NodeDeleted, true
+		return embed.OpDelete(h.base+"/t"+path, embed.AnyVersion), embed.NodeDeleted, true
 	case h.now[path]:
-		return embed.OpSet("/t"+path, nil, embed.AnyVersion), embed.NodeDataChanged, true
+		return embed.OpSet(h.base+"/t"+path, nil, embed.AnyVersion), embed.NodeDataChanged, true
 	case h.now[parent] || parent == "":
 		h.now[path] = true
-		return embed.OpCreate("/t"+path, nil, embed.Persistent), embed.NodeCreated, true
+		return embed.OpCreate(h.base+"/t"+path, nil, embed.Persistent), embed.NodeCreated, true
 	}
 	return embed.Op{}, 0, false
 }

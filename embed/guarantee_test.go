@@ -25,7 +25,7 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// D4: writers move a value between two znodes by Multi. Readers on every member read both, one after the other. Each znode
+// D4: writers move a value between two znodes by Multi, on each shard. Readers on every member read both, one after the other. Each znode
 // holds its share and the number of the move, so a reader can tell a sum that was never there and a state that is older than
 // one it has seen.
 func TestGuarantee_Atomic(t *testing.T) {
@@ -80,24 +80,31 @@ func readShare(t *testing.T, ctx context.Context, s *embed.Session, path string)
 func hammer(t *testing.T, ens *embedtest.Ensemble, moves int) {
 	ctx := bounded(t)
 	setup := ens.Session(1, embed.SessionOptions{})
-	founding := []embed.Op{embed.OpCreate("/a", share(0, total), embed.Persistent), embed.OpCreate("/b", share(0, 0), embed.Persistent)}
-	for i := range between {
-		founding = append(founding, embed.OpCreate(fmt.Sprint("/between-", i), nil, embed.Persistent))
+	banks := places()
+	for _, bank := range banks {
+		founding := []embed.Op{embed.OpCreate(bank, nil, embed.Persistent),
+			embed.OpCreate(bank+"/a", share(0, total), embed.Persistent), embed.OpCreate(bank+"/b", share(0, 0), embed.Persistent)}
+		for i := range between {
+			founding = append(founding, embed.OpCreate(fmt.Sprint(bank, "/between-", i), nil, embed.Persistent))
+		}
+		if _, err := setup.Multi(ctx, founding...); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := setup.Multi(ctx, founding...); err != nil {
-		t.Fatal(err)
-	}
+	each := moves / len(ens.Members()) / len(banks)
 	var done atomic.Bool
 	var readers, writers sync.WaitGroup
 	for _, id := range ens.Members() {
 		s := ens.Session(id, embed.SessionOptions{})
-		if _, err := s.Sync(ctx, "/a"); err != nil {
+		if _, err := s.Sync(ctx, "/"); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 {
-			readers.Go(func() { readPairs(t, ctx, s, &done) })
+		for i := range max(2, len(banks)) {
+			readers.Go(func() { readPairs(t, ctx, s, banks[i%len(banks)], &done) })
 		}
-		writers.Go(func() { movePairs(t, ctx, s, moves/len(ens.Members()), uint64(id)) })
+		for _, bank := range banks {
+			writers.Go(func() { movePairs(t, ctx, s, bank, each, uint64(id)) })
+		}
 	}
 	writers.Wait()
 	done.Store(true)
@@ -106,22 +113,24 @@ func hammer(t *testing.T, ens *embedtest.Ensemble, moves int) {
 	if _, err := s.Sync(ctx, "/"); err != nil {
 		t.Fatal(err)
 	}
-	if _, a, stat := readShare(t, ctx, s, "/a"); int(stat.Version) != moves/3*3 {
-		t.Errorf("/a was set %d times and holds %d, want %d moves", stat.Version, a, moves/3*3)
+	for _, bank := range banks {
+		if _, a, stat := readShare(t, ctx, s, bank+"/a"); int(stat.Version) != each*len(ens.Members()) {
+			t.Errorf("%s/a was set %d times and holds %d, want %d moves", bank, stat.Version, a, each*len(ens.Members()))
+		}
 	}
 }
 
-func movePairs(t *testing.T, ctx context.Context, s *embed.Session, n int, seed uint64) {
+func movePairs(t *testing.T, ctx context.Context, s *embed.Session, bank string, n int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for done := 0; done < n; {
-		move, _, stat := readShare(t, ctx, s, "/a")
+		move, _, stat := readShare(t, ctx, s, bank+"/a")
 		amount := rng.Uint64N(total + 1)
-		ops := []embed.Op{embed.OpSet("/b", share(move+1, total-amount), embed.AnyVersion)}
+		ops := []embed.Op{embed.OpSet(bank+"/b", share(move+1, total-amount), embed.AnyVersion)}
 		for i := range between {
-			ops = append(ops, embed.OpSet(fmt.Sprint("/between-", i), nil, embed.AnyVersion))
+			ops = append(ops, embed.OpSet(fmt.Sprint(bank, "/between-", i), nil, embed.AnyVersion))
 		}
 		// Last, what may be refused: by then all else has been done, and must not have been.
-		_, err := s.Multi(ctx, append(ops, embed.OpSet("/a", share(move+1, amount), stat.Version))...)
+		_, err := s.Multi(ctx, append(ops, embed.OpSet(bank+"/a", share(move+1, amount), stat.Version))...)
 		switch {
 		case err == nil:
 			done++
@@ -133,9 +142,9 @@ func movePairs(t *testing.T, ctx context.Context, s *embed.Session, n int, seed 
 	}
 }
 
-func readPairs(t *testing.T, ctx context.Context, s *embed.Session, done *atomic.Bool) {
+func readPairs(t *testing.T, ctx context.Context, s *embed.Session, bank string, done *atomic.Bool) {
 	var last uint64
-	for first, second := "/a", "/b"; !done.Load(); first, second = second, first {
+	for first, second := bank+"/a", bank+"/b"; !done.Load(); first, second = second, first {
 		move1, amount1, stat1 := readShare(t, ctx, s, first)
 		move2, amount2, stat2 := readShare(t, ctx, s, second)
 		switch {
@@ -154,7 +163,7 @@ func readPairs(t *testing.T, ctx context.Context, s *embed.Session, done *atomic
 	}
 }
 
-// Creates on a follower, 1,024 at a time, while the leadership moves: to that follower, away from it again, and between the
+// Creates on a follower, 1,024 at a time, while the leadership of one shard after the other moves: to that follower, away from it again, and between the
 // others while it does not hear the old leader. Proposals are lost with the leaders they were forwarded to and with the one
 // that their own member was, and proposals are sent again that were not lost. It goes on until each kind of move has thrice
 // met creates that were open when the old leader was one no more, and still were when the new one was there.
@@ -172,43 +181,64 @@ func TestGuarantee_ExactlyOnce(t *testing.T) {
 	})
 	ctx := bounded(t)
 	b.s = ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	if _, err := b.s.Create(ctx, "/jobs", nil, embed.Persistent); err != nil {
-		t.Fatal(err)
+	b.parents = places()
+	for _, p := range b.parents {
+		if _, err := b.s.Create(ctx, p, nil, embed.Persistent); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ens.MoveLeader(2)
 	stop := b.start(ctx, t)
 	met := make(map[string]int)
-	for met["gained"] < 3 || met["lost"] < 3 || met["unheard"] < 3 {
-		from, to, kind := ens.Leader(), embed.MemberID(1), "gained"
+	for n := 0; met["gained"] < 3 || met["lost"] < 3 || met["unheard"] < 3; n++ {
+		shard := n%len(b.parents) + 1
+		from, to, kind := leaderOf(ens, shard), embed.MemberID(1), "gained"
 		switch {
 		case from == 1:
 			to, kind = 3, "lost"
 		case met["unheard"] <= met["gained"]:
 			to, kind = 5-from, "unheard"
 			ens.Faults(from).SetLink(1, embedtest.Link{Cut: true})
-			behind(ens, 1, from)
+			behind(ens, shard, 1, from)
 		}
-		before, after := move(ctx, t, ens.Node(1), ens.Node(from), to, heard)
+		before, after := move(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
 		ens.HealAll()
 		open := 0
 		for caller, n := range before.open {
-			if after.open[caller] == n {
+			if after.open[caller] == n && b.parent(caller) == b.parents[shard-1] {
 				open++
 			}
 		}
-		t.Logf("leadership %s: %d creates were open when member %d led no more, %d of them when member %d did", kind, len(before.open), from, open, to)
+		t.Logf("leadership of shard %d %s: %d creates were open when member %d led no more, %d of those on it when member %d did", shard, kind, len(before.open), from, open, to)
 		if open > 0 {
 			met[kind]++
 		}
 	}
 	stop()
-	b.check(ctx, t, "/jobs")
+	b.check(ctx, t)
+}
+
+// leaderOf waits until most members agree on a leader of a shard and returns it.
+func leaderOf(ens *embedtest.Ensemble, shard int) (leader embed.MemberID) {
+	ens.Until("a leader", func() bool {
+		votes := make(map[embed.ShardStatus]int)
+		for _, id := range ens.Members() {
+			s := ens.Node(id).Status().Shards[shard-1]
+			vote := embed.ShardStatus{Leader: s.Leader, Term: s.Term}
+			if votes[vote]++; s.Leader != 0 && votes[vote] > len(ens.Members())/2 {
+				leader = s.Leader
+				return true
+			}
+		}
+		return false
+	})
+	return leader
 }
 
 // behind waits until a member that does not hear the leader has been left behind: the others have committed something that
 // it asked for, and it does not know.
-func behind(ens *embedtest.Ensemble, member, leader embed.MemberID) {
-	zxid := func(id embed.MemberID) embed.Zxid { return ens.Node(id).Status().Shards[0].Zxid }
+func behind(ens *embedtest.Ensemble, shard int, member, leader embed.MemberID) {
+	zxid := func(id embed.MemberID) embed.Zxid { return ens.Node(id).Status().Shards[shard-1].Zxid }
 	last := zxid(member)
 	ens.Until("the others to be ahead", func() bool {
 		before := last
@@ -223,21 +253,21 @@ type change struct {
 	open map[int]int64
 }
 
-// move has the leader hand the leadership to a member. It returns the last two changes that another member, the observer,
+// move has the leader of a shard hand the leadership to a member. It returns the last two changes that another member, the observer,
 // heard of: the last but one says that the old leader is one no more, the last that the new one is. They have no creates if
 // the observer heard of less.
-func move(ctx context.Context, t *testing.T, observer, leader *embed.Node, to embed.MemberID, heard <-chan change) (before, after change) {
+func move(ctx context.Context, t *testing.T, shard int, observer, leader *embed.Node, to embed.MemberID, heard <-chan change) (before, after change) {
 	t.Helper()
-	old := observer.Status().Shards[0]
+	old := observer.Status().Shards[shard-1]
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for old.Leader != to {
-		_ = leader.TransferLeadership(1, to) // another request may be under way
+		_ = leader.TransferLeadership(shard, to) // another request may be under way
 		for asked := true; asked; {
 			select {
 			case c := <-heard:
-				if c.Term <= old.Term {
-					continue // from before it was asked for
+				if c.Shard != shard || c.Term <= old.Term {
+					continue // of another one, or from before it was asked for
 				}
 				if before, after = after, c; c.Leader == to {
 					return before, after
@@ -254,12 +284,16 @@ func move(ctx context.Context, t *testing.T, observer, leader *embed.Node, to em
 
 // A burst is many callers that create sequential znodes through one session, each one after the other.
 type burst struct {
-	s     *embed.Session
-	calls [1024]atomic.Int64 // of each caller: how many it has begun and ended; odd while one is open
+	s       *embed.Session
+	parents []string
+	calls   [1024]atomic.Int64 // of each caller: how many it has begun and ended; odd while one is open
 
 	mu    sync.Mutex
 	names map[string]string // what is said to be created, with its data
 }
+
+// parent is where a caller creates.
+func (b *burst) parent(caller int) string { return b.parents[caller%len(b.parents)] }
 
 // start has the callers create until stop is called, which returns when all have returned.
 func (b *burst) start(ctx context.Context, t *testing.T) (stop func()) {
@@ -269,7 +303,7 @@ func (b *burst) start(ctx context.Context, t *testing.T) (stop func()) {
 		wg.Go(func() {
 			for !enough.Load() {
 				data := fmt.Sprint(i, "/", b.calls[i].Add(1))
-				name, err := b.s.Create(ctx, "/jobs/job-", []byte(data), embed.EphemeralSequential)
+				name, err := b.s.Create(ctx, b.parent(i)+"/job-", []byte(data), embed.EphemeralSequential)
 				b.calls[i].Add(1)
 				if err != nil {
 					t.Errorf("create %s: %v", data, err)
@@ -302,14 +336,21 @@ func (b *burst) open() map[int]int64 {
 }
 
 // check compares what was said with what there is.
-func (b *burst) check(ctx context.Context, t *testing.T, parent string) {
+func (b *burst) check(ctx context.Context, t *testing.T) {
 	t.Helper()
-	children, stat, err := b.s.Children(ctx, parent)
-	if err != nil {
-		t.Fatal(err)
+	made := 0
+	for _, p := range b.parents {
+		children, stat, err := b.s.Children(ctx, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(children) != int(stat.Cversion) {
+			t.Errorf("%s has %d children after %d creations", p, len(children), stat.Cversion)
+		}
+		made += len(children)
 	}
-	if len(children) != len(b.names) || int(stat.Cversion) != len(b.names) {
-		t.Errorf("%d children after %d creations, want %d", len(children), stat.Cversion, len(b.names))
+	if made != len(b.names) {
+		t.Errorf("%d children, want %d", made, len(b.names))
 	}
 	for name, want := range b.names {
 		if data, _, err := b.s.Get(ctx, name); err != nil || string(data) != want {
@@ -318,79 +359,107 @@ func (b *burst) check(ctx context.Context, t *testing.T, parent string) {
 	}
 }
 
-// One session submits without waiting while the leadership moves, from the member it is on too; each write checks that the one
-// before it was applied. It goes on until three moves to that member and three away from it have met writes that were open
-// when the old leader was one no more, and still were when the new one was there.
+// A chain is writes to one znode, each of which checks that the one before it was applied.
+type chain struct {
+	path      string
+	pending   chan *embed.Pending
+	submitted atomic.Int64
+	oldest    atomic.Int64 // of the writes that have no outcome yet
+}
+
+// open returns the oldest write without an outcome: if it still is when it is asked for again, it was open all the while.
+func (c *chain) open() map[int]int64 {
+	open := make(map[int]int64)
+	if n := c.oldest.Load(); n < c.submitted.Load() {
+		open[0] = n
+	}
+	return open
+}
+
+// judge compares the outcomes with what they have to be, and stops the writes after one that is wrong.
+func (c *chain) judge(t *testing.T, enough *atomic.Bool) {
+	var last embed.Zxid
+	for p := range c.pending {
+		results, err := p.Result()
+		n := c.oldest.Add(1) - 1
+		if err != nil {
+			t.Errorf("%s: write %d: %v", c.path, n, err)
+			enough.Store(true)
+			continue
+		}
+		if z := results[0].Stat.Mzxid; z <= last {
+			t.Errorf("%s: write %d has zxid %d after %d", c.path, n, z, last)
+		} else {
+			last = z
+		}
+	}
+}
+
+// One session submits without waiting, on every shard, while the leadership of one after the other moves, from the member it is
+// on too; each write checks that the one before it on its shard was applied. It goes on until three moves to that member and three
+// away from it have met writes that were open when the old leader was one no more, and still were when the new one was there.
 func TestGuarantee_Ordered(t *testing.T) {
-	var oldest atomic.Int64 // of the writes that have no outcome yet
-	var submitted atomic.Int64
+	const ahead = 2000 // writes without an outcome; more would be refused at some point
+	var chains []*chain
+	for _, p := range places() {
+		chains = append(chains, &chain{path: p, pending: make(chan *embed.Pending, ahead)})
+	}
 	heard := make(chan change, 1024)
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		if c.ID == 1 {
 			c.Events.LeaderChanged = func(l embed.LeaderChange) {
-				open := make(map[int]int64) // the oldest: if it still is, it was open all the while
-				if n := oldest.Load(); n < submitted.Load() {
-					open[0] = n
+				if l.Shard <= len(chains) {
+					heard <- change{l, chains[l.Shard-1].open()}
 				}
-				heard <- change{l, open}
 			}
 		}
 	}})
 	ctx := bounded(t)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	if _, err := s.Create(ctx, "/log", nil, embed.Persistent); err != nil {
-		t.Fatal(err)
-	}
-	const ahead = 2000 // writes without an outcome; more would be refused at some point
-	pending := make(chan *embed.Pending, ahead)
 	var enough atomic.Bool
-	go func() {
-		defer close(pending)
-		for i := int32(0); !enough.Load(); i++ {
-			pending <- s.Submit(ctx, embed.OpSet("/log", fmt.Append(nil, i), i))
-			submitted.Add(1)
+	var judges sync.WaitGroup
+	for _, c := range chains {
+		if _, err := s.Create(ctx, c.path, nil, embed.Persistent); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	judged := make(chan struct{})
+		judges.Go(func() { c.judge(t, &enough) })
+	}
 	go func() {
-		defer close(judged)
-		var last embed.Zxid
-		for p := range pending {
-			results, err := p.Result()
-			n := oldest.Add(1) - 1
-			if err != nil {
-				t.Errorf("write %d: %v", n, err)
-				enough.Store(true)
-				continue
+		for i := int32(0); !enough.Load(); i++ {
+			for _, c := range chains {
+				c.pending <- s.Submit(ctx, embed.OpSet(c.path, fmt.Append(nil, i), i))
+				c.submitted.Add(1)
 			}
-			if z := results[0].Stat.Mzxid; z <= last {
-				t.Errorf("write %d has zxid %d after %d", n, z, last)
-			} else {
-				last = z
-			}
+		}
+		for _, c := range chains {
+			close(c.pending)
 		}
 	}()
 	met := make(map[bool]int) // by whether member 1 gained the leadership
 	for moves := 0; (met[true] < 3 || met[false] < 3) && !enough.Load(); moves++ {
-		from, to := ens.Leader(), embed.MemberID(1)
+		shard, round := moves%len(chains)+1, moves/len(chains)
+		from, to := leaderOf(ens, shard), embed.MemberID(1)
 		if from == 1 {
-			to = embed.MemberID(2 + moves/2%2)
+			to = embed.MemberID(2 + round/2%2)
 		}
-		before, after := move(ctx, t, ens.Node(1), ens.Node(from), to, heard)
+		before, after := move(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
 		if n, open := before.open[0]; open && n == after.open[0] && len(after.open) > 0 {
 			met[to == 1]++
 		}
 	}
 	enough.Store(true)
-	<-judged
-	writes := submitted.Load()
-	t.Logf("%d writes", writes)
-	if data, stat, err := s.Get(ctx, "/log"); err != nil || string(data) != fmt.Sprint(writes-1) || int64(stat.Version) != writes {
-		t.Errorf("got %q, version %d, %v", data, stat.Version, err)
+	judges.Wait()
+	for _, c := range chains {
+		writes := c.submitted.Load()
+		t.Logf("%s: %d writes", c.path, writes)
+		if data, stat, err := s.Get(ctx, c.path); err != nil || string(data) != fmt.Sprint(writes-1) || int64(stat.Version) != writes {
+			t.Errorf("%s: got %q, version %d, %v", c.path, data, stat.Version, err)
+		}
 	}
 }
 
-// A write that was acknowledged on one member is read on another after Sync, at once and while leaders change.
+// A write that was acknowledged on one member is read on another after Sync of its path, or of all there is, at once and while
+// leaders change.
 func TestGuarantee_LinearizableSync(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
@@ -398,38 +467,49 @@ func TestGuarantee_LinearizableSync(t *testing.T) {
 	for _, id := range ens.Members() {
 		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
 	}
-	if _, err := sessions[0].Create(ctx, "/x", nil, embed.Persistent); err != nil {
-		t.Fatal(err)
+	paths := places()
+	for _, p := range paths {
+		if _, err := sessions[0].Create(ctx, p, nil, embed.Persistent); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range 300 {
 		if i%100 == 50 {
 			ens.MoveLeader(ens.Leader()%3 + 1)
 		}
-		want := fmt.Sprint(i)
-		if _, err := sessions[i%3].Set(ctx, "/x", []byte(want), embed.AnyVersion); err != nil {
+		want, path := fmt.Sprint(i), paths[i%len(paths)]
+		if _, err := sessions[i%3].Set(ctx, path, []byte(want), embed.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
-		reader := sessions[(i+1)%3]
-		zxid, err := reader.Sync(ctx, "/x")
+		reader, synced := sessions[(i+1)%3], path
+		if i/len(paths)%2 == 1 {
+			synced = "/"
+		}
+		zxid, err := reader.Sync(ctx, synced)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, stat, err := reader.Get(ctx, "/x")
-		if err != nil || string(data) != want || stat.Mzxid > zxid {
-			t.Fatalf("read %q of zxid %d, %v after a Sync at %d; want %q", data, stat.Mzxid, err, zxid, want)
+		data, stat, err := reader.Get(ctx, path)
+		if err != nil || string(data) != want || stat.Mzxid > zxid && (synced == path || len(paths) == 1) {
+			t.Fatalf("read %q of zxid %d, %v after a Sync of %s at %d; want %q", data, stat.Mzxid, err, synced, zxid, want)
 		}
 	}
 }
 
+// watchedSets is how many sets of all places together are watched.
 const watchedSets = 500
 
-// D1, D3: A watch and a reader on the same member: when the reader sees a change, its event can be received.
+// D1, D3: Watches of one znode and of all there are, and a reader on the same member: when the reader sees a change, its event
+// can be received.
 func TestGuarantee_WatchNoGap(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
+	paths := places()
 	writer := ens.Session(1, embed.SessionOptions{})
-	if _, err := writer.Create(ctx, "/w", nil, embed.Persistent); err != nil {
-		t.Fatal(err)
+	for _, p := range paths {
+		if _, err := writer.Create(ctx, p, nil, embed.Persistent); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var wg sync.WaitGroup
 	for _, id := range ens.Members() {
@@ -437,67 +517,81 @@ func TestGuarantee_WatchNoGap(t *testing.T) {
 		if _, err := s.Sync(ctx, "/"); err != nil {
 			t.Fatal(err)
 		}
-		wg.Go(func() { watchAll(t, ctx, s) })
+		for _, p := range paths {
+			wg.Go(func() { watchAll(t, ctx, s, p, embed.WatchPersistent, p) })
+		}
+		wg.Go(func() { watchAll(t, ctx, s, "/", embed.WatchRecursive, paths...) })
 	}
 	for i := range watchedSets {
-		if _, err := writer.Set(ctx, "/w", fmt.Append(nil, i), embed.AnyVersion); err != nil {
+		if _, err := writer.Set(ctx, paths[i%len(paths)], fmt.Append(nil, i), embed.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := writer.Delete(ctx, "/w", embed.AnyVersion); err != nil {
-		t.Fatal(err)
+	for _, p := range paths {
+		if err := writer.Delete(ctx, p, embed.AnyVersion); err != nil {
+			t.Fatal(err)
+		}
 	}
 	wg.Wait()
 }
 
-// watchAll follows /w to its deletion with one watch and checks that it was told of every version once, in order, and of none
-// later than a read showed it.
-func watchAll(t *testing.T, ctx context.Context, s *embed.Session) {
-	w, err := s.Watch(ctx, "/w", embed.WatchPersistent)
+// watchAll follows znodes to their deletion with one watch and checks that it was told of every version once, in order, and of
+// none later than a read showed it.
+func watchAll(t *testing.T, ctx context.Context, s *embed.Session, on string, mode embed.WatchMode, paths ...string) {
+	w, err := s.Watch(ctx, on, mode)
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer w.Close()
-	_, from, err := s.Get(ctx, "/w")
-	if err != nil {
-		t.Error(err)
-		return
+	told, last, want := make(map[string]int), make(map[string]embed.Zxid), make(map[string]int)
+	for _, p := range paths {
+		_, from, err := s.Get(ctx, p)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		last[p], want[p] = w.Zxid(), watchedSets/len(places())+1-int(from.Version)
 	}
-	told, last := 0, w.Zxid()
+	left := len(paths)
 	take := func(e embed.Event, ok bool) bool {
-		if !ok || e.Zxid <= last || e.Type == embed.NodeChildrenChanged {
-			t.Errorf("event %v after zxid %d, the stream says %v", e, last, w.Err())
+		if !ok || e.Zxid <= last[e.Path] || e.Type == embed.NodeChildrenChanged {
+			t.Errorf("watch of %s: event %v after zxid %d, the stream says %v", on, e, last[e.Path], w.Err())
 			return false
 		}
-		last = e.Zxid
-		told++
-		return e.Type != embed.NodeDeleted
+		last[e.Path] = e.Zxid
+		told[e.Path]++
+		if e.Type == embed.NodeDeleted {
+			left--
+		}
+		return left > 0
 	}
 	for {
 		e, ok := <-w.Events()
 		if !take(e, ok) {
 			break
 		}
-		stat, _, err := s.Exists(ctx, "/w")
+		stat, _, err := s.Exists(ctx, e.Path)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		for last < stat.Mzxid { // every change up to what this read shows is in the stream now
+		for last[e.Path] < stat.Mzxid { // every change up to what this read shows is in the stream now
 			select {
 			case e, ok := <-w.Events():
 				if !take(e, ok) {
 					return
 				}
 			default:
-				t.Errorf("a read shows zxid %d, the stream ends at %d", stat.Mzxid, last)
+				t.Errorf("a read of %s shows zxid %d, the stream ends at %d", e.Path, stat.Mzxid, last[e.Path])
 				return
 			}
 		}
 	}
-	if want := watchedSets + 1 - int(from.Version); !t.Failed() && told < want {
-		t.Errorf("told of %d changes, want %d", told, want)
+	for p, n := range want {
+		if !t.Failed() && told[p] < n {
+			t.Errorf("told of %d changes of %s, want %d", told[p], p, n)
+		}
 	}
 }
 
@@ -505,28 +599,32 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session) {
 func TestGuarantee_Fenced(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
-	var last lock.Token
+	last := make(map[string]lock.Token)
 	grant := func(id embed.MemberID) {
 		t.Helper()
 		s := ens.Session(id, embed.SessionOptions{})
 		defer s.Close()
-		h, err := lock.NewMutex(s, "/locks/x").Lock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Token().Compare(last) <= 0 {
-			t.Errorf("token %v after %v", h.Token(), last)
-		}
-		last = h.Token()
-		if err := h.Release(); err != nil {
-			t.Error(err)
+		for _, p := range places() {
+			h, err := lock.NewMutex(s, p+"/lock").Lock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.Token().Compare(last[p]) <= 0 {
+				t.Errorf("%s: token %v after %v", p, h.Token(), last[p])
+			}
+			last[p] = h.Token()
+			if err := h.Release(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	grant(1)
 	grant(2)
 	s := ens.Session(1, embed.SessionOptions{})
-	if err := s.Delete(ctx, "/locks/x", embed.AnyVersion); err != nil {
-		t.Fatal(err)
+	for _, p := range places() {
+		if err := s.Delete(ctx, p+"/lock", embed.AnyVersion); err != nil {
+			t.Fatal(err)
+		}
 	}
 	grant(3)
 	ens.MoveLeader(ens.Leader()%3 + 1)
@@ -543,7 +641,7 @@ func TestGuarantee_Fenced(t *testing.T) {
 	grant(2)
 }
 
-// Contenders of all members queue one after the other and are served in that order.
+// Contenders of all members queue one after the other, on every shard, and are served in that order.
 func TestGuarantee_Fair(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
@@ -551,37 +649,46 @@ func TestGuarantee_Fair(t *testing.T) {
 	for _, id := range ens.Members() {
 		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
 	}
-	first, err := lock.NewMutex(sessions[0], "/queue").Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
+	const contenders = 32
+	queues := places()
+	var first []*lock.Hold
+	served := make(map[string]chan int)
+	for i, p := range queues {
+		queues[i] = p + "/queue"
+		h, err := lock.NewMutex(sessions[0], queues[i]).Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = append(first, h)
+		served[queues[i]] = make(chan int, contenders)
 	}
-	const contenders = 30
-	served := make(chan int, contenders)
 	var wg sync.WaitGroup
 	for i := range contenders {
+		s, queue := sessions[i%3], queues[i%len(queues)]
 		wg.Go(func() {
-			h, err := lock.NewMutex(sessions[i%3], "/queue").Lock(ctx)
+			h, err := lock.NewMutex(s, queue).Lock(ctx)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			served <- i
+			served[queue] <- i
 			if err := h.Release(); err != nil {
 				t.Error(err)
 			}
 		})
 		ens.Until("the contender to queue", func() bool {
-			names, _, err := sessions[i%3].Children(ctx, "/queue")
-			return err == nil && len(names) == i+2
+			names, _, err := s.Children(ctx, queue)
+			return err == nil && len(names) == i/len(queues)+2
 		})
 	}
-	if err := first.Release(); err != nil {
-		t.Fatal(err)
+	for _, h := range first {
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	wg.Wait()
-	close(served)
-	for i := 0; i < contenders; i++ {
-		if got := <-served; got != i {
+	for i := range contenders {
+		if got := <-served[queues[i%len(queues)]]; got != i {
 			t.Fatalf("contender %d was served in place %d", got, i)
 		}
 	}

@@ -395,7 +395,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Create":           {func() error { _, err := s.Create(ctx, "/x", nil, embed.Persistent); return err }, session},
 				"CreateWith":       {func() error { _, _, err := s.CreateWith(ctx, "/x", nil, embed.CreateOptions{}); return err }, session},
 				"Ephemerals":       {func() error { _, err := s.Ephemerals(ctx, ""); return err }, session},
-				"SetACL":           {func() error { _, err := s.SetACL(ctx, "/", embed.OpenACL(), embed.AnyVersion); return err }, session},
+				"SetACL":           {func() error { _, err := s.SetACL(ctx, "/x", embed.OpenACL(), embed.AnyVersion); return err }, session},
 				"Delete":           {func() error { return s.Delete(ctx, "/x", embed.AnyVersion) }, session},
 				"Done":             {closed(s.Done()), nil},
 				"Err":              {s.Err, session},

@@ -322,13 +322,15 @@ func TestPeers_NothingIsAcknowledgedBeforeItsFsync(t *testing.T) {
 			ens := embedtest.New(t, c.members, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Minute }})
 			ens.MoveLeader(1)
 			s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+			_, err := s.Create(bounded(t), lastPlace(), nil, embed.Persistent) // later its shard knows the session
+			must(t, err)
 			for _, id := range c.stuck {
 				ens.Faults(id).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Hour})
 			}
-			p := s.Submit(bounded(t), embed.OpCreate("/x", nil, embed.Persistent))
+			p := s.Submit(bounded(t), embed.OpCreate(lastPlace()+"/x", nil, embed.Persistent))
 			if c.members > 1 {
 				// A member whose fsync stands still cannot vote for another leader either.
-				ens.Until("the leader to notice that it has no quorum", func() bool { return ens.Node(1).Status().Shards[0].Leader == 0 })
+				ens.Until("the leader to notice that it has no quorum", func() bool { return ens.Node(1).Status().Shards[len(places())-1].Leader == 0 })
 			}
 			enough := time.After(200 * time.Millisecond)
 			select {
@@ -337,13 +339,13 @@ func TestPeers_NothingIsAcknowledgedBeforeItsFsync(t *testing.T) {
 				t.Errorf("answered without an fsync: %v", err)
 			case <-enough:
 			}
-			if _, ok, err := s.Exists(bounded(t), "/x"); ok || err != nil {
+			if _, ok, err := s.Exists(bounded(t), lastPlace()+"/x"); ok || err != nil {
 				t.Errorf("shown without an fsync: %v", err)
 			}
 			for _, id := range c.stuck {
 				ens.Faults(id).SetDisk(embedtest.Disk{})
 			}
-			_, err := p.Result()
+			_, err = p.Result()
 			must(t, err)
 		})
 	}
@@ -358,7 +360,8 @@ func TestPeers_SnapshotsInQuickSuccessionAndACrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, members, embedtest.Options{})
-			write(t, ens.Node(1), "/n")
+			n := lastPlace()
+			write(t, ens.Node(1), n)
 			var last embed.Zxid
 			for round := range 6 {
 				s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
@@ -366,7 +369,7 @@ func TestPeers_SnapshotsInQuickSuccessionAndACrash(t *testing.T) {
 				var beside sync.WaitGroup
 				beside.Go(func() { every(snapshots, time.Millisecond, func() { _ = ens.Snapshot(1) }) })
 				for range 60 {
-					path, err := s.Create(bounded(t), "/n/x-", nil, embed.Sequential)
+					path, err := s.Create(bounded(t), n+"/x-", nil, embed.Sequential)
 					must(t, err)
 					stat, _, err := s.Exists(bounded(t), path)
 					must(t, err)
@@ -376,12 +379,11 @@ func TestPeers_SnapshotsInQuickSuccessionAndACrash(t *testing.T) {
 				_ = ens.Snapshot(1)
 				beside.Wait()
 				ens.Kill(1)
-				n := ens.Restart(1)
-				if z := n.Status().Shards[0].Zxid; z < last {
+				if z := ens.Restart(1).Status().Shards[len(places())-1].Zxid; z < last {
 					t.Errorf("at zxid %d after a crash, it was at %d", z, last)
 				}
 				s = ens.Session(1, embed.SessionOptions{})
-				stat, _, err := s.Exists(bounded(t), "/n")
+				stat, _, err := s.Exists(bounded(t), n)
 				must(t, err)
 				if want := 60 * (round + 1); stat.NumChildren != int32(want) || stat.Cversion != int32(want) {
 					t.Errorf("%d children after %d creations, want %d", stat.NumChildren, stat.Cversion, want)

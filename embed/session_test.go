@@ -118,6 +118,9 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	})
 	defer g.set(false) // or Close would wait for the sync
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	if err := s.Delete(bounded(t), "/new", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) { // its shard knows the session from here
+		t.Error(err)
+	}
 	g.set(true)
 	granted := make(chan error)
 	go func() {
@@ -127,7 +130,7 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	g.await()
 	g.pass() // the contender's znode is refused: it has no parent
 	for range 5 {
-		if _, err := s.Set(context.Background(), "/", nil, embed.AnyVersion); !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrUnavailable) {
+		if _, err := s.Set(context.Background(), "/new", nil, embed.AnyVersion); !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrUnavailable) {
 			t.Errorf("Set: %v", err)
 		}
 	}

@@ -22,6 +22,39 @@ func sharded(t *testing.T) *embedtest.Ensemble {
 	return embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 4 }})
 }
 
+// places are where a test writes: a child of the root for each shard, at most four. Of one shard it is one place; of four,
+// each is on another shard, in their order.
+func places() []string {
+	return []string{"/t", "/q", "/r", "/w"}[:min(max(1, inside.Shards), 4)]
+}
+
+// lastPlace is on another shard than sessions if there are several.
+func lastPlace() string { return places()[len(places())-1] }
+
+// ofSessions is a znode that is always there, on the first shard: a write to it proves its node alive.
+const ofSessions = "/zookeeper"
+
+// With four shards each place is on the shard of its number.
+func TestShards_Places(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for i, p := range []string{"/t", "/q", "/r", "/w"} {
+		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
+		must(t, err)
+		var stat embed.Stat
+		for range 10 * (i + 1) { // so that no two shards come to the same zxid
+			stat, err = s.Set(bounded(t), p, nil, embed.AnyVersion)
+			must(t, err)
+		}
+		if zxid := ens.Node(1).Status().Shards[i].Zxid; zxid != stat.Mzxid {
+			t.Errorf("%s was set at %d, shard %d is at %d", p, stat.Mzxid, i+1, zxid)
+		}
+	}
+	_, err := s.Set(bounded(t), ofSessions, nil, embed.AnyVersion)
+	must(t, err)
+}
+
 // spread are children of the root of which every shard has some.
 func spread() (paths []string) {
 	for i := range 12 {

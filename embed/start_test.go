@@ -74,7 +74,7 @@ func contents(t *testing.T, dir string) map[string]string {
 // startsNot starts a node that must be refused with these words, and nothing may change on disk.
 func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 	t.Helper()
-	cfg.Logger = quiet
+	cfg.Shards, cfg.Logger = inside.Shards, quiet
 	before := contents(t, cfg.Dir)
 	n, err := embed.Start(cfg)
 	if err == nil {
@@ -267,8 +267,8 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 			words: []string{"other members", "[1 2 3]"},
 		},
 		"of other shards": {
-			spoil: func(dir string) { identity(t, dir, func(id *replication.Identity) { id.Shards = 4 }) },
-			words: []string{"4 shards", "says 1"},
+			spoil: func(dir string) { identity(t, dir, func(id *replication.Identity) { id.Shards = 3 }) },
+			words: []string{"3 shards", fmt.Sprint("says ", max(1, inside.Shards))},
 		},
 		"whose identity is damaged": {
 			spoil: func(dir string) { flip(t, filepath.Join(dir, "identity"), func(n int) int { return n / 2 }) },
@@ -346,7 +346,7 @@ func TestStart_RefusesAnIdentityFromAnEarlierTime(t *testing.T) {
 	old, err := os.ReadFile(filepath.Join(earlier, "identity"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "identity"), old, 0o600))
-	n, err := embed.Start(embed.Config{Dir: dir, Logger: quiet})
+	n, err := embed.Start(embed.Config{Dir: dir, Shards: inside.Shards, Logger: quiet})
 	if err == nil {
 		n.Close()
 		t.Fatal("it started")
@@ -376,7 +376,7 @@ func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
 	link := dir + "-link"
 	must(t, os.Symlink(dir, link))
 	for _, name := range []string{dir, link, dir + "/../data/"} {
-		other, err := embed.Start(embed.Config{Dir: name, Logger: quiet})
+		other, err := embed.Start(embed.Config{Dir: name, Shards: inside.Shards, Logger: quiet})
 		if err == nil {
 			other.Close()
 			t.Fatalf("a second node started on %s", name)
@@ -435,7 +435,7 @@ func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	logs := func() []string {
-		names, err := filepath.Glob(filepath.Join(dir, "raft/*/*/tandb/node-1-1/*.log"))
+		names, err := filepath.Glob(filepath.Join(dir, "raft/*/*/tandb/node-*/*.log"))
 		must(t, err)
 		return names
 	}
@@ -445,7 +445,7 @@ func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 		must(t, n.Close())
 	}
 	alone(t, dir, inside.Seams{})
-	until(t, "the old logs to go", func() bool { return len(logs()) <= 4 })
+	until(t, "the old logs to go", func() bool { return len(logs()) <= 4*max(1, inside.Shards) })
 }
 
 // A node that is told to stop, again and again, at any moment after its start.

@@ -14,7 +14,7 @@ import (
 // guarded sets /data under a guard, and checks that the outcome is the one wanted and that /data says the same.
 func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want ...error) {
 	t.Helper()
-	_, err := s.Multi(bounded(t), embed.OpSet("/data", []byte(data), embed.AnyVersion), guard)
+	_, err := s.Multi(bounded(t), embed.OpSet("/locks/data", []byte(data), embed.AnyVersion), guard)
 	for _, w := range want {
 		if !errors.Is(err, w) {
 			t.Errorf("guarded write of %q: %v, want %v", data, err, w)
@@ -28,10 +28,10 @@ func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want .
 	}
 	_, err = s.Sync(bounded(t), "/")
 	must(t, err)
-	got, _, err := s.Get(bounded(t), "/data")
+	got, _, err := s.Get(bounded(t), "/locks/data")
 	must(t, err)
 	if (string(got) == data) != (len(want) == 0) {
-		t.Errorf("/data is %q after a guarded write of %q with outcome %v", got, data, want)
+		t.Errorf("the data is %q after a guarded write of %q with outcome %v", got, data, want)
 	}
 }
 
@@ -40,8 +40,10 @@ func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want .
 func TestGuard(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	_, err := s.Create(bounded(t), "/data", nil, embed.Persistent)
-	must(t, err)
+	for _, p := range []string{"/locks", "/locks/data"} {
+		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
+		must(t, err)
+	}
 	m := lock.NewMutex(s, path)
 	hold, err := m.Lock(bounded(t))
 	must(t, err)
@@ -61,13 +63,13 @@ func TestGuard(t *testing.T) {
 	must(t, s.Close())
 	guarded(t, other, lock.Guard(next), "after the session", embed.ErrNotHeld, embed.ErrSessionClosed)
 
-	turn, err := election.New(other, "/leader").Campaign(bounded(t), nil)
+	turn, err := election.New(other, "/locks/leader").Campaign(bounded(t), nil)
 	must(t, err)
 	guarded(t, other, election.Guard(turn), "the leader's")
 	must(t, turn.Resign())
 	guarded(t, other, election.Guard(turn), "a former leader's", embed.ErrNotHeld)
 
-	claim, err := other.Claim(bounded(t), "/claim", nil, embed.Ephemeral)
+	claim, err := other.Claim(bounded(t), "/locks/claim", nil, embed.Ephemeral)
 	must(t, err)
 	_, _, err = claim.Created(bounded(t))
 	must(t, err)
@@ -80,8 +82,10 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-	_, err := s.Create(bounded(t), "/data", nil, embed.Persistent)
-	must(t, err)
+	for _, p := range []string{"/locks", "/locks/data"} {
+		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
+		must(t, err)
+	}
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
 	must(t, err)
 	_, err = other.Sync(bounded(t), "/")
@@ -99,7 +103,7 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	guarded(t, other, lock.Guard(next), "the next holder's")
 
 	// What the cut-off holder itself has issued is judged when it gets through.
-	pending := s.Submit(bounded(t), lock.Guard(hold), embed.OpSet("/data", []byte("late"), embed.AnyVersion))
+	pending := s.Submit(bounded(t), lock.Guard(hold), embed.OpSet("/locks/data", []byte("late"), embed.AnyVersion))
 	select {
 	case <-pending.Done():
 		t.Fatal("a write through a member that is cut off has an outcome")

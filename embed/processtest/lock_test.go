@@ -12,7 +12,7 @@ import (
 
 const (
 	lockPath     = "/locks/a"
-	resourcePath = "/resource" // what the lock protects
+	resourcePath = "/locks/resource" // what the lock protects
 )
 
 // A contest is a lock that one process holds and another waits for.
@@ -111,10 +111,10 @@ func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
 		waiter = leader
 	}
 	m := contend(t, e, holder, waiter, c.timeout)
-	// The silence of the holder's process is counted from its newest request, not before this moment.
+	// The silence of the holder's process is counted from its newest request on the shard of the sessions, not before this moment.
 	alive := now()
 	m.holder.must(t, request{Call: callSync, Session: "holder", Path: "/"})
-	m.holder.must(t, request{Call: callCreate, Session: "holder", Path: "/alive"})
+	m.holder.must(t, request{Call: callCreate, Session: "holder", Path: "/zookeeper/alive"})
 	if l := e.leader(); l != leader {
 		t.Logf("member %d leads now, not member %d", l, leader)
 		leader = l
@@ -158,7 +158,7 @@ func testFirstQuestion(t *testing.T) {
 				if r := m.holder.must(t, request{Call: callHold, Hold: "held"}); r.Lost != "" || r.LostCtx != "" {
 					t.Fatalf("a hold that nobody took says %q, %q", r.Lost, r.LostCtx)
 				}
-				paused := m.holder.send(request{Call: callPaused, Session: "holder", Hold: "held", Path: "/", Data: question, Timeout: timeout / 2})
+				paused := m.holder.send(request{Call: callPaused, Session: "holder", Hold: "held", Path: lockPath, Data: question, Timeout: timeout / 2})
 				m.armed(t, e)
 				m.holder.stop()
 				next := m.next(t)
