@@ -15,6 +15,9 @@ const (
 	quotaPath     = "/zookeeper/quota"
 )
 
+// ShardOf returns the shard that a path belongs to where there are n.
+func ShardOf(path string, n int) ShardID { return ShardID(shardOf(path, n) + 1) }
+
 // shardOf returns which of n shards, counted from 0, a path belongs to. Its first component decides, by a hash that can never
 // change: which shard holds a znode is not written down anywhere. A sequence number does not count, so that the name asked
 // for and the name given belong together. What is ZooKeeper's own is on the first shard, except that a quota is where its
