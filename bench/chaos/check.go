@@ -23,6 +23,8 @@ var checks = []check{
 	{"election", findBlindObservers},
 	{"watch no gap", findGaps},
 	{"expiry bounded", findEarlyExpiry},
+	{"expiry bounded", findEarlyEnds},
+	{"no orphan", findLeftovers},
 }
 
 // checkSoFar checks what can be said at any time.

@@ -11,8 +11,8 @@ import (
 )
 
 // findEarlyExpiry checks that the ensemble expired no session before its timeout of silence. The expiry has a zxid, that of the
-// removal of the session's marker. Every acknowledged write of its process with a smaller one was issued before the silence
-// began, and whoever saw the expiry in the log saw it after the silence was over.
+// removal of the session's marker on the home shard. Every acknowledged write of its process there with a smaller one was issued before
+// the silence began, and whoever saw the expiry in the log saw it after the silence was over.
 //
 // A session that its own node gave up, because it heard of none of its writes in time, is closed and not expired. Those of a
 // process that is no more end with the start of the next; their owner can tell of no expiry. When somebody's clock jumps nothing
@@ -40,14 +40,15 @@ func findEarlyExpiry(p *past) (found []string) {
 		}
 	}
 	for _, l := range p.Lives {
-		zxid, seen := gone[l.Marker]
+		home := l.home()
+		zxid, seen := gone[home]
 		at, expired := first[l.ID]
 		if !seen || !expired || !strings.Contains(l.Why, embed.ErrSessionExpired.Error()) {
 			continue
 		}
 		var newest time.Duration
 		for _, o := range writes[process{l.Member, l.Run}] {
-			if o.wrote() < zxid {
+			if o.wrote() < zxid && areaOf(o.Path) == areaOf(home) {
 				newest = max(newest, o.Begin)
 			}
 		}

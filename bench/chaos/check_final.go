@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findLosses compares the ledgers with what is left: every sequential znode and every payment that was acknowledged is
+// findLosses compares the ledgers of each area with what is left: every sequential znode and every payment that was acknowledged is
 // there once, under the name that was acknowledged; those that were not applied are not there; the numbers have no gap; and
 // the accounts hold what the payments add up to.
 func findLosses(p *past, tree []entry) (found []string) {
@@ -23,21 +23,30 @@ func findLosses(p *past, tree []entry) (found []string) {
 		children[parent] = append(children[parent], z)
 	}
 	byData := make(map[string][]string)
-	for _, parent := range []string{numbersPath, paidPath} {
+	for _, z := range children[""] {
+		if area := z.Path; left[area+numbersPath].Path != "" {
+			found = append(found, ledgers(area, left, children, byData)...)
+		}
+	}
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if at := inArea(o.Path); strings.HasPrefix(at, numbersPath) || strings.HasPrefix(at, paidPath) {
+			found = append(found, o.settle(byData[o.Data])...)
+		}
+	}
+	return found
+}
+
+// ledgers checks those of one area by themselves, and notes the paths at which each data is.
+func ledgers(area string, left map[string]entry, children map[string][]entry, byData map[string][]string) (found []string) {
+	for _, parent := range []string{area + numbersPath, area + paidPath} {
 		slices.SortFunc(children[parent], func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
 		for _, z := range children[parent] {
 			byData[z.Data] = append(byData[z.Data], z.Path)
 		}
 		found = append(found, numbering(left[parent], children[parent])...)
 	}
-	for i := range p.Ops {
-		o := &p.Ops[i]
-		if !strings.HasPrefix(o.Path, numbersPath) && !strings.HasPrefix(o.Path, paidPath) {
-			continue
-		}
-		found = append(found, o.settle(byData[o.Data])...)
-	}
-	return append(found, balances(left, children[paidPath])...)
+	return append(found, balances(area, left, children[area+paidPath])...)
 }
 
 // settle compares an op with the paths at which its data is left.
@@ -74,7 +83,7 @@ func numbering(parent entry, all []entry) []string {
 }
 
 // balances checks that every payment happened entirely and once.
-func balances(left map[string]entry, paid []entry) (found []string) {
+func balances(area string, left map[string]entry, paid []entry) (found []string) {
 	var balance, sets [accounts]int
 	for _, z := range paid {
 		var id string
@@ -88,9 +97,9 @@ func balances(left map[string]entry, paid []entry) (found []string) {
 		sets[to]++
 	}
 	for i := range accounts {
-		z := left[account(i)]
+		z := left[account(area, i)]
 		if z.Data != strconv.Itoa(balance[i]) || int(z.Stat.Version) != sets[i] {
-			found = append(found, fmt.Sprintf("account %d holds %s after %d sets; the payments make it %d after %d", i, z.Data, z.Stat.Version, balance[i], sets[i]))
+			found = append(found, fmt.Sprintf("account %d of %s holds %s after %d sets; the payments make it %d after %d", i, area, z.Data, z.Stat.Version, balance[i], sets[i]))
 		}
 	}
 	return found

@@ -13,13 +13,14 @@ import (
 // ledgerTree is what one number and one payment leave.
 func ledgerTree() []entry {
 	tree := []entry{
-		{Path: numbersPath, Stat: embed.Stat{NumChildren: 1, Cversion: 1}},
-		{Path: numbersPath + "/n-0000000000", Data: "a", Stat: embed.Stat{Czxid: 5}},
-		{Path: paidPath, Stat: embed.Stat{NumChildren: 1, Cversion: 1}},
-		{Path: paidPath + "/p-0000000000", Data: "b 0 1", Stat: embed.Stat{Czxid: 6}},
+		{Path: a0},
+		{Path: a0 + numbersPath, Stat: embed.Stat{NumChildren: 1, Cversion: 1}},
+		{Path: a0 + numbersPath + "/n-0000000000", Data: "a", Stat: embed.Stat{Czxid: 5}},
+		{Path: a0 + paidPath, Stat: embed.Stat{NumChildren: 1, Cversion: 1}},
+		{Path: a0 + paidPath + "/p-0000000000", Data: "b 0 1", Stat: embed.Stat{Czxid: 6}},
 	}
 	for i, balance := range []string{"-1", "1", "0", "0"} {
-		z := entry{Path: account(i), Data: balance}
+		z := entry{Path: account(a0, i), Data: balance}
 		if balance != "0" {
 			z.Stat.Version = 1
 		}
@@ -29,8 +30,8 @@ func ledgerTree() []entry {
 }
 
 func TestFindLosses(t *testing.T) {
-	number := op{Client: "c", Call: callCreate, Path: numbersPath + "/n-", Data: "a", Got: numbersPath + "/n-0000000000"}
-	pay := op{Client: "c", Call: callPay, Path: paidPath + "/p-", Data: "b 0 1", Got: paidPath + "/p-0000000000"}
+	number := op{Client: "c", Call: callCreate, Path: a0 + numbersPath + "/n-", Data: "a", Got: a0 + numbersPath + "/n-0000000000"}
+	pay := op{Client: "c", Call: callPay, Path: a0 + paidPath + "/p-", Data: "b 0 1", Got: a0 + paidPath + "/p-0000000000"}
 	with := func(o op, outcome outcome) op {
 		o.Outcome = outcome
 		return o
@@ -45,29 +46,35 @@ func TestFindLosses(t *testing.T) {
 		edit func(tree []entry) []entry
 		want string
 	}{
-		{"a number is lost", append(ops, at(5, 6, op{Client: "c", Call: callCreate, Path: numbersPath + "/n-", Data: "c", Got: "?"})), nil, "is lost"},
-		{"a number has another name", []op{at(1, 2, op{Client: "c", Call: callCreate, Path: numbersPath + "/n-", Data: "a", Got: "?"})}, nil, "acknowledged as ?"},
+		{"a number is lost", append(ops, at(5, 6, op{Client: "c", Call: callCreate, Path: a0 + numbersPath + "/n-", Data: "c", Got: "?"})), nil, "is lost"},
+		{"a number has another name", []op{at(1, 2, op{Client: "c", Call: callCreate, Path: a0 + numbersPath + "/n-", Data: "a", Got: "?"})}, nil, "acknowledged as ?"},
 		{"a payment that did not happen", []op{at(1, 2, with(pay, notApplied))}, nil, "not applied, and is there"},
 		{"a number given twice", ops, func(tree []entry) []entry {
-			tree[0].Stat = embed.Stat{NumChildren: 2, Cversion: 2}
-			return append(tree, entry{Path: numbersPath + "/n-0000000001", Data: "a", Stat: embed.Stat{Czxid: 7}})
+			tree[1].Stat = embed.Stat{NumChildren: 2, Cversion: 2}
+			return append(tree, entry{Path: a0 + numbersPath + "/n-0000000001", Data: "a", Stat: embed.Stat{Czxid: 7}})
 		}, "applied 2 times"},
 		{"a number left out", ops, func(tree []entry) []entry {
-			tree[1].Path = numbersPath + "/n-0000000001"
+			tree[2].Path = a0 + numbersPath + "/n-0000000001"
 			return tree
 		}, "follows 0 others"},
 		{"a child counted that is not there", ops, func(tree []entry) []entry {
-			tree[2].Stat.Cversion++
+			tree[3].Stat.Cversion++
 			return tree
 		}, "child version 2"},
+		{"a number is lost in another area", append(ops, at(5, 6, op{Client: "c", Call: callCreate, Path: "/area1" + numbersPath + "/n-", Data: "c", Got: "?"})), func(tree []entry) []entry {
+			return append(tree, entry{Path: "/area1"}, entry{Path: "/area1" + numbersPath})
+		}, "is lost"},
+		{"a number left out in another area", ops, func(tree []entry) []entry {
+			return append(tree, entry{Path: "/area1"}, entry{Path: "/area1" + numbersPath}, entry{Path: "/area1" + numbersPath + "/n-0000000001"})
+		}, "follows 0 others"},
 		{"half a payment", ops, func(tree []entry) []entry {
-			tree[5].Data = "0"
+			tree[6].Data = "0"
 			return tree
-		}, "account 1 holds 0"},
+		}, "account 1 of /area0 holds 0"},
 		{"a payment made twice", ops, func(tree []entry) []entry {
-			tree[4].Stat.Version++
+			tree[5].Stat.Version++
 			return tree
-		}, "account 0 holds -1 after 2 sets"},
+		}, "account 0 of /area0 holds -1 after 2 sets"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func checkLinear(p *past, rep *report, dir string, last bool) {
 }
 
 func epochOf(path string) (int64, bool) {
-	rest, ok := strings.CutPrefix(path, registersPath+"/")
+	rest, ok := strings.CutPrefix(inArea(path), registersPath+"/")
 	if !ok {
 		return 0, false
 	}

@@ -10,7 +10,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-const r0 = registersPath + "/0-0"
+const (
+	a0 = "/area0"
+	r0 = a0 + registersPath + "/0-0"
+)
 
 // findNonlinear is checkLinear as a check.
 func findNonlinear(p *past) []string {

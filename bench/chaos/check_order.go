@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findDisorder compares the zxids of acknowledged writes and Syncs with real time: what was acknowledged before a write was
-// issued has a smaller zxid, and what was acknowledged before a Sync was issued is covered by it. No two writes have the same
+// findDisorder compares the zxids of acknowledged writes and Syncs in each area with real time: what was acknowledged before a write
+// was issued has a smaller zxid, and what was acknowledged before a Sync was issued is covered by it. No two writes have the same
 // one. What a session issues without waiting is applied in the order of its issue.
 func findDisorder(p *past) (found []string) {
 	for _, g := range p.Grants {
@@ -37,11 +37,23 @@ func findDisorder(p *past) (found []string) {
 		}
 		last = o
 	}
-	byBegin := make([]*op, 0, len(p.Ops))
-	byEnd := make([]*op, 0, len(p.Ops))
-	seen := make(map[embed.Zxid]*op)
+	areas := make(map[string][]*op)
 	for i := range p.Ops {
 		o := &p.Ops[i]
+		areas[areaOf(o.Path)] = append(areas[areaOf(o.Path)], o)
+	}
+	for _, ops := range areas {
+		found = append(found, disorder(ops)...)
+	}
+	return found
+}
+
+// disorder compares the zxids of one area.
+func disorder(ops []*op) (found []string) {
+	byBegin := make([]*op, 0, len(ops))
+	byEnd := make([]*op, 0, len(ops))
+	seen := make(map[embed.Zxid]*op)
+	for _, o := range ops {
 		z := o.wrote()
 		if z != 0 {
 			if other := seen[z]; other != nil {

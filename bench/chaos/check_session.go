@@ -8,8 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findTimeTravel checks what each session saw in its own order: a read shows at least everything up to the newest zxid that
-// the session has seen before, in its reads, its Syncs or its own writes.
+// findTimeTravel checks what each session saw of each area in its own order: a read shows at least everything up to the newest zxid that
+// the session has seen there before, in its reads, its Syncs or its own writes.
 func findTimeTravel(p *past) (found []string) {
 	writes := make(map[string][]*op) // acknowledged, by path
 	deletes := make(map[string]bool) // paths that somebody may have deleted
@@ -22,10 +22,12 @@ func findTimeTravel(p *past) (found []string) {
 			writes[o.Path] = append(writes[o.Path], o)
 		}
 	}
-	newest := make(map[string]embed.Zxid) // that each session has seen
+	type view struct{ session, area string }
+	newest := make(map[view]embed.Zxid) // that each session has seen
 	for i := range p.Ops {
 		o := &p.Ops[i]
-		seen := newest[o.Session]
+		of := view{o.Session, areaOf(o.Path)}
+		seen := newest[of]
 		switch {
 		case o.Call != callGet && o.Call != callSyncGet:
 		case o.Outcome == applied || o.Outcome == noNode && !deletes[o.Path]:
@@ -36,7 +38,7 @@ func findTimeTravel(p *past) (found []string) {
 				}
 			}
 		}
-		newest[o.Session] = max(seen, o.Zxid, o.wrote(), o.Stat.Mzxid)
+		newest[of] = max(seen, o.Zxid, o.wrote(), o.Stat.Mzxid)
 	}
 	return found
 }

@@ -15,11 +15,11 @@ import (
 // was told.
 type changeLog struct {
 	byPath map[string]map[event]string // who says so
-	sorted []event
+	sorted map[string][]event          // by area
 }
 
 func newChangeLog(p *past) *changeLog {
-	l := &changeLog{byPath: make(map[string]map[event]string)}
+	l := &changeLog{byPath: make(map[string]map[event]string), sorted: make(map[string][]event)}
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		if !watched(o.Path) || o.wrote() == 0 {
@@ -39,18 +39,22 @@ func newChangeLog(p *past) *changeLog {
 			}
 		}
 	}
-	for _, of := range l.byPath {
+	for path, of := range l.byPath {
+		area := areaOf(path)
 		for e := range of {
-			l.sorted = append(l.sorted, e)
+			l.sorted[area] = append(l.sorted[area], e)
 		}
 	}
-	slices.SortFunc(l.sorted, byZxid)
+	for _, changes := range l.sorted {
+		slices.SortFunc(changes, byZxid)
+	}
 	return l
 }
 
 // watched reports whether a path is one of those, or above them, whose writes are all in the history.
 func watched(path string) bool {
-	return strings.HasPrefix(path, registersPath) || strings.HasPrefix(path, stormPath)
+	at := inArea(path)
+	return at == "" || strings.HasPrefix(at, registersPath) || strings.HasPrefix(at, stormPath)
 }
 
 func byZxid(a, b event) int {
@@ -66,15 +70,16 @@ func (l *changeLog) add(e event, who string) {
 	}
 }
 
-// after returns the changes later than a zxid, in order.
-func (l *changeLog) after(z embed.Zxid) []event {
-	at, _ := slices.BinarySearchFunc(l.sorted, z, func(e event, z embed.Zxid) int {
+// after returns the changes of an area later than a zxid, in order.
+func (l *changeLog) after(area string, z embed.Zxid) []event {
+	changes := l.sorted[area]
+	at, _ := slices.BinarySearchFunc(changes, z, func(e event, z embed.Zxid) int {
 		if e.Zxid <= z {
 			return -1
 		}
 		return 1
 	})
-	return l.sorted[at:]
+	return changes[at:]
 }
 
 // findGaps checks that each watch delivered every change that it matches once and in order, from where it was armed to
@@ -87,7 +92,7 @@ func findGaps(p *past) (found []string) {
 		if watched(t.Path) {
 			found = append(found, t.missing(changes)...)
 		}
-		if t.Path == stillPath && (len(t.Events) > 0 || strings.Contains(t.Why, embed.ErrWatchGap.Error())) {
+		if inArea(t.Path) == stillPath && (len(t.Events) > 0 || strings.Contains(t.Why, embed.ErrWatchGap.Error())) {
 			found = append(found, fmt.Sprintf("%v: nobody ever touched it, and its watch was told of %d events and ended: %q", t, len(t.Events), t.Why))
 		}
 	}
@@ -101,11 +106,11 @@ func (t *tape) String() string {
 
 // disorder checks the stream by itself.
 func (t *tape) disorder() (found []string) {
-	last := t.Armed
+	last := t.Since
 	seen := make(map[event]bool)
 	for _, e := range t.Events {
 		switch {
-		case e.Zxid < last || e.Zxid == t.Armed:
+		case e.Zxid < last || e.Zxid == t.Since:
 			found = append(found, fmt.Sprintf("%v was told of %v when it was at %d", t, e, last))
 		case seen[e]:
 			found = append(found, fmt.Sprintf("%v was told twice of %v", t, e))
@@ -119,9 +124,17 @@ func (t *tape) disorder() (found []string) {
 	return found
 }
 
+// from is the zxid after which everything must have been delivered: where it was armed, as far as is known.
+func (t *tape) from() embed.Zxid {
+	if len(t.Events) > 0 {
+		return min(t.Armed, t.Events[0].Zxid-1)
+	}
+	return t.Armed
+}
+
 // complete is the newest zxid up to which everything must have been delivered.
 func (t *tape) complete() embed.Zxid {
-	last := t.Armed
+	last := t.from()
 	if n := len(t.Events); n > 0 {
 		last = t.Events[n-1].Zxid - 1 // of that one's transaction there may be more
 	}
@@ -138,14 +151,14 @@ func (t *tape) matches(path string) bool {
 
 // missing looks for changes that the stream should hold.
 func (t *tape) missing(changes *changeLog) (found []string) {
-	if t.Mode == embed.WatchOnce && len(t.Events) > 0 && !strings.HasPrefix(t.Path, stormPath) {
+	if t.Mode == embed.WatchOnce && len(t.Events) > 0 && !strings.HasPrefix(inArea(t.Path), stormPath) {
 		return nil // a snapshot that overtakes it tells it of the last change, not of the first
 	}
 	told := make(map[event]bool)
 	for _, e := range t.Events {
 		told[e] = true
 	}
-	for _, e := range changes.after(t.Armed) {
+	for _, e := range changes.after(areaOf(t.Path), t.from()) {
 		if e.Zxid > t.complete() {
 			break
 		}

@@ -31,6 +31,7 @@ type ensemble struct {
 	history *history
 	members map[embed.MemberID]string
 	ids     []embed.MemberID
+	shards  int
 
 	mu struct {
 		sync.Mutex
@@ -51,8 +52,8 @@ type run struct {
 }
 
 // newEnsemble returns members that are not running yet.
-func newEnsemble(dir string, size int, h *history, rep *report) (*ensemble, error) {
-	e := &ensemble{dir: dir, report: rep, history: h, members: make(map[embed.MemberID]string)}
+func newEnsemble(dir string, size, shards int, h *history, rep *report) (*ensemble, error) {
+	e := &ensemble{dir: dir, shards: shards, report: rep, history: h, members: make(map[embed.MemberID]string)}
 	e.mu.runs = make(map[embed.MemberID]*run)
 	e.mu.links = make(map[[2]embed.MemberID]link)
 	e.mu.stopped = make(map[embed.MemberID]bool)
@@ -101,7 +102,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 	if err != nil {
 		return err
 	}
-	q := &start{Dir: filepath.Join(e.dir, fmt.Sprintf("member-%d", id)), ID: id, Members: e.members, Links: make(map[embed.MemberID]link)}
+	q := &start{Dir: filepath.Join(e.dir, fmt.Sprintf("member-%d", id)), ID: id, Members: e.members, Shards: e.shards, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	for _, to := range e.ids {
 		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
@@ -216,8 +217,8 @@ func (e *ensemble) call(ctx context.Context, id embed.MemberID, q request) (repl
 	}
 }
 
-// leader returns the member that a majority follows in one term, or zero.
-func (e *ensemble) leader() embed.MemberID {
+// leader returns the member that a majority follows on a shard in one term, or zero.
+func (e *ensemble) leader(shard int) embed.MemberID {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*tick)
 	defer cancel()
 	type vote struct {
@@ -232,7 +233,8 @@ func (e *ensemble) leader() embed.MemberID {
 				votes <- vote{}
 				return
 			}
-			votes <- vote{a.Status.Shards[0].Leader, a.Status.Shards[0].Term}
+			on := a.Status.Shards[shard-1]
+			votes <- vote{on.Leader, on.Term}
 		}()
 	}
 	count := make(map[vote]int)

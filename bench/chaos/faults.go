@@ -30,6 +30,7 @@ var faultKinds = []fault{
 	{"kill a majority", moment, long, func(s *strike) string { return s.kill(s.some(len(s.e.ids)/2 + 1)...) }},
 	{"kill all", moment, long / 2, func(s *strike) string { return s.kill(s.e.ids...) }},
 	{"kill one until its sessions expire", 7 * time.Second, 8 * time.Second, bury},
+	{"kill who leads the home shard as sessions close", 7 * time.Second, 8 * time.Second, farewell},
 	{"shut down one", moment, long, shutDown},
 	{"stop the leader", moment, long, func(s *strike) string { return s.stop(s.leader()) }},
 	{"stop a follower", moment, long, func(s *strike) string { return s.stop(s.follower()) }},
@@ -143,12 +144,13 @@ func shutDown(s *strike) string {
 	return fmt.Sprintf("member %d", id)
 }
 
-// churn moves the leadership about every few hundred milliseconds.
+// churn moves the leadership of a shard about every few hundred milliseconds.
 func churn(s *strike) string {
 	n := 0
 	for s.ctx.Err() == nil {
-		from, to := s.leader(), s.anyone()
-		s.e.run(from).Send(request{Call: callTransfer, To: to}, nil)
+		shard := s.anyShard()
+		from, to := s.leaderOf(shard), s.anyone()
+		s.e.run(from).Send(request{Call: callTransfer, Shard: shard, To: to}, nil)
 		n++
 		pause(s.ctx, between(s.rng, 50*time.Millisecond, 700*time.Millisecond))
 	}

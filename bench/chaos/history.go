@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,11 +69,19 @@ type life struct {
 	Member  embed.MemberID
 	Run     int
 	Timeout time.Duration
-	Marker  string // the ephemeral that stands for it
+	Markers []string // ephemerals that stand for it, the first of them on the home shard
 	Opened  time.Duration
 	Ended   time.Duration // when the caller learned of it, never if it has not
 	Why     string
-	closed  bool // by its owner
+	Closed  time.Duration // when its owner was told that it is closed, zero if never
+}
+
+// home is the marker on the home shard, empty if there is none.
+func (l *life) home() string {
+	if len(l.Markers) == 0 {
+		return ""
+	}
+	return l.Markers[0]
 }
 
 // A grant is one hold of a lock or one leadership, as far as its holder's process told of it.
@@ -100,21 +109,23 @@ type observation struct {
 	Seen []sighting
 }
 
-// A tape is one watch and what it delivered.
+// A tape is one watch and what it delivered, of one area: one on the root has several.
 type tape struct {
 	Member embed.MemberID
 	Path   string
 	Mode   embed.WatchMode
-	Armed  embed.Zxid
+	Since  embed.Zxid // it was armed here or later
+	Armed  embed.Zxid // it was armed here or before
 	Events []event
 	Synced embed.Zxid // it is complete up to here at least, if its end was regular
 	Why    string     // why it ended, if for an error
 }
 
-// A removal is an end of a session as a watch was told of it: that of its marker.
+// A removal is the end of a session's marker as a watch was told of it.
 type removal struct {
 	Path string
 	Zxid embed.Zxid
+	At   time.Duration // when it was known
 }
 
 // An expiry is a session's as a node saw it in the log.
@@ -167,6 +178,18 @@ func (h *history) end(at int, r reply) {
 	if o.write() {
 		o.Got = r.Path
 	}
+}
+
+// marker returns some marker of one of the newest sessions, empty if that has none.
+func (h *history) marker(rng *rand.Rand) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	newest := h.mu.Lives[max(0, len(h.mu.Lives)-peekAmong):]
+	l := newest[rng.IntN(len(newest))]
+	if len(l.Markers) == 0 {
+		return ""
+	}
+	return l.Markers[rng.IntN(len(l.Markers))]
 }
 
 // add appends to one of the lists and returns the place. edit changes what is there.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 // The exit statuses.
@@ -25,6 +27,7 @@ type settings struct {
 	length  time.Duration
 	seed    uint64
 	members int
+	shards  int
 	dir     string
 	only    []string // kinds of faults
 }
@@ -47,6 +50,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	set.DurationVar(&s.length, "d", 2*time.Minute, "how long the campaign lasts, at least 20s")
 	set.Uint64Var(&s.seed, "seed", 0, "repeat the random choices of a campaign; zero means new ones")
 	set.IntVar(&s.members, "members", 0, "size of every ensemble, 3 or 5; zero means both in turn")
+	set.IntVar(&s.shards, "shards", 1, "number of shards of every ensemble")
 	set.StringVar(&s.dir, "dir", "", "keep all directories and logs below this one; empty means a temporary one, kept only after a violation")
 	only := set.String("faults", "", "only the kinds of faults that have one of these words in their names, separated by commas")
 	err := set.Parse(args)
@@ -61,6 +65,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 		err = fmt.Errorf("-d is %v, at least %v make sense", s.length, campaignMin)
 	case s.members != 0 && s.members != 3 && s.members != 5:
 		err = fmt.Errorf("-members is %d, want 3 or 5", s.members)
+	case s.shards < 1 || s.shards > embed.MaxShards:
+		err = fmt.Errorf("-shards is %d, want 1 to %d", s.shards, embed.MaxShards)
 	default:
 		if s.seed == 0 {
 			s.seed = rand.Uint64()
@@ -79,7 +85,7 @@ func (s settings) run(out io.Writer) int {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return exitUsage
 	}
-	rep.say("seed %d: repeat with go run ./chaos -d %v -members %d -seed %d", s.seed, s.length, s.members, s.seed)
+	rep.say("seed %d: repeat with go run ./chaos -d %v -members %d -shards %d -seed %d", s.seed, s.length, s.members, s.shards, s.seed)
 	c := &campaign{settings: s, dir: dir, report: rep}
 	c.run()
 	rep.print()

@@ -145,7 +145,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		r.Failed = text(n.Err())
 		return nil
 	case callTransfer:
-		return n.TransferLeadership(1, q.To)
+		return n.TransferLeadership(q.Shard, q.To)
 	case callShutdown:
 		return n.Shutdown(ctx)
 	case callOpen:
@@ -155,7 +155,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 	if s == nil {
 		return fmt.Errorf("no session %q", q.Session)
 	}
-	return m.use(ctx, s, q, r)
+	return m.use(ctx, n, s, q, r)
 }
 
 func (m *member) start(s *start) error {
@@ -163,7 +163,7 @@ func (m *member) start(s *start) error {
 		setLink(m.faults, to, l)
 	}
 	return m.run(s.Run, embed.Config{
-		Dir: s.Dir, ID: s.ID, Members: s.Members, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
+		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
 		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(reply{Session: id, At: now()}, true) }},
 	})
 }
@@ -218,7 +218,10 @@ func (m *member) close(s *embed.Session, name string) error {
 	m.mu.Lock()
 	delete(m.mu.sessions, name)
 	m.mu.Unlock()
-	return s.Close()
+	if err := s.Close(); err != nil || errors.Is(s.Err(), embed.ErrSessionClosed) {
+		return err
+	}
+	return s.Err() // it had ended before
 }
 
 func text(err error) string {

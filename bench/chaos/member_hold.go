@@ -28,9 +28,9 @@ const (
 	accessEvery = 10 * time.Millisecond
 )
 
-// guardedBy is the znode that a lock or an election protects.
+// guardedBy is the znode that a lock or an election protects, in the same area.
 func guardedBy(path string) string {
-	return "/guarded-by" + strings.ReplaceAll(path, "/", "-")
+	return areaOf(path) + "/guarded-by" + strings.ReplaceAll(inArea(path), "/", "-")
 }
 
 // A holder uses one hold and tells what it sees.

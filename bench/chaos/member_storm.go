@@ -11,8 +11,10 @@ import (
 
 const stormPath = "/storm"
 
-// stormOf is the znode that storms of a member set.
-func stormOf(id embed.MemberID) string { return fmt.Sprintf("%s-%d", stormPath, id) }
+// stormOf is the znode that storms of a member set in an area.
+func stormOf(area string, id embed.MemberID) string {
+	return fmt.Sprintf("%s%s-%d", area, stormPath, id)
+}
 
 const (
 	stormSets = 150

@@ -8,14 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
 
 // use carries out what needs a session.
-func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply) (err error) {
+func (m *member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *request, r *reply) (err error) {
 	switch q.Call {
 	case callClose:
 		return m.close(s, q.Session)
@@ -38,7 +40,7 @@ func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply
 	case callStorm:
 		err = m.storm(ctx, s, q, r)
 	case callWalk:
-		err = walk(ctx, s, q.Full, r)
+		err = walk(ctx, n, s, q.Full, r)
 	case callSection:
 		err = m.section(ctx, s, q, r)
 	case callLead:
@@ -46,7 +48,7 @@ func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply
 	case callObserve:
 		err = m.observe(ctx, s, q)
 	case callWatch:
-		err = m.watch(ctx, s, q, r)
+		err = m.watch(ctx, n, s, q, r)
 	default:
 		err = fmt.Errorf("no call %q", q.Call)
 	}
@@ -64,9 +66,9 @@ const (
 	accounts = 4
 )
 
-func account(i int) string { return bankPath + "/" + strconv.Itoa(i) }
+func account(area string, i int) string { return area + bankPath + "/" + strconv.Itoa(i) }
 
-// pay moves one from one account to another and notes it under an id, in one transaction that holds only if nobody else
+// pay moves one from one account of the log's area to another and notes it under an id, in one transaction that holds only if nobody else
 // came first. The accounts and the id are in what: "id from to".
 func pay(ctx context.Context, s *embed.Session, log, what string, r *reply) error {
 	var id string
@@ -78,11 +80,11 @@ func pay(ctx context.Context, s *embed.Session, log, what string, r *reply) erro
 	if _, err := s.Sync(ctx, log); err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
 	}
-	debit, err := move(ctx, s, account(from), -1)
+	debit, err := move(ctx, s, account(areaOf(log), from), -1)
 	if err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
 	}
-	credit, err := move(ctx, s, account(to), 1)
+	credit, err := move(ctx, s, account(areaOf(log), to), 1)
 	if err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
 	}
@@ -136,15 +138,31 @@ func bulk(ctx context.Context, s *embed.Session, path string, count int) error {
 // errMoved says that somebody wrote during a walk.
 var errMoved = fmt.Errorf("%w: the tree has changed meanwhile", embed.ErrUnavailable)
 
+// synced returns the zxids that reads show at least after a Sync, by shard.
+func synced(ctx context.Context, n *embed.Node, s *embed.Session) ([]embed.Zxid, error) {
+	if _, err := s.Sync(ctx, "/"); err != nil {
+		return nil, err
+	}
+	return zxids(n), nil
+}
+
+// zxids returns what reads show, by shard.
+func zxids(n *embed.Node) (all []embed.Zxid) {
+	for _, shard := range n.Status().Shards {
+		all = append(all, shard.Zxid)
+	}
+	return all
+}
+
 // walk visits every znode between two Syncs that agree.
-func walk(ctx context.Context, s *embed.Session, full bool, r *reply) error {
-	zxid, err := s.Sync(ctx, "/")
-	if err != nil {
+func walk(ctx context.Context, n *embed.Node, s *embed.Session, full bool, r *reply) (err error) {
+	if r.Zxids, err = synced(ctx, n, s); err != nil {
 		return err
 	}
-	r.Zxid = zxid
-	digest := sha256.New()
-	enc := json.NewEncoder(digest)
+	digests := make([]hash.Hash, len(r.Zxids))
+	for i := range digests {
+		digests[i] = sha256.New()
+	}
 	var visit func(path string) error
 	visit = func(path string) error {
 		data, stat, err := s.Get(ctx, path)
@@ -152,7 +170,7 @@ func walk(ctx context.Context, s *embed.Session, full bool, r *reply) error {
 			return err
 		}
 		e := entry{Path: path, Data: string(data), Stat: stat}
-		_ = enc.Encode(e)
+		_ = json.NewEncoder(digests[placeOf(path, len(digests))]).Encode(e)
 		if len(data) == bulkBytes {
 			e.Data = "" // it is in the digest
 		}
@@ -178,9 +196,11 @@ func walk(ctx context.Context, s *embed.Session, full bool, r *reply) error {
 	} else if err != nil {
 		return err
 	}
-	r.Digest = fmt.Sprintf("%x", digest.Sum(nil)[:8])
-	after, err := s.Sync(ctx, "/")
-	if err == nil && after != zxid {
+	for _, digest := range digests {
+		r.Digests = append(r.Digests, fmt.Sprintf("%x", digest.Sum(nil)[:8]))
+	}
+	after, err := synced(ctx, n, s)
+	if err == nil && !slices.Equal(after, r.Zxids) {
 		err = errMoved
 	}
 	return err

@@ -17,7 +17,7 @@ const drainEvery = 2 * time.Millisecond
 // A stream is one watch and what it has delivered.
 type stream struct {
 	watch  *embed.Watch
-	newest embed.Zxid // of its events
+	newest []embed.Zxid // of its events, or where it was armed, by shard
 	ended  bool
 }
 
@@ -30,7 +30,8 @@ func (t *stream) drain() (events []event) {
 				t.ended = true
 				return events
 			}
-			t.newest = max(t.newest, e.Zxid)
+			on := t.on(e.Path)
+			*on = max(*on, e.Zxid)
 			events = append(events, event{e.Type, e.Path, e.Zxid})
 		default:
 			return events
@@ -38,17 +39,24 @@ func (t *stream) drain() (events []event) {
 	}
 }
 
-// watch arms a watch and reports its stream as it comes. A notice says that it is armed and where. Now and then it reads a
-// znode that the watch covers: what a read shows must have been in the buffer before. At the end it syncs: if that
-// succeeds, everything up to r.Zxid has been delivered; else r.Zxid is zero.
-func (m *member) watch(ctx context.Context, s *embed.Session, q *request, r *reply) error {
+// on returns the newest of the shard to which a path belongs.
+func (t *stream) on(path string) *embed.Zxid { return &t.newest[placeOf(path, len(t.newest))] }
+
+// watch arms a watch and reports its stream as it comes. A notice says that it is armed and where: not before Since, and not
+// after Zxids. Now and then it reads a znode that the watch covers: what a read shows must have been in the buffer before. At
+// the end it syncs: if that succeeds, everything up to r.Zxids has been delivered; else r.Zxids is empty.
+func (m *member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *request, r *reply) error {
+	since := zxids(n)
 	w, err := s.Watch(ctx, q.Path, embed.WatchMode(q.Mode))
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	q.say(reply{Zxid: w.Zxid()}, true)
-	t := &stream{watch: w, newest: w.Zxid()}
+	t := &stream{watch: w, newest: zxids(n)}
+	if armed := w.Zxid(); armed != 0 { // it is on one shard, and knows
+		since[placeOf(q.Path, len(since))], *t.on(q.Path) = armed, armed
+	}
+	q.say(reply{Since: since, Zxids: t.newest}, true)
 	report := func() {
 		if events := t.drain(); len(events) > 0 {
 			q.say(reply{Events: events}, true)
@@ -62,8 +70,8 @@ func (m *member) watch(ctx context.Context, s *embed.Session, q *request, r *rep
 			stat, ok, err := s.Exists(ctx, q.Data)
 			report()
 			// A once-watch has told what it had to when it has fired.
-			if err == nil && ok && stat.Mzxid > t.newest && !t.ended {
-				r.Wrong = fmt.Sprintf("a read showed %s of zxid %d, and the watch of %s armed at %d had delivered up to %d only", q.Data, stat.Mzxid, q.Path, w.Zxid(), t.newest)
+			if err == nil && ok && stat.Mzxid > *t.on(q.Data) && !t.ended {
+				r.Wrong = fmt.Sprintf("a read showed %s of zxid %d, and the watch of %s armed at %d had delivered up to %d only", q.Data, stat.Mzxid, q.Path, since, *t.on(q.Data))
 			}
 		} else {
 			report()
@@ -71,10 +79,11 @@ func (m *member) watch(ctx context.Context, s *embed.Session, q *request, r *rep
 		<-every.C
 	}
 	if !t.ended {
-		if zxid, err := s.Sync(ctx, q.Path); err == nil {
+		if _, err := s.Sync(ctx, q.Path); err == nil {
+			shown := zxids(n)
 			report()
 			if !t.ended {
-				r.Zxid = zxid
+				r.Zxids = shown
 			}
 		}
 	}

@@ -139,15 +139,21 @@ func (n *nemesis) note(format string, args ...any) {
 // anyone returns a random member.
 func (s *strike) anyone() embed.MemberID { return s.e.ids[s.rng.IntN(len(s.e.ids))] }
 
-// leader returns who leads, or anyone if nobody does.
-func (s *strike) leader() embed.MemberID {
-	if id := s.e.leader(); id != 0 {
+// anyShard returns a random shard.
+func (s *strike) anyShard() int { return 1 + s.rng.IntN(s.e.shards) }
+
+// leader returns who leads a random shard.
+func (s *strike) leader() embed.MemberID { return s.leaderOf(s.anyShard()) }
+
+// leaderOf returns who leads a shard, or anyone if nobody does.
+func (s *strike) leaderOf(shard int) embed.MemberID {
+	if id := s.e.leader(shard); id != 0 {
 		return id
 	}
 	return s.anyone()
 }
 
-// follower returns a member that does not lead.
+// follower returns a member that does not lead a random shard.
 func (s *strike) follower() embed.MemberID {
 	others := s.e.others(s.leader())
 	return others[s.rng.IntN(len(others))]

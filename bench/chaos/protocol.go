@@ -40,6 +40,7 @@ type request struct {
 	Within  time.Duration  `json:",omitempty"` // bounds the call; zero means as the node does
 	Length  time.Duration  `json:",omitempty"` // how long a section, a watch or a jump lasts
 	To      embed.MemberID `json:",omitempty"`
+	Shard   int            `json:",omitempty"`
 	Link    link           `json:",omitzero"`
 	Disk    diskFault      `json:",omitzero"`
 	Full    bool           `json:",omitempty"` // walk: with the tree, not the digest alone
@@ -51,6 +52,7 @@ type start struct {
 	Dir     string
 	ID      embed.MemberID
 	Members map[embed.MemberID]string
+	Shards  int
 	Links   map[embed.MemberID]link
 }
 
@@ -120,7 +122,9 @@ type reply struct {
 	Wrong   string          `json:",omitempty"` // a promise that the member itself saw broken
 	Events  []event         `json:",omitempty"`
 	Tree    []entry         `json:",omitempty"` // walk
-	Digest  string          `json:",omitempty"` // walk
+	Digests []string        `json:",omitempty"` // walk: of each shard
+	Since   []embed.Zxid    `json:",omitempty"` // watch: what reads showed before it was armed, by shard
+	Zxids   []embed.Zxid    `json:",omitempty"` // watch, walk: what reads show, by shard
 	Guarded []guarded       `json:",omitempty"` // section, lead
 	Sets    []stormSet      `json:",omitempty"` // storm
 	Tapes   []tape          `json:",omitempty"` // storm

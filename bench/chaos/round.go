@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,7 +63,7 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 		return err
 	}
 	h := &history{}
-	e, err := newEnsemble(dir, size, h, c.report)
+	e, err := newEnsemble(dir, size, c.shards, h, c.report)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 		}
 	}
 	seed := c.seed + uint64(n)
-	w := &workload{e: e, h: h, report: c.report, seed: seed}
+	w := &workload{e: e, h: h, report: c.report, seed: seed, areas: areasOf(c.shards)}
 	nemesis, err := newNemesis(w, c.kinds(), seed)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 	if err := w.plant(ready); err != nil {
 		return err
 	}
-	c.report.say("round %d: %d members, %v", n, size, length.Round(time.Second))
+	c.report.say("round %d: %d members, %d shards, %v", n, size, c.shards, length.Round(time.Second))
 	c.disturb(w, nemesis, length)
 	tree := c.inspect(w)
 	e.end()
@@ -181,11 +182,14 @@ func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why st
 			return nil, r.Error
 		case i == 0:
 			first = r
-		case r.Zxid != first.Zxid:
+		case !slices.Equal(r.Zxids, first.Zxids):
 			return nil, "members are at different zxids"
-		case r.Digest != first.Digest:
-			c.report.violate("single image", "at zxid %d member %d has another tree than member %d: digest %s, not %s", r.Zxid, walker.member, walkers[0].member, r.Digest, first.Digest)
-			return nil, "trees differ"
+		}
+		for k := range r.Digests {
+			if r.Digests[k] != first.Digests[k] {
+				c.report.violate("single image", "at zxid %d of shard %d member %d has another tree than member %d: digest %s, not %s", r.Zxids[k], k+1, walker.member, walkers[0].member, r.Digests[k], first.Digests[k])
+				return nil, "trees differ"
+			}
 		}
 	}
 	return first.Tree, strayEphemerals(first.Tree, w)

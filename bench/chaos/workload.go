@@ -14,7 +14,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// The parents of what the workload writes.
+const rootPath = "/"
+
+// The parents of what the workload writes, in each area.
 const (
 	registersPath = "/registers"
 	numbersPath   = "/numbers"
@@ -30,6 +32,7 @@ type workload struct {
 	h       *history
 	report  *report
 	seed    uint64
+	areas   []string     // of each shard one
 	epoch   atomic.Int64 // of the registers
 	clients sync.WaitGroup
 	started atomic.Int64
@@ -38,26 +41,36 @@ type workload struct {
 // plant creates what the clients need. Nothing is broken yet.
 func (w *workload) plant(ctx context.Context) error {
 	c := w.newClient(w.e.ids[0], "planter")
-	if !c.open(ctx) {
+	if !c.enter(ctx) {
 		return fmt.Errorf("no session on a fresh ensemble")
 	}
 	defer c.close()
-	paths := []string{registersPath, numbersPath, paidPath, bulkPath, stillPath, bankPath}
-	for _, path := range append(lockPaths, electionPath) {
-		paths = append(paths, guardedBy(path))
-	}
-	for _, id := range w.e.ids {
-		paths = append(paths, stormOf(id))
-	}
-	for i := range accounts {
-		paths = append(paths, account(i))
-	}
-	for _, path := range paths {
-		if r := c.call(request{Call: callCreate, Path: path, Data: "0"}, nil); r.Outcome != applied {
-			return fmt.Errorf("create %s: %s", path, r.Error)
+	for _, area := range w.areas {
+		for _, path := range w.parents(area) {
+			if r := c.call(request{Call: callCreate, Path: path, Data: "0"}, nil); r.Outcome != applied {
+				return fmt.Errorf("create %s: %s", path, r.Error)
+			}
 		}
 	}
 	return nil
+}
+
+// parents returns what the clients need in an area, in the order in which it can be created.
+func (w *workload) parents(area string) []string {
+	paths := []string{area}
+	for _, path := range []string{registersPath, numbersPath, paidPath, markersPath, bulkPath, stillPath, bankPath} {
+		paths = append(paths, area+path)
+	}
+	for _, path := range append(lockPaths, electionPath) {
+		paths = append(paths, guardedBy(area+path))
+	}
+	for _, id := range w.e.ids {
+		paths = append(paths, stormOf(area, id))
+	}
+	for i := range accounts {
+		paths = append(paths, account(area, i))
+	}
+	return paths
 }
 
 // run starts the clients; they end with ctx, after the call they are in. end waits for them.
@@ -81,6 +94,7 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "storm", 2*time.Second, 5*time.Second, stormStep)
 		w.start(ctx, id, "install", 0, 10*time.Millisecond, installStep)
 		w.start(ctx, id, "sentinel", 0, 10*time.Millisecond, sentinelStep)
+		w.start(ctx, id, "peek", 10*time.Millisecond, 60*time.Millisecond, peekStep)
 	}
 	w.clients.Go(func() {
 		for ctx.Err() == nil {
@@ -117,6 +131,8 @@ type client struct {
 	ids    int
 	// patient: its sessions have a long timeout, so that its watches live to see a snapshot installed.
 	patient bool
+	// leaver: its sessions are there to end soon, with something in every area.
+	leaver bool
 
 	run      *run
 	session  string
@@ -128,7 +144,16 @@ type client struct {
 func (w *workload) newClient(id embed.MemberID, kind string) *client {
 	number := w.started.Add(1)
 	name := fmt.Sprintf("%d-%s-%d", id, kind, number)
-	return &client{w: w, name: name, member: id, patient: kind == "sentinel" || kind == "install", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
+	return &client{w: w, name: name, member: id, patient: kind == "sentinel" || kind == "install", leaver: kind == "leaver", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
+}
+
+// area returns where a client does its next thing: every other time where all of them meet in this epoch.
+func (c *client) area() string {
+	areas := c.w.areas
+	if c.rng.IntN(2) == 0 {
+		return areas[int(c.w.epoch.Load())%len(areas)]
+	}
+	return areas[c.rng.IntN(len(areas))]
 }
 
 // start runs a client that does step again and again, with a random pause between low and high.
@@ -156,14 +181,41 @@ const (
 	sessionTimeoutPatient = 30 * time.Second // all of them
 )
 
-// open opens a session with a marker. Most sessions are short of breath: they have the least timeout.
+// open opens a session with markers: in the area of the home shard, and in some others.
 func (c *client) open(ctx context.Context) bool {
+	if !c.enter(ctx) {
+		return false
+	}
+	marked := c.mark(c.w.areas[0])
+	for _, area := range c.w.areas[1:] {
+		if marked && (c.leaver || c.rng.IntN(2) == 0) {
+			c.mark(area)
+		}
+	}
+	return c.alive
+}
+
+// mark creates a marker in an area.
+func (c *client) mark(area string) bool {
+	marker := area + markersPath + "/" + c.session
+	r := c.call(request{Call: callCreate, Path: marker, Data: marker, Mode: int(embed.Ephemeral)}, nil)
+	if r.Outcome == applied {
+		edit(c.w.h, lives, c.life, func(l *life) { l.Markers = append(l.Markers, marker) })
+	}
+	return r.Outcome == applied
+}
+
+// enter opens a session. Most are short of breath: they have the least timeout.
+func (c *client) enter(ctx context.Context) bool {
 	if c.run = c.w.e.running(ctx, c.member); c.run == nil {
 		return false
 	}
 	timeout := []time.Duration{time.Millisecond, time.Millisecond, 3 * time.Second, sessionTimeoutLong}[c.rng.IntN(4)]
-	if c.patient {
+	switch {
+	case c.patient:
 		timeout = sessionTimeoutPatient
+	case c.leaver:
+		timeout = sessionTimeoutMin
 	}
 	c.sessions++
 	c.session = fmt.Sprintf("%s.%d", c.name, c.sessions)
@@ -175,22 +227,14 @@ func (c *client) open(ctx context.Context) bool {
 	}
 	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: max(timeout, sessionTimeoutMin), Opened: now(), Ended: never}
 	c.life = add(c.w.h, lives, l)
-	marker := markersPath + "/" + c.session
-	r = c.call(request{Call: callCreate, Path: marker, Mode: int(embed.Ephemeral)}, nil)
-	if r.Outcome == noNode {
-		c.call(request{Call: callCreate, Path: markersPath}, nil)
-		r = c.call(request{Call: callCreate, Path: marker, Mode: int(embed.Ephemeral)}, nil)
-	}
-	if r.Outcome == applied {
-		edit(c.w.h, lives, c.life, func(l *life) { l.Marker = marker })
-	}
 	return c.alive
 }
 
 func (c *client) close() {
 	if c.alive {
-		edit(c.w.h, lives, c.life, func(l *life) { l.closed = true })
-		c.call(request{Call: callClose}, nil)
+		if r := c.call(request{Call: callClose}, nil); r.Outcome == applied {
+			edit(c.w.h, lives, c.life, func(l *life) { l.Closed = now() })
+		}
 		c.ended("closed")
 	}
 }
@@ -202,9 +246,6 @@ func (c *client) ended(why string) {
 		c.w.report.count(sectionSeen, "session ended: "+why, 1)
 	}
 }
-
-// forever is the length of what lasts until somebody ends it.
-const forever = 24 * time.Hour
 
 // call asks the member for something and waits for the answer, however long the process may be stopped.
 func (c *client) call(q request, notice func(reply)) reply {

@@ -10,6 +10,9 @@ import (
 const (
 	// lockPatience bounds the wait for a lock.
 	lockPatience = 10 * time.Second
+	// observation lasts this long, then the next may be of another area.
+	observeMin, observeMax = 5 * time.Second, 40 * time.Second
+
 	electionPath = "/election"
 )
 
@@ -25,12 +28,12 @@ func (c *client) length() time.Duration {
 
 // lockStep takes a lock, uses what it protects, and releases it.
 func lockStep(_ context.Context, c *client) {
-	c.hold(request{Call: callSection, Path: lockPaths[c.rng.IntN(len(lockPaths))], Data: c.next(), Within: lockPatience, Length: c.length()})
+	c.hold(request{Call: callSection, Path: c.area() + lockPaths[c.rng.IntN(len(lockPaths))], Data: c.next(), Within: lockPatience, Length: c.length()})
 }
 
 // electionStep campaigns, leads and resigns.
 func electionStep(_ context.Context, c *client) {
-	c.hold(request{Call: callLead, Path: electionPath, Data: c.next(), Within: lockPatience, Length: 2 * c.length()})
+	c.hold(request{Call: callLead, Path: c.area() + electionPath, Data: c.next(), Within: lockPatience, Length: 2 * c.length()})
 }
 
 // hold has a hold taken and notes what its holder tells of it.
@@ -56,10 +59,11 @@ func (c *client) hold(q request) {
 	}
 }
 
-// observeStep follows the election until the session ends.
+// observeStep follows an election for a while.
 func observeStep(_ context.Context, c *client) {
-	at := add(c.w.h, observers, observation{Path: electionPath})
-	c.call(request{Call: callObserve, Path: electionPath, Length: forever}, func(r reply) {
+	path := c.area() + electionPath
+	at := add(c.w.h, observers, observation{Path: path})
+	c.call(request{Call: callObserve, Path: path, Within: between(c.rng, observeMin, observeMax)}, func(r reply) {
 		edit(c.w.h, observers, at, func(o *observation) { o.Seen = append(o.Seen, sighting{r.Token, r.Data}) })
 	})
 }

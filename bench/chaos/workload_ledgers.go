@@ -9,15 +9,15 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// numberStep creates a sequential znode. All are under one parent, so that a number given twice, a create applied twice and
+// numberStep creates a sequential znode. All of an area are under one parent, so that a number given twice, a create applied twice and
 // a number lost would show.
 func numberStep(_ context.Context, c *client) {
-	c.do(request{Call: callCreate, Path: numbersPath + "/n-", Data: c.next(), Mode: int(embed.Sequential), Within: c.within()})
+	c.do(request{Call: callCreate, Path: c.area() + numbersPath + "/n-", Data: c.next(), Mode: int(embed.Sequential), Within: c.within()})
 }
 
 // payStep moves one from one account to another.
 func payStep(_ context.Context, c *client) {
 	from := c.rng.IntN(accounts)
 	to := (from + 1 + c.rng.IntN(accounts-1)) % accounts
-	c.do(request{Call: callPay, Path: paidPath + "/p-", Data: fmt.Sprintf("%s %d %d", c.next(), from, to), Within: c.within()})
+	c.do(request{Call: callPay, Path: c.area() + paidPath + "/p-", Data: fmt.Sprintf("%s %d %d", c.next(), from, to), Within: c.within()})
 }

@@ -14,19 +14,24 @@ const (
 	// epochLen is how long the registers of an epoch are used: short enough that few writes of unknown outcome meet in one of
 	// them, which is what makes deciding its history hard.
 	epochLen = 15 * time.Second
-	// registers is how many there are in an epoch. Every other one is never deleted.
-	registers = 6
+	// registersMin is the least number of them in an epoch, and registersOfArea in each area. Every other one is never deleted.
+	registersMin    = 6
+	registersOfArea = 2
 )
 
-func register(epoch int64, i int) string {
-	return fmt.Sprintf("%s/%d-%d", registersPath, epoch, i)
+func register(area string, epoch int64, i int) string {
+	return fmt.Sprintf("%s%s/%d-%d", area, registersPath, epoch, i)
 }
 
 // register returns one of the registers in use and whether it may be deleted.
 func (c *client) register() (path string, mortal bool) {
-	i := c.rng.IntN(registers)
-	return register(c.w.epoch.Load(), i), i%2 == 0
+	areas := c.w.areas
+	i := c.rng.IntN(max(registersOfArea, registersMin/len(areas)))
+	return register(areas[c.rng.IntN(len(areas))], c.w.epoch.Load(), i), i%2 == 0
 }
+
+// versionsMax is more than a registerClient needs of two epochs.
+const versionsMax = 64
 
 // A registerClient reads and writes registers. It knows the version of each as it last saw it, for writes that depend on it.
 type registerClient struct {
@@ -35,7 +40,7 @@ type registerClient struct {
 
 func (k *registerClient) step(_ context.Context, c *client) {
 	path, mortal := c.register()
-	if k.versions == nil || len(k.versions) > 4*registers {
+	if k.versions == nil || len(k.versions) > versionsMax {
 		k.versions = make(map[string]int32)
 	}
 	version, seen := k.versions[path]

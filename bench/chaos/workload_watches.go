@@ -21,8 +21,10 @@ func watchStep(_ context.Context, c *client) {
 		q.Mode = int(embed.WatchOnce)
 	case 1, 2:
 		q.Mode = int(embed.WatchPersistent)
+	case 3:
+		q.Path, q.Mode = rootPath, int(embed.WatchRecursive)
 	default:
-		q.Path, q.Mode = registersPath, int(embed.WatchRecursive)
+		q.Path, q.Mode = areaOf(path)+registersPath, int(embed.WatchRecursive)
 	}
 	switch n := c.rng.IntN(10); {
 	case n < 6:
@@ -37,7 +39,7 @@ func watchStep(_ context.Context, c *client) {
 
 // stormStep sets one znode many times at once while watches of it are armed.
 func stormStep(_ context.Context, c *client) {
-	q := request{Call: callStorm, Path: stormOf(c.member), Data: c.next()}
+	q := request{Call: callStorm, Path: stormOf(c.area(), c.member), Data: c.next()}
 	o := op{Client: c.name, Session: c.session, Member: c.member, Run: c.run.number, Call: callSet, Path: q.Path, Version: embed.AnyVersion}
 	places := make([]int, stormSets)
 	begun := now()
@@ -61,36 +63,46 @@ func stormStep(_ context.Context, c *client) {
 
 // installStep watches a znode that is touched while a member lags: that it ends with a gap tells of a snapshot's install.
 func installStep(_ context.Context, c *client) {
-	c.watch(request{Call: callWatch, Path: bulkPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, 10*time.Second, 30*time.Second)})
+	c.watch(request{Call: callWatch, Path: c.area() + bulkPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, 10*time.Second, 30*time.Second)})
 }
 
 // sentinelStep watches a znode that nobody touches, or what tells of the ends of sessions.
 func sentinelStep(_ context.Context, c *client) {
-	q := request{Call: callWatch, Path: stillPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, time.Second, 20*time.Second)}
+	q := request{Call: callWatch, Path: c.area() + stillPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, time.Second, 20*time.Second)}
 	if c.rng.IntN(2) == 0 {
-		q.Path, q.Mode = markersPath, int(embed.WatchRecursive)
+		q.Path, q.Mode = c.area()+markersPath, int(embed.WatchRecursive)
 	}
 	c.watch(q)
 }
 
 // watch has a watch armed and notes what it delivers.
 func (c *client) watch(q request) {
-	at := -1
+	places := make(map[string]int) // of its tapes, by area
 	r := c.call(q, func(r reply) {
-		if at < 0 {
-			at = add(c.w.h, tapes, tape{Member: c.member, Path: q.Path, Mode: embed.WatchMode(q.Mode), Armed: r.Zxid})
+		if len(places) == 0 {
+			c.addTapes(q, r, places)
 			return
 		}
 		c.noteRemovals(r)
-		edit(c.w.h, tapes, at, func(t *tape) { t.Events = append(t.Events, r.Events...) })
+		for _, e := range r.Events {
+			edit(c.w.h, tapes, places[areaOf(e.Path)], func(t *tape) { t.Events = append(t.Events, e) })
+		}
 	})
 	if r.Wrong != "" {
 		c.w.report.violate("watch no gap", "member %d: %s", c.member, r.Wrong)
 	}
-	if at < 0 {
+	if len(places) == 0 {
 		return
 	}
-	edit(c.w.h, tapes, at, func(t *tape) { t.Synced, t.Why = r.Zxid, r.Error })
+	for i, area := range c.w.areas {
+		if at, ok := places[area]; ok {
+			edit(c.w.h, tapes, at, func(t *tape) {
+				if t.Why = r.Error; len(r.Zxids) > 0 {
+					t.Synced = r.Zxids[i]
+				}
+			})
+		}
+	}
 	if why := cmp.Or(r.End, r.Error); why != "" {
 		if strings.Contains(why, embed.ErrWatchGap.Error()) {
 			why = embed.ErrWatchGap.Error() // without its zxid
@@ -99,11 +111,25 @@ func (c *client) watch(q request) {
 	}
 }
 
+// addTapes begins the tapes of a watch that is armed: one, or that of each area if it is on the root.
+func (c *client) addTapes(q request, armed reply, places map[string]int) {
+	for i, area := range c.w.areas {
+		t := tape{Member: c.member, Path: q.Path, Mode: embed.WatchMode(q.Mode), Since: armed.Since[i], Armed: armed.Zxids[i]}
+		switch {
+		case q.Path == rootPath:
+			t.Path = area
+		case areaOf(q.Path) != area:
+			continue
+		}
+		places[area] = add(c.w.h, tapes, t)
+	}
+}
+
 // noteRemovals notes the ends of sessions that a watch of the markers was told of.
 func (c *client) noteRemovals(r reply) {
 	for _, e := range r.Events {
-		if e.Type == embed.NodeDeleted && strings.HasPrefix(e.Path, markersPath+"/") {
-			add(c.w.h, removals, removal{e.Path, e.Zxid})
+		if e.Type == embed.NodeDeleted && strings.HasPrefix(inArea(e.Path), markersPath+"/") {
+			add(c.w.h, removals, removal{e.Path, e.Zxid, now()})
 		}
 	}
 }

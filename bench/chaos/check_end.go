@@ -1,0 +1,72 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// findEarlyEnds checks that nothing of a session goes on any shard while it is alive: once a marker was known to be gone
+// nothing more is acknowledged to the session, in the marker's area and in that of the home shard, where sessions end first.
+func findEarlyEnds(p *past) (found []string) {
+	type loss struct {
+		marker string
+		at     time.Duration // when it was known
+	}
+	gone := make(map[string]time.Duration) // by marker
+	note := func(marker string, at time.Duration) {
+		if first, ok := gone[marker]; !ok || at < first {
+			gone[marker] = at
+		}
+	}
+	for _, r := range p.Removals {
+		note(r.Path, r.At)
+	}
+	for i := range p.Ops {
+		if o := &p.Ops[i]; o.Call == callSyncGet && o.Outcome == noNode {
+			note(o.Path, o.End)
+		}
+	}
+	losses := make(map[string][]loss) // by session
+	homes := make(map[string]string)  // areas
+	for _, l := range p.Lives {
+		for _, marker := range l.Markers {
+			if at, ok := gone[marker]; ok {
+				losses[l.Name] = append(losses[l.Name], loss{marker, at})
+				homes[l.Name] = areaOf(l.home())
+			}
+		}
+	}
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if o.wrote() == 0 {
+			continue
+		}
+		for _, l := range losses[o.Session] {
+			if at := areaOf(o.Path); o.Begin > l.at && (at == homes[o.Session] || at == areaOf(l.marker)) {
+				found = append(found, fmt.Sprintf("%s was gone at %.6f, and its session was alive: %v", l.marker, l.at.Seconds(), o))
+			}
+		}
+	}
+	return found
+}
+
+// findLeftovers checks that nothing is left on any shard of a session once its owner was told that it is closed.
+func findLeftovers(p *past) (found []string) {
+	closed := make(map[string]time.Duration) // by marker
+	for _, l := range p.Lives {
+		for _, marker := range l.Markers {
+			if l.Closed != 0 {
+				closed[marker] = l.Closed
+			}
+		}
+	}
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if at, ok := closed[o.Path]; ok && o.Call == callSyncGet && o.Outcome == applied && o.Begin > at {
+			found = append(found, fmt.Sprintf("its session was closed at %.6f: %v", at.Seconds(), o))
+		}
+	}
+	return found
+}
