@@ -5,8 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 // expiryRoom is what the end of a session may take beyond its timeout while a quorum and a leader exist: an election, a few
@@ -18,11 +19,11 @@ const expiryRoom = 4 * time.Second
 func bury(s *strike) string {
 	id := s.anyone()
 	others := s.e.others(id)
-	c := s.w.newClient(others[s.rng.IntN(len(others))], "peek")
-	if !c.open(s.ctx) {
+	c := s.visitor(others[s.rng.IntN(len(others))], "peek")
+	if c == nil {
 		return "nobody"
 	}
-	defer c.close()
+	defer s.w.clients.Go(c.close)
 	all := s.w.h.snapshot().Lives
 	number := s.e.run(id).number
 	s.e.kill(id)
@@ -38,6 +39,29 @@ func bury(s *strike) string {
 		}
 	}
 	return said
+}
+
+// visitor opens a session for a strike. It returns nil if that fails or takes longer than the strike, of which a member that does
+// not answer may be a part.
+func (s *strike) visitor(id embed.MemberID, kind string) *client {
+	c := s.w.newClient(id, kind)
+	opened := make(chan bool)
+	s.w.clients.Go(func() {
+		ok := c.open(s.ctx)
+		select {
+		case opened <- ok:
+		case <-s.ctx.Done():
+			c.close()
+		}
+	})
+	select {
+	case ok := <-opened:
+		if ok {
+			return c
+		}
+	case <-s.ctx.Done():
+	}
+	return nil
 }
 
 // expectGone looks whether nothing is left on any shard of a session that is at its end since some moment.
@@ -61,26 +85,24 @@ const leavers = 5
 func farewell(s *strike) string {
 	leader := s.leaderOf(homeShard)
 	others := s.e.others(leader)
-	c := s.w.newClient(others[s.rng.IntN(len(others))], "peek")
-	if !c.open(s.ctx) {
+	c := s.visitor(others[s.rng.IntN(len(others))], "peek")
+	if c == nil {
 		return "nobody"
 	}
-	defer c.close()
+	defer s.w.clients.Go(c.close)
 	var leaving []*client
 	for range leavers {
-		if l := s.w.newClient(s.anyone(), "leaver"); l.open(s.ctx) {
+		if l := s.visitor(s.anyone(), "leaver"); l != nil {
 			leaving = append(leaving, l)
 		}
 	}
 	all := s.w.h.snapshot().Lives
-	var closed sync.WaitGroup
 	for _, l := range leaving {
-		closed.Go(l.close)
+		s.w.clients.Go(l.close)
 	}
 	pause(s.ctx, between(s.rng, 0, 4*tick))
 	s.e.kill(leader)
 	killed := now()
-	closed.Wait()
 	pause(s.ctx, sessionTimeoutMin+expiryRoom-(now()-killed))
 	for _, l := range leaving {
 		if s.alone && now()-killed >= sessionTimeoutMin+expiryRoom {
@@ -88,6 +110,39 @@ func farewell(s *strike) string {
 		}
 	}
 	return fmt.Sprintf("member %d, %d sessions", leader, len(leaving))
+}
+
+// estrange makes what a member says to the others late, has sessions there begin to use every shard, and then parts the member from
+// who leads the home shard: the sessions are over before the other shards have heard of them, and their node does not know.
+func estrange(s *strike) string {
+	leader := s.leaderOf(homeShard)
+	others := s.e.others(leader)
+	id := others[s.rng.IntN(len(others))]
+	late := link{Delay: between(s.rng, sessionTimeoutMin, requestTimeout)}
+	for _, to := range s.e.others(leader, id) {
+		s.e.setLink(id, to, late)
+	}
+	for range leavers {
+		l := s.w.newClient(id, "leaver")
+		s.w.clients.Go(func() { l.linger(s.ctx) })
+	}
+	pause(s.ctx, between(s.rng, moment, 3*moment))
+	s.e.setLink(id, leader, link{Cut: true})
+	s.e.setLink(leader, id, link{Cut: true})
+	<-s.ctx.Done()
+	return fmt.Sprintf("member %d from %d, %v late", id, leader, late.Delay)
+}
+
+// linger opens a session, and closes it once its node had the time after ctx to hear that it is over.
+func (c *client) linger(ctx context.Context) {
+	if !c.open(ctx) {
+		return
+	}
+	<-ctx.Done()
+	for until := now() + long; c.alive && now() < until; pause(context.Background(), tick) {
+		c.call(request{Call: callGet, Path: c.w.areas[0]}, nil)
+	}
+	c.close()
 }
 
 // bulkSets is what takes the log beyond everything that it keeps for members that lag: 64 MiB make a snapshot due, and 64 MiB

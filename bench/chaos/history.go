@@ -180,6 +180,19 @@ func (h *history) end(at int, r reply) {
 	}
 }
 
+// over returns the names of the sessions that have ended as far as their callers know.
+func (h *history) over() map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	names := make(map[string]bool)
+	for _, l := range h.mu.Lives {
+		if l.Ended != never {
+			names[l.Name] = true
+		}
+	}
+	return names
+}
+
 // marker returns some marker of one of the newest sessions, empty if that has none.
 func (h *history) marker(rng *rand.Rand) string {
 	h.mu.Lock()

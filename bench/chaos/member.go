@@ -19,8 +19,9 @@ import (
 
 const (
 	// tick makes elections take 0.2 to 0.48 s, and 1.44 s the least session timeout.
-	tick           = 20 * time.Millisecond
-	requestTimeout = 2 * time.Second
+	tick = 20 * time.Millisecond
+	// requestTimeout is longer than it takes to end a session that nobody speaks for: its calls may still be on their way then.
+	requestTimeout = 3 * time.Second
 	// sessionTimeoutMin is what a session gets that asks for less.
 	sessionTimeoutMin = 72 * tick
 )

@@ -33,6 +33,10 @@ func (m *member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *re
 		if r.Zxid, err = s.Sync(ctx, q.Path); err == nil {
 			err = get(ctx, s, q.Path, r)
 		}
+	case callList:
+		if _, err = s.Sync(ctx, q.Path); err == nil {
+			r.Names, _, err = s.Children(ctx, q.Path)
+		}
 	case callPay:
 		err = pay(ctx, s, q.Path, q.Data, r)
 	case callBulk:

@@ -85,7 +85,38 @@ func (n *nemesis) cycle(ctx context.Context) {
 	if n.rng.IntN(5) > 0 {
 		settled, cancel := context.WithTimeout(ctx, settleMax)
 		defer cancel()
-		n.e.allReady(settled)
+		if len(n.e.allReady(settled)) == 0 {
+			n.sweep(ctx)
+		}
+	}
+}
+
+// sweep looks for markers of sessions that are over. Nothing is broken, so they go; the next fault might take away what is left.
+func (n *nemesis) sweep(ctx context.Context) {
+	c := n.w.newClient(n.e.ids[n.rng.IntN(len(n.e.ids))], "sweeper")
+	if !c.enter(ctx) {
+		return
+	}
+	defer c.close()
+	over := n.w.h.over()
+	for _, area := range n.w.areas {
+		begun := now()
+		for ctx.Err() == nil {
+			r := c.call(request{Call: callList, Path: area + markersPath}, nil)
+			if r.Outcome != applied {
+				return
+			}
+			left := slices.DeleteFunc(r.Names, func(name string) bool { return !over[name] })
+			if len(left) == 0 {
+				n.report.count(sectionChecks, "area without a marker of a session that is over", 1)
+				break
+			}
+			if waited := now() - begun; waited > settleMax {
+				n.report.violate("no orphan", "%v after all members were ready %s has markers of sessions that are over: %v", waited, area, left)
+				return
+			}
+			pause(ctx, tick)
+		}
 	}
 }
 

@@ -101,6 +101,7 @@ const (
 	callLead     call = "lead"    // campaign, ask the leadership for a while, resign
 	callObserve  call = "observe" // follow an election
 	callWatch    call = "watch"   // arm a watch and report its stream for a while
+	callList     call = "list"    // a znode's children, after a Sync
 	callWalk     call = "walk"    // the whole tree, after a Sync
 )
 
@@ -122,6 +123,7 @@ type reply struct {
 	Wrong   string          `json:",omitempty"` // a promise that the member itself saw broken
 	Events  []event         `json:",omitempty"`
 	Tree    []entry         `json:",omitempty"` // walk
+	Names   []string        `json:",omitempty"` // list
 	Digests []string        `json:",omitempty"` // walk: of each shard
 	Since   []embed.Zxid    `json:",omitempty"` // watch: what reads showed before it was armed, by shard
 	Zxids   []embed.Zxid    `json:",omitempty"` // watch, walk: what reads show, by shard
