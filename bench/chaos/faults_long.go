@@ -154,14 +154,25 @@ func lag(s *strike) string {
 	id := s.follower()
 	s.split(link{Cut: true}, id)
 	said := fmt.Sprintf("member %d", id)
-	c := s.w.newClient(s.e.others(id)[0], "bulk")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if !c.open(ctx) {
+	c := s.visitor(s.e.others(id)[0], "bulk")
+	if c == nil {
 		return said
 	}
-	defer c.close()
-	r := c.call(request{Call: callBulk, Path: s.w.areas[s.rng.IntN(len(s.w.areas))] + bulkPath, Count: bulkSets}, nil)
-	s.report.count(sectionSeen, "log filled beyond a member: "+string(r.Outcome), 1)
-	return said + ", " + string(r.Outcome)
+	path := s.w.areas[s.rng.IntN(len(s.w.areas))] + bulkPath
+	filled := make(chan outcome, 1)
+	s.w.clients.Go(func() {
+		filled <- c.call(request{Call: callBulk, Path: path, Count: bulkSets}, nil).Outcome
+		c.close()
+	})
+	enough := s.ctx.Done()
+	if s.alone {
+		enough = nil // else the member that fills it may be stopped until this ends
+	}
+	select {
+	case o := <-filled:
+		s.report.count(sectionSeen, "log filled beyond a member: "+string(o), 1)
+		return said + ", " + string(o)
+	case <-enough:
+		return said + ", not to the end"
+	}
 }
