@@ -40,13 +40,13 @@
 //
 // A goroutine that holds one of these may take those below it, never one above:
 //
-//	machine.mu         while one entry is applied; the loops of expiry and reaper, Ephemerals and Status take it shortly
+//	machine.mu         while one entry is applied; the loops of expiry, reaper and purger, and Ephemerals take it shortly
 //	watch registry     while one transaction's events are queued and it becomes visible
 //	keeper.mu          lives, claims and watches of this node's sessions
 //	watch registry     to end a watch: never while Deliver runs on the same goroutine
 //	watch.Joint        a watch on several shards
 //	pipeline.mu        queue and batches in flight
-//	purger.mu          what has been purged
+//	errands.mu         what a shard has purged
 //	Engine.identity    the identity file; admit takes it after machine.mu was released
 //
 // No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service, except
@@ -54,9 +54,9 @@
 //
 // # Goroutines
 //
-// Of each shard pipeline.loop, expirer.loop and reaper.loop; of the node keeper.loop, purger.loop, failureLoop, spreadLoop if it
-// has shares and, until this member has registered, settle. They are started by run and end with Close; apply runs on Raft's
-// workers.
+// Of each shard pipeline.loop, expirer.loop, reaper.loop and, but for the home shard, one of purger.loop's; of the node
+// keeper.loop, purger.loop, failureLoop, spreadLoop if it has shares and, until this member has registered, settle. They are
+// started by run and end with Close; apply runs on Raft's workers.
 //
 // Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go, leadership.go,
 // lag.go, reaper.go and install.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are

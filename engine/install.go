@@ -19,7 +19,8 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.table, m.mu.state, m.mu.index = table, one, m.image.Applied()
+	m.mu.table, m.mu.state = table, one
+	m.index.Store(m.image.Applied())
 	m.restartSilence()
 	prove := func() {}
 	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {

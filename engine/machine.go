@@ -35,9 +35,10 @@ type machine struct {
 	quotas   softQuotas
 
 	// tree is replaced when a snapshot is installed; readers load it anew for each read.
-	tree atomic.Pointer[tree.Tree]
+	tree  atomic.Pointer[tree.Tree]
+	index atomic.Uint64 // in the Raft log, of the newest entry that was applied
 
-	// mu is held while one entry is applied, and shortly by the expiry loop and by Status.
+	// mu is held while one entry is applied, and shortly by the loops and by Ephemerals.
 	mu struct {
 		sync.Mutex
 		table *session.Table
@@ -45,7 +46,6 @@ type machine struct {
 		// since is when this node applied the entry that made an origin's newest (last seq, step); the
 		// leader measures the next step of silence from there.
 		since map[session.MemberID]time.Time
-		index uint64
 	}
 }
 
@@ -57,17 +57,15 @@ func (m *machine) load() error {
 	}
 	m.tree.Store(t)
 	m.registry.Deliver(one.zxid, nil, nil)
-	m.mu.table, m.mu.state, m.mu.index = table, one, m.image.Applied()
+	m.mu.table, m.mu.state = table, one
+	m.index.Store(m.image.Applied())
 	m.restartSilence()
 	return nil
 }
 
-// status is what this node knows of the shard.
+// status is what this node knows of the shard. It waits for nothing.
 func (m *machine) status() ShardStatus {
-	m.mu.Lock()
-	index := m.mu.index
-	m.mu.Unlock()
-	return ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: index, Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
+	return ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: m.index.Load(), Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
 }
 
 // origin is what the shard knows about a member's stream; false if it has not registered.
@@ -111,7 +109,7 @@ func (m *machine) applyOne(index uint64, c *command) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.apply(c)
-	m.mu.index = index
+	m.index.Store(index)
 }
 
 // apply makes one command's transitions. mu is held.
@@ -328,7 +326,7 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 	told := m.shard != homeShard && m.mu.table.IsEnding(id)
 	m.mu.table.Close(id, m.mu.zxid)
 	if told {
-		m.engine.purger.purged(m, id)
+		m.engine.purger.purged(m.shard, id)
 	} else {
 		m.engine.purger.signal() // there may be shards to be told
 	}

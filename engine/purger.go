@@ -28,28 +28,33 @@ import (
 // purgeBatch is how many sessions travel in one entry.
 const purgeBatch = 1000
 
-// A purger carries the ends of sessions from the home shard to the others, while its node leads the home shard.
+// A purger carries the ends of sessions from the home shard to the others, while its node leads the home shard. Each shard has
+// errands of its own: one whose machine stands still keeps the others from nothing.
 type purger struct {
 	// Immutable.
-	home   *machine
-	others []*machine
-	raft   replicator
-	member MemberID
-	log    *slog.Logger
-	wake   chan struct{} // capacity 1
-
-	// Owned by loop.
-	errands map[*machine]*errands
-
-	// mu guards what this node has seen to be done, by shard. A shard forgets it as soon as it may.
-	mu struct {
-		sync.Mutex
-		gone map[*machine]map[tree.SessionID]bool
-	}
+	home    *machine
+	raft    replicator
+	member  MemberID
+	log     *slog.Logger
+	errands map[ShardID]*errands
 }
 
 // errands are what a shard is to be told, and what is to be told of it at home.
-type errands struct{ purge, report errand }
+type errands struct {
+	// Immutable.
+	*purger
+	machine *machine
+	wake    chan struct{} // capacity 1
+
+	// Owned by loop.
+	purge, report errand
+
+	// mu guards what this node has seen to be done, which is forgotten as soon as it may be.
+	mu struct {
+		sync.Mutex
+		gone map[tree.SessionID]bool
+	}
+}
 
 // An errand is a command with sessions that this node has proposed. It is applied when its first session, and so every one of
 // them, has nothing more to ask.
@@ -64,91 +69,93 @@ func (e *errand) due(ids []tree.SessionID, now time.Time) bool {
 }
 
 func newPurger(e *Engine, raft replicator) *purger {
-	p := &purger{home: e.home(), others: e.shards[1:], raft: raft, member: e.cfg.Member, log: e.log, wake: make(chan struct{}, 1),
-		errands: make(map[*machine]*errands)}
-	p.mu.gone = make(map[*machine]map[tree.SessionID]bool)
-	for _, m := range p.others {
-		p.errands[m] = &errands{}
-		p.mu.gone[m] = make(map[tree.SessionID]bool)
+	p := &purger{home: e.home(), raft: raft, member: e.cfg.Member, log: e.log, errands: make(map[ShardID]*errands)}
+	for _, m := range e.shards[1:] {
+		p.errands[m.shard] = &errands{purger: p, machine: m, wake: make(chan struct{}, 1)}
 	}
 	return p
 }
 
 // purged is told that a shard has nothing of a session any more that has ended at home.
-func (p *purger) purged(m *machine, id tree.SessionID) {
-	p.mu.Lock()
-	p.mu.gone[m][id] = true
-	p.mu.Unlock()
-	p.signal()
+func (p *purger) purged(at ShardID, id tree.SessionID) {
+	e := p.errands[at]
+	e.mu.Lock()
+	if e.mu.gone == nil {
+		e.mu.gone = make(map[tree.SessionID]bool)
+	}
+	e.mu.gone[id] = true
+	e.mu.Unlock()
+	e.signal()
 }
 
-// takeGone returns what is known to be gone from a shard of the sessions that wait, and forgets the others.
-func (p *purger) takeGone(m *machine, waiting []session.Record) map[tree.SessionID]bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// takeGone returns what is known to be gone of the sessions that wait, and forgets the others.
+func (e *errands) takeGone(waiting []session.Record) map[tree.SessionID]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	left := make(map[tree.SessionID]bool)
 	for _, r := range waiting {
-		if p.mu.gone[m][r.ID] {
+		if e.mu.gone[r.ID] {
 			left[r.ID] = true
 		}
 	}
-	p.mu.gone[m] = left
+	e.mu.gone = left
 	return maps.Clone(left)
 }
 
-// signal has the loop look again.
+// signal has all loops look again.
 func (p *purger) signal() {
+	for _, e := range p.errands {
+		e.signal()
+	}
+}
+
+// signal has the loop look again.
+func (e *errands) signal() {
 	select {
-	case p.wake <- struct{}{}:
+	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
 // loop ends when either channel is closed, and at once where there is no shard to be told.
 func (p *purger) loop(stop, done <-chan struct{}) {
-	if len(p.others) > 0 {
-		lookLoop(stop, done, p.wake, p.look)
+	var all sync.WaitGroup
+	for _, e := range p.errands {
+		all.Go(func() { lookLoop(stop, done, e.wake, e.look) })
 	}
+	all.Wait()
 }
 
 // look proposes what is to be proposed now and returns when to look again.
-func (p *purger) look(now time.Time) time.Duration {
+func (e *errands) look(now time.Time) time.Duration {
 	var waiting []session.Record
-	if p.raft.Leader(homeShard).Member == p.member {
-		waiting = p.home.ended()
+	if e.raft.Leader(homeShard).Member == e.member {
+		waiting = e.home.ended(e.machine.shard)
 	}
-	for _, m := range p.others {
-		p.lookAt(m, waiting, now)
-	}
+	purged := e.takeGone(waiting)
 	if len(waiting) == 0 {
 		return time.Hour // an end, or a change of leader, wakes the loop
 	}
-	return silencePoll
-}
-
-// lookAt does the errands of one shard.
-func (p *purger) lookAt(m *machine, waiting []session.Record, now time.Time) {
-	purged := p.takeGone(m, waiting)
-	var untold []ending
-	var untoldIDs, gone []tree.SessionID
-	for _, r := range m.untold(waiting) {
-		if !purged[r.ID] {
-			untold = append(untold, ending{session: r.ID, member: r.Origin, zxid: r.Ended})
-			untoldIDs = append(untoldIDs, r.ID)
-		}
-	}
+	var gone, asked []tree.SessionID
 	for _, r := range waiting {
-		if purged[r.ID] && r.Uses(uint32(m.shard)) {
+		if purged[r.ID] {
 			gone = append(gone, r.ID)
 		}
 	}
-	e := p.errands[m]
-	if e.purge.due(untoldIDs, now) {
-		e.purge = errand{first: untoldIDs[0], measure: p.propose(m.shard, encodePurge(untold[:min(len(untold), purgeBatch)]), now)}
-	}
 	if e.report.due(gone, now) {
-		e.report = errand{first: gone[0], measure: p.propose(homeShard, encodePurged(uint32(m.shard), gone[:min(len(gone), purgeBatch)]), now)}
+		e.report = errand{first: gone[0], measure: e.propose(homeShard, encodePurged(uint32(e.machine.shard), gone[:min(len(gone), purgeBatch)]), now)}
 	}
+	var untold []ending
+	for _, r := range e.machine.untold(waiting) {
+		if !purged[r.ID] {
+			untold = append(untold, ending{session: r.ID, member: r.Origin, zxid: r.Ended})
+			asked = append(asked, r.ID)
+		}
+	}
+	if e.purge.due(asked, now) {
+		e.purge = errand{first: asked[0], measure: e.propose(e.machine.shard, encodePurge(untold[:min(len(untold), purgeBatch)]), now)}
+	}
+	return silencePoll
 }
 
 // propose hands a command to Raft that needs no stream.
@@ -161,19 +168,19 @@ func (p *purger) propose(id ShardID, cmd []byte, now time.Time) measure {
 	return measure{at: now, proposal: proposal}
 }
 
-// ended returns the records of sessions that other shards have still to be told of.
-func (m *machine) ended() []session.Record {
+// ended returns the records of sessions that another shard has still to be told of.
+func (m *machine) ended(other ShardID) []session.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.table.Ended()
+	return m.mu.table.Ended(uint32(other))
 }
 
-// untold returns those of the records that name this shard, unless it is about to close the session anyway.
+// untold returns the records of sessions that this shard is not about to close anyway.
 func (m *machine) untold(records []session.Record) (out []session.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range records {
-		if r.Uses(uint32(m.shard)) && !m.mu.table.IsEnding(r.ID) {
+		if !m.mu.table.IsEnding(r.ID) {
 			out = append(out, r)
 		}
 	}
@@ -184,7 +191,7 @@ func (m *machine) untold(records []session.Record) (out []session.Record) {
 func (m *machine) purge(c *command) {
 	for _, s := range c.purge {
 		if m.mu.table.Purge(s.session, s.member, s.zxid) {
-			m.engine.purger.purged(m, s.session)
+			m.engine.purger.purged(m.shard, s.session)
 		}
 	}
 	m.expireDue()

@@ -382,8 +382,10 @@ func (s *Session) Ephemerals(prefix string) ([]string, error) {
 		return nil, err
 	}
 	var all []string
-	for _, m := range s.engine.shards {
-		all = append(all, m.ephemerals(s.id, prefix)...)
+	for i, m := range s.engine.shards {
+		if s.uses[i].Load() { // another has nothing of the session
+			all = append(all, m.ephemerals(s.id, prefix)...)
+		}
 	}
 	slices.Sort(all)
 	return all, nil

@@ -94,11 +94,11 @@ func (t *Table) IsEnding(id tree.SessionID) bool {
 	return open && e.Ended != 0
 }
 
-// Ended returns the records of sessions that have ended here and still have to be purged on other shards, in id order.
-func (t *Table) Ended() []Record {
+// Ended returns the records of sessions that have ended here and still have to be purged on another shard, in id order.
+func (t *Table) Ended(shard uint32) []Record {
 	var rs []Record
 	for _, r := range t.ended {
-		if len(r.Shards) > 0 {
+		if r.Uses(shard) {
 			rs = append(rs, r)
 		}
 	}

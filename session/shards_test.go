@@ -210,7 +210,7 @@ func (w *world) purge() {
 	if w.rng.IntN(10) == 0 {
 		clear(w.gone)
 	}
-	for _, r := range w.home.table.Ended() {
+	for _, r := range w.home.table.Ended(2) {
 		if w.gone[r.ID] {
 			w.send(w.home, func() { w.home.table.Purged(r.ID, 2) })
 			continue
@@ -285,7 +285,7 @@ func (w *world) settle() {
 			w.t.Errorf("session %d has ended and still owns %v", id, w.other.table.Ephemerals(id))
 		}
 	}
-	if left := w.home.table.Ended(); len(left) > 0 {
+	if left := w.home.table.Ended(2); len(left) > 0 {
 		w.t.Errorf("never purged: %v", left)
 	}
 	for id := range w.other.table.ended {
