@@ -1,0 +1,141 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// vivarium is an ensemble of Vivarium with a session on each member.
+type vivarium struct {
+	nodes    []*embed.Node
+	sessions []*embed.Session
+	parents  []string // by shard - 1: a znode on it
+	made     int      // how many writers have a znode
+}
+
+func startVivarium(dir string, shards int) (ensemble, error) {
+	v := &vivarium{parents: make([]string, shards)}
+	if err := v.start(dir, shards); err != nil {
+		v.close()
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *vivarium) start(dir string, shards int) error {
+	addrs, err := freeAddrs()
+	if err != nil {
+		return err
+	}
+	peers := make(map[embed.MemberID]string)
+	for i, addr := range addrs {
+		peers[embed.MemberID(i+1)] = addr
+	}
+	for id := embed.MemberID(1); id <= members; id++ {
+		n, err := embed.Start(embed.Config{Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: peers, Shards: shards,
+			Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		v.nodes = append(v.nodes, n)
+	}
+	ctx := context.Background()
+	for _, n := range v.nodes {
+		if err := n.Ready(ctx); err != nil {
+			return err
+		}
+		s, err := n.NewSession(ctx, embed.SessionOptions{})
+		if err != nil {
+			return err
+		}
+		v.sessions = append(v.sessions, s)
+	}
+	if err := v.spread(); err != nil {
+		return err
+	}
+	return v.findParents()
+}
+
+// spread hands the leaderships out now instead of waiting until the members take their shares.
+func (v *vivarium) spread() error {
+	return until("the leaderships to be spread", func() bool {
+		all := true
+		for _, n := range v.nodes {
+			for i, s := range n.Status().Shards {
+				if want := embed.MemberID(i%members + 1); s.Leader != want {
+					all = false
+					_ = n.TransferLeadership(s.Shard, want) // one that fails is asked for again
+				}
+			}
+		}
+		return all
+	})
+}
+
+// findParents creates znodes below the root until each shard has one.
+func (v *vivarium) findParents() error {
+	for i, found := 0, 0; found < len(v.parents); i++ {
+		before := v.nodes[0].Status().Shards
+		name := fmt.Sprintf("/app%d", i)
+		if _, err := v.sessions[0].Create(context.Background(), name, nil, embed.Persistent); err != nil {
+			return err
+		}
+		for k, s := range v.nodes[0].Status().Shards {
+			if s.Zxid > before[k].Zxid && v.parents[k] == "" {
+				v.parents[k] = name
+				found++
+			}
+		}
+	}
+	return nil
+}
+
+func (v *vivarium) writer(i int) (func() error, error) {
+	shard := i % len(v.parents)
+	s := v.sessions[shard%members]
+	path, data := fmt.Sprintf("%s/w%d", v.parents[shard], i), make([]byte, payload)
+	if i >= v.made {
+		if _, err := s.Create(context.Background(), path, data, embed.Persistent); err != nil {
+			return nil, err
+		}
+		v.made++
+	}
+	return func() error {
+		_, err := s.Set(context.Background(), path, data, embed.AnyVersion)
+		return err
+	}, nil
+}
+
+func (v *vivarium) entries() (sum uint64) {
+	for _, s := range v.nodes[0].Status().Shards {
+		sum += s.Applied
+	}
+	return sum
+}
+
+func (v *vivarium) close() {
+	for _, n := range v.nodes {
+		_ = n.Close() // the directory goes, whatever it says
+	}
+}
+
+// freeAddrs returns an address on loopback for each member that nobody listens on.
+func freeAddrs() (addrs []string, err error) {
+	for range members {
+		l, listenErr := net.Listen("tcp", "127.0.0.1:0")
+		if listenErr != nil {
+			return nil, errors.Join(err, listenErr)
+		}
+		defer l.Close() // once all are chosen, so that none is chosen twice
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
