@@ -29,48 +29,19 @@ type Claim struct {
 	over    bool
 	err     error
 	done    chan struct{}
-	giveUp  context.CancelFunc // of making its shard know the session
-	ctx     context.Context    // of a held claim: ends with it, the cause says why
+	ctx     context.Context // of a held claim: ends with it, the cause says why
 	cancel  context.CancelCauseFunc
 	release *waiter // the deletion on its way
 }
 
-// Claim submits the creation of an ephemeral znode. ctx bounds admission only. It does not wait: where the shard does not know
-// the session yet, enter does.
+// Claim submits the creation of an ephemeral znode. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, path string, data []byte, mode tree.CreateMode) *Claim {
 	ops := []tree.Op{{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
-	c := &Claim{session: s, path: path, mode: mode, done: make(chan struct{}), waiter: s.newTxn(ops)}
-	c.waiter.applied = c.applied
 	m, err := s.engine.route(ops)
-	c.pipe = m.pipe
-	if err == nil {
-		err = s.check(ctx, c.waiter, ops)
-	}
-	if err == nil && !s.uses[m.shard-1].Load() {
-		c.enter(m)
-	} else {
-		m.queue(c.waiter, err)
-	}
+	c := &Claim{session: s, pipe: m.pipe, path: path, mode: mode, done: make(chan struct{}), waiter: s.newTxn(ops)}
+	c.waiter.applied = c.applied
+	c.pipe.take(c.waiter, s.admissible(ctx, c.waiter, ops, err))
 	return c
-}
-
-// enter submits the creation once its shard knows the session, however long that takes, unless the claim is released or its
-// session ends before.
-func (c *Claim) enter(m *machine) {
-	var ctx context.Context
-	ctx, c.giveUp = context.WithCancel(c.session.ctx)
-	go func() {
-		defer c.giveUp()
-		err := c.session.introduce(ctx, m)
-		switch {
-		case err == nil:
-		case c.session.live() != nil:
-			err = c.session.live()
-		case ctx.Err() != nil:
-			err = ErrReleased
-		}
-		m.queue(c.waiter, err)
-	}()
 }
 
 // applied takes note of the outcome of the create. It runs before the create's caller is told, on the apply goroutine
@@ -264,9 +235,6 @@ func (c *Claim) finishLocked(why error) {
 	c.err = why
 	delete(c.session.claims, c.result.Path)
 	close(c.done)
-	if c.giveUp != nil {
-		c.giveUp()
-	}
 	if c.held {
 		c.cancel(why)
 	}

@@ -175,7 +175,7 @@ func (k *keeper) queueCloseLocked(s *Session) (closing []ends) {
 }
 
 // admit has a shard admit a session that has not ended.
-func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline, limit time.Duration) error {
+func (k *keeper) admit(s *Session, p *pipeline) error {
 	w := newWaiter(s, &request{kind: requestAdmit, session: s.id, timeout: s.timeout, identities: s.who})
 	k.mu.Lock()
 	if s.end != nil {
@@ -190,7 +190,7 @@ func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline, limit time.
 	p.queueBehind(w)
 	k.mu.Unlock()
 	p.pump()
-	return p.wait(ctx, w, limit)
+	return p.wait(s.ctx, w, forever)
 }
 
 func (k *keeper) removeLocked(s *Session) {

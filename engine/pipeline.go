@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -54,7 +55,7 @@ type waiter struct {
 
 	// Guarded by the pipeline's mu.
 	place place
-	front bool // in the front of the queue
+	part  part // of the queue
 }
 
 // place is where a waiter stands on its way.
@@ -65,6 +66,15 @@ const (
 	placeQueued
 	placeSent // in a sealed batch: it may be applied
 	placeDone
+)
+
+// part is where in the queue a waiter is, or was last.
+type part uint8
+
+const (
+	partRest part = iota
+	partFront
+	partOutside
 )
 
 // A batch is what one log entry carries. A resend is byte for byte the same batch.
@@ -96,6 +106,7 @@ type pipeline struct {
 	clock    Clock
 	register session.Origin
 	schemes  []string                        // names, that the ensemble judges ACLs by once our Register is applied
+	invite   func(*Session)                  // called when a session that the shard does not know has requests for it
 	before   func()                          // called before a batch is sealed: ends of sessions go into it
 	home     func() tree.Zxid                // what this node has applied of the home shard
 	proved   func(sent, drift time.Duration) // called on the apply goroutine when a batch of ours was applied
@@ -123,7 +134,7 @@ type pipeline struct {
 func newPipeline(shard ShardID, raft replicator, clock Clock, origin session.Origin) *pipeline {
 	p := &pipeline{
 		shard: shard, raft: raft, clock: clock, register: origin,
-		before: func() {}, proved: func(_, _ time.Duration) {},
+		before: func() {}, invite: func(*Session) {}, proved: func(_, _ time.Duration) {},
 		pulse: func() time.Duration { return 0 }, home: func() tree.Zxid { return 0 },
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
 	}
@@ -144,7 +155,8 @@ func (w *waiter) isDone() bool {
 	}
 }
 
-// submit queues w and sends what can be sent. On an error w is refused: it has that outcome and is in no batch.
+// submit queues w and sends what can be sent; what is of a session that the shard does not know stays queued until letIn. On
+// an error w is refused: it has that outcome and is in no batch.
 func (p *pipeline) submit(w *waiter) error {
 	p.mu.Lock()
 	err := p.mu.closed
@@ -156,10 +168,50 @@ func (p *pipeline) submit(w *waiter) error {
 		p.refuse(w, err)
 		return err
 	}
+	if s := w.session; s != nil && !s.known(p.shard) {
+		first := p.mu.queue.addOutside(w)
+		p.mu.Unlock()
+		if first {
+			p.invite(s)
+		}
+		return nil
+	}
 	p.mu.queue.add(w)
 	p.mu.Unlock()
 	p.pump()
 	return nil
+}
+
+// take is submit, or refuse if err is not nil.
+func (p *pipeline) take(w *waiter, err error) {
+	if err != nil {
+		p.refuse(w, err)
+	} else {
+		_ = p.submit(w) // an error is w's outcome
+	}
+}
+
+// letIn is told that the shard knows a session. Its requests go on, in their order.
+func (p *pipeline) letIn(s *Session) {
+	p.mu.Lock()
+	s.uses[p.shard-1].Store(true)
+	p.mu.queue.letIn(s)
+	p.mu.Unlock()
+	p.pump()
+}
+
+// turnAway refuses the requests of a session that the shard cannot be made to know.
+func (p *pipeline) turnAway(s *Session, err error) {
+	p.mu.Lock()
+	out := p.mu.queue.takeIn(s)
+	for _, w := range out {
+		w.place = placeDone
+	}
+	p.mu.Unlock()
+	for _, w := range out {
+		w.err = err
+		p.finish(w)
+	}
 }
 
 // queueBehind is submit for who holds the keeper's mu: it sends nothing, and refuses nothing for want of room.
@@ -337,6 +389,9 @@ func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) err
 	return &unknownError{cause: cause}
 }
 
+// forever is the limit of a wait that only its ctx ends.
+const forever = time.Duration(math.MaxInt64)
+
 // unknownError is ErrUnknownOutcome when it was the ctx that ended; it matches both.
 type unknownError struct{ cause error }
 
@@ -511,7 +566,7 @@ func (p *pipeline) loop() {
 func (p *pipeline) arm() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waiting := len(p.mu.inflight) > 0 || p.mu.queue.len() > 0 || !p.mu.registered
+	waiting := len(p.mu.inflight) > 0 || p.mu.queue.len() > 0 || p.mu.beat || !p.mu.registered
 	p.mu.armed = waiting && p.mu.closed == nil
 	return p.mu.armed
 }

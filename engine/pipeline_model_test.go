@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +48,7 @@ type chaos struct {
 	truth     *acceptor // a replica that is up to date
 	calls     []*chaosCall
 	callers   [chaosCallers]*Session
+	invited   []*Session        // callers that the shard does not know, and that have something for it
 	next      [chaosCallers]int // per caller: number of its next call
 }
 
@@ -67,7 +70,7 @@ type chaosCall struct {
 func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 7)), log: &fakeLog{}, clock: newFakeClock()}
 	for i := range c.callers {
-		c.callers[i] = &Session{inRest: make([]int, 1)}
+		c.callers[i] = &Session{uses: make([]atomic.Bool, 1), inRest: make([]int, 1)}
 	}
 	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(homeShard, c.log, c.clock.clock(), session.Origin{})}
 	c.restart()
@@ -84,6 +87,11 @@ func (c *chaos) restart() {
 	o := testOrigin()
 	o.Start = c.start
 	c.pipe = newPipeline(homeShard, c.log, c.clock.clock(), o)
+	c.invited = nil
+	c.pipe.invite = func(s *Session) { c.invited = append(c.invited, s) }
+	for _, s := range c.callers {
+		s.uses[0].Store(false)
+	}
 	c.local = &acceptor{table: session.NewTable(), pipe: c.pipe}
 	c.applied = 0 // its log is applied again from the beginning
 	go c.pipe.loop()
@@ -111,8 +119,10 @@ func (c *chaos) step() {
 		c.install()
 	case n < 896:
 		c.restart()
-	case n < 910:
+	case n < 905:
 		c.pipe.beat()
+	case n < 920:
+		c.answer()
 	default:
 		pass(time.Duration(c.rng.IntN(100)) * time.Millisecond)
 	}
@@ -143,13 +153,28 @@ func (c *chaos) submit() {
 		op.Data = make([]byte, batchBytesMax/3)
 	}
 	w := newWaiter(c.callers[caller], &request{kind: requestTxn, ops: []tree.Op{op}})
-	if c.rng.IntN(10) == 0 {
+	if c.rng.IntN(10) == 0 && c.callers[caller].known(homeShard) {
 		c.pipe.queueRelease(w)
 		c.pipe.pump()
 	} else {
 		c.pipe.submit(w)
 	}
 	c.calls = append(c.calls, &chaosCall{path: path, w: w})
+}
+
+// answer has the shard know a caller that waits outside, or never know it.
+func (c *chaos) answer() {
+	if len(c.invited) == 0 {
+		return
+	}
+	i := c.rng.IntN(len(c.invited))
+	s := c.invited[i]
+	c.invited = slices.Delete(c.invited, i, i+1)
+	if c.rng.IntN(4) == 0 {
+		c.pipe.turnAway(s, errRefused)
+	} else {
+		c.pipe.letIn(s)
+	}
 }
 
 // giveUp has a caller look at its call for the last time.
@@ -237,6 +262,9 @@ func (c *chaos) settle() {
 	c.log.refuse(nil)
 	c.log.elect(otherMember)
 	c.pipe.leaderChanged()
+	for len(c.invited) > 0 {
+		c.answer()
+	}
 	for range 2000 {
 		synctest.Wait()
 		for _, p := range c.log.take() {

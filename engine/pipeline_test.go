@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -942,5 +943,84 @@ func TestSessionCloseGivesUpWhatItCannotLearn(t *testing.T) {
 		if err := outcome(p.waiter); err != ErrUnknownOutcome {
 			t.Error(err)
 		}
+	})
+}
+
+// A beat that Raft does not take is tried again now and then, and costs nothing in between.
+func TestBeatThatIsRefusedDoesNotSpin(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		asked := 0
+		var count func()
+		count = func() {
+			if asked++; asked == 1000 {
+				r.log.refuse(nil) // or nothing else would ever happen
+			}
+			r.log.meanwhile(count)
+		}
+		r.log.meanwhile(count)
+		r.log.refuse(errRefused)
+		r.beat()
+		pass(time.Second)
+		if most := int(time.Second/droppedPoll) + 2; asked < 2 || asked > most {
+			t.Errorf("Raft was asked %d times in a second, want 2 to %d", asked, most)
+		}
+		r.log.refuse(nil)
+		pass(2 * droppedPoll)
+		r.want("1:")
+	})
+}
+
+// What is of a session that the shard does not know waits outside, in its order, and keeps nobody else waiting.
+func TestStrangersWaitOutside(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		invited := 0
+		r.invite = func(*Session) { invited++ }
+		s := &Session{uses: make([]atomic.Bool, 1), inRest: make([]int, 1)}
+		send := func(path string) *waiter {
+			w := newWaiter(s, &request{kind: requestTxn, ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+			_ = r.submit(w)
+			return w
+		}
+		first, second := send("/1"), send("/2")
+		r.send("/other")
+		r.apply(r.want("1: /other")...)
+		if !r.cancel(second, ErrReleased) || invited != 1 {
+			t.Errorf("taken out: %v, invited %d times", outcome(second), invited)
+		}
+		r.turnAway(s, errRefused)
+		r.wantOutcome(first, errRefused)
+		r.wantOutcome(second, ErrReleased)
+
+		send("/3")
+		ended := send("/4")
+		r.cancelSessions(ErrSessionExpired, &Session{})
+		send("/5")
+		r.cancel(ended, ErrReleased)
+		if invited != 2 {
+			t.Errorf("invited %d times, want once more after it was turned away", invited)
+		}
+		r.want()
+		r.letIn(s)
+		r.apply(r.want("2: /3 /5")...)
+		send("/6")
+		r.apply(r.want("3: /6")...)
+
+		s.uses[0].Store(false) // as another session
+		all := []*waiter{send("/7")}
+		for range queueMax - 1 {
+			all = append(all, send("/many"))
+		}
+		if err := outcome(send("/too many")); err != ErrUnavailable {
+			t.Errorf("beside %d outside: %v", len(all), err)
+		}
+		r.cancelSessions(ErrSessionExpired, s)
+		r.wantOutcome(all[0], ErrSessionExpired)
+		if n := len(r.mu.queue.outside[s]); n > tidyLen {
+			t.Errorf("%d that were taken out are still in the queue", n)
+		}
+		r.turnAway(s, errRefused)
+		r.wantOutcome(all[0], ErrSessionExpired)
+		r.send("/room again")
+		r.want("4: /room again")
 	})
 }

@@ -9,42 +9,82 @@ import (
 //
 // Ends (a release, a session's close) go to the front part, ahead of what waits; whatever an end must not overtake is
 // moved there before it. Nothing of the rest goes while the front has anything: it would overtake its session's own.
+//
+// Outside wait the requests of sessions that the shard does not know yet, each session's in their order.
 type queue struct {
 	shard       ShardID
 	front, rest []*waiter
-	live        int // requests that are still queued, ends not counted: there are no more of these than claims and sessions
-	bytes       int // of the requests in live
+	outside     map[*Session][]*waiter
+	held        int // requests that are queued outside
+	live        int // those that are queued elsewhere, ends not counted: there are no more of these than claims and sessions
+	bytes       int // of the requests in held and live
 	ends        int
 }
 
-// len is how many requests wait.
+// len is how many requests wait to be sent.
 func (q *queue) len() int { return q.live + q.ends }
 
 // full reports whether there is no room for a request of so many bytes. A single one has room at any size.
 func (q *queue) full(bytes int) bool {
-	return q.live >= queueMax || q.bytes+bytes > queueBytesMax && q.live > 0
+	n := q.live + q.held
+	return n >= queueMax || q.bytes+bytes > queueBytesMax && n > 0
 }
 
 func (q *queue) count(w *waiter, n int) {
-	if !w.front && w.session != nil {
+	if w.part == partRest && w.session != nil {
 		w.session.inRest[q.shard-1] += n
 	}
-	if w.end {
+	switch {
+	case w.end:
 		q.ends += n
 		return
+	case w.part == partOutside:
+		q.held += n
+	default:
+		q.live += n
 	}
-	q.live += n
 	q.bytes += n * len(w.wire)
 }
 
 func (q *queue) add(w *waiter) {
-	w.place = placeQueued
+	w.place, w.part = placeQueued, partRest
 	q.rest = append(q.rest, w)
 	q.count(w, 1)
 }
 
+// addOutside queues w until letIn, and reports whether it is the first of its session.
+func (q *queue) addOutside(w *waiter) (first bool) {
+	w.place, w.part = placeQueued, partOutside
+	if q.outside == nil {
+		q.outside = make(map[*Session][]*waiter)
+	}
+	waiting, others := q.outside[w.session]
+	q.outside[w.session] = append(waiting, w)
+	q.count(w, 1)
+	return !others
+}
+
+// letIn moves what a session has outside to where it is sent from.
+func (q *queue) letIn(s *Session) {
+	for _, w := range q.takeIn(s) {
+		q.add(w)
+	}
+}
+
+// takeIn takes out what a session has outside, and returns it.
+func (q *queue) takeIn(s *Session) (queued []*waiter) {
+	for _, w := range q.outside[s] {
+		if w.place == placeQueued {
+			q.count(w, -1)
+			queued = append(queued, w)
+		}
+	}
+	delete(q.outside, s)
+	return queued
+}
+
 func (q *queue) addEnd(w *waiter) {
-	w.place, w.front = placeQueued, true
+	w.place, w.part = placeQueued, partFront
 	q.front = append(q.front, w)
 	q.count(w, 1)
 }
@@ -57,7 +97,7 @@ func (q *queue) bringForward(s *Session) {
 	rest := q.rest[:0]
 	for _, w := range q.rest {
 		if w.session == s && w.place == placeQueued {
-			w.front = true
+			w.part = partFront
 			q.front = append(q.front, w)
 		} else {
 			rest = append(rest, w)
@@ -72,7 +112,7 @@ func (q *queue) bringForward(s *Session) {
 func (q *queue) putBack(ws []*waiter) {
 	q.front = append(ws, q.front...)
 	for _, w := range ws {
-		w.front = true
+		w.part = partFront
 		q.count(w, 1)
 	}
 }
@@ -84,8 +124,14 @@ const tidyLen = 64
 func (q *queue) takeOut(w *waiter) {
 	q.count(w, -1)
 	w.wire = nil
+	gone := func(w *waiter) bool { return w.place != placeQueued }
+	if w.part == partOutside {
+		if all := q.outside[w.session]; len(all) > tidyLen && len(all) > 2*q.held {
+			q.outside[w.session] = slices.DeleteFunc(all, gone)
+		}
+		return
+	}
 	if n := len(q.front) + len(q.rest); n > tidyLen && n > 2*q.len() {
-		gone := func(w *waiter) bool { return w.place != placeQueued }
 		q.front, q.rest = slices.DeleteFunc(q.front, gone), slices.DeleteFunc(q.rest, gone)
 	}
 }
@@ -112,11 +158,16 @@ func (q *queue) fill(b *batch) {
 
 // each calls fn with every request that is queued.
 func (q *queue) each(fn func(*waiter)) {
-	for _, part := range [][]*waiter{q.front, q.rest} {
+	all := func(part []*waiter) {
 		for _, w := range part {
 			if w.place == placeQueued {
 				fn(w)
 			}
 		}
+	}
+	all(q.front)
+	all(q.rest)
+	for _, part := range q.outside {
+		all(part)
 	}
 }

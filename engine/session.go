@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -28,13 +27,12 @@ type Session struct {
 
 	// Guarded by the keeper's mu.
 	life      *session.Life
-	drift     time.Duration             // while Suspended: of the clocks when a jump was last looked for
-	changed   chan struct{}             // closed when the state is another
-	end       error                     // why it ended
-	abandoned bool                      // its opener lost patience
-	closing   []ends                    // the requests that close it for its owner, once it does
-	admitting map[*waiter]*pipeline     // on their way to shards that it uses from now on
-	attaching map[ShardID]chan struct{} // shards that are being made to know it; closed when that has ended
+	drift     time.Duration         // while Suspended: of the clocks when a jump was last looked for
+	changed   chan struct{}         // closed when the state is another
+	end       error                 // why it ended
+	abandoned bool                  // its opener lost patience
+	closing   []ends                // the requests that close it for its owner, once it does
+	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
 	claims    map[string]*Claim
 	watches   map[*Watch]struct{}
 	sweepAt   int // number of watches at which ended ones are forgotten
@@ -142,32 +140,20 @@ func closed(ctx context.Context, closing []ends) error {
 // a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) *Pending {
 	m, err := s.engine.route(ops)
-	w := s.newTxn(ops)
-	if err == nil {
-		err = s.check(ctx, w, ops)
-	}
-	if err == nil {
-		err = s.use(ctx, m)
-	}
-	m.queue(w, err)
-	return &Pending{session: s, pipe: m.pipe, waiter: w}
+	p := &Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops)}
+	p.pipe.take(p.waiter, s.admissible(ctx, p.waiter, ops, err))
+	return p
 }
 
 func (s *Session) newTxn(ops []tree.Op) *waiter {
 	return newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
 }
 
-// queue queues w on a shard that knows the session, or refuses it with err.
-func (m *machine) queue(w *waiter, err error) {
+// admissible refuses what can be refused here; err is what has been found before.
+func (s *Session) admissible(ctx context.Context, w *waiter, ops []tree.Op, err error) error {
 	if err != nil {
-		m.pipe.refuse(w, err)
-	} else {
-		_ = m.pipe.submit(w) // an error is w's outcome
+		return err
 	}
-}
-
-// check refuses what can be refused here.
-func (s *Session) check(ctx context.Context, w *waiter, ops []tree.Op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -182,99 +168,39 @@ func (s *Session) check(ctx context.Context, w *waiter, ops []tree.Op) error {
 	return s.live()
 }
 
-// use makes a shard know the session, if it does not yet, no longer than ctx, or the node's request timeout if ctx has no
-// deadline. Whatever goes wrong, what was to be written there has not been sent.
-func (s *Session) use(ctx context.Context, m *machine) error {
-	if s.uses[m.shard-1].Load() {
-		return nil
-	}
-	bound := ctx
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		bound, cancel = context.WithTimeout(ctx, s.engine.cfg.RequestTimeout)
-		defer cancel()
-	}
-	err := s.introduce(bound, m)
-	switch {
-	case err == nil:
-		return nil
-	case s.live() != nil:
-		return s.live()
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case bound.Err() != nil:
-		return ErrUnavailable
-	}
-	return err
-}
+// known reports whether a shard knows the session.
+func (s *Session) known(id ShardID) bool { return s.uses[id-1].Load() }
 
-// introduce is use for as long as ctx lets it: see purger.
-func (s *Session) introduce(ctx context.Context, m *machine) error {
+// introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then; it is refused if
+// the session ends before, or there is no room for the requests that it takes.
+func (s *Session) introduce(m *machine) {
 	for {
-		other := s.attach(m.shard)
-		if other == nil {
-			break
+		err := s.askIn(m)
+		switch {
+		case err == nil:
+			m.pipe.letIn(s)
+			return
+		case s.live() != nil:
+			err = s.live()
+		case errors.Is(err, ErrUnknownOutcome):
+			continue // it may be asked for again
 		}
-		select {
-		case <-other:
-		case <-s.done:
-			return s.Err()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		m.pipe.turnAway(s, err)
+		return
 	}
-	defer s.attached(m.shard)
-	if s.uses[m.shard-1].Load() {
-		return nil
-	}
-	err := ErrUnknownOutcome // it may be asked for again
-	for errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.live() == nil {
-		err = s.askIn(ctx, m)
-	}
-	if err == nil {
-		s.uses[m.shard-1].Store(true)
-	}
-	return err
 }
 
 // askIn has the home shard note that the session uses a shard, and then the shard admit it.
-func (s *Session) askIn(ctx context.Context, m *machine) error {
+func (s *Session) askIn(m *machine) error {
 	home := s.engine.home().pipe
 	noted := newWaiter(s, &request{kind: requestAttach, session: s.id, shard: uint32(m.shard)})
 	if err := home.submit(noted); err != nil {
 		return err
 	}
-	if err := home.wait(ctx, noted, forever); err != nil {
+	if err := home.wait(s.ctx, noted, forever); err != nil {
 		return err
 	}
-	return s.engine.keeper.admit(ctx, s, m.pipe, forever)
-}
-
-// forever is the limit of what a ctx alone bounds.
-const forever = time.Duration(math.MaxInt64)
-
-// attach makes the caller the one that makes a shard know the session, until it calls attached; or it returns what is closed when
-// the one that already does so has ended.
-func (s *Session) attach(id ShardID) (other <-chan struct{}) {
-	k := s.engine.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if other := s.attaching[id]; other != nil {
-		return other
-	}
-	if s.attaching == nil {
-		s.attaching = make(map[ShardID]chan struct{})
-	}
-	s.attaching[id] = make(chan struct{})
-	return nil
-}
-
-func (s *Session) attached(id ShardID) {
-	k := s.engine.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	close(s.attaching[id])
-	delete(s.attaching, id)
+	return s.engine.keeper.admit(s, m.pipe)
 }
 
 // A Pending is a transaction on its way.

@@ -221,6 +221,7 @@ func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) 
 	}
 	pipe.before = e.keeper.look
 	m := &machine{engine: e, shard: id, pipe: pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
+	pipe.invite = func(s *Session) { go s.introduce(m) }
 	m.expirer = newExpirer(m, raft, e.cfg, e.newLag(m), e.log)
 	m.reaper = newReaper(m, raft, e.cfg, e.log)
 	e.shards = append(e.shards, m)
