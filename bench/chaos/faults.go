@@ -39,7 +39,7 @@ var faultKinds = []fault{
 	{"cut the leader's ears", moment, long, cutEars},
 	{"isolate the leader", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.leader()) }},
 	{"isolate one", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.anyone()) }},
-	{"part one from the home shard's leader, late to others", 4 * time.Second, long, estrange},
+	{"part one from the home shard's leader, late to others", 5 * sessionTimeoutMin / 4, 2 * sessionTimeoutMin, estrange},
 	{"split", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.some(len(s.e.ids)/2)...) }},
 	{"delay", moment, long, func(s *strike) string {
 		return s.each(link{Delay: between(s.rng, 5*time.Millisecond, 400*time.Millisecond)})

@@ -113,12 +113,13 @@ func farewell(s *strike) string {
 }
 
 // estrange makes what a member says to the others late, has sessions there begin to use every shard, and then parts the member from
-// who leads the home shard: the sessions are over before the other shards have heard of them, and their node does not know.
+// who leads the home shard: the sessions are over before the other shards have heard of them. The parting ends before their node has
+// given them up by itself, for then it would close them everywhere.
 func estrange(s *strike) string {
 	leader := s.leaderOf(homeShard)
 	others := s.e.others(leader)
 	id := others[s.rng.IntN(len(others))]
-	late := link{Delay: between(s.rng, sessionTimeoutMin, requestTimeout)}
+	late := link{Delay: between(s.rng, sessionTimeoutMin, 2*sessionTimeoutMin)}
 	for _, to := range s.e.others(leader, id) {
 		s.e.setLink(id, to, late)
 	}
@@ -126,7 +127,7 @@ func estrange(s *strike) string {
 		l := s.w.newClient(id, "leaver")
 		s.w.clients.Go(func() { l.linger(s.ctx) })
 	}
-	pause(s.ctx, between(s.rng, moment, 3*moment))
+	pause(s.ctx, between(s.rng, moment/4, 2*moment))
 	s.e.setLink(id, leader, link{Cut: true})
 	s.e.setLink(leader, id, link{Cut: true})
 	<-s.ctx.Done()
