@@ -15,11 +15,11 @@ import (
 // was told.
 type changeLog struct {
 	byPath map[string]map[event]string // who says so
-	sorted map[string][]event          // by area
+	sorted []event                     // by zxid, those of all areas: whoever asks looks at one
 }
 
 func newChangeLog(p *past) *changeLog {
-	l := &changeLog{byPath: make(map[string]map[event]string), sorted: make(map[string][]event)}
+	l := &changeLog{byPath: make(map[string]map[event]string)}
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		if !watched(o.Path) || o.wrote() == 0 {
@@ -39,15 +39,12 @@ func newChangeLog(p *past) *changeLog {
 			}
 		}
 	}
-	for path, of := range l.byPath {
-		area := areaOf(path)
+	for _, of := range l.byPath {
 		for e := range of {
-			l.sorted[area] = append(l.sorted[area], e)
+			l.sorted = append(l.sorted, e)
 		}
 	}
-	for _, changes := range l.sorted {
-		slices.SortFunc(changes, byZxid)
-	}
+	slices.SortFunc(l.sorted, byZxid)
 	return l
 }
 
@@ -70,16 +67,15 @@ func (l *changeLog) add(e event, who string) {
 	}
 }
 
-// after returns the changes of an area later than a zxid, in order.
-func (l *changeLog) after(area string, z embed.Zxid) []event {
-	changes := l.sorted[area]
-	at, _ := slices.BinarySearchFunc(changes, z, func(e event, z embed.Zxid) int {
+// after returns the changes later than a zxid, in order.
+func (l *changeLog) after(z embed.Zxid) []event {
+	at, _ := slices.BinarySearchFunc(l.sorted, z, func(e event, z embed.Zxid) int {
 		if e.Zxid <= z {
 			return -1
 		}
 		return 1
 	})
-	return changes[at:]
+	return l.sorted[at:]
 }
 
 // findGaps checks that each watch delivered every change that it matches once and in order, from where it was armed to
@@ -158,7 +154,7 @@ func (t *tape) missing(changes *changeLog) (found []string) {
 	for _, e := range t.Events {
 		told[e] = true
 	}
-	for _, e := range changes.after(areaOf(t.Path), t.from()) {
+	for _, e := range changes.after(t.from()) {
 		if e.Zxid > t.complete() {
 			break
 		}

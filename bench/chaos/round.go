@@ -88,7 +88,7 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 	if err := w.plant(ready); err != nil {
 		return err
 	}
-	c.report.say("round %d: %d members, %d shards, %v", n, size, c.shards, length.Round(time.Second))
+	c.report.say("round %d: %d members, shards: %d, %v", n, size, c.shards, length.Round(time.Second))
 	c.disturb(w, nemesis, length)
 	tree := c.inspect(w)
 	e.end()
