@@ -3,9 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -77,4 +80,206 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 			t.Error("it was applied where it came after the end, or not where it came before")
 		}
 	})
+}
+
+// looks has the purger look and returns what is proposed then, which has to be of these kinds.
+func (n *node) looks(want ...string) []*fakeProposal {
+	n.t.Helper()
+	n.purger.look(time.Now())
+	synctest.Wait()
+	ps := n.log.take()
+	var got []string
+	for _, p := range ps {
+		got = append(got, fmt.Sprintf("%d on %d", mustDecode(n.t, p.cmd).kind, p.shard))
+	}
+	if !slices.Equal(got, want) {
+		n.t.Fatalf("proposed %v, want %v", got, want)
+	}
+	return ps
+}
+
+// A store is what a shard's image would hold of its sessions.
+type store map[tree.SessionID]session.Record
+
+// drain brings a store up to date, and returns what it holds of sessions that have ended or are about to be closed.
+func (st store) drain(t *testing.T, m *machine) (ended []session.Record) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.mu.table.Drain(func(session.Origin) error { return nil }, func(id tree.SessionID, r session.Record, exists bool) error {
+		delete(st, id)
+		if exists {
+			st[id] = r
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range st {
+		if r.Ended != 0 {
+			ended = append(ended, r)
+		}
+	}
+	return ended
+}
+
+const (
+	purgeOn2, purgeOn3 = "6 on 2", "6 on 3"
+	purgedAtHome       = "7 on 1"
+)
+
+// The end of a session is carried to the shards that its record names, by whoever leads the home shard, until it has been done
+// everywhere: whatever is lost or comes twice on the way.
+func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
+	withShards(t, 4, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		stays := n.open(time.Minute)
+		for _, id := range []ShardID{1, 2, 3} {
+			n.own(s, n.on(id, 0))
+			n.own(stays, n.on(id, 1))
+		}
+		n.looks() // nobody has ended, and another member leads
+		for n.home().ended() == nil {
+			step, d, _ := n.shard.mu.table.NextStep(testMember)
+			n.apply(&fakeProposal{cmd: encodeSilence(step, d)})
+		}
+		if n.hasOn(n.on(1, 0)) || !n.hasOn(n.on(2, 0)) || !n.hasOn(n.on(3, 0)) {
+			t.Fatal("the end did not take what is at home, or took more")
+		}
+		n.looks()
+		n.lead(testMember)
+		n.log.take()
+
+		n.looks(purgeOn2, purgeOn3) // and both are lost
+		n.looks()
+		pass(silenceRetry)
+		n.log.take()
+		lost := n.looks(purgeOn2, purgeOn3)
+		lost[0].dropped.Store(true)
+		purges := append(n.looks(purgeOn2), lost[1])
+		n.apply(purges[0])
+		report := n.looks(purgedAtHome)
+		n.apply(report[0], report[0])
+		n.apply(purges[0])
+		n.looks()
+		if n.hasOn(n.on(2, 0)) || !n.hasOn(n.on(3, 0)) {
+			t.Fatal("it is not gone from the shard that was told, or from one that was not")
+		}
+
+		n.lead(otherMember) // which does nothing
+		n.apply(purges[1])
+		pass(silenceRetry)
+		n.log.take()
+		n.looks()
+		n.lead(testMember) // and has not seen that it was done
+		n.log.take()
+		n.apply(n.looks(purgeOn3)...)
+		n.apply(n.looks(purgedAtHome)...)
+		if left := n.home().ended(); len(left) > 0 {
+			t.Errorf("remembered at home: %v", left)
+		}
+		if again := n.purger.look(time.Now()); again < time.Minute {
+			t.Errorf("there is nothing to be done, and it looks again in %v", again)
+		}
+		for id := range ShardID(3) {
+			if n.hasOn(n.on(id+1, 0)) || !n.hasOn(n.on(id+1, 1)) {
+				t.Errorf("shard %d has what ended, or not what lives", id+1)
+			}
+		}
+	})
+}
+
+// F2: the admit is on its way when the session ends and the shard is purged; it finds that it is late, for as long as the stream
+// that it is in may bring it.
+func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s, path, kept := n.open(testTimeout), n.on(2, 0), make(store)
+		create := n.creating(s, path)
+		n.apply(n.log.take()...) // the attach
+		_, admit := n.requests()
+		if len(admit) != 1 || admit[0].shard != 2 {
+			t.Fatalf("%d proposals, want the admit", len(admit))
+		}
+		n.applyOn(2, told(s, n.shard.mu.zxid+1))
+		n.apply(admit[0], admit[0])
+		if err := <-create; err != ErrSessionExpired {
+			t.Errorf("the create was told %v", err)
+		}
+		n.applyOn(2, told(s, n.shard.mu.zxid+1))
+		if ended := kept.drain(t, n.shards[1]); len(ended) != 1 || len(kept) != 1 {
+			t.Errorf("shard 2 keeps %v", kept)
+		}
+		n.silence()
+		n.own(n.open(testTimeout), n.on(2, 1)) // sent by a node that knows of the end
+		if ended := kept.drain(t, n.shards[1]); len(ended) != 0 || n.hasOn(path) {
+			t.Errorf("shard 2 still keeps %v", ended)
+		}
+	})
+}
+
+// creating has an ephemeral created that is the first of its session on the shard.
+func (n *node) creating(s *Session, path string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Submit(n.t.Context(), []tree.Op{ephemeral(path)}).Result()
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// A create that still waits for its shard to know the session when that ends is told so, and is not applied afterwards.
+func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
+	for stage, reach := range map[string]func(n *node, s *Session) []*fakeProposal{
+		"the attach is sent": func(n *node, _ *Session) []*fakeProposal { return n.log.take() },
+		"the admit is sent": func(n *node, _ *Session) []*fakeProposal {
+			n.apply(n.log.take()...)
+			return n.log.take()
+		},
+		"the admit is queued": func(n *node, _ *Session) []*fakeProposal {
+			attach := n.log.take()
+			n.shards[1].pipe.submit(newWaiter(nil, &request{kind: requestClose, session: 999})) // the next waits until it is applied
+			n.apply(attach...)
+			return n.log.take()
+		},
+	} {
+		for end, do := range map[string]func(n *node, s *Session){
+			"its owner closes it":                         func(_ *node, s *Session) { go s.Close() },
+			"the log expires it":                          func(n *node, _ *Session) { n.silence() },
+			"another shard's log tells that it has ended": func(n *node, s *Session) { n.applyOn(2, told(s, n.shard.mu.zxid+1)) },
+			"it expires here": func(n *node, s *Session) {
+				for range 3 {
+					n.fake.pause(testTimeout)
+					s.State()
+				}
+			},
+		} {
+			t.Run(stage+", "+end, func(t *testing.T) {
+				withShards(t, 2, func(t *testing.T, n *node) {
+					s, path := n.open(testTimeout), n.on(2, 0)
+					create := n.creating(s, path)
+					onWay := reach(n, s)
+					if len(onWay) != 1 || len(create) > 0 {
+						t.Fatalf("%d proposals are on their way", len(onWay))
+					}
+					do(n, s)
+					synctest.Wait()
+					n.apply(onWay...)
+					n.run(2 * testTimeout)
+					select {
+					case err := <-create:
+						if err != ErrSessionClosed && err != ErrSessionExpired {
+							t.Errorf("it was told %v", err)
+						}
+					default:
+						t.Error("it was told nothing")
+					}
+					if n.hasOn(path) {
+						t.Error("it was applied")
+					}
+				})
+			})
+		}
+	}
 }

@@ -1,0 +1,406 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A purge model is two members with several shards. Member 1 has sessions that write everywhere, end in every way, and is started
+// again now and then; either may lead. What is proposed may be lost, come late and come again, and each shard of each
+// member applies at a pace of its own, except that member 2 is always up to date at home: what it says of a session's end is
+// the truth.
+type purgeModel struct {
+	t       *testing.T
+	rng     *rand.Rand
+	start   uint64
+	owner   *node
+	other   *node
+	logs    [purgeShards][]*fakeProposal // by ShardID - 1: committed
+	applied map[*node]*[purgeShards]int  // how much of it
+	transit []*fakeProposal
+	leader  MemberID
+	users   []*purgeUser
+	calls   []*purgeCall
+	seen    map[string]int
+}
+
+const purgeShards = 4
+
+// A purgeUser is a session of the owner's present or an earlier start.
+type purgeUser struct {
+	s       *Session // nil until it is open
+	start   uint64
+	closing bool
+}
+
+// A purgeCall creates an ephemeral of a path of its own.
+type purgeCall struct {
+	user  *purgeUser
+	shard ShardID
+	path  string
+	told  error
+	done  bool
+	real  bool // it was applied
+}
+
+func newPurgeModel(t *testing.T, seed uint64, seen map[string]int) *purgeModel {
+	m := &purgeModel{t: t, rng: rand.New(rand.NewPCG(seed, 23)), applied: make(map[*node]*[purgeShards]int), leader: otherMember, seen: seen}
+	m.other = m.join(session.Origin{Member: otherMember, Start: 1, Directory: [16]byte{2}, Digest: testOrigin().Digest, Level: formatLevel})
+	m.restart()
+	return m
+}
+
+func (m *purgeModel) join(o session.Origin) *node {
+	n := newShardedNode(m.t, o, purgeShards)
+	for _, shard := range n.shards {
+		shard.portion = 3
+	}
+	m.applied[n] = new([purgeShards]int)
+	n.lead(m.leader)
+	return n
+}
+
+// restart begins another start of the owner; its logs are applied again from the beginning.
+func (m *purgeModel) restart() {
+	if m.owner != nil {
+		m.owner.finish(ErrClosed, nil)
+		delete(m.applied, m.owner)
+	}
+	m.start++
+	o := testOrigin()
+	o.Start = m.start
+	m.owner = m.join(o)
+}
+
+func (m *purgeModel) step() {
+	switch n := m.rng.IntN(1000); {
+	case n < 40:
+		m.open()
+	case n < 190:
+		m.create()
+	case n < 200:
+		m.close()
+	case n < 208:
+		m.silence(1 + m.rng.IntN(7))
+	case n < 210:
+		m.restart()
+	case n < 400:
+		m.commitOne()
+	case n < 450:
+		m.lose()
+	case n < 490:
+		m.duplicate()
+	case n < 890:
+		m.applyOne()
+	case n < 900:
+		m.elect(MemberID(m.rng.IntN(3)))
+	case n < 950:
+		m.look()
+	default:
+		pass(time.Duration(m.rng.IntN(100)) * time.Millisecond)
+	}
+	m.collect()
+	m.checkLive()
+}
+
+// collect puts on their way what was proposed.
+func (m *purgeModel) collect() {
+	synctest.Wait()
+	for _, n := range []*node{m.owner, m.other} {
+		m.transit = append(m.transit, n.log.take()...)
+	}
+}
+
+func (m *purgeModel) open() {
+	n, u := m.owner, &purgeUser{start: m.start}
+	timeout := []time.Duration{20 * time.Second, time.Minute}[m.rng.IntN(2)]
+	m.users = append(m.users, u)
+	go func() { u.s, _ = n.OpenSession(m.t.Context(), timeout) }()
+	synctest.Wait()
+}
+
+// opened are the sessions that are open, or were.
+func (m *purgeModel) opened() (list []*purgeUser) {
+	for _, u := range m.users {
+		if u.s != nil {
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+func (m *purgeModel) create() {
+	users := m.opened()
+	if len(users) == 0 {
+		return
+	}
+	u := users[max(0, len(users)-1-m.rng.IntN(5))]
+	c := &purgeCall{user: u, shard: ShardID(1 + m.rng.IntN(purgeShards))}
+	c.path = m.other.on(c.shard, len(m.calls))
+	m.calls = append(m.calls, c)
+	go func() {
+		_, c.told = u.s.Submit(m.t.Context(), []tree.Op{ephemeral(c.path)}).Result()
+		c.done = true
+	}()
+	synctest.Wait()
+}
+
+func (m *purgeModel) close() {
+	users := m.opened()
+	if len(users) == 0 {
+		return
+	}
+	u := users[m.rng.IntN(len(users))]
+	u.closing = true
+	go u.s.Close()
+	synctest.Wait()
+}
+
+// silence commits steps of silence of the owner, and now and then what follows from them, ahead of what is on its way.
+func (m *purgeModel) silence(steps int) {
+	for range steps {
+		table := m.other.shard.mu.table
+		step, d, ok := table.NextStep(testMember)
+		if !ok {
+			return
+		}
+		before := table.Len()
+		m.commit(&fakeProposal{shard: homeShard, cmd: encodeSilence(step, d)})
+		m.seen["expired"] += before - table.Len()
+	}
+	before := len(m.transit)
+	m.look()
+	m.collect()
+	for len(m.transit) > before && m.rng.IntN(4) > 0 {
+		m.commitAt(before)
+	}
+}
+
+func (m *purgeModel) commit(p *fakeProposal) {
+	m.logs[p.shard-1] = append(m.logs[p.shard-1], p)
+	if p.shard == homeShard {
+		m.applyNext(m.other, homeShard)
+	}
+}
+
+func (m *purgeModel) commitOne() {
+	if len(m.transit) == 0 {
+		return
+	}
+	m.commitAt(m.rng.IntN(1 + m.rng.IntN(len(m.transit))))
+}
+
+func (m *purgeModel) commitAt(i int) {
+	p := m.transit[i]
+	m.transit = slices.Delete(m.transit, i, i+1)
+	m.commit(p)
+}
+
+// lose loses a proposal. Whoever proposed it may be told.
+func (m *purgeModel) lose() {
+	if len(m.transit) == 0 {
+		return
+	}
+	i := m.rng.IntN(len(m.transit))
+	m.transit[i].dropped.Store(m.rng.IntN(2) == 0)
+	m.transit = slices.Delete(m.transit, i, i+1)
+}
+
+func (m *purgeModel) duplicate() {
+	if len(m.transit) > 0 {
+		p := m.transit[m.rng.IntN(len(m.transit))]
+		m.transit = append(m.transit, &fakeProposal{shard: p.shard, cmd: p.cmd})
+	}
+}
+
+func (m *purgeModel) elect(leader MemberID) {
+	m.leader = leader
+	m.owner.lead(leader)
+	m.other.lead(leader)
+}
+
+// look has the loops look that these nodes do not run.
+func (m *purgeModel) look() {
+	for _, n := range []*node{m.owner, m.other} {
+		n.purger.look(time.Now())
+		for _, shard := range n.shards {
+			shard.expirer.look(time.Now())
+		}
+	}
+}
+
+func (m *purgeModel) applyOne() {
+	n, id := []*node{m.owner, m.other}[m.rng.IntN(2)], ShardID(1+m.rng.IntN(purgeShards))
+	for range 1 + m.rng.IntN(4) {
+		m.applyNext(n, id)
+	}
+}
+
+// applyNext has a member apply the next entry of a shard, and reports whether there was one.
+func (m *purgeModel) applyNext(n *node, id ShardID) bool {
+	at := &m.applied[n][id-1]
+	if *at == len(m.logs[id-1]) {
+		return false
+	}
+	c := mustDecode(m.t, m.logs[id-1][*at].cmd)
+	*at++
+	if n == m.other {
+		m.count(n.shards[id-1].mu.table, c)
+	}
+	n.applyOn(id, c)
+	synctest.Wait()
+	shard := n.shards[id-1]
+	if err := shard.mu.table.Verify(); err != nil {
+		m.t.Fatalf("member %d, shard %d: %v", n.cfg.Member, id, err)
+	}
+	if n == m.other {
+		for _, call := range m.calls {
+			call.real = call.real || call.shard == id && n.hasOn(call.path)
+		}
+	}
+	return true
+}
+
+func (m *purgeModel) count(table *session.Table, c command) {
+	for _, e := range c.purge {
+		m.seen["purge"]++
+		if _, there := table.Get(e.session); there {
+			m.seen["purge that finds the session"]++
+		}
+	}
+	m.seen["purged"] += len(c.sessions)
+	for _, r := range c.requests {
+		switch r.kind {
+		case requestAttach:
+			m.seen["attach"]++
+		case requestAdmit:
+			m.seen["admit"]++
+		}
+	}
+}
+
+// lives reports whether nobody has decided a session's end: not its owner, and not the log of the home shard.
+func (m *purgeModel) lives(u *purgeUser) bool {
+	return u.start == m.start && !u.closing && u.s.live() == nil && m.other.shard.mu.table.Usable(u.s.id, testMember) == nil
+}
+
+// checkLive looks whether a session that lives has on its own member what it was told to have.
+func (m *purgeModel) checkLive() {
+	for _, c := range m.calls {
+		if c.done && c.told == nil && m.lives(c.user) && !m.owner.hasOn(c.path) {
+			m.t.Fatalf("%s of session %d is gone, which lives", c.path, c.user.s.id)
+		}
+	}
+}
+
+// settle lets everything arrive and be done.
+func (m *purgeModel) settle() {
+	m.t.Helper()
+	m.settleUntil(m.idle)
+}
+
+func (m *purgeModel) settleUntil(done func() bool) {
+	m.t.Helper()
+	m.elect(otherMember)
+	for range 400 {
+		pass(droppedPoll)
+		m.look()
+		m.collect()
+		for len(m.transit) > 0 {
+			m.commitOne()
+		}
+		for n := range m.applied {
+			for id := ShardID(1); id <= purgeShards; id++ {
+				for m.applyNext(n, id) {
+				}
+			}
+		}
+		if done() {
+			return
+		}
+	}
+	m.t.Fatalf("there is still something to be done: remembered at home are %v", m.other.shard.ended())
+}
+
+func (m *purgeModel) idle() bool {
+	for n := range m.applied {
+		for _, shard := range n.shards {
+			if len(shard.ended()) > 0 || shard.due() > 0 {
+				return false
+			}
+		}
+	}
+	return !slices.ContainsFunc(m.calls, func(c *purgeCall) bool { return !c.done })
+}
+
+// check compares what callers were told with what is there, when everything has arrived.
+func (m *purgeModel) check() {
+	for _, c := range m.calls {
+		unknown := errors.Is(c.told, ErrUnknownOutcome)
+		if !unknown && c.real != (c.told == nil) {
+			m.t.Errorf("the create of %s was told %v; it was applied: %v", c.path, c.told, c.real)
+		}
+		for n := range m.applied {
+			if want := c.real && m.lives(c.user); n.hasOn(c.path) != want {
+				m.t.Errorf("member %d has %s: %v, want %v", n.cfg.Member, c.path, !want, want)
+			}
+		}
+	}
+	m.checkMemory()
+}
+
+// checkMemory looks whether anything is remembered of the sessions that have ended, once their member has let every shard hear that
+// it knows.
+func (m *purgeModel) checkMemory() {
+	m.open()
+	u := m.users[len(m.users)-1]
+	m.settleUntil(func() bool { return u.s != nil })
+	for id := ShardID(1); id <= purgeShards; id++ {
+		path := m.other.on(id, len(m.calls))
+		m.calls = append(m.calls, &purgeCall{user: u, shard: id, path: path})
+		done := m.owner.creating(u.s, path)
+		m.settleUntil(func() bool { return len(done) > 0 })
+		if err := <-done; err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	for n := range m.applied {
+		for _, shard := range n.shards {
+			kept := make(store)
+			kept.drain(m.t, shard)
+			for id, r := range kept {
+				if m.other.shard.mu.table.Usable(id, testMember) != nil {
+					m.t.Errorf("member %d, shard %d still has %+v", n.cfg.Member, shard.shard, r)
+				}
+			}
+		}
+	}
+}
+
+// Sessions over several shards that begin and end in every way, on logs that lose, repeat and reorder what they are given, under
+// leaders that come and go: nothing is left of those that have ended, nothing is missing of those that live, every caller is
+// told the truth, and nothing is remembered for ever.
+func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
+	seen := make(map[string]int)
+	for _, seed := range seeds(40) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newPurgeModel(t, seed, seen)
+				for range 2500 {
+					m.step()
+				}
+				m.settle()
+				m.check()
+			})
+		})
+	}
+	t.Log(seen)
+}
