@@ -230,7 +230,7 @@ func (m *purgeModel) elect(leader MemberID) {
 // look has the loops look that these nodes do not run.
 func (m *purgeModel) look() {
 	for _, n := range []*node{m.owner, m.other} {
-		n.purger.look(time.Now())
+		n.lookAround()
 		for _, shard := range n.shards {
 			shard.expirer.look(time.Now())
 		}
@@ -327,13 +327,16 @@ func (m *purgeModel) settleUntil(done func() bool) {
 			return
 		}
 	}
-	m.t.Fatalf("there is still something to be done: remembered at home are %v", m.other.shard.ended())
+	m.t.Fatalf("there is still something to be done: remembered at home are %v", m.other.endedAtHome())
 }
 
 func (m *purgeModel) idle() bool {
 	for n := range m.applied {
+		if len(n.endedAtHome()) > 0 {
+			return false
+		}
 		for _, shard := range n.shards {
-			if len(shard.ended()) > 0 || shard.due() > 0 {
+			if shard.due() > 0 {
 				return false
 			}
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -82,10 +83,27 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 	})
 }
 
+// lookAround has the loops of the purger look and returns when the first of them looks again.
+func (n *node) lookAround() time.Duration {
+	again := time.Duration(math.MaxInt64)
+	for _, m := range n.shards[1:] {
+		again = min(again, n.purger.errands[m.shard].look(time.Now()))
+	}
+	return again
+}
+
+// endedAtHome returns the sessions that a shard has still to be told of.
+func (n *node) endedAtHome() (left []session.Record) {
+	for _, m := range n.shards[1:] {
+		left = append(left, n.home().ended(m.shard)...)
+	}
+	return left
+}
+
 // looks has the purger look and returns what is proposed then, which has to be of these kinds.
 func (n *node) looks(want ...string) []*fakeProposal {
 	n.t.Helper()
-	n.purger.look(time.Now())
+	n.lookAround()
 	synctest.Wait()
 	ps := n.log.take()
 	var got []string
@@ -140,7 +158,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 			n.own(stays, n.on(id, 1))
 		}
 		n.looks() // nobody has ended, and another member leads
-		for n.home().ended() == nil {
+		for n.endedAtHome() == nil {
 			step, d, _ := n.shard.mu.table.NextStep(testMember)
 			n.apply(&fakeProposal{cmd: encodeSilence(step, d)})
 		}
@@ -176,10 +194,10 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		n.log.take()
 		n.apply(n.looks(purgeOn3)...)
 		n.apply(n.looks(purgedAtHome)...)
-		if left := n.home().ended(); len(left) > 0 {
+		if left := n.endedAtHome(); len(left) > 0 {
 			t.Errorf("remembered at home: %v", left)
 		}
-		if again := n.purger.look(time.Now()); again < time.Minute {
+		if again := n.lookAround(); again < time.Minute {
 			t.Errorf("there is nothing to be done, and it looks again in %v", again)
 		}
 		for id := range ShardID(3) {
@@ -222,7 +240,7 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 func (n *node) creating(s *Session, path string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Submit(n.t.Context(), []tree.Op{ephemeral(path)}).Result()
+		_, err := s.Submit(n.t.Context(), []tree.Op{ephemeral(path)}).Wait(n.t.Context())
 		done <- err
 	}()
 	synctest.Wait()
@@ -282,4 +300,25 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 			})
 		}
 	}
+}
+
+// However many wait for one shard to know their session, each waits for its own time only.
+func TestWaitForAShardIsBounded(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s := n.open(time.Minute)
+		first, second := n.creating(s, n.on(2, 0)), n.creating(s, n.on(2, 1))
+		n.apply(n.log.take()...) // the attach; the admit is lost
+		n.log.take()
+		pass(n.cfg.RequestTimeout)
+		for _, create := range []<-chan error{first, second} {
+			select {
+			case err := <-create:
+				if err != ErrUnavailable {
+					t.Errorf("told %v", err)
+				}
+			default:
+				t.Error("it still waits")
+			}
+		}
+	})
 }
