@@ -157,8 +157,8 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 			n.own(s, n.on(id, 0))
 			n.own(stays, n.on(id, 1))
 		}
-		n.looks() // nobody has ended, and another member leads
-		for n.endedAtHome() == nil {
+		n.looks()     // nobody has ended, and another member leads
+		for range 4 { // quarters of its timeout
 			step, d, _ := n.shard.mu.table.NextStep(testMember)
 			n.apply(&fakeProposal{cmd: encodeSilence(step, d)})
 		}
@@ -232,6 +232,40 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 		n.own(n.open(testTimeout), n.on(2, 1)) // sent by a node that knows of the end
 		if ended := kept.drain(t, n.shards[1]); len(ended) != 0 || n.hasOn(path) {
 			t.Errorf("shard 2 still keeps %v", ended)
+		}
+	})
+}
+
+// F2: the member has not registered on the shard yet when that is told of its session's end; its Register is that of the start
+// that asks for the session then.
+func TestRegisterForgetsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newShardedNode(t, testOrigin(), 2)
+		n.lead(otherMember)
+		var late []*fakeProposal
+		for _, p := range n.log.take() {
+			if p.shard == homeShard {
+				n.apply(p)
+			} else {
+				late = append(late, p)
+			}
+		}
+		s, path := n.open(testTimeout), n.on(2, 0)
+		create := n.creating(s, path)
+		n.commit() // the attach
+		n.applyOn(2, told(s, n.shard.mu.zxid+1))
+		n.apply(late...)
+		n.commit() // the admit
+		select {
+		case err := <-create:
+			if err != ErrSessionExpired {
+				t.Errorf("the create was told %v", err)
+			}
+		default:
+			t.Error("the create was told nothing")
+		}
+		if n.hasOn(path) {
+			t.Error("it was applied")
 		}
 	})
 }
