@@ -241,15 +241,16 @@ func TestFaults_SlowDisk(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	const delay = 50 * time.Millisecond
 	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: delay})
+	made := ""
 	for range 3 {
 		began := time.Now()
-		create(t, s)
+		made = create(t, s)
 		if took := time.Since(began); took < delay {
 			t.Errorf("a write took %v on a disk of %v", took, delay)
 		}
 	}
 	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Hour})
-	p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
+	p := s.Submit(bounded(t), embed.OpCreate(made+"/a", nil, embed.Persistent))
 	select {
 	case <-p.Done():
 		t.Error("a write was done on a disk that hangs")
@@ -305,17 +306,18 @@ func TestFaults_PauseForAMoment(t *testing.T) {
 	ens.MoveLeader(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	made := create(t, s)
 	ens.Pause(1)
 	ens.Pause(2)
 	ens.Resume(2)
-	p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
+	p := s.Submit(bounded(t), embed.OpCreate(made+"/a", nil, embed.Persistent))
 	select {
 	case <-p.Done():
 		t.Error("a member that stands still has written")
 	case <-time.After(5 * embedtest.DefaultTick):
 	}
 	create(t, other)
-	if _, ok, err := other.Exists(bounded(t), "/a"); ok || err != nil {
+	if _, ok, err := other.Exists(bounded(t), made+"/a"); ok || err != nil {
 		t.Errorf("what a member that stands still has sent is there: %v, %v", ok, err)
 	}
 	ens.Resume(1)
