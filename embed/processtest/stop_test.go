@@ -39,7 +39,7 @@ func TestGuarantee_Fenced(t *testing.T) {
 }
 
 func stopWriter(t *testing.T, leads bool) {
-	timeout := patient(1500 * time.Millisecond)
+	timeout := patient(2500 * time.Millisecond)
 	e := newEnsemble(t, quickTick)
 	e.startAll()
 	holder := e.leader()
@@ -56,6 +56,9 @@ func stopWriter(t *testing.T, leads bool) {
 	writing := m.holder.send(write)
 	blind := m.holder.send(request{Call: callPaused, Session: "writer", Hold: "held", Path: resourcePath, Data: "Set", Timeout: 2 * timeout})
 	e.until("the holder to write", func() bool {
+		if r := m.holder.must(t, request{Call: callHold, Hold: "held"}); r.Lost != "" {
+			t.Fatalf("the hold was lost before its process was stopped: %s", r.Lost)
+		}
 		return m.holder.must(t, request{Call: callStatus}).Armed == 2 &&
 			m.holder.must(t, request{Call: callGet, Session: "writer", Path: resourcePath}).Stat.Version > writesAhead
 	})
