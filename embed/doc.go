@@ -53,8 +53,13 @@
 // must change together belong below one first component. Sessions, and a member's silence, are of the whole node: a session's end
 // removes its ephemeral znodes on every shard, on each at its own moment.
 //
+// A shard that is slow or has no quorum keeps only those waiting who write there, or Sync, or close a session that has written
+// there. It is different with the first one, which has the sessions: while it stands still none is opened, and those that
+// there are become Suspended at their deadlines.
+//
 // The root is on every shard: its children are those of all, its Stat their sum; its data and its ACL are fixed, and it has no
-// quota. /zookeeper is on the first shard, except that the quota of a subtree is where the subtree is.
+// quota. What is read of it is true of each shard at some moment after the last Sync, not of all at one. /zookeeper is on the first
+// shard, except that the quota of a subtree is where the subtree is.
 //
 // # Several nodes in one process
 //

@@ -123,6 +123,7 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 	for name, odd := range map[string]embed.Config{
 		"other members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1", 4: "m4:1"}},
 		"fewer members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1"}},
+		"other shards":  {Shards: 4, Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}},
 		"another name":  {Ensemble: "orders", Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 	return n, nil
 }
 
-// Ready waits until the node serves: it has a quorum, the ensemble has taken it in, and it has applied what was
+// Ready waits until the node serves, on every shard: it has a quorum, the ensemble has taken it in, and it has applied what was
 // committed when asked. If ctx ends first the error is ctx's, with the reason of a member that refuses this one.
 func (n *Node) Ready(ctx context.Context) error { return opError("ready", "", n.e.Ready(ctx)) }
 

@@ -53,6 +53,9 @@ type Session struct {
 // is sequential. The parent must exist. Errors: ErrNoNode (the parent), ErrNoAuth (Create on the parent), ErrNodeExists,
 // ErrNoChildrenForEphemerals, ErrQuotaExceeded, ErrInvalidPath, ErrInvalidMode, ErrTooLarge, and those of every write: ErrSessionExpired, ErrSessionClosed, ErrClosed, ErrFailed, ErrUnavailable and
 // the ctx's error if it was certainly not applied, ErrUnknownOutcome if it may be.
+//
+// With several shards a session's first write on each but the first one makes that shard know the session: it goes out after a
+// commit on the first shard and one there, and is not applied if it cannot wait for them.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode CreateMode) (string, error) {
 	r, err := s.one(ctx, "create", OpCreate(path, data, mode))
 	return r.Path, err
@@ -109,7 +112,8 @@ func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
 
 // Multi carries out the operations as one transaction: all in order, each on what those before it made, or none. It
 // returns one Result per operation. If an operation is refused the error is a *MultiError with its index, also of one alone;
-// otherwise the errors are those of every write (see Create). A Multi without operations does nothing.
+// otherwise the errors are those of every write (see Create). If they belong to several shards it is refused with ErrCrossShard
+// before anything is sent. A Multi without operations does nothing.
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, opError("multi", "", s.live(ctx))
@@ -122,8 +126,9 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	return s.root.results(results), opError("multi", "", err)
 }
 
-// Submit is Multi without waiting: transactions of a session are applied in the order of their Submit calls. ctx bounds
-// admission only; the Pending gets the true outcome. The operations' data may be reused when Submit returns.
+// Submit is Multi without waiting: transactions of a session on one shard are applied in the order of their Submit calls. ctx
+// bounds admission only, for which the first one on a shard has to wait (see Create); the Pending gets the true outcome. The
+// operations' data may be reused when Submit returns.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 	plain, err := s.plain(ops)
 	if len(ops) == 0 {
@@ -177,7 +182,8 @@ func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	return stat, ok, opError("exists", path, err)
 }
 
-// Children returns the names of a znode's children, sorted, and its Stat, both of the same zxid. Errors as of Get.
+// Children returns the names of a znode's children, sorted, and its Stat, both of the same zxid; those of the root with several
+// shards are read shard by shard, each at a zxid of its own. Errors as of Get.
 func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("children", path, err)
@@ -242,8 +248,9 @@ func (s *Session) live(ctx context.Context) error {
 }
 
 // Sync waits until this node has applied everything that was acknowledged anywhere before the call, and returns the
-// zxid that reads show at least from now on. (ZooKeeper's sync does not promise this across a change of leader.) path
-// chooses the shard and need not exist. Errors: ErrInvalidPath, ErrUnavailable if no quorum answers in time, the ctx's
+// zxid that reads show at least from now on. (ZooKeeper's sync does not promise this across a change of leader.) path need not
+// exist. With several shards the promise is for those of its own; "/" is on every one, waits for the slowest, and returns zero, for
+// their zxids do not compare. Errors: ErrInvalidPath, ErrUnavailable if no quorum answers in time, the ctx's
 // error, and those of an ended session or node.
 func (s *Session) Sync(ctx context.Context, path string) (Zxid, error) {
 	if err := s.read(ctx, path); err != nil {

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -102,6 +106,11 @@ func TestShards_OneTree(t *testing.T) {
 	}
 	if paths, err := s.Ephemerals(ctx, "/"); err != nil || len(paths) != 12 {
 		t.Errorf("ephemerals %v, %v", paths, err)
+	}
+	for i, shard := range ens.Node(1).Status().Shards {
+		if shard.Shard != i+1 || shard.Leader == 0 || shard.Term == 0 || shard.Applied == 0 || shard.Zxid == 0 {
+			t.Errorf("status of shard %d: %+v", i+1, shard)
+		}
 	}
 	_, err := s.Multi(ctx, embed.OpSet("/app0", nil, -1), embed.OpSet("/app1", nil, -1), embed.OpSet("/app2", nil, -1), embed.OpSet("/app3", nil, -1))
 	if !errors.Is(err, embed.ErrCrossShard) {
@@ -305,4 +314,346 @@ func TestShards_LockOutwaitsAQuorumWhereItsSessionIsNew(t *testing.T) {
 		paths, err := s.Ephemerals(bounded(t), "/")
 		return err == nil && len(paths) == 0
 	})
+}
+
+// E2: on every shard a lock is granted in the order of arrival, to one at a time, and its Guard is good for writes there; an
+// election has one leader. A Guard of another shard is refused, and says what to do.
+func TestShards_RecipesOnEach(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	ctx := bounded(t)
+	var sessions []*embed.Session
+	for _, id := range ens.Members() {
+		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
+	}
+	for i, path := range onShard {
+		data, elsewhere := path+"/data", onShard[(i+1)%len(onShard)]
+		for _, p := range []string{path, data, elsewhere} {
+			if _, err := sessions[0].Create(ctx, p, nil, embed.Persistent); err != nil && !errors.Is(err, embed.ErrNodeExists) {
+				t.Fatal(err)
+			}
+		}
+		var queue []<-chan *lock.Hold
+		for n, s := range sessions {
+			granted := make(chan *lock.Hold, 1)
+			queue = append(queue, granted)
+			go func() {
+				hold, err := lock.NewMutex(s, path+"/lock").Lock(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- hold
+			}()
+			ens.Until("it to queue", func() bool {
+				names, _, _ := sessions[0].Children(ctx, path+"/lock")
+				return len(names) == n+1
+			})
+		}
+		for n, s := range sessions {
+			hold := <-queue[n]
+			for _, later := range queue[n+1:] {
+				if len(later) > 0 {
+					t.Errorf("%s: granted while number %d holds", path, n)
+				}
+			}
+			_, err := s.Multi(ctx, lock.Guard(hold), embed.OpSet(data, []byte{byte(n)}, int32(n)))
+			must(t, err)
+			_, err = s.Multi(ctx, lock.Guard(hold), embed.OpSet(elsewhere, []byte("x"), embed.AnyVersion))
+			var at *embed.MultiError
+			if !errors.Is(err, embed.ErrCrossShard) || !errors.As(err, &at) || at.Index != 1 {
+				t.Errorf("a write on another shard than its guard: %v", err)
+			}
+			for _, word := range []string{path + "/lock/", elsewhere, fmt.Sprint("shard ", i+1), "below one first component"} {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("the error does not say %q: %v", word, err)
+				}
+			}
+			must(t, hold.Release())
+		}
+		_, err := sessions[0].Sync(ctx, "/")
+		must(t, err)
+		if _, stat, err := sessions[0].Get(ctx, data); err != nil || stat.Version != int32(len(sessions)) {
+			t.Errorf("%s: version %d, %v", data, stat.Version, err)
+		}
+		if got, _, err := sessions[0].Get(ctx, elsewhere); err != nil || len(got) != 0 {
+			t.Errorf("%s: %q, %v", elsewhere, got, err)
+		}
+		for n, s := range sessions {
+			turn, err := election.New(s, path+"/election").Campaign(ctx, []byte{byte(n)})
+			must(t, err)
+			other := sessions[(n+1)%len(sessions)]
+			_, err = other.Sync(ctx, path)
+			must(t, err)
+			if leader, err := election.New(other, path+"/election").Leader(ctx); err != nil || !slices.Equal(leader.Value, []byte{byte(n)}) {
+				t.Errorf("%s: the leader is %v, %v", path, leader, err)
+			}
+			must(t, turn.Resign())
+		}
+	}
+}
+
+// A holder on a member that is cut off is told of its loss before anybody else is granted the lock, on every shard.
+func TestShards_ToldFirst(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	ctx := bounded(t)
+	cut, next := ens.Session(3, embed.SessionOptions{Timeout: 5 * time.Second}), ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	var holds []*lock.Hold
+	for _, path := range onShard {
+		hold, err := lock.NewMutex(cut, path+"/lock").Lock(ctx)
+		must(t, err)
+		holds = append(holds, hold)
+	}
+	ens.Isolate(3)
+	var all sync.WaitGroup
+	for i, path := range onShard {
+		all.Go(func() {
+			hold, err := lock.NewMutex(next, path+"/lock").Lock(ctx)
+			if lost := holds[i].Err(); lost == nil || err != nil {
+				t.Errorf("%s: granted (%v), and the holder was told %v", path, err, lost)
+			}
+			if err == nil && hold.Token().Compare(holds[i].Token()) <= 0 {
+				t.Errorf("%s: token %v after %v", path, hold.Token(), holds[i].Token())
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Watches of every mode are told on every shard of what becomes of a znode that is there, of one that is not, and of children.
+func TestShards_WatchesOnEach(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	ctx := bounded(t)
+	s, writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	for _, path := range onShard {
+		child := path + "/child"
+		modes := []embed.WatchMode{embed.WatchOnce, embed.WatchPersistent, embed.WatchRecursive}
+		var watches []*embed.Watch
+		for _, mode := range modes {
+			w, err := s.Watch(ctx, path, mode)
+			must(t, err)
+			watches = append(watches, w)
+		}
+		_, err := writer.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+		_, err = writer.Set(ctx, path, nil, 0)
+		must(t, err)
+		_, err = writer.Create(ctx, child, nil, embed.Persistent)
+		must(t, err)
+		must(t, writer.Delete(ctx, child, 0))
+		must(t, writer.Delete(ctx, path, 1))
+		_, err = s.Sync(ctx, path)
+		must(t, err)
+		created, set, gone := embed.NodeCreated, embed.NodeDataChanged, embed.NodeDeleted
+		for i, want := range [][]string{
+			{event(created, path)},
+			{event(created, path), event(set, path), event(embed.NodeChildrenChanged, path), event(embed.NodeChildrenChanged, path), event(gone, path)},
+			{event(created, path), event(set, path), event(created, child), event(gone, child), event(gone, path)},
+		} {
+			told, over := drain(watches[i])
+			var got []string
+			for _, e := range told {
+				got = append(got, event(e.Type, e.Path))
+			}
+			if !slices.Equal(got, want) || over != (modes[i] == embed.WatchOnce) {
+				t.Errorf("%s, mode %d: told %v, ended %v; want %v", path, modes[i], got, over, want)
+			}
+		}
+	}
+}
+
+func event(what embed.EventType, path string) string { return fmt.Sprint(what, " ", path) }
+
+// A recursive watch on the root is told of every change on every shard once, in the order of each, while a member that leads some
+// of them is killed and comes back.
+func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
+	t.Parallel()
+	const sets = 150
+	ens := sharded(t)
+	ctx := bounded(t)
+	s, writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
+	for _, path := range onShard {
+		_, err := writer.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	_, err := s.Sync(ctx, "/")
+	must(t, err)
+	all, err := s.Watch(ctx, "/", embed.WatchRecursive)
+	must(t, err)
+	var running sync.WaitGroup
+	written := make([][]embed.Zxid, len(onShard))
+	for i, path := range onShard {
+		running.Go(func() {
+			for version := range int32(sets) {
+				stat, err := writer.Set(ctx, path, nil, version)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				written[i] = append(written[i], stat.Mzxid)
+			}
+		})
+	}
+	told := make(map[string][]embed.Zxid)
+	var count atomic.Int64
+	running.Go(func() {
+		for count.Load() < int64(sets*len(onShard)) {
+			select {
+			case e, ok := <-all.Events():
+				if !ok || e.Type != embed.NodeDataChanged {
+					t.Errorf("event %d is %+v: %v", count.Load(), e, all.Err())
+					return
+				}
+				told[e.Path] = append(told[e.Path], e.Zxid)
+				count.Add(1)
+			case <-ctx.Done():
+				t.Errorf("told of %d changes", count.Load())
+				return
+			}
+		}
+	})
+	ens.Until("a third of the events", func() bool { return count.Load() >= sets })
+	ens.Kill(2)
+	ens.Until("two thirds of the events", func() bool { return count.Load() >= 2*sets })
+	ens.Start(2)
+	running.Wait()
+	for i, path := range onShard {
+		if !slices.Equal(told[path], written[i]) {
+			t.Errorf("%s: told of %v, written were %v", path, told[path], written[i])
+		}
+	}
+}
+
+// D2: a member that gets the state of one shard from another ends only the watches that see something of that shard that
+// happened meanwhile; all others go on.
+func TestShards_AGapOnOne(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{
+		Config: func(c *embed.Config) { c.Shards = len(onShard) },
+		Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Keep: 1} },
+	})
+	ctx := bounded(t)
+	writer, s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
+	for _, path := range onShard {
+		_, err := writer.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	rounds := 0
+	ens.Until("a snapshot", func() bool { // a log that is not cut in time is one more round
+		rounds++
+		return gapOnOne(t, ctx, ens, writer, s, rounds)
+	})
+}
+
+// gapOnOne plays it once and reports whether there was a snapshot.
+func gapOnOne(t *testing.T, ctx context.Context, ens *embedtest.Ensemble, writer, s *embed.Session, round int) bool {
+	touched := onShard[2]
+	watch := func(path string, mode embed.WatchMode) *embed.Watch {
+		w, err := s.Watch(ctx, path, mode)
+		must(t, err)
+		return w
+	}
+	_, err := s.Sync(ctx, "/")
+	must(t, err)
+	root, children := watch("/", embed.WatchRecursive), watch("/", embed.WatchPersistent)
+	var below []*embed.Watch
+	for _, path := range onShard {
+		below = append(below, watch(path, embed.WatchRecursive))
+	}
+	ens.Isolate(away)
+	for range 20 {
+		_, err := writer.Set(ctx, touched, nil, embed.AnyVersion)
+		must(t, err)
+	}
+	for _, id := range ens.Members() {
+		if id != away {
+			must(t, ens.Snapshot(id))
+		}
+	}
+	for range 20 {
+		_, err := writer.Set(ctx, touched, nil, embed.AnyVersion)
+		must(t, err)
+	}
+	ens.HealAll()
+	_, err = s.Sync(ctx, "/")
+	must(t, err)
+	var gap *embed.GapError
+	if !errors.As(below[2].Err(), &gap) {
+		return false
+	}
+	if !errors.Is(root.Err(), embed.ErrWatchGap) {
+		t.Errorf("the watch that saw the gap's shard among others: %v", root.Err())
+	}
+	for i, path := range onShard {
+		if i != 2 {
+			stat, err := writer.Set(ctx, path, nil, embed.AnyVersion)
+			must(t, err)
+			if e := <-below[i].Events(); e.Type != embed.NodeDataChanged || e.Path != path || e.Zxid != stat.Mzxid {
+				t.Errorf("%s: told %+v of the write at %d, %v", path, e, stat.Mzxid, below[i].Err())
+			}
+		}
+		name := fmt.Sprintf("%s-%d", path, round) // of whatever shard
+		_, err = writer.Create(ctx, name, nil, embed.Persistent)
+		must(t, err)
+		if e := <-children.Events(); e.Type != embed.NodeChildrenChanged || e.Path != "/" {
+			t.Errorf("the root's children: told %+v of %s, %v", e, name, children.Err())
+		}
+	}
+	return true
+}
+
+// What is acknowledged on any shard is seen below the root after a Sync of it, also on a member where one of them is slow.
+func TestShards_SyncOfTheRoot(t *testing.T) {
+	t.Parallel()
+	slow := &stall{ctx: bounded(t)}
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.Shards, c.Schemes = len(onShard), map[string]embed.Scheme{"stall": &stall{}}
+		if c.ID == 3 {
+			c.Schemes["stall"] = slow
+		}
+	}})
+	t.Cleanup(slow.end)
+	ctx := bounded(t)
+	writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
+	reader := ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
+	acl := append(embed.ReadACL(), embed.ACL{Perms: embed.PermWrite, Scheme: "stall", ID: "anybody"})
+	_, _, err := writer.CreateWith(ctx, onShard[3], nil, embed.CreateOptions{ACL: acl})
+	must(t, err)
+	slow.begin()
+	_, err = writer.Set(ctx, onShard[3], []byte("x"), 0)
+	must(t, err)
+	for _, path := range onShard[:3] {
+		_, err := writer.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+		stat, _, err := writer.Exists(ctx, path)
+		must(t, err)
+		if z, err := reader.Sync(ctx, path); err != nil || z < stat.Czxid {
+			t.Errorf("Sync of %s: %d after %d, %v", path, z, stat.Czxid, err)
+		}
+	}
+	synced := make(chan error, 1)
+	go func() {
+		z, err := reader.Sync(ctx, "/")
+		if z != 0 {
+			err = fmt.Errorf("a zxid of several shards: %d", z)
+		}
+		synced <- err
+	}()
+	ens.Until("the machine to stand still", func() bool { return slow.stands() > 0 })
+	select {
+	case err := <-synced:
+		t.Errorf("Sync did not wait for the slow shard: %v", err)
+	default:
+	}
+	slow.end()
+	must(t, <-synced)
+	names, _, err := reader.Children(ctx, "/")
+	must(t, err)
+	if len(names) != len(onShard)+1 {
+		t.Errorf("children %v", names)
+	}
+	if data, _, err := reader.Get(ctx, onShard[3]); err != nil || string(data) != "x" {
+		t.Errorf("%q, %v", data, err)
+	}
 }

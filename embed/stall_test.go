@@ -199,6 +199,9 @@ func TestShards_OneStandsStill(t *testing.T) {
 			t.Errorf("Sync of %s did not wait for the shard that stands still", path)
 		}
 	}
+	if err := ens.Node(1).Ready(impatient); err == nil {
+		t.Error("ready while a shard stands still")
+	}
 	closing := ens.Session(1, short)
 	refused := make(chan error, 1)
 	go func() {

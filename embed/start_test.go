@@ -267,8 +267,8 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 			words: []string{"other members", "[1 2 3]"},
 		},
 		"of other shards": {
-			spoil: func(dir string) { identity(t, dir, func(id *replication.Identity) { id.Shards = 3 }) },
-			words: []string{"3 shards", fmt.Sprint("says ", max(1, inside.Shards))},
+			cfg:   embed.Config{Shards: 3},
+			words: []string{fmt.Sprint("founded with Shards ", max(1, inside.Shards)), "says 3", fmt.Sprint("set it to ", max(1, inside.Shards))},
 		},
 		"whose identity is damaged": {
 			spoil: func(dir string) { flip(t, filepath.Join(dir, "identity"), func(n int) int { return n / 2 }) },

@@ -16,7 +16,8 @@ type Watch struct{ w *engine.Watch }
 //
 // A node that was away so long that it got the state of another member does not know the changes in between. A watch of
 // what certainly did not change goes on. Any other WatchOnce gets one event, of what somebody who looks again is told first;
-// every other watch ends with ErrWatchGap, a *GapError, and the znodes are to be read anew. A znode that was and is missing counts as
+// every other watch ends with ErrWatchGap, a *GapError, and the znodes are to be read anew. Of a watch on several shards one gap
+// is enough: it ends on all. A znode that was and is missing counts as
 // changed if children of the nearest one above it came or went: it may have been among them, and a WatchOnce says so with a
 // NodeCreated.
 //
@@ -37,7 +38,8 @@ func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watc
 // readable.
 func (w *Watch) Events() <-chan Event { return w.w.Events() }
 
-// Zxid is where the watch was armed: reads showed this much when Session.Watch returned.
+// Zxid is where the watch was armed: reads showed this much when Session.Watch returned. It is zero for one that is on several
+// shards.
 func (w *Watch) Zxid() Zxid { return w.w.Zxid() }
 
 // Err says why the watch ended: nil while it has not, after Close and after a WatchOnce fired; else ErrWatchOverflow,

@@ -73,16 +73,18 @@ func (e *Engine) route(ops []tree.Op) (*machine, error) {
 		return e.home(), nil
 	}
 	var m *machine
+	var first string // path of the first operation that has a shard
 	for i := range ops {
 		at, err := e.routeOne(&ops[i])
 		if err == nil && m != nil && at != nil && at != m {
-			err = fmt.Errorf("%w: it is on shard %d, those before it on shard %d", ErrCrossShard, at.shard, m.shard)
+			err = fmt.Errorf("%w: %s is on shard %d, %s on shard %d: put what changes together below one first component",
+				ErrCrossShard, first, m.shard, ops[i].Path, at.shard)
 		}
 		if err != nil {
 			return e.home(), &tree.MultiError{Index: i, Err: err}
 		}
-		if at != nil {
-			m = at
+		if at != nil && m == nil {
+			m, first = at, ops[i].Path
 		}
 	}
 	if m == nil {

@@ -326,21 +326,18 @@ func (s *Session) Before(path string, match ...string) (string, bool, error) {
 	return s.view(path).Before(path, match...)
 }
 
-// Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, or on
-// all of them if its znode is on all, and returns the zxid that its reads show at least.
+// Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, and
+// returns the zxid that its reads show at least; or on all of them if its znode is on all, and returns zero.
 func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := s.live(); err != nil {
 		return 0, err
 	}
-	m := s.engine.at(path)
 	wait := func(m *machine) error { return s.engine.barrier(ctx, m.shard) }
-	var err error
 	if s.engine.spans(path) {
-		err = s.engine.eachShard(wait)
-	} else {
-		err = wait(m)
+		return 0, s.engine.eachShard(wait)
 	}
-	if err != nil {
+	m := s.engine.at(path)
+	if err := wait(m); err != nil {
 		return 0, err
 	}
 	return m.tree.Load().Visible(), nil

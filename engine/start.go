@@ -135,7 +135,7 @@ func (e *Engine) sameFounding(id replication.Identity) error {
 	case id.Ensemble != e.cfg.Ensemble:
 		return fmt.Errorf("%s belongs to the ensemble %q, the config says %q", e.cfg.Dir, id.Ensemble, e.cfg.Ensemble)
 	case id.Shards != e.cfg.Shards:
-		return fmt.Errorf("%s was founded with %d shards, the config says %d", e.cfg.Dir, id.Shards, e.cfg.Shards)
+		return fmt.Errorf("%s was founded with Shards %d, the config says %d: the number is fixed at founding, so set it to %d, or found another ensemble in empty directories", e.cfg.Dir, id.Shards, e.cfg.Shards, id.Shards)
 	case id.Log != "" && id.Log != replication.LogTan:
 		return fmt.Errorf("%s has a raft log of the type %q, this version reads %q", e.cfg.Dir, id.Log, replication.LogTan)
 	case id.Digest != e.cfg.founding():
