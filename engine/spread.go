@@ -10,7 +10,8 @@ const (
 	// settleElections is how long, in longest elections, another member must have led a shard before the one whose share it is
 	// asks for it: a member that starts has other things to do, and one that comes and goes must not take the leaderships along.
 	settleElections = 5
-	// sharePauseMax is how seldom a leadership is asked for that is lost again and again.
+	// sharePauseMax is how seldom a leadership is asked for that is lost again and again: each time after twice the pause, until it
+	// was kept for that long.
 	sharePauseMax = 10 * time.Minute
 )
 
@@ -73,8 +74,8 @@ func (s *share) due(leader, own MemberID, settle time.Duration, now time.Time) b
 	}
 	lasted := now.Sub(s.since)
 	if s.leads {
-		if lasted > s.pause {
-			s.pause = settle // it has kept what it asked for
+		if lasted > sharePauseMax {
+			s.pause = settle
 		}
 		return false
 	}

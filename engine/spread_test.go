@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// A shareholder is the member 1 that looks at a share once a second; settling takes 10 s.
+type shareholder struct {
+	share
+	now    time.Time
+	leader MemberID
+	asked  int
+}
+
+const testSettle = 10 * time.Second
+
+func newShareholder(leader MemberID) *shareholder {
+	return &shareholder{share: share{pause: testSettle}, now: time.Unix(1000, 0), leader: leader}
+}
+
+// pass lets time pass. When the member asks, it is given the leadership if given is set.
+func (h *shareholder) pass(d time.Duration, given bool) {
+	for end := h.now.Add(d); h.now.Before(end); h.now = h.now.Add(time.Second) {
+		if h.due(h.leader, 1, testSettle, h.now) {
+			h.asked++
+			if given {
+				h.leader = 1
+			}
+		}
+	}
+}
+
+// asks checks how often the member has asked since the last time.
+func (h *shareholder) asks(t *testing.T, what string, least, most int) {
+	t.Helper()
+	if h.asked < least || h.asked > most {
+		t.Errorf("%s: it asks %d times, want %d to %d", what, h.asked, least, most)
+	}
+	h.asked = 0
+}
+
+// A member asks for its share when another has led it for a while, and then keeps it.
+func TestShare_IsTakenOnce(t *testing.T) {
+	h := newShareholder(2)
+	h.pass(testSettle, true)
+	h.asks(t, "before another has settled", 0, 0)
+	h.pass(time.Hour, true)
+	h.asks(t, "in an hour", 1, 1)
+	h.leader = 2
+	h.pass(2*testSettle, true)
+	h.asks(t, "after it has lost what it kept for an hour", 1, 1)
+}
+
+// A member does not know who leads, or the leaderships are on the move: it asks for nothing before they rest.
+func TestShare_WaitsForRest(t *testing.T) {
+	h := newShareholder(0)
+	h.pass(time.Hour, true)
+	h.asks(t, "without a leader", 0, 0)
+	for range 100 {
+		h.leader = 2
+		h.pass(testSettle/2, true)
+		h.leader = 0
+		h.pass(testSettle/2, true)
+	}
+	h.asks(t, "while there is a leader only now and then", 0, 0)
+}
+
+// Whoever cannot get its share, or cannot keep it for long, asks ever more seldom: a member whose disk is slow does not pull the
+// leadership back and forth.
+func TestShare_IsAskedForMoreSeldom(t *testing.T) {
+	h := newShareholder(2)
+	h.pass(10*time.Hour, false)
+	h.asks(t, "in ten hours in which it gets nothing", 60, 70)
+	for _, kept := range []time.Duration{0, 5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute} {
+		h := newShareholder(2)
+		for start := h.now; h.now.Sub(start) < 10*time.Hour; {
+			if h.pass(time.Second, true); h.leader == 1 {
+				h.pass(kept, true)
+				h.leader = 2
+			}
+		}
+		h.asks(t, "in ten hours in which it keeps it for "+kept.String(), 30, 70)
+	}
+}
