@@ -641,6 +641,10 @@ func TestShards_SyncOfTheRoot(t *testing.T) {
 		synced <- err
 	}()
 	ens.Until("the machine to stand still", func() bool { return slow.stands() > 0 })
+	for range 20 {
+		_, err := reader.Sync(ctx, onShard[0])
+		must(t, err)
+	}
 	select {
 	case err := <-synced:
 		t.Errorf("Sync did not wait for the slow shard: %v", err)
