@@ -647,7 +647,7 @@ func TestShards_SyncOfTheRoot(t *testing.T) {
 	}
 	select {
 	case err := <-synced:
-		t.Errorf("Sync did not wait for the slow shard: %v", err)
+		t.Fatalf("Sync did not wait for the slow shard: %v", err)
 	default:
 	}
 	slow.end()
