@@ -29,7 +29,7 @@ func sharded(t *testing.T) *embedtest.Ensemble {
 // places are where a test writes: a child of the root for each shard, at most four. Of one shard it is one place; of four,
 // each is on another shard, in their order.
 func places() []string {
-	return []string{"/t", "/q", "/r", "/w"}[:min(max(1, inside.Shards), 4)]
+	return onShard[:min(max(1, inside.Shards), len(onShard))]
 }
 
 // lastPlace is on another shard than sessions if there are several.
@@ -43,7 +43,7 @@ func TestShards_Places(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	for i, p := range []string{"/t", "/q", "/r", "/w"} {
+	for i, p := range onShard {
 		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
 		must(t, err)
 		var stat embed.Stat
