@@ -25,8 +25,12 @@ import (
 // in the network for as long as its node's stream is not closed. It goes when a batch of that node has been accepted that was
 // sent after the node had applied the session's end: nothing is sent for a session once it has ended on its node.
 
-// purgeBatch is how many sessions travel in one entry.
-const purgeBatch = 1000
+const (
+	purgeBatch = 1000 // sessions in one entry
+	// purgeWindow is how many sessions that have ended are looked after at a time: to find them costs a look at all, with the home
+	// shard's machine held.
+	purgeWindow = 2 * purgeBatch
+)
 
 // A purger carries the ends of sessions from the home shard to the others, while its node leads the home shard. Each shard has
 // errands of its own: one whose machine stands still keeps the others from nothing.
@@ -48,6 +52,8 @@ type errands struct {
 
 	// Owned by loop.
 	purge, report errand
+	window        []session.Record // what has ended at home and waits
+	cut           bool             // there is more
 
 	// mu guards what this node has seen to be done, which is forgotten as soon as it may be.
 	mu struct {
@@ -88,7 +94,22 @@ func (p *purger) purged(at ShardID, id tree.SessionID) {
 	e.signal()
 }
 
-// takeGone returns what is known to be gone of the sessions that wait, and forgets the others.
+// waiting returns sessions that have ended at home and wait for this shard, in id order, if it is for this node to carry that.
+func (e *errands) waiting() []session.Record {
+	if e.raft.Leader(homeShard).Member != e.member {
+		e.window, e.cut = nil, false
+		return nil
+	}
+	e.window = e.home.stillEnded(e.window, e.machine.shard)
+	if !e.cut || len(e.window) == 0 {
+		all := e.home.ended(e.machine.shard)
+		e.cut = len(all) > purgeWindow
+		e.window = all[:min(len(all), purgeWindow)]
+	}
+	return e.window
+}
+
+// takeGone returns what is known to be gone of the sessions that wait, and forgets the others if there are no more.
 func (e *errands) takeGone(waiting []session.Record) map[tree.SessionID]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,8 +119,10 @@ func (e *errands) takeGone(waiting []session.Record) map[tree.SessionID]bool {
 			left[r.ID] = true
 		}
 	}
-	e.mu.gone = left
-	return maps.Clone(left)
+	if !e.cut {
+		e.mu.gone = maps.Clone(left)
+	}
+	return left
 }
 
 // signal has all loops look again.
@@ -128,10 +151,7 @@ func (p *purger) loop(stop, done <-chan struct{}) {
 
 // look proposes what is to be proposed now and returns when to look again.
 func (e *errands) look(now time.Time) time.Duration {
-	var waiting []session.Record
-	if e.raft.Leader(homeShard).Member == e.member {
-		waiting = e.home.ended(e.machine.shard)
-	}
+	waiting := e.waiting()
 	purged := e.takeGone(waiting)
 	if len(waiting) == 0 {
 		return time.Hour // an end, or a change of leader, wakes the loop
@@ -173,6 +193,13 @@ func (m *machine) ended(other ShardID) []session.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.table.Ended(uint32(other))
+}
+
+// stillEnded returns those of the records that another shard has still to be told of.
+func (m *machine) stillEnded(records []session.Record, other ShardID) []session.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(records, func(r session.Record) bool { return !m.mu.table.HasEnded(r.ID, uint32(other)) })
 }
 
 // untold returns the records of sessions that this shard is not about to close anyway.

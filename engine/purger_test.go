@@ -32,26 +32,10 @@ func (n *node) hasOn(path string) bool {
 // own creates an ephemeral.
 func (n *node) own(s *Session, path string) {
 	n.t.Helper()
-	p := n.submit(s, ephemeral(path))
+	p := s.Submit(n.t.Context(), []tree.Op{ephemeral(path)})
 	n.commit()
 	if err := outcome(p.waiter); err != nil {
 		n.t.Fatalf("create %s: %v", path, err)
-	}
-}
-
-// submit submits on a goroutine of its own: the first request on a shard waits until the shard knows the session.
-func (n *node) submit(s *Session, ops ...tree.Op) *Pending {
-	n.t.Helper()
-	got := make(chan *Pending, 1)
-	go func() { got <- s.Submit(n.t.Context(), ops) }()
-	for {
-		select {
-		case p := <-got:
-			return p
-		default:
-			synctest.Wait()
-			n.commit()
-		}
 	}
 }
 
@@ -352,6 +336,41 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 				}
 			default:
 				t.Error("it still waits")
+			}
+		}
+	})
+}
+
+// Where more have ended than are looked after at a time, each is carried, and once.
+func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		const many = purgeWindow + purgeWindow/4
+		n.open(time.Minute) // its member is heard
+		table := n.home().mu.table
+		for id := tree.SessionID(1000); id < 1000+many; id++ {
+			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, testMember, nil), table.Attach(id, testMember, 2)); err != nil {
+				t.Fatal(err)
+			}
+			table.Close(id, 1)
+		}
+		n.lead(testMember)
+		carried := make(map[tree.SessionID]int)
+		for range 2 * many / purgeBatch {
+			n.lookAround()
+			ps := n.log.take()
+			for _, p := range ps {
+				for _, e := range mustDecode(t, p.cmd).purge {
+					carried[e.session]++
+				}
+			}
+			n.apply(ps...)
+		}
+		if left := n.endedAtHome(); len(left) > 0 || len(carried) != many {
+			t.Errorf("%d were carried, %d still wait, of %d", len(carried), len(left), many)
+		}
+		for id, times := range carried {
+			if times > 1 {
+				t.Fatalf("session %d was carried %d times", id, times)
 			}
 		}
 	})

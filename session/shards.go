@@ -106,6 +106,12 @@ func (t *Table) Ended(shard uint32) []Record {
 	return rs
 }
 
+// HasEnded reports whether a session is among Ended.
+func (t *Table) HasEnded(id tree.SessionID, shard uint32) bool {
+	r, ok := t.ended[id]
+	return ok && r.Uses(shard)
+}
+
 // remember keeps the record of a session that has ended.
 func (t *Table) remember(r Record) {
 	t.ended[r.ID] = r
