@@ -74,7 +74,9 @@ func contents(t *testing.T, dir string) map[string]string {
 // startsNot starts a node that must be refused with these words, and nothing may change on disk.
 func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 	t.Helper()
-	cfg.Shards, cfg.Logger = inside.Shards, quiet
+	if cfg.Logger = quiet; cfg.Shards == 0 {
+		cfg.Shards = inside.Shards
+	}
 	before := contents(t, cfg.Dir)
 	n, err := embed.Start(cfg)
 	if err == nil {
