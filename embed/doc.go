@@ -55,7 +55,8 @@
 //
 // A shard that is slow or has no quorum keeps only those waiting who write there, or Sync, or close a session that has written
 // there. It is different with the first one, which has the sessions: while it stands still none is opened, and those that
-// there are become Suspended at their deadlines.
+// there are become Suspended at their deadlines. A write proves its member alive on the first shard only; an idle one proves itself
+// there in time, so this is to be seen only where a member dies: its sessions' silence counts from what it last said there.
 //
 // The root is on every shard: its children are those of all, its Stat their sum; its data and its ACL are fixed, and it has no
 // quota. What is read of it is true of each shard at some moment after the last Sync, not of all at one. /zookeeper is on the first

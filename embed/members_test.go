@@ -118,7 +118,7 @@ func complaint(t *testing.T, n *embed.Node, words ...string) {
 	})
 }
 
-// Two members agree on who belongs to the ensemble; a third one's config names another set, or another ensemble.
+// F3: two members agree on who belongs to the ensemble; a third one's config names another set, or another ensemble.
 func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 	for name, odd := range map[string]embed.Config{
 		"other members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1", 4: "m4:1"}},

@@ -48,7 +48,7 @@ func TestShards_CrashWhileASessionCloses(t *testing.T) {
 	})
 }
 
-// The same while a session is opened and makes itself known to one shard after the other, with an ephemeral on each.
+// F2: the same while a session is opened and makes itself known to one shard after the other, with an ephemeral on each.
 func TestShards_CrashWhileASessionOpens(t *testing.T) {
 	t.Parallel()
 	newStage(t).sweep(everybody, func(s *stage, c *crash) {
@@ -84,7 +84,7 @@ func TestShards_CrashWhileASessionOpens(t *testing.T) {
 	})
 }
 
-// The same for the two members that are left when the owner has died: they expire its session, one of them leads the home shard
+// F2: the same for the two members that are left when the owner has died: they expire its session, one of them leads the home shard
 // and purges the others, and without it there is no quorum until it is back.
 func TestShards_CrashWhileASessionExpires(t *testing.T) {
 	t.Parallel()

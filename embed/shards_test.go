@@ -67,6 +67,76 @@ func spread() (paths []string) {
 	return paths
 }
 
+// F1: every shard has a root, and together they look like one: sequential children have numbers, the Stat is the sum, what cannot be
+// the same everywhere at once is refused, and a quota is where it counts.
+func TestShards_TheRoot(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	prefixes := []string{"/", "/job-", "/task-", "/step-", "/lock-", "/n-", "/p-"}
+	for _, prefix := range prefixes {
+		before := ""
+		for i := range 3 {
+			name, err := s.Create(ctx, prefix, []byte{byte(i)}, embed.Sequential)
+			must(t, err)
+			if len(name) != len(prefix)+10 || !strings.HasPrefix(name, prefix) || name <= before {
+				t.Errorf("created %s after %s", name, before)
+			}
+			if before != "" {
+				if sibling, ok, err := s.Before(ctx, name, prefix[1:]); err != nil || !ok || sibling != before[1:] {
+					t.Errorf("before %s is %s, %v, %v", name, sibling, ok, err)
+				}
+			}
+			if data, _, err := s.Get(ctx, name); err != nil || !slices.Equal(data, []byte{byte(i)}) {
+				t.Errorf("%s has %v, %v", name, data, err)
+			}
+			before = name
+		}
+	}
+	_, stat, err := s.Get(ctx, "/")
+	must(t, err)
+	if want := 1 + 3*len(prefixes); int(stat.NumChildren) != want || int(stat.Cversion) != want-2 { // the first one's is -1
+		t.Errorf("the root's Stat has %d children and the child version %d, want %d children", stat.NumChildren, stat.Cversion, want)
+	}
+	_, err = s.Set(ctx, "/", nil, embed.AnyVersion)
+	wantCrossShard(t, "the root's data", err)
+	_, err = s.SetACL(ctx, "/", embed.OpenACL(), embed.AnyVersion)
+	wantCrossShard(t, "the root's ACL", err)
+	_, err = s.Create(ctx, "/zookeeper/quota/zookeeper_limits", []byte("count=2,bytes=-1"), embed.Persistent)
+	wantCrossShard(t, "the root's quota", err)
+
+	for _, path := range onShard {
+		_, err := s.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+		_, err = s.Create(ctx, "/zookeeper/quota"+path, nil, embed.Persistent)
+		must(t, err)
+		_, err = s.Create(ctx, "/zookeeper/quota"+path+"/zookeeper_limits", []byte("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2"), embed.Persistent)
+		must(t, err)
+		_, err = s.Create(ctx, "/zookeeper/quota"+path+"/zookeeper_stats", nil, embed.Persistent)
+		must(t, err)
+		_, err = s.Create(ctx, path+"/a", nil, embed.Persistent)
+		must(t, err)
+		if _, err = s.Create(ctx, path+"/b", nil, embed.Persistent); !errors.Is(err, embed.ErrQuotaExceeded) {
+			t.Errorf("%s: beyond its quota: %v", path, err)
+		}
+	}
+	names, _, err := s.Children(ctx, "/zookeeper/quota")
+	must(t, err)
+	for _, path := range onShard {
+		if !slices.Contains(names, path[1:]) {
+			t.Errorf("the quotas are of %v, %s is missing", names, path)
+		}
+	}
+}
+
+func wantCrossShard(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, embed.ErrCrossShard) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
 // The tree looks like one: each path is where its name says, and the root has all of them.
 func TestShards_OneTree(t *testing.T) {
 	t.Parallel()
@@ -316,7 +386,7 @@ func TestShards_LockOutwaitsAQuorumWhereItsSessionIsNew(t *testing.T) {
 	})
 }
 
-// E2: on every shard a lock is granted in the order of arrival, to one at a time, and its Guard is good for writes there; an
+// E2, E8: on every shard a lock is granted in the order of arrival, to one at a time, and its Guard is good for writes there; an
 // election has one leader. A Guard of another shard is refused, and says what to do.
 func TestShards_RecipesOnEach(t *testing.T) {
 	t.Parallel()
@@ -465,7 +535,7 @@ func TestShards_WatchesOnEach(t *testing.T) {
 
 func event(what embed.EventType, path string) string { return fmt.Sprint(what, " ", path) }
 
-// A recursive watch on the root is told of every change on every shard once, in the order of each, while a member that leads some
+// D5: a recursive watch on the root is told of every change on every shard once, in the order of each, while a member that leads some
 // of them is killed and comes back.
 func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	t.Parallel()
@@ -525,7 +595,7 @@ func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	}
 }
 
-// D2: a member that gets the state of one shard from another ends only the watches that see something of that shard that
+// D2, D5: a member that gets the state of one shard from another ends only the watches that see something of that shard that
 // happened meanwhile; all others go on.
 func TestShards_AGapOnOne(t *testing.T) {
 	t.Parallel()

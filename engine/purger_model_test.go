@@ -388,7 +388,7 @@ func (m *purgeModel) checkMemory() {
 	}
 }
 
-// Sessions over several shards that begin and end in every way, on logs that lose, repeat and reorder what they are given, under
+// F2: sessions over several shards that begin and end in every way, on logs that lose, repeat and reorder what they are given, under
 // leaders that come and go: nothing is left of those that have ended, nothing is missing of those that live, every caller is
 // told the truth, and nothing is remembered for ever.
 func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {

@@ -131,7 +131,7 @@ const (
 	purgedAtHome       = "7 on 1"
 )
 
-// The end of a session is carried to the shards that its record names, by whoever leads the home shard, until it has been done
+// F2: the end of a session is carried to the shards that its record names, by whoever leads the home shard, until it has been done
 // everywhere: whatever is lost or comes twice on the way.
 func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 	withShards(t, 4, func(t *testing.T, n *node) {

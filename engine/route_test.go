@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// Which shard holds a znode is written down nowhere but here: these values can never change. They were computed by another
+// F1: which shard holds a znode is written down nowhere but here: these values can never change. They were computed by another
 // program.
 func TestShardOf_IsForEver(t *testing.T) {
 	for path, want := range map[string][4]int{

@@ -42,6 +42,7 @@ func sum(path string, a, b tree.Stat) tree.Stat {
 	a.NumChildren += b.NumChildren
 	if path == rootPath {
 		a.NumChildren-- // /zookeeper, which both have
+		a.Cversion++    // which begins with -1
 	}
 	return a
 }

@@ -250,7 +250,7 @@ func (w *world) any(set map[tree.SessionID]bool) tree.SessionID {
 	return ids[w.rng.IntN(len(ids))]
 }
 
-// Whatever is lost, late or repeated, and whoever dies when: a session that has ended at home has nothing left on the other
+// F2: whatever is lost, late or repeated, and whoever dies when, a session that has ended at home has nothing left on the other
 // shard in the end, no session loses anything there before it has ended, and nothing is remembered for ever.
 func TestSessionsOverShards(t *testing.T) {
 	seen := make(map[string]int)
