@@ -29,7 +29,7 @@ func sharded(t *testing.T) *embedtest.Ensemble {
 // places are where a test writes: a child of the root for each shard, at most four. Of one shard it is one place; of four,
 // each is on another shard, in their order.
 func places() []string {
-	return onShard[:min(max(1, inside.Shards), len(onShard))]
+	return slices.Clone(onShard[:min(max(1, inside.Shards), len(onShard))])
 }
 
 // lastPlace is on another shard than sessions if there are several.
