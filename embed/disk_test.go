@@ -30,6 +30,14 @@ var (
 	diskSeed  = flag.Uint64("diskseed", 0, "the random choices of the tests of failing disks; zero means new ones with -every, and the same as always without it")
 )
 
+// skipIfShort leaves out what takes a minute with the race detector.
+func skipIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+}
+
 // seeded returns a source of random choices and says how to repeat them.
 func seeded(t *testing.T) *rand.Rand {
 	seed := *diskSeed
@@ -172,10 +180,7 @@ func TestDisk_EveryFailure(t *testing.T) {
 			t.Parallel()
 			w := newSweep(t)
 			defer w.end()
-			runs, heavy, at := 6, 6, w.rng.IntN(failures)
-			if testing.Short() {
-				runs = 2
-			}
+			runs, heavy, at := 4, 4, w.rng.IntN(failures)
 			if *everyCall {
 				runs, heavy, at = failures, 40, 0 // what fills a log, or is more than one keeps, takes a hundred times as long
 			}
@@ -265,6 +270,8 @@ type sweep struct {
 const victim = embed.MemberID(2)
 
 func newSweep(t *testing.T) *sweep {
+	t.Helper()
+	skipIfShort(t)
 	w := &sweep{t: t, rng: seeded(t), books: newLedger(), stop: make(chan struct{}), began: time.Now(), hits: make(map[string]int)}
 	w.trap.Store(never())
 	w.ens = embedtest.New(t, 3, embedtest.Options{

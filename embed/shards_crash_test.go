@@ -20,6 +20,7 @@ import (
 // F2: a session of member 3 with ephemerals on all four shards is closed, and each of the members crashes at each step from then on:
 // with -every, else at some.
 func TestShards_CrashWhileASessionCloses(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	newStage(t).sweep(everybody, func(s *stage, c *crash) {
 		dying, beside := s.enter("dying", s.lifeOfOwned(c)), s.enter("beside", s.lifeOfOwned(c))
@@ -50,6 +51,7 @@ func TestShards_CrashWhileASessionCloses(t *testing.T) {
 
 // F2: the same while a session is opened and makes itself known to one shard after the other, with an ephemeral on each.
 func TestShards_CrashWhileASessionOpens(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	newStage(t).sweep(everybody, func(s *stage, c *crash) {
 		witness := s.enterAt(s.others(c.victim, stageOwner)[0], "witness", longLife)
@@ -87,6 +89,7 @@ func TestShards_CrashWhileASessionOpens(t *testing.T) {
 // F2: the same for the two members that are left when the owner has died: they expire its session, one of them leads the home shard
 // and purges the others, and without it there is no quorum until it is back.
 func TestShards_CrashWhileASessionExpires(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	newStage(t).sweep([]embed.MemberID{1, 2}, func(s *stage, c *crash) {
 		dying := s.enter("dying", shortLife)

@@ -247,6 +247,20 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 			works(t, ctx, known, path)
 		}
 	}
+	ens.Isolate(3)
+	for _, path := range onShard[1:] {
+		works(t, ctx, known, path)
+	}
+	ens.HealAll() // and they talk to one another again, though the first shard can tell nobody who they are
+	ens.Until("the member that was cut off to follow on the other shards", func() bool {
+		there, here := ens.Node(2).Status().Shards, ens.Node(3).Status().Shards
+		for i := range there[1:] {
+			if here[i+1].Zxid < there[i+1].Zxid {
+				return false
+			}
+		}
+		return true
+	})
 	impatient, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	if _, err := ens.Node(2).NewSession(impatient, embed.SessionOptions{}); err == nil {

@@ -47,7 +47,7 @@
 //	watch.Joint        a watch on several shards
 //	pipeline.mu        queue and batches in flight
 //	errands.mu         what a shard has purged
-//	Engine.identity    the identity file; admit takes it after machine.mu was released
+//	Engine.identity    the identity file
 //
 // No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service, except
 // the pure functions of its authentication schemes.

@@ -20,6 +20,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.table, m.mu.state = table, one
+	m.noteOrigins()
 	m.index.Store(m.image.Applied())
 	m.restartSilence()
 	prove := func() {}

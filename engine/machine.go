@@ -38,6 +38,10 @@ type machine struct {
 	tree  atomic.Pointer[tree.Tree]
 	index atomic.Uint64 // in the Raft log, of the newest entry that was applied
 
+	// origins are the members as they have registered. A peer that reconnects is judged by them: it must not wait for a machine that
+	// stands still, or no shard could reach it.
+	origins atomic.Pointer[map[session.MemberID]session.Origin]
+
 	// mu is held while one entry is applied, and shortly by the loops and by Ephemerals.
 	mu struct {
 		sync.Mutex
@@ -58,6 +62,7 @@ func (m *machine) load() error {
 	m.tree.Store(t)
 	m.registry.Deliver(one.zxid, nil, nil)
 	m.mu.table, m.mu.state = table, one
+	m.noteOrigins()
 	m.index.Store(m.image.Applied())
 	m.restartSilence()
 	return nil
@@ -68,11 +73,19 @@ func (m *machine) status() ShardStatus {
 	return ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: m.index.Load(), Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
 }
 
-// origin is what the shard knows about a member's stream; false if it has not registered.
+// origin is what a member has registered with; false if it has not. It waits for nothing.
 func (m *machine) origin(id session.MemberID) (session.Origin, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.table.Origin(id)
+	o, ok := (*m.origins.Load())[id]
+	return o, ok
+}
+
+// noteOrigins takes note of who has registered. mu is held.
+func (m *machine) noteOrigins() {
+	origins := make(map[session.MemberID]session.Origin)
+	for _, o := range m.mu.table.Origins() {
+		origins[o.Member] = o
+	}
+	m.origins.Store(&origins)
 }
 
 // restartSilence begins every origin's measurement anew: nothing was observed before now.
@@ -153,6 +166,7 @@ func (m *machine) applyRegister(c *command) {
 		}
 		return
 	}
+	m.noteOrigins()
 	m.useSchemes(c.schemes)
 	m.mu.since[c.origin.Member] = time.Now()
 	m.expireDue() // the predecessor's sessions are due at once
