@@ -1015,8 +1015,8 @@ func TestStrangersWaitOutside(t *testing.T) {
 		}
 		r.cancelSessions(ErrSessionExpired, s)
 		r.wantOutcome(all[0], ErrSessionExpired)
-		if n := len(r.mu.queue.outside[s]); n > tidyLen {
-			t.Errorf("%d that were taken out are still in the queue", n)
+		if n, kept := len(r.mu.queue.outside[s]), r.mu.queue.kept; n > tidyLen || kept != n {
+			t.Errorf("%d that were taken out are still in the queue, which counts %d", n, kept)
 		}
 		r.turnAway(s, errRefused)
 		r.wantOutcome(all[0], ErrSessionExpired)

@@ -104,7 +104,7 @@ func (e *errands) waiting() []session.Record {
 	if !e.cut || len(e.window) == 0 {
 		all := e.home.ended(e.machine.shard)
 		e.cut = len(all) > purgeWindow
-		e.window = all[:min(len(all), purgeWindow)]
+		e.window = slices.Clone(all[:min(len(all), purgeWindow)])
 	}
 	return e.window
 }

@@ -15,7 +15,8 @@ type queue struct {
 	shard       ShardID
 	front, rest []*waiter
 	outside     map[*Session][]*waiter
-	held        int // requests that are queued outside
+	kept        int // requests in outside
+	held        int // those of them that are queued
 	live        int // those that are queued elsewhere, ends not counted: there are no more of these than claims and sessions
 	bytes       int // of the requests in held and live
 	ends        int
@@ -60,6 +61,7 @@ func (q *queue) addOutside(w *waiter) (first bool) {
 	}
 	waiting, others := q.outside[w.session]
 	q.outside[w.session] = append(waiting, w)
+	q.kept++
 	q.count(w, 1)
 	return !others
 }
@@ -79,6 +81,7 @@ func (q *queue) takeIn(s *Session) (queued []*waiter) {
 			queued = append(queued, w)
 		}
 	}
+	q.kept -= len(q.outside[s])
 	delete(q.outside, s)
 	return queued
 }
@@ -126,8 +129,11 @@ func (q *queue) takeOut(w *waiter) {
 	w.wire = nil
 	gone := func(w *waiter) bool { return w.place != placeQueued }
 	if w.part == partOutside {
-		if all := q.outside[w.session]; len(all) > tidyLen && len(all) > 2*q.held {
-			q.outside[w.session] = slices.DeleteFunc(all, gone)
+		if q.kept > tidyLen && q.kept > 2*q.held {
+			for s, all := range q.outside {
+				q.outside[s] = slices.DeleteFunc(all, gone) // and stays: it is being introduced
+			}
+			q.kept = q.held
 		}
 		return
 	}
