@@ -36,13 +36,14 @@ var imports = map[string][]string{
 
 	"internal/child": {}, // for tests
 
-	"embed/internal/inside": {"engine"},
+	"embed/internal/inside":     {"engine"},
+	"embed/internal/shardsflag": {}, // for tests
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", // the last three for the vocabulary only
 		"go.yaml.in/yaml/v3"},
 	"embed/internal/queue": {"embed"},
 	"embed/lock":           {"embed", "embed/internal/queue"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
-	"embed/embedtest":      {"embed", "embed/internal/inside", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
+	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
 }
 
 // pure are the rooms whose behaviour follows from their arguments alone.

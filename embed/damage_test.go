@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
@@ -86,7 +87,7 @@ func damaged(t *testing.T, dir, what string) string {
 	mesh := transport.NewMesh()
 	start := func(id embed.MemberID) (*embed.Node, error) {
 		members := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
-		return embed.StartInside(embed.Config{Dir: memberDir(dir, id), ID: id, Members: members, Shards: inside.Shards, Tick: embedtest.DefaultTick, Logger: quiet},
+		return embed.StartInside(embed.Config{Dir: memberDir(dir, id), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick, Logger: quiet},
 			inside.Seams{Network: func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }})
 	}
 	bad, err := start(victim)

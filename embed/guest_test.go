@@ -19,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
@@ -75,7 +76,7 @@ func TestGuarantee_GoodGuest(t *testing.T) {
 	once := func(dir string) {
 		var leaders atomic.Int32
 		n, err := embed.Start(embed.Config{
-			Dir: dir, Shards: inside.Shards, Tick: 5 * time.Millisecond, Logger: quiet,
+			Dir: dir, Shards: shardsflag.N, Tick: 5 * time.Millisecond, Logger: quiet,
 			Events: embed.Events{LeaderChanged: func(embed.LeaderChange) { leaders.Add(1) }},
 		})
 		must(t, err)

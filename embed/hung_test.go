@@ -9,6 +9,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
@@ -79,7 +80,7 @@ func TestClose_OnADiskThatHangs(t *testing.T) {
 			if c.early {
 				c.h.begin()
 			}
-			n, err := embed.StartInside(embed.Config{Dir: dir, Shards: inside.Shards, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond, Logger: quiet},
+			n, err := embed.StartInside(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond, Logger: quiet},
 				inside.Seams{Fault: c.h.ask})
 			must(t, err)
 			defer n.Close()
@@ -103,12 +104,12 @@ func TestClose_OnADiskThatHangs(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "locked") {
 				t.Errorf("Close says %v", err)
 			}
-			if _, err := embed.Start(embed.Config{Dir: dir, Shards: inside.Shards, Logger: quiet}); !errors.Is(err, replication.ErrLocked) {
+			if _, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: quiet}); !errors.Is(err, replication.ErrLocked) {
 				t.Errorf("Start while the disk hangs: %v", err)
 			}
 			close(c.h.free)
 			until(t, "the directory to be free", func() bool {
-				n, err := embed.Start(embed.Config{Dir: dir, Shards: inside.Shards, Logger: quiet})
+				n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: quiet})
 				if err != nil {
 					if !errors.Is(err, replication.ErrLocked) {
 						t.Fatal(err)

@@ -27,6 +27,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
@@ -59,7 +60,7 @@ func startTCP(t *testing.T, host string, n int, give func(*embed.Config)) map[em
 		nodes := make(map[embed.MemberID]*embed.Node)
 		var err error
 		for id := range members {
-			cfg := embed.Config{ID: id, Members: members, Shards: inside.Shards, Tick: 20 * time.Millisecond, Logger: quiet}
+			cfg := embed.Config{ID: id, Members: members, Shards: shardsflag.N, Tick: 20 * time.Millisecond, Logger: quiet}
 			give(&cfg)
 			if nodes[id], err = embed.Start(cfg); err != nil {
 				delete(nodes, id)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -132,7 +133,7 @@ type member struct {
 
 // start starts a member on its directory below dir.
 func (g *grid) start(dir string, id embed.MemberID, mesh *transport.Mesh, fault func(disk.Op, string) error) (m member, err error) {
-	cfg := embed.Config{Dir: memberDir(dir, id), ID: id, Shards: inside.Shards, Tick: 10 * time.Millisecond, Logger: quiet}
+	cfg := embed.Config{Dir: memberDir(dir, id), ID: id, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet}
 	seams := inside.Seams{Fault: fault, Started: func(e *engine.Engine) { m.engine = e }}
 	if len(g.ids) > 1 {
 		cfg.Members = make(map[embed.MemberID]string)

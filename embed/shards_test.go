@@ -15,10 +15,11 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-func init() { inside.ShardsFlag() }
+func init() { shardsflag.Define() }
 
 // sharded starts an ensemble of three members with four shards.
 func sharded(t *testing.T) *embedtest.Ensemble {
@@ -29,7 +30,7 @@ func sharded(t *testing.T) *embedtest.Ensemble {
 // places are where a test writes: a child of the root for each shard, at most four. Of one shard it is one place; of four,
 // each is on another shard, in their order.
 func places() []string {
-	return slices.Clone(onShard[:min(max(1, inside.Shards), len(onShard))])
+	return slices.Clone(onShard[:min(max(1, shardsflag.N), len(onShard))])
 }
 
 // lastPlace is on another shard than sessions if there are several.

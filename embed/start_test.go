@@ -20,6 +20,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -75,7 +76,7 @@ func contents(t *testing.T, dir string) map[string]string {
 func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 	t.Helper()
 	if cfg.Logger = quiet; cfg.Shards == 0 {
-		cfg.Shards = inside.Shards
+		cfg.Shards = shardsflag.N
 	}
 	before := contents(t, cfg.Dir)
 	n, err := embed.Start(cfg)
@@ -104,7 +105,7 @@ func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 // alone starts a node that is its own ensemble.
 func alone(t *testing.T, dir string, seams inside.Seams) *embed.Node {
 	t.Helper()
-	n, err := embed.StartInside(embed.Config{Dir: dir, Shards: inside.Shards, Tick: 10 * time.Millisecond, Logger: quiet}, seams)
+	n, err := embed.StartInside(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet}, seams)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 		},
 		"of other shards": {
 			cfg:   embed.Config{Shards: 3},
-			words: []string{fmt.Sprint("founded with Shards ", max(1, inside.Shards)), "says 3", fmt.Sprint("set it to ", max(1, inside.Shards))},
+			words: []string{fmt.Sprint("founded with Shards ", max(1, shardsflag.N)), "says 3", fmt.Sprint("set it to ", max(1, shardsflag.N))},
 		},
 		"whose identity is damaged": {
 			spoil: func(dir string) { flip(t, filepath.Join(dir, "identity"), func(n int) int { return n / 2 }) },
@@ -348,7 +349,7 @@ func TestStart_RefusesAnIdentityFromAnEarlierTime(t *testing.T) {
 	old, err := os.ReadFile(filepath.Join(earlier, "identity"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "identity"), old, 0o600))
-	n, err := embed.Start(embed.Config{Dir: dir, Shards: inside.Shards, Logger: quiet})
+	n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: quiet})
 	if err == nil {
 		n.Close()
 		t.Fatal("it started")
@@ -378,7 +379,7 @@ func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
 	link := dir + "-link"
 	must(t, os.Symlink(dir, link))
 	for _, name := range []string{dir, link, dir + "/../data/"} {
-		other, err := embed.Start(embed.Config{Dir: name, Shards: inside.Shards, Logger: quiet})
+		other, err := embed.Start(embed.Config{Dir: name, Shards: shardsflag.N, Logger: quiet})
 		if err == nil {
 			other.Close()
 			t.Fatalf("a second node started on %s", name)
@@ -447,14 +448,14 @@ func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 		must(t, n.Close())
 	}
 	alone(t, dir, inside.Seams{})
-	until(t, "the old logs to go", func() bool { return len(logs()) <= 4*max(1, inside.Shards) })
+	until(t, "the old logs to go", func() bool { return len(logs()) <= 4*max(1, shardsflag.N) })
 }
 
 // A node that is told to stop, again and again, at any moment after its start.
 func TestStart_CloseAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 30 {
-		n, err := embed.Start(embed.Config{Dir: dir, Shards: inside.Shards, Tick: 10 * time.Millisecond, Logger: quiet})
+		n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet})
 		must(t, err)
 		if i%3 == 1 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Millisecond)

@@ -15,10 +15,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 )
 
-func init() { inside.ShardsFlag() }
+func init() { shardsflag.Define() }
 
 const path = "/election"
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
@@ -123,7 +124,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 		return nil, fmt.Errorf("member %d is running", id)
 	}
 	cfg := embed.Config{Dir: e.Dir(id), ID: id, Members: make(map[embed.MemberID]string),
-		Shards: inside.Shards, Tick: DefaultTick, Logger: e.o.Logger}
+		Shards: shardsflag.N, Tick: DefaultTick, Logger: e.o.Logger}
 	for _, m := range e.ids {
 		cfg.Members[m] = fmt.Sprintf("member-%d.test:1", m)
 	}

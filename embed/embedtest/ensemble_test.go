@@ -12,11 +12,11 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-func init() { inside.ShardsFlag() }
+func init() { shardsflag.Define() }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -395,7 +395,7 @@ func TestStart(t *testing.T) {
 	start := func(id embed.MemberID) {
 		t.Helper()
 		n, err := embedtest.Start(embed.Config{
-			Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Shards: inside.Shards, Tick: embedtest.DefaultTick,
+			Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick,
 			Logger: slog.New(slog.DiscardHandler),
 		}, faults[id])
 		must(t, err)

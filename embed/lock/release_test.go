@@ -84,53 +84,74 @@ func TestHold_ReleaseWhoseAnswerIsLostIsTriedAgainUnderANewHolder(t *testing.T) 
 // what was created for a caller that had gone stayed for ever.)
 func TestMutex_CancelledWhileItsCreationIsUnknown(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("both requests have to travel in one batch, which they may not where everything is slow")
-	}
+	leavesTheQueue(t, func(s *embed.Session) (giveUp func()) {
+		ctx, cancel := context.WithCancel(bounded(t))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := lock.NewMutex(s, path).Lock(ctx)
+			ended <- err
+		}()
+		return func() {
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("Lock: %v", err)
+			}
+		}
+	})
+}
+
+// The same with a bare claim, which many give up at once, and again when it is gone.
+func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
+	t.Parallel()
+	var claim *embed.Claim
+	leavesTheQueue(t, func(s *embed.Session) (giveUp func()) {
+		var err error
+		claim, err = s.Claim(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
+		must(t, err)
+		return func() {
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					if err := claim.Release(); err != nil {
+						t.Errorf("a claim of which nobody knows: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			if err := claim.Hold(); !errors.Is(err, embed.ErrReleased) {
+				t.Errorf("a claim that was given up can be held: %v", err)
+			}
+		}
+	})
+	must(t, claim.Release())
+}
+
+// leavesTheQueue has contend queue on a deaf member, and has it give up there.
+func leavesTheQueue(t *testing.T, contend func(*embed.Session) (giveUp func())) {
+	t.Helper()
 	ens := newDeaf(t, time.Hour)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	free(t, s) // the path is there
 	free(t, other)
+	_, err := s.Sync(bounded(t), path)
+	must(t, err) // and the deaf one has heard that nobody queues
 	deafen(ens)
-	ctx, cancel := context.WithCancel(bounded(t))
-	ended := make(chan error)
-	go func() {
-		_, err := lock.NewMutex(s, path).Lock(ctx)
-		ended <- err
-	}()
-	claim, err := s.Claim(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
-	must(t, err)
-	ens.Until("the contenders of the deaf one to queue", func() bool { return len(queued(t, other)) == 2 })
+	giveUp := contend(s)
+	ens.Until("the contender of the deaf one to queue", func() bool { return len(queued(t, other)) == 1 })
 	if names := queued(t, s); len(names) != 0 {
 		t.Fatalf("it is not deaf, it knows of %v", names)
 	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Lock: %v", err)
-	}
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			if err := claim.Release(); err != nil {
-				t.Errorf("a claim of which nobody knows: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if err := claim.Hold(); !errors.Is(err, embed.ErrReleased) {
-		t.Errorf("a claim that was given up can be held: %v", err)
-	}
+	giveUp()
 	next := waits(t, ens, other)
 	select {
 	case got := <-next:
-		t.Fatalf("granted behind two: %v", got)
+		t.Fatalf("granted behind another: %v", got)
 	default:
 	}
 	ens.HealAll()
 	got := <-next
 	must(t, got.err)
-	ens.Until("the others to leave the queue", func() bool { return len(queued(t, s)) == 1 })
-	must(t, claim.Release())
+	ens.Until("the other to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 	must(t, got.hold.Release())
 }
 

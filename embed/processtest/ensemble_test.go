@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
 )
 
@@ -95,7 +95,7 @@ func (e *ensemble) memberDir(id embed.MemberID) string {
 }
 
 func (e *ensemble) config(id embed.MemberID) *config {
-	return &config{Dir: e.memberDir(id), ID: id, Members: e.members, Shards: inside.Shards, Tick: e.tick, Faults: e.faults}
+	return &config{Dir: e.memberDir(id), ID: id, Members: e.members, Shards: shardsflag.N, Tick: e.tick, Faults: e.faults}
 }
 
 // start starts a member's process and its node, and does not wait for either.

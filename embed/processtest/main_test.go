@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 )
 
 var (
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(memberVariable) != "" {
 		os.Exit(runMember())
 	}
-	inside.ShardsFlag()
+	shardsflag.Define()
 	flag.Parse()
 	os.Exit(m.Run())
 }
