@@ -21,7 +21,7 @@ type Claim struct {
 }
 
 // Claim submits the creation of an ephemeral znode; mode is Ephemeral or EphemeralSequential. It does not wait: Created
-// does. ctx bounds admission only, for which the first write on a shard has to wait (see Create).
+// does. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, path string, data []byte, mode CreateMode) (*Claim, error) {
 	if !mode.IsEphemeral() {
 		return nil, opError("claim", path, fmt.Errorf("%w: a claim is ephemeral", ErrInvalidMode))

@@ -127,8 +127,7 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 }
 
 // Submit is Multi without waiting: transactions of a session on one shard are applied in the order of their Submit calls. ctx
-// bounds admission only, for which the first one on a shard has to wait (see Create); the Pending gets the true outcome. The
-// operations' data may be reused when Submit returns.
+// bounds admission only; the Pending gets the true outcome. The operations' data may be reused when Submit returns.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 	plain, err := s.plain(ops)
 	if len(ops) == 0 {
