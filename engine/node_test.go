@@ -216,8 +216,9 @@ func (n *node) held(s *Session, path string) *Claim {
 	return c
 }
 
+// exists reports whether a znode is there, on whatever shard its path belongs to.
 func (n *node) exists(path string) bool {
-	_, ok := n.tree().Exists(path)
+	_, ok := n.at(path).tree.Load().Exists(path)
 	return ok
 }
 

@@ -263,7 +263,7 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 	}
 	if n == m.other {
 		for _, call := range m.calls {
-			call.real = call.real || call.shard == id && n.hasOn(call.path)
+			call.real = call.real || call.shard == id && n.exists(call.path)
 		}
 	}
 	return true
@@ -295,7 +295,7 @@ func (m *purgeModel) lives(u *purgeUser) bool {
 // checkLive looks whether a session that lives has on its own member what it was told to have.
 func (m *purgeModel) checkLive() {
 	for _, c := range m.calls {
-		if c.done && c.told == nil && m.lives(c.user) && !m.owner.hasOn(c.path) {
+		if c.done && c.told == nil && m.lives(c.user) && !m.owner.exists(c.path) {
 			m.t.Fatalf("%s of session %d is gone, which lives", c.path, c.user.s.id)
 		}
 	}
@@ -352,7 +352,7 @@ func (m *purgeModel) check() {
 			m.t.Errorf("the create of %s was told %v; it was applied: %v", c.path, c.told, c.real)
 		}
 		for n := range m.applied {
-			if want := c.real && m.lives(c.user); n.hasOn(c.path) != want {
+			if want := c.real && m.lives(c.user); n.exists(c.path) != want {
 				m.t.Errorf("member %d has %s: %v, want %v", n.cfg.Member, c.path, !want, want)
 			}
 		}
@@ -404,6 +404,11 @@ func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 				m.check()
 			})
 		})
+	}
+	for _, what := range []string{"expired", "attach", "admit", "purge", "purge that finds the session", "purged"} {
+		if seen[what] == 0 && *seedFlag == 0 {
+			t.Errorf("%s: not once", what)
+		}
 	}
 	t.Log(seen)
 }

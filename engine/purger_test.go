@@ -23,12 +23,6 @@ func (n *node) on(id ShardID, i int) string {
 	}
 }
 
-// hasOn reports whether a znode is there.
-func (n *node) hasOn(path string) bool {
-	_, ok := n.at(path).tree.Load().Exists(path)
-	return ok
-}
-
 // own creates an ephemeral.
 func (n *node) own(s *Session, path string) {
 	n.t.Helper()
@@ -61,7 +55,7 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 			t.Errorf("what comes after the end was told %v", err)
 		}
 		n.apply(ps...)
-		if !n.hasOn(n.on(1, 0)) || n.hasOn(n.on(2, 1)) {
+		if !n.exists(n.on(1, 0)) || n.exists(n.on(2, 1)) {
 			t.Error("it was applied where it came after the end, or not where it came before")
 		}
 	})
@@ -146,7 +140,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 			step, d, _ := n.shard.mu.table.NextStep(testMember)
 			n.apply(&fakeProposal{cmd: encodeSilence(step, d)})
 		}
-		if n.hasOn(n.on(1, 0)) || !n.hasOn(n.on(2, 0)) || !n.hasOn(n.on(3, 0)) {
+		if n.exists(n.on(1, 0)) || !n.exists(n.on(2, 0)) || !n.exists(n.on(3, 0)) {
 			t.Fatal("the end did not take what is at home, or took more")
 		}
 		n.looks()
@@ -165,7 +159,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		n.apply(report[0], report[0])
 		n.apply(purges[0])
 		n.looks()
-		if n.hasOn(n.on(2, 0)) || !n.hasOn(n.on(3, 0)) {
+		if n.exists(n.on(2, 0)) || !n.exists(n.on(3, 0)) {
 			t.Fatal("it is not gone from the shard that was told, or from one that was not")
 		}
 
@@ -185,7 +179,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 			t.Errorf("there is nothing to be done, and it looks again in %v", again)
 		}
 		for id := range ShardID(3) {
-			if n.hasOn(n.on(id+1, 0)) || !n.hasOn(n.on(id+1, 1)) {
+			if n.exists(n.on(id+1, 0)) || !n.exists(n.on(id+1, 1)) {
 				t.Errorf("shard %d has what ended, or not what lives", id+1)
 			}
 		}
@@ -214,7 +208,7 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 		}
 		n.silence()
 		n.own(n.open(testTimeout), n.on(2, 1)) // sent by a node that knows of the end
-		if ended := kept.drain(t, n.shards[1]); len(ended) != 0 || n.hasOn(path) {
+		if ended := kept.drain(t, n.shards[1]); len(ended) != 0 || n.exists(path) {
 			t.Errorf("shard 2 still keeps %v", ended)
 		}
 	})
@@ -248,7 +242,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		default:
 			t.Error("the create was told nothing")
 		}
-		if n.hasOn(path) {
+		if n.exists(path) {
 			t.Error("it was applied")
 		}
 	})
@@ -311,7 +305,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 					default:
 						t.Error("it was told nothing")
 					}
-					if n.hasOn(path) {
+					if n.exists(path) {
 						t.Error("it was applied")
 					}
 				})
