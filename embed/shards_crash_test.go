@@ -179,9 +179,9 @@ const (
 )
 
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t}
+	s := &stage{t: t, roots: onShard}
 	s.ens = embedtest.New(t, 3, embedtest.Options{
-		Config: func(c *embed.Config) { c.Shards = 4 },
+		Config: func(c *embed.Config) { c.Shards = len(onShard) },
 		Inside: func(id embed.MemberID) inside.Seams {
 			return inside.Seams{Fault: func(disk.Op, string) error {
 				if c := s.crash.Load(); c != nil && c.victim == id {
@@ -192,21 +192,6 @@ func newStage(t *testing.T) *stage {
 		},
 	})
 	setup := s.ens.Session(1, embed.SessionOptions{})
-	together := func(a, b string) bool {
-		_, err := setup.Multi(bounded(t), embed.OpCheck(a, embed.AnyVersion), embed.OpCheck(b, embed.AnyVersion))
-		return !errors.Is(err, embed.ErrCrossShard)
-	}
-	others := []string{"/zookeeper"}
-	for i := 0; len(others) < 4 || len(s.roots) == 0; i++ {
-		path := fmt.Sprint("/app", i)
-		switch {
-		case together(path, "/zookeeper"):
-			s.roots = []string{path}
-		case !slices.ContainsFunc(others, func(other string) bool { return together(path, other) }):
-			others = append(others, path)
-		}
-	}
-	s.roots = append(s.roots, others[1:]...)
 	for _, path := range s.roots {
 		_, err := setup.Create(bounded(t), path, nil, embed.Persistent)
 		must(t, err)

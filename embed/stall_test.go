@@ -13,9 +13,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// onShard are paths of which the n-th is on shard n+1 of four. Which shard a name is on can never change.
-var onShard = []string{"/jobs", "/orders", "/stock", "/users"}
-
 // A stall is a scheme of a service that takes its time: while it is on, a machine that has to judge an ACL of it stands still.
 type stall struct {
 	ctx context.Context // the test's: nobody waits longer
@@ -98,8 +95,8 @@ func stalling(t *testing.T, shard int) (ens *embedtest.Ensemble, s *stall, begin
 	}
 }
 
-// done checks that what waited for the end of the stall has happened.
-func done(t *testing.T, sent []*embed.Pending) {
+// wantApplied checks that what waited for the end of the stall has happened.
+func wantApplied(t *testing.T, sent []*embed.Pending) {
 	t.Helper()
 	for _, p := range sent {
 		_, err := p.Result()
@@ -222,7 +219,7 @@ func TestShards_OneStandsStill(t *testing.T) {
 		}
 	}
 	still.end()
-	done(t, sent)
+	wantApplied(t, sent)
 	must(t, <-first)
 	ens.Until("the session to end there too", func() bool {
 		_, there, err := known.Exists(ctx, slow+"/gone")
@@ -267,6 +264,6 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 		t.Error("a session was opened")
 	}
 	still.end()
-	done(t, sent)
+	wantApplied(t, sent)
 	must(t, ens.Session(2, embed.SessionOptions{}).Close())
 }
