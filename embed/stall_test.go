@@ -234,11 +234,13 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 	ens, still, begin := stalling(t, 1)
 	ctx := bounded(t)
 	known := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	brief := ens.Session(1, embed.SessionOptions{Timeout: 3 * time.Second})
 	for _, path := range onShard {
 		_, err := known.Set(ctx, path, nil, embed.AnyVersion)
 		must(t, err)
 	}
 	sent := begin()
+	awaits(t, brief, embed.Suspended)
 	for range 20 {
 		for _, path := range onShard[1:] {
 			works(t, ctx, known, path)
