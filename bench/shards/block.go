@@ -4,19 +4,17 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
-// blockVariable makes this program one block instead of the parent; it holds the block.
+// blockVariable makes this program measure a block instead of being the parent.
 const blockVariable = "VIVARIUM_SHARDS_BLOCK"
-
-// resultFD is where a block's process writes its result.
-const resultFD = 3
 
 // members is the size of every ensemble.
 const members = 3
@@ -35,8 +33,9 @@ type block struct {
 
 // result is what a block measured.
 type result struct {
-	Rest rest
-	Load []load // by Writers
+	Rest  rest
+	Load  []load // by Writers
+	Error string // why it measured nothing, empty if it did
 }
 
 func (r result) brief() string {
@@ -65,53 +64,36 @@ var systems = map[string]func(dir string, shards int) (ensemble, error){
 }
 
 // spawn runs the block in a process of its own and in a directory below dir.
-func (b block) spawn(dir string) (r result, err error) {
+func (b block) spawn(dir string) (result, error) {
+	var err error
 	if b.Dir, err = os.MkdirTemp(dir, "block-"); err != nil {
-		return r, err
+		return result{}, err
 	}
 	defer os.RemoveAll(b.Dir)
-	self, err := os.Executable()
+	log := filepath.Join(b.Dir, "log")
+	p, err := child.Spawn[block, result](blockVariable, log)
 	if err != nil {
-		return r, err
+		return result{}, err
 	}
-	text, err := json.Marshal(b)
-	if err != nil {
-		return r, err
+	r, answered := <-p.Send(b, nil)
+	p.Kill()
+	<-p.Dead()
+	if !answered || r.Error != "" {
+		said, _ := os.ReadFile(log) // without it there is less to say
+		return r, fmt.Errorf("%s\n%s", cmp.Or(r.Error, "the process died before it answered"), said)
 	}
-	file, err := os.Create(filepath.Join(b.Dir, "result"))
-	if err != nil {
-		return r, err
-	}
-	defer file.Close()
-	var said bytes.Buffer
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), blockVariable+"="+string(text))
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &said, &said, []*os.File{file}
-	if err := cmd.Run(); err != nil {
-		return r, fmt.Errorf("%w: %s", err, said.Bytes())
-	}
-	if text, err = os.ReadFile(file.Name()); err != nil {
-		return r, err
-	}
-	return r, json.Unmarshal(text, &r)
+	return r, nil
 }
 
-// runBlock measures the block in the environment and returns the exit status.
-func runBlock() int {
-	var b block
-	err := json.Unmarshal([]byte(os.Getenv(blockVariable)), &b)
-	var r result
-	if err == nil {
-		r, err = b.measure()
-	}
-	if err == nil {
-		err = json.NewEncoder(os.NewFile(resultFD, "result")).Encode(r)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+// runBlocks measures what the parent asks for.
+func runBlocks() {
+	child.Serve(func(b block, say func(result, bool)) {
+		r, err := b.measure()
+		if err != nil {
+			r.Error = err.Error()
+		}
+		say(r, false)
+	})
 }
 
 func (b block) measure() (r result, err error) {

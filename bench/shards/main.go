@@ -26,7 +26,8 @@ type settings struct {
 
 func main() {
 	if os.Getenv(blockVariable) != "" {
-		os.Exit(runBlock())
+		runBlocks()
+		return
 	}
 	s, err := parse(os.Args[1:], os.Stderr)
 	if err == nil {
@@ -71,6 +72,9 @@ func parse(args []string, out io.Writer) (settings, error) {
 	}
 	if s.rounds < 1 {
 		return s, fmt.Errorf("-rounds is %d, want 1 at least", s.rounds)
+	}
+	if s.window <= 0 {
+		return s, fmt.Errorf("-window is %v, want more than nothing", s.window)
 	}
 	return s, nil
 }

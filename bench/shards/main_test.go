@@ -12,7 +12,8 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(blockVariable) != "" {
-		os.Exit(runBlock())
+		runBlocks()
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -46,7 +47,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, args := range [][]string{{"-systems", "etcd"}, {"-shards", "0"}, {"-writers", "many"}, {"-rounds", "0"}, {"now"}} {
+	for _, args := range [][]string{{"-systems", "etcd"}, {"-shards", "0"}, {"-writers", "many"}, {"-rounds", "0"}, {"-window", "0s"}, {"now"}} {
 		var out bytes.Buffer
 		if s, err := parse(args, &out); err == nil {
 			t.Errorf("%v: %+v", args, s)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 // vivarium is an ensemble of Vivarium with a session on each member.
@@ -61,7 +62,7 @@ func (v *vivarium) start(dir string, shards int) error {
 	if err := v.spread(); err != nil {
 		return err
 	}
-	return v.findParents()
+	return v.plant()
 }
 
 // spread hands the leaderships out now instead of waiting until the members take their shares.
@@ -80,20 +81,19 @@ func (v *vivarium) spread() error {
 	})
 }
 
-// findParents creates znodes below the root until each shard has one.
-func (v *vivarium) findParents() error {
+// plant creates a znode below the root on each shard.
+func (v *vivarium) plant() error {
 	for i, found := 0, 0; found < len(v.parents); i++ {
-		before := v.nodes[0].Status().Shards
 		name := fmt.Sprintf("/app%d", i)
+		parent := &v.parents[engine.ShardOf(name, len(v.parents))-1]
+		if *parent != "" {
+			continue
+		}
 		if _, err := v.sessions[0].Create(context.Background(), name, nil, embed.Persistent); err != nil {
 			return err
 		}
-		for k, s := range v.nodes[0].Status().Shards {
-			if s.Zxid > before[k].Zxid && v.parents[k] == "" {
-				v.parents[k] = name
-				found++
-			}
-		}
+		*parent = name
+		found++
 	}
 	return nil
 }
