@@ -56,10 +56,11 @@ func findEarlyEnds(p *past) (found []string) {
 func findLeftovers(p *past) (found []string) {
 	closed := make(map[string]time.Duration) // by marker
 	for _, l := range p.Lives {
+		if l.Closed == 0 {
+			continue
+		}
 		for _, marker := range l.Markers {
-			if l.Closed != 0 {
-				closed[marker] = l.Closed
-			}
+			closed[marker] = l.Closed
 		}
 	}
 	for i := range p.Ops {

@@ -30,8 +30,8 @@ func (c *client) register() (path string, mortal bool) {
 	return register(areas[c.rng.IntN(len(areas))], c.w.epoch.Load(), i), i%2 == 0
 }
 
-// versionsMax is more than a registerClient needs of two epochs.
-const versionsMax = 64
+// versionsMax is as many as two epochs can have, with all the shards that there may be.
+const versionsMax = 2 * registersOfArea * embed.MaxShards
 
 // A registerClient reads and writes registers. It knows the version of each as it last saw it, for writes that depend on it.
 type registerClient struct {
