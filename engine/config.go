@@ -38,8 +38,8 @@ const pathMax = 64 << 10
 // requestOverhead is the room that a transaction has beside the data of its largest znode.
 const requestOverhead = 3 << 20
 
-// MaxShards bounds the shards of a node: each costs goroutines and buffers of its own.
-const MaxShards = 64
+// MaxShards bounds the shards of a node.
+const MaxShards = replication.MaxShards
 
 // Config is one node's settings, checked and complete: embed fills in the defaults. The fields are embed.Config's.
 type Config struct {

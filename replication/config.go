@@ -75,8 +75,9 @@ const (
 	// CommandMax bounds the bytes of one command. A command is one Raft entry and must fit in a frame of
 	// the transport together with others.
 	CommandMax = 16 << 20
-	// shardsMax is how many workers of a kind dragonboat can address: each shard has an apply worker of its own.
-	shardsMax = 64
+	// MaxShards bounds the shards of a host. It is how many workers of a kind dragonboat can address: each shard has an apply
+	// worker of its own.
+	MaxShards = 64
 )
 
 // Transport carries messages between members. Package transport has the real one.
@@ -161,8 +162,8 @@ func (c Config) Validate() error {
 	if n := len(slices.Compact(slices.Sorted(slices.Values(c.Members)))); n != len(c.Members) {
 		bad("members %v name one twice", c.Members)
 	}
-	if c.Shards < 1 || c.Shards > shardsMax {
-		bad("shards %d is not in 1..%d", c.Shards, shardsMax)
+	if c.Shards < 1 || c.Shards > MaxShards {
+		bad("shards %d is not in 1..%d", c.Shards, MaxShards)
 	}
 	if c.Tick < time.Millisecond {
 		bad("tick %v is below 1ms", c.Tick)
