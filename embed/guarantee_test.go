@@ -163,10 +163,11 @@ func readPairs(t *testing.T, ctx context.Context, s *embed.Session, bank string,
 	}
 }
 
-// Creates on a follower, 1,024 at a time, while the leadership of one shard after the other moves: to that follower, away from it again, and between the
-// others while it does not hear the old leader. Proposals are lost with the leaders they were forwarded to and with the one
-// that their own member was, and proposals are sent again that were not lost. It goes on until each kind of move has thrice
-// met creates that were open when the old leader was one no more, and still were when the new one was there.
+// Creates on a follower, 1,024 at a time, while the leadership of one shard after the other moves: to that follower, away from
+// it again, and between the others while it does not hear the old leader. Proposals are lost with the leaders they were
+// forwarded to and with the one that their own member was, and proposals are sent again that were not lost. It goes on until
+// each kind of move has thrice met creates that were open when the old leader was one no more, and still were when the new one
+// was there.
 //
 // (dragonboat#264: what a follower passes on may be lost on the way, and its caller learns it by a timeout only.)
 func TestGuarantee_ExactlyOnce(t *testing.T) {

@@ -8,9 +8,9 @@
 // The parent starts three processes of itself and keeps a ledger that they reach over loopback HTTP. A dispatcher, which
 // the processes elect among themselves, shares out the orders through znodes. Workers settle each order under the lock of
 // its account and show the ledger the lock's token. At two fifths of the work the parent kills the process that leads the
-// first shard, which is the only one unless -shards says otherwise, while that process holds a lock, in between booking an order and recording that it is done; later it starts
-// the process again. At the end it compares every balance with a plain run over the same file, and what the ledger saw of the
-// locks with what a lock promises.
+// first shard, which is the only one unless -shards says otherwise, while that process holds a lock, in between booking an
+// order and recording that it is done; later it starts the process again. At the end it compares every balance with a plain
+// run over the same file, and what the ledger saw of the locks with what a lock promises.
 //
 // Read orders.go, ledger.go and stay.go first, then layout.go, worker.go and dispatcher.go, which are what a service would write;
 // child.go and control.go are the process around them, parent.go, process.go, outage.go and report.go the show.
