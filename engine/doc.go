@@ -56,7 +56,8 @@
 //
 // Of each shard pipeline.loop, expirer.loop, reaper.loop and, but for the home shard, one of purger.loop's; of the node
 // keeper.loop, purger.loop, failureLoop, spreadLoop if it has shares and, until this member has registered, settle. They are
-// started by run and end with Close; apply runs on Raft's workers.
+// started by run and end with Close; apply runs on Raft's workers. While a session becomes known to a shard introduce runs, which
+// ends with the session: Close does not wait for it.
 //
 // Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, claim.go, expire.go, leadership.go,
 // lag.go, reaper.go and install.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are
