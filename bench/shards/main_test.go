@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 // Every system measures something with several shards, and the report says what.
 func TestRun(t *testing.T) {
-	s := settings{systems: systemNames(), shards: []int{1, 2}, writers: []int{1, 8}, rounds: 1, window: 200 * time.Millisecond, dir: t.TempDir()}
+	s := settings{systems: systemNames(), shards: []int{1, 2}, writers: []int{1, 8}, rounds: 1, window: 500 * time.Millisecond, dir: t.TempDir()}
 	for _, name := range s.systems {
 		b := block{System: name, Shards: 2, Writers: s.writers, Window: s.window}
 		r, err := b.spawn(s.dir)
