@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,38 +56,16 @@ func newEnsemble(dir string, size, shards int, h *history, rep *report) (*ensemb
 	e.mu.links = make(map[[2]embed.MemberID]link)
 	e.mu.stopped = make(map[embed.MemberID]bool)
 	e.mu.broken = make(map[embed.MemberID]bool)
-	ports, err := freePorts(size)
+	addrs, err := child.FreeAddrs(size)
 	if err != nil {
 		return nil, err
 	}
-	for i, port := range ports {
+	for i, addr := range addrs {
 		id := embed.MemberID(i + 1)
 		e.ids = append(e.ids, id)
-		e.members[id] = fmt.Sprintf("127.0.0.1:%d", port)
+		e.members[id] = addr
 	}
 	return e, nil
-}
-
-// nextPort is where freePorts goes on looking, so that the rounds share no port.
-var nextPort = os.Getpid() * 16
-
-// freePorts returns ports that nobody listens on. They lie below those that systems give to outgoing connections: a
-// member that is dead for a while would lose one of those to somebody's dial.
-func freePorts(n int) (ports []int, err error) {
-	const low, high = 12000, 30000
-	for range high - low {
-		port := low + nextPort%(high-low)
-		nextPort++
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
-		}
-	}
-	return nil, fmt.Errorf("there are no %d free ports from %d to %d", n, low, high)
 }
 
 func (e *ensemble) logFile(id embed.MemberID) string {

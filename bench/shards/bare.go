@@ -17,6 +17,8 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/raftpb"
 	"github.com/lni/dragonboat/v4/statemachine"
+
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 // bare is an ensemble of dragonboat with the settings that Vivarium gives it and machines that do nothing.
@@ -51,7 +53,7 @@ func startBare(dir string, shards int, c config.ExpertConfig) (ensemble, error) 
 }
 
 func (b *bare) start(dir string, c config.ExpertConfig) error {
-	addrs, err := freeAddrs()
+	addrs, err := child.FreeAddrs(members)
 	if err != nil {
 		return err
 	}

@@ -4,14 +4,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 // vivarium is an ensemble of Vivarium with a session on each member.
@@ -32,7 +31,7 @@ func startVivarium(dir string, shards int) (ensemble, error) {
 }
 
 func (v *vivarium) start(dir string, shards int) error {
-	addrs, err := freeAddrs()
+	addrs, err := child.FreeAddrs(members)
 	if err != nil {
 		return err
 	}
@@ -125,17 +124,4 @@ func (v *vivarium) close() {
 	for _, n := range v.nodes {
 		_ = n.Close() // the directory goes, whatever it says
 	}
-}
-
-// freeAddrs returns an address on loopback for each member that nobody listens on.
-func freeAddrs() (addrs []string, err error) {
-	for range members {
-		l, listenErr := net.Listen("tcp", "127.0.0.1:0")
-		if listenErr != nil {
-			return nil, errors.Join(err, listenErr)
-		}
-		defer l.Close() // once all are chosen, so that none is chosen twice
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs, nil
 }

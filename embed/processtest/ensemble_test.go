@@ -4,9 +4,9 @@ package processtest
 
 import (
 	"fmt"
-	"net"
-	"os"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 // patience bounds every wait of this package. It is far beyond what a slow machine needs: a test that reaches it has
@@ -51,43 +52,24 @@ type run struct {
 // newEnsemble returns three members that are not running yet.
 func newEnsemble(t *testing.T, tick time.Duration) *ensemble {
 	t.Helper()
-	e := &ensemble{t: t, dir: workDir(t), tick: tick, members: make(map[embed.MemberID]string)}
+	e := &ensemble{t: t, dir: workDir(t), tick: tick, members: freeMembers(t)}
+	e.ids = slices.Sorted(maps.Keys(e.members))
 	e.mu.runs = make(map[embed.MemberID]*run)
-	for i, port := range freePorts(t, 3) {
-		id := embed.MemberID(i + 1)
-		e.ids = append(e.ids, id)
-		e.members[id] = fmt.Sprintf("127.0.0.1:%d", port)
-	}
 	return e
 }
 
-// nextPort is where freePorts goes on looking, so that the tests of this process share no port.
-var (
-	portMu   sync.Mutex
-	nextPort = os.Getpid() * 16 // guarded by portMu
-)
-
-// freePorts returns ports that nobody listens on. They lie below those that systems give to outgoing connections: a
-// member that is dead for a while would lose one of those to somebody's dial.
-func freePorts(t *testing.T, n int) (ports []int) {
+// freeMembers returns three members at addresses where nobody listens.
+func freeMembers(t *testing.T) map[embed.MemberID]string {
 	t.Helper()
-	const low, high = 12000, 30000
-	portMu.Lock()
-	defer portMu.Unlock()
-	for range high - low {
-		port := low + nextPort%(high-low)
-		nextPort++
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		if ports = append(ports, port); len(ports) == n {
-			return ports
-		}
+	addrs, err := child.FreeAddrs(3)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free ports")
-	return nil
+	members := make(map[embed.MemberID]string)
+	for i, addr := range addrs {
+		members[embed.MemberID(i+1)] = addr
+	}
+	return members
 }
 
 func (e *ensemble) memberDir(id embed.MemberID) string {

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/vivarium-go/vivarium/embed"
 )
 
 // TestDirectoryInUse: a directory that another process has open is refused with an error that says so, and nothing in it
@@ -27,10 +25,7 @@ func TestDirectoryInUse(t *testing.T) {
 	dir := e.memberDir(1)
 
 	other := *e.config(1)
-	other.Members = map[embed.MemberID]string{}
-	for id, port := range freePorts(t, 3) {
-		other.Members[embed.MemberID(id+1)] = fmt.Sprintf("127.0.0.1:%d", port)
-	}
+	other.Members = freeMembers(t)
 	alone := config{Dir: dir, ID: 1}
 	for name, c := range map[string]*config{"same member, other ports": &other, "alone": &alone} {
 		// A stopped owner still has its directory open, and changes nothing in it meanwhile.

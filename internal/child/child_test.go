@@ -3,6 +3,7 @@
 package child
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,5 +64,23 @@ func TestProcess(t *testing.T) {
 	}
 	if text, err := os.ReadFile(log); err != nil || strings.Count(string(text), "echoing\n") != 3 {
 		t.Errorf("the log has %q, %v", text, err)
+	}
+}
+
+func TestFreeAddrs(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 3 {
+		addrs, err := FreeAddrs(4)
+		if err != nil || len(addrs) != 4 {
+			t.Fatal(addrs, err)
+		}
+		for _, addr := range addrs {
+			l, err := net.Listen("tcp", addr)
+			if err != nil || seen[addr] {
+				t.Fatalf("%s was given before (%t), or is in use: %v", addr, seen[addr], err)
+			}
+			seen[addr] = true
+			defer l.Close() // so it is passed over from now on
+		}
 	}
 }
