@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// What waits for its shard to know the session is told why that ended, while nothing of it could be sent.
+func TestStrangerIsToldWhyItsSessionEnded(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.lead(0) // the attach stays queued
+		p := s.Submit(t.Context(), []tree.Op{ephemeral(n.on(2, 0))})
+		synctest.Wait()
+		s.cancel(ErrSessionClosed) // as endLocked, which has not come to close done yet
+		synctest.Wait()
+		if err := outcome(p.waiter); err == context.Canceled {
+			t.Errorf("it was told %v", err)
+		}
+	})
+}
+
+// The same, with an application that has derived many contexts from the session's: to end them takes a while.
+func TestStrangerIsToldWhyASessionOfManyEnded(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		for range 300_000 {
+			_, cancel := context.WithCancel(s.Context())
+			defer cancel()
+		}
+		n.lead(0)
+		p := s.Submit(t.Context(), []tree.Op{ephemeral(n.on(2, 0))})
+		synctest.Wait()
+		go s.Close()
+		synctest.Wait()
+		if err := outcome(p.waiter); err != ErrSessionClosed {
+			t.Errorf("it was told %v", err)
+		}
+	})
+}
+
+// Requests that wait for their sessions to be known leave room for those of sessions that the shard knows.
+func TestStrangersLeaveRoom(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		known, stranger := n.open(testTimeout), n.open(testTimeout)
+		n.own(known, n.on(2, 0))
+		path := n.on(2, 1)
+		for range queueMax {
+			stranger.Submit(t.Context(), []tree.Op{create(path)}) // the home shard stands still: nothing is applied there
+		}
+		synctest.Wait()
+		p := known.Submit(t.Context(), []tree.Op{create(path)})
+		synctest.Wait()
+		if err := outcome(p.waiter); err == ErrUnavailable {
+			t.Errorf("a session that the shard knows was told %v", err)
+		}
+	})
+}
+
+// A session is closed when a shard has just admitted it and its requests are about to go on there: nothing of it is left when Close
+// returns.
+func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s, there, path := n.open(testTimeout), n.shards[1], n.on(2, 0)
+		there.pipe.invite = func(*Session) {} // the test introduces it
+		s.Submit(t.Context(), []tree.Op{ephemeral(path)})
+		admitted := make(chan error, 1)
+		go func() { admitted <- s.askIn(there) }()
+		n.commit()
+		if err := <-admitted; err != nil {
+			t.Fatal(err)
+		}
+		k := n.keeper // what follows is Close and introduce, interleaved
+		k.mu.Lock()
+		k.closeLocked(s)
+		closing := s.closing
+		k.mu.Unlock()
+		there.pipe.letIn(s)
+		k.cancel(ErrSessionClosed, s)
+		k.pumpAll()
+		n.commit()
+		for _, end := range closing {
+			if err := outcome(end.waiter); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n.hasOn(path) {
+			t.Errorf("Close has returned, having waited for %d shards, and %s is there", len(closing), path)
+		}
+	})
+}
