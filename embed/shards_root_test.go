@@ -1,0 +1,140 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// F1: what a sequential create returns is where its name says, also if the name asked for ends in digits itself or is one of
+// ZooKeeper's own.
+func TestShards_NumberedNamesAreWhereTheyAreLookedFor(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for _, asked := range []string{"/zookeeper", "/order-1700000000", "/event-1700000000123", "/0123456789", "/zookeeper/quota/day-1700000000"} {
+		for _, mode := range []embed.CreateMode{embed.Sequential, embed.EphemeralSequential} {
+			name, err := s.Create(ctx, asked, []byte(asked), mode)
+			must(t, err)
+			if data, _, err := s.Get(ctx, name); err != nil || string(data) != asked {
+				t.Errorf("%s was created as %s, which has %q, %v", asked, name, data, err)
+			}
+			if err := s.Delete(ctx, name, 0); err != nil {
+				t.Errorf("%s cannot be deleted: %v", name, err)
+			}
+		}
+	}
+}
+
+// A lock, or an election, on a path that is on every shard is granted to one at a time, or refused.
+func TestShards_LockOfTheRootIsGrantedToOne(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	ctx := bounded(t)
+	var held, led []string
+	for range 6 { // the contenders' names are random
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		brief, cancel := context.WithTimeout(ctx, time.Second)
+		if h, err := lock.NewMutex(s, "/").Lock(brief); err == nil {
+			held = append(held, h.Path())
+		} else if errors.Is(err, embed.ErrCrossShard) {
+			cancel()
+			return
+		}
+		cancel()
+		brief, cancel = context.WithTimeout(ctx, time.Second)
+		if _, err := election.New(s, "/zookeeper/quota").Campaign(brief, nil); err == nil {
+			led = append(led, "one")
+		}
+		cancel()
+	}
+	if len(held) > 1 {
+		t.Errorf("the lock of the root is held by %d at once: %v", len(held), held)
+	}
+	if len(led) > 1 {
+		t.Errorf("%d lead at once", len(led))
+	}
+}
+
+// An ACL that was set and is shown is the one that is judged by, on every shard; or it cannot be set.
+func TestShards_TheQuotasACLHoldsOnEveryShard(t *testing.T) {
+	t.Parallel()
+	ens := sharded(t)
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	const quotas = "/zookeeper/quota"
+	_, err := s.SetACL(ctx, quotas, embed.ReadACL(), embed.AnyVersion)
+	if errors.Is(err, embed.ErrCrossShard) {
+		return
+	}
+	must(t, err)
+	for i, path := range onShard {
+		if _, err := s.Create(ctx, quotas+path, nil, embed.Persistent); !errors.Is(err, embed.ErrNoAuth) {
+			t.Errorf("shard %d: create below an ACL that lets everybody read and no more: %v", i+1, err)
+		}
+	}
+}
+
+// A machine that stands still while it tells its watches keeps nobody waiting but those who watch there: the sessions of its
+// node go on, and work on other shards.
+func TestShards_OneStandsStillWhileItTells(t *testing.T) {
+	t.Parallel()
+	slow := &stall{ctx: bounded(t)}
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.Shards, c.Schemes = len(onShard), map[string]embed.Scheme{"stall": &stall{}}
+		if c.ID == 1 {
+			c.Schemes["stall"] = slow
+		}
+	}})
+	t.Cleanup(slow.end)
+	ctx := bounded(t)
+	writer := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	watcher := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
+	known := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	for _, path := range onShard {
+		_, err := known.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	secret := onShard[3] + "/secret"
+	acl := []embed.ACL{{Perms: embed.PermWrite, Scheme: "world", ID: "anyone"}, {Perms: embed.PermRead, Scheme: "stall", ID: "anybody"}}
+	_, _, err := writer.CreateWith(ctx, secret, nil, embed.CreateOptions{ACL: acl})
+	must(t, err)
+	_, err = watcher.Sync(ctx, secret)
+	must(t, err)
+	_, err = watcher.Watch(ctx, secret, embed.WatchPersistent)
+	must(t, err)
+
+	slow.begin()
+	_, err = writer.Set(ctx, secret, []byte("x"), 0)
+	must(t, err)
+	ens.Until("the machine to stand still", func() bool { return slow.stands() > 0 })
+	watching, worked := make(chan struct{}), make(chan struct{})
+	go func() {
+		close(watching)
+		_, _ = watcher.Watch(ctx, secret, embed.WatchOnce) // which may wait for the shard
+	}()
+	<-watching
+	go func() {
+		defer close(worked)
+		for range 50 {
+			works(t, ctx, known, onShard[1])
+		}
+	}()
+	select {
+	case <-worked:
+	case <-time.After(10 * time.Second):
+		t.Error("another session of the node does not get on, on another shard")
+	}
+	if now, _ := known.State(); now != embed.Connected {
+		t.Errorf("it is %v", now)
+	}
+	slow.end()
+	<-worked
+}
