@@ -13,6 +13,7 @@ import (
 type Joint struct {
 	parts  []*Stream
 	events chan Event
+	once   bool
 
 	mu    sync.Mutex // below the registries' locks
 	ended bool
@@ -21,7 +22,7 @@ type Joint struct {
 
 // Join registers a watch on several registries, one after the other. On each it is armed at the newest transaction matched.
 func Join(registries []*Registry, path string, mode Mode, who Watcher) *Joint {
-	j := &Joint{events: make(chan Event, (&Stream{mode: mode}).buffer())}
+	j := &Joint{events: make(chan Event, (&Stream{mode: mode}).buffer()), once: mode == Once}
 	for _, r := range registries {
 		s := &Stream{registry: r, path: path, mode: mode, who: who, joint: j}
 		r.add(s)
@@ -61,7 +62,7 @@ func (j *Joint) End(err error) {
 	}
 }
 
-// offer adds an event and reports whether it fitted.
+// offer adds an event and reports whether it fitted. A Once watch is over with it: another part may have one too before this one ends.
 func (j *Joint) offer(e Event) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -70,6 +71,9 @@ func (j *Joint) offer(e Event) bool {
 	}
 	select {
 	case j.events <- e:
+		if j.once {
+			j.endLocked(nil)
+		}
 		return true
 	default:
 		return false
@@ -80,6 +84,10 @@ func (j *Joint) offer(e Event) bool {
 func (j *Joint) finish(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.endLocked(err)
+}
+
+func (j *Joint) endLocked(err error) {
 	if !j.ended {
 		j.ended, j.err = true, err
 		close(j.events)
