@@ -96,14 +96,14 @@ func (e *Engine) route(ops []tree.Op) (*machine, error) {
 // routeOne returns the shard of an operation, nil if any will do.
 func (e *Engine) routeOne(op *tree.Op) (*machine, error) {
 	switch {
-	case op.Path == rootPath && (op.Kind == tree.KindSet || op.Kind == tree.KindSetACL):
-		return nil, fmt.Errorf("%w: the root's data and ACL are fixed when there are several", ErrCrossShard)
+	case e.spans(op.Path) && (op.Kind == tree.KindSet || op.Kind == tree.KindSetACL):
+		return nil, fmt.Errorf("%w: the data and the ACL of %s, which is on each, are fixed when there are several", ErrCrossShard, op.Path)
+	case op.Kind == tree.KindCreate && op.Mode.IsSequential():
+		return e.at(op.Path + strings.Repeat("0", numberLen)), nil // where the name will be looked for that is given
 	case op.Kind == tree.KindCreate && isRootQuota(op.Path):
 		return nil, fmt.Errorf("%w: what the root holds is not counted when there are several", ErrCrossShard)
 	case op.Path == rootPath && op.Kind == tree.KindCheck:
 		return nil, nil // it is the same everywhere
-	case op.Path == rootPath && op.Kind == tree.KindCreate:
-		return e.shards[shardOfName("", len(e.shards))], nil // its whole name is a number
 	}
 	return e.at(op.Path), nil
 }
