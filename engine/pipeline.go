@@ -191,13 +191,22 @@ func (p *pipeline) take(w *waiter, err error) {
 	}
 }
 
-// letIn is told that the shard knows a session. Its requests go on, in their order.
-func (p *pipeline) letIn(s *Session) {
+// letIn is told that the shard knows a session. Its requests go on, in their order. It reports false if the session has ended:
+// whoever ended it may have looked already where it is known, and sends no end here.
+func (p *pipeline) letIn(s *Session) bool {
 	p.mu.Lock()
 	s.uses[p.shard-1].Store(true)
+	select {
+	case <-s.done: // looked at after uses is set, and closed before uses is looked at: see keeper.queueCloseLocked
+		s.uses[p.shard-1].Store(false)
+		p.mu.Unlock()
+		return false
+	default:
+	}
 	p.mu.queue.letIn(s)
 	p.mu.Unlock()
 	p.pump()
+	return true
 }
 
 // turnAway refuses the requests of a session that the shard cannot be made to know.

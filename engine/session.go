@@ -177,11 +177,10 @@ func (s *Session) introduce(m *machine) {
 	for {
 		err := s.askIn(m)
 		switch {
-		case err == nil:
-			m.pipe.letIn(s)
+		case err == nil && m.pipe.letIn(s):
 			return
-		case s.live() != nil:
-			err = s.live()
+		case s.ctx.Err() != nil:
+			err = context.Cause(s.ctx)
 		case errors.Is(err, ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
@@ -360,15 +359,28 @@ type stream interface {
 
 // Watch arms a watch, which ends with the session. Its events have paths below root.
 func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, error) {
+	if err := s.live(); err != nil {
+		return nil, err
+	}
+	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.
+	w := &Watch{session: s, stream: s.engine.watch(path, mode, watch.Watcher{MayRead: s.mayRead, Root: root})}
+	if err := s.keep(w); err != nil {
+		w.stream.End(nil)
+		return nil, err
+	}
+	return w, nil
+}
+
+// keep is keepLocked of a session that has not ended.
+func (s *Session) keep(w *Watch) error {
 	k := s.engine.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.end != nil {
-		return nil, s.end
+		return s.end
 	}
-	w := &Watch{session: s, stream: s.engine.watch(path, mode, watch.Watcher{MayRead: s.mayRead, Root: root})}
 	s.keepLocked(w)
-	return w, nil
+	return nil
 }
 
 // keepLocked notes a watch, which ends with the session. Watches that have ended by themselves are forgotten when there
