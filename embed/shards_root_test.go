@@ -130,7 +130,8 @@ func TestShards_OneStandsStillWhileItTells(t *testing.T) {
 	select {
 	case <-worked:
 	case <-time.After(10 * time.Second):
-		t.Error("another session of the node does not get on, on another shard")
+		slow.end()
+		t.Fatal("another session of the node does not get on, on another shard")
 	}
 	if now, _ := known.State(); now != embed.Connected {
 		t.Errorf("it is %v", now)
