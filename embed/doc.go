@@ -46,8 +46,10 @@
 // # Shards
 //
 // With Config.Shards above 1 the tree is spread over that many Raft groups, each with its own order of writes, so that what one
-// loop cannot apply several can. The first component of a path chooses the shard (a sequence number at its end does not
-// count): everything below /orders is on one, and every promise holds there as with one shard. Across shards there is no common
+// loop cannot apply several can. The first component of a path chooses the shard, by its XXH64 modulo
+// the number of shards: everything below /orders is on one, and every promise holds there as with one shard. Ten digits at its end do
+// not count, for they may be a sequence number: /job-0000000001 and /job-0000000002 are on the same shard, and so are a million
+// /customer-0123456789, which are better put below several parents. A session with a Root below the first component is on one shard. Across shards there is no common
 // order: zxids compare within a shard only, a Multi whose operations belong to several is refused with ErrCrossShard and
 // changes nothing, and a watch on several tells of the changes of each in that one's order. So a lock, what it guards, and whatever else
 // must change together belong below one first component. Sessions, and a member's silence, are of the whole node: a session's end
@@ -59,8 +61,10 @@
 // there in time, so this is to be seen only where a member dies: its sessions' silence counts from what it last said there.
 //
 // The root is on every shard: its children are those of all, its Stat their sum; its data and its ACL are fixed, and it has no
-// quota. What is read of it is true of each shard at some moment after the last Sync, not of all at one. /zookeeper is on the first
-// shard, except that the quota of a subtree is where the subtree is.
+// quota. Its sequential children have the numbers of their shards, so it is no queue: Session.Before, a lock and an election on it
+// end with ErrCrossShard. What is read of it is true of each shard at some moment after the last Sync, not of all at one.
+// /zookeeper is on the first shard, except that the quota of a subtree is where the subtree is and that /zookeeper/quota is on every
+// shard, as the root.
 //
 // # Several nodes in one process
 //

@@ -194,7 +194,7 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, er
 // Before returns the name of the sibling with the next lower sequence number, the last ten characters of a name if they
 // are digits. With match given, siblings whose name contains none of its strings are passed over. It is false if there
 // is none. The cost does not grow with the number of siblings, so a contender finds its predecessor in a queue of any
-// length. Errors as of Get; ErrNoNode if path itself does not exist.
+// length. Errors as of Get; ErrNoNode if path itself does not exist, ErrCrossShard for a child of a znode that is on several shards.
 func (s *Session) Before(ctx context.Context, path string, match ...string) (name string, ok bool, err error) {
 	if err := s.read(ctx, path); err != nil {
 		return "", false, opError("before", path, err)
@@ -223,12 +223,13 @@ func (s *Session) CountDescendants(ctx context.Context, path string) (int, error
 }
 
 // Ephemerals returns the paths of the session's own ephemerals that begin with prefix, sorted; all of them if it is empty or
-// "/". As in ZooKeeper prefix is mere text, and it and the paths are the tree's, whatever the session's Root.
+// "/". As in ZooKeeper prefix is mere text, and it and the paths are the tree's, whatever the session's Root. It waits for a shard
+// that is slow and that the session uses: ErrUnavailable.
 func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	if err := s.live(ctx); err != nil {
 		return nil, opError("ephemerals", prefix, err)
 	}
-	paths, err := s.s.Ephemerals(prefix)
+	paths, err := s.s.Ephemerals(ctx, prefix)
 	return paths, opError("ephemerals", prefix, err)
 }
 
@@ -278,5 +279,6 @@ func (s *Session) Done() <-chan struct{} { return s.s.Done() }
 func (s *Session) Err() error { return s.s.Err() }
 
 // Close ends the session: on this node at once, in the ensemble with the next batch. It waits until its ephemerals are
-// gone, at most Config.RequestTimeout; after an error the ensemble ends the session at its timeout. It is idempotent.
+// gone, at most Config.RequestTimeout; after an error the ensemble ends the session at its timeout, if it has not yet: with several
+// shards only one may be late. It is idempotent.
 func (s *Session) Close() error { return opError("close", "", s.s.Close()) }

@@ -33,7 +33,7 @@ func TestShards_NumberedNamesAreWhereTheyAreLookedFor(t *testing.T) {
 	}
 }
 
-// A lock, or an election, on a path that is on every shard is granted to one at a time, or refused.
+// F1: a lock, or an election, on a path that is on every shard is granted to one at a time, or refused.
 func TestShards_LockOfTheRootIsGrantedToOne(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)

@@ -234,14 +234,13 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 	ens, still, begin := stalling(t, 1)
 	ctx := bounded(t)
 	known := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-	brief := ens.Session(1, embed.SessionOptions{Timeout: 3 * time.Second})
+	brief := ens.Session(2, embed.SessionOptions{Timeout: 3 * time.Second})
 	for _, path := range onShard {
 		_, err := known.Set(ctx, path, nil, embed.AnyVersion)
 		must(t, err)
 	}
 	sent := begin()
-	awaits(t, brief, embed.Suspended)
-	for range 20 {
+	for now, _ := brief.State(); now == embed.Connected; now, _ = brief.State() { // whatever its member writes elsewhere
 		for _, path := range onShard[1:] {
 			works(t, ctx, known, path)
 		}
@@ -268,4 +267,31 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 	still.end()
 	wantApplied(t, sent)
 	must(t, ens.Session(2, embed.SessionOptions{}).Close())
+}
+
+// Ephemerals waits for a machine that is at an entry, and no longer than it may.
+func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
+	ens, still, begin := stalling(t, 3)
+	ctx := bounded(t)
+	known := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	_, err := known.Set(ctx, onShard[2], nil, embed.AnyVersion)
+	must(t, err)
+	sent := begin()
+	impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		if _, err := known.Ephemerals(impatient, "/"); !errors.Is(err, embed.ErrUnavailable) {
+			t.Errorf("of a shard that stands still: %v", err)
+		}
+	}()
+	select {
+	case <-told:
+	case <-time.After(3 * time.Second):
+		t.Error("Ephemerals waits longer than its ctx")
+	}
+	still.end()
+	wantApplied(t, sent)
+	<-told
 }

@@ -146,18 +146,29 @@ func (e *Engine) home() *machine { return e.shards[homeShard-1] }
 
 // barrier waits until this node has applied what was acknowledged on a shard anywhere before the call.
 func (e *Engine) barrier(ctx context.Context, id ShardID) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
-		defer cancel()
-	}
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
 	err := e.host.Load().Barrier(ctx, id)
 	switch {
 	case err == nil:
 		return nil
 	case e.over() != nil:
 		return e.over()
-	case ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded:
+	}
+	return unavailable(ctx, err)
+}
+
+// bounded gives a context without a deadline the one that calls have.
+func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, e.cfg.RequestTimeout)
+}
+
+// unavailable is what a call is told that did not get its answer in time, or that was cancelled.
+func unavailable(ctx context.Context, err error) error {
+	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -259,11 +260,22 @@ func (m *machine) identities(id tree.SessionID) []tree.Identity {
 	return r.Identities
 }
 
-// ephemerals returns what a session owns below a prefix.
-func (m *machine) ephemerals(id tree.SessionID, prefix string) []string {
-	m.mu.Lock()
+// ephemerals returns what a session owns below a prefix. ctx bounds how long it waits for the machine, which may stand still in the
+// midst of an entry.
+func (m *machine) ephemerals(ctx context.Context, id tree.SessionID, prefix string) ([]string, error) {
+	ctx, cancel := m.engine.bounded(ctx)
+	defer cancel()
+	for !m.mu.TryLock() {
+		select {
+		case <-ctx.Done():
+			return nil, unavailable(ctx, ctx.Err())
+		case <-m.engine.done:
+			return nil, m.engine.over()
+		case <-time.After(time.Millisecond):
+		}
+	}
 	defer m.mu.Unlock()
-	return slices.DeleteFunc(m.mu.table.Ephemerals(id), func(path string) bool { return !strings.HasPrefix(path, prefix) })
+	return slices.DeleteFunc(m.mu.table.Ephemerals(id), func(path string) bool { return !strings.HasPrefix(path, prefix) }), nil
 }
 
 func (m *machine) usable(id tree.SessionID, at session.MemberID) error {

@@ -16,9 +16,12 @@ import (
 const (
 	queueMax      = 16384    // requests waiting on one shard; one more is refused with ErrUnavailable
 	queueBytesMax = 64 << 20 // their bytes; likewise
-	batchMax      = 1024     // requests in one batch; the rest wait for the next
-	batchBytesMax = 1 << 20  // bytes in one batch; a larger request travels alone
-	inflightMax   = 2        // batches proposed and not yet applied
+	// Requests of sessions that the shard does not know yet, counted apart; likewise.
+	outsideMax      = queueMax / 2
+	outsideBytesMax = queueBytesMax / 2
+	batchMax        = 1024    // requests in one batch; the rest wait for the next
+	batchBytesMax   = 1 << 20 // bytes in one batch; a larger request travels alone
+	inflightMax     = 2       // batches proposed and not yet applied
 	// A second batch goes out beside the first only when this many requests wait. One at a time coalesces
 	// best for a few dozen callers; with a thousand the second one hides the first one's fsync.
 	secondBatchMin = 256
@@ -160,7 +163,9 @@ func (w *waiter) isDone() bool {
 func (p *pipeline) submit(w *waiter) error {
 	p.mu.Lock()
 	err := p.mu.closed
-	if err == nil && p.mu.queue.full(len(w.wire)) {
+	s := w.session
+	outside := s != nil && !s.known(p.shard)
+	if err == nil && p.mu.queue.full(len(w.wire), outside) {
 		err = ErrUnavailable
 	}
 	if err != nil {
@@ -168,7 +173,7 @@ func (p *pipeline) submit(w *waiter) error {
 		p.refuse(w, err)
 		return err
 	}
-	if s := w.session; s != nil && !s.known(p.shard) {
+	if outside {
 		first := p.mu.queue.addOutside(w)
 		p.mu.Unlock()
 		if first {

@@ -725,7 +725,7 @@ func TestRequestsTakenOutLeaveNothingBehind(t *testing.T) {
 			r.cancel(w, context.Canceled)
 		}
 		r.pipeline.mu.Lock()
-		n, bytes := len(r.pipeline.mu.queue.rest), r.pipeline.mu.queue.bytes
+		n, bytes := len(r.pipeline.mu.queue.rest), r.pipeline.mu.queue.live.bytes
 		r.pipeline.mu.Unlock()
 		if n > queueMax/8 || bytes != len(kept.wire) {
 			t.Fatalf("one request waits, %d with %d bytes are kept", n, bytes)

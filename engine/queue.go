@@ -15,20 +15,35 @@ type queue struct {
 	shard       ShardID
 	front, rest []*waiter
 	outside     map[*Session][]*waiter
-	kept        int // requests in outside
-	held        int // those of them that are queued
-	live        int // those that are queued elsewhere, ends not counted: there are no more of these than claims and sessions
-	bytes       int // of the requests in held and live
+	kept        int   // requests in outside
+	held        tally // those of them that are queued
+	live        tally // those that are queued elsewhere, ends not counted: there are no more of these than claims and sessions
 	ends        int
 }
 
-// len is how many requests wait to be sent.
-func (q *queue) len() int { return q.live + q.ends }
+// A tally counts requests that are queued, and their bytes.
+type tally struct{ n, bytes int }
 
-// full reports whether there is no room for a request of so many bytes. A single one has room at any size.
-func (q *queue) full(bytes int) bool {
-	n := q.live + q.held
-	return n >= queueMax || q.bytes+bytes > queueBytesMax && n > 0
+func (t *tally) add(w *waiter, n int) {
+	t.n += n
+	t.bytes += n * len(w.wire)
+}
+
+// full reports whether there is no room for one more request of so many bytes. A single one has room at any size.
+func (t tally) full(bytes, most, bytesMost int) bool {
+	return t.n >= most || t.bytes+bytes > bytesMost && t.n > 0
+}
+
+// len is how many requests wait to be sent.
+func (q *queue) len() int { return q.live.n + q.ends }
+
+// full reports whether there is no room for a request of so many bytes; outside is whether its session is unknown. Those that wait
+// outside leave the others their room: they may wait for another shard.
+func (q *queue) full(bytes int, outside bool) bool {
+	if outside {
+		return q.held.full(bytes, outsideMax, outsideBytesMax)
+	}
+	return q.live.full(bytes, queueMax, queueBytesMax)
 }
 
 func (q *queue) count(w *waiter, n int) {
@@ -38,13 +53,11 @@ func (q *queue) count(w *waiter, n int) {
 	switch {
 	case w.end:
 		q.ends += n
-		return
 	case w.part == partOutside:
-		q.held += n
+		q.held.add(w, n)
 	default:
-		q.live += n
+		q.live.add(w, n)
 	}
-	q.bytes += n * len(w.wire)
 }
 
 func (q *queue) add(w *waiter) {
@@ -129,11 +142,11 @@ func (q *queue) takeOut(w *waiter) {
 	w.wire = nil
 	gone := func(w *waiter) bool { return w.place != placeQueued }
 	if w.part == partOutside {
-		if q.kept > tidyLen && q.kept > 2*q.held {
+		if q.kept > tidyLen+len(q.outside) && q.kept > 2*q.held.n {
 			for s, all := range q.outside {
 				q.outside[s] = slices.DeleteFunc(all, gone) // and stays: it is being introduced
 			}
-			q.kept = q.held
+			q.kept = q.held.n
 		}
 		return
 	}

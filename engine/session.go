@@ -301,26 +301,34 @@ func (s *Session) Descendants(path string) (int, error) {
 	return s.view(path).Descendants(path)
 }
 
-// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order.
-func (s *Session) Ephemerals(prefix string) ([]string, error) {
+// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order. It waits for a machine that is
+// at an entry.
+func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	if err := s.live(); err != nil {
 		return nil, err
 	}
 	var all []string
 	for i, m := range s.engine.shards {
 		if s.uses[i].Load() { // another has nothing of the session
-			all = append(all, m.ephemerals(s.id, prefix)...)
+			paths, err := m.ephemerals(ctx, s.id, prefix)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, paths...)
 		}
 	}
 	slices.Sort(all)
 	return all, nil
 }
 
-// Before returns the sibling with the next lower sequence number; see tree.Tree.Before. Children of the root that belong to
-// another shard have numbers of their own and do not count.
+// Before returns the sibling with the next lower sequence number; see tree.Tree.Before. The children of a znode that is on several
+// shards have numbers of each, which are in no common order: whoever queued among them would be first on every shard.
 func (s *Session) Before(path string, match ...string) (string, bool, error) {
 	if err := s.live(); err != nil {
 		return "", false, err
+	}
+	if path != rootPath && s.engine.spans(tree.Parent(path)) {
+		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
 	}
 	return s.view(path).Before(path, match...)
 }
@@ -364,41 +372,42 @@ func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, erro
 	}
 	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.
 	w := &Watch{session: s, stream: s.engine.watch(path, mode, watch.Watcher{MayRead: s.mayRead, Root: root})}
-	if err := s.keep(w); err != nil {
-		w.stream.End(nil)
+	over, err := s.keep(w)
+	if err != nil {
+		over = append(over, w)
+	}
+	for _, w := range over {
+		w.stream.End(nil) // on all its shards
+	}
+	if err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// keep is keepLocked of a session that has not ended.
-func (s *Session) keep(w *Watch) error {
+// keep notes a watch, which ends with the session, or says that it has ended. Watches that have ended by themselves are forgotten
+// and returned when there may be as many of them as live ones: nobody has to close a watch that has fired.
+func (s *Session) keep(w *Watch) (over []*Watch, err error) {
 	k := s.engine.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.end != nil {
-		return s.end
+		return nil, s.end
 	}
-	s.keepLocked(w)
-	return nil
-}
-
-// keepLocked notes a watch, which ends with the session. Watches that have ended by themselves are forgotten when there
-// may be as many of them as live ones: nobody has to close a watch that has fired.
-func (s *Session) keepLocked(w *Watch) {
 	if s.watches == nil {
 		s.watches = make(map[*Watch]struct{})
 	}
 	if len(s.watches) >= s.sweepAt {
 		for old := range s.watches {
 			if old.stream.Ended() {
-				old.stream.End(nil) // on the other shards too
+				over = append(over, old)
 				delete(s.watches, old)
 			}
 		}
 		s.sweepAt = max(2*len(s.watches), 64)
 	}
 	s.watches[w] = struct{}{}
+	return over, nil
 }
 
 // Events is the stream; it is closed at the watch's end, and then Err is set.

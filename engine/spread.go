@@ -55,8 +55,8 @@ func (e *Engine) spreadLoop() {
 		case <-ticker.C:
 		}
 		for _, s := range shares {
-			if s.due(e.Leader(s.id).Member, e.cfg.Member, e.settleTime(), time.Now()) {
-				e.take(s.id)
+			if s.due(e.Leader(s.id).Member, e.cfg.Member, e.settleTime(), time.Now()) && e.take(s.id) {
+				s.asked(e.settleTime(), time.Now())
 			}
 		}
 	}
@@ -79,19 +79,22 @@ func (s *share) due(leader, own MemberID, settle time.Duration, now time.Time) b
 		}
 		return false
 	}
-	if lasted < s.pause {
-		return false
-	}
-	s.since, s.pause = now, min(2*s.pause, max(settle, sharePauseMax))
-	return true
+	return lasted >= s.pause
 }
 
-// take asks for a shard's leadership if this node has applied what was committed: the leader stands still until the one that it
-// hands over to has everything.
-func (e *Engine) take(id ShardID) {
+// asked is told that the leadership was asked for.
+func (s *share) asked(settle time.Duration, now time.Time) {
+	s.since, s.pause = now, min(2*s.pause, max(settle, sharePauseMax))
+}
+
+// take asks for a shard's leadership, and reports whether it did: not before this node has applied what was committed, for the
+// leader stands still until the one that it hands over to has everything.
+func (e *Engine) take(id ShardID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
 	defer cancel()
-	if e.host.Load().Barrier(ctx, id) == nil {
-		_ = e.TransferLeadership(id, e.cfg.Member) // if it fails, it is asked for again
+	if e.host.Load().Barrier(ctx, id) != nil {
+		return false
 	}
+	_ = e.TransferLeadership(id, e.cfg.Member) // if it fails, it is asked for again
+	return true
 }

@@ -10,7 +10,7 @@ type shareholder struct {
 	share
 	now    time.Time
 	leader MemberID
-	asked  int
+	times  int
 }
 
 const testSettle = 10 * time.Second
@@ -23,7 +23,8 @@ func newShareholder(leader MemberID) *shareholder {
 func (h *shareholder) pass(d time.Duration, given bool) {
 	for end := h.now.Add(d); h.now.Before(end); h.now = h.now.Add(time.Second) {
 		if h.due(h.leader, 1, testSettle, h.now) {
-			h.asked++
+			h.asked(testSettle, h.now)
+			h.times++
 			if given {
 				h.leader = 1
 			}
@@ -34,10 +35,10 @@ func (h *shareholder) pass(d time.Duration, given bool) {
 // asks checks how often the member has asked since the last time.
 func (h *shareholder) asks(t *testing.T, what string, least, most int) {
 	t.Helper()
-	if h.asked < least || h.asked > most {
-		t.Errorf("%s: it asks %d times, want %d to %d", what, h.asked, least, most)
+	if h.times < least || h.times > most {
+		t.Errorf("%s: it asks %d times, want %d to %d", what, h.times, least, most)
 	}
-	h.asked = 0
+	h.times = 0
 }
 
 // A member asks for its share when another has led it for a while, and then keeps it.
@@ -50,6 +51,16 @@ func TestShare_IsTakenOnce(t *testing.T) {
 	h.leader = 2
 	h.pass(2*testSettle, true)
 	h.asks(t, "after it has lost what it kept for an hour", 1, 1)
+}
+
+// A member that has to catch up asks for nothing meanwhile, and is no later for it.
+func TestShare_WaitsNoLongerForCatchingUp(t *testing.T) {
+	h := newShareholder(2)
+	for end := h.now.Add(10 * time.Minute); h.now.Before(end); h.now = h.now.Add(time.Second) {
+		h.due(h.leader, 1, testSettle, h.now) // it would ask
+	}
+	h.pass(testSettle, true)
+	h.asks(t, "once it has caught up", 1, 1)
 }
 
 // A member does not know who leads, or the leaderships are on the move: it asks for nothing before they rest.

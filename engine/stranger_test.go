@@ -87,7 +87,7 @@ func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n.hasOn(path) {
+		if n.exists(path) {
 			t.Errorf("Close has returned, having waited for %d shards, and %s is there", len(closing), path)
 		}
 	})
