@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/vivarium-go/vivarium/bench/internal/bare"
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
 	"github.com/vivarium-go/vivarium/internal/child"
 )
 
@@ -34,8 +36,8 @@ type block struct {
 // result is what a block measured.
 type result struct {
 	Rest  rest
-	Load  []load // by Writers
-	Error string // why it measured nothing, empty if it did
+	Load  []measure.Load // by Writers
+	Error string         // why it measured nothing, empty if it did
 }
 
 func (r result) brief() string {
@@ -59,8 +61,8 @@ type ensemble interface {
 // systems found ensembles of so many shards below a directory. When they return, the shards are led by the members in turn.
 var systems = map[string]func(dir string, shards int) (ensemble, error){
 	"vivarium":   startVivarium,
-	"dragonboat": startTan,
-	"pebble":     startPebble,
+	"dragonboat": startBare(bare.StartTan),
+	"pebble":     startBare(bare.StartPebble),
 }
 
 // spawn runs the block in a process of its own and in a directory below dir.
@@ -104,21 +106,17 @@ func (b block) measure() (r result, err error) {
 	defer e.close()
 	r.Rest = measureRest(e, b.Window)
 	for _, n := range b.Writers {
-		l, err := measureLoad(e, n, b.Window)
+		writers := make([]func() error, n)
+		for i := range writers {
+			if writers[i], err = e.writer(i); err != nil {
+				return r, err
+			}
+		}
+		l, err := measure.Run(b.Window, writers...)
 		if err != nil {
 			return r, err
 		}
 		r.Load = append(r.Load, l)
 	}
 	return r, nil
-}
-
-// until waits for a condition.
-func until(what string, done func() bool) error {
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waited a minute for %s", what)
-		}
-	}
-	return nil
 }

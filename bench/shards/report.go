@@ -5,9 +5,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
 // kind is what the blocks of all rounds have in common that are compared with each other.
@@ -35,17 +36,17 @@ func (r *report) print(out io.Writer) {
 		fmt.Fprintf(w, "shards\tsystem\twrites/s\tto %d shard\tto %s\tp50\tp99\tcores\t\n", r.shards[0], r.systems[0])
 		for _, shards := range r.shards {
 			for _, system := range r.systems {
-				of := func(f func(load) float64) []float64 {
+				of := func(f func(measure.Load) float64) []float64 {
 					return r.each(kind{system, shards}, func(res result) float64 { return f(res.Load[i]) })
 				}
 				rate := func(res result) float64 { return res.Load[i].Rate }
 				rates := r.each(kind{system, shards}, rate)
-				fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", shards, system, spread(rates, "%.0f"),
-					spread(ratios(rates, r.each(kind{system, r.shards[0]}, rate)), "%.2f"),
-					spread(ratios(rates, r.each(kind{r.systems[0], shards}, rate)), "%.2f"),
-					spread(of(func(l load) float64 { return ms(l.P50) }), "%.2f")+" ms",
-					spread(of(func(l load) float64 { return ms(l.P99) }), "%.2f")+" ms",
-					spread(of(func(l load) float64 { return l.CPU }), "%.2f"))
+				fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", shards, system, measure.Spread(rates, "%.0f"),
+					measure.Spread(measure.Ratios(rates, r.each(kind{system, r.shards[0]}, rate)), "%.2f"),
+					measure.Spread(measure.Ratios(rates, r.each(kind{r.systems[0], shards}, rate)), "%.2f"),
+					measure.Spread(of(func(l measure.Load) float64 { return ms(l.P50) }), "%.2f")+" ms",
+					measure.Spread(of(func(l measure.Load) float64 { return ms(l.P99) }), "%.2f")+" ms",
+					measure.Spread(of(func(l measure.Load) float64 { return l.CPU }), "%.2f"))
 			}
 		}
 	}
@@ -53,7 +54,7 @@ func (r *report) print(out io.Writer) {
 	for _, shards := range r.shards {
 		for _, system := range r.systems {
 			of := func(f func(rest) float64, format string) string {
-				return spread(r.each(kind{system, shards}, func(res result) float64 { return f(res.Rest) }), format)
+				return measure.Spread(r.each(kind{system, shards}, func(res result) float64 { return f(res.Rest) }), format)
 			}
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", shards, system,
 				of(func(v rest) float64 { return v.CPU }, "%.3f"), of(func(v rest) float64 { return float64(v.Goroutines) }, "%.0f"),
@@ -71,26 +72,5 @@ func (r *report) each(k kind, f func(result) float64) (all []float64) {
 	}
 	return all
 }
-
-// ratios divides the numbers of each round.
-func ratios(a, b []float64) (all []float64) {
-	for i := range a {
-		all = append(all, a[i]/b[i])
-	}
-	return all
-}
-
-// spread prints the median, and the least and the most if there are several.
-func spread(all []float64, format string) string {
-	all = slices.Sorted(slices.Values(all))
-	text := fmt.Sprintf(format, median(all))
-	if len(all) > 1 {
-		text += fmt.Sprintf(" ("+format+" to "+format+")", all[0], all[len(all)-1])
-	}
-	return text
-}
-
-// median of sorted numbers.
-func median(all []float64) float64 { return (all[(len(all)-1)/2] + all[len(all)/2]) / 2 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/child"
@@ -66,7 +67,7 @@ func (v *vivarium) start(dir string, shards int) error {
 
 // spread hands the leaderships out now instead of waiting until the members take their shares.
 func (v *vivarium) spread() error {
-	return until("the leaderships to be spread", func() bool {
+	return measure.Until("the leaderships to be spread", func() bool {
 		all := true
 		for _, n := range v.nodes {
 			for i, s := range n.Status().Shards {

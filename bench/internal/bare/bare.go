@@ -1,6 +1,8 @@
 //go:build unix
 
-package main
+// Package bare founds ensembles of dragonboat by itself, with the settings that Vivarium gives it and machines that do nothing: the
+// floor under everything that is built on it.
+package bare
 
 import (
 	"context"
@@ -18,41 +20,43 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 	"github.com/lni/dragonboat/v4/statemachine"
 
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
 	"github.com/vivarium-go/vivarium/internal/child"
 )
 
-// bare is an ensemble of dragonboat with the settings that Vivarium gives it and machines that do nothing.
-type bare struct {
+// An Ensemble is some members of dragonboat in this process.
+type Ensemble struct {
 	hosts   []*dragonboat.NodeHost
 	shards  int
 	applied atomic.Uint64 // entries, on the first member
 }
 
-// startTan founds an ensemble on the log that Vivarium uses.
-func startTan(dir string, shards int) (ensemble, error) {
-	return startBare(dir, shards, config.ExpertConfig{LogDBFactory: tanFactory{}, LogDB: config.LogDBConfig{Shards: 1, KVWriteBufferSize: 64 << 10}})
+// StartTan founds an ensemble on the log that Vivarium uses, without that log's second fsync after each commit. The members lead
+// the shards in turn.
+func StartTan(dir string, members, shards int) (*Ensemble, error) {
+	return start(dir, members, shards, config.ExpertConfig{LogDBFactory: tanFactory{}, LogDB: config.LogDBConfig{Shards: 1, KVWriteBufferSize: 64 << 10}})
 }
 
-// startPebble founds an ensemble on dragonboat's default log, one store for all shards of a member.
-func startPebble(dir string, shards int) (ensemble, error) {
+// StartPebble founds an ensemble on dragonboat's default log, one store for all shards of a member.
+func StartPebble(dir string, members, shards int) (*Ensemble, error) {
 	c := config.ExpertConfig{LogDB: config.GetTinyMemLogDBConfig()}
 	c.LogDB.Shards = 1
-	return startBare(dir, shards, c)
+	return start(dir, members, shards, c)
 }
 
-func startBare(dir string, shards int, c config.ExpertConfig) (ensemble, error) {
+func start(dir string, members, shards int, c config.ExpertConfig) (*Ensemble, error) {
 	for _, name := range []string{"dragonboat", "raft", "rsm", "transport", "grpc", "logdb", "tan", "pebblekv", "config", "settings", "order", "util"} {
 		logger.GetLogger(name).SetLevel(logger.ERROR)
 	}
-	b := &bare{shards: shards}
-	if err := b.start(dir, c); err != nil {
-		b.close()
+	e := &Ensemble{shards: shards}
+	if err := e.start(dir, members, c); err != nil {
+		e.Close()
 		return nil, err
 	}
-	return b, nil
+	return e, nil
 }
 
-func (b *bare) start(dir string, c config.ExpertConfig) error {
+func (e *Ensemble) start(dir string, members int, c config.ExpertConfig) error {
 	addrs, err := child.FreeAddrs(members)
 	if err != nil {
 		return err
@@ -61,7 +65,7 @@ func (b *bare) start(dir string, c config.ExpertConfig) error {
 	for i, addr := range addrs {
 		targets[uint64(i+1)] = addr
 	}
-	n := uint64(b.shards)
+	n := uint64(e.shards)
 	c.Engine = config.EngineConfig{ExecShards: 1, CommitShards: n, ApplyShards: n, SnapshotShards: n + 1, CloseShards: 1}
 	for i, addr := range addrs {
 		nh, err := dragonboat.NewNodeHost(config.NodeHostConfig{
@@ -69,11 +73,11 @@ func (b *bare) start(dir string, c config.ExpertConfig) error {
 		if err != nil {
 			return err
 		}
-		b.hosts = append(b.hosts, nh)
+		e.hosts = append(e.hosts, nh)
 		for shard := uint64(1); shard <= n; shard++ {
 			create := func(_, replica uint64) statemachine.IOnDiskStateMachine {
 				if replica == 1 {
-					return idle{&b.applied}
+					return idle{&e.applied}
 				}
 				return idle{new(atomic.Uint64)}
 			}
@@ -83,16 +87,16 @@ func (b *bare) start(dir string, c config.ExpertConfig) error {
 			}
 		}
 	}
-	return b.spread()
+	return e.spread()
 }
 
 // spread hands the leaderships out.
-func (b *bare) spread() error {
-	return until("the leaderships to be spread", func() bool {
+func (e *Ensemble) spread() error {
+	return measure.Until("the leaderships to be spread", func() bool {
 		all := true
-		for i := range b.shards {
-			shard, want := uint64(i+1), uint64(i%members+1)
-			for _, nh := range b.hosts {
+		for i := range e.shards {
+			shard, want := uint64(i+1), uint64(i%len(e.hosts)+1)
+			for _, nh := range e.hosts {
 				if leader, _, ok, err := nh.GetLeaderID(shard); err != nil || !ok || leader != want {
 					all = false
 					_ = nh.RequestLeaderTransfer(shard, want) // one that fails is asked for again
@@ -103,22 +107,36 @@ func (b *bare) spread() error {
 	})
 }
 
-func (b *bare) writer(i int) (func() error, error) {
-	shard := i % b.shards
-	nh := b.hosts[shard%members]
-	session, cmd := nh.GetNoOPSession(uint64(shard+1)), make([]byte, payload)
+// Leader is the member that leads a shard, both counting from 0.
+func (e *Ensemble) Leader(shard int) (member int, err error) {
+	id, _, ok, err := e.hosts[0].GetLeaderID(uint64(shard + 1))
+	if err == nil && !ok {
+		err = fmt.Errorf("nobody leads shard %d", shard)
+	}
+	return int(id) - 1, err
+}
+
+// proposalTimeout is how long a proposal waits. Those of followers get lost when there are very many: nobody sends them again.
+const proposalTimeout = 10 * time.Second
+
+// Proposer returns what proposes so many bytes to a shard on a member, both counting from 0, and waits until they are applied.
+func (e *Ensemble) Proposer(member, shard, bytes int) func() error {
+	nh := e.hosts[member]
+	session, cmd := nh.GetNoOPSession(uint64(shard+1)), make([]byte, bytes)
 	return func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), proposalTimeout)
 		defer cancel()
 		_, err := nh.SyncPropose(ctx, session, cmd)
 		return err
-	}, nil
+	}
 }
 
-func (b *bare) entries() uint64 { return b.applied.Load() }
+// Applied counts the entries of all shards that the first member has applied.
+func (e *Ensemble) Applied() uint64 { return e.applied.Load() }
 
-func (b *bare) close() {
-	for _, nh := range b.hosts {
+// Close stops all members.
+func (e *Ensemble) Close() {
+	for _, nh := range e.hosts {
 		nh.Close()
 	}
 }

@@ -1,0 +1,202 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+)
+
+// etcd is an ensemble of etcd with default settings, and its in-process client; members that run elsewhere are nil.
+type etcd struct {
+	selfContained
+	here    []int
+	servers [members]*embed.Etcd
+	clients [members]*clientv3.Client
+}
+
+func startEtcd(p place) (ensemble, error) {
+	e := &etcd{here: p.Here}
+	err := inParallel(len(p.Here), len(p.Here), func(k int) (err error) {
+		i := p.Here[k]
+		if e.servers[i], err = embed.StartEtcd(etcdConfig(p, i)); err != nil {
+			return err
+		}
+		select {
+		case <-e.servers[i].Server.ReadyNotify():
+			e.clients[i] = v3client.New(e.servers[i].Server)
+			return nil
+		case err := <-e.servers[i].Err():
+			return err
+		}
+	})
+	if err != nil {
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func etcdConfig(p place, member int) *embed.Config {
+	c := embed.NewConfig()
+	c.Name, c.Dir, c.LogLevel = etcdName(member), p.dir(member), "error"
+	peers, clients := urls(p.Addrs[member][0]), urls(p.Addrs[member][1])
+	c.ListenPeerUrls, c.AdvertisePeerUrls = peers, peers
+	c.ListenClientUrls, c.AdvertiseClientUrls = clients, clients
+	var all []string
+	for i, addrs := range p.Addrs {
+		all = append(all, etcdName(i)+"=http://"+addrs[0])
+	}
+	c.InitialCluster = strings.Join(all, ",")
+	return c
+}
+
+func etcdName(member int) string { return "member" + strconv.Itoa(member) }
+
+func urls(addr string) []url.URL { return []url.URL{{Scheme: "http", Host: addr}} }
+
+func (e *etcd) leader() (int, error) {
+	s := e.servers[e.here[0]].Server
+	if m := s.Cluster().Member(s.Leader()); m != nil {
+		return strconv.Atoi(strings.TrimPrefix(m.Name, "member"))
+	}
+	return 0, errors.New("nobody leads")
+}
+
+func (e *etcd) entries() (uint64, error) { return e.servers[e.here[0]].Server.AppliedIndex(), nil }
+
+func (e *etcd) open(member int) (session, error) {
+	s, err := concurrency.NewSession(e.clients[member])
+	return &etcdSession{s: s, c: e.clients[member], server: e.servers[member].Server}, err
+}
+
+func (e *etcd) close() {
+	_ = inParallel(members, members, func(i int) error {
+		if e.servers[i] != nil {
+			e.servers[i].Close()
+		}
+		return nil
+	})
+}
+
+// etcdSession is a lease that is kept alive.
+type etcdSession struct {
+	s      *concurrency.Session
+	c      *clientv3.Client
+	server *etcdserver.EtcdServer
+
+	mu      sync.Mutex
+	watcher clientv3.Watcher // its own, if it watches: cancelling many watches of one that goes on blocks it for ever
+}
+
+func (e *etcdSession) close() error {
+	if e.watcher != nil {
+		_ = e.watcher.Close() // the error is that it was closed
+	}
+	return e.s.Close()
+}
+
+func (e *etcdSession) make(path string, data []byte) error {
+	_, err := e.c.Put(context.Background(), path, string(data))
+	return err
+}
+
+func (e *etcdSession) set(path string) (op, error) {
+	ctx, data := context.Background(), make([]byte, payload)
+	value := string(data)
+	return func() error {
+		_, err := e.c.Put(ctx, path, value)
+		return err
+	}, e.make(path, data)
+}
+
+func (e *etcdSession) get(path string) (op, error) {
+	return e.read(path, clientv3.WithSerializable())
+}
+
+func (e *etcdSession) syncGet(path string) (op, error) { return e.read(path) }
+
+func (e *etcdSession) read(path string, options ...clientv3.OpOption) (op, error) {
+	ctx := context.Background()
+	return func() error {
+		r, err := e.c.Get(ctx, path, options...)
+		if err == nil && len(r.Kvs) != 1 {
+			err = fmt.Errorf("read %d keys, want 1", len(r.Kvs))
+		}
+		if err != nil {
+			return err
+		}
+		return check(r.Kvs[0].Value, nil)
+	}, nil
+}
+
+func (e *etcdSession) lock(path string) (op, error) {
+	ctx, m := context.Background(), concurrency.NewMutex(e.s, path)
+	return func() error {
+		if err := m.Lock(ctx); err != nil {
+			return err
+		}
+		return m.Unlock(ctx)
+	}, nil
+}
+
+// etcdKeys counts the keys that create has made.
+var etcdKeys atomic.Uint64
+
+// create makes a key that must not be there and goes with the lease. Its create revision is its place in the sequence.
+func (e *etcdSession) create(parent string) (op, error) {
+	ctx, prefix := context.Background(), fmt.Sprintf("%s/%x-", parent, e.s.Lease())
+	return func() error {
+		key := prefix + strconv.FormatUint(etcdKeys.Add(1), 10)
+		r, err := e.c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, "", clientv3.WithLease(e.s.Lease()))).Commit()
+		if err == nil && !r.Succeeded {
+			err = fmt.Errorf("%s is there already", key)
+		}
+		return err
+	}, nil
+}
+
+func (e *etcdSession) watch(path string) (watch, error) {
+	events, err := e.events(path)
+	return watch{told: func() error {
+		if r, ok := <-events; !ok || len(r.Events) == 0 {
+			return fmt.Errorf("a watch has ended: %w", r.Err())
+		}
+		return nil
+	}}, err
+}
+
+func (e *etcdSession) arm(path string, n int) (held any, err error) {
+	watches := make([]clientv3.WatchChan, n)
+	return watches, inParallel(n, 64, func(i int) (err error) {
+		watches[i], err = e.events(path)
+		return err
+	})
+}
+
+// events arms a watch and waits until it is.
+func (e *etcdSession) events(path string) (clientv3.WatchChan, error) {
+	e.mu.Lock()
+	if e.watcher == nil {
+		e.watcher = v3client.New(e.server).Watcher
+	}
+	e.mu.Unlock()
+	events := e.watcher.Watch(context.Background(), path, clientv3.WithCreatedNotify())
+	if r := <-events; !r.Created {
+		return nil, fmt.Errorf("a watch was not armed: %w", r.Err())
+	}
+	return events, nil
+}

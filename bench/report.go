@@ -1,0 +1,236 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
+)
+
+// report collects what was measured and prints it.
+type report struct {
+	settings
+	out   io.Writer
+	began time.Time
+	rows  []*row
+}
+
+// A row is what all rounds of a line found of one system. Rounds that failed count as none.
+type row struct {
+	suite  string
+	line   line
+	system string
+	rounds []figures
+	err    error // of the newest round that failed
+}
+
+func (r *report) row(suite string, l line, system string) *row {
+	for _, one := range r.rows {
+		if one.suite == suite && one.line == l && one.system == system {
+			return one
+		}
+	}
+	one := &row{suite: suite, line: l, system: system}
+	r.rows = append(r.rows, one)
+	return one
+}
+
+// add takes a round's figures, or why there are none, and says so.
+func (r *report) add(suite string, l line, system string, round int, f figures, err error) {
+	one := r.row(suite, l, system)
+	text := (&row{rounds: []figures{f}}).brief()
+	if err != nil {
+		one.err, text = err, err.Error()
+	} else {
+		one.rounds = append(one.rounds, f)
+	}
+	if errors.Is(err, errMissing) {
+		return
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	fmt.Fprintf(r.out, "%5.0fs  round %d: %-8s %-8s %7d  %-10s  %s\n", time.Since(r.began).Seconds(), round+1, suite, l.On, l.Clients, system, text)
+}
+
+func (one *row) each(f func(figures) float64) (all []float64) {
+	for _, round := range one.rounds {
+		all = append(all, f(round))
+	}
+	return all
+}
+
+func (one *row) rates() []float64 { return one.each(func(f figures) float64 { return f.Rate }) }
+
+// micros are the medians of the rounds' P50 and P99 in microseconds.
+func (one *row) micros() (p50, p99 float64) {
+	return measure.Median(one.each(func(f figures) float64 { return float64(f.P50) / 1e3 })),
+		measure.Median(one.each(func(f figures) float64 { return float64(f.P99) / 1e3 }))
+}
+
+// values are the medians of the other figures.
+func (one *row) values() map[string]float64 {
+	all := make(map[string]float64)
+	for _, round := range one.rounds {
+		for name := range round.Values {
+			all[name] = measure.Median(one.each(func(f figures) float64 { return f.Values[name] }))
+		}
+	}
+	return all
+}
+
+// brief is a row in one line.
+func (one *row) brief() string {
+	var parts []string
+	if rate := measure.Median(one.rates()); rate > 0 {
+		parts = append(parts, number(rate)+"/s")
+	}
+	if p50, p99 := one.micros(); p50 > 0 {
+		parts = append(parts, "p50 "+micros(p50), "p99 "+micros(p99))
+	}
+	return strings.Join(append(parts, one.others()), "  ")
+}
+
+// others are the values as text.
+func (one *row) others() string {
+	values := one.values()
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		parts = append(parts, name+" "+number(values[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ratio is the median of Vivarium's rates over a peer's in the same rounds, and the least and the most.
+type ratio struct {
+	Suite   string  `json:"suite"`
+	On      string  `json:"on,omitempty"`
+	Clients int     `json:"clients"`
+	Peer    string  `json:"peer"`
+	Ratio   float64 `json:"ratio"`
+	Least   float64 `json:"least"`
+	Most    float64 `json:"most"`
+	rounds  []float64
+}
+
+// ratios compares a peer's row; ok is false where there is nothing to compare.
+func (r *report) ratio(peer *row) (ratio, bool) {
+	own := r.row(peer.suite, peer.line, order[0])
+	rounds := measure.Ratios(own.rates(), peer.rates())
+	if own == peer || own.err != nil || peer.err != nil || len(rounds) == 0 || measure.Median(peer.rates()) == 0 {
+		return ratio{}, false
+	}
+	return ratio{peer.suite, peer.line.On, peer.line.Clients, peer.system, measure.Median(rounds), slices.Min(rounds), slices.Max(rounds), rounds}, true
+}
+
+// print prints a table of each suite.
+func (r *report) print() {
+	fmt.Fprintf(r.out, "\nmedians of the rounds (least to most); a ratio is Vivarium's ops/s over the system's in the same round\n")
+	for _, suite := range r.suites {
+		fmt.Fprintf(r.out, "\n%s\n", suite)
+		w := tabwriter.NewWriter(r.out, 0, 8, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(w, "on\tclients\tsystem\tops/s\tp50\tp99\tratio\t\n")
+		var others []string
+		for _, one := range slices.Clone(r.rows) {
+			if one.suite != suite {
+				continue
+			}
+			rate, p50, p99, than := "-", "-", "-", "-"
+			if rates := one.rates(); measure.Median(rates) > 0 {
+				rate = measure.Spread(rates, "%.4g")
+				micro50, micro99 := one.micros()
+				p50, p99 = micros(micro50), micros(micro99)
+			}
+			if ratio, ok := r.ratio(one); ok {
+				than = measure.Spread(ratio.rounds, "%.2f")
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", one.line.On, one.line.Clients, one.system, rate, p50, p99, than)
+			if text := one.others(); text != "" {
+				others = append(others, fmt.Sprintf("  %s %d %s: %s", one.line.On, one.line.Clients, one.system, text))
+			}
+			if one.err != nil && !errors.Is(one.err, errMissing) {
+				others = append(others, fmt.Sprintf("  %s %d %s: FAILED: %v", one.line.On, one.line.Clients, one.system, one.err))
+			}
+		}
+		_ = w.Flush()
+		if len(others) > 0 {
+			fmt.Fprintln(r.out, strings.Join(others, "\n"))
+		}
+	}
+}
+
+// number prints what is large without decimals.
+func number(f float64) string {
+	if f >= 1000 || f == float64(int(f)) {
+		return fmt.Sprintf("%.0f", f)
+	}
+	return fmt.Sprintf("%.3g", f)
+}
+
+// micros prints microseconds.
+func micros(f float64) string {
+	switch {
+	case f == 0:
+		return "-"
+	case f < 1e3:
+		return fmt.Sprintf("%.3g µs", f)
+	case f < 1e6:
+		return fmt.Sprintf("%.3g ms", f/1e3)
+	}
+	return fmt.Sprintf("%.3g s", f/1e6)
+}
+
+// result is a row as JSON.
+type result struct {
+	Suite   string             `json:"suite"`
+	On      string             `json:"on,omitempty"`
+	System  string             `json:"system"`
+	Clients int                `json:"clients"`
+	Rate    float64            `json:"ops_per_s"`
+	Least   float64            `json:"ops_per_s_least"`
+	Most    float64            `json:"ops_per_s_most"`
+	P50     float64            `json:"p50_us"`
+	P99     float64            `json:"p99_us"`
+	Rounds  int                `json:"rounds"`
+	Values  map[string]float64 `json:"values,omitempty"`
+	Error   string             `json:"error,omitempty"`
+}
+
+// writeJSON writes a file with the figures and the ratios. What a system does not have is not in it.
+func (r *report) writeJSON(file string) error {
+	var all struct {
+		Results []result `json:"results"`
+		Ratios  []ratio  `json:"ratios"`
+	}
+	all.Results, all.Ratios = []result{}, []ratio{}
+	for _, one := range slices.Clone(r.rows) {
+		if errors.Is(one.err, errMissing) {
+			continue
+		}
+		res := result{Suite: one.suite, On: one.line.On, System: one.system, Clients: one.line.Clients, Rounds: len(one.rounds), Values: one.values()}
+		if rates := one.rates(); len(rates) > 0 {
+			res.Rate, res.Least, res.Most = measure.Median(rates), slices.Min(rates), slices.Max(rates)
+			res.P50, res.P99 = one.micros()
+		}
+		if one.err != nil {
+			res.Error = one.err.Error()
+		}
+		all.Results = append(all.Results, res)
+		if than, ok := r.ratio(one); ok {
+			all.Ratios = append(all.Ratios, than)
+		}
+	}
+	text, err := json.MarshalIndent(all, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}

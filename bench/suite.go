@@ -1,0 +1,142 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
+)
+
+// A suite is one kind of thing that is measured. What it does, and with how many callers, is the same for all systems.
+type suite struct {
+	name    string
+	lines   []line
+	apart   bool // it starts what it needs
+	measure func(w *worker, l line) (figures, error)
+}
+
+// A line is one row of a suite's table.
+type line struct {
+	On      string // where the callers are, or what else tells lines apart
+	Clients int    // how many of them
+	Once    bool   // it takes long, and is for one round
+}
+
+// Where callers are.
+const (
+	onLeader   = "leader"   // on the member that leads
+	onFollower = "follower" // on one that does not
+	onAll      = "all"      // spread over all, the first on the one that leads
+)
+
+// figures are what a measurement found. A thing that happens once has its time as P50, and a rate of one in that time.
+type figures struct {
+	Rate     float64 // a second
+	P50, P99 time.Duration
+	Values   map[string]float64 // whatever else, by name
+}
+
+var suites []suite
+
+// A function, for the suites refer to workers and those to the suites.
+func init() {
+	suites = []suite{
+		{name: "write", lines: lines([]string{onLeader, onFollower, onAll}, 1, 64, 1024), measure: calls(session.set)},
+		{name: "read", lines: lines([]string{onFollower}, 1, 2, 64), measure: calls(written(session.get))},
+		{name: "syncread", lines: append(lines([]string{onLeader, onFollower}, 1), lines([]string{onAll}, 64)...), measure: calls(written(session.syncGet))},
+		{name: "lock", lines: lines([]string{onAll}, 1, 64, 256), measure: calls(session.lock)},
+		{name: "handoff", lines: lines([]string{onAll}, 8), measure: measureHandoff},
+		{name: "watch", lines: append(lines([]string{onAll}, 1, 1000, 100_000), line{onIdle, 1_000_000, true}), measure: measureWatch},
+		{name: "create", lines: lines([]string{onAll}, 1, 64), measure: measureCreate},
+		{name: "session", lines: append(lines([]string{onAll}, 1, 64), line{onIdle, 100_000, true}), measure: measureSession},
+		{name: "load", lines: []line{{onAll, 1024, true}}, apart: true, measure: measureLoad},
+		{name: "idle", lines: []line{{onIdle, 0, true}}, apart: true, measure: measureIdle},
+		{name: "failover", lines: []line{{onLeader, 1, true}}, apart: true, measure: measureFailover},
+		{name: "start", lines: []line{{On: "alone", Clients: 1}, {On: "three", Clients: 3}}, apart: true, measure: measureStart},
+	}
+}
+
+func suiteNames() (names []string) {
+	for _, s := range suites {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func lines(on []string, clients ...int) (all []line) {
+	for _, where := range on {
+		for _, n := range clients {
+			all = append(all, line{On: where, Clients: n})
+		}
+	}
+	return all
+}
+
+// written prepares an op of a znode that is there.
+func written(prepare func(s session, path string) (op, error)) func(s session, path string) (op, error) {
+	return func(s session, path string) (op, error) {
+		if _, err := s.set(path); err != nil {
+			return nil, err
+		}
+		return prepare(s, path)
+	}
+}
+
+// calls measures callers that share the sessions of their members, and have a path of their own each.
+func calls(prepare func(s session, path string) (op, error)) func(w *worker, l line) (figures, error) {
+	return func(w *worker, l line) (figures, error) {
+		ops, err := w.prepare(l, func(member, i int) (op, error) {
+			s, err := w.session(member, i)
+			if err != nil {
+				return nil, err
+			}
+			return prepare(s, w.path())
+		})
+		return w.run(ops, err)
+	}
+}
+
+// prepare returns the ops of a line's callers. They are kept for the next round, unless another member leads by then.
+func (w *worker) prepare(l line, one func(member, i int) (op, error)) ([]op, error) {
+	leader, err := w.e.leader()
+	if err != nil {
+		return nil, err
+	}
+	key := callersKey{l, leader}
+	if ops := w.callers[key]; ops != nil {
+		return ops, nil
+	}
+	ops := make([]op, l.Clients)
+	err = inParallel(len(ops), min(width, len(ops)), func(i int) (err error) {
+		ops[i], err = one(l.member(leader, i), i)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.callers[key] = ops
+	return ops, nil
+}
+
+// run has the ops called for a window.
+func (w *worker) run(ops []op, err error) (figures, error) {
+	if err != nil {
+		return figures{}, err
+	}
+	load, err := measure.Run(w.Window, ops...)
+	return figures{Rate: load.Rate, P50: load.P50, P99: load.P99}, err
+}
+
+// measureHandoff has contenders with sessions of their own lock one path in turn.
+func measureHandoff(w *worker, l line) (figures, error) {
+	path := w.path()
+	ops, err := w.prepare(l, func(member, _ int) (op, error) {
+		s, err := w.e.open(member)
+		if err != nil {
+			return nil, err
+		}
+		return s.lock(path)
+	})
+	return w.run(ops, err)
+}

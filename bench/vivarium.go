@@ -1,0 +1,164 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// vivarium is an ensemble with default settings; nodes of members that run elsewhere are nil.
+type vivarium struct {
+	selfContained
+	here  []int
+	nodes [members]*embed.Node
+}
+
+// startNode is embed.Start; a test measures on disks that are slow.
+var startNode = func(_ int, c embed.Config) (*embed.Node, error) { return embed.Start(c) }
+
+func startVivarium(p place) (ensemble, error) {
+	v := &vivarium{here: p.Here}
+	err := inParallel(len(p.Here), len(p.Here), func(k int) (err error) {
+		i := p.Here[k]
+		if v.nodes[i], err = startNode(i, vivariumConfig(p, i)); err != nil {
+			return err
+		}
+		return v.nodes[i].Ready(context.Background())
+	})
+	if err != nil {
+		v.close()
+		return nil, err
+	}
+	return v, nil
+}
+
+func vivariumConfig(p place, member int) embed.Config {
+	c := embed.Config{Dir: p.dir(member), ID: embed.MemberID(member + 1),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	if len(p.Addrs) > 1 {
+		c.Members = make(map[embed.MemberID]string)
+		for i, addrs := range p.Addrs {
+			c.Members[embed.MemberID(i+1)] = addrs[0]
+		}
+	}
+	return c
+}
+
+// status is what the first member of this process knows.
+func (v *vivarium) status() embed.ShardStatus { return v.nodes[v.here[0]].Status().Shards[0] }
+
+func (v *vivarium) leader() (int, error) {
+	if id := v.status().Leader; id > 0 {
+		return int(id) - 1, nil
+	}
+	return 0, errors.New("nobody leads")
+}
+
+func (v *vivarium) entries() (uint64, error) { return v.status().Applied, nil }
+
+func (v *vivarium) open(member int) (session, error) {
+	s, err := v.nodes[member].NewSession(context.Background(), embed.SessionOptions{})
+	return vivariumSession{s}, err
+}
+
+func (v *vivarium) close() {
+	_ = inParallel(members, members, func(i int) error {
+		if v.nodes[i] != nil {
+			_ = v.nodes[i].Close() // the directory goes, or is opened again, whatever it says
+		}
+		return nil
+	})
+}
+
+type vivariumSession struct{ s *embed.Session }
+
+func (v vivariumSession) close() error { return v.s.Close() }
+
+func (v vivariumSession) make(path string, data []byte) error {
+	_, err := v.s.Create(context.Background(), path, data, embed.Persistent)
+	return err
+}
+
+func (v vivariumSession) set(path string) (op, error) {
+	ctx, data := context.Background(), make([]byte, payload)
+	return func() error {
+		_, err := v.s.Set(ctx, path, data, embed.AnyVersion)
+		return err
+	}, v.make(path, data)
+}
+
+func (v vivariumSession) get(path string) (op, error) {
+	ctx := context.Background()
+	return func() error {
+		data, _, err := v.s.Get(ctx, path)
+		return check(data, err)
+	}, nil
+}
+
+func (v vivariumSession) syncGet(path string) (op, error) {
+	ctx := context.Background()
+	return func() error {
+		if _, err := v.s.Sync(ctx, path); err != nil {
+			return err
+		}
+		data, _, err := v.s.Get(ctx, path)
+		return check(data, err)
+	}, nil
+}
+
+func (v vivariumSession) lock(path string) (op, error) {
+	ctx, m := context.Background(), lock.NewMutex(v.s, path)
+	return func() error {
+		hold, err := m.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		return hold.Release()
+	}, nil
+}
+
+func (v vivariumSession) create(parent string) (op, error) {
+	ctx, path := context.Background(), parent+"/n"
+	return func() error {
+		_, err := v.s.Create(ctx, path, nil, embed.EphemeralSequential)
+		return err
+	}, nil
+}
+
+func (v vivariumSession) watch(path string) (watch, error) {
+	w, err := v.s.Watch(context.Background(), path, embed.WatchPersistent)
+	if err != nil {
+		return watch{}, err
+	}
+	return watch{told: func() error {
+		if _, ok := <-w.Events(); !ok {
+			return fmt.Errorf("a watch has ended: %w", w.Err())
+		}
+		return nil
+	}}, nil
+}
+
+func (v vivariumSession) arm(path string, n int) (held any, err error) {
+	watches := make([]*embed.Watch, n)
+	for i := range watches {
+		if watches[i], err = v.s.Watch(context.Background(), path, embed.WatchPersistent); err != nil {
+			return nil, err
+		}
+	}
+	return watches, nil
+}
+
+// check says whether a read has got what is written.
+func check(data []byte, err error) error {
+	if err == nil && len(data) != payload {
+		err = fmt.Errorf("read %d bytes, want %d", len(data), payload)
+	}
+	return err
+}

@@ -1,0 +1,281 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
+	"github.com/vivarium-go/vivarium/internal/child"
+)
+
+// workerVariable makes this program a worker.
+const workerVariable = "VIVARIUM_BENCH_WORKER"
+
+// A setup is what a worker works on.
+type setup struct {
+	System string
+	Suite  string
+	Window time.Duration
+	Place  place
+}
+
+// What a worker is asked for. The parent starts one for a suite and has it measure; a suite that needs members in processes of
+// their own starts one for each, and asks for the rest.
+const (
+	doStart   = "start"
+	doMeasure = "measure"
+	doLeader  = "leader"
+	doWrite   = "write"
+	doCost    = "cost"
+)
+
+type request struct {
+	Do    string
+	Setup setup // of doStart
+	Line  line  // of doMeasure
+}
+
+type answer struct {
+	Error   string
+	Missing bool
+	Figures figures // of doMeasure
+	Leader  int     // of doLeader
+	Cost    cost    // of doCost
+}
+
+// A cost is what the members in a process have cost so far.
+type cost struct {
+	CPU        time.Duration
+	Resident   float64 // bytes
+	Anonymous  float64 // of them, those that are no file's
+	Disk       float64 // bytes
+	Goroutines int
+}
+
+// A process is a worker as those see it who ask. It is for one goroutine at a time, but for kill.
+type process struct {
+	p      *child.Process[request, answer]
+	ctx    context.Context // ends the waiting for answers
+	log    string
+	broken error // it died or hung
+}
+
+// spawn starts a worker and has it start its members.
+func spawn(ctx context.Context, s setup) (*process, error) {
+	p := &process{ctx: ctx, log: filepath.Join(s.Place.Dir, fmt.Sprintf("log%d", s.Place.Here[0]))}
+	var err error
+	if p.p, err = child.Spawn[request, answer](workerVariable, p.log); err != nil {
+		return nil, err
+	}
+	if _, err := p.ask(request{Do: doStart, Setup: s}, patience); err != nil {
+		p.broken = fmt.Errorf("start: %w", err)
+	}
+	return p, nil
+}
+
+// patience is how long a worker may take for what takes seconds.
+const patience = 3 * time.Minute
+
+// ask waits for an answer. A worker that dies or hangs gives none any more, and the error has its last words.
+func (p *process) ask(q request, limit time.Duration) (answer, error) {
+	if p.broken != nil {
+		return answer{}, p.broken
+	}
+	select {
+	case a, ok := <-p.p.Send(q, nil):
+		switch {
+		case !ok:
+			<-p.p.Dead()
+			how, _ := p.p.DiedAlone()
+			p.broken = fmt.Errorf("%s: %s", how, p.lastWords())
+			return answer{}, p.broken
+		case a.Missing:
+			return a, errMissing
+		case a.Error != "":
+			return a, errors.New(a.Error)
+		}
+		return a, nil
+	case <-p.ctx.Done():
+		p.p.Kill()
+		p.broken = context.Cause(p.ctx)
+		return answer{}, p.broken
+	case <-time.After(limit):
+		p.p.Kill()
+		p.broken = fmt.Errorf("no answer in %v: %s", limit, p.lastWords())
+		return answer{}, p.broken
+	}
+}
+
+// measure asks for a measurement of a line.
+func (p *process) measure(l line) (figures, error) {
+	a, err := p.ask(request{Do: doMeasure, Line: l}, 2*patience)
+	return a.Figures, err
+}
+
+// kill ends the worker, with the processes that it has started, and waits for the end.
+func (p *process) kill() {
+	p.p.Kill()
+	<-p.p.Dead()
+}
+
+// lastWords is the end of what the process printed.
+func (p *process) lastWords() string {
+	text, _ := os.ReadFile(p.log) // what cannot be read says nothing
+	text = bytes.TrimSpace(text)
+	// A panic is followed by all goroutines.
+	if i := bytes.Index(text, []byte("\n\ngoroutine ")); i >= 0 {
+		text = text[:i]
+	}
+	return strings.Join(strings.Fields(string(text[max(0, len(text)-400):])), " ")
+}
+
+// work is the life of a worker.
+func work() {
+	w := &worker{}
+	child.Serve(func(q request, say func(answer, bool)) {
+		a, err := w.do(q)
+		switch {
+		case errors.Is(err, errMissing):
+			a.Missing = true
+		case err != nil:
+			a.Error = err.Error()
+		}
+		say(a, false)
+	})
+	w.close()
+}
+
+// A worker has the members of an ensemble, or some of them, in its process.
+type worker struct {
+	setup
+	suite     suite
+	system    system
+	e         ensemble // nil if the suite starts what it needs
+	callers   map[callersKey][]op
+	write     op         // of writeSoon
+	processes []*process // of suites with members in processes of their own
+
+	mu     sync.Mutex
+	shared map[[2]int]session // by member and number; guarded by mu
+	made   int                // paths; guarded by mu
+}
+
+// callersKey is what callers depend on.
+type callersKey struct {
+	line   line
+	leader int
+}
+
+func (w *worker) do(q request) (a answer, err error) {
+	switch q.Do {
+	case doStart:
+		return a, w.start(q.Setup)
+	case doMeasure:
+		a.Figures, err = w.suite.measure(w, q.Line)
+	case doLeader:
+		a.Leader, err = w.e.leader()
+	case doWrite:
+		err = w.writeSoon()
+	case doCost:
+		a.Cost = w.cost()
+	}
+	return a, err
+}
+
+func (w *worker) start(s setup) (err error) {
+	w.setup, w.system = s, systems[s.System]
+	w.shared, w.callers = make(map[[2]int]session), make(map[callersKey][]op)
+	for _, one := range suites {
+		if one.name == s.Suite {
+			w.suite = one
+		}
+	}
+	if w.suite.apart && len(s.Place.Here) == len(s.Place.Addrs) {
+		return nil
+	}
+	w.e, err = w.system.start(s.Place)
+	return err
+}
+
+func (w *worker) close() {
+	w.endProcesses()
+	if w.e != nil {
+		w.e.close()
+	}
+}
+
+// path returns one that was never used.
+func (w *worker) path() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made++
+	return fmt.Sprintf("/%s%d", w.Suite, w.made)
+}
+
+// session returns the one that caller i shares with others of its member.
+func (w *worker) session(member, i int) (session, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := [2]int{member, i % w.system.sessions}
+	s, ok := w.shared[key]
+	if !ok {
+		var err error
+		if s, err = w.e.open(member); err != nil {
+			return nil, err
+		}
+		w.shared[key] = s
+	}
+	return s, nil
+}
+
+// member is where caller i is, given who leads.
+func (l line) member(leader, i int) int {
+	switch l.On {
+	case onLeader:
+		return leader
+	case onFollower:
+		return (leader + 1) % members
+	}
+	return (leader + i) % members
+}
+
+// scaled is how many of n pieces a measurement makes: all, if it is not a mere try.
+func (w *worker) scaled(n int) int {
+	if w.Window >= time.Second {
+		return n
+	}
+	return max(1, int(float64(n)*w.Window.Seconds()))
+}
+
+// resident is the memory of the members here.
+func (w *worker) resident() (sum float64) {
+	for _, pid := range w.e.pids() {
+		sum += measure.Resident(pid)
+	}
+	return sum
+}
+
+func (w *worker) cost() cost {
+	c := cost{Resident: w.resident(), Goroutines: runtime.NumGoroutine()}
+	for _, pid := range w.e.pids() {
+		c.CPU += measure.CPUOf(pid)
+		c.Anonymous += measure.Anonymous(pid)
+		if pid != os.Getpid() {
+			c.Goroutines = 0 // those of this process are not the member's
+		}
+	}
+	for _, i := range w.Place.Here {
+		c.Disk += measure.DiskUse(w.Place.dir(i))
+	}
+	return c
+}

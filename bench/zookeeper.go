@@ -1,0 +1,261 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
+)
+
+// zooKeeperJars is what ZooKeeper needs of where Debian keeps it.
+var zooKeeperJars = []string{"zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-simple.jar", "commons-cli.jar", "commons-io.jar",
+	"netty*.jar", "metrics-core*.jar", "snappy-java.jar", "jackson-core.jar", "jackson-databind.jar", "jackson-annotations.jar"}
+
+var javaDir = "/usr/share/java"
+
+// zooKeeperInstalled reports whether ZooKeeper can be measured.
+func zooKeeperInstalled() bool {
+	_, err := os.Stat(filepath.Join(javaDir, "zookeeper.jar"))
+	_, noJava := exec.LookPath("java")
+	return err == nil && noJava == nil
+}
+
+// zooKeeper is an ensemble with the settings of the example that comes with it. Each member has a process; those of members that
+// belong elsewhere are nil.
+type zooKeeper struct {
+	place  place
+	server [members]*exec.Cmd
+}
+
+func startZooKeeper(p place) (ensemble, error) {
+	z := &zooKeeper{place: p}
+	err := z.start()
+	if err != nil {
+		z.close()
+		return nil, err
+	}
+	return z, nil
+}
+
+func (z *zooKeeper) start() error {
+	var jars []string
+	for _, pattern := range zooKeeperJars {
+		found, err := filepath.Glob(filepath.Join(javaDir, pattern))
+		if err != nil {
+			return err
+		}
+		jars = append(jars, found...)
+	}
+	for _, i := range z.place.Here {
+		file, err := z.configure(i)
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command("java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", strings.Join(jars, ":"),
+			"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it goes with its worker
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		z.server[i] = cmd
+	}
+	for _, i := range z.place.Here {
+		if err := measure.Until("a member of ZooKeeper", func() bool { return z.ask(i, "Mode") != "" }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configure writes a member's files and returns the one to start it with.
+func (z *zooKeeper) configure(member int) (file string, err error) {
+	dir := z.place.dir(member)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(z.place.Addrs[member][1])
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "tickTime=2000\ninitLimit=10\nsyncLimit=5\nforceSync=yes\nadmin.enableServer=false\ndataDir=%s\nclientPort=%s\n", dir, port)
+	for i, addrs := range z.place.Addrs {
+		_, election, err := net.SplitHostPort(addrs[2])
+		if err != nil {
+			return "", err
+		}
+		if len(z.place.Addrs) > 1 {
+			fmt.Fprintf(&b, "server.%d=%s:%s\n", i+1, addrs[0], election)
+		}
+	}
+	file = filepath.Join(dir, "zoo.cfg")
+	return file, errors.Join(os.WriteFile(file, []byte(b.String()), 0o644),
+		os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(member+1)), 0o644))
+}
+
+// ask returns what a member that serves says about itself; empty if it does not.
+func (z *zooKeeper) ask(member int, what string) string {
+	c, err := net.DialTimeout("tcp", z.place.Addrs[member][1], time.Second)
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		return ""
+	}
+	text, _ := io.ReadAll(c) // half an answer has half the lines
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, what+": "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func (z *zooKeeper) leader() (int, error) {
+	for i := range z.place.Addrs {
+		if mode := z.ask(i, "Mode"); mode == "leader" || mode == "standalone" {
+			return i, nil
+		}
+	}
+	return 0, errors.New("nobody leads")
+}
+
+// entries is the counter in the newest zxid.
+func (z *zooKeeper) entries() (uint64, error) {
+	zxid, err := strconv.ParseUint(z.ask(z.place.Here[0], "Zxid"), 0, 64)
+	return zxid & 0xffffffff, err
+}
+
+func (z *zooKeeper) pids() (pids []int) {
+	for _, i := range z.place.Here {
+		pids = append(pids, z.server[i].Process.Pid)
+	}
+	return pids
+}
+
+func (z *zooKeeper) close() {
+	for _, cmd := range z.server {
+		if cmd != nil {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	for _, cmd := range z.server {
+		if cmd != nil {
+			_ = cmd.Wait() // it says that it was a signal
+		}
+	}
+}
+
+// quiet is a logger of what the client has to say, which it says again with the errors of its calls.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+func (z *zooKeeper) open(member int) (session, error) {
+	addrs := []string{z.place.Addrs[member][1]}
+	if len(z.place.Here) < len(z.place.Addrs) { // others may die: a client knows all members, as clients do
+		addrs = nil
+		for _, a := range z.place.Addrs {
+			addrs = append(addrs, a[1])
+		}
+	}
+	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	late := time.After(time.Minute)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return zooKeeperSession{c}, nil
+			}
+		case <-late:
+			c.Close()
+			return nil, errors.New("no session in a minute")
+		}
+	}
+}
+
+type zooKeeperSession struct{ c *zk.Conn }
+
+func (z zooKeeperSession) close() error {
+	z.c.Close()
+	return nil
+}
+
+func (z zooKeeperSession) make(path string, data []byte) error {
+	_, err := z.c.Create(path, data, 0, zk.WorldACL(zk.PermAll))
+	return err
+}
+
+func (z zooKeeperSession) set(path string) (op, error) {
+	data := make([]byte, payload)
+	return func() error {
+		_, err := z.c.Set(path, data, -1)
+		return err
+	}, z.make(path, data)
+}
+
+func (z zooKeeperSession) get(path string) (op, error) {
+	return func() error {
+		data, _, err := z.c.Get(path)
+		return check(data, err)
+	}, nil
+}
+
+func (z zooKeeperSession) syncGet(path string) (op, error) {
+	return func() error {
+		if _, err := z.c.Sync(path); err != nil {
+			return err
+		}
+		data, _, err := z.c.Get(path)
+		return check(data, err)
+	}, nil
+}
+
+func (z zooKeeperSession) lock(path string) (op, error) {
+	l := zk.NewLock(z.c, path, zk.WorldACL(zk.PermAll))
+	return func() error {
+		if err := l.Lock(); err != nil {
+			return err
+		}
+		return l.Unlock()
+	}, nil
+}
+
+func (z zooKeeperSession) create(parent string) (op, error) {
+	path, acl := parent+"/n", zk.WorldACL(zk.PermAll)
+	return func() error {
+		_, err := z.c.Create(path, nil, zk.FlagEphemeral|zk.FlagSequence, acl)
+		return err
+	}, nil
+}
+
+func (z zooKeeperSession) watch(path string) (watch, error) {
+	var events <-chan zk.Event
+	again := func() (err error) { // the event that it tells is its last
+		_, _, events, err = z.c.GetW(path)
+		return err
+	}
+	return watch{told: func() error { return (<-events).Err }, again: again}, again()
+}
+
+// arm does not exist: of a session's watches on one znode the server knows one.
+func (z zooKeeperSession) arm(string, int) (any, error) { return nil, errMissing }
