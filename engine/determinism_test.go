@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -213,17 +214,29 @@ func (n *node) applyEntries(rng *rand.Rand, entries []replication.Entry) {
 	}
 }
 
-// restart closes the image and loads it anew.
+// restart closes the machine and its image, and loads it anew.
 func (n *node) restart() {
 	n.t.Helper()
-	if err := n.shard.image.Close(); err != nil {
+	if err := errors.Join(n.shard.Close(), n.shard.image.Close()); err != nil {
 		n.t.Fatal(err)
 	}
 	n.withImage()
 }
 
-// One log, three replicas: one applies it entry by entry, one in portions and is started again on its way, one misses a part
-// and installs a snapshot instead. All three come to the same bytes, in memory and in their images.
+// crash loses what the image does not have, and returns the part of the log that comes after it.
+func (n *node) crash(log []replication.Entry) []replication.Entry {
+	n.t.Helper()
+	if err := n.shard.image.Close(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.withImage()
+	applied := n.shard.Applied()
+	return log[slices.IndexFunc(log, func(e replication.Entry) bool { return e.Index > applied }):]
+}
+
+// One log, four replicas: one applies it entry by entry, one in portions and is started again on its way, one crashes there and
+// applies again what its image lacks, one misses a part and installs a snapshot instead. All come to the same bytes, in memory
+// and in their images.
 func TestReplicasOfOneLogAreEqual(t *testing.T) {
 	for _, seed := range seeds(4) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -237,7 +250,7 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 	replicaOf := func(m session.MemberID) *node {
 		return newNodeOf(t, session.Origin{Member: m, Start: 1 << 40}).withImage()
 	}
-	plain, restarted, installed := replicaOf(1), replicaOf(2), replicaOf(9)
+	plain, restarted, crashed, installed := replicaOf(1), replicaOf(2), replicaOf(3), replicaOf(9)
 	l := logWriter{rng: rng, seen: plain.shard}
 
 	leaves := 1 + rng.IntN(length-2) // where the third goes away …
@@ -257,6 +270,19 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 		restarted.applyEntries(rng, log[cuts[i]:cuts[i+1]])
 		restarted.restart()
 	}
+	for rest, crashes := log, 3; len(rest) > 0; {
+		k := 1 + rng.IntN(len(rest))
+		crashed.applyEntries(rng, rest[:k])
+		if rest = rest[k:]; rng.IntN(2) == 0 {
+			if err := crashed.shard.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(rest) > 0 && crashes > 0 {
+			crashes--
+			rest = crashed.crash(log)
+		}
+	}
 	installed.applyEntries(rng, log[:leaves])
 	if err := installed.shard.Install(bytes.NewReader(stream), nil); err != nil {
 		t.Fatal(err)
@@ -264,7 +290,7 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 	installed.applyEntries(rng, log[returns+1:])
 
 	want := plain.dump()
-	for name, n := range map[string]*node{"restarted": restarted, "installed": installed} {
+	for name, n := range map[string]*node{"restarted": restarted, "crashed": crashed, "installed": installed} {
 		if got := n.dump(); got != want {
 			t.Errorf("%s replica:\n%s\nthe plain one:\n%s", name, got, want)
 		}

@@ -11,7 +11,7 @@
 //	                                                        claims of this node end
 //	                                                        watches: queue events, then publish
 //	wait ◀── complete ◀────── (this node's batch) ◀──────── result
-//	                                                        image: one batch per Apply call
+//	                                                        image: now and then, in one batch
 //
 // A lone request goes out at once on its caller's goroutine; while a batch is in flight the next one fills. A batch is
 // accepted by its place in this node's stream or not at all, so sending one again is harmless, and it is sent again only on

@@ -22,6 +22,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	m.mu.table, m.mu.state = table, one
 	m.noteOrigins()
 	m.index.Store(m.image.Applied())
+	m.gathered.entries, m.gathered.bytes = 0, 0
 	m.restartSilence()
 	prove := func() {}
 	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {

@@ -20,6 +20,16 @@ import (
 // ephemerals in one entry would stop every member's apply for seconds, and with it the proof that the other nodes are alive.
 const expirePortion = 10_000
 
+// What was applied is written to the image when one of these is reached since the last time, so that a znode that is set again
+// and again, and where each stream stands, is written once; see BenchmarkApply. Until then it is in the Raft log alone, which is
+// cut behind what Sync has made durable only. They bound what a start after a crash applies again beside what the image had not
+// flushed, how long the log stands still for one write, and with it the memory that takes.
+const (
+	gatherEntries = 1024
+	gatherBytes   = 1 << 20 // of commands
+	gatherRecords = 2048
+)
+
 // A machine is one shard's replicated state on this node: the tree, the session table and the zxid. Every replica
 // makes the same transitions from the same log; what a machine does beyond that (completing waiters, ending claims,
 // telling watches) concerns its own node only and never flows back.
@@ -38,6 +48,9 @@ type machine struct {
 	// tree is replaced when a snapshot is installed; readers load it anew for each read.
 	tree  atomic.Pointer[tree.Tree]
 	index atomic.Uint64 // in the Raft log, of the newest entry that was applied
+
+	// Owned by the goroutine that applies: what the image does not have yet.
+	gathered struct{ entries, bytes int }
 
 	// origins are the members as they have registered. A peer that reconnects is judged by them: it must not wait for a machine that
 	// stands still, or no shard could reach it.
@@ -110,20 +123,23 @@ func (m *machine) Apply(entries []replication.Entry) {
 			m.engine.fail(fmt.Errorf("shard %d: log entry %d: %w", m.shard, entries[i].Index, err))
 			return
 		}
-		m.applyOne(entries[i].Index, &c)
+		records := m.applyOne(entries[i].Index, &c)
 		m.quotas.tell()
-	}
-	if err := m.save(entries[len(entries)-1].Index); err != nil {
-		m.engine.fail(fmt.Errorf("shard %d: image: %w", m.shard, err))
+		m.gathered.entries++
+		m.gathered.bytes += len(entries[i].Cmd)
+		if (m.gathered.entries >= gatherEntries || m.gathered.bytes >= gatherBytes || records >= gatherRecords) && m.save() != nil {
+			return
+		}
 	}
 }
 
-// applyOne applies one entry. A panic under it fails the node, and must not keep mu.
-func (m *machine) applyOne(index uint64, c *command) {
+// applyOne applies one entry, and returns how many records the image lacks. A panic under it fails the node, and must not keep mu.
+func (m *machine) applyOne(index uint64, c *command) (records int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.apply(c)
 	m.index.Store(index)
+	return m.tree.Load().Dirty() + m.mu.table.Dirty()
 }
 
 // apply makes one command's transitions. mu is held.
@@ -375,14 +391,23 @@ func (m *machine) expireDue() {
 	}
 }
 
-// save adds what changed to the image, in one batch with the applied index. The commit may have to wait for the disk,
-// so mu is not held over it.
-func (m *machine) save(index uint64) error {
+// save writes what has changed to the image, in one batch with the applied index. The commit may have to wait for the disk, so mu
+// is not held over it. An error fails the node: the changes are forgotten.
+func (m *machine) save() error {
+	if m.gathered.entries == 0 {
+		return nil
+	}
 	b := m.image.NewBatch()
-	if err := m.writeDirty(b); err != nil {
+	err := m.writeDirty(b)
+	if err == nil {
+		err = b.Commit(m.index.Load())
+	}
+	if err != nil {
+		m.engine.fail(fmt.Errorf("shard %d: image: %w", m.shard, err))
 		return err
 	}
-	return b.Commit(index)
+	m.gathered.entries, m.gathered.bytes = 0, 0
+	return nil
 }
 
 func (m *machine) writeDirty(b *storage.Batch) error {
@@ -418,11 +443,21 @@ func (m *machine) writeDirty(b *storage.Batch) error {
 }
 
 // Sync implements replication.StateMachine.
-func (m *machine) Sync() error { return m.image.Sync() }
+func (m *machine) Sync() error {
+	if err := m.save(); err != nil {
+		return err
+	}
+	return m.image.Sync()
+}
 
 // Snapshot implements replication.StateMachine.
-func (m *machine) Snapshot() (replication.Snapshot, error) { return m.image.Snapshot() }
+func (m *machine) Snapshot() (replication.Snapshot, error) {
+	if err := m.save(); err != nil {
+		return nil, err
+	}
+	return m.image.Snapshot()
+}
 
-// Close implements replication.StateMachine. The image stays open until the engine closes it: readers of this node
-// are served from memory until then.
-func (m *machine) Close() error { return nil }
+// Close implements replication.StateMachine. The image stays open until the engine closes it, which makes it durable: readers of
+// this node are served from memory until then.
+func (m *machine) Close() error { return m.save() }

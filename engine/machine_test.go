@@ -523,11 +523,65 @@ func TestRequestThatNoEntryCanHoldIsRefused(t *testing.T) {
 	})
 }
 
+// What was applied is not written with every entry, but when enough has gathered, and whenever somebody asks for all of it.
+func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
+	large := create("/large")
+	large.Data = make([]byte, gatherBytes)
+	many := make([]tree.Op, gatherRecords)
+	for i := range many {
+		many[i] = create(fmt.Sprint("/", i))
+	}
+	for name, c := range map[string]struct {
+		ops  []tree.Op
+		more int // entries after it
+		want uint64
+	}{
+		"a few entries":    {[]tree.Op{create("/a")}, gatherEntries - 3, 0},
+		"many entries":     {[]tree.Op{create("/a")}, 2 * gatherEntries, 2 * gatherEntries},
+		"many bytes":       {[]tree.Op{large}, 1, 2},
+		"many znodes":      {many, 1, 2},
+		"nearly so many":   {many[:gatherRecords-10], 1, 0},
+		"nearly the bytes": {[]tree.Op{{Kind: tree.KindCreate, Path: "/b", Data: large.Data[:gatherBytes-300]}}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t).withImage()
+			n.shard.mu.table.LoadOrigin(session.Origin{Member: 2, Start: 1, LastSeq: 1})
+			if err := n.shard.mu.table.LoadRecord(session.Record{ID: 1, Timeout: testTimeout, Origin: 2}); err != nil {
+				t.Fatal(err)
+			}
+			r := txn(1, c.ops...)
+			n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire()}, {Index: 2, Cmd: encodeBatch(2, 1, 2, 0, 0, []*waiter{{wire: encodeRequest(&r)}})}})
+			last := uint64(2)
+			for range c.more {
+				last++
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire()}})
+			}
+			if got := n.shard.image.Applied(); got != c.want {
+				t.Fatalf("after entry %d the image is at %d, want %d", last, got, c.want)
+			}
+			for what, write := range map[string]func() error{
+				"sync":     n.shard.Sync,
+				"close":    n.shard.Close,
+				"snapshot": func() error { s, err := n.shard.Snapshot(); return errors.Join(err, s.Close()) },
+			} {
+				last++
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire()}})
+				if err := write(); err != nil || n.shard.image.Applied() != last {
+					t.Fatalf("%s: the image is at %d, want %d: %v", what, n.shard.image.Applied(), last, err)
+				}
+			}
+		})
+	}
+}
+
 // putRecords writes an image that no machine wrote.
 func (n *node) putRecords(put func(b *storage.Batch)) error {
 	n.t.Helper()
 	n.withImage()
 	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire()}})
+	if err := n.shard.Sync(); err != nil {
+		n.t.Fatal(err)
+	}
 	b := n.shard.image.NewBatch()
 	put(b)
 	if err := b.Commit(2); err != nil {

@@ -125,7 +125,7 @@ func (n *node) apply(ps ...*fakeProposal) {
 			n.applyOn(m.shard, mustDecode(n.t, p.cmd))
 			continue
 		}
-		m.Apply([]replication.Entry{{Index: m.image.Applied() + 1, Cmd: p.cmd}})
+		m.Apply([]replication.Entry{{Index: m.index.Load() + 1, Cmd: p.cmd}})
 	}
 	n.applied = append(n.applied, ps...)
 	synctest.Wait()

@@ -34,6 +34,9 @@ func (t *Table) Drain(
 	return nil
 }
 
+// Dirty returns how much Drain would hand over.
+func (t *Table) Dirty() int { return len(t.dirtyOrigins) + len(t.dirtySessions) }
+
 // forgetLen is the size up to which a set of dirty keys is emptied and kept. Emptying costs by the
 // largest size the set ever had, so after a burst a new one is cheaper.
 const forgetLen = 128

@@ -28,6 +28,9 @@ func (t *Tree) Drain(fn func(path string, z Znode, exists bool) error) error {
 	return nil
 }
 
+// Dirty returns how many paths Drain would name, or a few more. It belongs to the writer.
+func (t *Tree) Dirty() int { return len(t.dirty) }
+
 func (t *Tree) drainPath(path string, fn func(path string, z Znode, exists bool) error) error {
 	e := t.index.get(path)
 	if e == nil || e.current() == nil {

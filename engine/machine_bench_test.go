@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// What a batch of another member's small writes costs a machine with its image: each sets 64 bytes of a znode of its own.
+func BenchmarkApply(b *testing.B) {
+	for _, sets := range []int{1, 64, 1024} {
+		b.Run(fmt.Sprint("sets=", sets), func(b *testing.B) {
+			m := benchMachine(b)
+			const id, seq = 1, 1 << 32
+			m.mu.table.LoadOrigin(session.Origin{Member: 2, Start: 1, LastSeq: seq})
+			if err := m.mu.table.LoadRecord(session.Record{ID: id, Timeout: testTimeout, Origin: 2}); err != nil {
+				b.Fatal(err)
+			}
+			var creates []tree.Op
+			var batch []*waiter
+			for i := range sets {
+				path := fmt.Sprintf("/k%04d", i)
+				creates = append(creates, create(path))
+				r := txn(id, tree.Op{Kind: tree.KindSet, Path: path, Data: make([]byte, 64), Version: tree.AnyVersion})
+				batch = append(batch, &waiter{wire: encodeRequest(&r)})
+			}
+			if _, err := m.commit(tree.Header{Zxid: 1}, creates); err != nil {
+				b.Fatal(err)
+			}
+			entries := []replication.Entry{{Cmd: encodeBatch(2, 1, seq, 1700000000123, 0, batch)}}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				entries[0].Index = uint64(i + 1)
+				binary.BigEndian.PutUint64(entries[0].Cmd[5:], seq+uint64(i+1)) // the seq
+				m.Apply(entries)
+			}
+			b.StopTimer()
+			if want := tree.Zxid(b.N*sets + 1); m.mu.zxid != want || m.engine.disk.Err() != nil {
+				b.Fatalf("at zxid %d, want %d: %v", m.mu.zxid, want, m.engine.disk.Err())
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*sets), "ns/set")
+		})
+	}
+}
+
+// benchMachine returns a machine with an image and nothing else that runs.
+func benchMachine(b *testing.B) *machine {
+	d, err := disk.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := &Engine{cfg: Config{Dir: d.Dir()}, clock: newFakeClock().clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d}
+	m := e.newMachine(homeShard, &fakeLog{}, testOrigin())
+	if m.image, err = storage.Open(storage.Options{Disk: d, Dir: e.imageDir(homeShard)}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := m.image.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	if err := m.load(); err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
