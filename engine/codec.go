@@ -3,8 +3,6 @@ package engine
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"sync"
 
@@ -72,97 +70,166 @@ func (e *encoder) keep(err error) {
 
 // A decoder reads what an encoder wrote, and refuses the other forms that MessagePack has for the same values: what is
 // read and written again is the same bytes. It keeps the first error, so that a reader of a record checks once at its end.
+// It reads the bytes where they lie.
 type decoder struct {
-	src []byte
-	in  bytes.Reader // over src
-	dec *msgpack.Decoder
-	err error
+	src   []byte
+	at    int    // where in src the next value begins
+	words string // a copy of src; see word
+	err   error
 }
 
-var decoders = sync.Pool{New: func() any {
-	d := &decoder{}
-	d.dec = msgpack.NewDecoder(&d.in)
-	return d
-}}
+func newDecoder(b []byte) *decoder { return &decoder{src: b} }
 
-func newDecoder(b []byte) *decoder {
-	d := decoders.Get().(*decoder)
-	d.src = b
-	d.in.Reset(b)
-	d.err = nil
-	return d
-}
-
-// end reports what went wrong, trailing bytes included, and gives the decoder back.
+// end reports what went wrong, trailing bytes included.
 func (d *decoder) end() error {
-	err := d.err
-	if err == nil && d.in.Len() != 0 {
-		err = errMalformed
+	if d.err == nil && d.at != len(d.src) {
+		d.fail(errMalformed)
 	}
-	if err != nil && !errors.Is(err, errMalformed) {
-		err = fmt.Errorf("%w: %w", errMalformed, err)
-	}
-	d.src = nil
-	d.in.Reset(nil)
-	decoders.Put(d)
-	return err
+	return d.err
 }
 
-// read reads one value with its function, unless there was an error before. form tells the first byte that the encoder
-// gives the value.
-func read[T any](d *decoder, value func() (T, error), form func(T) byte) (v T) {
-	if d.err != nil {
-		return v
-	}
-	first, err := d.dec.PeekCode()
-	if err == nil {
-		v, err = value()
-	}
-	if err == nil && first != form(v) {
-		err = errMalformed
-	}
-	if err != nil {
+// fail keeps the first error. Nothing is read after it, every value is zero.
+func (d *decoder) fail(err error) {
+	if d.err == nil {
 		d.err = err
-		var none T
-		return none
+	}
+	d.at = len(d.src)
+}
+
+func (d *decoder) left() int { return len(d.src) - d.at }
+
+// next returns the next n bytes where they lie.
+func (d *decoder) next(n int) []byte {
+	if d.err != nil || n > d.left() {
+		d.fail(errMalformed)
+		return nil
+	}
+	d.at += n
+	return d.src[d.at-n : d.at : d.at]
+}
+
+// neverUsed begins no value of MessagePack.
+const neverUsed = 0xc1
+
+// first returns the first byte of the next value, which tells what it is.
+func (d *decoder) first() byte {
+	if b := d.next(1); b != nil {
+		return b[0]
+	}
+	return neverUsed
+}
+
+// number reads a number of n bytes.
+func (d *decoder) number(n int) (v uint64) {
+	for _, b := range d.next(n) {
+		v = v<<8 | uint64(b)
 	}
 	return v
 }
 
-func (d *decoder) array() int {
-	n := read(d, d.dec.DecodeArrayLen, arrayForm)
-	if n > d.in.Len() {
-		d.err = errMalformed // every element takes a byte at least: no allocation beyond what arrived
+// length reads a length of n bytes; one that is larger than anything here may be another.
+func (d *decoder) length(n int) int { return int(min(d.number(n), math.MaxInt32)) }
+
+func (d *decoder) uint() uint64 {
+	first := d.first()
+	v := uint64(first)
+	if first >= msgpcode.Uint8 && first <= msgpcode.Uint64 {
+		v = d.number(1 << (first - msgpcode.Uint8))
+	}
+	if first != uintForm(v) {
+		d.fail(errMalformed)
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) int() int64 {
+	first := d.first()
+	v := int64(int8(first))
+	switch {
+	case first >= msgpcode.Uint8 && first <= msgpcode.Uint64:
+		v = int64(d.number(1 << (first - msgpcode.Uint8)))
+	case first >= msgpcode.Int8 && first <= msgpcode.Int64:
+		n := 1 << (first - msgpcode.Int8)
+		sign := 64 - 8*n
+		v = int64(d.number(n)<<sign) >> sign
+	}
+	if first != intForm(v) {
+		d.fail(errMalformed)
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) array() (n int) {
+	first := d.first()
+	switch {
+	case first >= msgpcode.FixedArrayLow && first <= msgpcode.FixedArrayHigh:
+		n = int(first & msgpcode.FixedArrayMask)
+	case first == msgpcode.Array16:
+		n = d.length(2)
+	case first == msgpcode.Array32:
+		n = d.length(4)
+	}
+	if first != arrayForm(n) || n > d.left() { // every element takes a byte at least: no allocation beyond what arrived
+		d.fail(errMalformed)
 		return 0
 	}
 	return n
 }
 
 func (d *decoder) want(n int) {
-	if got := d.array(); d.err == nil && got != n {
-		d.err = errMalformed
+	if got := d.array(); got != n {
+		d.fail(errMalformed)
 	}
 }
 
-func (d *decoder) flag() bool     { return d.uintTo(1) != 0 }
-func (d *decoder) uint() uint64   { return read(d, d.dec.DecodeUint64, uintForm) }
-func (d *decoder) int() int64     { return read(d, d.dec.DecodeInt64, intForm) }
-func (d *decoder) string() string { return string(read(d, d.sized, stringForm)) }
-func (d *decoder) bytes() []byte  { return bytes.Clone(read(d, d.sized, bytesForm)) }
-
-// sized returns the bytes of a string or of data where they lie; nil for nil.
-func (d *decoder) sized() ([]byte, error) {
-	n, err := d.dec.DecodeBytesLen()
-	if err != nil || n < 0 {
-		return nil, err
+// text returns a string's bytes where they lie.
+func (d *decoder) text() []byte {
+	first, n := d.first(), 0
+	switch {
+	case first >= msgpcode.FixedStrLow && first <= msgpcode.FixedStrHigh:
+		n = int(first & msgpcode.FixedStrMask)
+	case first >= msgpcode.Str8 && first <= msgpcode.Str32:
+		n = d.length(1 << (first - msgpcode.Str8))
 	}
-	if n > d.in.Len() {
-		return nil, errMalformed
+	if first != stringForm(n) {
+		d.fail(errMalformed)
 	}
-	at := len(d.src) - d.in.Len()
-	_, err = d.in.Seek(int64(n), io.SeekCurrent)
-	return d.src[at : at+n : at+n], err
+	return d.next(n)
 }
+
+func (d *decoder) string() string { return string(d.text()) }
+
+// word returns a string that may keep a copy of all that is decoded: for what is looked at and let go. A batch has many of them, and
+// one copy of it costs less than one of each.
+func (d *decoder) word() string {
+	n := len(d.text())
+	if n == 0 {
+		return ""
+	}
+	if d.words == "" {
+		d.words = string(d.src)
+	}
+	return d.words[d.at-n : d.at]
+}
+
+// data returns bytes where they lie; nil for nil.
+func (d *decoder) data() []byte {
+	first, n := d.first(), 0
+	switch {
+	case first == msgpcode.Nil:
+		return nil
+	case first >= msgpcode.Bin8 && first <= msgpcode.Bin32:
+		n = d.length(1 << (first - msgpcode.Bin8))
+	}
+	if first != bytesForm(n) {
+		d.fail(errMalformed)
+	}
+	return d.next(n)
+}
+
+func (d *decoder) bytes() []byte { return bytes.Clone(d.data()) }
 
 func (d *decoder) strings() []string {
 	n := d.array()
@@ -178,22 +245,20 @@ func (d *decoder) strings() []string {
 
 // isNil reads nil if that is what comes next.
 func (d *decoder) isNil() bool {
-	if d.err != nil {
+	if d.left() == 0 || d.src[d.at] != msgpcode.Nil {
 		return false
 	}
-	first, err := d.dec.PeekCode()
-	if err != nil || first != msgpcode.Nil {
-		return false
-	}
-	d.err = d.dec.DecodeNil()
-	return d.err == nil
+	d.at++
+	return true
 }
+
+func (d *decoder) flag() bool { return d.uintTo(1) != 0 }
 
 // uintTo reads a number that is not above a limit.
 func (d *decoder) uintTo(limit uint64) uint64 {
 	v := d.uint()
 	if v > limit {
-		d.err = errMalformed
+		d.fail(errMalformed)
 		return 0
 	}
 	return v
@@ -202,7 +267,7 @@ func (d *decoder) uintTo(limit uint64) uint64 {
 func (d *decoder) int32() int32 {
 	v := d.int()
 	if v < math.MinInt32 || v > math.MaxInt32 {
-		d.err = errMalformed
+		d.fail(errMalformed)
 		return 0
 	}
 	return int32(v)
@@ -210,9 +275,9 @@ func (d *decoder) int32() int32 {
 
 // fixed reads bytes of a known length.
 func (d *decoder) fixed(dst []byte) {
-	b := read(d, d.sized, bytesForm)
-	if d.err == nil && len(b) != len(dst) {
-		d.err = errMalformed
+	b := d.data()
+	if len(b) != len(dst) {
+		d.fail(errMalformed)
 	}
 	copy(dst, b)
 }
@@ -251,8 +316,6 @@ func intForm(v int64) byte {
 
 func arrayForm(n int) byte {
 	switch {
-	case n < 0:
-		return 0 // nil is no array: none begins with this
 	case n < 16:
 		return msgpcode.FixedArrayLow | byte(n)
 	case n <= math.MaxUint16:
@@ -261,10 +324,8 @@ func arrayForm(n int) byte {
 	return msgpcode.Array32
 }
 
-func stringForm(s []byte) byte {
-	switch n := len(s); {
-	case s == nil:
-		return 0 // nil is no string
+func stringForm(n int) byte {
+	switch {
 	case n < 32:
 		return msgpcode.FixedStrLow | byte(n)
 	case n <= math.MaxUint8:
@@ -275,10 +336,8 @@ func stringForm(s []byte) byte {
 	return msgpcode.Str32
 }
 
-func bytesForm(b []byte) byte {
-	switch n := len(b); {
-	case b == nil:
-		return msgpcode.Nil
+func bytesForm(n int) byte {
+	switch {
 	case n <= math.MaxUint8:
 		return msgpcode.Bin8
 	case n <= math.MaxUint16:

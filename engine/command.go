@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -287,13 +288,26 @@ func (k commandKind) fields() int {
 	return 0
 }
 
-// decodeCommand reads one entry of the log. Its strings and byte slices are copies.
-func decodeCommand(b []byte) (command, error) {
+// decodeCommand reads one entry of the log. The data of a transaction's operations is that of the entry, which the log uses again;
+// everything else is a copy.
+func decodeCommand(b []byte) (command, error) { return new(room).decode(b) }
+
+// A room is what one batch leaves of memory to the next; BenchmarkApply tells what that is worth.
+type room struct {
+	requests []request
+	ops      []tree.Op // of all requests
+}
+
+// roomMax bounds what is kept of each; what a larger batch needed is left to the collector.
+const roomMax = 2 * batchMax
+
+// decode is decodeCommand of an entry that is done with when empty is called.
+func (r *room) decode(b []byte) (command, error) {
 	d := newDecoder(b)
 	n := d.array()
 	c := command{kind: commandKind(d.uintTo(math.MaxUint8))}
-	if want := c.kind.fields(); d.err == nil && (want == 0 || n != want) {
-		d.err = fmt.Errorf("%w: kind %d with %d fields, perhaps of a newer version", errMalformed, c.kind, n)
+	if want := c.kind.fields(); want == 0 || n != want {
+		d.fail(fmt.Errorf("%w: kind %d with %d fields, perhaps of a newer version", errMalformed, c.kind, n))
 	}
 	switch c.kind {
 	case commandRegister:
@@ -310,7 +324,7 @@ func decodeCommand(b []byte) (command, error) {
 		c.origin.LastSeq = d.uint()
 		c.wall = d.int()
 		c.home = tree.Zxid(d.uint())
-		c.requests = d.requests()
+		c.requests = r.decodeRequests(d)
 	case commandSilence:
 		c.step.Member = session.MemberID(d.uint())
 		c.step.Start = d.uint()
@@ -346,78 +360,95 @@ func (d *decoder) sessions() []tree.SessionID {
 	return list
 }
 
-func (d *decoder) requests() []request {
+// empty lets go of what was decoded last.
+func (r *room) empty() {
+	r.requests, r.ops = emptied(r.requests), emptied(r.ops)
+}
+
+func emptied[T any](s []T) []T {
+	if cap(s) > roomMax {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+func (r *room) decodeRequests(d *decoder) []request {
 	n := d.array()
 	if n == 0 {
 		return nil
 	}
-	out := make([]request, 0, n)
-	for range n {
-		out = append(out, d.request())
+	r.requests, r.ops = slices.Grow(r.requests[:0], n)[:n], r.ops[:0]
+	for i := range r.requests {
+		r.decodeRequest(d, &r.requests[i])
 		if d.err != nil {
 			return nil
 		}
 	}
-	return out
+	return r.requests
 }
 
-func (d *decoder) request() (r request) {
+func (r *room) decodeRequest(d *decoder, q *request) {
 	n := d.array()
-	r.kind = requestKind(d.uintTo(math.MaxUint8))
+	*q = request{kind: requestKind(d.uintTo(math.MaxUint8))}
 	want := -1
-	switch r.kind {
+	switch q.kind {
 	case requestTxn:
 		want = 3
-		r.session = tree.SessionID(d.int())
-		r.ops = d.ops()
+		q.session = tree.SessionID(d.int())
+		q.ops = r.decodeOps(d)
 	case requestOpen:
 		want = 4
-		r.timeout = time.Duration(d.int())
-		d.fixed(r.password[:])
-		r.identities = d.identities()
+		q.timeout = time.Duration(d.int())
+		d.fixed(q.password[:])
+		q.identities = d.identities()
 	case requestClose:
 		want = 2
-		r.session = tree.SessionID(d.int())
+		q.session = tree.SessionID(d.int())
 	case requestRelease:
 		want = 4
-		r.session = tree.SessionID(d.int())
-		r.path = d.string()
-		r.czxid = tree.Zxid(d.uint())
+		q.session = tree.SessionID(d.int())
+		q.path = d.word()
+		q.czxid = tree.Zxid(d.uint())
 	case requestAttach:
 		want = 3
-		r.session = tree.SessionID(d.int())
-		r.shard = uint32(d.uintTo(math.MaxUint32))
+		q.session = tree.SessionID(d.int())
+		q.shard = uint32(d.uintTo(math.MaxUint32))
 	case requestAdmit:
 		want = 4
-		r.session = tree.SessionID(d.int())
-		r.timeout = time.Duration(d.int())
-		r.identities = d.identities()
+		q.session = tree.SessionID(d.int())
+		q.timeout = time.Duration(d.int())
+		q.identities = d.identities()
 	}
-	if d.err == nil && n != want {
-		d.err = errMalformed
+	if n != want {
+		d.fail(errMalformed)
 	}
-	return r
 }
 
-func (d *decoder) ops() []tree.Op {
-	ops := make([]tree.Op, d.array())
+func (r *room) decodeOps(d *decoder) []tree.Op {
+	n := d.array()
+	if n == 0 {
+		return []tree.Op{}
+	}
+	first := len(r.ops)
+	r.ops = slices.Grow(r.ops, n)[:first+n] // if they move, what the requests before have stays where it is
+	ops := r.ops[first : first+n : first+n]
 	for i := range ops {
-		ops[i] = d.op()
+		d.op(&ops[i])
 	}
 	return ops
 }
 
-func (d *decoder) op() (o tree.Op) {
+func (d *decoder) op(o *tree.Op) {
 	d.want(8)
-	o.Kind = tree.OpKind(d.uintTo(math.MaxUint8))
-	o.Path = d.string()
-	o.Data = d.bytes()
+	*o = tree.Op{Kind: tree.OpKind(d.uintTo(math.MaxUint8))}
+	o.Path = d.word()
+	o.Data = d.data()
 	o.Mode = tree.CreateMode(d.uintTo(math.MaxUint8))
 	o.Version = d.int32()
 	o.TTL = d.int()
 	o.ACL = d.acl()
 	o.Czxid = tree.Zxid(d.uint())
-	return o
 }
 
 func (d *decoder) acl() []tree.ACL {

@@ -301,8 +301,8 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 	}
 }
 
-// C13.1: a command's bytes belong to the Raft log, which uses them again.
-func TestDecodedCommandSharesNothingWithItsBytes(t *testing.T) {
+// C13.1: a command's bytes belong to the Raft log, which uses them again. What is applied is let go of the data by then.
+func TestDecodedCommandSharesNothingButDataWithItsBytes(t *testing.T) {
 	for _, g := range goldenCommands() {
 		b := g.encode()
 		c, err := decodeCommand(b)
@@ -312,8 +312,39 @@ func TestDecodedCommandSharesNothingWithItsBytes(t *testing.T) {
 		for i := range b {
 			b[i] ^= 0xff
 		}
+		for _, r := range c.requests {
+			for i := range r.ops {
+				for j := range r.ops[i].Data {
+					r.ops[i].Data[j] ^= 0xff
+				}
+			}
+		}
 		if !reflect.DeepEqual(c, g.value) {
 			t.Errorf("%s changed with the bytes it was read from", g.name)
+		}
+	}
+}
+
+// What one command leaves to the next is no part of it.
+func TestCommandsAreReadInOneRoom(t *testing.T) {
+	var r room
+	for range 2 {
+		for _, g := range goldenCommands() {
+			c, err := r.decode(g.encode())
+			if err != nil || !reflect.DeepEqual(c, g.value) {
+				t.Errorf("%s is read\n%+v, %v, want\n%+v", g.name, c, err, g.value)
+			}
+			r.empty()
+			for _, q := range r.requests[:cap(r.requests)] {
+				if !reflect.DeepEqual(q, request{}) {
+					t.Fatalf("%s: %+v is kept", g.name, q)
+				}
+			}
+			for _, op := range r.ops[:cap(r.ops)] {
+				if !reflect.DeepEqual(op, tree.Op{}) {
+					t.Fatalf("%s: %+v is kept", g.name, op)
+				}
+			}
 		}
 	}
 }

@@ -201,13 +201,22 @@ func (l *logWriter) op() tree.Op {
 	return op
 }
 
-// entries are applied to a node's machine in portions of random length, as Raft hands them over.
+// applyEntries has a node's machine apply entries in portions of random length, as Raft hands them over, which uses their bytes
+// again.
 func (n *node) applyEntries(rng *rand.Rand, entries []replication.Entry) {
 	n.t.Helper()
 	for len(entries) > 0 {
-		k := 1 + rng.IntN(min(len(entries), 20))
-		n.shard.Apply(entries[:k])
-		entries = entries[k:]
+		portion := slices.Clone(entries[:1+rng.IntN(min(len(entries), 20))])
+		for i := range portion {
+			portion[i].Cmd = bytes.Clone(portion[i].Cmd)
+		}
+		n.shard.Apply(portion)
+		for _, e := range portion {
+			for i := range e.Cmd {
+				e.Cmd[i] ^= 0xff
+			}
+		}
+		entries = entries[len(portion):]
 	}
 	if err := n.disk.Err(); err != nil {
 		n.t.Fatal(err)

@@ -49,8 +49,9 @@ type machine struct {
 	tree  atomic.Pointer[tree.Tree]
 	index atomic.Uint64 // in the Raft log, of the newest entry that was applied
 
-	// Owned by the goroutine that applies: what the image does not have yet.
-	gathered struct{ entries, bytes int }
+	// Owned by the goroutine that applies.
+	gathered struct{ entries, bytes int } // what the image does not have yet
+	room     room
 
 	// origins are the members as they have registered. A peer that reconnects is judged by them: it must not wait for a machine that
 	// stands still, or no shard could reach it.
@@ -118,12 +119,13 @@ func (m *machine) Applied() uint64 { return m.image.Applied() }
 // would make this replica another than the rest.
 func (m *machine) Apply(entries []replication.Entry) {
 	for i := range entries {
-		c, err := decodeCommand(entries[i].Cmd)
+		c, err := m.room.decode(entries[i].Cmd)
 		if err != nil {
 			m.engine.fail(fmt.Errorf("shard %d: log entry %d: %w", m.shard, entries[i].Index, err))
 			return
 		}
 		records := m.applyOne(entries[i].Index, &c)
+		m.room.empty()
 		m.quotas.tell()
 		m.gathered.entries++
 		m.gathered.bytes += len(entries[i].Cmd)
