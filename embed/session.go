@@ -139,7 +139,7 @@ func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 		return &Pending{done: done, err: opError("submit", "", err)}
 	}
 	p := s.s.Submit(ctx, plain)
-	return &Pending{p: p, root: s.root, done: p.Done()}
+	return &Pending{p: &p, root: s.root, done: p.Done()}
 }
 
 // A Pending is a transaction on its way. Its methods may be called by any number of goroutines.

@@ -124,7 +124,7 @@ func encodeBatch(m session.MemberID, start, seq uint64, wall int64, home tree.Zx
 	e.uint(uint64(home))
 	e.array(len(waiters))
 	for _, w := range waiters {
-		e.buf.Write(w.wire)
+		e.buf = append(e.buf, w.wire...)
 	}
 	return e.done()
 }

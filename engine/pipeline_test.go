@@ -609,7 +609,7 @@ func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
 		}
 		n.apply(first...)
 		n.apply(n.wantRequests("create /queued")...)
-		for _, p := range []*Pending{sent, queued} {
+		for _, p := range []Pending{sent, queued} {
 			if err := outcome(p.waiter); err != nil {
 				t.Fatalf("outcome %v of what was applied", err)
 			}

@@ -138,9 +138,9 @@ func closed(ctx context.Context, closing []ends) error {
 
 // Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
 // a session are applied in the order of their Submit calls.
-func (s *Session) Submit(ctx context.Context, ops []tree.Op) *Pending {
+func (s *Session) Submit(ctx context.Context, ops []tree.Op) Pending {
 	m, err := s.engine.route(ops)
-	p := &Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops)}
+	p := Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops)}
 	p.pipe.take(p.waiter, s.admissible(ctx, p.waiter, ops, err))
 	return p
 }
@@ -219,17 +219,17 @@ func Single(err error) error {
 }
 
 // Done is closed when the outcome is known.
-func (p *Pending) Done() <-chan struct{} { return p.waiter.done }
+func (p Pending) Done() <-chan struct{} { return p.waiter.done }
 
 // Result waits for the outcome and returns it.
-func (p *Pending) Result() ([]tree.Result, error) {
+func (p Pending) Result() ([]tree.Result, error) {
 	<-p.waiter.done
 	return p.waiter.results, p.waiter.err
 }
 
 // Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
 // or an error that says whether the transaction can still be applied.
-func (p *Pending) Wait(ctx context.Context) ([]tree.Result, error) {
+func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 	if err := p.pipe.wait(ctx, p.waiter, p.session.engine.cfg.RequestTimeout); err != nil {
 		return nil, err
 	}
