@@ -52,6 +52,7 @@ type machine struct {
 	// Owned by the goroutine that applies.
 	gathered struct{ entries, bytes int } // what the image does not have yet
 	room     room
+	result   [1]tree.Result // where the tree puts that of an operation that nobody here waits for
 
 	// origins are the members as they have registered. A peer that reconnects is judged by them: it must not wait for a machine that
 	// stands still, or no shard could reach it.
@@ -229,22 +230,26 @@ func (m *machine) applyBatch(c *command) {
 	if own {
 		b = m.pipe.head(o.LastSeq)
 	}
+	var room []tree.Result
+	if b == nil {
+		room = m.result[:]
+	}
 	for i := range c.requests {
-		results, opened, err := m.request(o.Member, c.wall, &c.requests[i])
+		results, opened, err := m.request(o.Member, c.wall, &c.requests[i], room)
 		m.pipe.complete(b, i, results, opened, err)
 	}
 	m.pipe.done(b)
 }
 
-// request applies one request of a batch.
-func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.Result, tree.SessionID, error) {
+// request applies one request of a batch. Its results may be in room.
+func (m *machine) request(at session.MemberID, wall int64, r *request, room []tree.Result) ([]tree.Result, tree.SessionID, error) {
 	switch r.kind {
 	case requestTxn:
 		if err := m.usable(r.session, at); err != nil {
 			return nil, 0, err
 		}
 		h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session, Identities: m.identities(r.session)}
-		results, err := m.commit(h, r.ops)
+		results, err := m.commit(h, r.ops, room)
 		if err != nil && len(r.ops) == 1 {
 			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
 		}
@@ -259,7 +264,7 @@ func (m *machine) request(at session.MemberID, wall int64, r *request) ([]tree.R
 		if err := m.mu.table.Open(id, r.password, r.timeout, at, r.identities); err != nil {
 			return nil, 0, err
 		}
-		_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall}, nil)
+		_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall}, nil, nil)
 		return nil, id, err
 	case requestClose:
 		if err := m.usable(r.session, at); err != nil {
@@ -319,15 +324,15 @@ func (m *machine) release(at session.MemberID, wall int64, r *request) error {
 		return nil
 	}
 	_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session, System: true},
-		[]tree.Op{{Kind: tree.KindDelete, Path: r.path, Version: tree.AnyVersion}})
+		[]tree.Op{{Kind: tree.KindDelete, Path: r.path, Version: tree.AnyVersion}}, nil)
 	return err
 }
 
 // commit applies one transaction. What its end takes from holders on this node ends before any reader, watch or
-// contender can see it.
-func (m *machine) commit(h tree.Header, ops []tree.Op) ([]tree.Result, error) {
+// contender can see it. Its results may be in room.
+func (m *machine) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tree.Result, error) {
 	t := m.tree.Load()
-	results, err := t.Apply(h, ops)
+	results, err := t.ApplyInto(room, h, ops)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +346,9 @@ func (m *machine) publish(t *tree.Tree, z tree.Zxid) {
 	changes := t.Changes()
 	m.mu.table.Track(changes)
 	m.engine.claimsGone(changes)
-	m.quotas.over(t.Over(), time.Now())
+	if over := t.Over(); len(over) > 0 {
+		m.quotas.over(over, time.Now())
+	}
 	m.registry.Deliver(z, changes, t.Publish)
 }
 
@@ -364,7 +371,7 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 	for i, p := range paths {
 		ops[i] = tree.Op{Kind: tree.KindDelete, Path: p, Version: tree.AnyVersion}
 	}
-	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Session: id, System: true}, ops); err != nil {
+	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Session: id, System: true}, ops, nil); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
 	}
 	told := m.shard != homeShard && m.mu.table.IsEnding(id)

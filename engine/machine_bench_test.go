@@ -32,7 +32,7 @@ func BenchmarkApply(b *testing.B) {
 				r := txn(id, tree.Op{Kind: tree.KindSet, Path: path, Data: make([]byte, 64), Version: tree.AnyVersion})
 				batch = append(batch, &waiter{wire: encodeRequest(&r)})
 			}
-			if _, err := m.commit(tree.Header{Zxid: 1}, creates); err != nil {
+			if _, err := m.commit(tree.Header{Zxid: 1}, creates, nil); err != nil {
 				b.Fatal(err)
 			}
 			entries := []replication.Entry{{Cmd: encodeBatch(2, 1, seq, 1700000000123, 0, batch)}}

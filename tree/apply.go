@@ -16,7 +16,10 @@ import (
 //
 // Apply keeps neither the header nor ops, nor the bytes of their data and words. It panics if the transaction before has
 // not been published or had a zxid that is not smaller: these are faults of the caller that would make replicas differ.
-func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) {
+func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) { return t.ApplyInto(nil, h, ops) }
+
+// ApplyInto is Apply with the results in room, if they fit: most replicas apply what nobody there waits for.
+func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
 	t.begin(&h)
 	if len(ops) > 1 {
 		if err := refuse(ops); err != nil {
@@ -25,7 +28,11 @@ func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) {
 		}
 		t.changes = slices.Grow(t.changes, len(ops))
 	}
-	results := make([]Result, len(ops))
+	if room == nil || len(room) < len(ops) {
+		room = make([]Result, len(ops))
+	}
+	results := room[:len(ops)]
+	clear(results)
 	for i := range ops {
 		if err := t.applyOp(&ops[i], &results[i]); err != nil {
 			t.abort()

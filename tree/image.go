@@ -11,13 +11,18 @@ import (
 //
 // A tree made by New starts with the znodes it has from birth touched, one made by a Loader with none.
 func (t *Tree) Drain(fn func(path string, z Znode, exists bool) error) error {
-	slices.SortFunc(t.dirty, byPath)
+	slices.SortFunc(t.dirty, byPathGoneFirst)
 	for i, e := range t.dirty {
-		// A znode deleted in one transaction and created in a later one has two entries.
-		if i > 0 && e.path == t.dirty[i-1].path {
+		// A znode deleted in one transaction and created in a later one has two entries. The one that exists comes last, and
+		// speaks for both.
+		if i+1 < len(t.dirty) && t.dirty[i+1].path == e.path {
 			continue
 		}
-		if err := t.drainPath(e.path, fn); err != nil {
+		v, z := e.current(), Znode{}
+		if v != nil {
+			z = v.znode()
+		}
+		if err := fn(e.path, z, v != nil); err != nil {
 			return err
 		}
 	}
@@ -30,14 +35,6 @@ func (t *Tree) Drain(fn func(path string, z Znode, exists bool) error) error {
 
 // Dirty returns how many paths Drain would name, or a few more. It belongs to the writer.
 func (t *Tree) Dirty() int { return len(t.dirty) }
-
-func (t *Tree) drainPath(path string, fn func(path string, z Znode, exists bool) error) error {
-	e := t.index.get(path)
-	if e == nil || e.current() == nil {
-		return fn(path, Znode{}, false)
-	}
-	return fn(path, e.current().znode(), true)
-}
 
 func (t *Tree) markDirty(e *entry) {
 	if e.dirty {
@@ -66,3 +63,14 @@ func (t *Tree) Walk(fn func(path string, z Znode) error) error {
 }
 
 func byPath(a, b *entry) int { return strings.Compare(a.path, b.path) }
+
+func byPathGoneFirst(a, b *entry) int {
+	c := byPath(a, b)
+	switch {
+	case c != 0 || (a.current() == nil) == (b.current() == nil):
+		return c
+	case a.current() == nil:
+		return -1
+	}
+	return 1
+}
