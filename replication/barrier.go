@@ -3,6 +3,8 @@ package replication
 import (
 	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,14 +18,20 @@ import (
 // that were waiting before that ReadIndex was sent, and nobody who came later.
 //
 // Invariants:
-//  1. a loop runs if and only if waiting is not empty;
-//  2. a waiter leaves waiting when it is served or when it gives up, and is closed only when served.
+//  1. a loop runs if next is not nil, and while somebody waits in a turn that it has taken;
+//  2. a turn is closed only when it is served.
 type barrier struct {
 	mu struct {
 		sync.Mutex
-		waiting map[chan struct{}]struct{}
+		next    *turn // of those who came after the newest ReadIndex had been sent; nil if there is none
 		running bool
 	}
+}
+
+// A turn is callers who are served by one answer.
+type turn struct {
+	served  chan struct{} // closed when they are
+	waiting int           // how many of them have not given up; guarded by the barrier's mu
 }
 
 const (
@@ -45,12 +53,12 @@ func (h *Host) Barrier(ctx context.Context, id ShardID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	served := make(chan struct{})
-	if err := h.call(func() error { h.joinBarrier(s, served); return nil }); err != nil {
+	var t *turn
+	if err := h.call(func() error { t = h.joinBarrier(s); return nil }); err != nil {
 		return err
 	}
 	select {
-	case <-served:
+	case <-t.served:
 		return nil
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -59,68 +67,72 @@ func (h *Host) Barrier(ctx context.Context, id ShardID) error {
 	case <-h.cfg.Disk.Failed():
 		err = ErrFailed
 	}
-	s.barrier.leave(served)
+	s.barrier.leave(t)
 	return err
 }
 
 // joinBarrier adds a waiter and starts the loop if it does not run. The host is not closed, so loops may grow.
-func (h *Host) joinBarrier(s *shard, served chan struct{}) {
-	b := &s.barrier
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.mu.waiting == nil {
-		b.mu.waiting = make(map[chan struct{}]struct{})
-	}
-	b.mu.waiting[served] = struct{}{}
-	if !b.mu.running {
-		b.mu.running = true
+func (h *Host) joinBarrier(s *shard) *turn {
+	t, idle := s.barrier.join()
+	if idle {
 		h.loops.Go(func() { h.barrierLoop(s) })
 	}
+	return t
 }
 
-func (b *barrier) leave(served chan struct{}) {
+// join adds a waiter to the next turn, and reports whether the loop is to be started for it.
+func (b *barrier) join() (t *turn, idle bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.mu.waiting, served)
-}
-
-// batch returns those waiting now. With none it ends the loop.
-func (b *barrier) batch() []chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	batch := make([]chan struct{}, 0, len(b.mu.waiting))
-	for w := range b.mu.waiting {
-		batch = append(batch, w)
+	if b.mu.next == nil {
+		b.mu.next = &turn{served: make(chan struct{})}
 	}
-	b.mu.running = len(batch) > 0
-	return batch
+	b.mu.next.waiting++
+	idle = !b.mu.running
+	b.mu.running = true
+	return b.mu.next, idle
 }
 
-// serve ends the wait of those of batch that still wait.
-func (b *barrier) serve(batch []chan struct{}) {
+func (b *barrier) leave(t *turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, w := range batch {
-		if _, ok := b.mu.waiting[w]; ok {
-			delete(b.mu.waiting, w)
-			close(w)
-		}
+	t.waiting--
+}
+
+// batch returns the turns that the ReadIndex about to be sent serves: those not served yet and the next one, without those that
+// all have left. With none it ends the loop.
+func (b *barrier) batch(unserved []*turn) []*turn {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.next != nil {
+		unserved = append(unserved, b.mu.next)
+		b.mu.next = nil
 	}
+	unserved = slices.DeleteFunc(unserved, func(t *turn) bool { return t.waiting == 0 })
+	b.mu.running = len(unserved) > 0
+	return unserved
 }
 
 // barrierLoop serves the waiters of a shard. It ends when there are none, or with the host.
 func (h *Host) barrierLoop(s *shard) {
 	ticks := barrierTicks
+	var batch []*turn
 	for {
-		batch := s.barrier.batch()
+		batch = s.barrier.batch(batch)
 		if len(batch) == 0 {
 			return
 		}
 		answer := h.readIndex(s, time.Duration(ticks)*h.cfg.Tick)
 		switch answer {
 		case barrierServed:
-			s.barrier.serve(batch)
+			for _, t := range batch {
+				close(t.served)
+			}
+			clear(batch)
+			batch = batch[:0]
 			ticks = barrierTicks
+			// Those who ask again can do so before the next ReadIndex is sent: else it is sent for one of them.
+			runtime.Gosched()
 		case barrierLost:
 			ticks = min(2*ticks, barrierTicksMax)
 		case barrierNewLeader:

@@ -148,7 +148,7 @@ func TestBarrier_Ends(t *testing.T) {
 		b := &host.shards[0].barrier
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.mu.waiting) == 1
+		return b.mu.running
 	})
 	e.stop(n)
 	if err := <-ended; !errors.Is(err, ErrClosed) {
@@ -162,29 +162,24 @@ func TestBarrier_Ends(t *testing.T) {
 // A caller is never served by a request that was sent before it asked.
 func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	var b barrier
-	join := func() chan struct{} {
-		w := make(chan struct{})
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.mu.waiting == nil {
-			b.mu.waiting = map[chan struct{}]struct{}{}
-		}
-		b.mu.waiting[w] = struct{}{}
-		return w
-	}
+	join := func() *turn { t, _ := b.join(); return t }
 	early, leaver := join(), join()
-	batch := b.batch()
+	batch := b.batch(nil)
 	late := join()
 	b.leave(leaver)
-	b.serve(batch)
-	if !isClosed(early) || isClosed(late) || isClosed(leaver) {
-		t.Errorf("served: early %v, late %v, left %v", isClosed(early), isClosed(late), isClosed(leaver))
+	if len(batch) != 1 || batch[0] != early || late == early {
+		t.Error("the late one waits for the early one's answer")
 	}
-	b.serve(b.batch())
-	if !isClosed(late) {
-		t.Error("late is never served")
+	// It is lost: the next one serves both.
+	batch = b.batch(batch)
+	if len(batch) != 2 || batch[0] != early || batch[1] != late {
+		t.Errorf("%d turns", len(batch))
 	}
-	if len(b.batch()) != 0 || b.mu.running {
+	// Who has left does not keep the loop.
+	b.leave(early)
+	b.leave(late)
+	b.leave(join())
+	if len(b.batch(batch)) != 0 || b.mu.running {
 		t.Error("the loop does not end")
 	}
 }
