@@ -47,6 +47,12 @@ func enter(ctx context.Context, s *embed.Session, parent, kind string, data []by
 		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath) // with a name it would be one below the root
 	}
 	for {
+		// What this node does not have is made first: to have the claim refused for it would cost a commit.
+		if _, ok, err := s.Exists(ctx, parent); err == nil && !ok {
+			if err := makePath(ctx, s, parent); err != nil && !(patient && unanswered(err)) {
+				return nil, err
+			}
+		}
 		claim, err := s.Claim(ctx, Child(parent, "_c_"+newUUID()+"-"+kind+"-"), data, embed.EphemeralSequential)
 		if err != nil {
 			return nil, err
@@ -60,10 +66,7 @@ func enter(ctx context.Context, s *embed.Session, parent, kind string, data []by
 			return nil, errors.Join(ErrExhausted, claim.Release())
 		case err == nil:
 			return &Contender{Session: s, Claim: claim, Path: path, Zxid: stat.Czxid, parent: parent}, nil
-		case errors.Is(err, embed.ErrNoNode):
-			if err := makePath(ctx, s, parent); err != nil && !(patient && unanswered(err)) {
-				return nil, err
-			}
+		case errors.Is(err, embed.ErrNoNode): // it has been reaped meanwhile
 		default:
 			_ = claim.Release() // the node sees to it once the outcome is known
 			return nil, err
