@@ -27,11 +27,12 @@ func startVivarium(p place) (ensemble, error) {
 	v := &vivarium{here: p.Here}
 	err := inParallel(len(p.Here), len(p.Here), func(k int) (err error) {
 		i := p.Here[k]
-		if v.nodes[i], err = startNode(i, vivariumConfig(p, i)); err != nil {
-			return err
-		}
-		return v.nodes[i].Ready(context.Background())
+		v.nodes[i], err = startNode(i, vivariumConfig(p, i))
+		return err
 	})
+	if err == nil { // else some would wait for those that did not start
+		err = inParallel(len(p.Here), len(p.Here), func(k int) error { return v.nodes[p.Here[k]].Ready(context.Background()) })
+	}
 	if err != nil {
 		v.close()
 		return nil, err
