@@ -24,12 +24,9 @@ type softQuotas struct {
 	due    []string             // to be logged
 }
 
-// over notes a transaction that left subtrees over their soft limits. It is called with the machine's mu held, so it does
+// over notes a transaction that left some subtrees over their soft limits. It is called with the machine's mu held, so it does
 // not log: tell does.
 func (q *softQuotas) over(subtrees []string, now time.Time) {
-	if len(subtrees) == 0 {
-		return
-	}
 	q.count.Add(1)
 	for _, path := range subtrees {
 		if at, logged := q.logged[path]; logged && now.Sub(at) < quotaNoticePause {

@@ -22,7 +22,6 @@ func TestSoftQuotasAreCountedAndLoggedNowAndThen(t *testing.T) {
 		}
 		q.tell()
 	}
-	over(0)
 	for range 100 {
 		over(0, "/a", "/b")
 	}

@@ -101,7 +101,7 @@ type Config struct {
 	Deployment uint64   // separates ensembles on the wire; zero means taken from Digest
 
 	Tick          time.Duration // unit of heartbeats and elections, at least 1 ms; zero means DefaultTick
-	ElectionTicks int           // zero means DefaultElectionTicks; at least 5
+	ElectionTicks int           // zero means DefaultElectionTicks; at least 5; not for a member that is alone
 
 	Transport Transport    // carries messages between members; targets are UUIDs, see UUID
 	Logger    *slog.Logger // nil means slog.Default

@@ -206,11 +206,20 @@ func (h *Host) shardConfig(id ShardID) config.Config {
 		CheckQuorum:  true, // an isolated leader steps down instead of filling its log
 		PreVote:      true, // a member that was cut off does not disturb the others when it returns
 		HeartbeatRTT: 1,
-		ElectionRTT:  uint64(h.cfg.ElectionTicks),
+		ElectionRTT:  uint64(h.electionTicks()),
 		// Snapshots are asked for by compactLoop, which counts bytes; dragonboat could only count entries.
 		SnapshotEntries: 0,
 		MaxInMemLogSize: inMemLogMax,
 	}
+}
+
+// electionTicks is after how many ticks, or up to twice as many, a replica stands for election. One that is alone waits for no
+// heartbeat, only for its own start: the fewest that dragonboat takes.
+func (h *Host) electionTicks() int {
+	if len(h.cfg.Members) == 1 {
+		return 3
+	}
+	return h.cfg.ElectionTicks
 }
 
 // inMemLogMax bounds the bytes of entries that a replica holds because they are not applied yet; beyond it
