@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,7 +106,11 @@ func TestHost_CloseIsBounded(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	close(free)
-	eventually(t, "end", func() bool { return host.shards[0].machine.closed.Load() })
+	eventually(t, "end", func() bool { // of all that writes to the directory, which goes with the test
+		bridge.mu.Lock()
+		defer bridge.mu.Unlock()
+		return host.shards[0].machine.closed.Load() && !slices.Contains(bridge.mu.hosts, host)
+	})
 }
 
 // Whoever calls a host while it is closed gets an answer.
