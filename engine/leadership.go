@@ -74,7 +74,7 @@ func (e *Engine) newLag(m *machine) *lag {
 	turn := 0
 	return &lag{
 		committed: func() uint64 { return e.host.Load().Committed(m.shard) },
-		applied:   m.Applied,
+		applied:   m.index.Load, // not the image's, which is written now and then
 		patience:  SessionTimeoutFloor(e.cfg.Tick) / 4,
 		handOver: func() {
 			if len(others) == 0 {
