@@ -49,7 +49,8 @@
 // loop cannot apply several can. The first component of a path chooses the shard, by its XXH64 modulo
 // the number of shards: everything below /orders is on one, and every promise holds there as with one shard. Ten digits at its end do
 // not count, for they may be a sequence number: /job-0000000001 and /job-0000000002 are on the same shard, and so are a million
-// /customer-0123456789, which are better put below several parents. A session with a Root below the first component is on one shard. Across shards there is no common
+// /customer-0123456789, which are better put below several parents. A session with a Root below the first component is on one
+// shard. Across shards there is no common
 // order: zxids compare within a shard only, a Multi whose operations belong to several is refused with ErrCrossShard and
 // changes nothing, and a watch on several tells of the changes of each in that one's order. So a lock, what it guards, and whatever else
 // must change together belong below one first component. Sessions, and a member's silence, are of the whole node: a session's end
