@@ -1,8 +1,6 @@
 package embed_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -33,53 +31,40 @@ func TestShards_NumberedNamesAreWhereTheyAreLookedFor(t *testing.T) {
 	}
 }
 
-// F1: a lock, or an election, on a path that is on every shard is granted to one at a time, or refused.
-func TestShards_LockOfTheRootIsGrantedToOne(t *testing.T) {
+// F1: numbers of several shards have no common order, so a lock, or an election, on a path that is on every shard is refused, and leaves
+// nothing behind.
+func TestShards_LockOfTheRootIsRefused(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
 	ctx := bounded(t)
-	var held, led []string
-	for range 6 { // the contenders' names are random
-		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-		brief, cancel := context.WithTimeout(ctx, time.Second)
-		if h, err := lock.NewMutex(s, "/").Lock(brief); err == nil {
-			held = append(held, h.Path())
-		} else if errors.Is(err, embed.ErrCrossShard) {
-			cancel()
-			return
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	for _, path := range []string{"/", "/zookeeper/quota"} {
+		for name, contend := range map[string]func() error{
+			"Lock":     func() error { _, err := lock.NewMutex(s, path).Lock(ctx); return err },
+			"TryLock":  func() error { _, err := lock.NewMutex(s, path).TryLock(ctx); return err },
+			"Campaign": func() error { _, err := election.New(s, path).Campaign(ctx, nil); return err },
+		} {
+			wantCrossShard(t, name+" of "+path, contend())
+			ens.Until("no contender to be left", func() bool {
+				left, err := s.Ephemerals(ctx, "/")
+				must(t, err)
+				return len(left) == 0
+			})
 		}
-		cancel()
-		brief, cancel = context.WithTimeout(ctx, time.Second)
-		if _, err := election.New(s, "/zookeeper/quota").Campaign(brief, nil); err == nil {
-			led = append(led, "one")
-		}
-		cancel()
-	}
-	if len(held) > 1 {
-		t.Errorf("the lock of the root is held by %d at once: %v", len(held), held)
-	}
-	if len(led) > 1 {
-		t.Errorf("%d lead at once", len(led))
 	}
 }
 
-// An ACL that was set and is shown is the one that is judged by, on every shard; or it cannot be set.
-func TestShards_TheQuotasACLHoldsOnEveryShard(t *testing.T) {
+// What the quotas' parent is on every shard cannot be changed on one of them.
+func TestShards_TheQuotasParentIsFixed(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
 	ctx := bounded(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	const quotas = "/zookeeper/quota"
 	_, err := s.SetACL(ctx, quotas, embed.ReadACL(), embed.AnyVersion)
-	if errors.Is(err, embed.ErrCrossShard) {
-		return
-	}
-	must(t, err)
-	for i, path := range onShard {
-		if _, err := s.Create(ctx, quotas+path, nil, embed.Persistent); !errors.Is(err, embed.ErrNoAuth) {
-			t.Errorf("shard %d: create below an ACL that lets everybody read and no more: %v", i+1, err)
-		}
-	}
+	wantCrossShard(t, "SetACL of "+quotas, err)
+	_, err = s.Set(ctx, quotas, []byte("x"), embed.AnyVersion)
+	wantCrossShard(t, "Set of "+quotas, err)
 }
 
 // A machine that stands still while it tells its watches keeps nobody waiting but those who watch there: the sessions of its
