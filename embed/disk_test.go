@@ -150,7 +150,7 @@ func purpose(name string) string {
 // takesSpace are the calls that a full disk refuses.
 func takesSpace(op disk.Op) bool {
 	switch op {
-	case disk.OpCreate, disk.OpWrite, disk.OpMkdir, disk.OpLink, disk.OpPreallocate:
+	case disk.OpCreate, disk.OpWrite, disk.OpMkdir, disk.OpLink:
 		return true
 	}
 	return false

@@ -56,7 +56,7 @@ func (f *checkedFiles) Stat(name string) (os.FileInfo, error) {
 // readLog opens the log in dir and asks it.
 func readLog(files *checkedFiles, dir string, shard, replica uint64) (first, last uint64, exists bool, err error) {
 	folder := filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, replica))
-	if err := cutTornTailsIn(files.disk, folder); err != nil {
+	if err := cutTailsIn(files.disk, folder); err != nil {
 		return 0, 0, false, err
 	}
 	newest, err := newestLog(files, folder)

@@ -56,13 +56,14 @@ type Disk interface {
 	MkdirAll(name string, perm os.FileMode) error
 	List(name string) ([]string, error)
 	Stat(name string) (os.FileInfo, error)
+	Truncate(name string, size int64) error
 	Lock(name string) (io.Closer, error)
 
 	Fail(cause error)
 	Failed() <-chan struct{}
 	Err() error
 	OnFail(fn func())
-	Preallocate(match func(name string) bool)
+	Logs(match func(name string) bool)
 }
 
 // Defaults and limits.

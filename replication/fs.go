@@ -116,12 +116,17 @@ func (fs *fileSystem) Lock(name string) (io.Closer, error) {
 
 // Rename renames a file. What the new name says must be durable before it: a power cut may keep the name and nothing else.
 //
-// The index of a log says where its newest State is. tan fsyncs no record that only has a new commit index, and no log when
-// it goes on to the next or closes, and would then take term and vote for empty. CURRENT names a MANIFEST whose own name
+// The index of a log says where its newest State is, and that it is complete. tan fsyncs no record that only has a new commit index, and
+// no log when it goes on to the next or closes, and would then take term and vote for empty; and it gives up where it finds zeros
+// behind the end of one that has an index. CURRENT names a MANIFEST whose own name
 // tan has not synced.
 func (fs *fileSystem) Rename(oldname, newname string) error {
 	if log, ok := strings.CutSuffix(newname, ".index"); ok {
-		if err := syncFile(fs.disk, log+".log"); err != nil {
+		info, err := fs.disk.Stat(log + ".log")
+		if err != nil {
+			return err
+		}
+		if err := fs.disk.Truncate(log+".log", info.Size()); err != nil { // the zeros behind it go, and it is fsynced
 			return err
 		}
 	}

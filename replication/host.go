@@ -76,7 +76,7 @@ func newHost(c Config) *Host {
 func (h *Host) open() error {
 	c := h.cfg
 	raftDir := c.raftDir()
-	c.Disk.Preallocate(func(name string) bool {
+	c.Disk.Logs(func(name string) bool {
 		return strings.HasSuffix(name, ".log") && strings.HasPrefix(name, raftDir+string(filepath.Separator))
 	})
 	if err := prepareRaftDir(c); err != nil {

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,15 +12,15 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// syncedSizes notes how long each log file was at its last fsync.
-type syncedSizes struct {
+// syncedLogs notes how long each log file was at its last fsync.
+type syncedLogs struct {
 	mu sync.Mutex
-	of map[string]int64
+	of map[string][]byte
 }
 
 // watchSyncs makes the ensemble start its nodes on real disks that note it.
-func watchSyncs(e *ensemble) *syncedSizes {
-	s := &syncedSizes{of: make(map[string]int64)}
+func watchSyncs(e *ensemble) *syncedLogs {
+	s := &syncedLogs{of: make(map[string][]byte)}
 	e.newDisk = func(dir string) testDisk {
 		d, err := disk.Open(dir)
 		if err != nil {
@@ -27,10 +28,10 @@ func watchSyncs(e *ensemble) *syncedSizes {
 		}
 		d.SetFault(func(op disk.Op, name string) error {
 			if op == disk.OpSync && strings.HasSuffix(name, ".log") {
-				if info, err := os.Stat(name); err == nil {
+				if log, err := os.ReadFile(name); err == nil {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					s.of[name] = info.Size()
+					s.of[name] = log
 				}
 			}
 			return nil
@@ -41,16 +42,20 @@ func watchSyncs(e *ensemble) *syncedSizes {
 }
 
 // cut takes from every log file below dir what was not fsynced.
-func (s *syncedSizes) cut(t *testing.T, dir string) (bytes int64) {
+func (s *syncedLogs) cut(t *testing.T, dir string) (bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, size := range s.of {
-		info, err := os.Stat(name)
+	for name, log := range s.of {
+		now, err := os.ReadFile(name)
 		if err != nil || !strings.HasPrefix(name, dir) {
 			continue
 		}
-		bytes += max(0, info.Size()-size)
-		if err := os.Truncate(name, min(size, info.Size())); err != nil {
+		for i := range now {
+			if i >= len(log) || now[i] != log[i] {
+				bytes++
+			}
+		}
+		if err := os.WriteFile(name, log, 0o640); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,12 +111,13 @@ func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 	e.write(n, 1, "acknowledged")
 	index := n.tapes[0].index
 	name := newestLogOf(t, n)
-	before := sizeOf(t, name)
+	before := endOf(t, name)
 	e.write(n, 1, strings.Repeat("x", 3*blockSize)) // let its fsync not have ended
 	whole, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	end := endOf(t, name)
 	e.write(n, 1, "one more")
 	after, err := os.ReadFile(name)
 	if err != nil {
@@ -122,10 +128,10 @@ func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 	e.stop(n)
 
 	const page = 4096
-	for torn := before / page * page; torn < int64(len(whole)); torn += page {
+	for torn := before / page * page; torn < end; torn += page {
 		for kind, log := range map[string][]byte{"torn": whole, "damaged": after} {
 			log = append([]byte(nil), log...)
-			clear(log[max(torn, before):min(torn+page, int64(len(whole)))])
+			clear(log[max(torn, before):min(torn+page, end)])
 			if err := os.WriteFile(name, log, 0o640); err != nil {
 				t.Fatal(err)
 			}
@@ -150,13 +156,39 @@ func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 	e.stop(left)
 }
 
-func newestLogOf(t *testing.T, n *node) (name string) {
-	t.Helper()
-	logs, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/tandb/node-1-1/*.log"))
-	if err != nil || len(logs) == 0 {
-		t.Fatal(logs, err)
+// tan gives up when it reads zeros behind the end of a log that has an index: they are gone, for good, before the index has its name.
+func TestPowerCut_ALogWithAnIndexHasNoZeros(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	named := 0
+	e.newDisk = func(dir string) testDisk {
+		d := realDisk(t)(dir).(*disk.Disk)
+		synced := make(map[string]int64)
+		d.SetFault(func(op disk.Op, name string) error {
+			switch log, indexed := strings.CutSuffix(name, ".index"); {
+			case op == disk.OpSync && strings.HasSuffix(name, ".log"):
+				synced[name] = sizeOf(t, name)
+			case op == disk.OpRename && indexed:
+				named++
+				text, err := os.ReadFile(log + ".log")
+				if err != nil {
+					return err
+				}
+				if end, err := findEnd(bytes.NewReader(text)); err != nil || end != int64(len(text)) || synced[log+".log"] != end {
+					t.Errorf("of the log's %d bytes %d are records, and %d are durable: %v", len(text), end, synced[log+".log"], err)
+				}
+			}
+			return nil
+		})
+		return d
 	}
-	return logs[len(logs)-1]
+	e.start(n)
+	e.write(n, 1, "x")
+	endOf(t, newestLogOf(t, n)) // it has zeros while it is written to
+	e.stop(n)
+	if named == 0 {
+		t.Error("no log was given an index")
+	}
 }
 
 func sizeOf(t *testing.T, name string) int64 {
@@ -166,4 +198,27 @@ func sizeOf(t *testing.T, name string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
+}
+
+func newestLogOf(t *testing.T, n *node) (name string) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/tandb/node-1-1/*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	return logs[len(logs)-1]
+}
+
+// endOf is where a log ends and the zeros begin.
+func endOf(t *testing.T, name string) int64 {
+	t.Helper()
+	log, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(bytes.TrimRight(log, "\x00"))
+	if end == len(log) {
+		t.Fatalf("%s has no zeros at its end", name)
+	}
+	return int64(end)
 }

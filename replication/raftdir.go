@@ -35,7 +35,7 @@ func prepareRaftDir(c Config) error {
 		return err
 	}
 	if exists {
-		if err := cutTornTails(c.Disk, logs); err != nil {
+		if err := cutTails(c.Disk, logs); err != nil {
 			return err
 		}
 	}

@@ -28,24 +28,25 @@ const (
 	lastChunk
 )
 
-// cutTornTails cuts a last record that was written in part off the log in dir. A power cut in the middle of a write
-// leaves any of its pages on the disk: tan forgives a tail that is missing or zero, but refuses one whose checksum does
-// not match. What stands last and was not written whole was never fsynced, so nobody was told of it. A bad record that
-// others follow is damage, and an error: tan takes some of it for the end of the log, and all that follows for unsaid.
-func cutTornTails(d Disk, dir string) error {
+// cutTails cuts what is behind the last whole record off the log in dir: zeros, and a record that was written in part. A power cut in the
+// middle of a write leaves any of its pages on the disk: tan forgives a tail that is missing, copies all that is before one of zeros, and
+// refuses one whose checksum does not match. What stands last and was not written whole was never fsynced, so nobody was told
+// of it. A bad record that others follow is damage, and an error: tan takes some of it for the end of the log, and all that
+// follows for unsaid.
+func cutTails(d Disk, dir string) error {
 	dir = filepath.Join(dir, "tandb")
 	if _, err := d.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	shards, err := subfolders(d, dir)
 	for _, folder := range shards {
-		err = errors.Join(err, cutTornTailsIn(d, filepath.Join(dir, folder)))
+		err = errors.Join(err, cutTailsIn(d, filepath.Join(dir, folder)))
 	}
 	return err
 }
 
-// cutTornTailsIn is cutTornTails for the folder of one shard.
-func cutTornTailsIn(d Disk, dir string) error {
+// cutTailsIn is cutTails for the folder of one shard.
+func cutTailsIn(d Disk, dir string) error {
 	names, err := d.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -61,7 +62,7 @@ func cutTornTailsIn(d Disk, dir string) error {
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") && !indexed[name] {
-			if err := cutTornTail(d, filepath.Join(dir, name)); err != nil {
+			if err := cutTail(d, filepath.Join(dir, name)); err != nil {
 				return fmt.Errorf("the end of %s: %w", filepath.Join(dir, name), err)
 			}
 		}
@@ -69,72 +70,48 @@ func cutTornTailsIn(d Disk, dir string) error {
 	return nil
 }
 
-func cutTornTail(d Disk, name string) error {
+func cutTail(d Disk, name string) error {
 	f, err := d.OpenForRead(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	end, torn, err := findTornTail(f)
-	if err != nil || !torn {
-		return err
-	}
-	short := strings.TrimSuffix(name, ".log") + ".logtmp" // tan removes one that was left behind
-	if err := copyStart(d, f, short, end); err != nil {
-		return err
-	}
-	if err := d.Rename(short, name); err != nil {
-		return err
-	}
-	return syncDir(d, filepath.Dir(name))
-}
-
-func copyStart(d Disk, from io.ReaderAt, to string, size int64) (err error) {
-	f, err := d.Create(to)
+	end, err := findEnd(f)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := io.Copy(f, io.NewSectionReader(from, 0, size)); err != nil {
-		return err
-	}
-	return f.Sync()
+	return d.Truncate(name, end)
 }
 
-// findTornTail says where the last record of a log begins if it is damaged and no record follows it. It is an error if one
-// does: a crash leaves nothing behind what it tore, so that is damage to what was whole, and tan may take it for the end.
-func findTornTail(f io.ReaderAt) (begin int64, torn bool, err error) {
+// findEnd says where the last whole record of a log ends. It is an error if one follows a damaged one: a crash leaves nothing behind
+// what it tore, so that is damage to what was whole, and tan may take it for the end.
+func findEnd(f io.ReaderAt) (end int64, err error) {
 	block := make([]byte, blockSize)
-	record := int64(0) // where the newest record began
 	damage := int64(-1)
 	for start := int64(0); ; start += blockSize {
 		n, err := f.ReadAt(block, start)
 		if err != nil && err != io.EOF {
-			return 0, false, err
+			return 0, err
 		}
-		at := 0
-		for damage < 0 && at+headerSize <= n {
+		for at := 0; damage < 0 && at+headerSize <= n; {
 			payload, kind, whole := chunk(block[at:n])
-			begins := kind == fullChunk || kind == firstChunk
-			switch {
-			case payload < 0 && [headerSize]byte(block[at:]) == [headerSize]byte{}:
-				return 0, false, nil // the end
-			case payload >= 0 && begins:
-				record = start + int64(at)
+			if payload < 0 && [headerSize]byte(block[at:]) == [headerSize]byte{} {
+				return end, nil
 			}
 			if !whole {
-				damage, torn = start+int64(at), payload >= 0 // else tan takes it for the end
+				damage = start + int64(at)
+				break
 			}
-			at += headerSize + max(payload, 0)
+			at += headerSize + payload
+			if kind == fullChunk || kind == lastChunk {
+				end = start + int64(at)
+			}
 		}
-		if damage >= 0 {
-			rest := block[max(damage+1-start, 0):n]
-			if recordIn(rest) {
-				return 0, false, fmt.Errorf("damaged at byte %d, and records follow", damage)
-			}
+		if damage >= 0 && recordIn(block[max(damage+1-start, 0):n]) {
+			return 0, fmt.Errorf("damaged at byte %d, and records follow", damage)
 		}
 		if n < blockSize {
-			return record, torn, nil
+			return end, nil
 		}
 	}
 }

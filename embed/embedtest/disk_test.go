@@ -13,7 +13,7 @@ import (
 // Which calls fail, which take their time, and which hang, for every kind.
 func TestFaults_CallsOfTheDisk(t *testing.T) {
 	syncs := []disk.Op{disk.OpSync, disk.OpSyncDir}
-	growth := []disk.Op{disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock, disk.OpPreallocate}
+	growth := []disk.Op{disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock}
 	concerned := map[DiskCalls]func(disk.Op) bool{
 		Changes: func(disk.Op) bool { return true },
 		Syncs:   func(op disk.Op) bool { return slices.Contains(syncs, op) },
@@ -21,7 +21,7 @@ func TestFaults_CallsOfTheDisk(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		for on, want := range concerned {
-			for op := disk.OpCreate; op <= disk.OpPreallocate; op++ {
+			for op := disk.OpCreate; op <= disk.OpTruncate; op++ {
 				f := NewFaults()
 				call := func() (time.Duration, error) {
 					began := time.Now()

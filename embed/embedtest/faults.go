@@ -102,7 +102,7 @@ type DiskCalls int
 const (
 	Changes DiskCalls = iota // all that change something
 	Syncs                    // fsyncs, of files and directories
-	Growth                   // those that need space: to create, write, link or set aside
+	Growth                   // those that need space: to create, write or link
 )
 
 func (c DiskCalls) include(op disk.Op) bool {
@@ -111,7 +111,7 @@ func (c DiskCalls) include(op disk.Op) bool {
 		return op == disk.OpSync || op == disk.OpSyncDir
 	case Growth:
 		switch op {
-		case disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock, disk.OpPreallocate:
+		case disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock:
 			return true
 		}
 		return false

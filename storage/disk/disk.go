@@ -41,13 +41,12 @@ type Disk struct {
 	view   bool          // frozen from the start, and not because anything failed
 	failed chan struct{} // closed once the switch was thrown and everybody has been told
 
-	frozen     atomic.Bool  // mutating calls take effect in memory only; never goes back
-	busy       atomic.Int64 // mutating calls that are at the real directory
-	syncs      atomic.Uint64
-	dirSyncs   atomic.Uint64
-	noPrealloc atomic.Bool // the file system turned out not to know how
-	fault      atomic.Pointer[func(Op, string) error]
-	prealloc   atomic.Pointer[func(string) bool]
+	frozen   atomic.Bool  // mutating calls take effect in memory only; never goes back
+	busy     atomic.Int64 // mutating calls that are at the real directory
+	syncs    atomic.Uint64
+	dirSyncs atomic.Uint64
+	fault    atomic.Pointer[func(Op, string) error]
+	logs     atomic.Pointer[func(string) bool]
 
 	nodes nodes
 	over  overlay
@@ -126,9 +125,10 @@ func (d *Disk) Syncs() uint64 { return d.syncs.Load() }
 // AllSyncs returns how many fsyncs of real files and real directories have been done.
 func (d *Disk) AllSyncs() uint64 { return d.syncs.Load() + d.dirSyncs.Load() }
 
-// Preallocate has files whose name matches set aside space in large steps while they grow, where the file
-// system can. Their size does not show it. Files already open are not concerned.
-func (d *Disk) Preallocate(match func(name string) bool) { d.prealloc.Store(&match) }
+// Logs says which files are written bit by bit at their end and fsynced each time. Zeros are written behind the end of one that is opened
+// for writing, 256 KiB at a time, for that makes the fsync faster. While it is open they do not show. They are part of it when all have
+// closed it, or after a crash: then its reader has to know its end, and may cut them off with Truncate.
+func (d *Disk) Logs(match func(name string) bool) { d.logs.Store(&match) }
 
 // rel returns name as a path relative to the directory ("." for the directory itself) or the reason
 // why it is none of ours.

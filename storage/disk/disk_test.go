@@ -463,7 +463,7 @@ func TestViewLeavesDirectoryAlone(t *testing.T) {
 
 func TestOpNames(t *testing.T) {
 	seen := make(map[string]bool)
-	for op := OpCreate; op <= OpPreallocate; op++ {
+	for op := OpCreate; op <= OpTruncate; op++ {
 		if s := op.String(); s == "unknown" || seen[s] {
 			t.Errorf("operation %d is called %q", op, s)
 		}

@@ -58,6 +58,20 @@ func merge(pieces []extent, p []byte, off int64) extent {
 	return first
 }
 
+// truncate drops what is behind size.
+func (x *extents) truncate(size int64) {
+	for i, e := range *x {
+		if e.end() > size {
+			if e.off < size {
+				(*x)[i].data = e.data[:size-e.off]
+				i++
+			}
+			*x = slices.Delete(*x, i, len(*x))
+			return
+		}
+	}
+}
+
 // read copies what the pieces have of [off, off+len(p)) into p and leaves the rest of p alone.
 func (x extents) read(p []byte, off int64) {
 	end := off + int64(len(p))

@@ -20,12 +20,12 @@ const (
 // on where it was when the switch is thrown, also while a call of it hangs in the kernel.
 type file struct {
 	// Immutable after realFile and memFile.
-	d         *Disk
-	name      string
-	node      *node
-	flags     fileFlags
-	base      string // real file to read from, opened at the first read that needs it; may be empty
-	setsAside bool
+	d     *Disk
+	name  string
+	node  *node
+	flags fileFlags
+	base  string // real file to read from, opened at the first read that needs it; may be empty
+	log   bool   // see [Disk.Logs]
 
 	turn sync.Mutex // held by Read from the position it finds to the position it leaves
 
@@ -34,7 +34,6 @@ type file struct {
 		pos    int64
 		real   *os.File // nil for a file that memory alone has, or that base is still to be opened for
 		closed bool
-		aside  int64 // space is set aside up to here
 	}
 }
 
@@ -52,10 +51,9 @@ func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, err
 		d.nodes.release(f.node)
 		return nil, errors.Join(err, real.Close())
 	}
-	f.node.grow(info.Size())
-	if match := d.prealloc.Load(); match != nil && flags&writable != 0 {
-		f.setsAside = (*match)(name)
-		f.mu.aside = info.Size()
+	f.node.found(info.Size())
+	if match := d.logs.Load(); match != nil && flags&writable != 0 {
+		f.log = (*match)(name)
 	}
 	return f, nil
 }
@@ -145,14 +143,42 @@ func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 }
 
 func (f *file) writeReal(real *os.File, p []byte, off int64) error {
-	if err := f.setAside(real, off+int64(len(p))); err != nil {
-		return err
-	}
 	if err := f.d.ask(OpWrite, f.name); err != nil {
 		return err
 	}
+	if f.log {
+		return f.writeLog(real, p, off)
+	}
 	_, err := real.WriteAt(p, off)
 	return err
+}
+
+func (f *file) truncate(size int64) error {
+	if size < 0 {
+		return f.fail("truncate", os.ErrInvalid)
+	}
+	real, err := f.handle("truncate")
+	if err != nil {
+		return err
+	}
+	return f.d.do(change{
+		op:   OpTruncate,
+		name: f.name,
+		real: func() error {
+			f.node.turn.Lock()
+			defer f.node.turn.Unlock()
+			info, err := real.Stat()
+			if err != nil || info.Size() <= size {
+				return err
+			}
+			if err := real.Truncate(size); err != nil {
+				return err
+			}
+			f.node.truncated(size)
+			return nil
+		},
+		mem: func() error { f.node.truncate(size); return nil },
+	})
 }
 
 // Sync makes durable what was written.
@@ -165,7 +191,7 @@ func (f *file) Sync() error {
 		op:   OpSync,
 		name: f.name,
 		real: func() error {
-			err := real.Sync()
+			err := syncData(real)
 			if err == nil {
 				f.d.syncs.Add(1)
 			}
@@ -200,9 +226,6 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !f.d.frozen.Load() {
-		return real.ReadAt(p, off)
-	}
 	if off < 0 {
 		return 0, f.fail("read", os.ErrInvalid)
 	}
@@ -214,6 +237,13 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	n := int(min(int64(len(p)), size-off))
+	if !f.d.frozen.Load() {
+		done, err := real.ReadAt(p[:n], off)
+		if err == nil && n < len(p) {
+			err = io.EOF
+		}
+		return done, err
+	}
 	if !f.node.covers(off, off+int64(n)) {
 		// Before memory is looked at, and without a lock: what is written meanwhile is in one or the other.
 		if err := f.readBase(p[:n], off); err != nil {
@@ -298,7 +328,11 @@ func (f *file) Stat() (os.FileInfo, error) {
 		return nil, err
 	}
 	if !f.d.frozen.Load() {
-		return real.Stat()
+		info, err := real.Stat()
+		if err != nil {
+			return nil, err
+		}
+		return f.node.trim(info), nil
 	}
 	return f.node.stat(filepath.Base(f.name)), nil
 }
@@ -317,7 +351,6 @@ func (f *file) Close() error {
 	if real == nil {
 		return nil
 	}
-	f.giveBack(real)
 	err := real.Close()
 	if err == nil || f.flags&writable == 0 {
 		return err

@@ -181,7 +181,7 @@ func (w *twins) step() error {
 	if len(w.open) > 8 {
 		return w.close()
 	}
-	switch w.r.IntN(16) {
+	switch w.r.IntN(18) {
 	case 0, 1:
 		return w.opening("create", w.name(), w.d.Create, func(name string) (*os.File, error) {
 			if info, err := os.Lstat(name); err == nil && info.IsDir() {
@@ -225,6 +225,19 @@ func (w *twins) step() error {
 			func(name string) error { return os.MkdirAll(name, 0o777) })
 	case 10:
 		return w.look()
+	case 12:
+		size := int64(w.r.IntN(200))
+		return w.one(fmt.Sprint("truncate to ", size), func(name string) error { return w.d.Truncate(name, size) }, func(name string) error {
+			f, err := os.OpenFile(name, os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if info, err := f.Stat(); err != nil || info.Size() <= size {
+				return err
+			}
+			return f.Truncate(size)
+		})
 	case 11:
 		return w.close()
 	}

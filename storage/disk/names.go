@@ -103,6 +103,19 @@ func (d *Disk) open(c change, real, mem func() (*file, error)) (File, error) {
 	return f, nil
 }
 
+// Truncate cuts off, durably, what a file has behind size bytes; one that has no more stays as it is.
+func (d *Disk) Truncate(name string, size int64) error {
+	opened, err := d.OpenForAppend(name)
+	if err != nil {
+		return err
+	}
+	f := opened.(*file)
+	if err := f.truncate(size); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // Rename gives a file or directory another name, which a file there loses. As with os.Rename a directory is
 // never replaced.
 func (d *Disk) Rename(oldname, newname string) error {
@@ -320,7 +333,14 @@ func (d *Disk) Stat(name string) (os.FileInfo, error) {
 		return nil, err
 	}
 	if !d.frozen.Load() {
-		return os.Stat(name)
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, err
+		}
+		if n := d.nodes.find(info); n != nil {
+			return n.trim(info), nil
+		}
+		return info, nil
 	}
 	e, err := d.over.find("stat", name, rel)
 	if err != nil {

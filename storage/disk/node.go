@@ -12,7 +12,7 @@ import (
 // size, so that a write that fails knows where it belongs; after the switch it holds what was written since.
 //
 // Invariants:
-//  1. size never shrinks, and is at least the end of every write that was begun through this Disk;
+//  1. size is at least the end of every write that was begun through this Disk since the file was last truncated;
 //  2. dirty is set if data holds anything; a node that is dirty, or that no real file stands behind,
 //     is never forgotten while a name leads to it.
 type node struct {
@@ -22,12 +22,17 @@ type node struct {
 	// Guarded by nodes.mu.
 	refs int
 
+	turn sync.Mutex // held by who writes to a log
+
 	mu struct {
 		sync.RWMutex
 		size     int64
+		zeroed   int64 // zeros that do not count for the size are on disk up to here; 0 if there are none
 		dirty    bool
 		modified time.Time // of the newest write to memory
 		data     extents   // what was written to memory
+		cut      bool      // memory has truncated the file: of what is on disk only what is before kept counts
+		kept     int64
 	}
 }
 
@@ -58,6 +63,58 @@ func (n *node) grow(size int64) {
 	n.mu.size = max(n.mu.size, size)
 }
 
+// found is told of the real file's size. The zeros behind a log's end do not count, nor does what memory has cut off.
+func (n *node) found(size int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if size > n.mu.zeroed && !n.mu.cut {
+		n.mu.size = max(n.mu.size, size)
+	}
+}
+
+// ahead says where the file ends if no zeros are left there, and that the caller writes the next.
+func (n *node) ahead() (end int64, wanted bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.size <= n.mu.zeroed {
+		return 0, false
+	}
+	n.mu.zeroed = n.mu.size + aheadStep
+	return n.mu.size, true
+}
+
+// truncated notes that the real file was cut off at size.
+func (n *node) truncated(size int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.size = min(n.mu.size, size)
+	n.mu.zeroed = 0
+}
+
+// truncate cuts the file off at size in memory.
+func (n *node) truncate(size int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if size >= n.mu.size {
+		return
+	}
+	if !n.mu.cut || size < n.mu.kept {
+		n.mu.cut, n.mu.kept = true, size
+	}
+	n.mu.data.truncate(size)
+	n.mu.size = size
+	n.mu.dirty = true
+	n.mu.modified = time.Now()
+}
+
+// trim takes the zeros behind a log's end out of what the real file says of itself.
+func (n *node) trim(info os.FileInfo) os.FileInfo {
+	if size := n.size(); info.Size() > size {
+		return fileInfo{name: info.Name(), size: size, mode: info.Mode(), modified: info.ModTime(), sys: info.Sys()}
+	}
+	return info
+}
+
 func (n *node) size() int64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -81,6 +138,9 @@ func (n *node) write(p []byte, off int64) {
 func (n *node) read(p []byte, off int64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	if n.mu.cut {
+		clear(p[min(max(n.mu.kept-off, 0), int64(len(p))):])
+	}
 	n.mu.data.read(p, off)
 }
 

@@ -5,33 +5,33 @@ type Op uint8
 
 // The mutating calls, by what they do to the directory.
 const (
-	OpCreate      Op = iota + 1 // a file is created, or replaced by an empty one
-	OpAppend                    // an existing file is opened for writing
-	OpWrite                     // bytes are written
-	OpSync                      // a file is made durable
-	OpSyncDir                   // a directory's names are made durable
-	OpRename                    // a name is moved
-	OpLink                      // a file gets a second name
-	OpRemove                    // a name is removed
-	OpRemoveAll                 // a name and all below it are removed
-	OpMkdir                     // a directory is made
-	OpLock                      // a lock file is made and locked
-	OpPreallocate               // space is set aside for a file that grows
+	OpCreate    Op = iota + 1 // a file is created, or replaced by an empty one
+	OpAppend                  // an existing file is opened for writing
+	OpWrite                   // bytes are written
+	OpSync                    // a file is made durable
+	OpSyncDir                 // a directory's names are made durable
+	OpRename                  // a name is moved
+	OpLink                    // a file gets a second name
+	OpRemove                  // a name is removed
+	OpRemoveAll               // a name and all below it are removed
+	OpMkdir                   // a directory is made
+	OpLock                    // a lock file is made and locked
+	OpTruncate                // a file loses its end
 )
 
 var opNames = [...]string{
-	OpCreate:      "create",
-	OpAppend:      "append",
-	OpWrite:       "write",
-	OpSync:        "sync",
-	OpSyncDir:     "syncdir",
-	OpRename:      "rename",
-	OpLink:        "link",
-	OpRemove:      "remove",
-	OpRemoveAll:   "removeall",
-	OpMkdir:       "mkdir",
-	OpLock:        "lock",
-	OpPreallocate: "preallocate",
+	OpCreate:    "create",
+	OpAppend:    "append",
+	OpWrite:     "write",
+	OpSync:      "sync",
+	OpSyncDir:   "syncdir",
+	OpRename:    "rename",
+	OpLink:      "link",
+	OpRemove:    "remove",
+	OpRemoveAll: "removeall",
+	OpMkdir:     "mkdir",
+	OpLock:      "lock",
+	OpTruncate:  "truncate",
 }
 
 // String names the call.

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -87,7 +88,7 @@ func TestFaultAtEveryCall(t *testing.T) {
 	total := 0
 	for n := 1; ; n++ {
 		d := open(t)
-		d.Preallocate(func(name string) bool { return strings.HasSuffix(name, ".log") })
+		d.Logs(func(name string) bool { return strings.HasSuffix(name, ".log") })
 		var calls int
 		var atSwitch image
 		d.SetFault(func(op Op, name string) error {
@@ -381,62 +382,94 @@ func TestHungCallDelaysNobody(t *testing.T) {
 	ok(t, hung.Close())
 }
 
-// C10.1: a growing log sets aside a few MiB at a time, and gives back what it did not use.
-func TestPreallocate(t *testing.T) {
+// C10.1, C10.2: behind a log's end there are zeros on the disk, on any file system, and not in what its readers see.
+func TestLogs(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
-	d.Preallocate(func(name string) bool { return strings.HasSuffix(name, ".log") })
-	var asked []string
-	d.SetFault(func(op Op, name string) error {
-		if op == OpPreallocate {
-			asked = append(asked, filepath.Base(name))
+	d.Logs(func(name string) bool { return strings.HasSuffix(name, ".log") })
+	onDisk := func(name string, want string, ahead int) {
+		t.Helper()
+		if got := string(must[[]byte](t)(os.ReadFile(at(name)))); got != want+strings.Repeat("\x00", ahead) {
+			t.Fatalf("%s is %d bytes on disk and ends in %q, want %q and %d zeros", name, len(got), strings.TrimRight(got, "\x00"), want, ahead)
 		}
-		return nil
-	})
-	put(t, d, at("x.sst"), "x")
-	log := must[File](t)(d.Create(at("1.log")))
-	must[int](t)(log.Write([]byte("x")))
-	must[int](t)(log.Write([]byte("x")))
-	if got := fmt.Sprint(asked); got != "[1.log]" {
-		t.Fatalf("set aside for %s", got)
 	}
-	if d.noPrealloc.Load() {
-		t.Skip("the file system cannot")
-	}
-	wantSpace(t, at("1.log"), 2, asideStep)
-	must[int](t)(log.Write(make([]byte, 2*asideStep)))
-	wantSpace(t, at("1.log"), 2+2*asideStep, 3*asideStep)
-	ok(t, log.Close())
-	wantNoMore(t, at("1.log"), 2+2*asideStep+asideStep/2)
-	asked = nil
-	appendTo(t, d, at("1.log"), "x")
-	if got := fmt.Sprint(asked); got != "[1.log]" {
-		t.Fatalf("set aside for %s", got)
+	seen := func(name string, f File, want string) {
+		t.Helper()
+		wantFile(t, d, at(name), want)
+		if info := must[os.FileInfo](t)(d.Stat(at(name))); info.Size() != int64(len(want)) {
+			t.Errorf("%s has %d bytes, want %d", name, info.Size(), len(want))
+		}
+		if info := must[os.FileInfo](t)(f.Stat()); info.Size() != int64(len(want)) {
+			t.Errorf("the open %s has %d bytes, want %d", name, info.Size(), len(want))
+		}
+		if n, err := f.ReadAt(make([]byte, 1), int64(len(want))); n != 0 || err != io.EOF {
+			t.Errorf("at its end %s has %d bytes and %v", name, n, err)
+		}
+		if end := must[int64](t)(f.Seek(0, io.SeekEnd)); end != int64(len(want)) {
+			t.Errorf("%s ends at %d, want %d", name, end, len(want))
+		}
 	}
 
-	d.SetFault(func(op Op, _ string) error {
-		if op == OpPreallocate {
-			return syscall.ENOSPC
-		}
-		return nil
-	})
-	put(t, d, at("2.log"), "in memory")
-	wantErr(t, d.Err(), syscall.ENOSPC)
-	wantFile(t, d, at("2.log"), "in memory")
+	put(t, d, at("x.sst"), "x")
+	onDisk("x.sst", "x", 0)
+
+	log := must[File](t)(d.Create(at("1.log")))
+	must[int](t)(log.Write([]byte("one ")))
+	onDisk("1.log", "one ", aheadStep)
+	seen("1.log", log, "one ")
+	must[int](t)(log.Write([]byte("two ")))
+	onDisk("1.log", "one two ", aheadStep-4)
+	appending := must[File](t)(d.OpenForAppend(at("1.log"))) // while it is open
+	must[int](t)(appending.Write([]byte("three")))
+	seen("1.log", log, "one two three")
+	seen("1.log", appending, "one two three")
+	all := "one two three"
+	for range aheadStep/(bulky-1) + 1 { // past the zeros there are
+		part := strings.Repeat("x", bulky-1)
+		must[int](t)(log.Write([]byte(part)))
+		all += part
+	}
+	ok(t, log.Sync())
+	seen("1.log", log, all)
+	if info := must[os.FileInfo](t)(os.Stat(at("1.log"))); info.Size() <= int64(len(all)) {
+		t.Error("no new zeros behind the end")
+	}
+	bulk := strings.Repeat("y", aheadStep)
+	must[int](t)(log.Write([]byte(bulk)))
+	all += bulk
+	onDisk("1.log", all, 0) // it needs none
+	must[int](t)(log.Write([]byte("z")))
+	onDisk("1.log", all+"z", aheadStep)
+	ok(t, log.Close())
+	seen("1.log", appending, all+"z")
+	d.Fail(errInjected)
+	seen("1.log", appending, all+"z")
+	must[int](t)(appending.Write([]byte("in memory")))
+	wantFile(t, d, at("1.log"), all+"zin memory")
+	onDisk("1.log", all+"z", aheadStep)
+	ok(t, appending.Close())
 }
 
-// C10.2: A file that no space can be set aside for is written all the same.
-func TestPreallocateUnsupported(t *testing.T) {
+// The zeros of one writer are never in the place of what another wrote.
+func TestLogs_SeveralWriters(t *testing.T) {
 	d := open(t)
-	d.Preallocate(func(string) bool { return true })
-	name := filepath.Join(d.Dir(), "null")
-	ok(t, os.Symlink(os.DevNull, name))
-	appendTo(t, d, name, "x")
-	put(t, d, filepath.Join(d.Dir(), "f"), "x")
-	if d.Err() != nil {
-		t.Fatalf("the switch was thrown: %v", d.Err())
+	name := filepath.Join(d.Dir(), "1.log")
+	d.Logs(func(string) bool { return true })
+	put(t, d, name, "")
+	const writers, records, size = 4, 200, 8 << 10
+	var wg sync.WaitGroup
+	for range writers {
+		f := must[File](t)(d.OpenForAppend(name))
+		wg.Go(func() {
+			for range records {
+				must[int](t)(f.Write(bytes.Repeat([]byte{'x'}, size)))
+			}
+			ok(t, f.Close())
+		})
 	}
-	if !d.noPrealloc.Load() {
-		t.Fatal("space was set aside in a device")
+	wg.Wait()
+	got := strings.TrimRight(get(t, d, name), "\x00")
+	if len(got) != writers*records*size || strings.Contains(got, "\x00") {
+		t.Errorf("of %d bytes %d are there, with %d zeros among them", writers*records*size, len(got), strings.Count(got, "\x00"))
 	}
 }
