@@ -28,13 +28,14 @@ var imports = map[string][]string{
 	"storage/disk/powercut": {"storage/disk"}, // for tests
 	"storage":               {"storage/disk", "github.com/cockroachdb/pebble"},
 
-	"replication":           {"github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
+	"replication":           {"internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
 	"replication/transport": {"github.com/lni/dragonboat/v4"},
 
-	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport",
+	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/timers",
 		"github.com/vmihailenco/msgpack/v5", "github.com/cespare/xxhash/v2"},
 
-	"internal/child": {}, // for tests
+	"internal/child":  {}, // for tests
+	"internal/timers": {},
 
 	"embed/internal/inside":     {"engine"},
 	"embed/internal/shardsflag": {}, // for tests

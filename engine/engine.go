@@ -146,9 +146,7 @@ func (e *Engine) home() *machine { return e.shards[homeShard-1] }
 
 // barrier waits until this node has applied what was acknowledged on a shard anywhere before the call.
 func (e *Engine) barrier(ctx context.Context, id ShardID) error {
-	ctx, cancel := e.bounded(ctx)
-	defer cancel()
-	err := e.host.Load().Barrier(ctx, id)
+	err := e.host.Load().Barrier(ctx, id, e.cfg.RequestTimeout)
 	switch {
 	case err == nil:
 		return nil
@@ -219,7 +217,7 @@ func (e *Engine) tryReady(ctx context.Context) error {
 	}
 	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
 	defer cancel()
-	return e.eachShard(func(m *machine) error { return e.host.Load().Barrier(step, m.shard) })
+	return e.eachShard(func(m *machine) error { return e.host.Load().Barrier(step, m.shard, 0) })
 }
 
 // eachShard runs fn for all shards at once, and returns the first error there was in the order of the shards.

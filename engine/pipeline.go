@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/timers"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -122,7 +123,7 @@ type pipeline struct {
 	stop     chan struct{}                   // closed by close
 	ready    chan struct{}                   // closed when our Register was applied
 
-	timers sync.Pool // of *time.Timer, stopped
+	timers timers.Pool
 
 	mu struct {
 		sync.Mutex
@@ -381,8 +382,8 @@ func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) err
 	}
 	var expired <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
-		t := p.timer(limit)
-		defer p.putTimer(t)
+		t := p.timers.Get(limit)
+		defer p.timers.Put(t)
 		expired = t.C
 	}
 	var cause error
@@ -408,21 +409,6 @@ func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) err
 		return ErrUnknownOutcome
 	}
 	return &unknownError{cause: cause}
-}
-
-// timer returns a timer that fires after d. They are used again, which saves each wait three allocations.
-func (p *pipeline) timer(d time.Duration) *time.Timer {
-	if t, ok := p.timers.Get().(*time.Timer); ok {
-		t.Reset(d)
-		return t
-	}
-	return time.NewTimer(d)
-}
-
-func (p *pipeline) putTimer(t *time.Timer) {
-	if t.Stop() { // one that has fired may have something in its channel
-		p.timers.Put(t)
-	}
 }
 
 // forever is the limit of a wait that only its ctx ends.

@@ -92,7 +92,7 @@ func (s *share) asked(settle time.Duration, now time.Time) {
 func (e *Engine) take(id ShardID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
 	defer cancel()
-	if e.host.Load().Barrier(ctx, id) != nil {
+	if e.host.Load().Barrier(ctx, id, 0) != nil {
 		return false
 	}
 	_ = e.TransferLeadership(id, e.cfg.Member) // if it fails, it is asked for again

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/lni/dragonboat/v4"
+
+	"github.com/vivarium-go/vivarium/internal/timers"
 )
 
 // barrier is the read barrier of a shard, shared by its waiting callers.
@@ -19,18 +21,22 @@ import (
 //
 // Invariants:
 //  1. a loop runs if next is not nil, and while somebody waits in a turn that it has taken;
-//  2. a turn is closed only when it is served.
+//  2. a turn is over when it is served, or with the host.
 type barrier struct {
+	timers timers.Pool
+
 	mu struct {
 		sync.Mutex
 		next    *turn // of those who came after the newest ReadIndex had been sent; nil if there is none
 		running bool
+		ended   error // why there will be no answer any more
 	}
 }
 
 // A turn is callers who are served by one answer.
 type turn struct {
-	served  chan struct{} // closed when they are
+	over    chan struct{} // closed when they are served, or will not be
+	err     error         // why not
 	waiting int           // how many of them have not given up; guarded by the barrier's mu
 }
 
@@ -44,8 +50,8 @@ const (
 
 // Barrier waits until this node has applied everything that was acknowledged anywhere before Barrier was
 // called. It repeats itself over lost messages and changes of leader until ctx ends, with ctx's error, or the
-// host does: ErrClosed, ErrFailed.
-func (h *Host) Barrier(ctx context.Context, id ShardID) error {
+// host does: ErrClosed, ErrFailed. A ctx without a deadline has the one of limit.
+func (h *Host) Barrier(ctx context.Context, id ShardID, limit time.Duration) error {
 	s, err := h.running(id)
 	if err != nil {
 		return err
@@ -54,43 +60,65 @@ func (h *Host) Barrier(ctx context.Context, id ShardID) error {
 		return err
 	}
 	var t *turn
-	if err := h.call(func() error { t = h.joinBarrier(s); return nil }); err != nil {
+	if err := h.call(func() (err error) { t, err = h.joinBarrier(s); return err }); err != nil {
 		return err
 	}
+	var expired <-chan time.Time
+	if _, ok := ctx.Deadline(); !ok {
+		timer := s.barrier.timers.Get(limit)
+		defer s.barrier.timers.Put(timer)
+		expired = timer.C
+	}
 	select {
-	case <-t.served:
-		return nil
+	case <-t.over: // the loop looks for the host's end: a select of more than this took a tenth of a reader's time
+		return t.err
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-h.done:
-		err = ErrClosed
-	case <-h.cfg.Disk.Failed():
-		err = ErrFailed
+	case <-expired:
+		err = context.DeadlineExceeded
 	}
 	s.barrier.leave(t)
 	return err
 }
 
 // joinBarrier adds a waiter and starts the loop if it does not run. The host is not closed, so loops may grow.
-func (h *Host) joinBarrier(s *shard) *turn {
-	t, idle := s.barrier.join()
+func (h *Host) joinBarrier(s *shard) (*turn, error) {
+	t, idle, err := s.barrier.join()
 	if idle {
 		h.loops.Go(func() { h.barrierLoop(s) })
 	}
-	return t
+	return t, err
 }
 
 // join adds a waiter to the next turn, and reports whether the loop is to be started for it.
-func (b *barrier) join() (t *turn, idle bool) {
+func (b *barrier) join() (t *turn, idle bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.mu.ended != nil {
+		return nil, false, b.mu.ended
+	}
 	if b.mu.next == nil {
-		b.mu.next = &turn{served: make(chan struct{})}
+		b.mu.next = &turn{over: make(chan struct{})}
 	}
 	b.mu.next.waiting++
 	idle = !b.mu.running
 	b.mu.running = true
-	return b.mu.next, idle
+	return b.mu.next, idle, nil
+}
+
+// end tells those who wait, in the turns that the loop has taken and in the next, and all who come, why there will be no answer.
+func (b *barrier) end(unserved []*turn, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.ended = err
+	if b.mu.next != nil {
+		unserved = append(unserved, b.mu.next)
+		b.mu.next = nil
+	}
+	for _, t := range unserved {
+		t.err = err
+		close(t.over)
+	}
 }
 
 func (b *barrier) leave(t *turn) {
@@ -126,7 +154,7 @@ func (h *Host) barrierLoop(s *shard) {
 		switch answer {
 		case barrierServed:
 			for _, t := range batch {
-				close(t.served)
+				close(t.over)
 			}
 			clear(batch)
 			batch = batch[:0]
@@ -137,7 +165,11 @@ func (h *Host) barrierLoop(s *shard) {
 			ticks = min(2*ticks, barrierTicksMax)
 		case barrierNewLeader:
 			ticks = barrierTicks
-		case barrierEnded:
+		case barrierClosed:
+			s.barrier.end(batch, ErrClosed)
+			return
+		case barrierFailed:
+			s.barrier.end(batch, ErrFailed)
 			return
 		}
 	}
@@ -149,7 +181,8 @@ const (
 	barrierServed    barrierAnswer = iota
 	barrierLost                    // no answer in time
 	barrierNewLeader               // the leader changed meanwhile
-	barrierEnded                   // the host has ended
+	barrierClosed                  // the host is
+	barrierFailed                  // its disk has
 )
 
 // readIndex asks once and waits for the answer.
@@ -165,7 +198,7 @@ func (h *Host) readIndex(s *shard, wait time.Duration) barrierAnswer {
 			return translate(err)
 		})
 		if errors.Is(err, ErrClosed) {
-			return barrierEnded
+			return barrierClosed
 		}
 		if err == nil {
 			answered = rs.AppliedC()
@@ -184,9 +217,9 @@ func (h *Host) readIndex(s *shard, wait time.Duration) barrierAnswer {
 		case <-timer.C:
 			return barrierLost
 		case <-h.done:
-			return barrierEnded
+			return barrierClosed
 		case <-h.cfg.Disk.Failed():
-			return barrierEnded
+			return barrierFailed
 		}
 	}
 }

@@ -130,20 +130,23 @@ func TestBarrier_Ends(t *testing.T) {
 	e.start(n) // no quorum: a barrier cannot be served
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := n.host.Barrier(ctx, 1); !errors.Is(err, context.Canceled) {
+	if err := n.host.Barrier(ctx, 1, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended ctx: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), 5*e.tick)
 	defer cancel()
-	if err := n.host.Barrier(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+	if err := n.host.Barrier(ctx, 1, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a quorum: %v", err)
 	}
-	if err := n.host.Barrier(context.Background(), 7); err == nil || !strings.Contains(err.Error(), "shard 7") {
+	if err := n.host.Barrier(context.Background(), 1, 5*e.tick); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a quorum, at the limit: %v", err)
+	}
+	if err := n.host.Barrier(context.Background(), 7, time.Minute); err == nil || !strings.Contains(err.Error(), "shard 7") {
 		t.Errorf("shard that does not exist: %v", err)
 	}
 	host := n.host
 	ended := make(chan error)
-	go func() { ended <- host.Barrier(context.Background(), 1) }()
+	go func() { ended <- host.Barrier(context.Background(), 1, time.Minute) }()
 	eventually(t, "waiter", func() bool {
 		b := &host.shards[0].barrier
 		b.mu.Lock()
@@ -154,7 +157,7 @@ func TestBarrier_Ends(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("closed while waiting: %v", err)
 	}
-	if err := host.Barrier(context.Background(), 1); !errors.Is(err, ErrClosed) {
+	if err := host.Barrier(context.Background(), 1, time.Minute); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -162,7 +165,7 @@ func TestBarrier_Ends(t *testing.T) {
 // A caller is never served by a request that was sent before it asked.
 func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	var b barrier
-	join := func() *turn { t, _ := b.join(); return t }
+	join := func() *turn { t, _, _ := b.join(); return t }
 	early, leaver := join(), join()
 	batch := b.batch(nil)
 	late := join()

@@ -406,7 +406,7 @@ func (e *ensemble) barrier(n *node, shard ShardID) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := n.host.Barrier(ctx, shard); err != nil {
+	if err := n.host.Barrier(ctx, shard, time.Minute); err != nil {
 		e.t.Fatalf("barrier on %d: %v", n.id, err)
 	}
 }

@@ -102,7 +102,7 @@ func frozenAt(t *testing.T, at int64) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := victim.host.Barrier(ctx, 1); !errors.Is(err, ErrFailed) {
+	if err := victim.host.Barrier(ctx, 1, time.Minute); !errors.Is(err, ErrFailed) {
 		t.Errorf("barrier on the failed node: %v", err)
 	}
 	closes(t, victim)

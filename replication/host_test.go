@@ -123,7 +123,7 @@ func TestHost_CallsDuringClose(t *testing.T) {
 		host := n.host
 		calls := []func() error{
 			func() error { _, err := host.Propose(1, []byte("x")); return err },
-			func() error { return host.Barrier(context.Background(), 1) },
+			func() error { return host.Barrier(context.Background(), 1, time.Minute) },
 			func() error { return host.RequestSnapshot(1) },
 			func() error { return host.TransferLeader(1, 1) },
 			func() error { host.Leader(1); host.Committed(1); host.Leads(1); return host.StartShard(1, nil) },

@@ -548,7 +548,7 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 		t.Errorf("Lock below an ephemeral: %v", err)
 	}
 	h, err := lock.NewMutex(s, "/").Lock(bounded(t)) // the root is a znode like any other
-	if shardsflag.N > 1 { // but where it is on several shards
+	if shardsflag.N > 1 {                            // but where it is on several shards
 		if !errors.Is(err, embed.ErrCrossShard) {
 			t.Errorf("Lock of the root: %v", err)
 		}
