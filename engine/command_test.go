@@ -247,6 +247,9 @@ func damaged(b []byte, fn func([]byte)) {
 }
 
 func TestOnlyWhatTheEncoderWritesIsRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine and very many inputs")
+	}
 	for _, g := range goldenCommands() {
 		damaged(g.encode(), func(b []byte) { checkCanonical(t, b, decodeAnyCommand, encodeAnyCommand) })
 	}

@@ -18,12 +18,15 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero takes those that every run takes, and one more")
 
-// seeds returns what a randomized test runs with; the failing one is in the name of its subtest.
+// seeds returns what a randomized test runs with, a quarter of it with -short; the failing one is in the name of its subtest.
 func seeds(n uint64) []uint64 {
 	if *seedFlag != 0 {
 		return []uint64{*seedFlag}
 	}
 	list := []uint64{rand.Uint64()>>1 + n + 1}
+	if testing.Short() {
+		n /= 4
+	}
 	for i := range n {
 		list = append(list, i+1)
 	}

@@ -69,7 +69,11 @@ func (r *replica) walk() (znodes map[string]Znode, dump string) {
 func TestReplicasAgree(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for i := range uint64(10) {
+	logs := uint64(10)
+	if testing.Short() {
+		logs = 3
+	}
+	for i := range logs {
 		rnd := rand.New(rand.NewPCG(seed, i))
 		log := randomLog(t, randomBytes(seed+i, 4000))
 		var replicas [3]*replica
