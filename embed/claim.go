@@ -2,9 +2,7 @@ package embed
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
 )
@@ -15,9 +13,8 @@ import (
 //
 // Its methods may be called by any number of goroutines.
 type Claim struct {
-	c        *engine.Claim
-	root     chroot
-	patience time.Duration // of Created with a ctx without a deadline
+	c    *engine.Claim
+	root chroot
 }
 
 // Claim submits the creation of an ephemeral znode; mode is Ephemeral or EphemeralSequential. It does not wait: Created
@@ -30,22 +27,13 @@ func (s *Session) Claim(ctx context.Context, path string, data []byte, mode Crea
 	if err := op.validate(s.dataMax); err != nil {
 		return nil, opError("claim", path, err)
 	}
-	return &Claim{c: s.s.Claim(ctx, s.root.created(path, mode), data, mode), root: s.root, patience: s.patience}, nil
+	return &Claim{c: s.s.Claim(ctx, s.root.created(path, mode), data, mode), root: s.root}, nil
 }
 
 // Created waits for the znode and returns its final path and Stat. Errors are Create's. After the ctx's error, and after
 // ErrUnknownOutcome while Err is nil, the creation is still on its way and may be waited for again.
 func (c *Claim) Created(ctx context.Context) (string, Stat, error) {
-	bound := ctx
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		bound, cancel = context.WithTimeout(ctx, c.patience)
-		defer cancel()
-	}
-	r, err := c.c.Created(bound)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = ErrUnknownOutcome
-	}
+	r, err := c.c.Created(ctx)
 	return c.root.out(r.Path), r.Stat, opError("claim", "", err)
 }
 

@@ -69,7 +69,7 @@ func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, erro
 	if err != nil {
 		return nil, opError("new session", "", err)
 	}
-	return &Session{s: s, root: root, dataMax: n.cfg.MaxDataSize, patience: n.cfg.RequestTimeout}, nil
+	return &Session{s: s, root: root, dataMax: n.cfg.MaxDataSize}, nil
 }
 
 // Status is what a node knows of itself and its shards.

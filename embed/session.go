@@ -43,10 +43,9 @@ func (o SessionOptions) chroot() (chroot, error) {
 // its ctx, and outwaits a quorum that is away: Node.Ready, lock.Mutex.Lock, election.Election.Campaign, and Pending.Result,
 // which has no ctx either.
 type Session struct {
-	s        *engine.Session
-	root     chroot
-	dataMax  int
-	patience time.Duration // Config.RequestTimeout
+	s       *engine.Session
+	root    chroot
+	dataMax int
 }
 
 // Create creates a znode that everybody may do everything with, and returns its final path, which differs from path if mode

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -72,18 +73,27 @@ func (c *Claim) applied(w *waiter) {
 	}
 }
 
-// Created waits for the create's outcome, no longer than ctx.
+// Created waits for the create's outcome, no longer than ctx, or if that has no deadline than the node's request timeout, which
+// leaves the outcome unknown.
 func (c *Claim) Created(ctx context.Context) (tree.Result, error) {
 	select {
 	case <-c.waiter.done:
 		return c.result, Single(c.waiter.err)
 	default:
 	}
+	var expired <-chan time.Time
+	if _, ok := ctx.Deadline(); !ok {
+		t := c.pipe.timers.Get(c.session.engine.cfg.RequestTimeout)
+		defer c.pipe.timers.Put(t)
+		expired = t.C
+	}
 	select {
 	case <-c.waiter.done:
 		return c.result, Single(c.waiter.err)
 	case <-ctx.Done():
 		return tree.Result{}, ctx.Err()
+	case <-expired:
+		return tree.Result{}, ErrUnknownOutcome
 	}
 }
 
