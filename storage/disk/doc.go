@@ -23,7 +23,7 @@
 //     every function given to [Disk.OnFail] has returned (a View, which is not failed but born frozen, is
 //     the exception);
 //  3. no lock that another handle or name needs is held while the operating system works, so one slow call
-//     delays nobody else;
+//     delays nobody else (but for those who write to a log or truncate a file: before the switch they take turns);
 //  4. all handles and names of one file share one node, so what one writes the others read, also when
 //     some were opened before the switch and some after it.
 //

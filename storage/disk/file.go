@@ -125,7 +125,9 @@ func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	f.node.grow(off + int64(len(p)))
+	if !f.log {
+		f.node.grow(off + int64(len(p)))
+	}
 	if f.d.enter() {
 		err := f.writeReal(real, p, off)
 		f.d.leave()
@@ -167,6 +169,9 @@ func (f *file) truncate(size int64) error {
 		real: func() error {
 			f.node.turn.Lock()
 			defer f.node.turn.Unlock()
+			if f.d.frozen.Load() {
+				return errSwitched
+			}
 			info, err := real.Stat()
 			if err != nil || info.Size() <= size {
 				return err

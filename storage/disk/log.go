@@ -17,8 +17,15 @@ func (f *file) writeLog(real *os.File, p []byte, off int64) error {
 	// The zeros must not meet what another writer puts in their place.
 	f.node.turn.Lock()
 	defer f.node.turn.Unlock()
-	if _, err := real.WriteAt(p, off); err != nil || len(p) >= bulky {
+	if f.d.frozen.Load() {
+		return errSwitched
+	}
+	if _, err := real.WriteAt(p, off); err != nil {
 		return err
+	}
+	f.node.grow(off + int64(len(p))) // not before: zeros would show in its place
+	if len(p) >= bulky {
+		return nil
 	}
 	end, wanted := f.node.ahead()
 	if !wanted {

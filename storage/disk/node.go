@@ -12,7 +12,8 @@ import (
 // size, so that a write that fails knows where it belongs; after the switch it holds what was written since.
 //
 // Invariants:
-//  1. size is at least the end of every write that was begun through this Disk since the file was last truncated;
+//  1. size is what readers see. It is at least the end of every write to a log that has landed, and of every write to another file
+//     that was begun, through this Disk since the file was last truncated; end is at least that of every append that was begun;
 //  2. dirty is set if data holds anything; a node that is dirty, or that no real file stands behind,
 //     is never forgotten while a name leads to it.
 type node struct {
@@ -27,6 +28,7 @@ type node struct {
 	mu struct {
 		sync.RWMutex
 		size     int64
+		end      int64 // of what appends have set aside; counts where it is beyond size
 		zeroed   int64 // zeros that do not count for the size are on disk up to here; 0 if there are none
 		dirty    bool
 		modified time.Time // of the newest write to memory
@@ -51,8 +53,8 @@ func newNode(info os.FileInfo) *node {
 func (n *node) reserve(length int) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	off := n.mu.size
-	n.mu.size += int64(length)
+	off := max(n.mu.size, n.mu.end)
+	n.mu.end = off + int64(length)
 	return off
 }
 
@@ -79,8 +81,9 @@ func (n *node) ahead() (end int64, wanted bool) {
 	if n.mu.size <= n.mu.zeroed {
 		return 0, false
 	}
-	n.mu.zeroed = n.mu.size + aheadStep
-	return n.mu.size, true
+	end = max(n.mu.size, n.mu.end)
+	n.mu.zeroed = end + aheadStep
+	return end, true
 }
 
 // truncated notes that the real file was cut off at size.
@@ -88,21 +91,23 @@ func (n *node) truncated(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.size = min(n.mu.size, size)
-	n.mu.zeroed = 0
+	n.mu.end, n.mu.zeroed = 0, 0
 }
 
-// truncate cuts the file off at size in memory.
+// truncate cuts the file off at size in memory. That the zeros behind a log's end are gone has to be kept in mind too: without the node
+// they would show.
 func (n *node) truncate(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if size >= n.mu.size {
+	if size >= n.mu.size && n.mu.zeroed == 0 {
 		return
 	}
+	size = min(size, n.mu.size)
 	if !n.mu.cut || size < n.mu.kept {
 		n.mu.cut, n.mu.kept = true, size
 	}
 	n.mu.data.truncate(size)
-	n.mu.size = size
+	n.mu.size, n.mu.end, n.mu.zeroed = size, 0, 0
 	n.mu.dirty = true
 	n.mu.modified = time.Now()
 }

@@ -473,3 +473,94 @@ func TestLogs_SeveralWriters(t *testing.T) {
 		t.Errorf("of %d bytes %d are there, with %d zeros among them", writers*records*size, len(got), strings.Count(got, "\x00"))
 	}
 }
+
+// A reader of a log never sees the zeros that a write is about to take the place of: it may go on behind what it looks for, as tan does.
+func TestLogs_ReadWhileWriting(t *testing.T) {
+	for _, opening := range []func(*Disk, string) (File, error){(*Disk).Create, (*Disk).OpenForAppend} {
+		d := open(t)
+		d.Logs(func(string) bool { return true })
+		name := filepath.Join(d.Dir(), "1.log")
+		put(t, d, name, "")
+		log := must[File](t)(opening(d, name))
+		must[int](t)(log.Write([]byte("one ")))
+		reader := must[File](t)(d.OpenForRead(name))
+		d.SetFault(func(Op, string) error {
+			b := make([]byte, 8)
+			if n, err := reader.ReadAt(b, 0); string(b[:n]) != "one " || err != io.EOF {
+				t.Errorf("before a write has landed the log reads %q, %v", b[:n], err)
+			}
+			if info := must[os.FileInfo](t)(reader.Stat()); info.Size() != 4 {
+				t.Errorf("before a write has landed the log has %d bytes", info.Size())
+			}
+			return nil
+		})
+		must[int](t)(log.Write([]byte("two ")))
+		d.SetFault(nil)
+		wantFile(t, d, name, "one two ")
+		ok(t, log.Close())
+		ok(t, reader.Close())
+	}
+}
+
+// A log that is truncated in memory to where it ends loses its zeros, also for those who open it when all have closed it.
+func TestLogs_TruncatedInMemory(t *testing.T) {
+	d := open(t)
+	d.Logs(func(string) bool { return true })
+	name := filepath.Join(d.Dir(), "1.log")
+	log := must[File](t)(d.Create(name))
+	must[int](t)(log.Write([]byte("one ")))
+	d.Fail(errInjected)
+	ok(t, d.Truncate(name, 4))
+	ok(t, log.Close())
+	wantFile(t, d, name, "one ")
+	if info := must[os.FileInfo](t)(d.Stat(name)); info.Size() != 4 {
+		t.Errorf("it has %d bytes", info.Size())
+	}
+	appendTo(t, d, name, "two")
+	wantFile(t, d, name, "one two")
+}
+
+// Who had to wait for another that writes to the log, and meanwhile the switch was thrown, changes the file no more.
+func TestLogs_SwitchWhileWaiting(t *testing.T) {
+	for op, call := range map[Op]func(*Disk, File, string) error{
+		OpTruncate: func(d *Disk, _ File, name string) error { return d.Truncate(name, 4) },
+		OpWrite:    func(_ *Disk, log File, _ string) error { _, err := log.WriteAt([]byte("ONE "), 0); return err },
+	} {
+		d := open(t)
+		d.Logs(func(string) bool { return true })
+		name := filepath.Join(d.Dir(), "1.log")
+		log := must[File](t)(d.Create(name))
+		must[int](t)(log.Write([]byte("one two ")))
+		before := must[image](t)(realImage(d.Dir()))
+		entered := make(chan struct{})
+		d.SetFault(func(o Op, _ string) error {
+			if o == op {
+				close(entered)
+			}
+			return nil
+		})
+		n := log.(*file).node
+		n.turn.Lock() // by a write that hangs
+		done := make(chan error)
+		go func() { done <- call(d, log, name) }()
+		<-entered
+		d.Fail(errInjected)
+		n.turn.Unlock()
+		ok(t, <-done)
+		must[image](t)(realImage(d.Dir())).equal(t, before)
+		wantFile(t, d, name, map[Op]string{OpTruncate: "one ", OpWrite: "ONE two "}[op])
+		ok(t, n.check())
+		ok(t, log.Close())
+	}
+}
+
+// A Sync that meets the file's Close is refused, and no failure of the disk.
+func TestSyncDuringClose(t *testing.T) {
+	d := open(t)
+	f := must[File](t)(d.Create(filepath.Join(d.Dir(), "f")))
+	d.SetFault(func(Op, string) error { return f.Close() })
+	wantErr(t, f.Sync(), os.ErrClosed)
+	if d.Err() != nil {
+		t.Errorf("the switch was thrown: %v", d.Err())
+	}
+}

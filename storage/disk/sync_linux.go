@@ -22,7 +22,7 @@ func syncData(f *os.File) error {
 		}
 	})
 	if err != nil {
-		return err
+		return named("fsync", f.Name(), os.ErrClosed) // all that it refuses is a closed file, with an error that does not say so
 	}
 	return named("fsync", f.Name(), result)
 }
