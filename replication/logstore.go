@@ -135,7 +135,17 @@ const (
 // maxSize, and dragonboat asks for the rest when it needs it: a size above maxSize says that there is more.
 func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low, high, maxSize uint64) ([]raftpb.Entry, uint64, error) {
 	end, limit := min(high, low+readEntries), min(maxSize, readBytes)
-	ents, size, err := s.ILogDB.IterateEntries(ents, size, shard, replica, low, end, limit)
+	read := func() ([]raftpb.Entry, uint64, error) {
+		return s.ILogDB.IterateEntries(ents, size, shard, replica, low, end, limit)
+	}
+	found, foundSize, err := read()
+	if err != nil {
+		// tan reads on behind the last entry, where the snapshot worker may have written the first half of a record.
+		s.write.Lock()
+		found, foundSize, err = read()
+		s.write.Unlock()
+	}
+	ents, size = found, foundSize
 	if err == nil && len(ents) > 0 {
 		next := ents[len(ents)-1].Index + 1
 		if next < high && (next == end || size > limit) {

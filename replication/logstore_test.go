@@ -4,15 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/plugin/tan"
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 // fsyncs counts the fsyncs of log files that count writes cost, one write at a time.
@@ -370,5 +375,82 @@ func TestRequestSnapshot_UnderLoad(t *testing.T) {
 	ss, err := n.host.store.GetSnapshot(1, 1)
 	if err != nil || ss.Index == 0 {
 		t.Errorf("snapshot %d, %v: none was taken under load", ss.Index, err)
+	}
+}
+
+// halfway is a disk on which a record is written between the opening of a log for reading and its closing, but for its second half.
+type halfway struct {
+	*disk.Disk
+	write func()
+	half  chan struct{} // closed when half of it is written
+	whole chan struct{} // closed when the rest may be
+}
+
+func (d *halfway) OpenForRead(name string) (File, error) {
+	f, err := d.Disk.OpenForRead(name)
+	if write := d.write; err == nil && write != nil && strings.HasSuffix(name, ".log") {
+		d.write = nil
+		go write()
+		<-d.half
+		return &firstReader{f, d.whole}, nil
+	}
+	return f, err
+}
+
+type firstReader struct {
+	File
+	closed chan struct{}
+}
+
+func (f *firstReader) Close() error {
+	close(f.closed)
+	return f.File.Close()
+}
+
+// tan reads on behind the last entry, and refuses half of a record there: that the snapshot worker is just writing one fails no node.
+func TestLogStore_ReadsWhileASnapshotIsRecorded(t *testing.T) {
+	real := realDisk(t)(t.TempDir()).(*disk.Disk)
+	d := &halfway{Disk: real, half: make(chan struct{}), whole: make(chan struct{})}
+	dir := filepath.Join(d.Dir(), "log")
+	if err := d.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: newFileSystem(d), LogDB: logConfig()}}
+	db, err := tan.Factory.Create(nhc, nil, []string{dir}, []string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newLogStore(db, d)
+	entry := raftpb.Entry{Index: 1, Term: 1, Cmd: []byte("x")}
+	if err := s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{Term: 1, Vote: 1}, entry)}, 1); err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan error, 1)
+	d.write = func() {
+		writes := 0
+		real.SetFault(func(op disk.Op, _ string) error {
+			if op == disk.OpWrite {
+				if writes++; writes == 2 {
+					close(d.half)
+					<-d.whole
+				}
+			}
+			return nil
+		})
+		snapshot := raftpb.Snapshot{Index: 1, Term: 1, Filepath: strings.Repeat("x", blockSize)} // more than a block is two writes
+		saved <- s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: 1, Snapshot: snapshot}})
+	}
+	err = guard(func() error { // unguarded it would not come back
+		ents, _, err := s.IterateEntries(nil, 0, 1, 1, 1, 2, 1<<20)
+		if err == nil && len(ents) != 1 {
+			err = fmt.Errorf("%d entries", len(ents))
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("while a snapshot is recorded the log reads: %v", err)
+	}
+	if err := errors.Join(<-saved, s.Close(), d.Err()); err != nil {
+		t.Error(err)
 	}
 }
