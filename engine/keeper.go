@@ -366,13 +366,11 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 	for _, c := range s.claims {
 		c.finishLocked(why)
 	}
-	for w := range s.watches {
-		w.stream.End(why)
-	}
+	s.watches.endAll(why)
 	for w, p := range s.admitting {
 		p.drop(w, why) // before anybody can know of the end: see purger
 	}
-	s.claims, s.watches, s.admitting = nil, nil, nil
+	s.claims, s.admitting = nil, nil
 	s.cancel(why)
 	close(s.done)
 }

@@ -687,7 +687,7 @@ func TestWatchesThatHaveFiredAreForgotten(t *testing.T) {
 			s.Submit(t.Context(), []tree.Op{{Kind: tree.KindSet, Path: "/a", Version: tree.AnyVersion}})
 			n.commit()
 		}
-		if got := len(s.watches); got > 100 {
+		if got := s.watches.n; got > 100 {
 			t.Fatalf("%d watches are remembered", got)
 		}
 	})

@@ -34,8 +34,9 @@ type Session struct {
 	closing   []ends                // the requests that close it for its owner, once it does
 	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
 	claims    map[string]*Claim
-	watches   map[*Watch]struct{}
-	sweepAt   int // number of watches at which ended ones are forgotten
+	watches   watches
+
+	watcher atomic.Pointer[watch.Watcher] // who was told by its newest watch
 
 	uses []atomic.Bool // by ShardID - 1: whether the shard knows the session
 
@@ -348,82 +349,4 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 		return 0, err
 	}
 	return m.tree.Load().Visible(), nil
-}
-
-// A Watch is a stream of events that ends with its session.
-type Watch struct {
-	session *Session
-	stream  stream
-}
-
-// A stream is a watch on one shard or on several.
-type stream interface {
-	Events() <-chan watch.Event
-	Zxid() tree.Zxid
-	Err() error
-	Ended() bool
-	End(error)
-}
-
-// Watch arms a watch, which ends with the session. Its events have paths below root.
-func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, error) {
-	if err := s.live(); err != nil {
-		return nil, err
-	}
-	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.
-	w := &Watch{session: s, stream: s.engine.watch(path, mode, watch.Watcher{MayRead: s.mayRead, Root: root})}
-	over, err := s.keep(w)
-	if err != nil {
-		over = append(over, w)
-	}
-	for _, w := range over {
-		w.stream.End(nil) // on all its shards
-	}
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// keep notes a watch, which ends with the session, or says that it has ended. Watches that have ended by themselves are forgotten
-// and returned when there may be as many of them as live ones: nobody has to close a watch that has fired.
-func (s *Session) keep(w *Watch) (over []*Watch, err error) {
-	k := s.engine.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if s.end != nil {
-		return nil, s.end
-	}
-	if s.watches == nil {
-		s.watches = make(map[*Watch]struct{})
-	}
-	if len(s.watches) >= s.sweepAt {
-		for old := range s.watches {
-			if old.stream.Ended() {
-				over = append(over, old)
-				delete(s.watches, old)
-			}
-		}
-		s.sweepAt = max(2*len(s.watches), 64)
-	}
-	s.watches[w] = struct{}{}
-	return over, nil
-}
-
-// Events is the stream; it is closed at the watch's end, and then Err is set.
-func (w *Watch) Events() <-chan watch.Event { return w.stream.Events() }
-
-// Zxid is where the watch was armed: every later change is delivered. Zero if it is on several shards.
-func (w *Watch) Zxid() tree.Zxid { return w.stream.Zxid() }
-
-// Err says why the watch ended; nil while it has not, after Close and after a once-watch fired.
-func (w *Watch) Err() error { return w.stream.Err() }
-
-// Close ends the watch.
-func (w *Watch) Close() {
-	w.stream.End(nil)
-	k := w.session.engine.keeper
-	k.mu.Lock()
-	delete(w.session.watches, w)
-	k.mu.Unlock()
 }

@@ -88,7 +88,7 @@ func (s *Session) allDescendants(path string) (int, error) {
 }
 
 // watch arms a watch on every shard that has something of what it sees.
-func (e *Engine) watch(path string, mode watch.Mode, who watch.Watcher) stream {
+func (e *Engine) watch(path string, mode watch.Mode, who *watch.Watcher) stream {
 	if !e.spans(path) && !(mode == watch.Recursive && e.reaches(path)) {
 		return e.at(path).registry.Add(path, mode, 0, who)
 	}

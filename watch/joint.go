@@ -21,10 +21,10 @@ type Joint struct {
 }
 
 // Join registers a watch on several registries, one after the other. On each it is armed at the newest transaction matched.
-func Join(registries []*Registry, path string, mode Mode, who Watcher) *Joint {
+func Join(registries []*Registry, path string, mode Mode, who *Watcher) *Joint {
 	j := &Joint{events: make(chan Event, (&Stream{mode: mode}).buffer()), once: mode == Once}
 	for _, r := range registries {
-		s := &Stream{registry: r, path: path, mode: mode, who: who, joint: j}
+		s := &Stream{registry: r, path: path, mode: mode, who: who, queue: &queue{joint: j}}
 		r.add(s)
 		j.parts = append(j.parts, s)
 	}

@@ -131,7 +131,7 @@ func FuzzRegistry(f *testing.F) {
 				case buffer == 0:
 					m.room = bufferDefault
 				}
-				all = append(all, watched{r.Add(path, mode, buffer, Watcher{}), m})
+				all = append(all, watched{r.Add(path, mode, buffer, nil), m})
 			case kind < 10:
 				z++
 				var changes []tree.Change

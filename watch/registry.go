@@ -34,7 +34,7 @@ func NewRegistry() *Registry {
 	return &Registry{exact: make(lists), recursive: make(lists)}
 }
 
-// A Watcher is who is told. The zero value is somebody who may know everything.
+// A Watcher is who is told; the watches of one share it. Nil, and the zero value, is somebody who may know everything.
 type Watcher struct {
 	// MayRead says whether the watcher may read a znode with an ACL, and so be told of it; nil means all.
 	MayRead func([]tree.ACL) bool
@@ -43,11 +43,13 @@ type Watcher struct {
 	Root string
 }
 
+func (w *Watcher) mayRead(acl []tree.ACL) bool { return w == nil || w.MayRead == nil || w.MayRead(acl) }
+
 // Add registers a watch on a canonical path. It is armed at the newest transaction matched, which
 // readers see by the time Add returns. buffer is the number of events that may wait to be received;
 // zero and less mean 64. A Once watch needs one and has one. After the registry's Close the stream
 // returned has ended.
-func (r *Registry) Add(path string, mode Mode, buffer int, who Watcher) *Stream {
+func (r *Registry) Add(path string, mode Mode, buffer int, who *Watcher) *Stream {
 	s := &Stream{registry: r, path: path, mode: mode, who: who}
 	if mode != Once && buffer > 0 { // only this call knows it
 		s.openLocked(buffer)
@@ -105,7 +107,7 @@ func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (Ev
 		case s.mode != Once:
 			r.endLocked(s, gap)
 		default:
-			r.offerLocked(s, Event{Type: t, Path: s.path, Zxid: z}, acl)
+			r.tellLocked(s, Event{Type: t, Path: s.path, Zxid: z}, s.who.mayRead(acl))
 		}
 	})
 	r.zxid = z
@@ -142,10 +144,10 @@ func (r *Registry) Len() int {
 
 func (r *Registry) matchLocked(z tree.Zxid, c tree.Change) {
 	e := eventOf(z, c)
-	r.queueListLocked(r.exact[c.Path], e, c.ACL)
+	r.tellListLocked(r.exact[c.Path], e, c.ACL)
 	if c.Type != tree.DataChanged && c.Path != "/" {
 		parent := tree.Parent(c.Path)
-		r.queueListLocked(r.exact[parent], Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, c.ParentACL)
+		r.tellListLocked(r.exact[parent], Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, c.ParentACL)
 	}
 	r.matchRecursiveLocked(e, c.ACL)
 }
@@ -158,7 +160,7 @@ func (r *Registry) matchRecursiveLocked(e Event, acl []tree.ACL) {
 		return
 	}
 	if r.depths[0] > 0 {
-		r.queueListLocked(r.recursive["/"], e, acl)
+		r.tellListLocked(r.recursive["/"], e, acl)
 	}
 	if e.Path == "/" {
 		return
@@ -169,35 +171,35 @@ func (r *Registry) matchRecursiveLocked(e Event, acl []tree.ACL) {
 			continue
 		}
 		if r.depths[depth] > 0 {
-			r.queueListLocked(r.recursive[e.Path[:i]], e, acl)
+			r.tellListLocked(r.recursive[e.Path[:i]], e, acl)
 		}
 		depth++
 	}
 }
 
-// queueListLocked queues an event about a znode with an ACL. A watcher that may not read the znode is not told; as in
+// tellListLocked queues an event about a znode with an ACL. A watcher that may not read the znode is not told; as in
 // ZooKeeper that uses a Once watch up, but here it ends with an error.
-func (r *Registry) queueListLocked(s *Stream, e Event, acl []tree.ACL) {
+func (r *Registry) tellListLocked(s *Stream, e Event, acl []tree.ACL) {
+	if s == nil {
+		return
+	}
+	who, may := s.who, s.who.mayRead(acl)
 	for s != nil {
-		next := s.next // queueing may end s and unlink it
-		r.offerLocked(s, e, acl)
+		next := s.next    // telling may end s and unlink it
+		if s.who != who { // asked once for all watches in a row that one watcher armed
+			who, may = s.who, s.who.mayRead(acl)
+		}
+		r.tellLocked(s, e, may)
 		s = next
 	}
 }
 
-func (r *Registry) offerLocked(s *Stream, e Event, acl []tree.ACL) {
+func (r *Registry) tellLocked(s *Stream, e Event, may bool) {
 	switch {
-	case s.who.MayRead == nil || s.who.MayRead(acl):
-		r.queueLocked(s, e)
-	case s.mode == Once:
+	case !may && s.mode == Once:
 		r.endLocked(s, tree.ErrNoAuth)
-	}
-}
-
-func (r *Registry) queueLocked(s *Stream, e Event) {
-	fitted := s.queueLocked(e)
-	switch {
-	case !fitted:
+	case !may:
+	case !s.tellLocked(e):
 		r.endLocked(s, ErrOverflow)
 	case s.mode == Once:
 		r.endLocked(s, nil)

@@ -15,7 +15,7 @@ func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChang
 // can be armed.
 func TestVisibleAfterQueued(t *testing.T) {
 	r := NewRegistry()
-	events := r.Add("/a", Persistent, 0, Watcher{}).Events()
+	events := r.Add("/a", Persistent, 0, nil).Events()
 	published := false
 	r.Deliver(4, set("/a"), func() {
 		published = true
@@ -37,22 +37,47 @@ func TestVisibleAfterQueued(t *testing.T) {
 
 func TestZxid(t *testing.T) {
 	r := NewRegistry()
-	if z := r.Add("/a", Once, 0, Watcher{}).Zxid(); z != 0 {
+	if z := r.Add("/a", Once, 0, nil).Zxid(); z != 0 {
 		t.Errorf("armed at %d before anything was matched", z)
 	}
 	r.Deliver(41, nil, nil)
 	r.Deliver(42, set("/b"), nil)
-	s := r.Add("/a", Once, 0, Watcher{})
+	s := r.Add("/a", Once, 0, nil)
 	r.Deliver(43, nil, nil)
 	if z := s.Zxid(); z != 42 {
 		t.Errorf("armed at %d", z)
 	}
 }
 
+// The same for a watcher that asks for the channel when the watch is over.
+func TestOverflowUnheard(t *testing.T) {
+	r := NewRegistry()
+	s := r.Add("/a", Persistent, 0, nil)
+	for z := tree.Zxid(1); z <= bufferDefault; z++ {
+		r.Deliver(z, set("/a"), nil)
+	}
+	if s.Ended() {
+		t.Fatalf("over after %d events: %v", bufferDefault, s.Err())
+	}
+	r.Deliver(bufferDefault+1, set("/a"), nil)
+	if !errors.Is(s.Err(), ErrOverflow) || r.Len() != 0 {
+		t.Errorf("ended with %v, %d watches left", s.Err(), r.Len())
+	}
+	z := tree.Zxid(0)
+	for e := range s.Events() {
+		if z++; e.Zxid != z {
+			t.Errorf("got %+v, want zxid %d", e, z)
+		}
+	}
+	if z != bufferDefault {
+		t.Errorf("%d events, want %d", z, bufferDefault)
+	}
+}
+
 // D3: what fitted is told, then the end and why.
 func TestOverflow(t *testing.T) {
 	r := NewRegistry()
-	slow, quick := r.Add("/a", Persistent, 2, Watcher{}), r.Add("/a", Recursive, 0, Watcher{})
+	slow, quick := r.Add("/a", Persistent, 2, nil), r.Add("/a", Recursive, 0, nil)
 	for z := tree.Zxid(1); z <= 4; z++ {
 		r.Deliver(z, set("/a"), nil)
 		if e := <-quick.Events(); e.Zxid != z {
@@ -79,21 +104,21 @@ func TestOverflow(t *testing.T) {
 func TestDefaultBuffer(t *testing.T) {
 	for mode, want := range map[Mode]int{Once: 1, Persistent: 64, Recursive: 64} {
 		r := NewRegistry()
-		if n := cap(r.Add("/a", mode, 0, Watcher{}).Events()); n != want {
+		if n := cap(r.Add("/a", mode, 0, nil).Events()); n != want {
 			t.Errorf("mode %d: %d", mode, n)
 		}
-		if n := cap(r.Add("/a", mode, -1, Watcher{}).Events()); n != want {
+		if n := cap(r.Add("/a", mode, -1, nil).Events()); n != want {
 			t.Errorf("mode %d: %d", mode, n)
 		}
 	}
-	if n := cap(NewRegistry().Add("/a", Once, 9, Watcher{}).Events()); n != 1 {
+	if n := cap(NewRegistry().Add("/a", Once, 9, nil).Events()); n != 1 {
 		t.Errorf("a Once watch with room for %d", n)
 	}
 }
 
 func TestOnceEndsWithItsEvent(t *testing.T) {
 	r := NewRegistry()
-	s := r.Add("/a", Once, 0, Watcher{})
+	s := r.Add("/a", Once, 0, nil)
 	r.Deliver(1, []tree.Change{{Type: tree.Created, Path: "/a"}, {Type: tree.Created, Path: "/a/b"}, {Type: tree.DataChanged, Path: "/a"}}, nil)
 	if got := received(s); len(got) != 1 || got[0] != "NodeCreated /a" {
 		t.Errorf("got %q", got)
@@ -116,7 +141,7 @@ func TestEnds(t *testing.T) {
 			for _, opened := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, mode, opened), func(t *testing.T) {
 					r := NewRegistry()
-					s := r.Add("/a", mode, 0, Watcher{})
+					s := r.Add("/a", mode, 0, nil)
 					if opened {
 						s.Events()
 					}
@@ -145,13 +170,13 @@ func TestAddAfterClose(t *testing.T) {
 	r, first := NewRegistry(), errors.New("first")
 	r.Close(first)
 	r.Close(errors.New("second"))
-	s := r.Add("/a", Persistent, 4, Watcher{})
+	s := r.Add("/a", Persistent, 4, nil)
 	if _, open := <-s.Events(); open || s.Err() != first || r.Len() != 0 {
 		t.Errorf("open %v, error %v, %d watches", open, s.Err(), r.Len())
 	}
 	r = NewRegistry()
 	r.EndAll(first)
-	if s := r.Add("/a", Persistent, 4, Watcher{}); s.Err() != nil || r.Len() != 1 {
+	if s := r.Add("/a", Persistent, 4, nil); s.Err() != nil || r.Len() != 1 {
 		t.Errorf("after EndAll: error %v, %d watches", s.Err(), r.Len())
 	}
 }
@@ -163,7 +188,7 @@ func TestInstall(t *testing.T) {
 	type pair struct{ touched, untouched *Stream }
 	pairs := make(map[Mode]pair)
 	for _, mode := range []Mode{Once, Persistent, Recursive} {
-		pairs[mode] = pair{r.Add("/touched", mode, 0, Watcher{}), r.Add("/untouched", mode, 0, Watcher{})}
+		pairs[mode] = pair{r.Add("/touched", mode, 0, nil), r.Add("/untouched", mode, 0, nil)}
 	}
 	touched := func(path string, _ Mode) (EventType, []tree.ACL, bool) { return NodeDeleted, nil, path == "/touched" }
 	events := pairs[Once].touched.Events()
@@ -194,7 +219,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("mode %d: %+v", mode, e)
 		}
 	}
-	if z := r.Add("/a", Once, 0, Watcher{}).Zxid(); z != 21 {
+	if z := r.Add("/a", Once, 0, nil).Zxid(); z != 21 {
 		t.Errorf("armed at %d", z)
 	}
 }
@@ -204,7 +229,7 @@ func TestManyOnOnePath(t *testing.T) {
 	r := NewRegistry()
 	var streams []*Stream
 	for i := range 3000 {
-		streams = append(streams, r.Add("/a", Mode(i%3), 0, Watcher{}), r.Add(fmt.Sprintf("/a/%d/c", i), Recursive, 0, Watcher{}))
+		streams = append(streams, r.Add("/a", Mode(i%3), 0, nil), r.Add(fmt.Sprintf("/a/%d/c", i), Recursive, 0, nil))
 	}
 	for i := range streams {
 		streams[i*7919%len(streams)].Close()
@@ -229,8 +254,8 @@ func TestNames(t *testing.T) {
 func TestInstallTellsOnlyWhoMayRead(t *testing.T) {
 	r := NewRegistry()
 	secret := []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:x"}}
-	stranger := Watcher{MayRead: func(acl []tree.ACL) bool { return acl == nil }}
-	once, all := r.Add("/a", Once, 0, stranger), r.Add("/a", Once, 0, Watcher{})
+	stranger := &Watcher{MayRead: func(acl []tree.ACL) bool { return acl == nil }}
+	once, all := r.Add("/a", Once, 0, stranger), r.Add("/a", Once, 0, nil)
 	r.Install(20, func(string, Mode) (EventType, []tree.ACL, bool) { return NodeDataChanged, secret, true }, nil)
 	if e, ok := <-once.Events(); ok || once.Err() != tree.ErrNoAuth {
 		t.Errorf("told of %v, %v", e, once.Err())
