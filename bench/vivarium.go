@@ -138,8 +138,9 @@ func (v vivariumSession) watch(path string) (watch, error) {
 	if err != nil {
 		return watch{}, err
 	}
+	events := w.Events() // as who listens does: the first to ask for it, here or when told, pays for the channel
 	return watch{told: func() error {
-		if _, ok := <-w.Events(); !ok {
+		if _, ok := <-events; !ok {
 			return fmt.Errorf("a watch has ended: %w", w.Err())
 		}
 		return nil
