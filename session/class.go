@@ -10,25 +10,26 @@ import (
 // practice, and not by the number of sessions.
 type class struct {
 	timeout time.Duration
+	origin  MemberID
 	members []*entry
 	due     bool
 	pos     int // in the origin's live or due list
 }
 
-// add puts a session into the class of its timeout.
-func (o *origin) add(e *entry) {
-	c, ok := o.classes[e.Timeout]
+// add puts a session into the class of a timeout.
+func (o *origin) add(e *entry, timeout time.Duration) {
+	c, ok := o.classes[timeout]
 	if !ok {
-		c = &class{timeout: e.Timeout}
-		o.classes[e.Timeout] = c
+		c = &class{timeout: timeout, origin: o.Member}
+		o.classes[timeout] = c
 		heap.Push((*byTimeout)(&o.live), c)
 		o.settle()
 	}
-	e.class, e.pos = c, len(c.members)
+	e.class, e.pos = c, int32(len(c.members))
 	c.members = append(c.members, e)
 }
 
-// remove takes a session out of its class.
+// remove takes a session out of its class's members.
 func (o *origin) remove(e *entry) {
 	c := e.class
 	last := len(c.members) - 1
@@ -36,7 +37,6 @@ func (o *origin) remove(e *entry) {
 	c.members[e.pos].pos = e.pos
 	c.members[last] = nil
 	c.members = c.members[:last]
-	e.class = nil
 	if last > 0 {
 		return
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -96,6 +97,25 @@ func TestCostOf100000Sessions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRecordIsSmall: every member has a record of every session.
+func TestRecordIsSmall(t *testing.T) {
+	const sessions, most = 100_000, 120
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	table := crowd(t, sessions, false)
+	size := float64(heap()-before) / sessions
+	t.Logf("%.0f bytes a session", size)
+	if size > most {
+		t.Errorf("%.0f bytes a session, want at most %d", size, most)
+	}
+	runtime.KeepAlive(table)
 }
 
 const runLen = 200

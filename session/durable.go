@@ -134,13 +134,13 @@ func (o *origin) verifyClasses() error {
 
 func (o *origin) verifyList(list []*class, due bool) error {
 	for i, c := range list {
-		placed := c.pos == i && o.classes[c.timeout] == c && len(c.members) > 0
+		placed := c.pos == i && o.classes[c.timeout] == c && c.origin == o.Member && len(c.members) > 0
 		if !placed || c.due != due || (c.timeout <= o.Silence) != due {
 			return fmt.Errorf("class %v is misplaced after a silence of %v", c.timeout, o.Silence)
 		}
 		for j, e := range c.members {
-			if e.class != c || e.pos != j || e.Timeout != c.timeout || e.Origin != o.Member {
-				return fmt.Errorf("session %d is misplaced in class %v", e.ID, c.timeout)
+			if e.class != c || int(e.pos) != j || e.closing {
+				return fmt.Errorf("session %d is misplaced in class %v", e.id, c.timeout)
 			}
 		}
 	}
@@ -159,8 +159,8 @@ func (t *Table) verifySessions() error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.sessions)) {
 		e := t.sessions[id]
-		if e.ID != id || e.Timeout <= 0 || e.Closing != (e.class == nil) || e.Closing != (t.closing[id] == e) {
-			return fmt.Errorf("session %d is misplaced, timeout %v", id, e.Timeout)
+		if e.id != id || e.class.timeout <= 0 || e.closing == e.isMember() || e.closing != (t.closing[id] == e) {
+			return fmt.Errorf("session %d is misplaced, timeout %v", id, e.class.timeout)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.ended)) {

@@ -88,8 +88,9 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	for _, c := range o.classes {
 		for _, e := range c.members {
 			t.doom(e)
-			ended = append(ended, e.ID)
+			ended = append(ended, e.id)
 		}
+		c.members = nil
 	}
 	o.classes, o.live, o.due = make(map[time.Duration]*class), nil, nil
 	slices.Sort(ended)
@@ -144,6 +145,7 @@ func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 		for _, e := range c.members {
 			t.doom(e)
 		}
+		c.members = nil
 	}
 	o.due = nil
 	o.LastSeq, o.Step, o.Silence = seq, 0, 0

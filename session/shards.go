@@ -14,9 +14,9 @@ func (t *Table) Attach(id tree.SessionID, at MemberID, shard uint32) error {
 	if err := t.Usable(id, at); err != nil {
 		return err
 	}
-	e := t.sessions[id]
-	if i, there := slices.BinarySearch(e.Shards, shard); !there {
-		e.Shards = slices.Insert(slices.Clone(e.Shards), i, shard) // the old list may be in somebody's Record
+	x := t.sessions[id].extend()
+	if i, there := slices.BinarySearch(x.shards, shard); !there {
+		x.shards = slices.Insert(slices.Clone(x.shards), i, shard) // the old list may be in somebody's Record
 		t.dirtySessions[id] = struct{}{}
 	}
 	return nil
@@ -47,11 +47,11 @@ func (t *Table) Purge(id tree.SessionID, at MemberID, ended tree.Zxid) (nothing 
 		t.remember(Record{ID: id, Origin: at, Ended: ended})
 		return true
 	}
-	if !e.Closing {
-		t.origins[e.Origin].remove(e)
+	if !e.closing {
+		t.origins[e.class.origin].remove(e)
 		t.doom(e)
 	}
-	e.Ended = ended
+	e.extend().ended = ended
 	return false
 }
 
@@ -91,7 +91,7 @@ func (t *Table) Purged(id tree.SessionID, shard uint32) {
 // IsEnding reports whether a session that Purge was told of waits here to be closed.
 func (t *Table) IsEnding(id tree.SessionID) bool {
 	e, open := t.sessions[id]
-	return open && e.Ended != 0
+	return open && e.extra != nil && e.extra.ended != 0
 }
 
 // Ended returns the records of sessions that have ended here and still have to be purged on another shard, in id order.

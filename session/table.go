@@ -60,11 +60,50 @@ type Table struct {
 	dirtySessions map[tree.SessionID]struct{}
 }
 
-// entry is one session in the table. It is in class, at pos, unless the record says Closing.
+// entry is one session in the table, small because every member has an entry for every session of the ensemble: 48 bytes for
+// the 104 of a Record. It is among the class's members, at pos, unless it is closing; its timeout and origin are the class's also then.
 type entry struct {
-	Record
-	class *class
-	pos   int
+	id       tree.SessionID
+	password [16]byte
+	class    *class
+	extra    *extra
+	pos      int32
+	closing  bool
+}
+
+// extra is what the records of few sessions have; nil is none of it.
+type extra struct {
+	identities []tree.Identity
+	shards     []uint32
+	ended      tree.Zxid
+}
+
+func newEntry(r Record) *entry {
+	e := &entry{id: r.ID, password: r.Password, closing: r.Closing}
+	if len(r.Identities) > 0 || len(r.Shards) > 0 || r.Ended != 0 {
+		e.extra = &extra{identities: r.Identities, shards: r.Shards, ended: r.Ended}
+	}
+	return e
+}
+
+// extend returns the entry's extra, which there is from now on.
+func (e *entry) extend() *extra {
+	if e.extra == nil {
+		e.extra = new(extra)
+	}
+	return e.extra
+}
+
+func (e *entry) record() Record {
+	r := Record{ID: e.id, Password: e.password, Timeout: e.class.timeout, Origin: e.class.origin, Closing: e.closing}
+	if x := e.extra; x != nil {
+		r.Identities, r.Shards, r.Ended = x.identities, x.shards, x.ended
+	}
+	return r
+}
+
+func (e *entry) isMember() bool {
+	return int(e.pos) < len(e.class.members) && e.class.members[e.pos] == e
 }
 
 // NewTable returns an empty table.
@@ -107,13 +146,14 @@ func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration
 
 // insert puts a record where invariants 1 and 2 want it.
 func (t *Table) insert(o *origin, r Record) {
-	e := &entry{Record: r}
+	e := newEntry(r)
 	t.sessions[r.ID] = e
 	if r.Closing {
+		e.class = &class{timeout: r.Timeout, origin: o.Member} // of its own
 		t.closing[r.ID] = e
 		return
 	}
-	o.add(e)
+	o.add(e, r.Timeout)
 }
 
 // Close ends a session, in transaction ended of its home shard if this is it, and reports whether it was there. Its
@@ -125,17 +165,17 @@ func (t *Table) Close(id tree.SessionID, ended tree.Zxid) bool {
 		return false
 	}
 	delete(t.sessions, id)
-	if e.Closing {
+	if e.closing {
 		delete(t.closing, id)
 	} else {
-		t.origins[e.Origin].remove(e)
+		t.origins[e.class.origin].remove(e)
 	}
 	t.dirtySessions[id] = struct{}{}
-	switch {
-	case e.Ended != 0:
-		t.remember(Record{ID: id, Origin: e.Origin, Ended: e.Ended})
-	case len(e.Shards) > 0:
-		t.remember(Record{ID: id, Origin: e.Origin, Shards: e.Shards, Ended: ended})
+	switch r := e.record(); {
+	case r.Ended != 0:
+		t.remember(Record{ID: id, Origin: r.Origin, Ended: r.Ended})
+	case len(r.Shards) > 0:
+		t.remember(Record{ID: id, Origin: r.Origin, Shards: r.Shards, Ended: ended})
 	}
 	return true
 }
@@ -151,7 +191,7 @@ func (t *Table) Due() []tree.SessionID {
 	for _, o := range t.origins {
 		for _, c := range o.due {
 			for _, e := range c.members {
-				ids = append(ids, e.ID)
+				ids = append(ids, e.id)
 			}
 		}
 	}
@@ -174,10 +214,10 @@ func (t *Table) DueLen() int {
 // ErrExpired for a session that is unknown, due or closing, and ErrMoved if another origin speaks for it.
 func (t *Table) Usable(id tree.SessionID, at MemberID) error {
 	e, ok := t.sessions[id]
-	if !ok || e.Closing || e.class.due {
+	if !ok || e.closing || e.class.due {
 		return ErrExpired
 	}
-	if e.Origin != at {
+	if e.class.origin != at {
 		return ErrMoved
 	}
 	return nil
@@ -189,7 +229,7 @@ func (t *Table) Get(id tree.SessionID) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
-	return e.Record, true
+	return e.record(), true
 }
 
 // Sessions returns the records of all sessions at an origin, due and closing ones included, in id order.
@@ -197,8 +237,8 @@ func (t *Table) Get(id tree.SessionID) (Record, bool) {
 func (t *Table) Sessions(at MemberID) []Record {
 	var rs []Record
 	for _, e := range t.sessions {
-		if e.Origin == at {
-			rs = append(rs, e.Record)
+		if e.class.origin == at {
+			rs = append(rs, e.record())
 		}
 	}
 	slices.SortFunc(rs, func(a, b Record) int { return cmp.Compare(a.ID, b.ID) })
@@ -230,8 +270,7 @@ func (t *Table) Origin(m MemberID) (Origin, bool) {
 
 // doom decides a session's end: whatever its origin does from now on, it is due.
 func (t *Table) doom(e *entry) {
-	e.Closing = true
-	e.class = nil
-	t.closing[e.ID] = e
-	t.dirtySessions[e.ID] = struct{}{}
+	e.closing = true
+	t.closing[e.id] = e
+	t.dirtySessions[e.id] = struct{}{}
 }
