@@ -247,16 +247,16 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...
 		return nil, err
 	}
 	s := newSession(e, timeout, who)
-	s.opening = newWaiter(nil, &r)
-	s.opening.applied = func(w *waiter) { e.keeper.opened(s, w) }
-	if err := e.keeper.opens(s); err != nil {
+	opening := newWaiter(nil, &r)
+	opening.applied = func(w *waiter) { e.keeper.opened(s, w) }
+	if err := e.keeper.opens(s, opening); err != nil {
 		return nil, err
 	}
 	home := e.home().pipe
-	if err := home.submit(s.opening); err != nil {
+	if err := home.submit(opening); err != nil {
 		return nil, err
 	}
-	if err := home.wait(ctx, s.opening, e.cfg.RequestTimeout); err != nil {
+	if err := home.wait(ctx, opening, e.cfg.RequestTimeout); err != nil {
 		e.keeper.abandon(s)
 		return nil, err
 	}

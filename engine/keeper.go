@@ -46,9 +46,9 @@ type keeper struct {
 		timeouts  map[time.Duration]int // how many sessions have each timeout
 		least     time.Duration
 		calm      calm
-		unknown   []*Claim // their outcome is lost: until reconcile has looked for their znodes
-		opening   map[*Session]struct{}
-		closing   bool // no session is opened any more
+		unknown   []*Claim             // their outcome is lost: until reconcile has looked for their znodes
+		opening   map[*Session]*waiter // their requests
+		closing   bool                 // no session is opened any more
 		closed    error
 	}
 }
@@ -77,15 +77,15 @@ func newKeeper(clock Clock, home *pipeline) *keeper {
 	k := &keeper{clock: clock, home: home, pipes: []*pipeline{home}, wake: make(chan struct{}, 1)}
 	k.mu.sessions = make(map[tree.SessionID]*Session)
 	k.mu.suspended = make(map[*Session]struct{})
-	k.mu.opening = make(map[*Session]struct{})
+	k.mu.opening = make(map[*Session]*waiter)
 	k.mu.timeouts = make(map[time.Duration]int)
 	k.mu.proved = clock.Boot()
 	k.mu.drift = k.clock.drift()
 	return k
 }
 
-// opens is told of a session that is about to be opened.
-func (k *keeper) opens(s *Session) error {
+// opens is told of a session that is about to be opened by a request.
+func (k *keeper) opens(s *Session, w *waiter) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.closed != nil {
@@ -94,7 +94,7 @@ func (k *keeper) opens(s *Session) error {
 	if k.mu.closing {
 		return ErrClosed
 	}
-	k.mu.opening[s] = struct{}{}
+	k.mu.opening[s] = w
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.id = id
-	s.life = session.NewLife(s.timeout, sent)
+	s.life = *session.NewLife(s.timeout, sent)
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
 		return
@@ -165,7 +165,7 @@ func (k *keeper) closeLocked(s *Session) {
 // knows it, which spares the way over home.
 func (k *keeper) queueCloseLocked(s *Session) (closing []ends) {
 	for i, p := range k.pipes {
-		if s.uses[i].Load() {
+		if s.at[i].known.Load() {
 			w := newWaiter(s, &request{kind: requestClose, session: s.id})
 			p.queueEnd(w)
 			closing = append(closing, ends{p, w})
@@ -174,8 +174,8 @@ func (k *keeper) queueCloseLocked(s *Session) (closing []ends) {
 	return closing
 }
 
-// admit has a shard admit a session that has not ended.
-func (k *keeper) admit(s *Session, p *pipeline) error {
+// admit has a shard admit a session that has not ended; ctx is the session's.
+func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline) error {
 	w := newWaiter(s, &request{kind: requestAdmit, session: s.id, timeout: s.timeout, identities: s.who})
 	k.mu.Lock()
 	if s.end != nil {
@@ -190,7 +190,7 @@ func (k *keeper) admit(s *Session, p *pipeline) error {
 	p.queueBehind(w)
 	k.mu.Unlock()
 	p.pump()
-	return p.wait(s.ctx, w, forever)
+	return p.wait(ctx, w, forever)
 }
 
 func (k *keeper) removeLocked(s *Session) {
@@ -371,8 +371,10 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 		p.drop(w, why) // before anybody can know of the end: see purger
 	}
 	s.claims, s.admitting = nil, nil
-	s.cancel(why)
-	close(s.done)
+	s.over.Store(true)
+	if s.cancel != nil {
+		s.cancel(why)
+	}
 }
 
 // drop ends the requests of sessions that expired here: those that are queued are taken out, of those that were sent
@@ -543,7 +545,7 @@ func (k *keeper) closeAll(ctx context.Context) error {
 	k.look() // as Session.Close
 	k.mu.Lock()
 	k.mu.closing = true
-	opening := slices.Collect(maps.Keys(k.mu.opening))
+	opening := maps.Clone(k.mu.opening)
 	open := slices.Collect(maps.Values(k.mu.sessions))
 	for _, s := range open {
 		k.closeLocked(s)
@@ -551,8 +553,8 @@ func (k *keeper) closeAll(ctx context.Context) error {
 	k.mu.Unlock()
 	k.cancel(ErrSessionClosed, open...)
 	k.pumpAll()
-	for _, s := range opening {
-		if k.home.wait(ctx, s.opening, 0) == nil {
+	for s, w := range opening {
+		if k.home.wait(ctx, w, 0) == nil {
 			open = append(open, s)
 		}
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -34,4 +35,27 @@ func BenchmarkQuestion(b *testing.B) {
 			})
 		}
 	}
+}
+
+// What nobody asks for is not made: an idle session is small.
+func TestIdleSessionIsSmall(t *testing.T) {
+	const sessions, most = 100_000, 400
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	e := &Engine{clock: newFakeClock().clock()}
+	e.newMachine(homeShard, &fakeLog{}, testOrigin())
+	before := heap()
+	for i := range sessions {
+		e.keeper.add(newSession(e, testTimeout, nil), tree.SessionID(i+1), 0, e.clock.drift())
+	}
+	size := float64(heap()-before) / sessions
+	t.Logf("%.0f bytes a session", size)
+	if size > most {
+		t.Errorf("%.0f bytes a session, want at most %d", size, most)
+	}
+	runtime.KeepAlive(e)
 }

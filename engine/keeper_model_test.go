@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -144,7 +143,6 @@ func (m *keeperModel) open() {
 	timeouts := []time.Duration{time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second}
 	timeout := timeouts[m.rng.IntN(len(timeouts))]
 	s := newSession(m.engine, timeout, nil)
-	s.ctx, s.cancel = context.WithCancelCause(m.t.Context())
 	if m.naive.live() == 0 {
 		m.naive.drift = m.sentDrift
 	}

@@ -826,3 +826,19 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 		}
 	})
 }
+
+// What is asked for late is as if it had been there all the time.
+func TestEndedSessionSaysSoToWhoAsksLate(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.finish(ErrFailed, errRefused)
+		select {
+		case <-s.Done():
+		default:
+			t.Error("Done is open")
+		}
+		if err := context.Cause(s.Context()); s.Context().Err() == nil || !errors.Is(err, ErrFailed) {
+			t.Errorf("the context ended with %v", err)
+		}
+	})
+}

@@ -153,13 +153,12 @@ func (p *pipeline) take(w *waiter, err error) {
 // whoever ended it may have looked already where it is known, and sends no end here.
 func (p *pipeline) letIn(s *Session) bool {
 	p.mu.Lock()
-	s.uses[p.shard-1].Store(true)
-	select {
-	case <-s.done: // looked at after uses is set, and closed before uses is looked at: see keeper.queueCloseLocked
-		s.uses[p.shard-1].Store(false)
+	known := &s.at[p.shard-1].known
+	known.Store(true)
+	if s.over.Load() { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
+		known.Store(false)
 		p.mu.Unlock()
 		return false
-	default:
 	}
 	p.mu.queue.letIn(s)
 	p.mu.Unlock()

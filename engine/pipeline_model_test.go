@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,7 +72,7 @@ type chaosCall struct {
 func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 7)), log: &fakeLog{}, clock: newFakeClock()}
 	for i := range c.callers {
-		c.callers[i] = &Session{uses: make([]atomic.Bool, 1), inRest: make([]int, 1)}
+		c.callers[i] = &Session{at: make([]onShard, 1)}
 	}
 	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(homeShard, c.log, c.clock.clock(), session.Origin{})}
 	c.restart()
@@ -93,7 +92,7 @@ func (c *chaos) restart() {
 	c.invited = nil
 	c.pipe.invite = func(s *Session) { c.invited = append(c.invited, s) }
 	for _, s := range c.callers {
-		s.uses[0].Store(false)
+		s.at[0].known.Store(false)
 	}
 	c.local = &acceptor{table: session.NewTable(), pipe: c.pipe}
 	c.applied = 0 // its log is applied again from the beginning

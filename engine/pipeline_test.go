@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -975,7 +974,7 @@ func TestStrangersWaitOutside(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		invited := 0
 		r.invite = func(*Session) { invited++ }
-		s := &Session{uses: make([]atomic.Bool, 1), inRest: make([]int, 1)}
+		s := &Session{at: make([]onShard, 1)}
 		send := func(path string) *waiter {
 			w := newWaiter(s, &request{kind: requestTxn, ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
 			_ = r.submit(w)
@@ -1005,7 +1004,7 @@ func TestStrangersWaitOutside(t *testing.T) {
 		send("/6")
 		r.apply(r.want("3: /6")...)
 
-		s.uses[0].Store(false) // as another session
+		s.at[0].known.Store(false) // as another session
 		all := []*waiter{send("/7")}
 		for range queueMax - 1 {
 			all = append(all, send("/many"))

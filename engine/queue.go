@@ -48,7 +48,7 @@ func (q *queue) full(bytes int, outside bool) bool {
 
 func (q *queue) count(w *waiter, n int) {
 	if w.part == partRest && w.session != nil {
-		w.session.inRest[q.shard-1] += n
+		w.session.at[q.shard-1].inRest += int32(n)
 	}
 	switch {
 	case w.end:
@@ -107,7 +107,7 @@ func (q *queue) addEnd(w *waiter) {
 
 // bringForward moves what s has in the rest to the front.
 func (q *queue) bringForward(s *Session) {
-	if s.inRest[q.shard-1] == 0 {
+	if s.at[q.shard-1].inRest == 0 {
 		return // as most who release: not worth a look at everything
 	}
 	rest := q.rest[:0]
@@ -121,7 +121,7 @@ func (q *queue) bringForward(s *Session) {
 	}
 	clear(q.rest[len(rest):])
 	q.rest = rest
-	s.inRest[q.shard-1] = 0
+	s.at[q.shard-1].inRest = 0
 }
 
 // putBack puts a batch that was not sent back at the head: nothing that was queued meanwhile may overtake it.

@@ -20,29 +20,29 @@ type Session struct {
 	id      tree.SessionID
 	timeout time.Duration
 	who     []tree.Identity
-	opening *waiter       // the request that opens it
-	done    chan struct{} // closed when the session has ended
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	at      []onShard // by ShardID - 1
 
-	// Guarded by the keeper's mu.
-	life      *session.Life
-	drift     time.Duration         // while Suspended: of the clocks when a jump was last looked for
-	changed   chan struct{}         // closed when the state is another
+	// Guarded by the keeper's mu. What is not made before it is asked for most sessions never have: there may be 100,000 of them.
+	life      session.Life
+	drift     time.Duration   // while Suspended: of the clocks when a jump was last looked for
+	changed   chan struct{}   // closed when the state is another; nil until asked for
+	ctx       context.Context // ends with the session; nil until asked for
+	cancel    context.CancelCauseFunc
 	end       error                 // why it ended
 	abandoned bool                  // its opener lost patience
+	over      atomic.Bool           // end is set; read without mu
 	closing   []ends                // the requests that close it for its owner, once it does
 	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
 	claims    map[string]*Claim
 	watches   watches
 
 	watcher atomic.Pointer[watch.Watcher] // who was told by its newest watch
+}
 
-	uses []atomic.Bool // by ShardID - 1: whether the shard knows the session
-
-	// inRest is, by ShardID - 1, how many of its requests are in the rest of the shard's queue; each is guarded by the
-	// pipeline's mu.
-	inRest []int
+// onShard is what a session is to one shard.
+type onShard struct {
+	known  atomic.Bool // the shard knows the session
+	inRest int32       // how many of its requests are in the rest of the shard's queue; guarded by the pipeline's mu
 }
 
 // ends are requests on their way that end something.
@@ -52,17 +52,28 @@ type ends struct {
 }
 
 func newSession(e *Engine, timeout time.Duration, who []tree.Identity) *Session {
-	s := &Session{engine: e, timeout: timeout, who: who, done: make(chan struct{}), changed: make(chan struct{}),
-		uses: make([]atomic.Bool, len(e.shards)), inRest: make([]int, len(e.shards))}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.uses[homeShard-1].Store(true)
+	s := &Session{engine: e, timeout: timeout, who: who, at: make([]onShard, len(e.shards))}
+	s.at[homeShard-1].known.Store(true)
 	return s
 }
 
 // turnLocked tells whoever waits on the state that it is another.
 func (s *Session) turnLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// contextLocked returns the context that ends with the session.
+func (s *Session) contextLocked() context.Context {
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancelCause(context.Background())
+		if s.end != nil {
+			s.cancel(s.end)
+		}
+	}
+	return s.ctx
 }
 
 // ID returns the session's id, which is never used again.
@@ -73,15 +84,15 @@ func (s *Session) Timeout() time.Duration { return s.timeout }
 
 // Context compares the clock and returns a context that ends with the session; its cause says why.
 func (s *Session) Context() context.Context {
-	s.engine.keeper.look()
-	return s.ctx
+	k := s.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return s.contextLocked()
 }
 
 // Done compares the clock and returns a channel that is closed when the session has ended.
-func (s *Session) Done() <-chan struct{} {
-	s.engine.keeper.look()
-	return s.done
-}
+func (s *Session) Done() <-chan struct{} { return s.Context().Done() }
 
 // Err returns why the session ended, nil while it has not.
 func (s *Session) Err() error {
@@ -98,6 +109,9 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 	k.look()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
 	return s.life.State(), s.changed
 }
 
@@ -170,18 +184,19 @@ func (s *Session) admissible(ctx context.Context, w *waiter, ops []tree.Op, err 
 }
 
 // known reports whether a shard knows the session.
-func (s *Session) known(id ShardID) bool { return s.uses[id-1].Load() }
+func (s *Session) known(id ShardID) bool { return s.at[id-1].known.Load() }
 
 // introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then; it is refused if
 // the session ends before, or there is no room for the requests that it takes.
 func (s *Session) introduce(m *machine) {
+	ctx := s.Context()
 	for {
-		err := s.askIn(m)
+		err := s.askIn(ctx, m)
 		switch {
 		case err == nil && m.pipe.letIn(s):
 			return
-		case s.ctx.Err() != nil:
-			err = context.Cause(s.ctx)
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
 		case errors.Is(err, ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
@@ -191,16 +206,16 @@ func (s *Session) introduce(m *machine) {
 }
 
 // askIn has the home shard note that the session uses a shard, and then the shard admit it.
-func (s *Session) askIn(m *machine) error {
+func (s *Session) askIn(ctx context.Context, m *machine) error {
 	home := s.engine.home().pipe
 	noted := newWaiter(s, &request{kind: requestAttach, session: s.id, shard: uint32(m.shard)})
 	if err := home.submit(noted); err != nil {
 		return err
 	}
-	if err := home.wait(s.ctx, noted, forever); err != nil {
+	if err := home.wait(ctx, noted, forever); err != nil {
 		return err
 	}
-	return s.engine.keeper.admit(s, m.pipe)
+	return s.engine.keeper.admit(ctx, s, m.pipe)
 }
 
 // A Pending is a transaction on its way.
@@ -239,12 +254,10 @@ func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 
 // live returns why nothing can be read through the session any more.
 func (s *Session) live() error {
-	select {
-	case <-s.done:
+	if s.over.Load() {
 		return s.Err()
-	default:
-		return nil
 	}
+	return nil
 }
 
 // view is this node's replica of what holds a path, as the session may see it.
@@ -310,7 +323,7 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	}
 	var all []string
 	for i, m := range s.engine.shards {
-		if s.uses[i].Load() { // another has nothing of the session
+		if s.at[i].known.Load() { // another has nothing of the session
 			paths, err := m.ephemerals(ctx, s.id, prefix)
 			if err != nil {
 				return nil, err
