@@ -43,6 +43,7 @@ func encodeZnode(z tree.Znode) []byte {
 	return e.done()
 }
 
+// decodeZnode leaves the data where it lies.
 func decodeZnode(b []byte) (z tree.Znode, err error) {
 	d := newDecoder(b)
 	d.want(13)
@@ -58,7 +59,7 @@ func decodeZnode(b []byte) (z tree.Znode, err error) {
 	z.Container = d.flag()
 	z.TTL = d.int()
 	z.ACL = d.acl()
-	z.Data = d.bytes()
+	z.Data = d.data()
 	return z, d.end()
 }
 

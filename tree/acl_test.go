@@ -164,7 +164,7 @@ func TestEqualACLsAreOne(t *testing.T) {
 				t.Errorf("%s: %s has a list of its own", name, path)
 			}
 		}
-		if tree.index.get("/a/b").current().traits != tree.index.get("/a").current().traits {
+		if tree.index.get("/a/b").current().rest().traits != tree.index.get("/a").current().rest().traits {
 			t.Errorf("%s: /a/b has traits of its own", name)
 		}
 	}

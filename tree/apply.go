@@ -111,14 +111,13 @@ func (t *Tree) tidy() {
 	t.recent = reuse(t.recent)
 }
 
-// install puts the staged versions at the head of their chains. They are later than visible, so readers pass them over.
+// install makes the staged versions the newest that there are. They are later than visible, so readers pass them over.
 func (t *Tree) install() {
 	if len(t.charged) > 0 {
 		t.findOver()
 	}
 	for _, m := range t.touched {
-		m.e.newest.Store(m.v)
-		m.e.staged = nil
+		m.v.staged = false
 		t.markDirty(m.e)
 		t.markMortal(m.e, m.v)
 	}
@@ -141,11 +140,13 @@ func (t *Tree) install() {
 	}
 }
 
-// abort forgets the staged versions and takes entries that were new out of the index.
+// abort takes the staged versions off their chains, and entries that were new out of the index. A reader that has seen such
+// a version has passed it over: it is later than what is visible until its zxid is used again.
 func (t *Tree) abort() {
 	for _, m := range t.touched {
-		m.e.staged = nil
-		if m.e.newest.Load() == nil {
+		old := m.v.prev.Load()
+		m.e.newest.Store(old)
+		if old == nil {
 			t.removeEntry(m.e)
 		}
 	}
@@ -204,34 +205,54 @@ func (t *Tree) permit(acl []ACL, need Perms) error {
 	return ErrNoAuth
 }
 
-// stage returns the entry's version of this transaction, which at first is a copy of its newest.
+// stage returns the entry's version of this transaction, which at first is a copy of its newest. It is at the head of the chain
+// at once, later than what readers see.
 func (t *Tree) stage(e *entry) *version {
-	if e.staged != nil {
-		return e.staged
+	old := e.newest.Load()
+	if old != nil && old.staged {
+		return old
 	}
-	v := &version{zxid: t.header.Zxid}
-	if old := e.newest.Load(); old != nil {
-		v.state = old.state
-		v.prev.Store(old)
-	}
-	e.staged = v
+	v := newVersion(old)
+	v.zxid, v.staged = t.header.Zxid, true
+	e.newest.Store(v)
 	t.touched = append(t.touched, made{e, v})
 	return v
+}
+
+// newVersion returns a copy of a version, if there is one, with that as its predecessor.
+func newVersion(old *version) *version {
+	switch {
+	case old == nil:
+		return new(version)
+	case !old.exists() || old.more == nil:
+		v := &version{state: old.state}
+		v.prev.Store(old)
+		return v
+	}
+	v := &struct {
+		version
+		rest
+	}{rest: *old.more} // one allocation instead of two: for each child created or deleted there is a version of its parent
+	v.state, v.more = old.state, &v.rest
+	v.prev.Store(old)
+	return &v.version
 }
 
 // addZnode stages the first version of a new znode and its parent's with one child more.
 func (t *Tree) addZnode(e *entry, s state) *version {
 	v := t.stage(e)
+	s.marks = v.marks
 	v.state = s
 	p := t.stage(e.parent)
-	p.children = p.children.add(Base(e.path), t.edit)
-	p.numChildren++
+	r := p.own()
+	r.children = r.children.add(Base(e.path), t.edit)
+	r.numChildren++
 	// At the end of its range the counter stands still, and with it, as in ZooKeeper, Pzxid.
-	if p.created < math.MaxInt32 {
-		p.created++
-		p.pzxid = t.header.Zxid
+	if r.created < math.MaxInt32 {
+		r.created++
+		r.pzxid = t.header.Zxid
 	}
-	t.changes = append(t.changes, Change{Type: Created, Path: e.path, Owner: v.owner, ACL: v.acl(), ParentACL: p.acl()})
+	t.changes = append(t.changes, Change{Type: Created, Path: e.path, Owner: v.rest().owner, ACL: v.acl(), ParentACL: p.acl()})
 	size := int64(len(v.data))
 	t.recount(e)
 	t.charge(e.path, 1, size)
@@ -241,12 +262,13 @@ func (t *Tree) addZnode(e *entry, s state) *version {
 // removeZnode stages the end of a znode without children and its parent's version with one child less.
 func (t *Tree) removeZnode(e *entry) {
 	v, p := t.stage(e), t.stage(e.parent)
-	t.changes = append(t.changes, Change{Type: Deleted, Path: e.path, Owner: v.owner, ACL: v.acl(), ParentACL: p.acl()})
+	t.changes = append(t.changes, Change{Type: Deleted, Path: e.path, Owner: v.rest().owner, ACL: v.acl(), ParentACL: p.acl()})
 	size := int64(len(v.data))
-	v.state = state{numChildren: gone}
-	p.children = p.children.remove(Base(e.path), t.edit)
-	p.numChildren--
-	p.pzxid = t.header.Zxid
+	v.state = state{marks: v.marks, more: absent}
+	r := p.own()
+	r.children = r.children.remove(Base(e.path), t.edit)
+	r.numChildren--
+	r.pzxid = t.header.Zxid
 	t.charge(e.path, -1, -size)
 }
 

@@ -103,14 +103,6 @@ func BenchmarkApply(b *testing.B) {
 	})
 }
 
-// forgetDirty is Drain without anybody to tell.
-func (t *Tree) forgetDirty() {
-	for _, e := range t.dirty {
-		e.dirty = false
-	}
-	t.dirty = reuse(t.dirty)
-}
-
 func BenchmarkGet(b *testing.B) {
 	t, _ := newTree(b, 10_000)
 	b.ReportAllocs()

@@ -13,7 +13,7 @@ func (t *Tree) check() error {
 	alive := int64(0)
 	for _, e := range t.index.all() {
 		v := e.newest.Load()
-		if v == nil || e.staged != nil {
+		if v == nil || v.staged {
 			return fmt.Errorf("entry %q: left over from a failed transaction", e.path)
 		}
 		if err := t.checkChain(e, v); err != nil {
@@ -34,7 +34,7 @@ func (t *Tree) check() error {
 		return fmt.Errorf("%d znodes are counted, %d exist", t.count, alive)
 	}
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
-		if e := t.index.get(path); e == nil || e.current() == nil || e.current().owner != 0 {
+		if e := t.index.get(path); e == nil || e.current() == nil || e.current().rest().owner != 0 {
 			return fmt.Errorf("znode %q: does not exist as from birth", path)
 		}
 	}
@@ -48,7 +48,7 @@ func (t *Tree) check() error {
 func (t *Tree) checkSets() error {
 	mortals, quotas := 0, 0
 	for _, e := range t.index.all() {
-		if e.mortal {
+		if v := e.newest.Load(); v.mortal {
 			mortals++
 		}
 		if subtree, ok := quotaOf(e.path, limitsName); ok {
@@ -85,29 +85,29 @@ func (t *Tree) checkChain(e *entry, v *version) error {
 
 // checkZnode looks at an existing znode, its parent and its children.
 func (t *Tree) checkZnode(e *entry, v *version) error {
-	if latest := max(v.czxid, v.mzxid, v.pzxid); latest > v.zxid {
+	if latest := max(v.czxid, v.mzxid, v.pzxid()); latest > v.zxid {
 		return fmt.Errorf("shows zxid %d in a version of %d", latest, v.zxid)
 	}
-	if v.owner != 0 && v.numChildren != 0 {
+	if v.rest().owner != 0 && v.numChildren() != 0 {
 		return errors.New("is an ephemeral with children")
 	}
 	if z := v.znode(); z.fault(e.path) != "" {
 		return errors.New(z.fault(e.path))
 	}
-	if _, listed := t.mortals[e]; listed != e.mortal || listed != v.isListed() {
-		return fmt.Errorf("is among the mortals: %v, and thought to be: %v", listed, e.mortal)
+	if _, listed := t.mortals[e]; listed != v.mortal || listed != v.isListed() {
+		return fmt.Errorf("is among the mortals: %v, and thought to be: %v", listed, v.mortal)
 	}
 	if e.path != rootPath {
 		if e.parent == nil || e.parent != t.index.get(Parent(e.path)) || e.parent.current() == nil {
 			return errors.New("has not the parent it should have")
 		}
-		if !e.parent.current().children.has(Base(e.path)) {
+		if !e.parent.current().rest().children.has(Base(e.path)) {
 			return errors.New("is not among its parent's children")
 		}
 	}
-	names := v.children.list(0)
-	if len(names) != int(v.numChildren) {
-		return fmt.Errorf("counts %d children, has %d", v.numChildren, len(names))
+	names := v.rest().children.list(0)
+	if len(names) != v.numChildren() {
+		return fmt.Errorf("counts %d children, has %d", v.numChildren(), len(names))
 	}
 	for _, name := range names {
 		child := t.index.get(strings.TrimSuffix(e.path, "/") + "/" + name)
@@ -115,7 +115,7 @@ func (t *Tree) checkZnode(e *entry, v *version) error {
 			return fmt.Errorf("child %q does not exist", name)
 		}
 	}
-	return v.children.check()
+	return v.rest().children.check()
 }
 
 // check returns an error unless both orders are sound and the names with a suffix are in both.

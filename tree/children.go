@@ -30,6 +30,27 @@ func (c children) remove(name string, edit uint64) children {
 	return c
 }
 
+// gather adds a name that is greater than all before it to a set that is of no use until it is built.
+func (c *children) gather(name string) {
+	if c.byName == nil {
+		c.byName = new(page)
+	}
+	c.byName.names = append(c.byName.names, name)
+}
+
+// built returns the set of what was gathered.
+func (c children) built() children {
+	if c.byName == nil {
+		return c
+	}
+	names := c.byName.names
+	c.byName = build(names)
+	suffixed := slices.DeleteFunc(names, func(name string) bool { return !hasSuffix(name) })
+	slices.SortFunc(suffixed, compareSuffix)
+	c.bySuffix = build(suffixed)
+	return c
+}
+
 func (c children) has(name string) bool { return c.byName.has(name, strings.Compare) }
 
 // list returns the n names of the set in order.

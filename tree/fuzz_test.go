@@ -352,7 +352,7 @@ func copyLogged(h Header, ops []Op) logged {
 	h.Identities = slices.Clone(h.Identities)
 	ops = append([]Op{}, ops...)
 	for i := range ops {
-		ops[i].Data, ops[i].ACL = clone(ops[i].Data), slices.Clone(ops[i].ACL)
+		ops[i].Data, ops[i].ACL = slices.Clone(ops[i].Data), slices.Clone(ops[i].ACL)
 	}
 	return logged{header: h, ops: ops}
 }
@@ -536,8 +536,8 @@ func (r *fuzzRun) unpin() {
 	children := m.allChildren()
 	for path, z := range m.znodes {
 		v := r.tree.findAt(path, m.applied)
-		if v == nil || !reflect.DeepEqual(v.data, z.Data) || v.stat() != m.stat(path, children[path]) ||
-			!slices.Equal(v.children.list(0), children[path]) || r.tree.descendants(path, v, m.applied) != m.descendants(path) {
+		if v == nil || !reflect.DeepEqual(v.bytes(), z.Data) || v.stat() != m.stat(path, children[path]) ||
+			!slices.Equal(v.names(), children[path]) || r.tree.descendants(path, v, m.applied) != m.descendants(path) {
 			r.t.Fatalf("%q at the pinned zxid %d: %+v, want %+v", path, m.applied, v, z)
 		}
 	}

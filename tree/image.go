@@ -26,21 +26,26 @@ func (t *Tree) Drain(fn func(path string, z Znode, exists bool) error) error {
 			return err
 		}
 	}
+	t.forgetDirty()
+	return nil
+}
+
+func (t *Tree) forgetDirty() {
 	for _, e := range t.dirty {
-		e.dirty = false
+		e.newest.Load().dirty = false
 	}
 	t.dirty = reuse(t.dirty)
-	return nil
 }
 
 // Dirty returns how many paths Drain would name, or a few more. It belongs to the writer.
 func (t *Tree) Dirty() int { return len(t.dirty) }
 
 func (t *Tree) markDirty(e *entry) {
-	if e.dirty {
+	v := e.newest.Load()
+	if v.dirty {
 		return
 	}
-	e.dirty = true
+	v.dirty = true
 	t.dirty = append(t.dirty, e)
 }
 

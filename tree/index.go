@@ -1,30 +1,194 @@
 package tree
 
-import "sync"
+import (
+	"hash/maphash"
+	"sync/atomic"
+)
 
-// An index finds the entry of a path. Readers take no lock; there is one writer.
+// An index finds the entry of a path. Readers take no lock; there is one writer. Make one with newIndex.
+//
+// It is an extendible hash table: the low bits of a path's hash are a place in the directory, and there is the bucket. A bucket
+// that is full is split by one bit more, and the directory doubles when it has not got that bit yet. So no insert moves more
+// than a bucket, or copies more than the directory: a millisecond for a million znodes, where a table that is rehashed as a whole
+// takes a hundred. A sync.Map has a node, a string's head and a share of inner nodes for each path: 122 bytes, here it is 20.
+//
+// Readers look at a directory and at buckets as they were at some moment of the call. The hash differs from replica to replica and
+// shows nowhere: all has no order.
 type index struct {
-	entries sync.Map // string → *entry
+	seed      maphash.Seed
+	directory atomic.Pointer[directory]
 }
+
+// A directory is a list of 1<<n buckets; one that has fewer bits than n stands in it more than once. It does not shrink.
+type directory []atomic.Pointer[bucket]
+
+// A bucket takes 128 bytes. What fewer than bucketFew entries are left of is put together again.
+const (
+	bucketMax = 14
+	bucketFew = bucketMax / 2
+)
+
+// A bucket holds the entries whose hashes end in the same bits. It is immutable once readers may have it.
+type bucket struct {
+	bits    uint8
+	tags    [bucketMax]uint8  // the highest bits of the hashes: which entries are worth a look
+	entries [bucketMax]*entry // nil from the first that is free
+}
+
+func newIndex() *index {
+	x := &index{seed: maphash.MakeSeed()}
+	d := make(directory, 1)
+	d[0].Store(new(bucket))
+	x.directory.Store(&d)
+	return x
+}
+
+func (x *index) hash(path string) uint64 { return maphash.String(x.seed, path) }
+
+func tagOf(hash uint64) uint8 { return uint8(hash >> 56) }
 
 func (x *index) get(path string) *entry {
-	e, ok := x.entries.Load(path)
-	if !ok {
-		return nil
-	}
-	return e.(*entry)
+	hash := x.hash(path)
+	return x.bucket(hash).get(path, hash)
 }
 
-func (x *index) add(e *entry) { x.entries.Store(e.path, e) }
+func (x *index) bucket(hash uint64) *bucket {
+	d := *x.directory.Load()
+	return d[hash&uint64(len(d)-1)].Load()
+}
 
-func (x *index) remove(path string) { x.entries.Delete(path) }
+func (b *bucket) get(path string, hash uint64) *entry {
+	for i, tag := range b.tags {
+		if tag != tagOf(hash) {
+			continue
+		}
+		if e := b.entries[i]; e != nil && e.path == path {
+			return e
+		}
+	}
+	return nil
+}
+
+// add puts an entry into the index, whose path is not in it.
+func (x *index) add(e *entry) {
+	hash := x.hash(e.path)
+	b := *x.roomy(hash)
+	b.add(e, hash)
+	x.place(&b, hash)
+}
+
+// load is add while there are no readers yet, which spares it the copy. It returns false if the path is in the index already.
+func (x *index) load(e *entry) bool {
+	hash := x.hash(e.path)
+	if x.bucket(hash).get(e.path, hash) != nil {
+		return false
+	}
+	x.roomy(hash).add(e, hash)
+	return true
+}
+
+func (x *index) remove(path string) {
+	hash := x.hash(path)
+	b := *x.bucket(hash)
+	n := b.len()
+	for i := range n {
+		if b.entries[i].path == path {
+			n--
+			b.tags[i], b.entries[i] = b.tags[n], b.entries[n]
+			b.tags[n], b.entries[n] = 0, nil
+			break
+		}
+	}
+	x.place(&b, hash)
+	x.join(&b, hash)
+}
 
 // all returns every entry, in no order.
 func (x *index) all() []*entry {
 	var all []*entry
-	x.entries.Range(func(_, e any) bool {
-		all = append(all, e.(*entry))
-		return true
-	})
+	d := *x.directory.Load()
+	for i := range d {
+		if b := d[i].Load(); i>>b.bits == 0 { // the first of its places
+			all = append(all, b.entries[:b.len()]...)
+		}
+	}
 	return all
+}
+
+// roomy returns the bucket of a hash with room for one entry more.
+func (x *index) roomy(hash uint64) *bucket {
+	for {
+		b := x.bucket(hash)
+		if b.len() < bucketMax {
+			return b
+		}
+		x.split(b, hash)
+	}
+}
+
+func (b *bucket) len() int {
+	for i, e := range b.entries {
+		if e == nil {
+			return i
+		}
+	}
+	return bucketMax
+}
+
+func (b *bucket) add(e *entry, hash uint64) {
+	n := b.len()
+	b.tags[n], b.entries[n] = tagOf(hash), e
+}
+
+// place stores a bucket wherever it stands in the directory.
+func (x *index) place(b *bucket, hash uint64) {
+	d, step := *x.directory.Load(), 1<<b.bits
+	for i := int(hash & uint64(step-1)); i < len(d); i += step {
+		d[i].Store(b)
+	}
+}
+
+// split makes two of a bucket, by its next bit.
+func (x *index) split(b *bucket, hash uint64) {
+	if d := *x.directory.Load(); len(d) == 1<<b.bits {
+		x.double(d)
+	}
+	next := uint64(1) << b.bits
+	zero, one := &bucket{bits: b.bits + 1}, &bucket{bits: b.bits + 1}
+	for _, e := range b.entries {
+		if h := x.hash(e.path); h&next == 0 {
+			zero.add(e, h)
+		} else {
+			one.add(e, h)
+		}
+	}
+	x.place(zero, hash&^next)
+	x.place(one, hash|next)
+}
+
+func (x *index) double(d directory) {
+	twice := make(directory, 2*len(d))
+	for i := range twice {
+		twice[i].Store(d[i&(len(d)-1)].Load())
+	}
+	x.directory.Store(&twice)
+}
+
+// join makes one of two buckets that differ in their last bit, and so on, if that leaves room enough not to be split again soon.
+func (x *index) join(b *bucket, hash uint64) {
+	for b.bits > 0 {
+		other := x.bucket(hash ^ 1<<(b.bits-1))
+		if other.bits != b.bits || b.len()+other.len() >= bucketFew {
+			return
+		}
+		both := &bucket{bits: b.bits - 1}
+		for _, half := range []*bucket{b, other} {
+			for i := range half.len() {
+				n := both.len()
+				both.tags[n], both.entries[n] = half.tags[i], half.entries[i]
+			}
+		}
+		x.place(both, hash)
+		b = both
+	}
 }

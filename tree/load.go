@@ -4,23 +4,24 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 )
 
 // A Loader makes a tree of znodes in their durable form. Make one with NewLoader; it is of no use after Finish.
 type Loader struct {
-	t   *Tree
-	all []*entry
+	t        *Tree
+	all      []*entry
+	unsorted bool   // all is not in order of the paths
+	parent   *entry // of the last that was joined
 }
 
 // NewLoader returns a Loader that has been given nothing. The schemes are as for New.
 func NewLoader(schemes Schemes) *Loader {
-	t := &Tree{mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}
+	t := &Tree{index: newIndex(), mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}
 	t.SetSchemes(schemes)
 	return &Loader{t: t}
 }
 
-// Add gives the loader one znode, in any order of paths; path order is fastest. It copies the data and the ACL. Errors
+// Add gives the loader one znode, in any order of paths; path order is fastest. It keeps the path, and copies the data and the ACL. Errors
 // wrap ErrCorrupt and name the path: it is not valid, was given before, or cannot be deleted and yet does not live for
 // ever; the create counter is negative, the TTL is out of range, the znode is of more than one mode, or the ACL is one
 // that is never stored. That an ACL names a scheme which is not there, or an id that it would refuse, is no error: the
@@ -30,17 +31,18 @@ func (l *Loader) Add(path string, z Znode) error {
 	if fault == "" {
 		fault = z.fault(path)
 	}
-	if fault == "" && l.t.index.get(path) != nil {
+	e := &entry{path: path}
+	if fault == "" && !l.t.loadEntry(e) {
 		fault = "is there twice"
 	}
 	if fault != "" {
 		return corrupt(path, fault)
 	}
-	e := &entry{path: strings.Clone(path)}
-	z.Data, z.ACL = clone(z.Data), cloneACL(z.ACL)
-	v := &version{zxid: max(z.Czxid, z.Mzxid, z.Pzxid), state: newState(&z)}
-	e.newest.Store(v)
-	l.t.addEntry(e)
+	z.ACL = cloneACL(z.ACL)
+	e.newest.Store(&version{zxid: max(z.Czxid, z.Mzxid, z.Pzxid), state: newState(&z)})
+	if n := len(l.all); n > 0 && l.all[n-1].path > path {
+		l.unsorted = true
+	}
 	l.all = append(l.all, e)
 	return nil
 }
@@ -72,8 +74,10 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 			return nil, corrupt(path, "is missing")
 		}
 	}
-	// Path order fills the pages of children best, and decides which of several faults is found.
-	slices.SortFunc(l.all, byPath)
+	// Path order is that of the children, and decides which of several faults is found.
+	if l.unsorted {
+		slices.SortFunc(l.all, byPath)
+	}
 	for _, e := range l.all {
 		if err := l.join(e, visible); err != nil {
 			return nil, err
@@ -81,8 +85,11 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 	}
 	for _, e := range l.all {
 		v := e.newest.Load()
-		if v.created < math.MaxInt32 && v.numChildren-bornChildren(e.path) > v.created {
-			return nil, corrupt(e.path, "has more children than were created")
+		if r := v.more; r != nil {
+			if r.created < math.MaxInt32 && r.numChildren-bornChildren(e.path) > r.created {
+				return nil, corrupt(e.path, "has more children than were created")
+			}
+			r.children = r.children.built()
 		}
 		l.t.markMortal(e, v)
 	}
@@ -101,17 +108,21 @@ func (l *Loader) join(e *entry, visible Zxid) error {
 	if e.path == rootPath {
 		return nil
 	}
-	e.parent = l.t.index.get(Parent(e.path))
+	if parent := Parent(e.path); l.parent == nil || l.parent.path != parent {
+		l.parent = l.t.index.get(parent)
+	}
+	e.parent = l.parent
 	if e.parent == nil {
 		return corrupt(e.path, "has no parent")
 	}
 	p := e.parent.newest.Load()
-	if p.owner != 0 {
+	if p.rest().owner != 0 {
 		return corrupt(e.path, "has an ephemeral as parent")
 	}
-	e.newest.Load().share(p.traits)
-	p.children = p.children.add(Base(e.path), l.t.edit)
-	p.numChildren++
+	e.newest.Load().share(p.rest().traits)
+	r := p.own()
+	r.children.gather(Base(e.path))
+	r.numChildren++
 	return nil
 }
 

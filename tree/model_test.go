@@ -160,7 +160,7 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	if m.base.refuses(path, 1, len(op.Data)) {
 		return Result{}, ErrQuotaExceeded
 	}
-	z := modelZnode{Znode: Znode{Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Data: clone(op.Data)}}
+	z := modelZnode{Znode: Znode{Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Data: slices.Clone(op.Data)}}
 	if ephemeral {
 		z.Owner = h.Session
 	}
@@ -197,7 +197,7 @@ func (m *model) set(h Header, op Op) (Result, error) {
 	if err := m.check(h, op, Write); err != nil {
 		return Result{}, err
 	}
-	z.Mzxid, z.Mtime, z.Data = h.Zxid, h.Time, clone(op.Data)
+	z.Mzxid, z.Mtime, z.Data = h.Zxid, h.Time, slices.Clone(op.Data)
 	z.Version++
 	if z.Version == -1 {
 		z.Version = 0

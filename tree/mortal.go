@@ -21,9 +21,9 @@ func (t *Tree) Mortals(fn func(Mortal) bool) {
 		m := Mortal{
 			Path: e.path,
 			Seen: v.seen(),
-			TTL:  v.traits.ttl,
-			Used: v.created > 0,
-			Busy: v.numChildren > 0,
+			TTL:  v.more.traits.ttl,
+			Used: v.more.created > 0,
+			Busy: v.numChildren() > 0,
 		}
 		if !fn(m) {
 			return
@@ -56,22 +56,22 @@ func (t *Tree) reap(path string, seen Seen) error {
 	if !v.isMortal() || v.seen() != seen {
 		return ErrBadVersion
 	}
-	if v.numChildren > 0 {
+	if v.numChildren() > 0 {
 		return ErrNotEmpty
 	}
 	t.removeZnode(e)
 	return nil
 }
 
-func (s *state) seen() Seen { return Seen{s.czxid, s.mzxid, s.pzxid} }
+func (s *state) seen() Seen { return Seen{s.czxid, s.mzxid, s.pzxid()} }
 
 // markMortal keeps the set of mortals, after a transaction that made the version.
 func (t *Tree) markMortal(e *entry, v *version) {
 	is := v.isListed()
-	if is == e.mortal {
+	if is == v.mortal {
 		return
 	}
-	e.mortal = is
+	v.mortal = is
 	if is {
 		t.mortals[e] = struct{}{}
 	} else {

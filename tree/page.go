@@ -1,6 +1,9 @@
 package tree
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // A page is a part of an ordered set of names: a B+ tree whose leaves hold the names. Sets are copied on write. Insert
 // and remove copy the pages on the way to the name and share the others, so a set of a million names costs a few pages
@@ -35,6 +38,40 @@ const (
 
 // An order compares two names, as strings.Compare does.
 type order func(a, b string) int
+
+// build returns the set of names that are in order. Its pages are as full as can be: most of what is loaded stays as it is.
+func build(names []string) *page {
+	var level []*page
+	for from, to := range parts(len(names)) {
+		level = append(level, &page{names: slices.Clone(names[from:to])})
+	}
+	for len(level) > 1 {
+		var above []*page
+		for from, to := range parts(len(level)) {
+			p := &page{kids: slices.Clone(level[from:to])}
+			for _, kid := range p.kids {
+				p.names = append(p.names, kid.names[0])
+			}
+			above = append(above, p)
+		}
+		level = above
+	}
+	if len(level) == 0 {
+		return nil
+	}
+	return level[0]
+}
+
+// parts cuts n into as few parts as fit into pages, of about the same size.
+func parts(n int) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for i, k := 0, (n+pageMax-1)/pageMax; i < k; i++ {
+			if !yield(n*i/k, n*(i+1)/k) {
+				return
+			}
+		}
+	}
+}
 
 // insert returns the set with a name that is not in it.
 func insert(root *page, name string, edit uint64, cmp order) *page {

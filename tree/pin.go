@@ -46,13 +46,13 @@ func (t *Tree) findAt(path string, pinned Zxid) *version {
 
 // descendants counts the znodes below a version, at a zxid that is pinned.
 func (t *Tree) descendants(path string, v *version, pinned Zxid) int {
-	n := int(v.numChildren)
+	n := v.numChildren()
 	if path == rootPath {
 		path = ""
 	}
-	for _, name := range v.children.list(n) {
+	for _, name := range v.names() {
 		child := path + "/" + name
-		if c := t.findAt(child, pinned); c != nil && c.numChildren > 0 {
+		if c := t.findAt(child, pinned); c != nil && c.numChildren() > 0 {
 			n += t.descendants(child, c, pinned)
 		}
 	}

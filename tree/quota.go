@@ -106,7 +106,7 @@ func (t *Tree) usage(subtree string, at phase) (stats *entry, used track, ok boo
 	if stats == nil || at(stats) == nil {
 		return nil, nil, false
 	}
-	used, ok = parseTrack(at(stats).data)
+	used, ok = parseTrack(at(stats).bytes())
 	return stats, used, ok
 }
 
@@ -125,7 +125,7 @@ func (t *Tree) checkHardLimits(path string, znodes, bytes int64) error {
 	if v == nil {
 		return nil
 	}
-	limits, readable := parseTrack(v.data)
+	limits, readable := parseTrack(v.bytes())
 	_, used, ok := t.usage(subtree, (*entry).before)
 	switch {
 	case !readable || !ok:
@@ -155,7 +155,7 @@ func (t *Tree) chargeDeepest(path string, znodes, bytes int64) {
 		return
 	}
 	used[countKey], used[bytesKey] = used.get(countKey)+znodes, used.get(bytesKey)+bytes
-	t.stage(stats).data = used.text()
+	t.stage(stats).setData(used.text())
 	t.charged = append(t.charged, subtree)
 }
 
@@ -181,13 +181,13 @@ func (t *Tree) recount(e *entry) {
 	if root := t.index.get(subtree); root != nil && root.current() != nil {
 		t.addUsage(used, subtree, root.current())
 	}
-	t.stage(e).data = used.text()
+	t.stage(e).setData(used.text())
 }
 
 func (t *Tree) addUsage(used track, path string, v *version) {
 	used[countKey]++
 	used[bytesKey] += int64(len(v.data))
-	for _, name := range v.children.list(int(v.numChildren)) {
+	for _, name := range v.names() {
 		child := path + "/" + name
 		t.addUsage(used, child, t.index.get(child).current())
 	}
@@ -214,7 +214,7 @@ func (t *Tree) isOver(subtree string) bool {
 	if e == nil || e.current() == nil {
 		return false
 	}
-	limits, readable := parseTrack(e.current().data)
+	limits, readable := parseTrack(e.current().bytes())
 	_, was, known := t.usage(subtree, (*entry).before)
 	_, is, ok := t.usage(subtree, (*entry).current)
 	over := func(soft, hard string) bool {
@@ -226,6 +226,19 @@ func (t *Tree) isOver(subtree string) bool {
 // addEntry adds an entry to the index, and to the quotas if it is one.
 func (t *Tree) addEntry(e *entry) {
 	t.index.add(e)
+	t.addQuota(e)
+}
+
+// loadEntry is addEntry while there are no readers yet. It returns false if the path has an entry already.
+func (t *Tree) loadEntry(e *entry) bool {
+	if !t.index.load(e) {
+		return false
+	}
+	t.addQuota(e)
+	return true
+}
+
+func (t *Tree) addQuota(e *entry) {
 	if subtree, ok := quotaOf(e.path, limitsName); ok {
 		t.quotas[subtree] = e
 	}

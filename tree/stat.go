@@ -29,18 +29,19 @@ type Stat struct {
 // stat is the state's Stat. The child version is not stored: it is made of the create counter, which counts creations,
 // and of the children left, as ZooKeeper makes it.
 func (s *state) stat() Stat {
+	r := s.rest()
 	return Stat{
 		Czxid:          s.czxid,
 		Mzxid:          s.mzxid,
-		Pzxid:          s.pzxid,
+		Pzxid:          s.pzxid(),
 		Ctime:          time.UnixMilli(s.ctime).UTC(),
 		Mtime:          time.UnixMilli(s.mtime).UTC(),
 		Version:        s.version,
-		Cversion:       2*s.created - s.numChildren,
-		Aversion:       s.aversion,
-		EphemeralOwner: s.owner,
+		Cversion:       2*r.created - r.numChildren,
+		Aversion:       r.aversion,
+		EphemeralOwner: r.owner,
 		DataLength:     int32(len(s.data)),
-		NumChildren:    s.numChildren,
+		NumChildren:    r.numChildren,
 	}
 }
 

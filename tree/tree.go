@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"strings"
 	"sync/atomic"
 )
@@ -16,7 +17,7 @@ import (
 //  6. the mortals are the TTL znodes, and the containers without children; an ephemeral is neither;
 //  7. the quotas hold every entry of limits in the index.
 type Tree struct {
-	index   index
+	index   *index
 	visible atomic.Uint64 // the zxid readers see
 	length  atomic.Int64  // znodes that exist at visible
 	pin     pin
@@ -91,7 +92,7 @@ func (t *Tree) Get(path string) ([]byte, Stat, error) {
 	if v == nil {
 		return nil, Stat{}, ErrNoNode
 	}
-	return clone(v.data), v.stat(), nil
+	return bytes.Clone(v.bytes()), v.stat(), nil
 }
 
 // Exists returns a znode's Stat, or false if there is no such znode.
@@ -109,7 +110,7 @@ func (t *Tree) Children(path string) ([]string, Stat, error) {
 	if v == nil {
 		return nil, Stat{}, ErrNoNode
 	}
-	return v.children.list(int(v.numChildren)), v.stat(), nil
+	return v.names(), v.stat(), nil
 }
 
 // Before returns the name of the sibling that comes right before a znode in the order of sequence suffixes: the last ten
@@ -138,10 +139,10 @@ func (t *Tree) findParent(path string) (parent *version, own string) {
 
 // before is Before for a child's name; the empty one is the root's own.
 func (v *version) before(own string, match []string) (name string, ok bool, err error) {
-	if own != "" && !v.children.has(own) {
+	if own != "" && !v.rest().children.has(own) {
 		return "", false, ErrNoNode
 	}
-	name, ok = v.children.before(own, match)
+	name, ok = v.rest().children.before(own, match)
 	return name, ok, nil
 }
 

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -26,7 +27,7 @@ func (v View) Get(path string) ([]byte, Stat, error) {
 	if err != nil {
 		return nil, Stat{}, err
 	}
-	return clone(z.data), z.stat(), nil
+	return bytes.Clone(z.bytes()), z.stat(), nil
 }
 
 // Exists returns a znode's Stat, or false if there is no such znode. The errors are ErrInvalidPath if the path has a NUL,
@@ -52,7 +53,7 @@ func (v View) Children(path string) ([]string, Stat, error) {
 	if err != nil {
 		return nil, Stat{}, err
 	}
-	return z.children.list(int(z.numChildren)), z.stat(), nil
+	return z.names(), z.stat(), nil
 }
 
 // Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which hides whether the znode

@@ -28,7 +28,7 @@ func (t *Tree) create(op *Op, r *Result) error {
 	}
 	path := op.Path
 	if op.Mode.IsSequential() {
-		path = sequentialPath(path, p.created)
+		path = sequentialPath(path, p.rest().created)
 	}
 	if err := ValidatePath(path); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (t *Tree) create(op *Op, r *Result) error {
 	if e != nil && e.current() != nil {
 		return ErrNodeExists
 	}
-	if p.owner != 0 {
+	if p.rest().owner != 0 {
 		return ErrNoChildrenForEphemerals
 	}
 	if err := t.checkQuota(path, 1, int64(len(op.Data))); err != nil {
@@ -53,7 +53,7 @@ func (t *Tree) create(op *Op, r *Result) error {
 		e = &entry{path: path, parent: parent}
 		t.addEntry(e)
 	}
-	r.Path, r.Stat = e.path, t.addZnode(e, t.newZnode(op, acl, p.traits)).stat()
+	r.Path, r.Stat = e.path, t.addZnode(e, t.newZnode(op, acl, p.rest().traits)).stat()
 	return nil
 }
 
@@ -74,11 +74,14 @@ func (t *Tree) checkCreate(op *Op) (slash int, err error) {
 
 func (t *Tree) newZnode(op *Op, acl []ACL, near *traits) state {
 	h := &t.header
-	s := state{czxid: h.Zxid, mzxid: h.Zxid, pzxid: h.Zxid, ctime: h.Time, mtime: h.Time, data: clone(op.Data)}
+	s := state{czxid: h.Zxid, mzxid: h.Zxid, ctime: h.Time, mtime: h.Time}
+	s.setData(op.Data)
 	if op.Mode.IsEphemeral() {
-		s.owner = h.Session
+		s.own().owner = h.Session
 	}
-	s.traits = newTraits(keepACL(acl, near), op.TTL, op.Mode == Container, near)
+	if traits := newTraits(keepACL(acl, near), op.TTL, op.Mode == Container, near); traits != nil {
+		s.own().traits = traits
+	}
 	return s
 }
 
@@ -101,10 +104,10 @@ func (t *Tree) set(op *Op, r *Result) error {
 	v := t.stage(e)
 	v.mzxid, v.mtime = t.header.Zxid, t.header.Time
 	v.version = nextVersion(v.version)
-	v.data = clone(op.Data)
+	v.setData(op.Data)
 	t.charge(e.path, 0, grown)
 	r.Stat = v.stat()
-	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, Owner: v.owner, ACL: v.acl()})
+	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, Owner: v.rest().owner, ACL: v.acl()})
 	return nil
 }
 
@@ -133,7 +136,7 @@ func (t *Tree) delete(op *Op) error {
 	if !op.expects(old.version) {
 		return ErrBadVersion
 	}
-	if old.numChildren > 0 {
+	if old.numChildren() > 0 {
 		return ErrNotEmpty
 	}
 	t.removeZnode(e)
@@ -179,11 +182,11 @@ func (t *Tree) setACL(op *Op, r *Result) error {
 	if err := t.permit(old.acl(), Admin); err != nil {
 		return err
 	}
-	if !op.expects(old.aversion) {
+	if !op.expects(old.rest().aversion) {
 		return ErrBadVersion
 	}
 	v := t.stage(e)
-	v.aversion = nextVersion(v.aversion)
+	v.own().aversion = nextVersion(v.own().aversion)
 	v.setACL(acl, e.parent)
 	r.Stat = v.stat()
 	return nil
@@ -193,14 +196,15 @@ func (t *Tree) setACL(op *Op, r *Result) error {
 func (v *version) setACL(acl []ACL, parent *entry) {
 	var near *traits
 	if parent != nil {
-		near = parent.current().traits
+		near = parent.current().rest().traits
 	}
 	var ttl int64
 	var container bool
-	if v.traits != nil {
-		ttl, container = v.traits.ttl, v.traits.container
+	r := v.own()
+	if r.traits != nil {
+		ttl, container = r.traits.ttl, r.traits.container
 	}
-	v.traits = newTraits(keepACL(acl, near), ttl, container, near)
+	r.traits = newTraits(keepACL(acl, near), ttl, container, near)
 }
 
 // existing returns the entry of a znode, or ErrInvalidPath or ErrNoNode.

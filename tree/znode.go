@@ -1,9 +1,9 @@
 package tree
 
 import (
-	"bytes"
 	"slices"
 	"sync/atomic"
+	"unsafe"
 )
 
 // A Znode is a znode in its durable form: everything but its children, which follow from the paths.
@@ -20,26 +20,21 @@ type Znode struct {
 	TTL       int64 // milliseconds if it is of a TTL mode, else 0
 }
 
-// An entry is what the index holds for a path: the chain of versions its znode has gone through of late.
+// An entry is what the index holds for a path: the chain of versions its znode has gone through of late. It takes 32 bytes.
 type entry struct {
 	// Immutable once it is in the index. The parent's entry outlives this one, whatever transactions do to both: a parent
 	// goes after its children and comes before them. Only the writer uses it.
 	path   string
 	parent *entry // nil for the root
 
-	// Stored by the writer, loaded by readers. Nil until the first version is installed.
+	// Stored by the writer, loaded by readers. Nil until the first version is staged. The staged one is later than visible.
 	newest atomic.Pointer[version]
-
-	// Owned by the writer.
-	staged *version // of the transaction being applied; nil if it has not touched the znode
-	dirty  bool     // touched since the last Drain
-	mortal bool     // among the tree's mortals
 }
 
 // A version is the state of a znode from one transaction to the next that touches it.
 //
 // Invariants:
-//  1. once it is installed nothing in it changes but prev;
+//  1. once it is installed nothing in it changes but prev and the writer's marks;
 //  2. prev is older, or nil if there was no znode before, or trimmed once every reader may see this version.
 type version struct {
 	prev atomic.Pointer[version]
@@ -48,21 +43,78 @@ type version struct {
 }
 
 // A state is what a version says of its znode: the Znode and the children. Together with the rest of a version it takes
-// 128 bytes, a size that Go allocates without waste; a tree has as many of them as znodes.
+// 80 bytes, a size that Go allocates without waste; a tree has as many of them as znodes. It was 128 with what is in rest, and
+// with data as a slice, which has a capacity.
 type state struct {
-	czxid, mzxid, pzxid Zxid
-	ctime, mtime        int64
-	version, aversion   int32
-	created             int32
-	numChildren         int32 // gone if the znode does not exist
-	owner               SessionID
-	data                []byte
-	children            children
-	traits              *traits
+	czxid, mzxid Zxid
+	ctime, mtime int64
+	data         string
+	version      int32
+	null         bool // the data is nil
+	marks
+	more *rest // nil: pzxid is czxid, and the others are zero
+}
+
+// marks are the writer's own, of a znode's newest version. Readers do not look at them.
+type marks struct {
+	staged bool // of the transaction being applied
+	dirty  bool // touched since the last Drain
+	mortal bool // among the tree's mortals
+}
+
+// The rest is what most znodes, which never had a child and no owner, have not got. Each version has its own.
+type rest struct {
+	pzxid       Zxid
+	owner       SessionID
+	created     int32
+	aversion    int32
+	numChildren int32 // gone if the znode does not exist
+	children    children
+	traits      *traits
 }
 
 // gone is the number of children of a znode that does not exist.
 const gone = -1
+
+// absent is the rest of a znode that does not exist, none of one that has none of its own.
+var absent, none = &rest{numChildren: gone}, &rest{}
+
+// rest is what there is to read of it, but for pzxid.
+func (s *state) rest() *rest {
+	if s.more == nil {
+		return none
+	}
+	return s.more
+}
+
+// own is the rest of a version that is being made, to be written.
+func (s *state) own() *rest {
+	if s.more == nil {
+		s.more = &rest{pzxid: s.czxid}
+	}
+	return s.more
+}
+
+func (s *state) pzxid() Zxid {
+	if s.more == nil {
+		return s.czxid
+	}
+	return s.more.pzxid
+}
+
+// bytes is the data where it lies: nobody may change it.
+func (s *state) bytes() []byte {
+	switch {
+	case s.null:
+		return nil
+	case s.data == "":
+		return []byte{}
+	}
+	return unsafe.Slice(unsafe.StringData(s.data), len(s.data)) // a copy here was one more for each record of the image
+}
+
+// setData has the state keep a copy of the data.
+func (s *state) setData(data []byte) { s.data, s.null = string(data), data == nil }
 
 // traits are what few znodes have. They are immutable and may be shared; nil is an ordinary znode with an open ACL.
 type traits struct {
@@ -96,73 +148,79 @@ func keepACL(acl []ACL, near *traits) []ACL {
 
 // share gives the state the traits of near, or its ACL, if they are equal.
 func (s *state) share(near *traits) {
-	if own := s.traits; own != nil && near != nil {
-		s.traits = newTraits(own.acl, own.ttl, own.container, near)
+	if own := s.rest().traits; own != nil && near != nil {
+		s.more.traits = newTraits(own.acl, own.ttl, own.container, near)
 	}
 }
 
 // trimmed is the end of a chain whose older versions have been let go.
 var trimmed = new(version)
 
-// newState is a znode without its children, which shares the data and the ACL.
+// newState is a znode without its children, which shares the ACL.
 func newState(z *Znode) state {
-	return state{
-		czxid: z.Czxid, mzxid: z.Mzxid, pzxid: z.Pzxid,
-		ctime: z.Ctime, mtime: z.Mtime,
-		version: z.Version, aversion: z.Aversion,
-		created: z.Created,
-		owner:   z.Owner,
-		data:    z.Data,
-		traits:  newTraits(z.ACL, z.TTL, z.Container, nil),
+	s := state{czxid: z.Czxid, mzxid: z.Mzxid, ctime: z.Ctime, mtime: z.Mtime, version: z.Version}
+	s.setData(z.Data)
+	r := rest{pzxid: z.Pzxid, owner: z.Owner, created: z.Created, aversion: z.Aversion, traits: newTraits(z.ACL, z.TTL, z.Container, nil)}
+	if r != (rest{pzxid: z.Czxid}) {
+		s.more = &r
 	}
+	return s
 }
 
 // znode is the durable form, which shares the data and the ACL.
 func (s *state) znode() Znode {
+	r := s.rest()
 	z := Znode{
-		Czxid: s.czxid, Mzxid: s.mzxid, Pzxid: s.pzxid,
+		Czxid: s.czxid, Mzxid: s.mzxid, Pzxid: s.pzxid(),
 		Ctime: s.ctime, Mtime: s.mtime,
-		Version: s.version, Aversion: s.aversion,
-		Created: s.created,
-		Owner:   s.owner,
-		Data:    s.data,
+		Version: s.version, Aversion: r.aversion,
+		Created: r.created,
+		Owner:   r.owner,
+		Data:    s.bytes(),
 	}
-	if s.traits != nil {
-		z.ACL, z.TTL, z.Container = s.traits.acl, s.traits.ttl, s.traits.container
+	if r.traits != nil {
+		z.ACL, z.TTL, z.Container = r.traits.acl, r.traits.ttl, r.traits.container
 	}
 	return z
 }
 
-func (s *state) exists() bool { return s.numChildren != gone }
+func (s *state) exists() bool { return s.rest().numChildren != gone }
+
+func (s *state) numChildren() int { return int(s.rest().numChildren) }
+
+// names are those of the children, in order.
+func (s *state) names() []string { return s.rest().children.list(s.numChildren()) }
 
 func (s *state) acl() []ACL {
-	if s.traits == nil {
-		return nil
+	if traits := s.rest().traits; traits != nil {
+		return traits.acl
 	}
-	return s.traits.acl
+	return nil
 }
 
 // isMortal reports whether the znode is one that a reaper may remove.
 func (s *state) isMortal() bool {
-	return s.traits != nil && (s.traits.container || s.traits.ttl > 0)
+	traits := s.rest().traits
+	return traits != nil && (traits.container || traits.ttl > 0)
 }
 
 // isListed reports whether the znode is a Mortal. Containers with children are not: they are many, and their age says nothing.
 func (v *version) isListed() bool {
-	return v.isMortal() && (v.numChildren == 0 || v.traits.ttl > 0)
+	return v.isMortal() && (v.numChildren() == 0 || v.more.traits.ttl > 0)
 }
 
 // current is the version the writer works on: that of the transaction being applied, else the newest. It is nil if the
 // znode does not exist.
-func (e *entry) current() *version {
-	if e.staged != nil {
-		return e.staged.orNil()
-	}
-	return e.before()
-}
+func (e *entry) current() *version { return e.newest.Load().orNil() }
 
 // before is the version that the transactions before the one being applied left; nil if the znode did not exist.
-func (e *entry) before() *version { return e.newest.Load().orNil() }
+func (e *entry) before() *version {
+	v := e.newest.Load()
+	if v != nil && v.staged {
+		v = v.prev.Load()
+	}
+	return v.orNil()
+}
 
 // orNil returns the version, or nil if it says that the znode does not exist.
 func (v *version) orNil() *version {
@@ -186,6 +244,3 @@ func (e *entry) at(visible Zxid) (v *version, late bool) {
 	}
 	return nil, false
 }
-
-// clone copies data, keeping nil and empty apart.
-func clone(data []byte) []byte { return bytes.Clone(data) }

@@ -1,0 +1,72 @@
+package tree
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// The index must hold what it was given, whatever splits and joins that makes, and let go of the room.
+func TestIndex(t *testing.T) {
+	x, has, r := newIndex(), map[string]*entry{}, rand.New(rand.NewPCG(1, 2))
+	path := func() string { return fmt.Sprintf("/%d", r.IntN(20_000)) }
+	check := func() {
+		t.Helper()
+		if all := x.all(); len(all) != len(has) {
+			t.Fatalf("%d entries, want %d", len(all), len(has))
+		}
+		d := *x.directory.Load()
+		for i := range d {
+			b := d[i].Load()
+			for _, e := range b.entries[:b.len()] {
+				if has[e.path] != e || x.get(e.path) != e {
+					t.Fatalf("%s is there and should not be, or is not found", e.path)
+				}
+			}
+			if first := d[i&(1<<b.bits-1)].Load(); first != b {
+				t.Fatalf("place %d of %d has another bucket than the first of its %d bits", i, len(d), b.bits)
+			}
+		}
+	}
+	for _, grow := range []int{1, 95, 50, 5, 95, 0} {
+		for range 60_000 {
+			if p := path(); r.IntN(100) < grow && has[p] == nil {
+				has[p] = &entry{path: p}
+				x.add(has[p])
+			} else if grow < 100 && r.IntN(100) >= grow && has[p] != nil {
+				x.remove(p)
+				delete(has, p)
+			} else if x.get(p) != has[p] {
+				t.Fatalf("%s: found %v, want %v", p, x.get(p), has[p])
+			}
+		}
+		check()
+	}
+	for p := range has {
+		x.remove(p)
+		delete(has, p)
+	}
+	check()
+	buckets := map[*bucket]bool{}
+	d := *x.directory.Load()
+	for i := range d {
+		buckets[d[i].Load()] = true
+	}
+	if len(buckets) > 1 {
+		t.Errorf("an empty index has %d buckets", len(buckets))
+	}
+}
+
+// What is loaded in place is found like what is added.
+func TestIndexLoad(t *testing.T) {
+	x := newIndex()
+	for i := range 10_000 {
+		e := &entry{path: fmt.Sprint("/", i)}
+		if !x.load(e) || x.load(&entry{path: e.path}) || x.get(e.path) != e {
+			t.Fatalf("%s is not there once", e.path)
+		}
+	}
+	if n := len(x.all()); n != 10_000 {
+		t.Errorf("%d entries", n)
+	}
+}
