@@ -22,10 +22,12 @@ type index struct {
 // A directory is a list of 1<<n buckets; one that has fewer bits than n stands in it more than once. It does not shrink.
 type directory []atomic.Pointer[bucket]
 
-// A bucket takes 128 bytes. What fewer than bucketFew entries are left of is put together again.
+// A bucket takes 128 bytes. What fewer than bucketFew entries are left of is put together again. With bucketFit to a bucket, hardly
+// one in twenty has more than there is room for.
 const (
 	bucketMax = 14
 	bucketFew = bucketMax / 2
+	bucketFit = 9
 )
 
 // A bucket holds the entries whose hashes end in the same bits. It is immutable once readers may have it.
@@ -35,10 +37,17 @@ type bucket struct {
 	entries [bucketMax]*entry // nil from the first that is free
 }
 
-func newIndex() *index {
+// newIndex returns an empty index that is to hold n entries.
+func newIndex(n int) *index {
 	x := &index{seed: maphash.MakeSeed()}
-	d := make(directory, 1)
-	d[0].Store(new(bucket))
+	fit := 0
+	for n>>fit > bucketFit {
+		fit++
+	}
+	d := make(directory, 1<<fit)
+	for i := range d {
+		d[i].Store(&bucket{bits: uint8(fit)})
+	}
 	x.directory.Store(&d)
 	return x
 }
@@ -77,14 +86,10 @@ func (x *index) add(e *entry) {
 	x.place(&b, hash)
 }
 
-// load is add while there are no readers yet, which spares it the copy. It returns false if the path is in the index already.
-func (x *index) load(e *entry) bool {
+// load is add while there are no readers yet, which spares it the copy.
+func (x *index) load(e *entry) {
 	hash := x.hash(e.path)
-	if x.bucket(hash).get(e.path, hash) != nil {
-		return false
-	}
 	x.roomy(hash).add(e, hash)
-	return true
 }
 
 func (x *index) remove(path string) {

@@ -8,7 +8,7 @@ import (
 
 // The index must hold what it was given, whatever splits and joins that makes, and let go of the room.
 func TestIndex(t *testing.T) {
-	x, has, r := newIndex(), map[string]*entry{}, rand.New(rand.NewPCG(1, 2))
+	x, has, r := newIndex(0), map[string]*entry{}, rand.New(rand.NewPCG(1, 2))
 	path := func() string { return fmt.Sprintf("/%d", r.IntN(20_000)) }
 	check := func() {
 		t.Helper()
@@ -57,16 +57,19 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// What is loaded in place is found like what is added.
+// What is loaded in place is found like what is added, however many were expected.
 func TestIndexLoad(t *testing.T) {
-	x := newIndex()
-	for i := range 10_000 {
-		e := &entry{path: fmt.Sprint("/", i)}
-		if !x.load(e) || x.load(&entry{path: e.path}) || x.get(e.path) != e {
-			t.Fatalf("%s is not there once", e.path)
+	for _, n := range []int{0, 100, 10_000, 100_000} {
+		x := newIndex(n)
+		for i := range 10_000 {
+			e := &entry{path: fmt.Sprint("/", i)}
+			x.load(e)
+			if x.get(e.path) != e {
+				t.Fatalf("%s is not there", e.path)
+			}
 		}
-	}
-	if n := len(x.all()); n != 10_000 {
-		t.Errorf("%d entries", n)
+		if all := x.all(); len(all) != 10_000 {
+			t.Errorf("%d entries", len(all))
+		}
 	}
 }

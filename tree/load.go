@@ -16,14 +16,13 @@ type Loader struct {
 
 // NewLoader returns a Loader that has been given nothing. The schemes are as for New.
 func NewLoader(schemes Schemes) *Loader {
-	t := &Tree{index: newIndex(), mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}
+	t := &Tree{mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}
 	t.SetSchemes(schemes)
 	return &Loader{t: t}
 }
 
 // Add gives the loader one znode, in any order of paths; path order is fastest. It keeps the path, and copies the data and the ACL. Errors
-// wrap ErrCorrupt and name the path: it is not valid, was given before, or cannot be deleted and yet does not live for
-// ever; the create counter is negative, the TTL is out of range, the znode is of more than one mode, or the ACL is one
+// wrap ErrCorrupt and name the path: it is not valid, or cannot be deleted and yet does not live for ever; the create counter is negative, the TTL is out of range, the znode is of more than one mode, or the ACL is one
 // that is never stored. That an ACL names a scheme which is not there, or an id that it would refuse, is no error: the
 // entry allows nobody anything.
 func (l *Loader) Add(path string, z Znode) error {
@@ -31,14 +30,11 @@ func (l *Loader) Add(path string, z Znode) error {
 	if fault == "" {
 		fault = z.fault(path)
 	}
-	e := &entry{path: path}
-	if fault == "" && !l.t.loadEntry(e) {
-		fault = "is there twice"
-	}
 	if fault != "" {
 		return corrupt(path, fault)
 	}
 	z.ACL = cloneACL(z.ACL)
+	e := &entry{path: path}
 	e.newest.Store(&version{zxid: max(z.Czxid, z.Mzxid, z.Pzxid), state: newState(&z)})
 	if n := len(l.all); n > 0 && l.all[n-1].path > path {
 		l.unsorted = true
@@ -65,18 +61,21 @@ func (z *Znode) fault(path string) string {
 	return aclFault(z.ACL)
 }
 
-// Finish returns the tree, with all of it visible. Errors wrap ErrCorrupt and name a path: a znode whose parent is
+// Finish returns the tree, with all of it visible. Errors wrap ErrCorrupt and name a path: a znode that was given twice, or whose parent is
 // missing or an ephemeral, that has more children than were ever created, or a zxid later than visible; a znode missing
 // that exists from birth.
 func (l *Loader) Finish(visible Zxid) (*Tree, error) {
+	// Path order is that of the children, and decides which of several faults is found.
+	if l.unsorted {
+		slices.SortFunc(l.all, byPath)
+	}
+	if err := l.index(); err != nil {
+		return nil, err
+	}
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
 		if l.t.index.get(path) == nil {
 			return nil, corrupt(path, "is missing")
 		}
-	}
-	// Path order is that of the children, and decides which of several faults is found.
-	if l.unsorted {
-		slices.SortFunc(l.all, byPath)
 	}
 	for _, e := range l.all {
 		if err := l.join(e, visible); err != nil {
@@ -98,6 +97,19 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 	t.count = int64(len(l.all))
 	t.Publish()
 	return t, nil
+}
+
+// index makes the index, once it is known how large.
+func (l *Loader) index() error {
+	l.t.index = newIndex(len(l.all))
+	for i, e := range l.all {
+		if i > 0 && l.all[i-1].path == e.path {
+			return corrupt(e.path, "is there twice")
+		}
+		l.t.index.load(e)
+		l.t.addQuota(e)
+	}
+	return nil
 }
 
 // join makes an entry known to its parent.

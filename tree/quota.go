@@ -229,15 +229,6 @@ func (t *Tree) addEntry(e *entry) {
 	t.addQuota(e)
 }
 
-// loadEntry is addEntry while there are no readers yet. It returns false if the path has an entry already.
-func (t *Tree) loadEntry(e *entry) bool {
-	if !t.index.load(e) {
-		return false
-	}
-	t.addQuota(e)
-	return true
-}
-
 func (t *Tree) addQuota(e *entry) {
 	if subtree, ok := quotaOf(e.path, limitsName); ok {
 		t.quotas[subtree] = e

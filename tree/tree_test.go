@@ -136,7 +136,10 @@ func TestLoaderRefuses(t *testing.T) {
 		}
 	}
 	l := NewLoader(nil)
-	if err := errors.Join(l.Add("/", Znode{}), l.Add("/", Znode{})); !errors.Is(err, ErrCorrupt) {
+	if err := errors.Join(l.Add("/", Znode{}), l.Add("/a", Znode{}), l.Add("/", Znode{})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Finish(0); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("twice: got %v", err)
 	}
 }
@@ -177,6 +180,47 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%s: %v allocations, want at most %v", test.name, got, test.most)
 		}
 	}
+}
+
+// A million znodes are to fit: one with 100 bytes of data and a short path takes 300 bytes at most, however it came to be.
+func TestZnodeIsSmall(t *testing.T) {
+	const n, most = 50_000, 300
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	if invariants {
+		t.Skip("the checks after every transaction take too long")
+	}
+	data := make([]byte, 100)
+	before := live()
+	tree, h := newTree(t, 0)
+	for i := range n {
+		if i%1000 == 0 {
+			tree.must(t, h, Op{Kind: KindCreate, Path: fmt.Sprint("/p", i/1000)})
+		}
+		tree.must(t, h, Op{Kind: KindCreate, Path: fmt.Sprintf("/p%d/z%d", i/1000, i), Data: data})
+	}
+	tree.forgetDirty()
+	if each := (live() - before) / n; each > most {
+		t.Errorf("created: %d bytes a znode, want at most %d", each, most)
+	}
+	before = live()
+	l := NewLoader(nil)
+	if err := tree.Walk(func(path string, z Znode) error { return l.Add(strings.Clone(path), z) }); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := l.Finish(h.Zxid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if each := (live() - before) / n; each > most {
+		t.Errorf("loaded: %d bytes a znode, want at most %d", each, most)
+	}
+	runtime.KeepAlive(tree)
+	runtime.KeepAlive(loaded)
 }
 
 // allocated returns the bytes fn allocates.
