@@ -45,12 +45,13 @@
 // visible in one step, also to a reader that makes several reads: once one read has shown it, every later one does.
 // Each read shows the state at one zxid that was visible at some moment of the call.
 //
-// That holds because a znode is a short chain of versions, each immutable once published. A reader loads the visible
-// zxid first and then takes the newest version that is not later:
+// That holds because a znode is a short chain of versions, each immutable once published. The writer puts one at the head
+// when it begins to make it, and takes it off if the transaction fails. A reader loads the visible zxid first and then takes the
+// newest version that is not later, without a look at what later ones hold:
 //
-//	visible = 11    /a  →  version 12 (applied, not published)  →  version 11  →  trimmed
-//	                /b  →  version 12 (applied, not published)  →  version 7   →  trimmed
-//	                /c  →  version 12 (first)                   →  nothing
+//	visible = 11    /a  →  version 12 (not published)  →  version 11  →  trimmed
+//	                /b  →  version 12 (not published)  →  version 7   →  trimmed
+//	                /c  →  version 12 (first)          →  nothing
 //
 // A version's predecessor is let go when the next transaction begins, which is after the version became visible. So a
 // reader that comes to the end of a trimmed chain is late, not lost: it loads the visible zxid again and finds it moved.
@@ -61,6 +62,6 @@
 // use at that zxid. View.Descendants is the one that does, and only one runs at a time.
 //
 // Read op.go, znode.go, then apply.go and write.go (the writer) and tree.go and view.go (the readers); acl.go and scheme.go
-// are permissions, quota.go and mortal.go what they say, children.go and page.go keep the children, image.go and load.go
-// are the way to storage and back.
+// are permissions, quota.go and mortal.go what they say, index.go finds a path, children.go and page.go keep the children,
+// image.go and load.go are the way to storage and back.
 package tree
