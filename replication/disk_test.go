@@ -78,10 +78,17 @@ func (d *plainDisk) RemoveAll(name string) error                  { return os.Re
 func (d *plainDisk) MkdirAll(name string, perm os.FileMode) error { return os.MkdirAll(name, perm) }
 func (d *plainDisk) Stat(name string) (os.FileInfo, error)        { return os.Stat(name) }
 func (d *plainDisk) Lock(name string) (io.Closer, error)          { return d.Create(name) }
-func (d *plainDisk) Truncate(name string, size int64) error       { return os.Truncate(name, size) }
 func (d *plainDisk) Logs(func(string) bool)                       {}
 func (d *plainDisk) Failed() <-chan struct{}                      { return d.failed }
 func (d *plainDisk) Syncs() uint64                                { return d.syncs.Load() }
+
+func (d *plainDisk) Truncate(name string, size int64) error {
+	info, err := os.Stat(name)
+	if err != nil || info.Size() <= size {
+		return err
+	}
+	return os.Truncate(name, size)
+}
 
 func (d *plainDisk) List(name string) ([]string, error) {
 	entries, err := os.ReadDir(name)

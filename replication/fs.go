@@ -32,8 +32,8 @@ func newFileSystem(d Disk) *fileSystem {
 	return fs
 }
 
-// handle is an open file that its fileSystem knows of. It is not an *os.File, so tan leaves preallocation to
-// the disk.
+// handle is an open file that its fileSystem knows of. It is not an *os.File, so tan does not set 64 MiB
+// aside for each log.
 type handle struct {
 	File
 	fs *fileSystem

@@ -167,8 +167,8 @@ func (f *file) truncate(size int64) error {
 		op:   OpTruncate,
 		name: f.name,
 		real: func() error {
-			f.node.turn.Lock()
-			defer f.node.turn.Unlock()
+			f.node.writer.Lock()
+			defer f.node.writer.Unlock()
 			if f.d.frozen.Load() {
 				return errSwitched
 			}

@@ -15,8 +15,8 @@ var zeros [aheadStep]byte
 // writeLog writes to a log, and zeros behind its end if that has reached the end of the zeros there were.
 func (f *file) writeLog(real *os.File, p []byte, off int64) error {
 	// The zeros must not meet what another writer puts in their place.
-	f.node.turn.Lock()
-	defer f.node.turn.Unlock()
+	f.node.writer.Lock()
+	defer f.node.writer.Unlock()
 	if f.d.frozen.Load() {
 		return errSwitched
 	}

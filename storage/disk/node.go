@@ -23,7 +23,7 @@ type node struct {
 	// Guarded by nodes.mu.
 	refs int
 
-	turn sync.Mutex // held by who writes to a log
+	writer sync.Mutex // held by who writes to a log or truncates a file
 
 	mu struct {
 		sync.RWMutex

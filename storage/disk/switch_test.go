@@ -63,6 +63,10 @@ func exercise(t *testing.T, d *Disk) {
 	ok(t, recycled.Close())
 	must[int](t)(log.Write([]byte("four")))
 	wantFile(t, d, at("db/2.log"), "threewo four")
+	put(t, d, at("db/4.log"), "torn off")
+	ok(t, d.Truncate(at("db/4.log"), 4))
+	wantFile(t, d, at("db/4.log"), "torn")
+	ok(t, d.Remove(at("db/4.log")))
 	if info := must[os.FileInfo](t)(log.Stat()); info.Size() != 12 {
 		t.Fatalf("the log has %d bytes", info.Size())
 	}
@@ -458,8 +462,11 @@ func TestLogs_SeveralWriters(t *testing.T) {
 	put(t, d, name, "")
 	const writers, records, size = 4, 200, 8 << 10
 	var wg sync.WaitGroup
-	for range writers {
-		f := must[File](t)(d.OpenForAppend(name))
+	files := make([]File, writers)
+	for i := range files {
+		files[i] = must[File](t)(d.OpenForAppend(name))
+	}
+	for _, f := range files {
 		wg.Go(func() {
 			for range records {
 				must[int](t)(f.Write(bytes.Repeat([]byte{'x'}, size)))
@@ -540,12 +547,12 @@ func TestLogs_SwitchWhileWaiting(t *testing.T) {
 			return nil
 		})
 		n := log.(*file).node
-		n.turn.Lock() // by a write that hangs
+		n.writer.Lock() // by a write that hangs
 		done := make(chan error)
 		go func() { done <- call(d, log, name) }()
 		<-entered
 		d.Fail(errInjected)
-		n.turn.Unlock()
+		n.writer.Unlock()
 		ok(t, <-done)
 		must[image](t)(realImage(d.Dir())).equal(t, before)
 		wantFile(t, d, name, map[Op]string{OpTruncate: "one ", OpWrite: "ONE two "}[op])
