@@ -237,8 +237,6 @@ func (d *decoder) data() []byte {
 	return d.next(n)
 }
 
-func (d *decoder) bytes() []byte { return bytes.Clone(d.data()) }
-
 func (d *decoder) strings() []string {
 	n := d.array()
 	if n == 0 {
