@@ -140,3 +140,26 @@ func TestPageAscendingFill(t *testing.T) {
 		t.Fatalf("%d leaves for %d names, want at most %d", leaves, n, most)
 	}
 }
+
+// What is built at once is as sound as what grew by inserts, and goes on like it.
+func TestBuiltPages(t *testing.T) {
+	for n := 0; n < 20_000; n += 1 + n/20 {
+		var c children
+		for i := range n {
+			c.gather(fmt.Sprintf("%05d-%010d", i, n-i))
+		}
+		c = c.built()
+		if err := c.check(); err != nil || len(c.list(n)) != n {
+			t.Fatalf("%d names: %d are there, %v", n, len(c.list(n)), err)
+		}
+		grown := c.add("00000-", 1).add("99999-0000000000", 1)
+		if err := grown.check(); err != nil {
+			t.Fatalf("%d names and two: %v", n, err)
+		}
+		if n > 0 {
+			if err := c.remove(c.list(n)[n/2], 2).check(); err != nil {
+				t.Fatalf("%d names less one: %v", n, err)
+			}
+		}
+	}
+}
