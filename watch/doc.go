@@ -26,7 +26,7 @@
 //
 // A change costs one or two map lookups for the znode and its parent, one for each depth at which there are
 // recursive watches, and a send for each watch that matches. Watches that do not match cost nothing. At
-// rest a watch takes 80 bytes besides its path. Told something, it takes 64 more and 32 for each event until
+// rest a watch takes 80 bytes besides its path. Told something, it takes 48 more and 32 for each event until
 // somebody asks for the channel, which takes 144 bytes for a Once watch and 2 KiB with the default buffer.
 //
 // Read registry.go first, then stream.go, joint.go, lists.go and event.go.

@@ -24,7 +24,7 @@ type Joint struct {
 func Join(registries []*Registry, path string, mode Mode, who *Watcher) *Joint {
 	j := &Joint{events: make(chan Event, (&Stream{mode: mode}).buffer()), once: mode == Once}
 	for _, r := range registries {
-		s := &Stream{registry: r, path: path, mode: mode, who: who, queue: &queue{joint: j}}
+		s := &Stream{registry: r, path: path, mode: mode, who: who, extra: &extra{joint: j}}
 		r.add(s)
 		j.parts = append(j.parts, s)
 	}

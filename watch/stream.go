@@ -12,7 +12,7 @@ const bufferDefault = 64
 
 // A Stream is one watch and the queue of its events.
 //
-// A watch at rest is small because it has no queue, and one that is told something has no channel until
+// A watch at rest is small because it has no channel, and one that is told something has none until
 // somebody asks for it: a channel takes all its room at once, 2 KiB. With 100,000 watches of one znode the first
 // change took 1.2 s while it made them; now the events wait in slices, and who asks for a channel has it made.
 //
@@ -28,20 +28,20 @@ type Stream struct {
 	who      *Watcher
 	mode     Mode
 
-	// Guarded by the registry's lock, except that queue and its events do not change once state says opened, nor queue
-	// and its err once it says failed.
-	state atomic.Uint32
-	queue *queue  // nil until there is something to be kept
-	next  *Stream // in the list of the path
-	prev  *Stream
+	// Guarded by the registry's lock, except that events does not change once state says opened, nor extra and its err once
+	// it says failed.
+	state  atomic.Uint32
+	events chan Event
+	extra  *extra  // nil is none of it
+	next   *Stream // in the list of the path
+	prev   *Stream
 }
 
-// A queue is what a stream has for its watcher. Events are in early as long as there is no channel.
-type queue struct {
-	events chan Event
-	early  []Event
-	joint  *Joint // that the stream is a part of, or nil: it has the events then
-	err    error
+// extra is what few streams have, and those not for long.
+type extra struct {
+	early []Event // before there is a channel
+	joint *Joint  // that the stream is a part of, and that has the events then
+	err   error
 }
 
 // The bits of Stream.state. They are set under the registry's lock and never cleared.
@@ -59,7 +59,7 @@ func (s *Stream) Events() <-chan Event {
 		s.openLocked(s.buffer())
 		s.registry.mu.Unlock()
 	}
-	return s.queue.events
+	return s.events
 }
 
 // Zxid returns the transaction the watch was armed at: every later change it matches is delivered, and
@@ -72,7 +72,7 @@ func (s *Stream) Err() error {
 	if s.state.Load()&failed == 0 {
 		return nil
 	}
-	return s.queue.err
+	return s.extra.err
 }
 
 // Ended reports whether the stream has ended, for whatever reason.
@@ -96,27 +96,28 @@ func (s *Stream) buffer() int {
 	return bufferDefault
 }
 
-// keepLocked returns the stream's queue, which there is from now on.
-func (s *Stream) keepLocked() *queue {
-	if s.queue == nil {
-		s.queue = new(queue)
+// extendLocked returns the stream's extra, which there is from now on.
+func (s *Stream) extendLocked() *extra {
+	if s.extra == nil {
+		s.extra = new(extra)
 	}
-	return s.queue
+	return s.extra
 }
 
 // openLocked makes the channel if there is none yet, with the events that wait.
 func (s *Stream) openLocked(buffer int) {
-	q := s.keepLocked()
-	if q.events != nil {
+	if s.events != nil {
 		return
 	}
-	q.events = make(chan Event, buffer)
-	for _, e := range q.early {
-		q.events <- e // has room: there are no more of them than buffer
+	s.events = make(chan Event, buffer)
+	if x := s.extra; x != nil {
+		for _, e := range x.early {
+			s.events <- e // has room: there are no more of them than buffer
+		}
+		x.early = nil
 	}
-	q.early = nil
 	if s.Ended() {
-		close(q.events)
+		close(s.events)
 	}
 	s.state.Or(opened)
 }
@@ -126,23 +127,28 @@ func (s *Stream) tellLocked(e Event) bool {
 	if s.who != nil {
 		e.Path = below(s.who.Root, e.Path)
 	}
-	q := s.keepLocked()
-	switch {
-	case q.joint != nil:
-		return q.joint.offer(e)
-	case q.events == nil:
-		if len(q.early) == s.buffer() {
-			return false
-		}
-		q.early = append(q.early, e)
-		return true
+	if s.events == nil {
+		return s.tellEarlyLocked(e)
 	}
 	select {
-	case q.events <- e:
+	case s.events <- e:
 		return true
 	default:
 		return false
 	}
+}
+
+// tellEarlyLocked is tellLocked without a channel.
+func (s *Stream) tellEarlyLocked(e Event) bool {
+	x := s.extendLocked()
+	switch {
+	case x.joint != nil:
+		return x.joint.offer(e)
+	case len(x.early) == s.buffer():
+		return false
+	}
+	x.early = append(x.early, e)
+	return true
 }
 
 // below is a path as somebody sees it whose root is another one.
@@ -160,15 +166,14 @@ func below(root, path string) string {
 func (s *Stream) finishLocked(err error) {
 	bits := ended
 	if err != nil {
-		s.keepLocked().err = err
+		s.extendLocked().err = err
 		bits |= failed
 	}
 	s.state.Or(bits)
-	switch q := s.queue; {
-	case q == nil:
-	case q.joint != nil:
-		q.joint.finish(err)
-	case q.events != nil:
-		close(q.events)
+	if s.events != nil {
+		close(s.events)
+	}
+	if s.extra != nil && s.extra.joint != nil {
+		s.extra.joint.finish(err)
 	}
 }
