@@ -143,16 +143,17 @@ func (r *report) print() {
 			if one.suite != suite {
 				continue
 			}
-			rate, p50, p99, than := "-", "-", "-", "-"
 			if rates := one.rates(); measure.Median(rates) > 0 {
-				rate = measure.Spread(rates, "%.4g")
-				micro50, micro99 := one.micros()
-				p50, p99 = micros(micro50), micros(micro99)
+				format, than := "%.0f", ""
+				if slices.Min(rates) < 100 {
+					format = "%.3g"
+				}
+				if ratio, ok := r.ratio(one); ok {
+					than = measure.Spread(ratio.rounds, "%.2f")
+				}
+				p50, p99 := one.micros()
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", one.line.On, one.line.Clients, one.system, measure.Spread(rates, format), micros(p50), micros(p99), than)
 			}
-			if ratio, ok := r.ratio(one); ok {
-				than = measure.Spread(ratio.rounds, "%.2f")
-			}
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", one.line.On, one.line.Clients, one.system, rate, p50, p99, than)
 			if text := one.others(); text != "" {
 				others = append(others, fmt.Sprintf("  %s %d %s: %s", one.line.On, one.line.Clients, one.system, text))
 			}
