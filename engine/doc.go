@@ -59,7 +59,7 @@
 // started by run and end with Close; apply runs on Raft's workers. While a session becomes known to a shard introduce runs, which
 // ends with the session: Close does not wait for it.
 //
-// Read engine.go first, then start.go, pipeline.go, machine.go, load.go, keeper.go, session.go, watch.go, claim.go, expire.go, leadership.go,
+// Read engine.go first, then start.go, waiter.go, pipeline.go, machine.go, load.go, keeper.go, session.go, watch.go, claim.go, expire.go, leadership.go,
 // lag.go, reaper.go and install.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are
 // the formats, codec.go how they are written.
 package engine

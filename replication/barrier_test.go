@@ -186,3 +186,25 @@ func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 		t.Error("the loop does not end")
 	}
 }
+
+// When there will be no answer any more all are told: whom the loop has taken, who waits for the next turn, and who comes.
+func TestBarrier_EndTellsEverybody(t *testing.T) {
+	var b barrier
+	taken, _, _ := b.join()
+	batch := b.batch(nil)
+	waiting, _, _ := b.join()
+	b.end(batch, ErrFailed)
+	for _, turn := range []*turn{taken, waiting} {
+		select {
+		case <-turn.over:
+			if turn.err != ErrFailed {
+				t.Errorf("told %v", turn.err)
+			}
+		default:
+			t.Error("not told")
+		}
+	}
+	if _, idle, err := b.join(); err != ErrFailed || idle {
+		t.Errorf("who comes: %v, a loop is wanted: %v", err, idle)
+	}
+}
