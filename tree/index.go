@@ -33,8 +33,9 @@ const (
 // A bucket holds the entries whose hashes end in the same bits. It is immutable once readers may have it.
 type bucket struct {
 	bits    uint8
+	n       uint8             // how many entries there are
 	tags    [bucketMax]uint8  // the highest bits of the hashes: which entries are worth a look
-	entries [bucketMax]*entry // nil from the first that is free
+	entries [bucketMax]*entry // nil from n on
 }
 
 // newIndex returns an empty index that is to hold n entries.
@@ -95,12 +96,11 @@ func (x *index) load(e *entry) {
 func (x *index) remove(path string) {
 	hash := x.hash(path)
 	b := *x.bucket(hash)
-	n := b.len()
-	for i := range n {
+	for i := range b.n {
 		if b.entries[i].path == path {
-			n--
-			b.tags[i], b.entries[i] = b.tags[n], b.entries[n]
-			b.tags[n], b.entries[n] = 0, nil
+			b.n--
+			b.tags[i], b.entries[i] = b.tags[b.n], b.entries[b.n]
+			b.tags[b.n], b.entries[b.n] = 0, nil
 			break
 		}
 	}
@@ -114,7 +114,7 @@ func (x *index) all() []*entry {
 	d := *x.directory.Load()
 	for i := range d {
 		if b := d[i].Load(); i>>b.bits == 0 { // the first of its places
-			all = append(all, b.entries[:b.len()]...)
+			all = append(all, b.entries[:b.n]...)
 		}
 	}
 	return all
@@ -124,25 +124,20 @@ func (x *index) all() []*entry {
 func (x *index) roomy(hash uint64) *bucket {
 	for {
 		b := x.bucket(hash)
-		if b.len() < bucketMax {
+		if b.n < bucketMax {
 			return b
 		}
 		x.split(b, hash)
 	}
 }
 
-func (b *bucket) len() int {
-	for i, e := range b.entries {
-		if e == nil {
-			return i
-		}
-	}
-	return bucketMax
+func (b *bucket) add(e *entry, hash uint64) {
+	b.put(tagOf(hash), e)
 }
 
-func (b *bucket) add(e *entry, hash uint64) {
-	n := b.len()
-	b.tags[n], b.entries[n] = tagOf(hash), e
+func (b *bucket) put(tag uint8, e *entry) {
+	b.tags[b.n], b.entries[b.n] = tag, e
+	b.n++
 }
 
 // place stores a bucket wherever it stands in the directory.
@@ -183,14 +178,13 @@ func (x *index) double(d directory) {
 func (x *index) join(b *bucket, hash uint64) {
 	for b.bits > 0 {
 		other := x.bucket(hash ^ 1<<(b.bits-1))
-		if other.bits != b.bits || b.len()+other.len() >= bucketFew {
+		if other.bits != b.bits || b.n+other.n >= bucketFew {
 			return
 		}
 		both := &bucket{bits: b.bits - 1}
 		for _, half := range []*bucket{b, other} {
-			for i := range half.len() {
-				n := both.len()
-				both.tags[n], both.entries[n] = half.tags[i], half.entries[i]
+			for i := range half.n {
+				both.put(half.tags[i], half.entries[i])
 			}
 		}
 		x.place(both, hash)

@@ -18,7 +18,7 @@ func TestIndex(t *testing.T) {
 		d := *x.directory.Load()
 		for i := range d {
 			b := d[i].Load()
-			for _, e := range b.entries[:b.len()] {
+			for _, e := range b.entries[:b.n] {
 				if has[e.path] != e || x.get(e.path) != e {
 					t.Fatalf("%s is there and should not be, or is not found", e.path)
 				}

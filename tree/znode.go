@@ -162,7 +162,8 @@ func newState(z *Znode) state {
 	s.setData(z.Data)
 	r := rest{pzxid: z.Pzxid, owner: z.Owner, created: z.Created, aversion: z.Aversion, traits: newTraits(z.ACL, z.TTL, z.Container, nil)}
 	if r != (rest{pzxid: z.Czxid}) {
-		s.more = &r
+		more := r // of its own: r stays on the stack, and most znodes need none
+		s.more = &more
 	}
 	return s
 }
