@@ -45,9 +45,10 @@ type machine struct {
 	portion  int // expirePortion, but in tests
 	quotas   softQuotas
 
-	// tree is replaced when a snapshot is installed; readers load it anew for each read.
+	// tree is replaced when a snapshot is installed, and by an empty one at the end; readers load it anew for each read.
 	tree  atomic.Pointer[tree.Tree]
-	index atomic.Uint64 // in the Raft log, of the newest entry that was applied
+	index atomic.Uint64               // in the Raft log, of the newest entry that was applied
+	last  atomic.Pointer[ShardStatus] // what status says once there is no tree any more
 
 	// Owned by the goroutine that applies.
 	gathered struct{ entries, bytes int } // what the image does not have yet
@@ -86,6 +87,9 @@ func (m *machine) load() error {
 
 // status is what this node knows of the shard. It waits for nothing.
 func (m *machine) status() ShardStatus {
+	if last := m.last.Load(); last != nil {
+		return *last
+	}
 	return ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: m.index.Load(), Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
 }
 
@@ -467,6 +471,15 @@ func (m *machine) Snapshot() (replication.Snapshot, error) {
 	return m.image.Snapshot()
 }
 
-// Close implements replication.StateMachine. The image stays open until the engine closes it, which makes it durable: readers of
-// this node are served from memory until then.
-func (m *machine) Close() error { return m.save() }
+// Close implements replication.StateMachine. The image stays open until the engine closes it, which makes it durable. The tree and the
+// table are let go: dragonboat's metrics keep what belongs to a process's first node until the process ends.
+func (m *machine) Close() error {
+	err := m.save()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.status()
+	m.last.Store(&last)
+	m.tree.Store(tree.New(nil))
+	m.mu.table = session.NewTable()
+	return err
+}

@@ -252,7 +252,8 @@ func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 	return p.waiter.results, nil
 }
 
-// live returns why nothing can be read through the session any more.
+// live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
+// drops its trees, but no sooner than its sessions are over.
 func (s *Session) live() error {
 	if s.over.Load() {
 		return s.Err()
@@ -268,58 +269,65 @@ func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead
 
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
 func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
+	data, stat, err := s.view(path).Get(path)
+	stat = s.whole(path, stat)
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	data, stat, err := s.view(path).Get(path)
-	return data, s.whole(path, stat), err
+	return data, stat, err
 }
 
 // Exists returns the Stat of a znode and whether there is one.
 func (s *Session) Exists(path string) (tree.Stat, bool, error) {
+	stat, ok, err := s.view(path).Exists(path)
+	stat = s.whole(path, stat)
 	if err := s.live(); err != nil {
 		return tree.Stat{}, false, err
 	}
-	stat, ok, err := s.view(path).Exists(path)
-	return s.whole(path, stat), ok, err
+	return stat, ok, err
 }
 
 // ACL returns a znode's ACL and its Stat, both of one version.
 func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
+	acl, stat, err := s.view(path).ACL(path)
+	stat = s.whole(path, stat)
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	acl, stat, err := s.view(path).ACL(path)
-	return acl, s.whole(path, stat), err
+	return acl, stat, err
 }
 
 // Children returns the sorted names of a znode's children and its Stat, both of one version.
-func (s *Session) Children(path string) ([]string, tree.Stat, error) {
+func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
+	if s.engine.spans(path) {
+		names, stat, err = s.allChildren(path)
+	} else {
+		names, stat, err = s.view(path).Children(path)
+	}
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	if s.engine.spans(path) {
-		return s.allChildren(path)
-	}
-	return s.view(path).Children(path)
+	return names, stat, err
 }
 
 // Descendants counts the znodes below one.
-func (s *Session) Descendants(path string) (int, error) {
+func (s *Session) Descendants(path string) (n int, err error) {
+	if s.engine.reaches(path) {
+		n, err = s.allDescendants(path)
+	} else {
+		n, err = s.view(path).Descendants(path)
+	}
 	if err := s.live(); err != nil {
 		return 0, err
 	}
-	if s.engine.reaches(path) {
-		return s.allDescendants(path)
-	}
-	return s.view(path).Descendants(path)
+	return n, err
 }
 
 // Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order. It waits for a machine that is
 // at an entry.
 func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	if err := s.live(); err != nil {
-		return nil, err
+		return nil, err // without waiting
 	}
 	var all []string
 	for i, m := range s.engine.shards {
@@ -331,6 +339,9 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 			all = append(all, paths...)
 		}
 	}
+	if err := s.live(); err != nil {
+		return nil, err
+	}
 	slices.Sort(all)
 	return all, nil
 }
@@ -338,13 +349,14 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 // Before returns the sibling with the next lower sequence number; see tree.Tree.Before. The children of a znode that is on several
 // shards have numbers of each, which are in no common order: whoever queued among them would be first on every shard.
 func (s *Session) Before(path string, match ...string) (string, bool, error) {
-	if err := s.live(); err != nil {
-		return "", false, err
-	}
 	if path != rootPath && s.engine.spans(tree.Parent(path)) {
 		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
 	}
-	return s.view(path).Before(path, match...)
+	name, ok, err := s.view(path).Before(path, match...)
+	if err := s.live(); err != nil {
+		return "", false, err
+	}
+	return name, ok, err
 }
 
 // Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, and
@@ -361,5 +373,6 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := wait(m); err != nil {
 		return 0, err
 	}
-	return m.tree.Load().Visible(), nil
+	z := m.tree.Load().Visible()
+	return z, s.live()
 }
