@@ -109,7 +109,7 @@ func (n *node) withImage() *node {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.shard.image = image
+	n.shard.image, n.shard.batch = image, image.NewBatch()
 	if err := n.shard.load(); err != nil {
 		n.t.Fatal(err)
 	}

@@ -26,6 +26,11 @@ func idKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
 func encodeZnode(z tree.Znode) []byte {
 	e := newEncoder()
+	e.znode(z)
+	return e.done()
+}
+
+func (e *encoder) znode(z tree.Znode) {
 	e.array(13)
 	e.uint(uint64(z.Czxid))
 	e.uint(uint64(z.Mzxid))
@@ -40,7 +45,6 @@ func encodeZnode(z tree.Znode) []byte {
 	e.int(z.TTL)
 	e.acl(z.ACL)
 	e.bytes(z.Data)
-	return e.done()
 }
 
 // decodeZnode leaves the data where it lies.

@@ -204,7 +204,7 @@ func (e *Engine) loadShard(id ShardID) error {
 	}
 	me := e.identity.now
 	m := e.newMachine(id, e, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: formatLevel})
-	m.image = image
+	m.image, m.batch = image, image.NewBatch()
 	return m.load()
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // A Batch collects changes to an image. It belongs to one goroutine at a time, and may be used again after
-// Commit.
+// Commit; it keeps up to 1 MiB for that.
 type Batch struct {
 	image *Image
 	ops   pebble.Batch // bound to no database, so it outlives an install
@@ -76,11 +76,12 @@ func (b *Batch) Commit(applied uint64) error {
 	if applied < i.mu.applied {
 		return fmt.Errorf("commit at index %d after index %d", applied, i.mu.applied)
 	}
+	size := weight(&b.ops) // now: Pebble keeps what is large for itself
 	if err := commitTo(i.mu.live, &b.ops, applied); err != nil {
 		return err
 	}
 	i.mu.applied = applied
-	i.committed(weight(&b.ops))
+	i.committed(size)
 	return nil
 }
 

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 func TestImageKeepsWhatWasCommittedAndItsIndex(t *testing.T) {
@@ -29,6 +32,43 @@ func TestCommitWithoutRecordsMovesTheIndex(t *testing.T) {
 	must(t, i.Close())
 	if i = n.open(t); i.Applied() != 41 {
 		t.Fatalf("index %d", i.Applied())
+	}
+}
+
+// Pebble keeps the buffer of a batch that is large for a memtable until that is flushed; what comes next must not be written into it.
+func TestBatchIsUsedAgainAfterALargeCommit(t *testing.T) {
+	n := newNode(t)
+	i := n.open(t)
+	flush := make(chan struct{})
+	defer close(flush)
+	b := i.NewBatch()
+	must(t, b.Commit(1)) // which opens the image for writing
+	n.disk.SetFault(func(op disk.Op, name string) error {
+		if op == disk.OpCreate && strings.HasSuffix(name, ".sst") {
+			<-flush
+		}
+		return nil
+	})
+	const records = 20_000 // of a few bytes: many for a memtable, few for the buffer
+	before := i.mu.flow.committed
+	for n := range records {
+		b.Put(Znodes, fmt.Appendf(nil, "a%d", n), []byte("first"))
+	}
+	size := int64(weight(&b.ops))
+	must(t, b.Commit(2))
+	if got := i.mu.flow.committed - before; got < size {
+		t.Errorf("%d bytes are counted of at least %d", got, size)
+	}
+	for n := range records {
+		b.Put(Znodes, fmt.Appendf(nil, "b%d", n), []byte("other"))
+	}
+	seen := make(map[string]int)
+	must(t, i.Load(func(_ Table, key, value []byte) error {
+		seen[string(key[:1])+string(value)]++
+		return nil
+	}))
+	if seen["afirst"] != records || len(seen) != 1 {
+		t.Errorf("the image has %v, want %d of a with first", seen, records)
 	}
 }
 
