@@ -41,3 +41,30 @@ func TestClose_GivesTheMemoryBack(t *testing.T) {
 	}
 	runtime.KeepAlive(s)
 }
+
+// A read takes no more than the copy of the data that belongs to its caller.
+func TestGet_AllocatesItsCopyOnly(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	for _, root := range []string{"", "/below"} {
+		if root != "" {
+			_, err := ens.Session(1, embed.SessionOptions{}).Create(t.Context(), root, nil, embed.Persistent)
+			must(t, err)
+		}
+		s := ens.Session(1, embed.SessionOptions{Root: root})
+		_, err := s.Create(t.Context(), "/z", make([]byte, 64), embed.Persistent)
+		must(t, err)
+		get := func() {
+			if _, _, err := s.Get(t.Context(), "/z"); err != nil {
+				t.Error(err)
+			}
+		}
+		// An idle node allocates now and then: the least of some. A path below a root is put together, on the stack if it is short.
+		least := testing.AllocsPerRun(1000, get)
+		for range 4 {
+			least = min(least, testing.AllocsPerRun(1000, get))
+		}
+		if least > 1 {
+			t.Errorf("with root %q a read allocates %v times", root, least)
+		}
+	}
+}

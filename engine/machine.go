@@ -88,10 +88,11 @@ func (m *machine) load() error {
 
 // status is what this node knows of the shard. It waits for nothing.
 func (m *machine) status() ShardStatus {
-	if last := m.last.Load(); last != nil {
+	now := ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: m.index.Load(), Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
+	if last := m.last.Load(); last != nil { // asked last: the tree may have gone meanwhile
 		return *last
 	}
-	return ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: m.index.Load(), Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
+	return now
 }
 
 // origin is what a member has registered with; false if it has not. It waits for nothing.

@@ -83,14 +83,14 @@ func (b *bucket) get(path string, hash uint64) *entry {
 func (x *index) add(e *entry) {
 	hash := x.hash(e.path)
 	b := *x.roomy(hash)
-	b.add(e, hash)
+	b.add(tagOf(hash), e)
 	x.place(&b, hash)
 }
 
 // load is add while there are no readers yet, which spares it the copy.
 func (x *index) load(e *entry) {
 	hash := x.hash(e.path)
-	x.roomy(hash).add(e, hash)
+	x.roomy(hash).add(tagOf(hash), e)
 }
 
 func (x *index) remove(path string) {
@@ -131,11 +131,7 @@ func (x *index) roomy(hash uint64) *bucket {
 	}
 }
 
-func (b *bucket) add(e *entry, hash uint64) {
-	b.put(tagOf(hash), e)
-}
-
-func (b *bucket) put(tag uint8, e *entry) {
+func (b *bucket) add(tag uint8, e *entry) {
 	b.tags[b.n], b.entries[b.n] = tag, e
 	b.n++
 }
@@ -157,9 +153,9 @@ func (x *index) split(b *bucket, hash uint64) {
 	zero, one := &bucket{bits: b.bits + 1}, &bucket{bits: b.bits + 1}
 	for _, e := range b.entries {
 		if h := x.hash(e.path); h&next == 0 {
-			zero.add(e, h)
+			zero.add(tagOf(h), e)
 		} else {
-			one.add(e, h)
+			one.add(tagOf(h), e)
 		}
 	}
 	x.place(zero, hash&^next)
@@ -184,7 +180,7 @@ func (x *index) join(b *bucket, hash uint64) {
 		both := &bucket{bits: b.bits - 1}
 		for _, half := range []*bucket{b, other} {
 			for i := range half.n {
-				both.put(half.tags[i], half.entries[i])
+				both.add(half.tags[i], half.entries[i])
 			}
 		}
 		x.place(both, hash)

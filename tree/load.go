@@ -10,7 +10,7 @@ import (
 type Loader struct {
 	t        *Tree
 	all      []*entry
-	entries  []entry   // free ones, see allocate
+	entries  []entry   // free ones of a block
 	versions []version // likewise
 	unsorted bool      // all is not in order of the paths
 	parent   *entry    // of the last that was joined
@@ -36,9 +36,8 @@ func (l *Loader) Add(path string, z Znode) error {
 		return corrupt(path, fault)
 	}
 	z.ACL = cloneACL(z.ACL)
-	e, v := l.allocate()
-	e.path = path
-	v.zxid, v.state = max(z.Czxid, z.Mzxid, z.Pzxid), newState(&z)
+	e, v := l.newEntry(), l.newVersion(newState(&z))
+	e.path, v.zxid = path, max(z.Czxid, z.Mzxid, z.Pzxid)
 	e.newest.Store(v)
 	if n := len(l.all); n > 0 && l.all[n-1].path > path {
 		l.unsorted = true
@@ -49,23 +48,37 @@ func (l *Loader) Add(path string, z Znode) error {
 
 // The blocks in which a Loader allocates: the largest of at most 512 bytes, the size to which Go keeps a block's bitmap of pointers beside
 // it. A load only adds to the heap, and the garbage collector goes through all of it each time that it has doubled: with blocks
-// it has a third of the objects to mark, which takes a quarter off the time to load a million znodes. What it costs is that a block stays
-// while one znode of it does, or one of its first versions: 112 bytes at most for each znode that was loaded, and only once.
+// it has a third of the objects to mark, which takes a quarter off the time to load a million znodes.
+//
+// A block stays while one of its znodes does, or one of its first versions, and so does all that those beside it point to. So
+// what points to much is allocated by itself: a version with more than blockData bytes, or with children. What is left is
+// 112 bytes for a znode that was loaded, its path and small data, and only once.
 const (
 	entryBlock   = 16
 	versionBlock = 6
+	blockData    = 128
 )
 
-func (l *Loader) allocate() (*entry, *version) {
+func (l *Loader) newEntry() *entry {
 	if len(l.entries) == 0 {
 		l.entries = make([]entry, entryBlock)
+	}
+	e := &l.entries[0]
+	l.entries = l.entries[1:]
+	return e
+}
+
+func (l *Loader) newVersion(s state) *version {
+	if len(s.data) > blockData || s.more != nil {
+		return &version{state: s}
 	}
 	if len(l.versions) == 0 {
 		l.versions = make([]version, versionBlock)
 	}
-	e, v := &l.entries[0], &l.versions[0]
-	l.entries, l.versions = l.entries[1:], l.versions[1:]
-	return e, v
+	v := &l.versions[0]
+	l.versions = l.versions[1:]
+	v.state = s
+	return v
 }
 
 // fault says what is wrong with a znode by itself, or "".

@@ -82,7 +82,7 @@ func (e *Ensemble) start(dir string, members int, c config.ExpertConfig) error {
 				return idle{new(atomic.Uint64)}
 			}
 			if err := nh.StartOnDiskReplica(targets, false, create, config.Config{ReplicaID: uint64(i + 1), ShardID: shard,
-				CheckQuorum: true, PreVote: true, HeartbeatRTT: 1, ElectionRTT: 10}); err != nil {
+				CheckQuorum: true, PreVote: true, HeartbeatRTT: 2, ElectionRTT: 10}); err != nil {
 				return err
 			}
 		}
