@@ -45,10 +45,12 @@ var imports = map[string][]string{
 	"embed/lock":           {"embed", "embed/internal/queue"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
+
+	"embed/gateway/internal/wire": {},
 }
 
 // pure are the rooms whose behaviour follows from their arguments alone.
-var pure = []string{"tree", "session", "watch"}
+var pure = []string{"tree", "session", "watch", "embed/gateway/internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
 

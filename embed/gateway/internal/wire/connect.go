@@ -1,0 +1,80 @@
+package wire
+
+// A ConnectRequest is a client's first frame: it opens a session, or resumes the one it names.
+type ConnectRequest struct {
+	Protocol  int32 // ignored by servers
+	LastZxid  int64 // the last that the client has seen
+	Timeout   int32 // milliseconds
+	SessionID int64 // 0: a new session
+	Password  []byte
+	ReadOnly  bool // a member without a quorum will do
+
+	Old bool // of a client before 3.4, which has no ReadOnly and must get none
+}
+
+func (r *ConnectRequest) record(c *coder) {
+	i32(c, &r.Protocol)
+	c.i64(&r.LastZxid)
+	i32(c, &r.Timeout)
+	c.i64(&r.SessionID)
+	c.bytes(&r.Password)
+	readOnly(c, &r.ReadOnly, &r.Old)
+}
+
+// Decode reads the record in a frame, whose Password then lies in the frame.
+func (r *ConnectRequest) Decode(frame []byte) error {
+	c := coder{b: frame}
+	r.record(&c)
+	return c.err
+}
+
+// AppendFrame appends the frame to b.
+func (r *ConnectRequest) AppendFrame(b []byte) []byte {
+	c := beginFrame(b)
+	r.record(&c)
+	return c.endFrame(len(b))
+}
+
+// A ConnectResponse is a server's first frame. One of zeros, with a password of 16 of them, says that the session has expired or that
+// the password is wrong.
+type ConnectResponse struct {
+	Protocol  int32 // 0
+	Timeout   int32 // milliseconds
+	SessionID int64
+	Password  []byte // 16 bytes
+	ReadOnly  bool   // this member has no quorum
+
+	Old bool // as in the request
+}
+
+func (r *ConnectResponse) record(c *coder) {
+	i32(c, &r.Protocol)
+	i32(c, &r.Timeout)
+	c.i64(&r.SessionID)
+	c.bytes(&r.Password)
+	readOnly(c, &r.ReadOnly, &r.Old)
+}
+
+// Decode reads the record in a frame, whose Password then lies in the frame.
+func (r *ConnectResponse) Decode(frame []byte) error {
+	c := coder{b: frame}
+	r.record(&c)
+	return c.err
+}
+
+// AppendFrame appends the frame to b.
+func (r *ConnectResponse) AppendFrame(b []byte) []byte {
+	c := beginFrame(b)
+	r.record(&c)
+	return c.endFrame(len(b))
+}
+
+// readOnly visits the field that old clients do not have.
+func readOnly(c *coder, v, old *bool) {
+	if !c.writing {
+		*v, *old = false, c.err == nil && len(c.b) == 0
+	}
+	if !*old {
+		c.flag(v)
+	}
+}

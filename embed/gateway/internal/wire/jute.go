@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrMalformed is wrapped by every error of decoding: the bytes are not the record that they should be.
+var ErrMalformed = errors.New("malformed record")
+
+// Null is the null string. It is not UTF-8, so that no other string that is read equals it; nor is it a valid path, so that who forgets
+// about it does not take it for the root, which the empty string is to reads.
+const Null = "\xff"
+
+// A coder reads a record or writes it: each of its methods reads what it is given a pointer to, or writes what is there. It keeps
+// the first error, so that a record is checked once, at its end; after it everything that is read is zero. Writing has no errors.
+type coder struct {
+	b       []byte // of the record what is yet to be read, or what has been written
+	writing bool
+	err     error
+}
+
+func (c *coder) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+	}
+}
+
+// take returns the next n bytes where they lie, or nil if there are not so many.
+func (c *coder) take(n int) []byte {
+	if c.err != nil {
+		return nil
+	}
+	if n > len(c.b) {
+		c.fail("%d bytes where %d should be", len(c.b), n)
+		return nil
+	}
+	taken := c.b[:n:n]
+	c.b = c.b[n:]
+	return taken
+}
+
+func i32[T ~int32](c *coder, v *T) {
+	if c.writing {
+		c.b = binary.BigEndian.AppendUint32(c.b, uint32(*v))
+		return
+	}
+	*v = 0
+	if b := c.take(4); b != nil {
+		*v = T(binary.BigEndian.Uint32(b))
+	}
+}
+
+func (c *coder) i64(v *int64) {
+	if c.writing {
+		c.b = binary.BigEndian.AppendUint64(c.b, uint64(*v))
+		return
+	}
+	*v = 0
+	if b := c.take(8); b != nil {
+		*v = int64(binary.BigEndian.Uint64(b))
+	}
+}
+
+func (c *coder) flag(v *bool) {
+	if c.writing {
+		one := byte(0)
+		if *v {
+			one = 1
+		}
+		c.b = append(c.b, one)
+		return
+	}
+	b := c.take(1)
+	*v = b != nil && b[0] != 0
+}
+
+// bytes reads a buffer where it lies.
+func (c *coder) bytes(v *[]byte) {
+	n := int32(len(*v))
+	if *v == nil {
+		n = -1
+	}
+	i32(c, &n)
+	if c.writing {
+		c.b = append(c.b, *v...)
+		return
+	}
+	*v = nil
+	if n < -1 {
+		c.fail("a length of %d", n)
+	} else if n >= 0 {
+		*v = c.take(int(n))
+	}
+}
+
+func (c *coder) text(s *string) {
+	if c.writing {
+		if *s == Null {
+			c.b = binary.BigEndian.AppendUint32(c.b, ^uint32(0))
+			return
+		}
+		c.b = binary.BigEndian.AppendUint32(c.b, uint32(len(*s)))
+		c.b = append(c.b, *s...)
+		return
+	}
+	var b []byte
+	c.bytes(&b)
+	switch {
+	case c.err != nil:
+		*s = ""
+	case b == nil:
+		*s = Null
+	case utf8.Valid(b):
+		*s = string(b)
+	default:
+		*s = strings.ToValidUTF8(string(b), "\uFFFD")
+	}
+}
+
+// list reads a list's count and makes room for its elements, or writes the count; the elements are the caller's to visit. Each takes at
+// least that many bytes, so a count that cannot be true makes no room.
+func list[T any](c *coder, v *[]T, least int) {
+	n := int32(len(*v))
+	if *v == nil {
+		n = -1
+	}
+	i32(c, &n)
+	if c.writing {
+		return
+	}
+	*v = nil
+	switch {
+	case c.err != nil || n == -1:
+	case int64(n)*int64(least) > int64(len(c.b)):
+		c.fail("%d elements in %d bytes", n, len(c.b))
+	default:
+		*v = make([]T, max(n, 0))
+	}
+}
+
+func (c *coder) texts(v *[]string) {
+	list(c, v, 4)
+	for i := range *v {
+		c.text(&(*v)[i])
+	}
+}
