@@ -21,7 +21,7 @@ const formatLevel = 1
 //	silence  [3, member, start, last seq, step, duration ns]
 //	expire   [4]
 //	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
-//	purge    [6, [[session, member, home zxid], ...]]
+//	purge    [6, [[session, [[member, start], ...], home zxid], ...]]
 //	purged   [7, shard, [session, ...]]
 //
 // and the requests of a batch:
@@ -86,10 +86,10 @@ type command struct {
 	sessions []tree.SessionID // purged
 }
 
-// An ending is a session that has ended on the home shard.
+// An ending is a session that has ended on the home shard, and who spoke for it.
 type ending struct {
 	session tree.SessionID
-	member  session.MemberID
+	former  []session.Incarnation
 	zxid    tree.Zxid
 }
 
@@ -242,7 +242,7 @@ func encodePurge(endings []ending) []byte {
 	for _, s := range endings {
 		e.array(3)
 		e.int(int64(s.session))
-		e.uint(uint64(s.member))
+		e.incarnations(s.former)
 		e.uint(uint64(s.zxid))
 	}
 	return e.done()
@@ -347,7 +347,7 @@ func (d *decoder) endings() []ending {
 	list := make([]ending, d.array())
 	for i := range list {
 		d.want(3)
-		list[i] = ending{session: tree.SessionID(d.int()), member: session.MemberID(d.uint()), zxid: tree.Zxid(d.uint())}
+		list[i] = ending{session: tree.SessionID(d.int()), former: d.incarnations(), zxid: tree.Zxid(d.uint())}
 	}
 	return list
 }

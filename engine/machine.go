@@ -263,17 +263,17 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 	case requestAttach:
 		return nil, 0, expired(m.mu.table.Attach(r.session, at, r.shard))
 	case requestAdmit:
-		return nil, 0, expired(m.mu.table.Admit(r.session, r.timeout, at, r.identities))
+		return nil, 0, expired(m.mu.table.Admit(r.session, r.timeout, at, 0, r.identities))
 	case requestOpen:
 		// The zxid of its opening is the session's id: unique, never used again, the same on every replica.
 		id := tree.SessionID(m.mu.zxid + 1)
-		if err := m.mu.table.Open(id, r.password, r.timeout, at, r.identities); err != nil {
+		if err := m.mu.table.Open(id, r.password, r.timeout, at, 0, r.identities); err != nil {
 			return nil, 0, err
 		}
 		_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall}, nil, nil)
 		return nil, id, err
 	case requestClose:
-		if err := m.usable(r.session, at); err != nil {
+		if err := expired(m.mu.table.Closable(r.session, at, 0)); err != nil {
 			return nil, 0, err
 		}
 		m.closeSession(r.session, ErrSessionClosed)

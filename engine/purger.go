@@ -22,8 +22,9 @@ import (
 // may be repeated, so a new leader just goes on from the records.
 //
 // What is still on its way for the session is refused: purge leaves a record on the shard that an admit finds, which may lie
-// in the network for as long as its node's stream is not closed. It goes when a batch of that node has been accepted that was
-// sent after the node had applied the session's end: nothing is sent for a session once it has ended on its node.
+// in the network for as long as the stream of a node that spoke for the session is not closed. It goes when that stream is closed
+// on the shard, or a batch of the node has been accepted that was sent after the node had applied the session's end: nothing is
+// sent for a session once it has ended on its node.
 
 const (
 	purgeBatch = 1000 // sessions in one entry
@@ -168,7 +169,7 @@ func (e *errands) look(now time.Time) time.Duration {
 	var untold []ending
 	for _, r := range e.machine.untold(waiting) {
 		if !purged[r.ID] {
-			untold = append(untold, ending{session: r.ID, member: r.Origin, zxid: r.Ended})
+			untold = append(untold, ending{session: r.ID, former: r.Former, zxid: r.Ended})
 			asked = append(asked, r.ID)
 		}
 	}
@@ -217,7 +218,7 @@ func (m *machine) untold(records []session.Record) (out []session.Record) {
 // purge ends sessions here that have ended at home, in portions.
 func (m *machine) purge(c *command) {
 	for _, s := range c.purge {
-		if m.mu.table.Purge(s.session, s.member, s.zxid) {
+		if m.mu.table.Purge(s.session, s.former, s.zxid) {
 			m.engine.purger.purged(m.shard, s.session)
 		}
 	}

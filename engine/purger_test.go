@@ -35,7 +35,7 @@ func (n *node) own(s *Session, path string) {
 
 // told is the entry that tells a shard of a session's end at home.
 func told(s *Session, z tree.Zxid) command {
-	return command{kind: commandPurge, purge: []ending{{session: s.id, member: testMember, zxid: z}}}
+	return command{kind: commandPurge, purge: []ending{{session: s.id, former: []session.Incarnation{{Member: testMember, Start: testOrigin().Start}}, zxid: z}}}
 }
 
 // The end of a session is known from another shard before this node has applied it at home: what it has on its way at home may be
@@ -342,7 +342,7 @@ func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 		n.open(time.Minute) // its member is heard
 		table := n.home().mu.table
 		for id := tree.SessionID(1000); id < 1000+many; id++ {
-			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, testMember, nil), table.Attach(id, testMember, 2)); err != nil {
+			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, testMember, 0, nil), table.Attach(id, testMember, 2)); err != nil {
 				t.Fatal(err)
 			}
 			table.Close(id, 1)

@@ -15,7 +15,7 @@ import (
 // and "state" for the one record of the shard. Values are MessagePack arrays:
 //
 //	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner, container, ttl ms, acl, data]
-//	session [id, password, timeout ns, origin, closing, [identity, ...]]
+//	session [id, password, timeout ns, origin, closing, [identity, ...], [shard, ...], ended, attached, [[member, start], ...]]
 //	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
 //	state   [format level, zxid, [scheme, ...]]
 const stateKey = "state"
@@ -69,7 +69,7 @@ func decodeZnode(b []byte) (z tree.Znode, err error) {
 
 func encodeSession(r session.Record) []byte {
 	e := newEncoder()
-	e.array(8)
+	e.array(10)
 	e.int(int64(r.ID))
 	e.bytes(r.Password[:])
 	e.int(int64(r.Timeout))
@@ -78,12 +78,14 @@ func encodeSession(r session.Record) []byte {
 	e.identities(r.Identities)
 	e.shards(r.Shards)
 	e.uint(uint64(r.Ended))
+	e.uint(uint64(r.Attached))
+	e.incarnations(r.Former)
 	return e.done()
 }
 
 func decodeSession(b []byte) (r session.Record, err error) {
 	d := newDecoder(b)
-	d.want(8)
+	d.want(10)
 	r.ID = tree.SessionID(d.int())
 	d.fixed(r.Password[:])
 	r.Timeout = time.Duration(d.int())
@@ -92,6 +94,8 @@ func decodeSession(b []byte) (r session.Record, err error) {
 	r.Identities = d.identities()
 	r.Shards = d.shards()
 	r.Ended = tree.Zxid(d.uint())
+	r.Attached = tree.Zxid(d.uint())
+	r.Former = d.incarnations()
 	return r, d.end()
 }
 
@@ -110,6 +114,28 @@ func (d *decoder) shards() []uint32 {
 	list := make([]uint32, n)
 	for i := range list {
 		list[i] = uint32(d.uintTo(math.MaxUint32))
+	}
+	return list
+}
+
+func (e *encoder) incarnations(list []session.Incarnation) {
+	e.array(len(list))
+	for _, i := range list {
+		e.array(2)
+		e.uint(uint64(i.Member))
+		e.uint(i.Start)
+	}
+}
+
+func (d *decoder) incarnations() []session.Incarnation {
+	n := d.array()
+	if n == 0 {
+		return nil
+	}
+	list := make([]session.Incarnation, n)
+	for i := range list {
+		d.want(2)
+		list[i] = session.Incarnation{Member: session.MemberID(d.uint()), Start: d.uint()}
 	}
 	return list
 }

@@ -41,7 +41,7 @@ func (e logged) apply(t *testing.T, table *Table, timeouts []time.Duration) {
 		}
 		for i, timeout := range timeouts {
 			id := tree.SessionID(e.start<<32 | e.seq<<8 | uint64(i))
-			if err := table.Open(id, [16]byte{}, timeout, speaker, nil); err != nil {
+			if err := table.Open(id, [16]byte{}, timeout, speaker, 0, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -239,7 +239,7 @@ func TestToldFirstByClocksOfOtherRates(t *testing.T) {
 			t.Fatal(err)
 		}
 		table.Accept(speaker, 1, 1)
-		if err := table.Open(1, [16]byte{}, timeout, speaker, nil); err != nil {
+		if err := table.Open(1, [16]byte{}, timeout, speaker, 0, nil); err != nil {
 			t.Fatal(err)
 		}
 		life := NewLife(timeout, 0)

@@ -9,8 +9,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// crowd returns a table with n sessions at one origin. Their timeouts are all the same, or all different.
-func crowd(t testing.TB, n int, different bool) *Table {
+// crowd returns a table with n sessions at one origin, in-process ones or of remote clients. Their timeouts are all the same, or all
+// different.
+func crowd(t testing.TB, n int, different, remote bool) *Table {
 	table := NewTable()
 	if _, err := table.Register(Origin{Member: 1, Start: 1}); err != nil {
 		t.Fatal(err)
@@ -21,7 +22,11 @@ func crowd(t testing.TB, n int, different bool) *Table {
 		if different {
 			timeout += time.Duration(i*7919%n) * time.Millisecond
 		}
-		if err := table.Open(tree.SessionID(i+1), [16]byte{}, timeout, 1, nil); err != nil {
+		var attached tree.Zxid
+		if remote {
+			attached = tree.Zxid(i + 1)
+		}
+		if err := table.Open(tree.SessionID(i+1), [16]byte{}, timeout, 1, attached, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,15 +36,16 @@ func crowd(t testing.TB, n int, different bool) *Table {
 
 // operations are those that happen all the time. None of them may cost by the number of sessions.
 var operations = []struct {
-	name string
-	run  func(*Table, int)
+	name   string
+	run    func(*Table, int)
+	remote bool
 }{
-	{"accept", func(t *Table, i int) {
+	{name: "accept", run: func(t *Table, i int) {
 		if t.Accept(1, 1, t.origins[1].LastSeq+1) != Accepted {
 			panic("not accepted")
 		}
 	}},
-	{"silence", func(t *Table, i int) {
+	{name: "silence", run: func(t *Table, i int) {
 		s, _, _ := t.NextStep(1)
 		if t.origins[1].Silence > 59*time.Minute {
 			t.Accept(1, 1, s.LastSeq+1)
@@ -49,20 +55,27 @@ var operations = []struct {
 			panic("not booked")
 		}
 	}},
-	{"minimum", func(t *Table, i int) { t.MinTimeout(1) }},
-	{"usable", func(t *Table, i int) {
+	{name: "minimum", run: func(t *Table, i int) { t.MinTimeout(1) }},
+	{name: "usable", run: func(t *Table, i int) {
 		if err := t.Usable(tree.SessionID(1+i*7919%len(t.sessions)), 1); err != nil {
 			panic(err)
 		}
 	}},
-	{"reopen", func(t *Table, i int) {
+	{name: "reopen", run: func(t *Table, i int) {
 		id := tree.SessionID(1 + i*7919%len(t.sessions))
 		r, _ := t.Get(id)
 		if t.origins[1].Silence > 0 {
 			t.Accept(1, 1, t.origins[1].LastSeq+1)
 		}
 		t.Close(id, 0)
-		if err := t.Open(id, r.Password, r.Timeout, 1, nil); err != nil {
+		if err := t.Open(id, r.Password, r.Timeout, 1, 0, nil); err != nil {
+			panic(err)
+		}
+	}},
+	{name: "move", remote: true, run: func(t *Table, i int) {
+		id := tree.SessionID(1 + i*7919%len(t.sessions))
+		r, _ := t.Get(id)
+		if err := t.Move(id, r.Password, r.Timeout, 1, r.Attached+1, nil); err != nil {
 			panic(err)
 		}
 	}},
@@ -73,7 +86,7 @@ func BenchmarkTable(b *testing.B) {
 		for _, n := range []int{1000, 100_000} {
 			for _, different := range []bool{false, true} {
 				b.Run(fmt.Sprintf("op=%s/sessions=%d/different=%v", op.name, n, different), func(b *testing.B) {
-					table := crowd(b, n, different)
+					table := crowd(b, n, different, op.remote)
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {
 						op.run(table, i)
@@ -89,8 +102,8 @@ func BenchmarkTable(b *testing.B) {
 func TestCostOf100000Sessions(t *testing.T) {
 	const factor = 20
 	for _, different := range []bool{false, true} {
-		few, many := crowd(t, 1000, different), crowd(t, 100_000, different)
 		for _, op := range operations {
+			few, many := crowd(t, 1000, different, op.remote), crowd(t, 100_000, different, op.remote)
 			if a, b := best(few, op.run), best(many, op.run); b > factor*a+time.Microsecond*runLen/10 {
 				t.Errorf("%s, timeouts different: %v: %v for %d runs with 1,000 sessions, %v with 100,000",
 					op.name, different, a, runLen, b)
@@ -101,21 +114,27 @@ func TestCostOf100000Sessions(t *testing.T) {
 
 // TestRecordIsSmall: every member has a record of every session.
 func TestRecordIsSmall(t *testing.T) {
-	const sessions, most = 100_000, 120
+	const sessions = 100_000
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	before := heap()
-	table := crowd(t, sessions, false)
-	size := float64(heap()-before) / sessions
-	t.Logf("%.0f bytes a session", size)
-	if size > most {
-		t.Errorf("%.0f bytes a session, want at most %d", size, most)
+	for _, c := range []struct {
+		name   string
+		remote bool
+		most   float64
+	}{{"in-process", false, 120}, {"remote", true, 220}} {
+		before := heap()
+		table := crowd(t, sessions, false, c.remote)
+		size := float64(heap()-before) / sessions
+		t.Logf("%s: %.0f bytes a session", c.name, size)
+		if size > c.most {
+			t.Errorf("%s: %.0f bytes a session, want at most %.0f", c.name, size, c.most)
+		}
+		runtime.KeepAlive(table)
 	}
-	runtime.KeepAlive(table)
 }
 
 const runLen = 200
@@ -135,7 +154,7 @@ func best(table *Table, run func(*Table, int)) time.Duration {
 // TestDueOf100000Sessions has one entry make all of them due, and looks at the classes it visited: one for
 // each different timeout that the silence has reached.
 func TestDueOf100000Sessions(t *testing.T) {
-	table := crowd(t, 100_000, false)
+	table := crowd(t, 100_000, false, false)
 	for range 4 {
 		s, d, _ := table.NextStep(1)
 		table.Silence(s, d)
@@ -161,7 +180,7 @@ func TestDueOf100000Sessions(t *testing.T) {
 }
 
 func BenchmarkDue(b *testing.B) {
-	table := crowd(b, 100_000, false)
+	table := crowd(b, 100_000, false, false)
 	for range 4 {
 		s, d, _ := table.NextStep(1)
 		table.Silence(s, d)

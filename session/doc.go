@@ -13,13 +13,25 @@
 // # Origins
 //
 // A member's node speaks for all its sessions at once, in one stream of batches for each incarnation:
-// the origin is (member, start). Register begins a stream and ends the one before it, with its sessions:
+// the origin is (member, start). Register begins a stream and ends the one before it, with its in-process sessions:
 // the lock on the directory proves the earlier process dead. A batch is accepted only in its place. All
 // of that is decided by numbers that grow, so a copy of a Register or of a batch that turns up late, from
 // any incarnation, finds its number taken and changes nothing.
 //
-// All sessions are in-process ones so far. A session of a remote client outlives its node's process; its
-// record will say so, and Register will leave it where it is.
+// # Sessions of remote clients
+//
+// Such a session outlives the process of its origin. Register leaves it where it is: the new incarnation speaks for it, and
+// watches its client anew. And its client, which knows the password, may come back at any member, whose batch carries Move:
+// from there on the session is attached to that member, and all that others still ask for it is refused. (Also what a member
+// asked before the session left it and came back: in its stream that lies before the Move that brought it back.)
+//
+// What the client proved by coming is the end of its patience with one connection, not of the session. So a member that ends
+// a session for its client's silence names the attachment that it saw, and Closable refuses another. An attachment is the
+// transaction that made it: coming back to the same member makes a new one. An in-process session has none, so nobody can
+// move it or mistake it.
+//
+// A member that was started again knows at first what its directory has, which may be old: it may still be the origin there of a
+// session that has moved or ended. So a node speaks for no session until it has applied its own Register at home.
 //
 // # Expiry
 //
@@ -47,12 +59,19 @@
 // So their sum is not above the time since c. Clocks that run at different rates stretch this by their
 // ratio, which the owner's Margin covers.
 //
+// A session takes part in the silence of the origin that it is attached to. Open and Move put it there in an accepted batch of that
+// origin, when the silence is zero: whatever is booked for it later was measured after the client was heard. At a Register the
+// silence of those that stay begins again. So no session is due before its client's newest Move, and its origin's newest batch or
+// Register, are its timeout ago.
+//
 // Soon enough: while a quorum and a leader whose machine applies exist, a session with timeout T whose
 // origin has gone is due at c + T, plus one commit for each step, plus what leader changes lose.
 //   - The time that passes and is not booked is that from the end of one interval to the beginning of the
 //     next: what it takes to commit and apply the step. A punctual leader measures no more than counts.
 //   - While the smallest live timeout is t, a step is a quarter of t or lands on t. So at most four steps
-//     lead from one timeout to the next, and at most four for each different timeout up to T.
+//     lead from one timeout to the next, and at most four for each different timeout up to T. Nobody joins without a batch of
+//     the origin. When the last one with the smallest timeout leaves, by its end or a Move, the step that is being measured is
+//     at most one more.
 //   - A new leader's stopwatch has been running since its machine applied the newest step, and it books
 //     at most one step for the time until it leads. Lost is what had passed beyond that: at most the step
 //     that its predecessor measured and could not commit, and of the time without a leader what is beyond
@@ -62,8 +81,11 @@
 // committed a step ago is not applied: a step or two until that is noticed, and a leader change, or more if the next one is
 // down or no better.
 //
-// And a due session is not saved by its origin coming back: Accept ends the silence, but what was due
-// becomes Closing first.
+// And a due session is not saved by its origin coming back, nor by its client: Accept and Register end the silence, but what was
+// due becomes Closing first, and Move refuses it.
+//
+// So when a member dies, those of its clients that come to another within their timeout keep their sessions. A member that starts again
+// and again gives them their timeout anew each time, and whose client has gone is for the node to find out once it stays up.
 //
 // # Several shards
 //
@@ -72,8 +94,25 @@
 // of the session applied there. Close at home keeps the record while Shards are in it; each gets Purge, which closes the
 // session there and refuses an Admit that is still on its way, and is then taken out of the record by Purged. Each step may be
 // repeated, late or done by another leader than the one before, so whoever crashes when: the end at home is followed by one
-// everywhere, and nothing ends before it. A late Admit is from the member that spoke for the session, in its stream, so what
-// Purge remembers can go when that stream carries a batch that was sent in knowledge of the end (Carried).
+// everywhere, and nothing ends before it.
+//
+// When a session has moved, its new member has all the Shards of its record admit it, before it asks anything else of them. An Admit
+// names the attachment it was sent for, and an older one than the record has is refused: what is late of a former member takes
+// nothing back. Until the new member's Admit a shard may still apply what the former one had under way; the session's own next
+// request comes after it.
+//
+// A late Admit must not make a record on a shard where the session has ended, so Purge leaves a memory there. It may come from any
+// member that spoke for the session while it used other shards: an Admit is sent only after Attach was applied, and by the member
+// that the session is attached to. So a record at home names them, Former, once it has left them, each with the incarnation in
+// which it left. Later incarnations know better, and an earlier one's stream is closed by theirs. The memory goes member by
+// member:
+//   - when the stream carries a batch on the shard that was sent in knowledge of the end (Carried), all that comes later in it was
+//     sent for others;
+//   - when a later incarnation registers on the shard, nothing more comes.
+//
+// It is bounded. Each member that takes a session over has its Shards admit it, and that batch carries what it knows. So those that a
+// shard keeps in mind for a member were open, and had been the member's, when it sent its newest batch there or since, and each costs
+// no more than the ensemble has members. A member that will never come back keeps those it had when it went.
 //
 // # The owner's view
 //
@@ -84,5 +123,5 @@
 // before any timer has run.
 //
 // Read origin.go first (who speaks), table.go (sessions), class.go (how silence finds those that are
-// due), ephemerals.go, durable.go (to storage and back), shards.go (several shards), then life.go.
+// due), move.go (remote clients), ephemerals.go, durable.go (to storage and back), shards.go (several shards), then life.go.
 package session

@@ -23,7 +23,10 @@ func (t *Table) Drain(
 	for _, id := range slices.Sorted(maps.Keys(t.dirtySessions)) {
 		r, ok := t.Get(id)
 		if !ok {
-			r, ok = t.ended[id]
+			var x end
+			if x, ok = t.ended[id]; ok {
+				r = x.record(id)
+			}
 		}
 		if err := session(id, r, ok); err != nil {
 			return err
@@ -61,15 +64,16 @@ func (t *Table) LoadOrigin(n Origin) {
 // session can have.
 func (t *Table) LoadRecord(r Record) error {
 	over := r.Ended != 0 && !r.Closing
-	if r.ID == 0 || r.Origin == 0 || (r.Timeout <= 0) != over || !slices.IsSorted(r.Shards) {
-		return fmt.Errorf("%w: session %d of member %d has timeout %v, shards %v and ended at %d", ErrCorrupt, r.ID, r.Origin, r.Timeout, r.Shards, r.Ended)
+	if r.ID == 0 || (r.Origin == 0) != over || (r.Timeout <= 0) != over || over && (r.Remote() || len(r.Former) == 0) || !slices.IsSorted(r.Shards) {
+		return fmt.Errorf("%w: session %d of member %d has timeout %v, shards %v, was attached at %d, ended at %d and spoken for by %v",
+			ErrCorrupt, r.ID, r.Origin, r.Timeout, r.Shards, r.Attached, r.Ended, r.Former)
 	}
 	_, open := t.sessions[r.ID]
 	if _, ended := t.ended[r.ID]; open || ended {
 		return fmt.Errorf("%w: session %d is there twice", ErrCorrupt, r.ID)
 	}
 	if over {
-		t.remember(r)
+		t.remember(r.ID, end{zxid: r.Ended, shards: r.Shards, former: r.Former})
 	} else {
 		t.insert(t.ensure(r.Origin), r)
 	}
@@ -107,14 +111,23 @@ func (t *Table) verifyOrigins() error {
 		if o.Silence < 0 || (o.Silence == 0) != (o.Step == 0) {
 			return fmt.Errorf("member %d: silence %v after %d steps", m, o.Silence, o.Step)
 		}
-		if o.LastSeq == 0 && (len(o.live) > 0 || o.Silence > 0) {
-			return fmt.Errorf("member %d: sessions or silence before its first batch", m)
+		if o.LastSeq == 0 && o.hasInProcess() {
+			return fmt.Errorf("member %d: in-process sessions before its first batch", m)
 		}
 		if err := o.verifyClasses(); err != nil {
 			return fmt.Errorf("member %d: %w", m, err)
 		}
 	}
 	return nil
+}
+
+func (o *origin) hasInProcess() bool {
+	for _, c := range o.live {
+		if slices.ContainsFunc(c.members, func(e *entry) bool { return e.attached() == 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *origin) verifyClasses() error {
@@ -162,19 +175,59 @@ func (t *Table) verifySessions() error {
 		if e.id != id || e.class.timeout <= 0 || e.closing == e.isMember() || e.closing != (t.closing[id] == e) {
 			return fmt.Errorf("session %d is misplaced, timeout %v", id, e.class.timeout)
 		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(t.ended)) {
-		r := t.ended[id]
-		_, open := t.sessions[id]
-		ended, known := t.origins[r.Origin].purged[id]
-		if open || r.Ended == 0 || known != (len(r.Shards) == 0) || known && ended != r.Ended {
-			return fmt.Errorf("session %d has ended at %d and is misplaced", id, r.Ended)
+		if err := verifyFormer(e.record()); err != nil {
+			return fmt.Errorf("session %d: %w", id, err)
 		}
+	}
+	if err := t.verifyEnded(); err != nil {
+		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.ephemerals)) {
 		if _, ok := t.sessions[id]; !ok {
 			return fmt.Errorf("session %d is gone and owns %q", id, t.Ephemerals(id)[0])
 		}
+	}
+	return nil
+}
+
+func verifyFormer(r Record) error {
+	if len(r.Former) > 0 && r.Ended == 0 && (!r.Remote() || len(r.Shards) == 0) {
+		return fmt.Errorf("%v spoke for it before, and it uses no other shard or is an in-process one", r.Former)
+	}
+	for i, f := range r.Former {
+		twice := slices.ContainsFunc(r.Former[:i], func(g Incarnation) bool { return g.Member == f.Member })
+		if twice || f.Member == 0 || f.Member == r.Origin && r.Ended == 0 {
+			return fmt.Errorf("member %d speaks for it, %v did before", r.Origin, r.Former)
+		}
+	}
+	return nil
+}
+
+func (t *Table) verifyEnded() error {
+	waiting := 0
+	for _, id := range slices.Sorted(maps.Keys(t.ended)) {
+		x := t.ended[id]
+		if _, open := t.sessions[id]; open || x.zxid == 0 || len(x.former) == 0 {
+			return fmt.Errorf("session %d has ended at %d and is misplaced", id, x.zxid)
+		}
+		if err := verifyFormer(x.record(id)); err != nil {
+			return fmt.Errorf("session %d: %w", id, err)
+		}
+		if len(x.shards) > 0 {
+			continue
+		}
+		waiting += len(x.former)
+		for _, f := range x.former {
+			if t.origins[f.Member].purged[id] != x.zxid || t.isRetired(f) {
+				return fmt.Errorf("session %d has ended at %d and member %d does not know", id, x.zxid, f.Member)
+			}
+		}
+	}
+	for _, o := range t.origins {
+		waiting -= len(o.purged)
+	}
+	if waiting != 0 {
+		return fmt.Errorf("members wait for %d ends that nobody remembers", -waiting)
 	}
 	return nil
 }

@@ -27,6 +27,32 @@ func TestVerify(t *testing.T) {
 		{name: "silence without steps", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Silence: 1}}, complain: "after 0 steps"},
 		{name: "steps without silence", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Step: 1}}, complain: "after 1 steps"},
 		{name: "negative silence", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Step: 1, Silence: -1}}, complain: "silence -1ns"},
+		{name: "remote session before any batch", origins: []Origin{{Member: 1, Start: 2}}, records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5}}},
+		{
+			name: "silence before any batch, of a remote session", origins: []Origin{{Member: 1, Start: 2, Step: 1, Silence: 1}},
+			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5}},
+		},
+		{
+			name: "former is the origin", origins: []Origin{spoken}, complain: "member 1 speaks for it",
+			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5, Shards: []uint32{2}, Former: []Incarnation{{1, 1}}}},
+		},
+		{
+			name: "former of an in-process session", origins: []Origin{spoken}, complain: "in-process",
+			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Shards: []uint32{2}, Former: []Incarnation{{2, 1}}}},
+		},
+		{
+			name: "former without shards", origins: []Origin{spoken}, complain: "no other shard",
+			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5, Former: []Incarnation{{2, 1}}}},
+		},
+		{
+			name: "former twice", origins: []Origin{spoken}, complain: "did before",
+			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5, Shards: []uint32{2}, Former: []Incarnation{{2, 1}, {2, 2}}}},
+		},
+		{name: "end that is kept in mind", origins: []Origin{spoken}, records: []Record{{ID: 10, Ended: 7, Former: []Incarnation{{1, 1}}}}},
+		{
+			name: "end kept for a member that is retired", origins: []Origin{{Member: 1, Start: 2}}, complain: "does not know",
+			records: []Record{{ID: 10, Ended: 7, Former: []Incarnation{{1, 1}}}},
+		},
 		{name: "session before any batch", origins: []Origin{{Member: 1, Start: 1}}, records: []Record{record}, complain: "before its first batch"},
 		{
 			name: "ephemeral without a session", origins: []Origin{spoken},
@@ -65,7 +91,12 @@ func TestLoadRecordRefuses(t *testing.T) {
 	if err := table.LoadRecord(good); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []Record{good, {Timeout: 1, Origin: 1}, {ID: 11, Origin: 1}, {ID: 11, Timeout: 1}} {
+	former := []Incarnation{{2, 1}}
+	for _, r := range []Record{
+		good, {Timeout: 1, Origin: 1}, {ID: 11, Origin: 1}, {ID: 11, Timeout: 1},
+		{ID: 11, Ended: 7}, {ID: 11, Ended: 7, Former: former, Origin: 1}, {ID: 11, Ended: 7, Former: former, Attached: 5},
+		{ID: 11, Timeout: 1, Origin: 1, Shards: []uint32{3, 2}},
+	} {
 		if err := table.LoadRecord(r); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%+v: %v", r, err)
 		}
@@ -74,9 +105,9 @@ func TestLoadRecordRefuses(t *testing.T) {
 
 // TestDrainFailure shows that a Drain that could not be written is complete when it is repeated.
 func TestDrainFailure(t *testing.T) {
-	table := crowd(t, 0, false)
+	table := crowd(t, 0, false, false)
 	for id := tree.SessionID(1); id <= forgetLen+2; id++ {
-		if err := table.Open(id, [16]byte{}, time.Second, 1, nil); err != nil {
+		if err := table.Open(id, [16]byte{}, time.Second, 1, 0, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,12 +138,12 @@ func TestDrainFailure(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
-	table := crowd(t, 5, true)
+	table := crowd(t, 5, true, false)
 	if _, err := table.Register(Origin{Member: 2, Start: 1}); err != nil {
 		t.Fatal(err)
 	}
 	table.Accept(2, 1, 1)
-	if err := table.Open(3000, [16]byte{7}, time.Second, 2, nil); err != nil {
+	if err := table.Open(3000, [16]byte{7}, time.Second, 2, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := table.Sessions(2); len(got) != 1 || !reflect.DeepEqual(got[0], Record{ID: 3000, Password: [16]byte{7}, Timeout: time.Second, Origin: 2}) {

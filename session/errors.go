@@ -24,8 +24,12 @@ var (
 	ErrInvalidID = errors.New("session id is zero")
 	// ErrExpired answers for a session that is unknown, due or closing.
 	ErrExpired = errors.New("session expired")
-	// ErrMoved answers for a session that another origin speaks for.
+	// ErrMoved answers for a session that another origin speaks for, or the same after another attachment.
 	ErrMoved = errors.New("session moved to another origin")
+	// ErrNotRemote refuses to move an in-process session.
+	ErrNotRemote = errors.New("session is an in-process one")
+	// ErrWrongPassword refuses to move a session for somebody who does not know its password.
+	ErrWrongPassword = errors.New("wrong session password")
 	// ErrCorrupt reports a table that no sequence of calls could have made.
 	ErrCorrupt = errors.New("session table is corrupt")
 )

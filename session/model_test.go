@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,16 +19,31 @@ type model struct {
 	origins    map[MemberID]Origin
 	sessions   map[tree.SessionID]modelSession
 	ephemerals map[string]tree.SessionID
+	ended      map[tree.SessionID]modelEnd
 }
 
 type modelSession struct {
-	timeout time.Duration
-	at      MemberID
-	due     bool
+	timeout  time.Duration
+	at       MemberID
+	due      bool
+	closing  bool // due, whatever the silence is
+	password [16]byte
+	attached tree.Zxid // of a remote one
+	who      string    // it has authenticated as
+	shards   string    // of digits
+	former   map[MemberID]uint64
+	told     tree.Zxid // Purge: when it ended
+}
+
+// modelEnd is a session that has ended: shards are to be told, or if there are none members may still ask.
+type modelEnd struct {
+	ended  tree.Zxid
+	shards string
+	former map[MemberID]uint64
 }
 
 func newModel() *model {
-	return &model{make(map[MemberID]Origin), make(map[tree.SessionID]modelSession), make(map[string]tree.SessionID)}
+	return &model{make(map[MemberID]Origin), make(map[tree.SessionID]modelSession), make(map[string]tree.SessionID), make(map[tree.SessionID]modelEnd)}
 }
 
 func (m *model) register(n Origin) ([]tree.SessionID, error) {
@@ -46,12 +62,13 @@ func (m *model) register(n Origin) ([]tree.SessionID, error) {
 	m.origins[n.Member] = n
 	var ended []tree.SessionID
 	for _, id := range slices.Sorted(maps.Keys(m.sessions)) {
-		if s := m.sessions[id]; s.at == n.Member && !s.due {
-			s.due = true
+		if s := m.sessions[id]; s.at == n.Member && !s.closing && (s.due || s.attached == 0) {
+			s.due, s.closing = true, true
 			m.sessions[id] = s
 			ended = append(ended, id)
 		}
 	}
+	m.asksNoMore(n.Member, func(e modelEnd) bool { return e.former[n.Member] < n.Start })
 	return ended, nil
 }
 
@@ -69,6 +86,12 @@ func (m *model) accept(member MemberID, start, seq uint64) Verdict {
 	}
 	o.LastSeq, o.Step, o.Silence = seq, 0, 0
 	m.origins[member] = o
+	for id, s := range m.sessions {
+		if s.at == member {
+			s.closing = s.due
+			m.sessions[id] = s
+		}
+	}
 	return Accepted
 }
 
@@ -99,22 +122,145 @@ func (m *model) silence(s Step, d time.Duration) bool {
 	return true
 }
 
-func (m *model) open(id tree.SessionID, timeout time.Duration, at MemberID) error {
+func (m *model) heard(timeout time.Duration, at MemberID) error {
 	o, ok := m.origins[at]
 	switch {
-	case id == 0:
-		return ErrInvalidID
 	case timeout <= 0:
 		return ErrInvalidTimeout
-	case m.sessions[id].timeout > 0:
-		return ErrSessionExists
 	case !ok:
 		return ErrUnregistered
 	case o.LastSeq == 0 || o.Silence > 0:
 		return ErrSilent
 	}
-	m.sessions[id] = modelSession{timeout: timeout, at: at}
 	return nil
+}
+
+func (m *model) open(id tree.SessionID, s modelSession) error {
+	switch {
+	case id == 0:
+		return ErrInvalidID
+	case s.timeout <= 0:
+		return ErrInvalidTimeout
+	case m.sessions[id].timeout > 0:
+		return ErrSessionExists
+	}
+	if err := m.heard(s.timeout, s.at); err != nil {
+		return err
+	}
+	m.sessions[id] = s
+	return nil
+}
+
+func (m *model) move(id tree.SessionID, n modelSession) error {
+	s, ok := m.sessions[id]
+	switch {
+	case !ok || s.due:
+		return ErrExpired
+	case s.attached == 0:
+		return ErrNotRemote
+	case s.password != n.password:
+		return ErrWrongPassword
+	}
+	if err := m.heard(n.timeout, n.at); err != nil {
+		return err
+	}
+	former := maps.Clone(s.former)
+	delete(former, n.at)
+	if s.at != n.at && s.shards != "" {
+		if former == nil {
+			former = make(map[MemberID]uint64)
+		}
+		former[s.at] = m.origins[s.at].Start
+	}
+	n.shards, n.former = s.shards, former
+	m.sessions[id] = n
+	return nil
+}
+
+func (m *model) admit(id tree.SessionID, n modelSession) error {
+	if _, ok := m.ended[id]; ok {
+		return ErrExpired
+	}
+	s, ok := m.sessions[id]
+	switch {
+	case !ok:
+		return m.open(id, n)
+	case s.due:
+		return ErrExpired
+	case n.attached < s.attached, n.attached == s.attached && n.at != s.at:
+		return ErrMoved
+	case n.attached == 0:
+		return nil
+	case s.attached == 0:
+		return ErrNotRemote
+	}
+	if err := m.heard(n.timeout, n.at); err != nil {
+		return err
+	}
+	s.timeout, s.at, s.attached, s.who = n.timeout, n.at, n.attached, n.who
+	m.sessions[id] = s
+	return nil
+}
+
+func (m *model) close(id tree.SessionID, ended tree.Zxid) bool {
+	s, ok := m.sessions[id]
+	delete(m.sessions, id)
+	switch {
+	case s.told != 0:
+		m.remember(id, modelEnd{ended: s.told, former: s.former})
+	case s.shards != "":
+		former := map[MemberID]uint64{s.at: m.origins[s.at].Start}
+		maps.Copy(former, s.former)
+		m.ended[id] = modelEnd{ended: ended, shards: s.shards, former: former}
+	}
+	return ok
+}
+
+func (m *model) remember(id tree.SessionID, e modelEnd) {
+	m.ended[id] = e
+	for member, o := range m.origins {
+		m.asksNoMore(member, func(e modelEnd) bool { return e.former[member] < o.Start })
+	}
+}
+
+// asksNoMore strikes a member off the ends that are as wanted and wait for members.
+func (m *model) asksNoMore(member MemberID, wanted func(modelEnd) bool) {
+	for id, e := range m.ended {
+		if _, asks := e.former[member]; !asks || e.shards != "" || !wanted(e) {
+			continue
+		}
+		e.former = maps.Clone(e.former)
+		if delete(e.former, member); len(e.former) == 0 {
+			delete(m.ended, id)
+			continue
+		}
+		m.ended[id] = e
+	}
+}
+
+func (m *model) purge(id tree.SessionID, former map[MemberID]uint64, ended tree.Zxid) bool {
+	s, ok := m.sessions[id]
+	if !ok {
+		if _, repeat := m.ended[id]; !repeat {
+			m.remember(id, modelEnd{ended: ended, former: former})
+		}
+		return true
+	}
+	s.due, s.closing, s.told, s.former = true, true, ended, former
+	m.sessions[id] = s
+	return false
+}
+
+func (m *model) purged(id tree.SessionID, shard string) {
+	e, ok := m.ended[id]
+	if !ok || !strings.Contains(e.shards, shard) {
+		return
+	}
+	if e.shards = strings.ReplaceAll(e.shards, shard, ""); e.shards == "" {
+		delete(m.ended, id)
+		return
+	}
+	m.ended[id] = e
 }
 
 func (m *model) usable(id tree.SessionID, at MemberID) error {
@@ -157,6 +303,7 @@ type pair struct {
 	table  *Table
 	model  *model
 	image  image
+	zxid   tree.Zxid // of the newest Open, Move or end
 	called []string
 }
 
@@ -172,6 +319,8 @@ func (p *pair) next(n int) int {
 
 func (p *pair) member() MemberID    { return MemberID(1 + p.next(3)) }
 func (p *pair) id() tree.SessionID  { return tree.SessionID(p.next(12)) }
+func (p *pair) secret() [16]byte    { return [16]byte{byte(p.next(8) / 7)} }
+func (p *pair) tick() tree.Zxid     { p.zxid++; return p.zxid }
 func (p *pair) span() time.Duration { return time.Duration(p.next(24)-1) * time.Second }
 
 func (p *pair) run() {
@@ -186,7 +335,7 @@ func (p *pair) run() {
 }
 
 func (p *pair) call() (call string, got, want any) {
-	switch p.next(12) {
+	switch p.next(20) {
 	case 0:
 		return p.register()
 	case 1, 2, 3:
@@ -206,19 +355,27 @@ func (p *pair) call() (call string, got, want any) {
 		}
 		return fmt.Sprint("silence ", s, d), p.table.Silence(s, d), p.model.silence(s, d)
 	case 7, 8:
-		id, timeout, m := p.id(), p.span(), p.member()
-		return fmt.Sprint("open ", id, timeout, m), p.table.Open(id, [16]byte{byte(id)}, timeout, m, nil), p.model.open(id, timeout, m)
+		id, s := p.id(), modelSession{timeout: p.span(), at: p.member(), password: p.secret()}
+		if _, ended := p.model.ended[id]; ended {
+			return "", nil, nil // ids are not used again
+		}
+		if p.next(3) > 0 {
+			s.attached = p.tick()
+		}
+		return fmt.Sprint("open ", id, s), p.table.Open(id, s.password, s.timeout, s.at, s.attached, nil), p.model.open(id, s)
 	case 9:
-		id := p.id()
+		id, ended := p.id(), p.tick()
 		for _, path := range p.model.owned(id) {
 			delete(p.model.ephemerals, path)
 			p.table.Track([]tree.Change{{Type: tree.Deleted, Path: path, Owner: id}})
 		}
-		_, want := p.model.sessions[id]
-		delete(p.model.sessions, id)
-		return fmt.Sprint("close ", id), p.table.Close(id, 0), want
+		return fmt.Sprint("close ", id, ended), p.table.Close(id, ended), p.model.close(id, ended)
 	case 10:
 		return p.track()
+	case 11, 12, 13, 14:
+		return p.attachment()
+	case 15, 16, 17, 18:
+		return p.overShards()
 	default:
 		p.image.drain(p.t, p.table)
 		p.table = p.image.load(p.t, p.table)
@@ -239,6 +396,84 @@ func (p *pair) register() (call string, got, want any) {
 		return fmt.Sprintf("register %+v", n), err, wantErr
 	}
 	return fmt.Sprintf("register %+v", n), ended, wantEnded
+}
+
+// who returns identities, and their text.
+func (p *pair) who() ([]tree.Identity, string) {
+	if n := p.next(3); n > 0 {
+		list := []tree.Identity{{Scheme: "digest", ID: fmt.Sprint(n)}}
+		return list, fmt.Sprint(list)
+	}
+	return nil, ""
+}
+
+// attachment is a call about where a session is attached.
+func (p *pair) attachment() (call string, got, want any) {
+	id, m := p.id(), p.member()
+	switch s := p.model.sessions[id]; p.next(4) {
+	case 0:
+		list, who := p.who()
+		if want = p.model.usable(id, m); want == nil {
+			s.who = who
+			p.model.sessions[id] = s
+		}
+		return fmt.Sprint("identify ", id, m, who), p.table.Identify(id, m, list), want
+	case 1:
+		attached := max(s.attached, 1) - tree.Zxid(p.next(2))
+		if want = p.model.usable(id, m); want == nil && s.attached != attached {
+			want = ErrMoved
+		}
+		return fmt.Sprint("closable ", id, m, attached), p.table.Closable(id, m, attached), want
+	default:
+		n := modelSession{timeout: p.span(), at: m, password: p.secret(), attached: p.tick()}
+		list, who := p.who()
+		n.who = who
+		return fmt.Sprint("move ", id, n), p.table.Move(id, n.password, n.timeout, m, n.attached, list), p.model.move(id, n)
+	}
+}
+
+// overShards is a call about the other shards of a session that is at home here, or about one that is at home elsewhere.
+func (p *pair) overShards() (call string, got, want any) {
+	id, m, shard := p.id(), p.member(), uint32(2+p.next(3))
+	digit := fmt.Sprint(shard)
+	switch p.next(6) {
+	case 0, 1:
+		if want = p.model.usable(id, m); want == nil {
+			s := p.model.sessions[id]
+			s.shards = strings.ReplaceAll(s.shards, digit, "") + digit
+			p.model.sessions[id] = s
+		}
+		return fmt.Sprint("attach ", id, m, shard), p.table.Attach(id, m, shard), want
+	case 2:
+		p.model.purged(id, digit)
+		p.table.Purged(id, shard)
+		return fmt.Sprint("purged ", id, shard), nil, nil
+	case 3:
+		if p.model.sessions[id].shards != "" {
+			return "", nil, nil // it is at home here
+		}
+		n := modelSession{timeout: p.span(), at: m, attached: tree.Zxid(p.next(int(p.zxid%128) + 2))}
+		list, who := p.who()
+		n.who = who
+		return fmt.Sprint("admit ", id, n), p.table.Admit(id, n.timeout, m, n.attached, list), p.model.admit(id, n)
+	case 4:
+		former := map[MemberID]uint64{m: uint64(p.next(4)), p.member(): uint64(p.next(4))}
+		var list []Incarnation
+		for member, start := range former {
+			list = append(list, Incarnation{member, start})
+		}
+		id = max(id, 1)
+		ended := p.tick()
+		return fmt.Sprint("purge ", id, former, ended), p.table.Purge(id, list, ended), p.model.purge(id, former, ended)
+	default:
+		if _, ok := p.model.origins[m]; !ok {
+			return "", nil, nil
+		}
+		home := tree.Zxid(p.next(int(p.zxid) + 1))
+		p.table.Carried(m, home)
+		p.model.asksNoMore(m, func(e modelEnd) bool { return e.ended <= home })
+		return fmt.Sprint("carried ", m, home), nil, nil
+	}
 }
 
 func (p *pair) track() (call string, got, want any) {
@@ -291,9 +526,42 @@ func (p *pair) compare() {
 		}
 		r, ok := p.table.Get(id)
 		s := p.model.sessions[id]
-		p.is("get", ok == (s.timeout > 0) && r.Timeout == s.timeout && r.Origin == s.at)
+		p.is("get", ok == (s.timeout > 0) && r.Timeout == s.timeout && r.Origin == s.at && r.Closing == s.closing)
+		p.is("attachment", r.Attached == s.attached && r.Password == s.password && r.Ended == s.told && maps.Equal(startsOf(r.Former), s.former))
+		p.is("identities", s.who == "" && len(r.Identities) == 0 || fmt.Sprint(r.Identities) == s.who)
+		p.is("shards", digitsOf(r.Shards) == sorted(s.shards))
+		p.is("ending", p.table.IsEnding(id) == (s.told != 0))
 		same(p, "ephemerals", p.table.Ephemerals(id), p.model.owned(id))
 	}
+	p.is("ends", len(p.table.ended) == len(p.model.ended))
+	for id, e := range p.model.ended {
+		r := p.table.ended[id].record(id)
+		p.is("end", r.Ended == e.ended && digitsOf(r.Shards) == sorted(e.shards) && maps.Equal(startsOf(r.Former), e.former))
+		for shard := uint32(2); shard < 5; shard++ {
+			p.is("has ended", p.table.HasEnded(id, shard) == strings.Contains(e.shards, fmt.Sprint(shard)))
+		}
+	}
+}
+
+func startsOf(former []Incarnation) map[MemberID]uint64 {
+	starts := make(map[MemberID]uint64)
+	for _, i := range former {
+		starts[i.Member] = i.Start
+	}
+	return starts
+}
+
+func digitsOf(shards []uint32) (digits string) {
+	for _, shard := range shards {
+		digits += fmt.Sprint(shard)
+	}
+	return digits
+}
+
+func sorted(digits string) string {
+	b := []byte(digits)
+	slices.Sort(b)
+	return string(b)
 }
 
 func (p *pair) is(what string, equal bool) {

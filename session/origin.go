@@ -65,13 +65,14 @@ type origin struct {
 	// live is a heap by timeout; due has no order.
 	live []*class
 	due  []*class
-	// purged are the sessions without Shards among ended, and in which transaction they did.
+	// purged are the sessions without Shards among ended that the member may still ask for, and in which transaction they ended.
 	purged map[tree.SessionID]tree.Zxid
 }
 
 // Register begins the stream of a new incarnation and retires the member's earlier one for good: its
-// batches and silences are refused from now on, and its sessions are Closing. They are returned in id
-// order; the caller closes them, now or in portions (Due goes on naming them).
+// batches and silences are refused from now on, and its in-process sessions are Closing, as is whoever was
+// due. They are returned in id order; the caller closes them, now or in portions (Due goes on naming them).
+// Sessions of remote clients go on, and the new incarnation speaks for them.
 //
 // A Register that is refused changes nothing. It returns ErrOtherFounding, ErrOtherDirectory or
 // ErrOlderStart, in this order, wrapped with both values.
@@ -85,14 +86,27 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	t.dirtyOrigins[n.Member] = struct{}{}
 
 	var ended []tree.SessionID
+	var stay []*entry
 	for _, c := range o.classes {
 		for _, e := range c.members {
+			if e.attached() != 0 && !c.due {
+				stay = append(stay, e)
+				continue
+			}
 			t.doom(e)
 			ended = append(ended, e.id)
 		}
 		c.members = nil
 	}
 	o.classes, o.live, o.due = make(map[time.Duration]*class), nil, nil
+	for _, e := range stay {
+		o.add(e, e.class.timeout)
+	}
+	for id := range o.purged {
+		if t.isRetired(t.ended[id].of(n.Member)) {
+			t.discharge(id, n.Member)
+		}
+	}
 	slices.Sort(ended)
 	return ended, nil
 }
@@ -131,7 +145,7 @@ func (t *Table) ensure(m MemberID) *origin {
 func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 	o, ok := t.origins[m]
 	switch {
-	case !ok || start > o.Start:
+	case !ok || o.Start == 0 || start > o.Start:
 		return Unregistered
 	case start < o.Start:
 		return Retired

@@ -95,6 +95,30 @@ func (c command) num(name string) uint64 {
 	return n
 }
 
+// opt is num of what may be left out.
+func (c command) opt(name string) uint64 {
+	if _, ok := c.args[name]; !ok {
+		return 0
+	}
+	return c.num(name)
+}
+
+func (c command) id() tree.SessionID { return tree.SessionID(c.num("id")) }
+func (c command) member() MemberID   { return MemberID(c.num("m")) }
+
+func (c command) password() (p [16]byte) {
+	copy(p[:], c.args["password"])
+	return p
+}
+
+// identities are those of a line's "as".
+func (c command) identities() []tree.Identity {
+	if as, ok := c.args["as"]; ok {
+		return []tree.Identity{{Scheme: "digest", ID: as}}
+	}
+	return nil
+}
+
 func (c command) time(name string) time.Duration {
 	d, err := time.ParseDuration(c.args[name])
 	if err != nil {
@@ -137,13 +161,33 @@ func (s *tableScript) answer(c command) string {
 		}
 		return fmt.Sprintf("start=%d seq=%d step=%d d=%v", step.Start, step.LastSeq, step.Step, d)
 	case "open":
-		return textOf(s.table.Open(tree.SessionID(c.num("id")), [16]byte{}, c.time("timeout"), MemberID(c.num("m")), nil))
+		return textOf(s.table.Open(c.id(), c.password(), c.time("timeout"), c.member(), tree.Zxid(c.opt("zxid")), c.identities()))
+	case "move":
+		return textOf(s.table.Move(c.id(), c.password(), c.time("timeout"), c.member(), tree.Zxid(c.num("zxid")), c.identities()))
+	case "identify":
+		return textOf(s.table.Identify(c.id(), c.member(), c.identities()))
+	case "closable":
+		return textOf(s.table.Closable(c.id(), c.member(), tree.Zxid(c.opt("attached"))))
+	case "record":
+		return s.record(c)
+	case "attach":
+		return textOf(s.table.Attach(c.id(), c.member(), uint32(c.num("shard"))))
+	case "admit":
+		return textOf(s.table.Admit(c.id(), c.time("timeout"), c.member(), tree.Zxid(c.opt("attached")), c.identities()))
+	case "purge":
+		return fmt.Sprint("nothing=", s.table.Purge(c.id(), c.former(), tree.Zxid(c.num("ended"))))
+	case "carried":
+		s.table.Carried(c.member(), tree.Zxid(c.num("home")))
+		return "ok"
+	case "purged":
+		s.table.Purged(c.id(), uint32(c.num("shard")))
+		return "ok"
 	case "usable":
 		return textOf(s.table.Usable(tree.SessionID(c.num("id")), MemberID(c.num("m"))))
 	case "due":
 		return fmt.Sprint(s.table.Due())
 	case "close":
-		return strconv.FormatBool(s.table.Close(tree.SessionID(c.num("id")), 0))
+		return strconv.FormatBool(s.table.Close(c.id(), tree.Zxid(c.opt("ended"))))
 	case "min":
 		d, ok := s.table.MinTimeout(MemberID(c.num("m")))
 		return fmt.Sprint(d, " ", ok)
@@ -159,6 +203,30 @@ func (s *tableScript) answer(c command) string {
 	}
 	c.t.Fatalf("%s: no such command", c.line)
 	return ""
+}
+
+// former are the bare words of a line: member.start.
+func (c command) former() (list []Incarnation) {
+	for _, word := range c.rest {
+		var i Incarnation
+		if _, err := fmt.Sscanf(word, "%d.%d", &i.Member, &i.Start); err != nil {
+			c.t.Fatalf("%s: %v", c.line, err)
+		}
+		list = append(list, i)
+	}
+	return list
+}
+
+func (s *tableScript) record(c command) string {
+	r, open := s.table.Get(c.id())
+	x, ended := s.table.ended[c.id()]
+	switch {
+	case open:
+		return fmt.Sprintf("m=%d timeout=%v attached=%d as=%v closing=%v shards=%v former=%v", r.Origin, r.Timeout, r.Attached, r.Identities, r.Closing, r.Shards, r.Former)
+	case ended:
+		return fmt.Sprintf("ended=%d shards=%v former=%v", x.zxid, x.shards, x.former)
+	}
+	return "none"
 }
 
 func (s *tableScript) register(c command) string {

@@ -22,36 +22,53 @@ func (t *Table) Attach(id tree.SessionID, at MemberID, shard uint32) error {
 	return nil
 }
 
-// Admit adds a session of the home shard to this one, for the origin whose accepted batch asks for it. It returns ErrExpired
-// for one that has ended and been purged here, or waits to be closed, ErrMoved for one that another origin speaks for, and
-// otherwise the errors of Open. A repeat changes nothing.
-func (t *Table) Admit(id tree.SessionID, timeout time.Duration, at MemberID, identities []tree.Identity) error {
+// Admit adds a session of the home shard to this one, for the origin whose accepted batch asks for it and which has applied the
+// transaction that attached the session to it, zero for an in-process one. If it is here since an earlier attachment, it is
+// attached anew; for the newest one, what Identify may have changed at home is brought here.
+//
+// It returns ErrExpired for one that has ended and been purged here, or waits to be closed, ErrMoved for one that has been
+// attached anew since or that another origin speaks for, and otherwise the errors of Open. What is refused changes nothing.
+func (t *Table) Admit(id tree.SessionID, timeout time.Duration, at MemberID, attached tree.Zxid, identities []tree.Identity) error {
 	if _, ok := t.ended[id]; ok {
 		return ErrExpired
 	}
-	if _, ok := t.sessions[id]; ok {
-		return t.Usable(id, at)
+	e, ok := t.sessions[id]
+	switch {
+	case !ok:
+		return t.Open(id, [16]byte{}, timeout, at, attached, identities)
+	case e.isDue():
+		return ErrExpired
+	case attached < e.attached() || attached == e.attached() && at != e.class.origin:
+		return ErrMoved
+	case attached == 0:
+		return nil
+	case e.attached() == 0:
+		return ErrNotRemote
 	}
-	return t.Open(id, [16]byte{}, timeout, at, identities)
+	return t.attach(e, timeout, at, attached, identities)
 }
 
-// Purge books that a session has ended on the home shard, in transaction ended, and that its origin was a member: it is
-// Closing here if it was admitted, and never admitted again. Its record stays, also when it is closed, until the origin shows
-// by Carried that it knows of the end; not by a Register, for that may be the one of the incarnation that asked.
+// Purge books that a session has ended on the home shard, in transaction ended, and that those of former spoke for it: it is
+// Closing here if it was admitted, and never admitted again. Its record stays, also when it is closed, until each of them shows
+// that it asks nothing for the session any more: by Carried, or by a Register here of an incarnation after the one that spoke.
+// (Any Register would not do. It may be that of the incarnation that asked, which is late here.)
 //
 // It reports whether there is nothing of the session here. Otherwise there is nothing once it is closed.
-func (t *Table) Purge(id tree.SessionID, at MemberID, ended tree.Zxid) (nothing bool) {
-	t.dirtySessions[id] = struct{}{}
+func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid) (nothing bool) {
 	e, ok := t.sessions[id]
 	if !ok {
-		t.remember(Record{ID: id, Origin: at, Ended: ended})
+		if _, repeat := t.ended[id]; !repeat {
+			t.await(id, ended, former)
+		}
 		return true
 	}
 	if !e.closing {
 		t.origins[e.class.origin].remove(e)
 		t.doom(e)
 	}
-	e.extend().ended = ended
+	x := e.extend()
+	x.ended, x.tenure = ended, &tenure{attached: e.attached(), former: former}
+	t.dirtySessions[id] = struct{}{}
 	return false
 }
 
@@ -64,7 +81,7 @@ func (t *Table) Carried(at MemberID, home tree.Zxid) {
 	}
 	for id, ended := range o.purged {
 		if ended <= home {
-			t.forgetEnded(id)
+			t.discharge(id, at)
 		}
 	}
 }
@@ -72,20 +89,20 @@ func (t *Table) Carried(at MemberID, home tree.Zxid) {
 // Purged books that a shard has nothing of a session any more that has ended here. When no shard is left its record goes. A
 // repeat changes nothing.
 func (t *Table) Purged(id tree.SessionID, shard uint32) {
-	r, ok := t.ended[id]
+	x, ok := t.ended[id]
 	if !ok {
 		return
 	}
-	i, there := slices.BinarySearch(r.Shards, shard)
+	i, there := slices.BinarySearch(x.shards, shard)
 	if !there {
 		return
 	}
 	t.dirtySessions[id] = struct{}{}
-	if r.Shards = slices.Delete(slices.Clone(r.Shards), i, i+1); len(r.Shards) == 0 {
-		t.forgetEnded(id)
+	if x.shards = slices.Delete(slices.Clone(x.shards), i, i+1); len(x.shards) == 0 {
+		delete(t.ended, id)
 		return
 	}
-	t.ended[id] = r
+	t.ended[id] = x
 }
 
 // IsEnding reports whether a session that Purge was told of waits here to be closed.
@@ -97,8 +114,8 @@ func (t *Table) IsEnding(id tree.SessionID) bool {
 // Ended returns the records of sessions that have ended here and still have to be purged on another shard, in id order.
 func (t *Table) Ended(shard uint32) []Record {
 	var rs []Record
-	for _, r := range t.ended {
-		if r.Uses(shard) {
+	for id, x := range t.ended {
+		if r := x.record(id); r.Uses(shard) {
 			rs = append(rs, r)
 		}
 	}
@@ -108,20 +125,60 @@ func (t *Table) Ended(shard uint32) []Record {
 
 // HasEnded reports whether a session is among Ended.
 func (t *Table) HasEnded(id tree.SessionID, shard uint32) bool {
-	r, ok := t.ended[id]
-	return ok && r.Uses(shard)
+	r := t.ended[id].record(id)
+	return r.Uses(shard)
 }
 
-// remember keeps the record of a session that has ended.
-func (t *Table) remember(r Record) {
-	t.ended[r.ID] = r
-	if o := t.ensure(r.Origin); len(r.Shards) == 0 {
-		o.purged[r.ID] = r.Ended
+// end is what is kept of a session that has ended.
+type end struct {
+	zxid   tree.Zxid
+	shards []uint32
+	former []Incarnation
+}
+
+func (x end) record(id tree.SessionID) Record {
+	return Record{ID: id, Shards: x.shards, Ended: x.zxid, Former: x.former}
+}
+
+// of returns the incarnation of a member that spoke for the session.
+func (x end) of(m MemberID) Incarnation {
+	i := slices.IndexFunc(x.former, func(i Incarnation) bool { return i.Member == m })
+	return x.former[i]
+}
+
+// await keeps in mind that a session has ended, until all that spoke for it and still may ask for it know.
+func (t *Table) await(id tree.SessionID, ended tree.Zxid, former []Incarnation) {
+	t.dirtySessions[id] = struct{}{}
+	if former = slices.DeleteFunc(slices.Clone(former), t.isRetired); len(former) > 0 {
+		t.remember(id, end{zxid: ended, former: former})
 	}
 }
 
-func (t *Table) forgetEnded(id tree.SessionID) {
-	delete(t.origins[t.ended[id].Origin].purged, id)
-	delete(t.ended, id)
+// isRetired reports whether a later incarnation has registered, so that nothing of this one is accepted.
+func (t *Table) isRetired(i Incarnation) bool {
+	o, ok := t.origins[i.Member]
+	return ok && o.Start > i.Start
+}
+
+// remember keeps what there is of a session that has ended.
+func (t *Table) remember(id tree.SessionID, x end) {
+	t.ended[id] = x
+	if len(x.shards) > 0 {
+		return
+	}
+	for _, i := range x.former {
+		t.ensure(i.Member).purged[id] = x.zxid
+	}
+}
+
+// discharge books that a member asks nothing any more for a session that has ended.
+func (t *Table) discharge(id tree.SessionID, m MemberID) {
 	t.dirtySessions[id] = struct{}{}
+	delete(t.origins[m].purged, id)
+	x := t.ended[id]
+	if x.former = without(x.former, m); len(x.former) == 0 {
+		delete(t.ended, id)
+		return
+	}
+	t.ended[id] = x
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -10,37 +11,128 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A world is a home shard and another one, each with its log; one member whose sessions use both, of which new incarnations
-// take over; and whoever leads the home shard, which may forget at any time what it has proposed. Whatever is proposed may be
-// lost, applied late, and applied again, except that a stream's batches count once and in order, as Accept sees to.
+// A world is a home shard and another one, each with its log; members whose sessions use both, of which new incarnations take
+// over, and to which remote clients move; and whoever leads the home shard, which may forget at any time what it has proposed.
+// Whatever is proposed may be lost, applied late, and applied again, except that a stream's batches count once and in order, as
+// Accept sees to.
 type world struct {
-	gone        map[tree.SessionID]bool // the leader has seen that nothing of the session is on the other shard
 	t           *testing.T
 	rng         *rand.Rand
 	home, other *side
-	start       uint64
-	late        func() // the present incarnation's Register on the other shard, which is not on its way yet
+	members     []*member
+	events      []event                 // what happened at home, by zxid: the first is 1
+	gone        map[tree.SessionID]bool // the leader has seen that nothing of the session is on the other shard
 	nextID      tree.SessionID
-
-	// What the member's present incarnation knows: it has applied so much of the home shard's log.
-	known tree.Zxid
-	seen  map[string]int          // what happened how often
-	open  map[tree.SessionID]bool // sessions that have not ended here
-	noted map[tree.SessionID]bool // at home: uses the other shard
-	using map[tree.SessionID]bool // admitted there
+	truth       view
+	newest      map[tree.SessionID]tree.Zxid // attachment that the other shard has seen
+	seen        map[string]int               // what happened how often
 }
 
-// A side is one shard's table, its transactions, and what is on its way to it.
+// An event is a transaction of the home shard, as far as others learn from it.
+type event struct {
+	id      tree.SessionID
+	opened  *standing // by whom it was opened
+	at      MemberID  // where it was attached
+	noted   bool      // it uses the other shard
+	ended   bool
+	member  MemberID // that registered
+	started uint64
+}
+
+// standing is what somebody knows of a session.
+type standing struct {
+	remote   bool
+	start    uint64 // of the incarnation that opened it
+	at       MemberID
+	attached tree.Zxid
+	noted    bool
+	ended    tree.Zxid
+}
+
+// A view is what somebody knows who has applied so much of the home shard's log.
+type view struct {
+	known    tree.Zxid
+	sessions map[tree.SessionID]standing
+	started  map[MemberID]uint64
+}
+
+func newView() view {
+	return view{sessions: make(map[tree.SessionID]standing), started: make(map[MemberID]uint64)}
+}
+
+func (v *view) apply(events []event) {
+	for _, e := range events {
+		v.known++
+		s := v.sessions[e.id]
+		switch {
+		case e.opened != nil:
+			s = *e.opened
+			s.attached = v.known
+		case e.at != 0:
+			s.at, s.attached = e.at, v.known
+		case e.noted:
+			s.noted = true
+		case e.ended:
+			s.ended = v.known
+		}
+		if e.id != 0 {
+			v.sessions[e.id] = s
+		}
+		if e.member != 0 {
+			v.started[e.member] = e.started
+		}
+	}
+}
+
+// A member's node has a start, and a replica of the home shard that lags.
+type member struct {
+	id    MemberID
+	start uint64
+	seq   map[*side]uint64             // of the newest batch that was sent
+	late  func()                       // its Register on the other shard, which is not on its way yet
+	asked map[tree.SessionID]tree.Zxid // the attachments that it has asked the other shard to admit
+	view  view
+}
+
+// speaksFor reports whether the node speaks for a session, as far as it knows. It does so for nobody before it has applied its
+// own Register at home, and for an in-process session only in the process that opened it.
+func (m *member) speaksFor(id tree.SessionID) bool {
+	s, ok := m.view.sessions[id]
+	return ok && s.at == m.id && s.ended == 0 && m.view.started[m.id] == m.start && (s.remote || s.start == m.start)
+}
+
+// speaks are the sessions that the node speaks for and that are as wanted.
+func (m *member) speaks(wanted func(id tree.SessionID, s standing) bool) (ids []tree.SessionID) {
+	for id, s := range m.view.sessions {
+		if m.speaksFor(id) && wanted(id, s) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A side is one shard's table, and what is on its way to it.
 type side struct {
 	table *Table
-	zxid  tree.Zxid
-	seq   uint64 // of the newest batch that was sent
 	way   []func()
-	ended map[tree.SessionID]tree.Zxid // when
 	store image
 }
 
-func newSide() *side { return &side{table: NewTable(), ended: make(map[tree.SessionID]tree.Zxid)} }
+func newWorld(t *testing.T, seed uint64, members int, seen map[string]int) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), home: &side{table: NewTable()}, other: &side{table: NewTable()}, seen: seen,
+		gone: make(map[tree.SessionID]bool), newest: make(map[tree.SessionID]tree.Zxid), truth: newView()}
+	for i := range members {
+		w.members = append(w.members, &member{id: MemberID(i + 1), view: newView()})
+	}
+	return w
+}
+
+// happens takes note of a transaction of the home shard.
+func (w *world) happens(e event) {
+	w.events = append(w.events, e)
+	w.truth.apply([]event{e})
+}
 
 // send puts something on its way, as often as it may come.
 func (w *world) send(s *side, what func()) {
@@ -49,18 +141,18 @@ func (w *world) send(s *side, what func()) {
 	}
 }
 
-// batch sends a batch of the member's stream until it is accepted: nothing of a stream is lost.
-func (w *world) batch(s *side, home tree.Zxid, apply func()) {
-	s.seq++
-	start, seq := w.start, s.seq
+// batch sends a batch of a member's stream until it is accepted: nothing of a stream is lost.
+func (w *world) batch(m *member, s *side, apply func()) {
+	m.seq[s]++
+	start, seq, home := m.start, m.seq[s], m.view.known
 	var arrives func()
 	arrives = func() {
-		switch s.table.Accept(1, start, seq) {
+		switch s.table.Accept(m.id, start, seq) {
 		case Accepted:
-			s.table.Carried(1, home)
+			s.table.Carried(m.id, home)
 			apply()
 		case Gap, Unregistered:
-			if start == w.start { // its node sends it again
+			if start == m.start { // its node sends it again
 				s.way = append(s.way, arrives)
 			}
 		}
@@ -82,17 +174,30 @@ func (w *world) arrive(s *side) {
 		s.way = slices.Delete(s.way, i, i+1)
 	}
 	what()
+	w.check(s)
+}
+
+func (w *world) check(s *side) {
 	if err := s.table.Verify(); err != nil {
 		w.t.Fatal(err)
+	}
+	if s == w.home {
+		return
+	}
+	for id := range s.table.sessions {
+		r, _ := s.table.Get(id)
+		if r.Attached < w.newest[id] {
+			w.t.Fatalf("session %d goes back from attachment %d to %d", id, w.newest[id], r.Attached)
+		}
+		w.newest[id] = r.Attached
 	}
 }
 
 // end ends a session at home.
 func (w *world) end(id tree.SessionID) {
 	if _, ok := w.home.table.Get(id); ok {
-		w.home.zxid++
-		w.home.ended[id] = w.home.zxid
-		w.home.table.Close(id, w.home.zxid)
+		w.happens(event{id: id, ended: true})
+		w.home.table.Close(id, w.truth.known)
 	}
 }
 
@@ -106,108 +211,91 @@ func (w *world) closeDue() {
 		w.other.table.Close(id, 0)
 		w.gone[id] = w.gone[id] || told
 		w.seen["closed there"]++
-		if w.home.ended[id] == 0 && !w.retired(id) {
+		s := w.truth.sessions[id]
+		if o, _ := w.other.table.Origin(s.at); s.ended == 0 && (s.remote || o.Start <= s.start) {
 			w.t.Fatalf("session %d lost its ephemerals and has not ended", id)
 		}
 	}
 }
 
-// retired reports whether a session is one of an incarnation that another has followed.
-func (w *world) retired(id tree.SessionID) bool { return !w.open[id] }
-
-// registerOther sends the Register that is still to be sent to the other shard.
+// registerOther sends the Registers that are still to be sent to the other shard.
 func (w *world) registerOther() {
-	if w.late != nil {
-		w.other.way = append(w.other.way, w.late)
-		w.late = nil
+	for _, m := range w.members {
+		if m.late != nil {
+			w.other.way = append(w.other.way, m.late)
+			m.late = nil
+		}
 	}
+}
+
+// restart begins a new incarnation of a member, whose replica is what its directory has.
+func (w *world) restart(m *member) {
+	m.start++
+	m.seq, m.asked = make(map[*side]uint64), make(map[tree.SessionID]tree.Zxid)
+	w.seen["taken over"]++
+	o := Origin{Member: m.id, Start: m.start}
+	m.late = func() {
+		w.other.table.Register(o)
+		w.closeDue()
+	}
+	w.home.way = append(w.home.way, func() {
+		if ended, err := w.home.table.Register(o); err == nil {
+			w.happens(event{member: o.Member, started: o.Start})
+			for _, id := range ended {
+				w.end(id)
+			}
+		}
+	})
+	w.batch(m, w.home, func() {})
 }
 
 func (w *world) step() {
 	if w.rng.IntN(60) == 0 {
 		w.registerOther()
 	}
-	switch w.rng.IntN(12) {
+	m := w.members[w.rng.IntN(len(w.members))]
+	n := w.rng.IntN(14)
+	if m.start == 0 && n > 0 {
+		return
+	}
+	switch n {
 	case 0: // a new incarnation
-		if w.start > 0 && w.rng.IntN(40) > 0 {
-			return
+		if m.start == 0 || w.rng.IntN(40) == 0 {
+			w.restart(m)
 		}
-		w.start++
-		w.seen["taken over"]++
-		w.known, w.open, w.noted, w.using = 0, make(map[tree.SessionID]bool), make(map[tree.SessionID]bool), make(map[tree.SessionID]bool)
-		register := func(s *side) func() {
-			s.seq = 0
-			o := Origin{Member: 1, Start: w.start}
-			return func() {
-				if ended, err := s.table.Register(o); err == nil && s == w.home {
-					for _, id := range ended {
-						w.end(id)
-					}
-				}
-				w.closeDue()
-			}
-		}
-		w.home.way = append(w.home.way, register(w.home))
-		w.late = register(w.other)
-		w.batch(w.home, 0, func() {})
 	case 1: // a session is opened
 		w.nextID++
-		id := w.nextID
-		open := w.open
-		w.batch(w.home, 0, func() {
-			w.home.zxid++
-			if w.home.table.Open(id, [16]byte{}, time.Second, 1, nil) == nil {
-				open[id] = true
-			}
-		})
+		w.open(m, w.nextID, w.rng.IntN(3) > 0)
 	case 2, 3: // one attaches
-		id := w.any(w.open)
-		noted := w.noted
-		w.batch(w.home, 0, func() {
-			if w.home.table.Attach(id, 1, 2) == nil {
-				noted[id] = true
-			}
-		})
-	case 4, 5: // one that is noted is admitted, unless its node knows that it has ended
-		if id := w.any(w.noted); w.open[id] {
-			using := w.using
-			w.batch(w.other, w.known, func() {
-				if w.other.table.Admit(id, time.Second, 1, nil) == nil {
-					using[id] = true
-					w.seen["admitted"]++
-				} else {
-					w.seen["refused"]++
+		if id := w.any(m.speaks(func(_ tree.SessionID, s standing) bool { return !s.noted })); id != 0 {
+			w.batch(m, w.home, func() {
+				if w.home.table.Attach(id, m.id, 2) == nil {
+					w.happens(event{id: id, noted: true})
 				}
 			})
 		}
+	case 4, 5: // one that is noted is admitted
+		if id := w.any(m.speaks(func(_ tree.SessionID, s standing) bool { return s.noted })); id != 0 {
+			w.admit(m, id)
+		}
 	case 6: // one creates an ephemeral
-		if id := w.any(w.using); w.open[id] {
+		if id := w.any(m.speaks(func(id tree.SessionID, s standing) bool { return m.asked[id] == s.attached })); id != 0 {
 			path := fmt.Sprintf("/%d", w.rng.IntN(100))
-			w.batch(w.other, w.known, func() {
-				if w.other.table.Usable(id, 1) == nil {
+			w.batch(m, w.other, func() {
+				if w.other.table.Usable(id, m.id) == nil {
 					w.seen["ephemeral"]++
 					w.other.table.Track([]tree.Change{{Type: tree.Created, Path: path, Owner: id}})
 				}
 			})
 		}
 	case 7: // one ends
-		if id := w.any(w.open); w.rng.IntN(2) == 0 {
-			w.batch(w.home, 0, func() { w.end(id) }) // by its owner
-			delete(w.open, id)
-		} else if w.rng.IntN(3) == 0 {
-			w.end(id) // in the log
-		}
+		w.endOne(m)
 	case 8: // the member applies some of the home shard's log
-		w.known += tree.Zxid(w.rng.IntN(int(w.home.zxid-w.known) + 1))
-		for id := range w.open {
-			if z := w.home.ended[id]; z != 0 && z <= w.known {
-				delete(w.open, id)
-			}
-		}
+		m.view.apply(w.events[m.view.known:][:w.rng.IntN(len(w.events)-int(m.view.known)+1)])
 	case 9: // the leader purges
 		w.purge()
 	case 10:
-		w.batch(w.other, w.known, func() {}) // a batch of other sessions
+		w.batch(m, w.other, func() {}) // a batch of other sessions
 	case 11:
 		for _, s := range []*side{w.home, w.other} {
 			if w.rng.IntN(4) == 0 {
@@ -215,7 +303,87 @@ func (w *world) step() {
 				s.table = s.store.load(w.t, s.table)
 			}
 		}
+	default: // a remote client comes to this member
+		w.move(m)
 	}
+}
+
+func (w *world) open(m *member, id tree.SessionID, remote bool) {
+	start := m.start
+	w.batch(m, w.home, func() {
+		var attached tree.Zxid
+		if remote {
+			attached = w.truth.known + 1
+		}
+		if err := w.home.table.Open(id, [16]byte{byte(id)}, time.Second, m.id, attached, nil); err != nil {
+			w.t.Fatal(err)
+		}
+		w.happens(event{id: id, opened: &standing{remote: remote, start: start, at: m.id}})
+	})
+}
+
+func (w *world) admit(m *member, id tree.SessionID) {
+	s := m.view.sessions[id]
+	m.asked[id] = s.attached
+	attached := s.attached
+	if !s.remote {
+		attached = 0
+	}
+	w.batch(m, w.other, func() {
+		_, there := w.other.table.Get(id)
+		switch err := w.other.table.Admit(id, time.Second, m.id, attached, nil); err {
+		case nil:
+			if w.seen["admitted"]++; there {
+				w.seen["admitted anew"]++
+			}
+		case ErrMoved:
+			w.seen["refused after a move"]++
+		case ErrExpired:
+			w.seen["refused"]++
+		default:
+			w.t.Fatal(err)
+		}
+	})
+}
+
+func (w *world) endOne(m *member) {
+	if w.rng.IntN(3) > 0 { // by its owner
+		id := w.any(m.speaks(func(tree.SessionID, standing) bool { return true }))
+		s := m.view.sessions[id]
+		if !s.remote {
+			s.attached = 0
+		}
+		w.batch(m, w.home, func() {
+			switch err := w.home.table.Closable(id, m.id, s.attached); err {
+			case nil:
+				if now := w.truth.sessions[id]; now.remote && now.attached != s.attached {
+					w.t.Fatalf("session %d is closed for an attachment %d, and has %d", id, s.attached, now.attached)
+				}
+				w.end(id)
+			case ErrMoved:
+				w.seen["not closed after a move"]++
+			}
+		})
+	} else if w.rng.IntN(4) == 0 { // in the log
+		w.end(w.any(slices.Collect(maps.Keys(w.home.table.sessions))))
+	}
+}
+
+func (w *world) move(m *member) {
+	id := w.any(slices.Collect(maps.Keys(w.home.table.sessions)))
+	w.batch(m, w.home, func() {
+		before := w.truth.sessions[id]
+		err := w.home.table.Move(id, [16]byte{byte(id)}, time.Second, m.id, w.truth.known+1, nil)
+		if err == nil {
+			w.happens(event{id: id, at: m.id})
+			if w.seen["moved"]++; before.at == m.id {
+				w.seen["came back"]++
+			}
+		}
+		if want := before.remote && before.ended == 0; (err == nil) != want {
+			w.t.Fatalf("session %d, which is %+v, moves to member %d: %v", id, before, m.id, err)
+		}
+	})
 }
 
 // purge is the leader's: it proposes what it does not know to be done, and reports what it has seen to be done. A new leader
@@ -230,7 +398,7 @@ func (w *world) purge() {
 			continue
 		}
 		w.send(w.other, func() {
-			if w.other.table.Purge(r.ID, r.Origin, r.Ended) {
+			if w.other.table.Purge(r.ID, r.Former, r.Ended) {
 				w.gone[r.ID] = true
 			}
 			w.closeDue()
@@ -238,11 +406,7 @@ func (w *world) purge() {
 	}
 }
 
-func (w *world) any(set map[tree.SessionID]bool) tree.SessionID {
-	ids := make([]tree.SessionID, 0, len(set))
-	for id := range set {
-		ids = append(ids, id)
-	}
+func (w *world) any(ids []tree.SessionID) tree.SessionID {
 	if len(ids) == 0 {
 		return 0
 	}
@@ -250,15 +414,15 @@ func (w *world) any(set map[tree.SessionID]bool) tree.SessionID {
 	return ids[w.rng.IntN(len(ids))]
 }
 
-// F2: whatever is lost, late or repeated, and whoever dies when, a session that has ended at home has nothing left on the other
-// shard in the end, no session loses anything there before it has ended, and nothing is remembered for ever.
+// F2: whatever is lost, late or repeated, and whoever dies or is moved from when, a session that has ended at home has nothing
+// left on the other shard in the end, no session loses anything there before it has ended, no late Admit takes it back to a
+// former member, and nothing is remembered for ever.
 func TestSessionsOverShards(t *testing.T) {
 	seen := make(map[string]int)
-	for seed := range uint64(400) {
+	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), home: newSide(), other: newSide(), seen: seen, gone: make(map[tree.SessionID]bool),
-				open: make(map[tree.SessionID]bool), noted: make(map[tree.SessionID]bool), using: make(map[tree.SessionID]bool)}
-			for range 800 {
+			w := newWorld(t, seed, 1+int(seed%3), seen)
+			for range 800 * len(w.members) {
 				w.step()
 				for range w.rng.IntN(5) {
 					w.arrive([]*side{w.home, w.other}[w.rng.IntN(2)])
@@ -267,7 +431,8 @@ func TestSessionsOverShards(t *testing.T) {
 			w.settle()
 		})
 	}
-	for _, what := range []string{"admitted", "refused", "ephemeral", "closed there", "taken over"} {
+	for _, what := range []string{"admitted", "refused", "ephemeral", "closed there", "taken over", "moved", "came back", "admitted anew",
+		"refused after a move", "not closed after a move"} {
 		if seen[what] < 100 {
 			t.Errorf("%s %d times only", what, seen[what])
 		}
@@ -285,18 +450,18 @@ func (w *world) settle() {
 				s.way = s.way[1:]
 				what()
 			}
+			w.check(s)
 		}
 		w.purge()
-		w.known = w.home.zxid
-		for id := range w.open {
-			if w.home.ended[id] != 0 {
-				delete(w.open, id)
+		for _, m := range w.members {
+			m.view.apply(w.events[m.view.known:])
+			if m.start > 0 {
+				w.batch(m, w.other, func() {})
 			}
 		}
-		w.batch(w.other, w.known, func() {})
 	}
 	for id := range w.other.table.sessions {
-		if w.home.ended[id] != 0 {
+		if w.truth.sessions[id].ended != 0 {
 			w.t.Errorf("session %d has ended and is still admitted; it owns %v", id, w.other.table.Ephemerals(id))
 		}
 	}
@@ -306,9 +471,11 @@ func (w *world) settle() {
 	for id := range w.other.table.ended {
 		w.t.Errorf("session %d is remembered for ever", id)
 	}
-	for id := range w.using {
-		if _, there := w.other.table.Get(id); w.open[id] && !there {
-			w.t.Errorf("session %d is open and was forgotten", id)
+	for _, m := range w.members {
+		for id, attached := range m.asked {
+			if _, there := w.other.table.Get(id); m.speaksFor(id) && !there {
+				w.t.Errorf("session %d is open, was admitted since attachment %d, and was forgotten", id, attached)
+			}
 		}
 	}
 }

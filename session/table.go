@@ -14,8 +14,11 @@ type Record struct {
 	ID       tree.SessionID
 	Password [16]byte
 	Timeout  time.Duration
-	// Origin is the member whose node speaks for the session.
+	// Origin is the member whose node speaks for the session; zero once it has ended.
 	Origin MemberID
+	// Attached is the transaction of the home shard that attached a remote client's session to its origin: the one that opened it,
+	// or that of the newest Move. Zero: an in-process session, which no Move takes from its process.
+	Attached tree.Zxid
 	// Identities are what it has authenticated as, in the order of ACL's "auth".
 	Identities []tree.Identity
 	// Closing says that the session's end is decided whatever its origin does from now on. A session
@@ -26,7 +29,13 @@ type Record struct {
 	// Ended is the transaction of the home shard that ended the session; zero: none has. At home such a record waits until
 	// all Shards are purged; elsewhere, until nothing can come any more that the session was admitted for.
 	Ended tree.Zxid
+	// Former are the members besides Origin that have spoken for the session while it used other shards, each with the
+	// incarnation in which it did so last; once it has ended, all that have. See Purge. No member occurs twice.
+	Former []Incarnation
 }
+
+// Remote reports whether a session is a remote client's, which outlives the process of its origin and may move to another.
+func (r *Record) Remote() bool { return r.Attached != 0 }
 
 // Uses reports whether a session uses a shard besides the home shard.
 func (r *Record) Uses(shard uint32) bool {
@@ -43,16 +52,19 @@ func (r *Record) Uses(shard uint32) bool {
 // Invariants, held by Verify:
 //  1. a session is in exactly one place: in a class of its origin, or in closing;
 //  2. at every origin, live classes have a timeout beyond the origin's silence and due ones have not;
-//  3. an origin without an accepted batch has no live session, so no Silence counts for it;
+//  3. an origin without an accepted batch has no live in-process session, and one that has not registered no session at all;
 //  4. a silence above zero has a step above zero, and the other way round;
 //  5. all origins carry one founding digest;
 //  6. whoever owns an ephemeral has a record in sessions;
-//  7. who is in ended is not in sessions; of those without Shards, their origin knows.
+//  7. who is in ended is not in sessions; of those without Shards, all Former members know, and none of them has registered a
+//     later incarnation;
+//  8. of those in sessions, only a remote one that uses other shards, and one that Purge was told of, has Former members, not
+//     twice the same; its origin is not among those of the first.
 type Table struct {
 	origins  map[MemberID]*origin
 	sessions map[tree.SessionID]*entry
 	closing  map[tree.SessionID]*entry
-	ended    map[tree.SessionID]Record
+	ended    map[tree.SessionID]end
 	// ephemerals holds no empty set.
 	ephemerals map[tree.SessionID]map[string]struct{}
 
@@ -61,7 +73,7 @@ type Table struct {
 }
 
 // entry is one session in the table, small because every member has an entry for every session of the ensemble: 48 bytes for
-// the 104 of a Record. It is among the class's members, at pos, unless it is closing; its timeout and origin are the class's also then.
+// the 136 of a Record. It is among the class's members, at pos, unless it is closing; its timeout and origin are the class's also then.
 type entry struct {
 	id       tree.SessionID
 	password [16]byte
@@ -76,12 +88,16 @@ type extra struct {
 	identities []tree.Identity
 	shards     []uint32
 	ended      tree.Zxid
+	tenure     *tenure // apart, so that the others are not larger for it
 }
 
 func newEntry(r Record) *entry {
 	e := &entry{id: r.ID, password: r.Password, closing: r.Closing}
 	if len(r.Identities) > 0 || len(r.Shards) > 0 || r.Ended != 0 {
 		e.extra = &extra{identities: r.Identities, shards: r.Shards, ended: r.Ended}
+	}
+	if r.Remote() || len(r.Former) > 0 {
+		e.extend().tenure = &tenure{attached: r.Attached, former: r.Former}
 	}
 	return e
 }
@@ -99,8 +115,12 @@ func (e *entry) record() Record {
 	if x := e.extra; x != nil {
 		r.Identities, r.Shards, r.Ended = x.identities, x.shards, x.ended
 	}
+	r.Attached, r.Former = e.attached(), e.former()
 	return r
 }
+
+// isDue reports whether the session's end is decided.
+func (e *entry) isDue() bool { return e.closing || e.class.due }
 
 func (e *entry) isMember() bool {
 	return int(e.pos) < len(e.class.members) && e.class.members[e.pos] == e
@@ -112,17 +132,18 @@ func NewTable() *Table {
 		origins:       make(map[MemberID]*origin),
 		sessions:      make(map[tree.SessionID]*entry),
 		closing:       make(map[tree.SessionID]*entry),
-		ended:         make(map[tree.SessionID]Record),
+		ended:         make(map[tree.SessionID]end),
 		ephemerals:    make(map[tree.SessionID]map[string]struct{}),
 		dirtyOrigins:  make(map[MemberID]struct{}),
 		dirtySessions: make(map[tree.SessionID]struct{}),
 	}
 }
 
-// Open adds a session at the origin whose accepted batch asks for it; the table keeps identities. It returns ErrInvalidID,
-// ErrInvalidTimeout, ErrSessionExists, ErrUnregistered, or ErrSilent if the origin's newest entry in the
-// log was not an accepted batch. The caller chooses ids that were never used before.
-func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID, identities []tree.Identity) error {
+// Open adds a session at the origin whose accepted batch asks for it; the table keeps identities. attached is the transaction
+// that opens it if it is a remote client's, and zero if it is an in-process one. It returns ErrInvalidID, ErrInvalidTimeout,
+// ErrSessionExists, ErrUnregistered, or ErrSilent if the origin's newest entry in the log was not an accepted batch. The caller
+// chooses ids that were never used before.
+func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID, attached tree.Zxid, identities []tree.Identity) error {
 	if id == 0 {
 		return ErrInvalidID
 	}
@@ -132,14 +153,11 @@ func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration
 	if _, ok := t.sessions[id]; ok {
 		return ErrSessionExists
 	}
-	o, ok := t.origins[at]
-	if !ok {
-		return ErrUnregistered
+	o, err := t.heard(at)
+	if err != nil {
+		return err
 	}
-	if o.LastSeq == 0 || o.Silence > 0 {
-		return ErrSilent
-	}
-	t.insert(o, Record{ID: id, Password: password, Timeout: timeout, Origin: at, Identities: identities})
+	t.insert(o, Record{ID: id, Password: password, Timeout: timeout, Origin: at, Attached: attached, Identities: identities})
 	t.dirtySessions[id] = struct{}{}
 	return nil
 }
@@ -173,9 +191,10 @@ func (t *Table) Close(id tree.SessionID, ended tree.Zxid) bool {
 	t.dirtySessions[id] = struct{}{}
 	switch r := e.record(); {
 	case r.Ended != 0:
-		t.remember(Record{ID: id, Origin: r.Origin, Ended: r.Ended})
+		t.await(id, r.Ended, r.Former)
 	case len(r.Shards) > 0:
-		t.remember(Record{ID: id, Origin: r.Origin, Shards: r.Shards, Ended: ended})
+		spoke := append(slices.Clone(r.Former), Incarnation{Member: r.Origin, Start: t.origins[r.Origin].Start})
+		t.remember(id, end{zxid: ended, shards: r.Shards, former: spoke})
 	}
 	return true
 }
@@ -214,7 +233,7 @@ func (t *Table) DueLen() int {
 // ErrExpired for a session that is unknown, due or closing, and ErrMoved if another origin speaks for it.
 func (t *Table) Usable(id tree.SessionID, at MemberID) error {
 	e, ok := t.sessions[id]
-	if !ok || e.closing || e.class.due {
+	if !ok || e.isDue() {
 		return ErrExpired
 	}
 	if e.class.origin != at {
