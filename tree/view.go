@@ -30,6 +30,25 @@ func (v View) Get(path string) ([]byte, Stat, error) {
 	return bytes.Clone(z.bytes()), z.stat(), nil
 }
 
+// Find returns a znode as it is at this moment. The errors are those of Get.
+func (v View) Find(path string) (Found, error) {
+	z, err := v.read(path)
+	return Found{z}, err
+}
+
+// A Found is a znode as it was when it was found, whatever has become of it since. Finding copies nothing, so it can be done with
+// a lock held. The zero value is of no use.
+type Found struct{ version *version }
+
+// Data returns the data as Get does.
+func (f Found) Data() []byte { return bytes.Clone(f.version.bytes()) }
+
+// Stat returns the Stat.
+func (f Found) Stat() Stat { return f.version.stat() }
+
+// Children returns the names of the children in byte order.
+func (f Found) Children() []string { return f.version.names() }
+
 // Exists returns a znode's Stat, or false if there is no such znode. The errors are ErrInvalidPath if the path has a NUL,
 // and ErrNoAuth without Read on a znode that exists.
 func (v View) Exists(path string) (Stat, bool, error) {
