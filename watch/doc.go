@@ -1,7 +1,7 @@
 // Package watch decides which watches a change concerns and queues events for them. It makes no promise
 // of compatibility to users of the library; they import embed.
 //
-// It owns registrations and streams. It never blocks, never calls user code, never starts a goroutine,
+// It owns registrations, streams, and the queues of remote clients. It never blocks, never calls user code, never starts a goroutine,
 // and knows nothing of sessions or of what is in the tree: the engine hands it the changes of each
 // transaction, in zxid order, on the goroutine that applies.
 //
@@ -21,6 +21,9 @@
 // Events are ZooKeeper's, with these differences: every stream stands alone, so two watches of one path both
 // get the event, and one watch of a znode covers its data and its children. What a session's end does to
 // its watches is the engine's business.
+//
+// A Client is without these differences: it is what ZooKeeper keeps for a connection. Its promise is the same, but for all its
+// watches together and for the order of events and answers.
 //
 // # What it costs
 //

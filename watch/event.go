@@ -20,6 +20,10 @@ const (
 	// Recursive sees the znode and all znodes below it, until it is closed. It is not told of
 	// changed lists of children: it sees the children themselves come and go.
 	Recursive
+	// Data sees the znode and not its list of children, and Children its list of children and its end; they end with
+	// the first event. They are ZooKeeper's, and a Client has them where a stream is Once.
+	Data
+	Children
 )
 
 // EventType says what happened. The numbers are ZooKeeper's.
@@ -56,9 +60,12 @@ func (t EventType) String() string {
 type Event struct {
 	Type EventType
 	Path string
-	// Zxid is the transaction that made the change.
+	// Zxid is the transaction that made the change, or NoZxid.
 	Zxid tree.Zxid
 }
+
+// NoZxid is that of an event which tells what may have happened at any time; see Client.Reset. On the wire it is -1.
+const NoZxid = ^tree.Zxid(0)
 
 // eventOf returns the event that the watches of the changed znode itself get.
 func eventOf(z tree.Zxid, c tree.Change) Event {
@@ -81,6 +88,8 @@ var (
 	// ErrGap ends a watch that may have missed changes, because the tree was replaced as a whole. The
 	// error is a *GapError then.
 	ErrGap = errors.New("watch has a gap")
+	// ErrEnded is the error of a Client that was ended without one.
+	ErrEnded = errors.New("watches have ended")
 )
 
 // A GapError is an ErrGap with the zxid from where to read anew.

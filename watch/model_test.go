@@ -233,5 +233,5 @@ func (r *Registry) check() error {
 	if len(depths) > 0 || len(r.depths) > 0 && r.depths[len(r.depths)-1] == 0 {
 		return fmt.Errorf("depths %v, uncounted %v", r.depths, depths)
 	}
-	return nil
+	return r.clients.check()
 }

@@ -16,10 +16,11 @@ type Registry struct {
 	// exact and recursive hold a list of streams for each watched path.
 	exact     lists
 	recursive lists
-	// depths counts the watched paths of recursive by depth; its last count is not zero.
-	depths []int
+	depths    depths // of recursive
 	// n counts the live streams, and peak the most there were since the lists were made.
 	n, peak int
+	// clients are the watches that are no streams.
+	clients tables
 	// closed is why no watch can be added any more, once isClosed is set.
 	closed   error
 	isClosed bool
@@ -82,6 +83,11 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 			r.matchLocked(z, c)
 		}
 	}
+	if r.clients.n > 0 {
+		for _, c := range changes {
+			r.clients.match(z, c)
+		}
+	}
 	r.zxid = z
 	if publish != nil {
 		publish()
@@ -91,7 +97,8 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 // Install carries the watches over the replacement of the whole tree by one as of transaction z. touched
 // says whether anything a watch sees may have changed in between, and by which event of a znode with which
 // ACL its watcher would notice first. An untouched watch goes on; a touched Once watch gets that event, if
-// the watcher may read the znode, and ends; any other touched watch ends with a *GapError. Then publish
+// the watcher may read the znode, and ends; any other touched watch ends with a *GapError. So does the Client
+// of a touched Persistent or Recursive watch, and its Data and Children watches are as Once ones. Then publish
 // (unless nil) makes the new tree visible.
 //
 // Both functions run under the registry's lock and must not call the registry. touched is asked in no
@@ -110,21 +117,22 @@ func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (Ev
 			r.tellLocked(s, Event{Type: t, Path: s.path, Zxid: z}, s.who.mayRead(acl))
 		}
 	})
+	r.clients.install(z, touched)
 	r.zxid = z
 	if publish != nil {
 		publish()
 	}
 }
 
-// EndAll ends all watches with an error. Others may be added afterwards.
+// EndAll ends all watches with an error, and the Clients that have some. Others may be added afterwards.
 func (r *Registry) EndAll(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.eachLocked(func(s *Stream) { r.endLocked(s, err) })
+	r.endAllLocked(err)
 }
 
-// Close ends all watches with an error, and so every watch that is added afterwards. Only the first
-// call has an effect.
+// Close ends all watches with an error, and the Clients that have some, and so every watch or Client with one that is
+// added afterwards. Only the first call has an effect.
 func (r *Registry) Close(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,10 +140,15 @@ func (r *Registry) Close(err error) {
 		return
 	}
 	r.closed, r.isClosed = err, true
-	r.eachLocked(func(s *Stream) { r.endLocked(s, err) })
+	r.endAllLocked(err)
 }
 
-// Len returns the number of live watches.
+func (r *Registry) endAllLocked(err error) {
+	r.eachLocked(func(s *Stream) { r.endLocked(s, err) })
+	r.clients.each(func(_ table, m *mark) { m.part.client.end(err) })
+}
+
+// Len returns the number of live streams.
 func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,31 +162,8 @@ func (r *Registry) matchLocked(z tree.Zxid, c tree.Change) {
 		parent := tree.Parent(c.Path)
 		r.tellListLocked(r.exact[parent], Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, c.ParentACL)
 	}
-	r.matchRecursiveLocked(e, c.ACL)
-}
-
-// matchRecursiveLocked looks at the event's path and those above it, from the root down. Only depths at
-// which something is watched cost a lookup, so a path that is long on purpose costs no more than
-// its length.
-func (r *Registry) matchRecursiveLocked(e Event, acl []tree.ACL) {
-	if len(r.depths) == 0 {
-		return
-	}
-	if r.depths[0] > 0 {
-		r.tellListLocked(r.recursive["/"], e, acl)
-	}
-	if e.Path == "/" {
-		return
-	}
-	depth := 1
-	for i := 1; i <= len(e.Path) && depth < len(r.depths); i++ {
-		if i < len(e.Path) && e.Path[i] != '/' {
-			continue
-		}
-		if r.depths[depth] > 0 {
-			r.tellListLocked(r.recursive[e.Path[:i]], e, acl)
-		}
-		depth++
+	for path := range r.depths.upTo(c.Path) {
+		r.tellListLocked(r.recursive[path], e, c.ACL)
 	}
 }
 
@@ -214,11 +204,7 @@ func (r *Registry) addLocked(s *Stream) {
 		return
 	}
 	if r.recursive.push(s) {
-		d := depthOf(s.path)
-		for len(r.depths) <= d {
-			r.depths = append(r.depths, 0)
-		}
-		r.depths[d]++
+		r.depths.add(s.path)
 	}
 }
 
@@ -230,23 +216,12 @@ func (r *Registry) endLocked(s *Stream, err error) {
 	if s.mode != Recursive {
 		r.exact.remove(s)
 	} else if r.recursive.remove(s) {
-		r.depths[depthOf(s.path)]--
-		r.trimDepthsLocked()
+		r.depths.remove(s.path)
 	}
 	if r.n == 0 && r.peak > peakKept {
 		r.exact, r.recursive, r.peak = make(lists), make(lists), 0
 	}
 	s.finishLocked(err)
-}
-
-func (r *Registry) trimDepthsLocked() {
-	n := len(r.depths)
-	for n > 0 && r.depths[n-1] == 0 {
-		n--
-	}
-	if r.depths = r.depths[:n]; n == 0 {
-		r.depths = nil
-	}
 }
 
 // eachLocked calls fn for every stream; fn may end it.
@@ -260,18 +235,4 @@ func (r *Registry) eachLocked(fn func(*Stream)) {
 			}
 		}
 	}
-}
-
-// depthOf counts the components of a canonical path.
-func depthOf(path string) int {
-	if path == "/" {
-		return 0
-	}
-	depth := 0
-	for i := range len(path) {
-		if path[i] == '/' {
-			depth++
-		}
-	}
-	return depth
 }

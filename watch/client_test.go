@@ -1,0 +1,687 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// newClient returns a client on one registry that may know everything.
+func newClient(r *Registry) *Client { return newClientOf(r, 0, nil) }
+
+func newClientOf(r *Registry, limit int, mayRead func([]tree.ACL) bool) *Client {
+	return NewClient(&Shards{Registries: []*Registry{r}}, limit, mayRead)
+}
+
+// arm is Arm without a read, of a client that has not ended.
+func arm(t *testing.T, c *Client, path string, modes ...Mode) (place Place) {
+	t.Helper()
+	for _, mode := range modes {
+		var err error
+		if place, err = c.Arm(path, mode, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return place
+}
+
+// told takes everything that is queued.
+func told(t *testing.T, c *Client) (texts []string) {
+	t.Helper()
+	events, err := c.Take(c.At(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		texts = append(texts, fmt.Sprint(e.Type, " ", e.Path))
+	}
+	return texts
+}
+
+func wantTold(t *testing.T, c *Client, want ...string) {
+	t.Helper()
+	if got := told(t, c); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func change(typ tree.ChangeType, path string) tree.Change { return tree.Change{Type: typ, Path: path} }
+
+// deliver is one transaction.
+func deliver(r *Registry, changes ...tree.Change) { r.Deliver(r.zxid+1, changes, nil) }
+
+var (
+	stds  = []Mode{Data, Children}
+	modes = []Mode{Data, Children, Persistent, Recursive}
+)
+
+// 6.2: every cause and every kind of watch. P is the znode that changes, Q its parent.
+func TestClient_TriggerMatrix(t *testing.T) {
+	const p, q, above = "/r/q/p", "/r/q", "/r"
+	created, deleted, changed := "NodeCreated "+p, "NodeDeleted "+p, "NodeDataChanged "+p
+	list := "NodeChildrenChanged " + q
+	for _, c := range []struct {
+		cause tree.ChangeType
+		path  string
+		mode  Mode
+		want  string
+	}{
+		{tree.Created, p, Data, created},
+		{tree.Created, p, Children, ""},
+		{tree.Created, q, Data, ""},
+		{tree.Created, q, Children, list},
+		{tree.Created, p, Persistent, created},
+		{tree.Created, q, Persistent, list},
+		{tree.Created, above, Persistent, ""},
+		{tree.Created, p, Recursive, created},
+		{tree.Created, q, Recursive, created},
+		{tree.Created, above, Recursive, created},
+		{tree.Created, "/", Recursive, created},
+
+		{tree.DataChanged, p, Data, changed},
+		{tree.DataChanged, p, Children, ""},
+		{tree.DataChanged, q, Data, ""},
+		{tree.DataChanged, q, Children, ""},
+		{tree.DataChanged, p, Persistent, changed},
+		{tree.DataChanged, q, Persistent, ""},
+		{tree.DataChanged, p, Recursive, changed},
+		{tree.DataChanged, q, Recursive, changed},
+		{tree.DataChanged, "/", Recursive, changed},
+
+		{tree.Deleted, p, Data, deleted},
+		{tree.Deleted, p, Children, deleted},
+		{tree.Deleted, q, Data, ""},
+		{tree.Deleted, q, Children, list},
+		{tree.Deleted, p, Persistent, deleted},
+		{tree.Deleted, q, Persistent, list},
+		{tree.Deleted, above, Persistent, ""},
+		{tree.Deleted, p, Recursive, deleted},
+		{tree.Deleted, q, Recursive, deleted},
+		{tree.Deleted, "/", Recursive, deleted},
+
+		// Neighbours: below, beside, and with a name that begins alike.
+		{tree.Created, p + "/x", Persistent, ""},
+		{tree.Created, p + "/x", Recursive, ""},
+		{tree.Created, "/r/q/pp", Data, ""},
+		{tree.Created, "/r/q/pp", Recursive, ""},
+		{tree.Created, "/r/qq", Recursive, ""},
+		{tree.Deleted, "/r/q/pp", Children, ""},
+	} {
+		t.Run(fmt.Sprintf("%v/%v/%s", c.cause, c.mode, c.path), func(t *testing.T) {
+			r := NewRegistry()
+			w := newClient(r)
+			arm(t, w, c.path, c.mode)
+			deliver(r, change(c.cause, p))
+			if c.want == "" {
+				wantTold(t, w)
+			} else {
+				wantTold(t, w, c.want)
+			}
+			if used := slices.Contains(stds, c.mode) && c.want != ""; w.Has(c.path, c.mode) == used {
+				t.Errorf("the watch is used up: %v, want %v", !used, used)
+			}
+		})
+	}
+}
+
+// 6.2.3: the root as a parent is "/", and nothing is above it. 6.2: a SetACL, a check and a failed operation are no changes.
+func TestClient_RootIsTheParent(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	arm(t, w, "/", modes...)
+	deliver(r)
+	deliver(r, change(tree.DataChanged, "/"))
+	wantTold(t, w, "NodeDataChanged /")
+	deliver(r, change(tree.Created, "/a"))
+	wantTold(t, w, "NodeCreated /a", "NodeChildrenChanged /")
+}
+
+// 6.1.3: to register twice is to register once; the modes are beside each other on a path, and firing takes the std one only.
+func TestClient_ModesAreASet(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	arm(t, w, "/a", Data, Data, Children, Children, Persistent, Persistent, Recursive, Recursive)
+	if data, children := w.Counts(); data != 1 || children != 1 {
+		t.Errorf("%d and %d watches", data, children)
+	}
+	deliver(r, set("/a")...)
+	wantTold(t, w, "NodeDataChanged /a")
+	for _, mode := range modes {
+		if got := w.Has("/a", mode); got != (mode != Data) {
+			t.Errorf("mode %d: %v", mode, got)
+		}
+	}
+	deliver(r, set("/a")...)
+	wantTold(t, w, "NodeDataChanged /a")
+}
+
+// 6.1.1: all watches of a connection end with it, without events.
+func TestClient_EndTakesAllWatches(t *testing.T) {
+	r := NewRegistry()
+	w, other := newClient(r), newClient(r)
+	for i := range 3 * clearPortion {
+		arm(t, w, fmt.Sprint("/a/", i), modes...)
+	}
+	arm(t, other, "/a/1", modes...)
+	w.End(nil)
+	w.End(errors.New("too late"))
+	if err := r.check(); err != nil || r.clients.n != 3 { // one in each table
+		t.Errorf("%d marks are left: %v", r.clients.n, err)
+	}
+	deliver(r, set("/a/1")...)
+	if events, err := w.Take(w.At(0)); len(events) != 0 || err != ErrEnded || w.Err() != ErrEnded {
+		t.Errorf("told %v, %v", events, err)
+	}
+	wantTold(t, other, "NodeDataChanged /a/1")
+	looked := false
+	if _, err := w.Arm("/a", Data, func() bool { looked = true; return true }); err != ErrEnded || looked || w.Has("/a", Data) {
+		t.Errorf("armed after the end: %v, looked %v", err, looked)
+	}
+	if _, err := w.Reset(&Reset{Data: []string{"/a"}}, nil); err != ErrEnded {
+		t.Errorf("reset after the end: %v", err)
+	}
+}
+
+// 6.3.1: one cause and table is one event, no matter how many paths and modes match.
+func TestClient_OneEventForACauseAndATable(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	for _, path := range []string{"/", "/a", "/a/b"} {
+		arm(t, w, path, modes...)
+	}
+	deliver(r, set("/a/b")...)
+	wantTold(t, w, "NodeDataChanged /a/b")
+	deliver(r, set("/a/b")...)
+	wantTold(t, w, "NodeDataChanged /a/b")
+	deliver(r, change(tree.Created, "/a/b/c"))
+	wantTold(t, w, "NodeCreated /a/b/c", "NodeChildrenChanged /a/b")
+}
+
+// 6.3.2: a delete is told once, and the child table's std watch is used up with it.
+func TestClient_DeleteIsToldOnce(t *testing.T) {
+	for _, data := range []Mode{Data, Persistent, Recursive} {
+		r := NewRegistry()
+		w := newClient(r)
+		arm(t, w, "/a", data, Children)
+		deliver(r, change(tree.Deleted, "/a"))
+		wantTold(t, w, "NodeDeleted /a")
+		if w.Has("/a", Children) {
+			t.Errorf("mode %d: the child watch is left", data)
+		}
+	}
+	r := NewRegistry()
+	w := newClient(r)
+	arm(t, w, "/a", Children)
+	deliver(r, change(tree.Deleted, "/a"))
+	wantTold(t, w, "NodeDeleted /a")
+}
+
+// 6.3.3: the parent's event is another one, and comes after.
+func TestClient_TheParentsEventComesAfter(t *testing.T) {
+	for cause, name := range map[tree.ChangeType]string{tree.Created: "NodeCreated", tree.Deleted: "NodeDeleted"} {
+		r := NewRegistry()
+		w := newClient(r)
+		arm(t, w, "/q", Children)
+		arm(t, w, "/q/p", Data)
+		deliver(r, change(cause, "/q/p"))
+		wantTold(t, w, name+" /q/p", "NodeChildrenChanged /q")
+	}
+	r := NewRegistry() // 14.21
+	w := newClient(r)
+	arm(t, w, "/q", Recursive, Children)
+	deliver(r, change(tree.Created, "/q/p"))
+	wantTold(t, w, "NodeCreated /q/p", "NodeChildrenChanged /q")
+}
+
+// 6.4.2: in the order of zxids, and in a multi in the order of its operations; all watches of the client in one queue.
+func TestClient_OrderIsThatOfTheChanges(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	arm(t, w, "/a", Persistent)
+	arm(t, w, "/b", Persistent)
+	r.Deliver(7, []tree.Change{change(tree.DataChanged, "/b"), change(tree.Created, "/a/x"), change(tree.DataChanged, "/a"), change(tree.Deleted, "/a/x")}, nil)
+	r.Deliver(8, set("/b"), nil)
+	events, err := w.Take(w.At(0))
+	want := []Event{{NodeDataChanged, "/b", 7}, {NodeChildrenChanged, "/a", 7}, {NodeDataChanged, "/a", 7}, {NodeChildrenChanged, "/a", 7}, {NodeDataChanged, "/b", 8}}
+	if !slices.Equal(events, want) || err != nil {
+		t.Errorf("told %v, %v", events, err)
+	}
+}
+
+// 6.4.1: an event is queued before anybody can read what it tells of, and nobody can arm a watch in between.
+func TestClient_QueuedBeforeVisible(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	arm(t, w, "/a", Data)
+	r.Deliver(4, set("/a"), func() {
+		if len(w.mu.events) != 1 || r.mu.TryLock() {
+			t.Error("visible before its event was queued, or while a watch can be armed")
+		}
+		select {
+		case <-w.Wake():
+		default:
+			t.Error("not woken")
+		}
+	})
+}
+
+// 3.4, 3.5: what was looked at decides whether a watch is left.
+func TestClient_LookDecides(t *testing.T) {
+	r := NewRegistry()
+	r.Deliver(9, nil, nil)
+	w := newClient(r)
+	for _, armed := range []bool{false, true} {
+		place, err := w.Arm("/a", Data, func() bool {
+			if r.mu.TryLock() {
+				t.Error("looked without the lock")
+			}
+			return armed
+		})
+		if err != nil || place.Zxid != 9 || w.Has("/a", Data) != armed {
+			t.Errorf("armed %v: %v, %+v", w.Has("/a", Data), err, place)
+		}
+	}
+}
+
+// 6.4.1, and what clients rely on: events up to the arming belong before its answer, later ones after.
+func TestClient_PlacesDivideTheEvents(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	arm(t, w, "/a", Persistent)
+	deliver(r, set("/a")...)
+	first := arm(t, w, "/b", Data)
+	deliver(r, set("/a")...)
+	deliver(r, set("/b")...)
+	second := w.At(3)
+	deliver(r, set("/a")...)
+	for _, c := range []struct {
+		upTo Place
+		want []tree.Zxid
+	}{{first, []tree.Zxid{1}}, {first, nil}, {second, []tree.Zxid{2, 3}}, {first, nil}, {w.At(4), []tree.Zxid{4}}, {w.At(4), nil}} {
+		events, err := w.Take(c.upTo)
+		var got []tree.Zxid
+		for _, e := range events {
+			got = append(got, e.Zxid)
+		}
+		if !slices.Equal(got, c.want) || err != nil {
+			t.Errorf("up to %+v: %v, %v, want %v", c.upTo, got, err, c.want)
+		}
+	}
+	if first.Zxid != 1 {
+		t.Errorf("armed at %d", first.Zxid)
+	}
+}
+
+// A client that does not take its events ends, as a whole, and slows nobody down.
+func TestClient_OverflowEndsAll(t *testing.T) {
+	r := NewRegistry()
+	w, other := newClientOf(r, 3, nil), newClient(r)
+	arm(t, w, "/a", Persistent)
+	arm(t, other, "/a", Persistent)
+	for range 3 {
+		deliver(r, set("/a")...)
+	}
+	if w.Err() != nil {
+		t.Fatal("ended too early")
+	}
+	<-w.Wake()
+	deliver(r, set("/a")...)
+	<-w.Wake()
+	deliver(r, set("/a")...)
+	if events, err := w.Take(w.At(0)); len(events) > 0 || err != ErrOverflow {
+		t.Errorf("told %v, %v", events, err)
+	}
+	if n := len(told(t, other)); n != 5 {
+		t.Errorf("another was told %d times", n)
+	}
+	w.End(nil)
+	if err := r.check(); err != nil || r.clients.n != 2 || w.Err() != ErrOverflow {
+		t.Errorf("%d marks are left: %v, %v", r.clients.n, err, w.Err())
+	}
+}
+
+// stats is a tree: what there is, with mzxid and pzxid.
+type stats map[string][2]tree.Zxid
+
+func (s stats) look(path string) (tree.Stat, bool) {
+	z, ok := s[path]
+	return tree.Stat{Mzxid: z[0], Pzxid: z[1]}, ok
+}
+
+// 6.6: every row of the table, for a client that has seen 10.
+func TestClient_SetWatches(t *testing.T) {
+	now := stats{"/": {0, 11}, "/same": {10, 10}, "/data": {11, 3}, "/list": {3, 11}}
+	for _, c := range []struct {
+		name string
+		was  Reset
+		want string
+		mode Mode // armed if nothing is told
+		path string
+	}{
+		{"dataWatches, node missing", Reset{Data: []string{"/gone"}}, "NodeDeleted /gone", Data, "/gone"},
+		{"dataWatches, mzxid > R", Reset{Data: []string{"/data"}}, "NodeDataChanged /data", Data, "/data"},
+		{"dataWatches, else", Reset{Data: []string{"/list"}}, "", Data, "/list"},
+		{"existWatches, node exists", Reset{Exist: []string{"/same"}}, "NodeCreated /same", Data, "/same"},
+		{"existWatches, else", Reset{Exist: []string{"/gone"}}, "", Data, "/gone"},
+		{"childWatches, node missing", Reset{Children: []string{"/gone"}}, "NodeDeleted /gone", Children, "/gone"},
+		{"childWatches, pzxid > R", Reset{Children: []string{"/list"}}, "NodeChildrenChanged /list", Children, "/list"},
+		{"childWatches, of the root", Reset{Children: []string{"/"}}, "NodeChildrenChanged /", Children, "/"},
+		{"childWatches, else", Reset{Children: []string{"/data"}}, "", Children, "/data"},
+		{"persistentWatches", Reset{Persistent: []string{"/data"}}, "", Persistent, "/data"},
+		{"persistentRecursiveWatches", Reset{Recursive: []string{"/gone"}}, "", Recursive, "/gone"},
+		{"dataWatches, several shards", Reset{Unknown: true, Data: []string{"/same"}}, "NodeDataChanged /same", Data, "/same"},
+		{"childWatches, several shards", Reset{Unknown: true, Children: []string{"/same"}}, "NodeChildrenChanged /same", Children, "/same"},
+		{"existWatches, several shards", Reset{Unknown: true, Exist: []string{"/gone"}}, "", Data, "/gone"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewRegistry()
+			r.Deliver(12, nil, nil)
+			w := newClientOf(r, 0, func([]tree.ACL) bool { return false }) // 6.6.1: whatever it may read
+			c.was.Since = 10
+			place, err := w.Reset(&c.was, now.look)
+			if err != nil || place.Zxid != 12 {
+				t.Fatal(place, err)
+			}
+			if w.Has(c.path, c.mode) != (c.want == "") {
+				t.Error("an immediately fired watch must not be registered, another must")
+			}
+			events, _ := w.Take(place) // before the answer
+			switch {
+			case c.want == "" && len(events) == 0:
+			case len(events) != 1 || fmt.Sprint(events[0].Type, " ", events[0].Path) != c.want || int64(events[0].Zxid) != -1:
+				t.Errorf("told %v, want %q", events, c.want)
+			}
+		})
+	}
+}
+
+// 6.6.1: the lists are gone through in their order.
+func TestClient_SetWatchesInOrder(t *testing.T) {
+	r := NewRegistry()
+	w := newClientOf(r, 1, nil) // these events do not count
+	was := &Reset{Children: []string{"/x", "/y"}, Exist: []string{"/b"}, Data: []string{"/x"}, Persistent: []string{"/a"}}
+	if _, err := w.Reset(was, stats{"/b": {}}.look); err != nil {
+		t.Fatal(err)
+	}
+	deliver(r, set("/a")...) // but these do
+	wantTold(t, w, "NodeDeleted /x", "NodeCreated /b", "NodeDeleted /x", "NodeDeleted /y", "NodeDataChanged /a")
+	deliver(r, set("/a")...)
+	deliver(r, set("/a")...)
+	if w.Err() != ErrOverflow {
+		t.Error("what was taken still makes room")
+	}
+}
+
+// 3.18, 6.7.1: removeWatches and checkWatches act on the type and the connection, and send no event.
+func TestClient_RemoveByType(t *testing.T) {
+	for _, mode := range modes {
+		r := NewRegistry()
+		w, other := newClient(r), newClient(r)
+		arm(t, other, "/a", modes...)
+		if w.Has("/a", mode) || w.Remove("/a", mode) { // NoWatcher
+			t.Errorf("mode %d: there was nothing to remove", mode)
+		}
+		arm(t, w, "/a", modes...)
+		if w.Remove("/b", mode) || w.Remove("/", mode) || w.Remove("/a/b", mode) {
+			t.Errorf("mode %d: removed from another path", mode)
+		}
+		if !w.Has("/a", mode) || !w.Remove("/a", mode) || w.Has("/a", mode) || w.Remove("/a", mode) {
+			t.Errorf("mode %d: not removed once", mode)
+		}
+		for _, left := range modes {
+			if w.Has("/a", left) != (left != mode) || !other.Has("/a", left) {
+				t.Errorf("mode %d was removed, and mode %d: %v, %v", mode, left, w.Has("/a", left), other.Has("/a", left))
+			}
+		}
+		wantTold(t, w)
+		if err := r.check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// 3.18: any is every mode, in both tables.
+func TestClient_RemoveAny(t *testing.T) {
+	for _, mode := range modes {
+		r := NewRegistry()
+		w := newClient(r)
+		arm(t, w, "/a", mode)
+		if !w.Has("/a", modes...) || !w.Remove("/a", modes...) || w.Has("/a", modes...) || r.clients.n != 0 {
+			t.Errorf("mode %d is left", mode)
+		}
+	}
+}
+
+// 3.17, 6.6.2: nothing is asked of a path.
+func TestClient_AnyPath(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	paths := []string{"", "/", "//", "a", "a/b", "/a/", "/a\x00", "/../x", "/a//b"}
+	for _, path := range paths {
+		arm(t, w, path, modes...)
+	}
+	deliver(r, change(tree.Deleted, "/a"), change(tree.Created, "/b"))
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	for _, path := range paths {
+		if !w.Remove(path, modes...) {
+			t.Errorf("%q has no watch", path)
+		}
+	}
+	if err := r.check(); err != nil || r.clients.n != 0 || r.clients.depths != nil {
+		t.Error(r.clients.n, err)
+	}
+}
+
+// 6.8: whose ACL is asked for which event; a std watch is used up in silence.
+func TestClient_ACLs(t *testing.T) {
+	own, parents := []tree.ACL{{ID: "own"}}, []tree.ACL{{ID: "parent's"}}
+	for _, c := range []struct {
+		name    string
+		cause   tree.ChangeType
+		watched string
+		mode    Mode
+		secret  string // the list that the client may not read
+		isTold  bool
+	}{
+		{name: "create: the new node's", cause: tree.Created, watched: "/q/p", mode: Data, secret: "own"},
+		{name: "create: not the parent's", cause: tree.Created, watched: "/q/p", mode: Data, secret: "parent's", isTold: true},
+		{name: "setData: the node's", cause: tree.DataChanged, watched: "/q/p", mode: Data, secret: "own"},
+		{name: "delete: the deleted node's", cause: tree.Deleted, watched: "/q/p", mode: Data, secret: "own"},
+		{name: "delete, child table: the deleted node's", cause: tree.Deleted, watched: "/q/p", mode: Children, secret: "own"},
+		{name: "child created: the parent's", cause: tree.Created, watched: "/q", mode: Children, secret: "parent's"},
+		{name: "child deleted: the parent's", cause: tree.Deleted, watched: "/q", mode: Children, secret: "parent's"},
+		{name: "child deleted: not the child's", cause: tree.Deleted, watched: "/q", mode: Children, secret: "own", isTold: true},
+		{name: "recursive: the changed node's", cause: tree.DataChanged, watched: "/q", mode: Recursive, secret: "own"},
+		{name: "recursive: not the watched root's", cause: tree.Created, watched: "/q", mode: Recursive, secret: "parent's", isTold: true},
+		{name: "persistent: the changed node's", cause: tree.DataChanged, watched: "/q/p", mode: Persistent, secret: "own"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewRegistry()
+			w := newClientOf(r, 0, func(acl []tree.ACL) bool { return len(acl) == 0 || acl[0].ID != c.secret })
+			arm(t, w, c.watched, c.mode)
+			deliver(r, tree.Change{Type: c.cause, Path: "/q/p", ACL: own, ParentACL: parents})
+			if n := len(told(t, w)); (n == 1) != c.isTold {
+				t.Errorf("told %d events", n)
+			}
+			if used := slices.Contains(stds, c.mode); w.Has(c.watched, c.mode) == used {
+				t.Errorf("used up: %v", !used)
+			}
+		})
+	}
+}
+
+// 6.8: a delete that the client must not know of is not told by the child table either. It is judged by what the client is then.
+func TestClient_ACLOfTheMoment(t *testing.T) {
+	r := NewRegistry()
+	may := false
+	w := newClientOf(r, 0, func([]tree.ACL) bool { return may })
+	arm(t, w, "/a", Data, Children)
+	deliver(r, change(tree.Deleted, "/a"))
+	wantTold(t, w)
+	if w.Has("/a", modes...) {
+		t.Error("not used up")
+	}
+	arm(t, w, "/a", Persistent)
+	may = true
+	deliver(r, set("/a")...)
+	wantTold(t, w, "NodeDataChanged /a")
+	may = false
+	deliver(r, set("/a")...)
+	wantTold(t, w)
+}
+
+// D2: a snapshot replaces the tree. A one-time watch fires with what its watcher would notice first; who should have been told of
+// everything ends.
+func TestClient_Install(t *testing.T) {
+	touched := map[string]map[Mode]EventType{
+		"/data":    {Data: NodeDataChanged, Persistent: NodeDataChanged},
+		"/list":    {Children: NodeChildrenChanged, Persistent: NodeChildrenChanged},
+		"/gone":    {Data: NodeDeleted, Children: NodeDeleted, Persistent: NodeDeleted},
+		"/both":    {Data: NodeDataChanged, Children: NodeChildrenChanged, Persistent: NodeDataChanged},
+		"/new":     {Data: NodeCreated},
+		"/subtree": {Recursive: NodeDataChanged},
+	}
+	asked := 0
+	look := func(path string, mode Mode) (EventType, []tree.ACL, bool) {
+		asked++
+		e, ok := touched[path][mode]
+		return e, nil, ok
+	}
+	r := NewRegistry()
+	w, other := newClient(r), newClientOf(r, 0, func([]tree.ACL) bool { return false })
+	for _, path := range []string{"/same", "/subtree", "/new", "/list", "/gone", "/data", "/both"} {
+		arm(t, w, path, Data, Children)
+		arm(t, other, path, Data, Children)
+	}
+	arm(t, w, "/same", Persistent, Recursive)
+	published := false
+	r.Install(30, look, func() { published = len(w.mu.events) > 0 })
+	if !published {
+		t.Error("published without events")
+	}
+	wantTold(t, w, "NodeDataChanged /both", "NodeChildrenChanged /both", "NodeDataChanged /data", "NodeDeleted /gone", "NodeChildrenChanged /list", "NodeCreated /new")
+	wantTold(t, other)
+	if data, children := w.Counts(); data != 3 || children != 4 {
+		t.Errorf("%d and %d are left", data, children)
+	}
+	if data, children := other.Counts(); data != 3 || children != 4 {
+		t.Errorf("%d and %d are left of one that may not know", data, children)
+	}
+	if asked != 7*2+2+1 { // once for each path, table and kind, not for each client
+		t.Errorf("asked %d times", asked)
+	}
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	for path, modes := range touched {
+		for _, mode := range []Mode{Persistent, Recursive} {
+			if _, ok := modes[mode]; !ok {
+				continue
+			}
+			w := newClient(r)
+			arm(t, w, path, mode)
+			r.Install(31, look, nil)
+			var gap *GapError
+			if _, err := w.Take(w.At(0)); !errors.As(err, &gap) || gap.Zxid != 31 {
+				t.Errorf("%s in mode %d: %v", path, mode, err)
+			}
+			w.End(nil)
+		}
+	}
+}
+
+// What a registry does to streams at its end it does to clients.
+func TestClient_CloseOfTheRegistry(t *testing.T) {
+	over := errors.New("over")
+	r := NewRegistry()
+	w, none := newClient(r), newClient(r)
+	arm(t, w, "/a", Recursive)
+	r.EndAll(ErrGap)
+	r.Close(over)
+	if w.Err() != ErrGap || none.Err() != nil {
+		t.Errorf("ended with %v and %v", w.Err(), none.Err())
+	}
+	if _, err := none.Arm("/a", Data, nil); err != over {
+		t.Errorf("armed: %v", err)
+	}
+}
+
+// twoShards have the root on both.
+func twoShards() *Shards {
+	return &Shards{Registries: []*Registry{NewRegistry(), NewRegistry()}, Of: func(path string, _ Mode) int {
+		switch {
+		case path == "/":
+			return Everywhere
+		case path < "/b":
+			return 0
+		}
+		return 1
+	}}
+}
+
+// A one-time watch of the root fires once, whichever shard is first, and can be set again at once.
+func TestClient_RootOfSeveralShards(t *testing.T) {
+	on := twoShards()
+	a, b := on.Registries[0], on.Registries[1]
+	w := NewClient(on, 0, nil)
+	arm(t, w, "/", Children)
+	deliver(a, change(tree.Created, "/a"))
+	if w.Has("/", Children) {
+		t.Error("not used up")
+	}
+	deliver(b, change(tree.Created, "/b"))
+	deliver(a, change(tree.Created, "/aa"))
+	wantTold(t, w, "NodeChildrenChanged /")
+	arm(t, w, "/", Children, Data)
+	deliver(a, change(tree.Deleted, "/a"))
+	arm(t, w, "/", Children) // b's mark is still there
+	wantTold(t, w, "NodeChildrenChanged /")
+	deliver(b, change(tree.Created, "/b2"))
+	deliver(a, change(tree.Created, "/a2"))
+	wantTold(t, w, "NodeChildrenChanged /")
+	arm(t, w, "/", Children)
+	if !w.Remove("/", Children) || w.Remove("/", Children) {
+		t.Error("not removed once")
+	}
+	deliver(b, change(tree.Created, "/b3"))
+	wantTold(t, w)
+	if data, children := w.Counts(); data != 1 || children != 0 || !slices.Equal(w.Paths(), []string{"/"}) {
+		t.Errorf("%d and %d watches, %q", data, children, w.Paths())
+	}
+	arm(t, w, "/", Recursive, Persistent)
+	deliver(a, change(tree.Created, "/a3"))
+	deliver(b, change(tree.Created, "/b3"))
+	wantTold(t, w, "NodeCreated /a3", "NodeChildrenChanged /", "NodeCreated /b3", "NodeChildrenChanged /")
+	arm(t, w, "/a", Data)
+	arm(t, w, "/c", Children)
+	w.End(nil)
+	for _, r := range on.Registries {
+		if err := r.check(); err != nil || r.clients.n != 0 {
+			t.Errorf("%d marks are left: %v", r.clients.n, err)
+		}
+	}
+}
+
+// 11.1: what the four-letter words count is in the table of data.
+func TestClient_Counts(t *testing.T) {
+	r := NewRegistry()
+	w, other := newClient(r), newClient(r)
+	arm(t, w, "/c", Children)
+	arm(t, w, "/b", Recursive, Data)
+	arm(t, w, "/a", Persistent)
+	arm(t, other, "/b", Data)
+	arm(t, other, "/d", Recursive)
+	if data, children := w.Counts(); data != 2 || children != 2 || r.Watched() != 3 || !slices.Equal(w.Paths(), []string{"/a", "/b"}) {
+		t.Errorf("%d and %d watches of %d paths, %q", data, children, r.Watched(), w.Paths())
+	}
+	deliver(r, set("/b")...)
+	w.Remove("/b", Recursive)
+	if data, children := w.Counts(); data != 1 || children != 2 || r.Watched() != 2 || !slices.Equal(w.Paths(), []string{"/a"}) {
+		t.Errorf("%d and %d watches of %d paths, %q", data, children, r.Watched(), w.Paths())
+	}
+}
