@@ -41,10 +41,11 @@
 // A goroutine that holds one of these may take those below it, never one above:
 //
 //	machine.mu         while one entry is applied; the loops of expiry, reaper and purger, and Ephemerals take it shortly
-//	watch registry     while one transaction's events are queued and it becomes visible
+//	watch registry     while one transaction's events are queued and it becomes visible; several only in the order of the shards
 //	keeper.mu          lives, claims and watches of this node's sessions
 //	watch registry     to end a watch: never while Deliver runs on the same goroutine
 //	watch.Joint        a watch on several shards
+//	watch.Client       events of a remote client's connection
 //	pipeline.mu        queue and batches in flight
 //	errands.mu         what a shard has purged
 //	Engine.identity    the identity file
@@ -59,7 +60,7 @@
 // started by run and end with Close; apply runs on Raft's workers. While a session becomes known to a shard introduce runs, which
 // ends with the session: Close does not wait for it.
 //
-// Read engine.go first, then start.go, waiter.go, pipeline.go, machine.go, load.go, keeper.go, session.go, watch.go, claim.go, expire.go, leadership.go,
+// Read engine.go first, then start.go, waiter.go, pipeline.go, machine.go, load.go, keeper.go, session.go, watch.go, remotewatch.go, claim.go, expire.go, leadership.go,
 // lag.go, reaper.go and install.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are
 // the formats, codec.go how they are written.
 package engine

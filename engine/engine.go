@@ -16,23 +16,25 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
 // sessions.
 type Engine struct {
 	// Immutable after Start.
-	cfg       Config
-	clock     Clock
-	log       *slog.Logger
-	lock      *replication.DirLock
-	disk      *disk.Disk
-	network   transport.Network
-	listener  net.Listener // until the transport has it
-	transport *transport.Transport
-	shards    []*machine // by ShardID - 1
-	keeper    *keeper
-	purger    *purger
+	cfg        Config
+	clock      Clock
+	log        *slog.Logger
+	lock       *replication.DirLock
+	disk       *disk.Disk
+	network    transport.Network
+	listener   net.Listener // until the transport has it
+	transport  *transport.Transport
+	shards     []*machine   // by ShardID - 1
+	registries watch.Shards // of shards
+	keeper     *keeper
+	purger     *purger
 
 	host    atomic.Pointer[replication.Host]
 	stop    chan struct{} // closed by Close: the loops end

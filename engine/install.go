@@ -86,9 +86,9 @@ func (g gap) touched(path string, mode watch.Mode) (watch.EventType, bool) {
 		return watch.NodeCreated, true
 	case !is:
 		return watch.NodeDeleted, true
-	case before.Czxid != after.Czxid || before.Mzxid != after.Mzxid:
+	case mode != watch.Children && (before.Czxid != after.Czxid || before.Mzxid != after.Mzxid):
 		return watch.NodeDataChanged, true
-	case before.Pzxid != after.Pzxid, before.NumChildren != after.NumChildren: // a create may leave Pzxid alone: see tree
+	case mode != watch.Data && (before.Pzxid != after.Pzxid || before.NumChildren != after.NumChildren): // a create may leave Pzxid alone: see tree
 		return watch.NodeChildrenChanged, true
 	}
 	return watch.NodeDataChanged, mode == watch.Recursive && g.belowTouched(path)

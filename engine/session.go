@@ -270,7 +270,7 @@ func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
 func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 	data, stat, err := s.view(path).Get(path)
-	stat = s.whole(path, stat)
+	stat = s.engine.whole(path, stat)
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -280,7 +280,7 @@ func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 // Exists returns the Stat of a znode and whether there is one.
 func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 	stat, ok, err := s.view(path).Exists(path)
-	stat = s.whole(path, stat)
+	stat = s.engine.whole(path, stat)
 	if err := s.live(); err != nil {
 		return tree.Stat{}, false, err
 	}
@@ -290,7 +290,7 @@ func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 // ACL returns a znode's ACL and its Stat, both of one version.
 func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 	acl, stat, err := s.view(path).ACL(path)
-	stat = s.whole(path, stat)
+	stat = s.engine.whole(path, stat)
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -299,10 +299,9 @@ func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 
 // Children returns the sorted names of a znode's children and its Stat, both of one version.
 func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
-	if s.engine.spans(path) {
-		names, stat, err = s.allChildren(path)
-	} else {
-		names, stat, err = s.view(path).Children(path)
+	f, err := s.engine.find(path, s.who)
+	if err == nil {
+		names, stat = f.children(), f.stat()
 	}
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err

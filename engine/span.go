@@ -24,11 +24,11 @@ func (e *Engine) reaches(path string) bool {
 const fromBirth = 3
 
 // whole returns what the Stat of a znode is once its other shards are looked at.
-func (s *Session) whole(path string, stat tree.Stat) tree.Stat {
-	if !s.engine.spans(path) {
+func (e *Engine) whole(path string, stat tree.Stat) tree.Stat {
+	if !e.spans(path) {
 		return stat
 	}
-	for _, m := range s.engine.shards[1:] {
+	for _, m := range e.shards[1:] {
 		other, _ := m.tree.Load().Exists(path)
 		stat = sum(path, stat, other)
 	}
@@ -47,22 +47,49 @@ func sum(path string, a, b tree.Stat) tree.Stat {
 	return a
 }
 
-// allChildren is Children of a znode that is on every shard.
-func (s *Session) allChildren(path string) (names []string, stat tree.Stat, err error) {
-	for i, m := range s.engine.shards {
-		more, one, err := m.tree.Load().As(s.who).Children(path)
+// A finding is a znode as somebody found it on its shard, or on all of them.
+type finding struct {
+	path string
+	tree.Found
+	others []tree.Found
+}
+
+// find looks for a znode and copies nothing of it.
+func (e *Engine) find(path string, who []tree.Identity) (f finding, err error) {
+	f.path = path
+	if f.Found, err = e.at(path).tree.Load().As(who).Find(path); err != nil || !e.spans(path) {
+		return f, err
+	}
+	for _, m := range e.shards[1:] {
+		other, err := m.tree.Load().As(who).Find(path)
 		if err != nil {
-			return nil, tree.Stat{}, err
+			return f, err
 		}
-		names = append(names, more...)
-		if i == 0 {
-			stat = one
-		} else {
-			stat = sum(path, stat, one)
-		}
+		f.others = append(f.others, other)
+	}
+	return f, nil
+}
+
+// stat is what Stat and those of the other shards say together.
+func (f *finding) stat() tree.Stat {
+	stat := f.Stat()
+	for _, other := range f.others {
+		stat = sum(f.path, stat, other.Stat())
+	}
+	return stat
+}
+
+// children are the sorted names on all shards.
+func (f *finding) children() []string {
+	names := f.Children()
+	if len(f.others) == 0 {
+		return names
+	}
+	for _, other := range f.others {
+		names = append(names, other.Children()...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), stat, nil
+	return slices.Compact(names)
 }
 
 // allDescendants is Descendants of a znode with some below it on other shards.
@@ -87,14 +114,19 @@ func (s *Session) allDescendants(path string) (int, error) {
 	return n, nil
 }
 
+// watchedOn returns the index of the shard that has everything a watch sees, or watch.Everywhere.
+func (e *Engine) watchedOn(path string, mode watch.Mode) int {
+	if e.spans(path) || mode == watch.Recursive && e.reaches(path) {
+		return watch.Everywhere
+	}
+	return shardOf(path, len(e.shards))
+}
+
 // watch arms a watch on every shard that has something of what it sees.
 func (e *Engine) watch(path string, mode watch.Mode, who *watch.Watcher) stream {
-	if !e.spans(path) && !(mode == watch.Recursive && e.reaches(path)) {
-		return e.at(path).registry.Add(path, mode, 0, who)
+	at := e.watchedOn(path, mode)
+	if at == watch.Everywhere {
+		return watch.Join(e.registries.Registries, path, mode, who)
 	}
-	registries := make([]*watch.Registry, len(e.shards))
-	for i, m := range e.shards {
-		registries[i] = m.registry
-	}
-	return watch.Join(registries, path, mode, who)
+	return e.shards[at].registry.Add(path, mode, 0, who)
 }

@@ -225,6 +225,7 @@ func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) 
 	m.expirer = newExpirer(m, raft, e.cfg, e.newLag(m), e.log)
 	m.reaper = newReaper(m, raft, e.cfg, e.log)
 	e.shards = append(e.shards, m)
+	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, m.registry)
 	return m
 }
 

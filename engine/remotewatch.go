@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// RemoteWatches are the watches of one connection of ZooKeeper's protocol, on all shards. They are nobody's but the connection's: no
+// session's end ends them, nor does the node's. Whoever has the connection calls End with its end, and keeps to the order of answers
+// and events that watch.Client prescribes.
+type RemoteWatches struct {
+	*watch.Client
+
+	engine *Engine
+	who    atomic.Pointer[[]tree.Identity]
+}
+
+// WatchRemotely returns the watches of a connection that has shown to be the identities; there are none yet. limit bounds the events
+// that may wait; see watch.NewClient.
+func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
+	w := &RemoteWatches{engine: e}
+	w.Identify(who...)
+	w.Client = watch.NewClient(&e.registries, limit, w.mayRead)
+	return w
+}
+
+// Identify says what the connection has shown to be from now on. What it is told of is judged by that.
+func (w *RemoteWatches) Identify(who ...tree.Identity) { w.who.Store(&who) }
+
+// mayRead asks no shard in particular: all judge ACLs by the same schemes.
+func (w *RemoteWatches) mayRead(acl []tree.ACL) bool { return w.view(rootPath).MayRead(acl) }
+
+func (w *RemoteWatches) view(path string) tree.View {
+	return w.engine.at(path).tree.Load().As(*w.who.Load())
+}
+
+// Here is the place of an answer that was read before the call, on any shard.
+func (w *RemoteWatches) Here() watch.Place {
+	var z tree.Zxid
+	for _, m := range w.engine.shards {
+		z = max(z, m.tree.Load().Visible())
+	}
+	return w.At(z)
+}
+
+// Get is Session.Get for the connection, and arms a Data watch if it succeeds.
+func (w *RemoteWatches) Get(path string) ([]byte, tree.Stat, watch.Place, error) {
+	f, place, err := w.find(path, watch.Data)
+	if err != nil {
+		return nil, tree.Stat{}, place, err
+	}
+	return f.Data(), f.stat(), place, nil
+}
+
+// Children is Session.Children for the connection, and arms a Children watch if it succeeds.
+func (w *RemoteWatches) Children(path string) ([]string, tree.Stat, watch.Place, error) {
+	f, place, err := w.find(path, watch.Children)
+	if err != nil {
+		return nil, tree.Stat{}, place, err
+	}
+	return f.children(), f.stat(), place, nil
+}
+
+// find looks for a znode and arms a watch if it is there and may be read. What is copied of it is copied afterwards: apply waits
+// while it is looked for.
+func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place watch.Place, err error) {
+	place, ended := w.Arm(path, mode, func() bool {
+		f, err = w.engine.find(path, *w.who.Load())
+		return err == nil
+	})
+	if ended != nil {
+		err = ended
+	}
+	return f, place, err
+}
+
+// Exists is Session.Exists for the connection, and arms a Data watch if it succeeds, also of a znode that there is not.
+func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watch.Place, err error) {
+	place, ended := w.Arm(path, watch.Data, func() bool {
+		if stat, ok, err = w.view(path).Exists(path); ok {
+			stat = w.engine.whole(path, stat)
+		}
+		return err == nil
+	})
+	if ended != nil {
+		err = ended
+	}
+	return stat, ok, place, err
+}
+
+// Reset resumes the watches of an earlier connection. The zxids of several shards do not compare with the one that a client knows, so
+// there all that could have changed is told as changed.
+func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
+	was.Unknown = was.Unknown || len(w.engine.shards) > 1
+	return w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
+		stat, ok := w.engine.at(path).tree.Load().Exists(path)
+		return w.engine.whole(path, stat), ok
+	})
+}
+
+// WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: those whose data they watch, on each shard.
+func (e *Engine) WatchedPaths() (n int) {
+	for _, m := range e.shards {
+		n += m.registry.Watched()
+	}
+	return n
+}
