@@ -277,6 +277,7 @@ func TestClient_LookDecides(t *testing.T) {
 		place, err := w.Arm("/a", Data, func() bool {
 			if r.mu.TryLock() {
 				t.Error("looked without the lock")
+				r.mu.Unlock()
 			}
 			return armed
 		})
@@ -363,12 +364,14 @@ func TestClient_SetWatches(t *testing.T) {
 	}{
 		{"dataWatches, node missing", Reset{Data: []string{"/gone"}}, "NodeDeleted /gone", Data, "/gone"},
 		{"dataWatches, mzxid > R", Reset{Data: []string{"/data"}}, "NodeDataChanged /data", Data, "/data"},
+		{"dataWatches, mzxid = R", Reset{Data: []string{"/same"}}, "", Data, "/same"},
 		{"dataWatches, else", Reset{Data: []string{"/list"}}, "", Data, "/list"},
 		{"existWatches, node exists", Reset{Exist: []string{"/same"}}, "NodeCreated /same", Data, "/same"},
 		{"existWatches, else", Reset{Exist: []string{"/gone"}}, "", Data, "/gone"},
 		{"childWatches, node missing", Reset{Children: []string{"/gone"}}, "NodeDeleted /gone", Children, "/gone"},
 		{"childWatches, pzxid > R", Reset{Children: []string{"/list"}}, "NodeChildrenChanged /list", Children, "/list"},
 		{"childWatches, of the root", Reset{Children: []string{"/"}}, "NodeChildrenChanged /", Children, "/"},
+		{"childWatches, pzxid = R", Reset{Children: []string{"/same"}}, "", Children, "/same"},
 		{"childWatches, else", Reset{Children: []string{"/data"}}, "", Children, "/data"},
 		{"persistentWatches", Reset{Persistent: []string{"/data"}}, "", Persistent, "/data"},
 		{"persistentRecursiveWatches", Reset{Recursive: []string{"/gone"}}, "", Recursive, "/gone"},
