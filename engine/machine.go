@@ -289,22 +289,30 @@ func (m *machine) identities(id tree.SessionID) []tree.Identity {
 	return r.Identities
 }
 
-// ephemerals returns what a session owns below a prefix. ctx bounds how long it waits for the machine, which may stand still in the
-// midst of an entry.
+// ephemerals returns what a session owns below a prefix. ctx bounds how long it waits for the machine.
 func (m *machine) ephemerals(ctx context.Context, id tree.SessionID, prefix string) ([]string, error) {
+	if err := m.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(m.mu.table.Ephemerals(id), func(path string) bool { return !strings.HasPrefix(path, prefix) }), nil
+}
+
+// lock takes mu for a caller, who does not wait longer than ctx, or the request timeout: the machine may stand still in the midst of
+// an entry.
+func (m *machine) lock(ctx context.Context) error {
 	ctx, cancel := m.engine.bounded(ctx)
 	defer cancel()
 	for !m.mu.TryLock() {
 		select {
 		case <-ctx.Done():
-			return nil, unavailable(ctx, ctx.Err())
+			return unavailable(ctx, ctx.Err())
 		case <-m.engine.done:
-			return nil, m.engine.over()
+			return m.engine.over()
 		case <-time.After(time.Millisecond):
 		}
 	}
-	defer m.mu.Unlock()
-	return slices.DeleteFunc(m.mu.table.Ephemerals(id), func(path string) bool { return !strings.HasPrefix(path, prefix) }), nil
+	return nil
 }
 
 func (m *machine) usable(id tree.SessionID, at session.MemberID) error {
