@@ -6,8 +6,10 @@ import (
 	"maps"
 	"path/filepath"
 
+	"github.com/vivarium-go/vivarium/embed/internal/bridge"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A Node is one running member: its replica of the tree and the sessions of this process. Its methods may be called by
@@ -47,6 +49,15 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	return n, nil
+}
+
+func init() {
+	bridge.Cross = func(node any) bridge.Side {
+		n := node.(*Node)
+		return bridge.Side{Engine: n.e, Config: n.cfg, Identify: func(scheme string, credential []byte) ([]tree.Identity, error) {
+			return n.auth.identities([]Auth{{Scheme: scheme, Credential: credential}})
+		}}
+	}
 }
 
 // Ready waits until the node serves, on every shard: it has a quorum, the ensemble has taken it in, and it has applied what was
