@@ -37,15 +37,17 @@ var imports = map[string][]string{
 	"internal/child":  {}, // for tests
 	"internal/timers": {},
 
+	"embed/internal/bridge":     {"engine", "tree"},
 	"embed/internal/inside":     {"engine"},
 	"embed/internal/shardsflag": {}, // for tests
-	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", // the last three for the vocabulary only
+	"embed": {"engine", "embed/internal/bridge", "embed/internal/inside", "tree", "session", "watch", // the last three for the vocabulary only
 		"go.yaml.in/yaml/v3"},
 	"embed/internal/queue": {"embed"},
 	"embed/lock":           {"embed", "embed/internal/queue"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
 
+	"embed/gateway":               {"embed", "embed/internal/bridge", "embed/gateway/internal/wire", "engine", "tree"},
 	"embed/gateway/internal/wire": {},
 }
 

@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+const (
+	ipScheme     = "ip"
+	digestScheme = "digest"
+	x509Scheme   = "x509"
+)
+
+// identitiesMax bounds the identities of a connection: every member keeps them. A client that asks for more is told AuthFailed.
+const identitiesMax = 18 // its address, its certificate, and the 16 that package embed allows a session
+
+// X509 is ZooKeeper's scheme "x509", whose identity is the subject of a client's certificate, such as "CN=web,OU=shop". A connection
+// has it without further ado; to name it in ACLs give this to embed.Config.Schemes under "x509", on every member.
+func X509() embed.Scheme { return x509{} }
+
+type x509 struct{}
+
+// Identify refuses: nobody is what a text says.
+func (x509) Identify([]byte) (string, error) {
+	return "", errors.New("x509 is proved by the connection's certificate")
+}
+
+func (x509) Valid(id string) bool             { return strings.Contains(id, "=") }
+func (x509) Matches(identity, id string) bool { return identity == id }
+func (x509) Expands() bool                    { return true }
+
+// innate returns the identities that a connection has of itself: its address, and the subject of its certificate if that was verified.
+func innate(sock net.Conn) []tree.Identity {
+	who := []tree.Identity{{Scheme: ipScheme, ID: hostOf(sock.RemoteAddr())}}
+	if t, ok := sock.(*tls.Conn); ok {
+		if s := t.ConnectionState(); len(s.VerifiedChains) > 0 {
+			who = append(who, tree.Identity{Scheme: x509Scheme, ID: s.PeerCertificates[0].Subject.String()})
+		}
+	}
+	return who
+}
+
+func hostOf(addr net.Addr) string {
+	if a, ok := addr.(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap().WithZone("").String()
+	}
+	return addr.String()
+}
+
+// prove returns the connection's identities with what an auth request proves.
+func (c *conn) prove(auth *wire.Auth) ([]tree.Identity, error) {
+	var proved []tree.Identity
+	switch auth.Scheme {
+	case ipScheme, x509Scheme: // a client's word adds nothing to what its connection is
+		for _, i := range innate(c.sock) {
+			if i.Scheme == auth.Scheme {
+				proved = append(proved, i)
+			}
+		}
+		if proved == nil {
+			return nil, fmt.Errorf("%s: the connection has none", auth.Scheme)
+		}
+	default:
+		var err error
+		if proved, err = c.gate.node.Identify(auth.Scheme, auth.Proof); err != nil {
+			return nil, err
+		}
+	}
+	who := slices.Clone(c.who)
+	for _, i := range proved {
+		if !slices.Contains(who, i) {
+			who = append(who, i)
+		}
+	}
+	if len(who) > identitiesMax {
+		return nil, fmt.Errorf("more than %d identities", identitiesMax)
+	}
+	return who, nil
+}
+
+// users are the identities as whoAmI tells them: of a digest the user alone.
+func users(who []tree.Identity) []wire.User {
+	list := make([]wire.User, len(who))
+	for i, id := range who {
+		list[i] = wire.User{Scheme: id.Scheme, Name: id.ID}
+		if id.Scheme == digestScheme {
+			list[i].Name, _, _ = strings.Cut(id.ID, ":")
+		}
+	}
+	return list
+}

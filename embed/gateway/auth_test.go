@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	cryptox509 "crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+)
+
+func (c *client) auth(scheme, proof string) wire.Reply {
+	c.t.Helper()
+	q := wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: scheme, Proof: []byte(proof)}}
+	c.write(raw(q))
+	return c.receive(q)
+}
+
+// 3.21 and 7: identities are the connection's, and ACLs are judged by them.
+func TestAuth(t *testing.T) {
+	n := startNode(t, func(c *embed.Config) { c.SuperDigest = embed.Digest("root:secret") })
+	g := startOn(t, n, Config{})
+	bob, other := connect(t, g), connect(t, g)
+	if r := bob.auth("digest", "bob:pw"); r.Err != wire.OK || r.Zxid != 0 {
+		t.Fatalf("auth: %+v", r)
+	}
+	mine := with(create("/bob", []byte("x"), 0), func(o *wire.Operation) { o.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "auth"}} })
+	bob.must(mine)
+	if r := bob.must(op(wire.OpGetACL, "/bob")); !slices.Equal(r.ACL, []wire.ACL{{Perms: wire.PermAll, Scheme: "digest", ID: "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="}}) {
+		t.Errorf("getACL: %+v", r.ACL)
+	}
+	bob.must(op(wire.OpGetData, "/bob"))
+	for _, o := range []wire.Operation{op(wire.OpGetData, "/bob"), op(wire.OpExists, "/bob"), op(wire.OpSetData, "/bob"), create("/bob/x", nil, 0), op(wire.OpGetACL, "/bob")} {
+		if r := other.do(o); r.Err != wire.NoAuth {
+			t.Errorf("op %d of another: code %d", o.Op, r.Err)
+		}
+	}
+	other.auth("digest", "bob:wrong") // cannot fail, and is somebody else
+	if r := other.do(op(wire.OpGetData, "/bob")); r.Err != wire.NoAuth {
+		t.Errorf("with a wrong password: %d", r.Err)
+	}
+	other.auth("digest", "bob:pw")
+	other.must(op(wire.OpGetData, "/bob"))
+	other.auth("ip", "1.2.3.4")
+	other.auth("digest", "bob:pw")
+	want := []wire.User{{Scheme: "ip", Name: "127.0.0.1"}, {Scheme: "digest", Name: "bob"}, {Scheme: "digest", Name: "bob"}}
+	if r := other.must(op(wire.OpWhoAmI, "")); !slices.Equal(r.Users, want) {
+		t.Errorf("whoAmI: %+v", r.Users)
+	}
+	root := connect(t, g)
+	root.auth("digest", "root:secret")
+	root.must(op(wire.OpSetData, "/bob"))
+	if r := root.must(op(wire.OpWhoAmI, "")); !slices.Contains(r.Users, wire.User{Scheme: "super"}) {
+		t.Errorf("whoAmI of super: %+v", r.Users)
+	}
+	// The address is one from the start.
+	here := connect(t, g)
+	here.must(with(create("/here", nil, 0), func(o *wire.Operation) { o.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "ip", ID: "127.0.0.0/8"}} }))
+	here.must(op(wire.OpGetData, "/here"))
+}
+
+// 3.21: what proves nothing ends the connection; so does one identity too many.
+func TestAuthFails(t *testing.T) {
+	g := start(t, Config{})
+	for scheme, proof := range map[string]string{"nonsense": "x", wire.Null: "", "x509": "CN=me", "super": "root:secret", "world": "anyone"} {
+		c := connect(t, g)
+		if r := c.auth(scheme, proof); r.Err != wire.AuthFailed || r.Zxid != 0 {
+			t.Errorf("%q: %+v", scheme, r)
+		}
+		c.endsSilently()
+	}
+	c := connect(t, g)
+	for i := range identitiesMax {
+		if r := c.auth("digest", string(rune('a'+i))); (r.Err == wire.OK) != (i < identitiesMax-1) {
+			t.Errorf("identity %d: code %d", i, r.Err)
+		}
+	}
+	c.endsSilently()
+}
+
+// certificate returns one signed by parent, or by itself.
+func certificate(t *testing.T, name pkix.Name, parent *tls.Certificate) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &cryptox509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: name, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: parent == nil, BasicConstraintsValid: true}
+	issuer, signer := template, any(key)
+	if parent != nil {
+		issuer, signer = parent.Leaf, parent.PrivateKey
+	}
+	der, err := cryptox509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := cryptox509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// 7.5: over TLS a client's certificate is an identity.
+func TestX509(t *testing.T) {
+	ca := certificate(t, pkix.Name{CommonName: "authority"}, nil)
+	server := certificate(t, pkix.Name{CommonName: "server"}, ca)
+	web := certificate(t, pkix.Name{CommonName: "web", OrganizationalUnit: []string{"shop"}}, ca)
+	authorities := cryptox509.NewCertPool()
+	authorities.AddCert(ca.Leaf)
+	n := startNode(t, func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"x509": X509()} })
+	g := startOn(t, n, Config{FirstFrame: 300 * time.Millisecond, Words: []string{"ruok"}, TLS: &TLS{Config: &tls.Config{
+		Certificates: []tls.Certificate{*server}, ClientCAs: authorities, ClientAuth: tls.VerifyClientCertIfGiven}}})
+	c := connectTLS(t, g, &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{*web}})
+	if r := c.must(op(wire.OpWhoAmI, "")); !slices.Contains(r.Users, wire.User{Scheme: "x509", Name: "CN=web,OU=shop"}) {
+		t.Errorf("whoAmI: %+v", r.Users)
+	}
+	if r := c.auth("x509", ""); r.Err != wire.OK {
+		t.Errorf("auth: %d", r.Err)
+	}
+	c.must(with(create("/web", nil, 0), func(o *wire.Operation) { o.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "auth"}} }))
+	if r := c.must(op(wire.OpGetACL, "/web")); len(r.ACL) != 1 || r.ACL[0].ID != "CN=web,OU=shop" {
+		t.Errorf("getACL: %+v", r.ACL)
+	}
+	nobody := connectTLS(t, g, &tls.Config{RootCAs: authorities})
+	if r := nobody.do(op(wire.OpGetData, "/web")); r.Err != wire.NoAuth {
+		t.Errorf("getData without a certificate: %d", r.Err)
+	}
+	nobody.must(op(wire.OpCloseSession, ""))
+	nobody.endsSilently()
+	// Plain text finds no door, and who says nothing is not waited for.
+	plain := dial(t, g)
+	plain.write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
+	plain.ends()
+	dial(t, g).endsSilently()
+}

@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+)
+
+const testTick = 5 * time.Millisecond // sessions of 360 ms and more
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// startNode starts a node that is alone; it is closed when the test ends.
+func startNode(t testing.TB, change func(*embed.Config)) *embed.Node {
+	t.Helper()
+	cfg := embed.Config{Dir: t.TempDir(), Tick: testTick, Logger: quiet}
+	if change != nil {
+		change(&cfg)
+	}
+	n, err := embed.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	if err := n.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// startOn opens a gateway on a node; it is closed when the test ends.
+func startOn(t testing.TB, n *embed.Node, cfg Config) *Gateway {
+	t.Helper()
+	cfg.Listen = "127.0.0.1:0"
+	g, err := Start(n, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+func start(t testing.TB, cfg Config) *Gateway {
+	t.Helper()
+	return startOn(t, startNode(t, nil), cfg)
+}
+
+// A client speaks the protocol by hand.
+type client struct {
+	net.Conn
+	t   testing.TB
+	xid int32
+	wire.ConnectResponse
+	events []wire.Event // that came before replies
+}
+
+const patience = 20 * time.Second
+
+func dial(t testing.TB, g *Gateway) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", g.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(t, c)
+}
+
+func newClient(t testing.TB, c net.Conn) *client {
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return &client{Conn: c, t: t}
+}
+
+// connect opens a session.
+func connect(t testing.TB, g *Gateway) *client {
+	t.Helper()
+	c := dial(t, g)
+	c.open(wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)})
+	return c
+}
+
+func connectTLS(t testing.TB, g *Gateway, cfg *tls.Config) *client {
+	t.Helper()
+	sock, err := tls.Dial("tcp", g.Addr().String(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, sock)
+	c.open(wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)})
+	return c
+}
+
+func (c *client) open(q wire.ConnectRequest) {
+	c.t.Helper()
+	c.write(q.AppendFrame(nil))
+	if err := c.ConnectResponse.Decode(c.read()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) write(b []byte) {
+	c.t.Helper()
+	if _, err := c.Write(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// read returns the next frame without its length.
+func (c *client) read() []byte {
+	c.t.Helper()
+	b, err := wire.ReadFrame(c, nil, 64<<20)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+// send sends a request without waiting.
+func (c *client) send(q wire.Request) wire.Request {
+	c.t.Helper()
+	c.xid++
+	q.Xid = c.xid
+	c.write(q.AppendFrame(nil))
+	return q
+}
+
+// receive returns the reply to a request, which has to be the next one.
+func (c *client) receive(q wire.Request) wire.Reply {
+	c.t.Helper()
+	for {
+		var r wire.Reply
+		body, err := r.DecodeHeader(c.read())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		op := q.Op
+		if r.Xid == wire.XidEvent {
+			op = wire.OpEvent
+		}
+		if err := r.DecodeBody(op, body); err != nil {
+			c.t.Fatalf("reply to op %d: %v", q.Op, err)
+		}
+		if op == wire.OpEvent {
+			c.events = append(c.events, r.Event)
+			continue
+		}
+		if r.Xid != q.Xid {
+			c.t.Fatalf("reply to %d where that to %d should be", r.Xid, q.Xid)
+		}
+		return r
+	}
+}
+
+func (c *client) call(q wire.Request) wire.Reply {
+	c.t.Helper()
+	return c.receive(c.send(q))
+}
+
+// do calls with one operation.
+func (c *client) do(o wire.Operation) wire.Reply {
+	c.t.Helper()
+	return c.call(wire.Request{Operation: o})
+}
+
+// must is do for what has to succeed.
+func (c *client) must(o wire.Operation) wire.Reply {
+	c.t.Helper()
+	r := c.do(o)
+	if r.Err != wire.OK {
+		c.t.Fatalf("op %d of %q: code %d", o.Op, o.Path, r.Err)
+	}
+	return r
+}
+
+// ends waits until the gateway has closed the connection, and returns what came before.
+func (c *client) ends() []byte {
+	c.t.Helper()
+	b, err := io.ReadAll(c)
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		c.t.Fatal("the connection does not end")
+	}
+	return b
+}
+
+// endsSilently is ends if nothing came.
+func (c *client) endsSilently() {
+	c.t.Helper()
+	if b := c.ends(); len(b) > 0 {
+		c.t.Fatalf("%d bytes came before the end: %x", len(b), b[:min(len(b), 64)])
+	}
+}
+
+func openACL() []wire.ACL { return []wire.ACL{{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}} }
+
+func create(path string, data []byte, flags wire.CreateFlags) wire.Operation {
+	return wire.Operation{Op: wire.OpCreate, Path: path, Data: data, ACL: openACL(), Flags: flags}
+}
+
+func op(o wire.Op, path string) wire.Operation { return wire.Operation{Op: o, Path: path, Version: -1} }
+
+func raw(q wire.Request) []byte { return q.AppendFrame(nil) }
+
+func equal(t testing.TB, what string, got, want []byte) {
+	t.Helper()
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s:\n got %x\nwant %x", what, got, want)
+	}
+}

@@ -1,0 +1,316 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A conn is one client's connection. Two goroutines serve it: the reader decodes the requests in their order, submits writes, carries
+// out reads, and queues the answers; the writer waits for the outcomes of writes, and sends the answers in their order with the
+// events that belong before each.
+//
+// A client of ZooKeeper's may rely on an order among answers and events: what comes before the answer of the request that armed its
+// watch finds nobody to be told, and what a request's answer shows must not come before the events of it. So every answer has a place
+// among the events. Those of reads, and of what is answered here, have it when they are queued. Those of writes, which are
+// on their way then, and of all that is queued behind a write, get it when the writer comes to them; until then the reader carries out
+// no read. So places are in the order of the queue.
+type conn struct {
+	// Immutable after newConn; those of the second group after the handshake.
+	gate *Gateway
+	sock net.Conn
+	raw  net.Conn // what sock is over, if it is encrypted; or sock
+	came time.Time
+	quit chan struct{} // closed by drop
+	more chan struct{} // capacity 1: something was queued
+	sent chan struct{} // closed when the writer has ended
+
+	session session
+	watches watches
+
+	// The reader's.
+	in  input
+	who []tree.Identity
+	one [1]tree.Op // room for what is submitted
+
+	figures figures
+
+	mu      sync.Mutex
+	settled sync.Cond // the reader waits: an answer has left the queue, or the connection has ended
+	queue   []answer  // from head on
+	head    int
+	open    int  // answers that have no place yet
+	bytes   int  // of the requests or results in the queue
+	ended   bool // drop was called
+	leaving bool // the client closes its session: that it ends is no reason to end the connection
+	last    lastAnswer
+}
+
+// lastAnswer is what cons shows of a connection.
+type lastAnswer struct {
+	op    wire.Op
+	xid   int32
+	zxid  int64
+	at    time.Time
+	after time.Duration
+}
+
+// Limits of one connection, and what happens at them.
+const (
+	queueBytesMax = 4 << 20  // bytes of requests under way and of answers not sent: the next request is not read until there are less
+	flushAt       = 64 << 10 // bytes of answers that are sent in one go; what is queued behind waits
+	queueKept     = 4        // answers an idle connection keeps room for
+	lingerMax     = time.Second
+	lingerBytes   = 64 << 10 // how much of what a client still sends is read at the end, lest the system lose the last answer
+)
+
+// An answer is what one request gets, in the queue from the request on.
+type answer struct {
+	reply   wire.Reply     // complete but for Zxid and, of a write, what the outcome says
+	pending engine.Pending // of a write
+	write   bool
+	placed  bool // place is known
+	fixed   bool // so is reply.Zxid
+	last    bool // the connection ends behind it
+	place   place
+	multi   []wire.Op // of the operations of a multi
+	bytes   int
+	came    time.Time
+}
+
+var errEnded = errors.New("connection ended")
+
+func newConn(g *Gateway, raw net.Conn) *conn {
+	sock := raw
+	if g.tls != nil {
+		sock = tls.Server(raw, g.tls)
+	}
+	c := &conn{gate: g, sock: sock, raw: raw, came: time.Now(), quit: make(chan struct{}), more: make(chan struct{}, 1), sent: make(chan struct{})}
+	c.settled.L = &c.mu
+	c.in.sock = sock
+	return c
+}
+
+// serve is the connection's life.
+func (c *conn) serve() {
+	err := c.converse()
+	c.drop()
+	c.in.release()
+	if c.session != nil {
+		<-c.sent
+		c.watches.End()
+		c.gate.outstanding.Add(-int64(len(c.queue) - c.head)) // nobody else is left
+	}
+	if err != nil && err != io.EOF && !errors.Is(err, errEnded) {
+		c.gate.log.Debug("client's connection ended", "client", c.sock.RemoteAddr(), "cause", err)
+	}
+}
+
+// drop ends the connection at once. Anybody may call it, at any time.
+func (c *conn) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	close(c.quit)
+	c.settled.Broadcast()
+	_ = c.raw.Close() // TLS would say goodbye, and wait until it has
+}
+
+// converse is the reader. It returns why the conversation ended.
+func (c *conn) converse() error {
+	if err := c.sock.SetDeadline(time.Now().Add(c.gate.cfg.FirstFrame)); err != nil {
+		return err
+	}
+	head, err := c.in.head()
+	if err != nil {
+		return err
+	}
+	if wire.FourLetterWord(head) {
+		return c.say(c.gate.word(string(head)))
+	}
+	frame, err := c.in.take(c.gate.cfg.FrameSize)
+	if err != nil {
+		return err
+	}
+	if err := c.handshake(frame); err != nil {
+		return err
+	}
+	c.gate.goroutines.Go(c.writeLoop)
+	c.in.endSilence(c.session.Timeout())
+	for {
+		if err := c.request(); err == errLast {
+			<-c.sent
+			return c.linger()
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// say is all that is said to this client.
+func (c *conn) say(text []byte) error {
+	if err := c.send(text); err != nil {
+		return err
+	}
+	return c.linger()
+}
+
+func (c *conn) send(b []byte) error {
+	if err := c.sock.SetWriteDeadline(time.Now().Add(c.gate.cfg.WriteTimeout)); err != nil {
+		return err
+	}
+	_, err := c.sock.Write(b)
+	return err
+}
+
+// linger ends the sending side and reads on for a while: a connection that is closed with something unread is reset, and the client
+// may not see what was sent before.
+func (c *conn) linger() error {
+	if half, ok := c.sock.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = c.sock.SetReadDeadline(time.Now().Add(lingerMax))
+	_, _ = io.CopyN(io.Discard, c.sock, lingerBytes)
+	return nil
+}
+
+// handshake answers the connect request.
+func (c *conn) handshake(frame []byte) error {
+	var q wire.ConnectRequest
+	if err := q.Decode(frame); err != nil {
+		return err
+	}
+	e := c.gate.node.Engine
+	// With several shards a client has seen zxids that do not compare.
+	if seen := e.Visible(); c.gate.node.Config.Shards == 1 && q.LastZxid > int64(seen) {
+		return fmt.Errorf("the client has seen zxid %#x, this member only %#x", q.LastZxid, seen)
+	}
+	c.who = innate(c.sock)
+	timeout := time.Duration(q.Timeout) * time.Millisecond
+	var s session
+	var err error
+	if q.SessionID == 0 {
+		s, err = c.gate.open(timeout, c.who)
+	} else {
+		s, err = c.gate.resume(tree.SessionID(q.SessionID), q.Password, timeout, c.who)
+	}
+	password := [16]byte{}
+	a := wire.ConnectResponse{Old: q.Old, Password: password[:]}
+	if errors.Is(err, engine.ErrSessionExpired) {
+		return errors.Join(c.say(a.AppendFrame(nil)), errEnded)
+	} else if err != nil {
+		return err
+	}
+	password = s.Password()
+	a.SessionID, a.Timeout = int64(s.ID()), int32(s.Timeout().Milliseconds())
+	if err := c.send(a.AppendFrame(nil)); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.session, c.watches = s, c.gate.newWatches(c.who)
+	c.mu.Unlock()
+	return nil
+}
+
+// room waits until another request may be read, and reports false if the connection has ended. A connection that has none under way may
+// always have one.
+func (c *conn) room() bool {
+	most := c.gate.cfg.Outstanding
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.ended && len(c.queue) > c.head &&
+		(len(c.queue)-c.head >= most || c.bytes >= queueBytesMax || c.gate.outstanding.Load() >= int64(most)) {
+		c.settled.Wait()
+	}
+	return !c.ended
+}
+
+// settle waits until the writer has dealt with all writes, and what was queued behind them. It reports false if the connection has
+// ended.
+func (c *conn) settle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.ended && c.open > 0 {
+		c.settled.Wait()
+	}
+	return !c.ended
+}
+
+// push queues an answer.
+func (c *conn) push(a *answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pushLocked(a)
+}
+
+func (c *conn) pushLocked(a *answer) {
+	if !a.placed && !a.write && c.open == 0 {
+		a.place, a.placed = c.watches.Here(), true
+	}
+	if !a.placed {
+		c.open++
+	}
+	c.bytes += a.bytes
+	c.queue = append(c.queue, *a)
+	c.gate.outstanding.Add(1)
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// first returns the first answer in the queue, which stays there until pop.
+func (c *conn) first() (answer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head == len(c.queue) {
+		return answer{}, false
+	}
+	return c.queue[c.head], true
+}
+
+// pop takes the first answer out, which was made.
+func (c *conn) pop(a *answer) {
+	now := time.Now()
+	c.mu.Lock()
+	c.queue[c.head] = answer{}
+	c.head++
+	if c.head == len(c.queue) {
+		c.queue, c.head = c.queue[:0], 0
+	}
+	if !a.placed {
+		c.open--
+	}
+	c.bytes -= a.bytes
+	c.last = lastAnswer{op: a.reply.Op, xid: a.reply.Xid, zxid: a.reply.Zxid, at: now, after: now.Sub(a.came)}
+	c.settled.Signal()
+	c.mu.Unlock()
+	c.gate.outstanding.Add(-1)
+	c.figures.answered(now.Sub(a.came))
+	c.gate.figures.answered(now.Sub(a.came))
+}
+
+// idle returns events that belong to no answer. It looks for them with the queue: an answer that is just being made comes before them.
+func (c *conn) idle() ([]embed.Event, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head < len(c.queue) {
+		return nil, nil
+	}
+	if cap(c.queue) > queueKept {
+		c.queue = nil
+	}
+	return c.watches.Take(c.watches.Here())
+}

@@ -1,0 +1,36 @@
+// Package gateway is a door for ZooKeeper's clients: it speaks their protocol on a port of a node, so that Java, C, Python and Go
+// clients, their recipes, shells and monitors use the tree of a service that embeds it.
+//
+//	node, err := embed.Start(cfg)
+//	...
+//	door, err := gateway.Start(node, gateway.Config{Listen: ":2181"})
+//
+// It is a translation. The rules of the data, of sessions and of watches are those of the tree, which follow ZooKeeper's and are the same
+// for callers in the process; package tree and package embed say where they differ. What differs on the wire beside that:
+//   - sync is a real barrier: what was acknowledged anywhere before it, the next read shows.
+//   - A write that fails uses no zxid. The zxid in an answer is the newest transaction that this member shows.
+//   - A create whose op and flags say different things gets BadArguments. In a multi they are made to fit, as ZooKeeper does.
+//   - The reaper's own request (20) and a second createSession (-10) get Unimplemented, as every op that is not known.
+//   - Answers to auth, sasl and unknown ops come in their turn, and overtake nothing.
+//   - A connection has at most 18 identities; one more is AuthFailed.
+//   - A request that is refused before it is sent for a reason which no code tells, such as a want of a quorum or a full queue, ends the
+//     connection, and what the client sent behind it is not carried out: a client may rely on that. (With several shards, what is
+//     sent behind it to another shard may be.) A member that cannot tell whether its sessions still live answers no pings and ends
+//     its connections, so that clients look for another in time.
+//   - There is no read-only mode, no SASL, no reconfig, no local sessions; they answer as a server that has them turned off.
+//   - With several shards, a zxid is that of some shard; a multi over several gets BadArguments.
+//   - mntr has no keys of what is not there, such as ZooKeeper's log; dump lists sessions as a follower does, also on the leader.
+//
+// For the moment two things are missing. What asks for a watch gets Unimplemented (watches.go), and sessions end with their node and
+// cannot be resumed, so a client that connects again is told that its session has expired (session.go).
+//
+// # Inside
+//
+// Two goroutines serve a connection, the reader and the writer: see conn. An idle connection has no buffers. Nothing that a client
+// sends costs more than its connection, and what is kept for it is bounded: by Config, and by the constants in conn.go.
+//
+// Locks, from the first that may be held while the next is taken: conn.mu, those of package watch. Gateway.mu is held with none of them.
+//
+// Read gateway.go first, then conn.go, writer.go and request.go; input.go reads frames, multi.go and auth.go belong to requests, errors.go
+// has the codes, words.go the four-letter words, and session.go and watches.go what a connection asks of the engine.
+package gateway

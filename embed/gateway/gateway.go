@@ -1,0 +1,313 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	cryptox509 "crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/embed/internal/bridge"
+)
+
+// Defaults of Config.
+const (
+	DefaultConnectionsPerAddress = 60 // ZooKeeper's, as the next but one and the one after
+	DefaultConnections           = 10_000
+	DefaultFrameSize             = wire.FrameMax
+	DefaultOutstanding           = 1000
+	DefaultWriteTimeout          = 10 * time.Second
+	DefaultFirstFrame            = 10 * time.Second
+)
+
+// Config says where a gateway listens and what it allows. All but Listen may be zero.
+type Config struct {
+	// Listen is the address for clients, such as ":2181" or "127.0.0.1:0".
+	Listen string `yaml:"listen"`
+	// TLS encrypts the clients' connections; nil means plain text.
+	TLS *TLS `yaml:"tls"`
+
+	// ConnectionsPerAddress bounds the connections from one address, and Connections all of them. One more is closed at once. Zero
+	// means DefaultConnectionsPerAddress and DefaultConnections, a negative number no bound.
+	ConnectionsPerAddress int `yaml:"connectionsPerAddress"`
+	Connections           int `yaml:"connections"`
+	// FrameSize bounds the bytes of a request; a connection with a longer one is closed. Zero means DefaultFrameSize. Znodes are
+	// bounded by the node's MaxDataSize too.
+	FrameSize int `yaml:"frameSize"`
+	// Outstanding bounds the requests that were read and not answered yet, of one connection and of all together; no more are read
+	// then, but that every connection may have one. Zero means DefaultOutstanding.
+	Outstanding int `yaml:"outstanding"`
+	// WriteTimeout is how long a client may take to read what is sent to it, before its connection is closed. Zero means
+	// DefaultWriteTimeout.
+	WriteTimeout time.Duration `yaml:"writeTimeout"`
+	// FirstFrame is how long a connection may take to say what it wants, TLS's handshake included. Zero means DefaultFirstFrame.
+	FirstFrame time.Duration `yaml:"firstFrame"`
+	// Words are the four-letter words that are answered; "*" means all that there are. Nil means "srvr" alone, as in ZooKeeper.
+	Words []string `yaml:"words"`
+}
+
+// TLS is the encryption of clients' connections. Give Config, or the files.
+type TLS struct {
+	// Config needs Certificates. For client certificates to be identities it has to verify them: ClientCAs, and a ClientAuth of
+	// VerifyClientCertIfGiven or RequireAndVerifyClientCert. It is cloned.
+	Config *tls.Config `yaml:"-"`
+	// CertFile and KeyFile are PEM files: the gateway's certificate chain and key.
+	CertFile string `yaml:"certFile"`
+	KeyFile  string `yaml:"keyFile"`
+	// ClientCAFile, a PEM file, holds the authorities that sign clients' certificates. A client may present one then, whose subject is
+	// its identity under the scheme "x509", and must if ClientCertRequired is set. Empty means that none is asked for.
+	ClientCAFile       string `yaml:"clientCAFile"`
+	ClientCertRequired bool   `yaml:"clientCertRequired"`
+}
+
+// Validate reports every problem of the Config at once.
+func (c Config) Validate() error {
+	_, _, err := c.complete()
+	return err
+}
+
+// complete fills in the defaults and checks the result.
+func (c Config) complete() (Config, *tls.Config, error) {
+	var problems []error
+	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		add("Listen is %q: want host:port, such as \":2181\"", c.Listen)
+	}
+	for _, n := range []struct {
+		name        string
+		value       *int
+		preset      int
+		least, most int
+	}{
+		{"ConnectionsPerAddress", &c.ConnectionsPerAddress, DefaultConnectionsPerAddress, -1 << 31, 1<<31 - 1},
+		{"Connections", &c.Connections, DefaultConnections, -1 << 31, 1<<31 - 1},
+		{"FrameSize", &c.FrameSize, DefaultFrameSize, 128, 64 << 20},
+		{"Outstanding", &c.Outstanding, DefaultOutstanding, 1, 1 << 20},
+	} {
+		if *n.value == 0 {
+			*n.value = n.preset
+		}
+		if *n.value < n.least || *n.value > n.most {
+			add("%s is %d: want %d to %d", n.name, *n.value, n.least, n.most)
+		}
+	}
+	for _, d := range []struct {
+		name   string
+		value  *time.Duration
+		preset time.Duration
+	}{
+		{"WriteTimeout", &c.WriteTimeout, DefaultWriteTimeout},
+		{"FirstFrame", &c.FirstFrame, DefaultFirstFrame},
+	} {
+		if *d.value == 0 {
+			*d.value = d.preset
+		}
+		if *d.value < 0 {
+			add("%s is %v: want a positive duration", d.name, *d.value)
+		}
+	}
+	if c.Words == nil {
+		c.Words = []string{"srvr"}
+	}
+	for i, w := range c.Words {
+		if w != "*" && words[w].text == nil {
+			add("Words[%d] is %q: no such word", i, w)
+		}
+	}
+	var t *tls.Config
+	if c.TLS != nil {
+		var err error
+		if t, err = c.TLS.load(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return c, t, errors.Join(problems...)
+}
+
+func (t *TLS) load() (*tls.Config, error) {
+	if t.Config != nil {
+		if t.CertFile+t.KeyFile+t.ClientCAFile != "" || t.ClientCertRequired {
+			return nil, errors.New("TLS has both a Config and other fields: give one of them")
+		}
+		if len(t.Config.Certificates) == 0 && t.Config.GetCertificate == nil && t.Config.GetConfigForClient == nil {
+			return nil, errors.New("TLS.Config has no Certificates")
+		}
+		return t.Config.Clone(), nil
+	}
+	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("TLS.CertFile %q, TLS.KeyFile %q: %w", t.CertFile, t.KeyFile, err)
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
+	if t.ClientCAFile == "" {
+		if t.ClientCertRequired {
+			return nil, errors.New("TLS.ClientCertRequired needs TLS.ClientCAFile")
+		}
+		return out, nil
+	}
+	pem, err := os.ReadFile(t.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("TLS.ClientCAFile: %w", err)
+	}
+	out.ClientCAs, out.ClientAuth = cryptox509.NewCertPool(), tls.VerifyClientCertIfGiven
+	if !out.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("TLS.ClientCAFile %q holds no PEM certificate", t.ClientCAFile)
+	}
+	if t.ClientCertRequired {
+		out.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return out, nil
+}
+
+// A Gateway serves ZooKeeper's clients on a port. Its methods may be called by any number of goroutines.
+type Gateway struct {
+	// Immutable after Start.
+	cfg        Config
+	tls        *tls.Config
+	node       bridge.Side
+	log        *slog.Logger
+	listener   net.Listener
+	since      time.Time
+	ctx        context.Context // of all that is asked of the engine; ends with Close
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
+
+	outstanding atomic.Int64
+	authFailed  atomic.Int64
+	refused     atomic.Int64 // connections beyond a limit
+	figures     figures
+
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+	addresses map[string]int // connections of each
+	closed    bool
+}
+
+// Start opens the port for clients of a node. It ends with the node, or with Close.
+func Start(n *embed.Node, cfg Config) (*Gateway, error) {
+	cfg, t, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("gateway: config: %w", err)
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	g := &Gateway{cfg: cfg, tls: t, node: bridge.Cross(n), listener: listener, since: time.Now(),
+		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
+	g.log = g.node.Config.Logger.With("member", g.node.Config.Member, "gateway", listener.Addr())
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.goroutines.Go(g.accept)
+	g.goroutines.Go(func() {
+		select {
+		case <-n.Done():
+			g.shut()
+		case <-g.ctx.Done():
+		}
+	})
+	return g, nil
+}
+
+// Addr is where the gateway listens.
+func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }
+
+// Close closes the port and all connections, and waits until nothing of them runs any more. The clients' sessions live on until their
+// timeouts, so that they can be resumed on another member. It is idempotent.
+func (g *Gateway) Close() error {
+	g.shut()
+	g.goroutines.Wait()
+	return nil
+}
+
+// shut is Close without the wait.
+func (g *Gateway) shut() {
+	g.mu.Lock()
+	g.closed = true
+	conns := make([]*conn, 0, len(g.conns))
+	for c := range g.conns {
+		conns = append(conns, c)
+	}
+	g.mu.Unlock()
+	g.cancel()
+	_ = g.listener.Close()
+	for _, c := range conns {
+		c.drop()
+	}
+}
+
+// accept takes connections until the listener is closed. What goes wrong meanwhile, such as a want of file descriptors, is waited out.
+func (g *Gateway) accept() {
+	const first, most = 5 * time.Millisecond, time.Second
+	for pause := first; ; {
+		sock, err := g.listener.Accept()
+		if err == nil {
+			pause = first
+			g.take(sock)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		g.log.Warn("no connection accepted", "cause", err)
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-time.After(pause):
+			pause = min(2*pause, most)
+		}
+	}
+}
+
+// take serves a connection, or closes it if there are too many.
+func (g *Gateway) take(sock net.Conn) {
+	host := hostOf(sock.RemoteAddr())
+	g.mu.Lock()
+	beyond := func(n, limit int) bool { return limit >= 0 && n >= limit }
+	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {
+		g.mu.Unlock()
+		g.refused.Add(1)
+		g.log.Debug("connection refused: too many", "client", sock.RemoteAddr())
+		_ = sock.Close()
+		return
+	}
+	c := newConn(g, sock)
+	g.conns[c] = struct{}{}
+	g.addresses[host]++
+	g.goroutines.Go(func() {
+		c.serve()
+		g.mu.Lock()
+		delete(g.conns, c)
+		if g.addresses[host]--; g.addresses[host] == 0 {
+			delete(g.addresses, host)
+		}
+		g.mu.Unlock()
+	})
+	g.mu.Unlock()
+}
+
+// connections returns those that there are, the oldest first.
+func (g *Gateway) connections() []*conn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := make([]*conn, 0, len(g.conns))
+	for c := range g.conns {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b *conn) int { return a.came.Compare(b.came) })
+	return list
+}
+
+// mayAnswer reports whether a word is on the list.
+func (g *Gateway) mayAnswer(word string) bool {
+	return slices.ContainsFunc(g.cfg.Words, func(w string) bool { return w == "*" || strings.EqualFold(w, word) })
+}

@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+)
+
+// golden returns the frames that were written down of ZooKeeper's conversation, by their names.
+func golden(t testing.TB) map[string][]byte {
+	t.Helper()
+	text, err := os.ReadFile("internal/wire/testdata/golden.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := make(map[string][]byte)
+	for stanza := range strings.SplitSeq(string(text), "\n\n") {
+		var lines []string
+		for line := range strings.Lines(stanza) {
+			if !strings.HasPrefix(line, "#") {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		if len(lines) == 0 {
+			continue
+		}
+		b, err := hex.DecodeString(strings.ReplaceAll(strings.Join(lines[1:], ""), " ", ""))
+		if err != nil {
+			t.Fatalf("%s: %v", lines[0], err)
+		}
+		frames[lines[0]] = b
+	}
+	return frames
+}
+
+// Appendix A, byte for byte but for zxids, which count failed writes there, and times.
+func TestGoldenConversation(t *testing.T) {
+	frames := golden(t)
+	frame := func(name string) []byte {
+		if frames[name] == nil {
+			t.Fatalf("there is no golden frame %q", name)
+		}
+		return frames[name]
+	}
+	c := dial(t, start(t, Config{}))
+	c.write(frame("connect request"))
+	answer := c.read()
+	// Protocol and timeout; id and password are the server's; readOnly.
+	equal(t, "connect answer", append(append([]byte{}, answer[:8]...), answer[36]), append(append([]byte{}, frame("connect answer")[4:12]...), 0))
+
+	masked := func(b []byte, statAt int) []byte {
+		b = append([]byte{}, b...)
+		clear(b[4:12]) // zxid
+		if statAt > 0 {
+			clear(b[statAt : statAt+32])    // czxid, mzxid, ctime, mtime
+			clear(b[statAt+60 : statAt+68]) // pzxid
+		}
+		return b
+	}
+	for _, step := range []struct {
+		request, reply string
+		statAt         int // where a Stat is in the frame
+	}{
+		{"create", "create reply", 0},
+		{"create", "create refused", 0}, // its xid is another, see below
+		{"getChildren2", "getChildren2 reply", 16 + 4},
+		{"multi", "multi refused", 0},
+		{"ping", "ping reply", 0},
+		{"auth", "auth reply", 0},
+		{"closeSession", "closeSession reply", 0},
+	} {
+		q := append([]byte{}, frame(step.request)...)
+		if step.reply == "create refused" {
+			q[7] = 2
+		}
+		c.write(q)
+		equal(t, step.reply, masked(c.read(), step.statAt), masked(frame(step.reply)[4:], step.statAt))
+	}
+	c.endsSilently()
+}
+
+// G6: whoever asks for what there is not is told so, and goes.
+func TestGoldenUnknownOp(t *testing.T) {
+	g := start(t, Config{})
+	for _, o := range []wire.Op{0, 10, 13, 20, -10, 23, 99, 108, 1 << 30, -1} {
+		c := connect(t, g)
+		q := wire.Request{Xid: 9, Operation: wire.Operation{Op: wire.OpPing}}
+		b := raw(q)
+		b[8], b[9], b[10], b[11] = byte(o>>24), byte(o>>16), byte(o>>8), byte(o)
+		c.write(b)
+		equal(t, "unknown op", c.read(), []byte{0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfa})
+		c.endsSilently()
+	}
+}

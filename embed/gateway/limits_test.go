@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+)
+
+// Every problem of a Config is told with its field's name.
+func TestConfigValidate(t *testing.T) {
+	err := Config{Listen: "nowhere", FrameSize: 3, Outstanding: -1, WriteTimeout: -1, FirstFrame: -1, Words: []string{"srvr", "hash"},
+		TLS: &TLS{ClientCertRequired: true}}.Validate()
+	for _, field := range []string{"Listen", "FrameSize", "Outstanding", "WriteTimeout", "FirstFrame", "Words[1]", "TLS."} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not in %v", field, err)
+		}
+	}
+	if err := (Config{Listen: ":0"}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// 5.8: one more connection than the limit is closed at once.
+func TestConnectionLimits(t *testing.T) {
+	for _, cfg := range []Config{{ConnectionsPerAddress: 2}, {Connections: 2, ConnectionsPerAddress: -1}} {
+		g := start(t, cfg)
+		first := connect(t, g)
+		connect(t, g)
+		dial(t, g).endsSilently()
+		first.must(op(wire.OpPing, ""))
+		// There is room again once one has gone.
+		first.must(op(wire.OpCloseSession, ""))
+		first.endsSilently()
+		wait(t, "the place of a closed connection", func() bool { return len(g.connections()) == 1 })
+		connect(t, g).must(op(wire.OpPing, ""))
+	}
+}
+
+// G1: a frame may be as long as the limit.
+func TestFrameSize(t *testing.T) {
+	g := start(t, Config{FrameSize: 10_000})
+	frame := func(n int) []byte {
+		q := wire.Request{Xid: 1, Operation: create("/f", nil, 0)}
+		q.Data = make([]byte, n-(len(raw(q))-4))
+		return raw(q)
+	}
+	c := connect(t, g)
+	c.write(frame(10_000))
+	if r := c.receive(wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpCreate}}); r.Err != wire.OK {
+		t.Errorf("at the limit: code %d", r.Err)
+	}
+	c.write(frame(10_001)[:100])
+	c.endsSilently()
+}
+
+// 10.7: what is malformed costs its connection at most.
+func TestMalformedRequests(t *testing.T) {
+	g := start(t, Config{})
+	fine := connect(t, g)
+	for name, b := range map[string][]byte{
+		"negative length": {0xff, 0xff, 0xff, 0xfe},
+		"too long":        {0x7f, 0xff, 0xff, 0xff},
+		"no header":       {0, 0, 0, 4, 0, 0, 0, 1},
+		"empty":           {0, 0, 0, 0},
+		"a word":          []byte("ruok"),
+	} {
+		t.Log(name)
+		c := connect(t, g)
+		c.write(b)
+		c.endsSilently()
+	}
+	// A body that is none is answered, and the connection stays.
+	c := connect(t, g)
+	for xid, body := range [][]byte{
+		{0, 0, 0, 1}, // create without anything
+		{0, 0, 0, 4, 0, 0, 0, 9, '/'},
+		{0, 0, 0, 4, 0xff, 0xff, 0xff, 0xf0, '/', 1},
+		{0, 0, 0, 12, 0x7f, 0xff, 0xff, 0xff},
+		{0, 0, 0, 14, 0, 0, 0, 99, 0, 0, 0, 0, 0},
+		{0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff},
+	} {
+		b := append([]byte{0, 0, 0, byte(4 + len(body)), 0, 0, 0, byte(xid)}, body...)
+		c.write(b)
+		r := c.receive(wire.Request{Xid: int32(xid), Operation: wire.Operation{Op: wire.OpPing}})
+		if r.Err != wire.MarshallingError {
+			t.Errorf("body %x: code %d", body, r.Err)
+		}
+	}
+	// Bytes behind a record are ignored.
+	b := raw(wire.Request{Xid: 77, Operation: op(wire.OpExists, "/")})
+	b[3] += 5
+	c.write(append(b, "extra"...))
+	if r := c.receive(wire.Request{Xid: 77, Operation: wire.Operation{Op: wire.OpExists}}); r.Err != wire.OK {
+		t.Errorf("extra bytes: code %d", r.Err)
+	}
+	fine.must(op(wire.OpPing, ""))
+}
+
+// FuzzConnection: whatever a connection says, others go on.
+func FuzzConnection(f *testing.F) {
+	n, err := embed.Start(embed.Config{Dir: f.TempDir(), Tick: testTick, Logger: quiet})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = n.Close() })
+	g, err := Start(n, Config{Listen: "127.0.0.1:0", ConnectionsPerAddress: -1, Words: []string{"*"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = g.Close() })
+	connected := (&wire.ConnectRequest{Timeout: 400, Password: make([]byte, 16)}).AppendFrame(nil)
+	for _, frame := range golden(f) {
+		f.Add(append(append([]byte{}, connected...), frame...))
+		f.Add(frame)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := dial(t, g)
+		_, _ = c.Write(b)
+		_ = c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		c.ends()
+	})
+}
+
+// wait waits for a condition.
+func wait(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"errors"
+
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// multi submits a transaction of several operations. What the wire package lets through of them has a path and, if it creates, a list.
+func (c *conn) multi(q *wire.Request, a *answer) error {
+	if len(q.Ops) == 0 {
+		return c.finish(a, nil)
+	}
+	ops := make([]tree.Op, len(q.Ops))
+	a.multi = make([]wire.Op, len(q.Ops))
+	for i := range q.Ops {
+		o := &q.Ops[i]
+		normalise(o)
+		a.multi[i] = o.Op
+		ops[i] = c.part(o)
+	}
+	return c.submit(a, ops)
+}
+
+// normalise makes of a create what ZooKeeper makes of one in a multi, unlike of one alone, while it decodes it.
+func normalise(o *wire.Operation) {
+	container, ttl := o.Flags == wire.FlagsContainer, o.Flags == wire.FlagsTTL || o.Flags == wire.FlagsSequentialTTL
+	switch o.Op {
+	case wire.OpCreate, wire.OpCreate2:
+		if container {
+			o.Op = wire.OpCreateContainer
+		}
+	case wire.OpCreateTTL:
+		switch {
+		case container:
+			o.Op = wire.OpCreateContainer
+		case !ttl && wire.FlagsPersistent <= o.Flags && o.Flags <= wire.FlagsEphemeralSequential:
+			o.Op = wire.OpCreate
+		}
+	}
+}
+
+// part is an operation of a multi. One that can be refused here is to fail when its turn comes: an operation before it may fail too, and
+// is the one that the client is told of.
+func (c *conn) part(o *wire.Operation) tree.Op {
+	var op tree.Op
+	var err error
+	switch o.Op {
+	case wire.OpDelete:
+		op, err = c.delete(o)
+	case wire.OpSetData:
+		op, err = c.setData(o)
+	case wire.OpCheck:
+		op = tree.Op{Kind: tree.KindCheck, Path: o.Path, Version: o.Version}
+	default:
+		op, err = c.create(o)
+	}
+	if err != nil {
+		return tree.Op{Kind: tree.KindCreate, Path: o.Path, TTL: -1} // ErrInvalidTTL, which is BadArguments as all there can be
+	}
+	return op
+}
+
+// fillMulti is fill for a multi, whose reply has an error of its own only if no operation is to blame.
+func (a *answer) fillMulti(results []tree.Result, err error) error {
+	code, ok := codeOf(err)
+	if !ok {
+		return err
+	}
+	a.reply.Results = make([]wire.Result, len(a.multi))
+	if code == wire.OK {
+		for i := range results {
+			a.reply.Results[i] = wire.Result{Op: a.multi[i], Path: results[i].Path, Stat: statOf(&results[i].Stat)}
+		}
+		return nil
+	}
+	var failed *tree.MultiError
+	if !errors.As(err, &failed) {
+		if len(a.multi) > 1 {
+			a.reply.Err = code
+			return nil
+		}
+		failed = &tree.MultiError{}
+	}
+	for i := range a.reply.Results {
+		r := &a.reply.Results[i]
+		r.Op = wire.OpError
+		switch {
+		case i == failed.Index:
+			r.Err = code
+		case i > failed.Index:
+			r.Err = wire.RuntimeInconsistency
+		}
+	}
+	return nil
+}
+
+// multiRead carries out reads that have nothing in common but their reply.
+func (c *conn) multiRead(q *wire.Request, a *answer) error {
+	if !c.settle() {
+		return errEnded
+	}
+	size := 0
+	for i := range q.Ops {
+		o := &q.Ops[i]
+		r := wire.Result{Op: o.Op}
+		var err error
+		if o.Op == wire.OpGetData {
+			err = c.getData(o, &r)
+		} else {
+			err = c.getChildren(o, &r)
+		}
+		code, ok := codeOf(err)
+		if !ok {
+			return err
+		}
+		if code != wire.OK {
+			r = wire.Result{Op: wire.OpError, Err: code}
+		}
+		size += sizeOf(&r)
+		a.reply.Results = append(a.reply.Results, r)
+	}
+	a.bytes = size
+	c.push(a)
+	return nil
+}

@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+)
+
+// Requests that do not wait for one another are answered in their order, and each read sees the writes before it and none after.
+func TestPipelinedRequestsAreInOrder(t *testing.T) {
+	g := start(t, Config{Outstanding: 50})
+	c := connect(t, g)
+	c.must(create("/n", nil, 0))
+	const rounds = 400
+	sent := make(chan wire.Request, 4*rounds)
+	go func() {
+		defer close(sent)
+		var b []byte
+		xid := int32(1000)
+		add := func(o wire.Operation) {
+			xid++
+			q := wire.Request{Xid: xid, Operation: o}
+			b = q.AppendFrame(b)
+			sent <- q
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range rounds {
+			add(with(op(wire.OpSetData, "/n"), func(o *wire.Operation) { o.Data = []byte(fmt.Sprint(i)) }))
+			switch r.IntN(4) {
+			case 0:
+				add(op(wire.OpPing, ""))
+			case 1:
+				add(create("/n", nil, 0)) // fails
+			case 2:
+				add(op(wire.OpWhoAmI, ""))
+			}
+			add(op(wire.OpGetData, "/n"))
+			if len(b) > 1000 || i == rounds-1 {
+				if _, err := c.Write(b); err != nil {
+					return
+				}
+				b = b[:0]
+			}
+		}
+	}()
+	writes, zxid := 0, int64(0)
+	for q := range sent {
+		r := c.receive(q)
+		switch q.Op {
+		case wire.OpSetData:
+			writes++
+			if r.Err != wire.OK || r.Stat.Version != int32(writes) {
+				t.Fatalf("write %d: code %d, version %d", writes, r.Err, r.Stat.Version)
+			}
+		case wire.OpGetData:
+			if r.Err != wire.OK || string(r.Data) != fmt.Sprint(writes-1) {
+				t.Fatalf("after %d writes: code %d, %q", writes, r.Err, r.Data)
+			}
+		}
+		if r.Zxid < zxid {
+			t.Fatalf("zxid %d after %d", r.Zxid, zxid)
+		}
+		zxid = r.Zxid
+	}
+	if writes != rounds {
+		t.Errorf("%d writes", writes)
+	}
+	if n := g.outstanding.Load(); n != 0 {
+		t.Errorf("%d requests outstanding", n)
+	}
+}
+
+// A write that is not applied ends the connection, and nothing that was sent behind it is.
+func TestNothingBehindWhatCannotBeAnswered(t *testing.T) {
+	n := startNode(t, nil)
+	g := startOn(t, n, Config{})
+	c := connect(t, g)
+	c.must(create("/a", nil, 0))
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.ends()
+}
+
+// Many connections at once, each with many requests under way.
+func TestManyConnections(t *testing.T) {
+	g := start(t, Config{ConnectionsPerAddress: -1, Outstanding: 64})
+	connect(t, g).must(create("/many", nil, 0))
+	const connections, each = 20, 100
+	done := make(chan int, connections)
+	for i := range connections {
+		c := connect(t, g)
+		go func() {
+			good := 0
+			defer func() { done <- good }()
+			var qs []wire.Request
+			var b []byte
+			for j := range each {
+				q := wire.Request{Xid: int32(j), Operation: create(fmt.Sprintf("/many/%d-%d", i, j), []byte("x"), 0)}
+				b = q.AppendFrame(b)
+				qs = append(qs, q)
+			}
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+			for _, q := range qs {
+				frame, err := wire.ReadFrame(c, nil, 1<<20)
+				if err != nil {
+					return
+				}
+				var r wire.Reply
+				if _, err := r.DecodeHeader(frame); err == nil && r.Xid == q.Xid && r.Err == wire.OK {
+					good++
+				}
+			}
+		}()
+	}
+	for range connections {
+		if good := <-done; good != each {
+			t.Errorf("%d of %d writes answered", good, each)
+		}
+	}
+	if r := connect(t, g).must(op(wire.OpGetAllChildrenNumber, "/many")); r.Count != connections*each {
+		t.Errorf("%d znodes", r.Count)
+	}
+}
+
+// Whoever does not read is dropped in time, and costs no more than its bound until then; others notice nothing.
+func TestSlowReader(t *testing.T) {
+	g := start(t, Config{WriteTimeout: 300 * time.Millisecond})
+	other := connect(t, g)
+	other.must(create("/big", make([]byte, 500_000), 0))
+	slow := connect(t, g)
+	var b []byte
+	for i := range 500 {
+		q := wire.Request{Xid: int32(i), Operation: op(wire.OpGetData, "/big")}
+		b = q.AppendFrame(b)
+	}
+	slow.write(b)
+	gone := func() bool { return len(g.connections()) == 1 }
+	most := 0
+	for deadline := time.Now().Add(patience); !gone(); {
+		if time.Now().After(deadline) {
+			t.Fatal("the slow reader stays")
+		}
+		other.must(op(wire.OpPing, ""))
+		for _, c := range g.connections() {
+			c.mu.Lock()
+			most = max(most, c.bytes)
+			c.mu.Unlock()
+		}
+	}
+	if most > queueBytesMax+600_000 {
+		t.Errorf("%d bytes were kept for it", most)
+	}
+	other.must(op(wire.OpExists, "/big"))
+}

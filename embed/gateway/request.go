@@ -1,0 +1,452 @@
+package gateway
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// An action is what is done for a request: one of these functions. An error that codeOf knows is the client's answer.
+type action struct {
+	write func(c *conn, o *wire.Operation) (tree.Op, error)                    // one operation, submitted as a transaction
+	read  func(c *conn, o *wire.Operation, r *wire.Result) error               // after the writes before it
+	arm   func(c *conn, o *wire.Operation, r *wire.Reply) (p place, err error) // likewise, and no event comes in between
+	reply func(c *conn, q *wire.Request, a *answer) error                      // of what needs no order among the rest
+	other func(c *conn, q *wire.Request, a *answer) error                      // queues its answer itself
+}
+
+var actions = map[wire.Op]action{
+	wire.OpCreate:          {write: (*conn).create},
+	wire.OpCreate2:         {write: (*conn).create},
+	wire.OpCreateContainer: {write: (*conn).create},
+	wire.OpCreateTTL:       {write: (*conn).create},
+	wire.OpDelete:          {write: (*conn).delete},
+	wire.OpSetData:         {write: (*conn).setData},
+	wire.OpSetACL:          {write: (*conn).setACL},
+	wire.OpMulti:           {other: (*conn).multi},
+
+	wire.OpExists:               {read: (*conn).exists, arm: (*conn).existsArm},
+	wire.OpGetData:              {read: (*conn).getData, arm: (*conn).getDataArm},
+	wire.OpGetChildren:          {read: (*conn).getChildren, arm: (*conn).getChildrenArm},
+	wire.OpGetChildren2:         {read: (*conn).getChildren, arm: (*conn).getChildrenArm},
+	wire.OpGetACL:               {read: (*conn).getACL},
+	wire.OpGetAllChildrenNumber: {read: (*conn).getAllChildrenNumber},
+	wire.OpGetEphemerals:        {read: (*conn).getEphemerals},
+	wire.OpSync:                 {read: (*conn).sync},
+	wire.OpMultiRead:            {other: (*conn).multiRead},
+
+	wire.OpAddWatch:      {arm: (*conn).addWatch},
+	wire.OpCheckWatches:  {arm: (*conn).checkWatches},
+	wire.OpRemoveWatches: {arm: (*conn).removeWatches},
+	wire.OpSetWatches:    {other: (*conn).setWatches},
+	wire.OpSetWatches2:   {other: (*conn).setWatches},
+
+	wire.OpPing:         {other: (*conn).ping},
+	wire.OpWhoAmI:       {reply: (*conn).whoAmI},
+	wire.OpReconfig:     {reply: (*conn).reconfig},
+	wire.OpSASL:         {reply: (*conn).sasl},
+	wire.OpAuth:         {other: (*conn).auth},
+	wire.OpCloseSession: {other: (*conn).closeSession},
+}
+
+// errLast says that the connection ends behind the answer that was queued last.
+var errLast = errors.New("the last answer is queued")
+
+// request reads a request and does what it asks for.
+func (c *conn) request() error {
+	if !c.room() {
+		return errEnded
+	}
+	frame, err := c.in.next(c.gate.cfg.FrameSize)
+	if err != nil {
+		return err
+	}
+	q := &c.in.bufs.q
+	body, err := q.DecodeHeader(frame)
+	if err != nil {
+		return err
+	}
+	c.figures.received.Add(1)
+	c.gate.figures.received.Add(1)
+	a := answer{came: time.Now(), bytes: len(frame)}
+	a.reply.Xid, a.reply.Op = q.Xid, q.Op
+	if !q.Op.Known() {
+		a.reply.Err, a.reply.Zxid, a.fixed, a.last = wire.Unimplemented, -1, true, true
+		c.push(&a)
+		return errLast
+	}
+	if q.Op != wire.OpAuth && q.Op != wire.OpSASL { // which keep no session alive
+		c.session.Heard()
+	}
+	if q.DecodeBody(body) != nil {
+		a.reply.Err = wire.MarshallingError
+		c.push(&a)
+		return nil
+	}
+	return c.act(q, &a)
+}
+
+func (c *conn) act(q *wire.Request, a *answer) error {
+	do := actions[q.Op]
+	switch {
+	case do.write != nil:
+		op, err := do.write(c, &q.Operation)
+		if err != nil {
+			return c.finish(a, err)
+		}
+		c.one[0] = op
+		err = c.submit(a, c.one[:])
+		c.one[0] = tree.Op{}
+		return err
+	case do.arm != nil && (q.Watch || do.read == nil):
+		return c.armed(a, func() (place, error) { return do.arm(c, &q.Operation, &a.reply) })
+	case do.read != nil:
+		if !c.settle() {
+			return errEnded
+		}
+		return c.finish(a, do.read(c, &q.Operation, &a.reply.Result))
+	case do.reply != nil:
+		return c.finish(a, do.reply(c, q, a))
+	}
+	return do.other(c, q, a)
+}
+
+// finish queues an answer with the error's code, which may be OK. The error is returned if the client cannot be told.
+func (c *conn) finish(a *answer, err error) error {
+	code, ok := codeOf(err)
+	if !ok {
+		return err
+	}
+	a.reply.Err = code
+	a.bytes = sizeOf(&a.reply.Result)
+	c.push(a)
+	return nil
+}
+
+// armed is finish for what arms watches. No event is taken from before do looks until the answer is in the queue.
+func (c *conn) armed(a *answer, do func() (place, error)) error {
+	if !c.settle() {
+		return errEnded
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, err := do()
+	code, ok := codeOf(err)
+	if !ok {
+		return err
+	}
+	a.reply.Err, a.place, a.placed = code, at, true
+	a.bytes = sizeOf(&a.reply.Result)
+	c.pushLocked(a)
+	return nil
+}
+
+// submit sends a transaction on its way. One that was refused at once is the connection's end: what is submitted after it might be
+// applied, and a client relies on that not happening.
+func (c *conn) submit(a *answer, ops []tree.Op) error {
+	a.write = true
+	a.pending = c.session.Submit(c.gate.ctx, ops)
+	select {
+	case <-a.pending.Done():
+		if _, err := a.pending.Result(); err != nil {
+			if _, ok := codeOf(err); !ok {
+				return err
+			}
+		}
+	default:
+	}
+	c.push(a)
+	return nil
+}
+
+// sizeOf is about what a result takes.
+func sizeOf(r *wire.Result) int {
+	n := len(r.Path) + len(r.Data)
+	for _, name := range r.Names {
+		n += len(name) + 16
+	}
+	return n
+}
+
+// The writes.
+
+func (c *conn) create(o *wire.Operation) (tree.Op, error) {
+	mode := tree.CreateMode(o.Flags)
+	switch { // in the order in which ZooKeeper looks, as far as the tree does not
+	case o.Path == wire.Null:
+		return tree.Op{}, errMarshalling
+	case o.Flags < wire.FlagsPersistent || o.Flags > wire.FlagsSequentialTTL:
+		return tree.Op{}, tree.ErrInvalidMode
+	case o.Op == wire.OpCreateTTL != mode.IsTTL(), o.Op == wire.OpCreateContainer != (mode == tree.Container):
+		return tree.Op{}, tree.ErrInvalidMode // with which a client could stop a server of ZooKeeper's
+	case len(o.Data) > c.gate.node.Config.MaxDataSize:
+		return tree.Op{}, engine.ErrTooLarge
+	}
+	op := tree.Op{Kind: tree.KindCreate, Path: o.Path, Data: o.Data, Mode: mode, ACL: aclOf(o.ACL)}
+	if mode.IsTTL() {
+		op.TTL = o.TTL
+	}
+	return op, nil
+}
+
+func (c *conn) delete(o *wire.Operation) (tree.Op, error) {
+	if o.Path == wire.Null {
+		return tree.Op{}, errMarshalling
+	}
+	return tree.Op{Kind: tree.KindDelete, Path: o.Path, Version: o.Version}, nil
+}
+
+func (c *conn) setData(o *wire.Operation) (tree.Op, error) {
+	if len(o.Data) > c.gate.node.Config.MaxDataSize {
+		return tree.Op{}, engine.ErrTooLarge
+	}
+	return tree.Op{Kind: tree.KindSet, Path: o.Path, Data: o.Data, Version: o.Version}, nil
+}
+
+func (c *conn) setACL(o *wire.Operation) (tree.Op, error) {
+	return tree.Op{Kind: tree.KindSetACL, Path: o.Path, ACL: aclOf(o.ACL), Version: o.Version}, nil
+}
+
+// aclOf is never nil, which to the tree is a list that everybody may do everything by.
+func aclOf(acl []wire.ACL) []tree.ACL {
+	list := make([]tree.ACL, len(acl))
+	for i, a := range acl {
+		list[i] = tree.ACL{Perms: tree.Perms(a.Perms), Scheme: a.Scheme, ID: a.ID}
+	}
+	return list
+}
+
+// The reads. To all of them the empty path is the root, which the tree does not know.
+
+func readPath(path string) (string, error) {
+	switch path {
+	case wire.Null:
+		return "", errMarshalling
+	case "":
+		return "/", nil
+	}
+	return path, nil
+}
+
+func (c *conn) exists(o *wire.Operation, r *wire.Result) error {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return err
+	}
+	stat, ok, err := c.session.Exists(path)
+	return existing(r, &stat, ok, err)
+}
+
+func (c *conn) existsArm(o *wire.Operation, r *wire.Reply) (place, error) {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return c.watches.Here(), err
+	}
+	stat, ok, at, err := c.watches.Exists(path)
+	return at, existing(&r.Result, &stat, ok, err)
+}
+
+func existing(r *wire.Result, stat *tree.Stat, ok bool, err error) error {
+	if err == nil && !ok {
+		err = tree.ErrNoNode
+	}
+	r.Stat = statOf(stat)
+	return err
+}
+
+func (c *conn) getData(o *wire.Operation, r *wire.Result) error {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return err
+	}
+	data, stat, err := c.session.Get(path)
+	r.Data, r.Stat = data, statOf(&stat)
+	return err
+}
+
+func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (place, error) {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return c.watches.Here(), err
+	}
+	data, stat, at, err := c.watches.Get(path)
+	r.Data, r.Stat = data, statOf(&stat)
+	return at, err
+}
+
+func (c *conn) getChildren(o *wire.Operation, r *wire.Result) error {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return err
+	}
+	names, stat, err := c.session.Children(path)
+	r.Names, r.Stat = list(names), statOf(&stat)
+	return err
+}
+
+func (c *conn) getChildrenArm(o *wire.Operation, r *wire.Reply) (place, error) {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return c.watches.Here(), err
+	}
+	names, stat, at, err := c.watches.Children(path)
+	r.Names, r.Stat = list(names), statOf(&stat)
+	return at, err
+}
+
+// list is one that is not null on the wire.
+func list(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+func (c *conn) getACL(o *wire.Operation, r *wire.Result) error {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return err
+	}
+	acl, stat, err := c.session.ACL(path)
+	r.ACL = make([]wire.ACL, len(acl))
+	for i, a := range acl {
+		r.ACL[i] = wire.ACL{Perms: wire.Perms(a.Perms), Scheme: a.Scheme, ID: a.ID}
+	}
+	r.Stat = statOf(&stat)
+	return err
+}
+
+func (c *conn) getAllChildrenNumber(o *wire.Operation, r *wire.Result) error {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return err
+	}
+	n, err := c.session.Descendants(path)
+	r.Count = int32(n)
+	return err
+}
+
+func (c *conn) getEphemerals(o *wire.Operation, r *wire.Result) error {
+	prefix := o.Path
+	if prefix == wire.Null || strings.TrimSpace(prefix) == "" {
+		prefix = ""
+	}
+	paths, err := c.session.Ephemerals(c.gate.ctx, prefix)
+	r.Names = list(paths)
+	return err
+}
+
+// sync is a barrier, which ZooKeeper's is not.
+func (c *conn) sync(o *wire.Operation, r *wire.Result) error {
+	r.Path = o.Path
+	path := o.Path
+	if path == wire.Null {
+		path = "/"
+	}
+	_, err := c.session.Sync(c.gate.ctx, path)
+	return err
+}
+
+func statOf(s *tree.Stat) wire.Stat {
+	return wire.Stat{
+		Czxid: int64(s.Czxid), Mzxid: int64(s.Mzxid), Pzxid: int64(s.Pzxid), Ctime: s.Ctime.UnixMilli(), Mtime: s.Mtime.UnixMilli(),
+		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion,
+		EphemeralOwner: int64(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
+	}
+}
+
+// The watches.
+
+func (c *conn) addWatch(o *wire.Operation, r *wire.Reply) (place, error) {
+	if o.Mode != wire.WatchPersistent && o.Mode != wire.WatchRecursive {
+		return c.watches.Here(), errMarshalling
+	}
+	return c.watches.Add(o.Path, o.Mode)
+}
+
+func (c *conn) checkWatches(o *wire.Operation, r *wire.Reply) (place, error) {
+	return c.ofKind(o, c.watches.Has)
+}
+
+func (c *conn) removeWatches(o *wire.Operation, r *wire.Reply) (place, error) {
+	return c.ofKind(o, c.watches.Remove)
+}
+
+func (c *conn) ofKind(o *wire.Operation, find func(string, wire.WatchKind) bool) (place, error) {
+	var err error
+	if o.Kind < wire.KindChildren || o.Kind > wire.KindRecursive {
+		err = errMarshalling
+	} else if !find(o.Path, o.Kind) {
+		err = errNoWatcher
+	}
+	return c.watches.Here(), err
+}
+
+func (c *conn) setWatches(q *wire.Request, a *answer) error {
+	return c.armed(a, func() (place, error) { return c.watches.Reset(&q.Watches) })
+}
+
+// The rest.
+
+// ping is answered while the session is safe: a client must not take a node that is cut off for one that keeps its session alive.
+func (c *conn) ping(q *wire.Request, a *answer) error {
+	if now, _ := c.session.State(); now != embed.Connected {
+		return sessionError(now)
+	}
+	c.push(a)
+	return nil
+}
+
+func (c *conn) whoAmI(q *wire.Request, a *answer) error {
+	a.reply.Users = users(c.who)
+	return nil
+}
+
+func (c *conn) reconfig(*wire.Request, *answer) error { return errReconfigDisabled }
+
+// sasl is what a server says that has none.
+func (c *conn) sasl(q *wire.Request, a *answer) error {
+	a.fixed = true
+	return nil
+}
+
+func (c *conn) auth(q *wire.Request, a *answer) error {
+	a.fixed = true
+	who, err := c.prove(&q.Auth)
+	if err != nil {
+		c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr(), "scheme", q.Auth.Scheme, "cause", err)
+		c.gate.authFailed.Add(1)
+		a.reply.Err, a.last = wire.AuthFailed, true
+		c.push(a)
+		return errLast
+	}
+	if len(who) > len(c.who) {
+		if err := c.session.Identify(c.gate.ctx, who...); err != nil {
+			return err
+		}
+		c.watches.Identify(who...)
+		c.who = who
+	}
+	c.push(a)
+	return nil
+}
+
+func (c *conn) closeSession(q *wire.Request, a *answer) error {
+	if !c.settle() {
+		return errEnded
+	}
+	c.mu.Lock()
+	c.leaving = true
+	c.mu.Unlock()
+	if err := c.session.Close(); err != nil {
+		return err
+	}
+	a.last = true
+	c.push(a)
+	return errLast
+}

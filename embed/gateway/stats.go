@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// figures count what goes over a connection, or over all of them.
+type figures struct {
+	received, sent atomic.Int64 // requests; answers and events
+	replies        atomic.Int64
+	total          atomic.Int64 // nanoseconds from request to answer, of all replies
+	least          atomic.Int64 // plus one; zero: none
+	most           atomic.Int64
+}
+
+func (f *figures) answered(after time.Duration) {
+	n := int64(max(after, 0))
+	f.replies.Add(1)
+	f.total.Add(n)
+	for was := f.most.Load(); n > was && !f.most.CompareAndSwap(was, n); {
+		was = f.most.Load()
+	}
+	for was := f.least.Load(); (was == 0 || n+1 < was) && !f.least.CompareAndSwap(was, n+1); {
+		was = f.least.Load()
+	}
+}
+
+func (f *figures) reset() {
+	for _, v := range []*atomic.Int64{&f.received, &f.sent, &f.replies, &f.total, &f.least, &f.most} {
+		v.Store(0)
+	}
+}
+
+// latency is in milliseconds, as ZooKeeper tells it.
+func (f *figures) latency() (least int64, mean float64, most int64) {
+	if n := f.replies.Load(); n > 0 {
+		mean = float64(f.total.Load()) / float64(n) / 1e6
+	}
+	return max(f.least.Load()-1, 0) / 1e6, mean, f.most.Load() / 1e6
+}

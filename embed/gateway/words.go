@@ -1,0 +1,413 @@
+package gateway
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A word is one of ZooKeeper's four-letter words: what a connection that says nothing else is answered.
+type word struct {
+	text   func(g *Gateway, b *strings.Builder)
+	always bool // also without a quorum
+}
+
+var words = map[string]word{
+	"ruok": {(*Gateway).ruok, true},
+	"srvr": {(*Gateway).srvr, false},
+	"stat": {(*Gateway).stat, false},
+	"cons": {(*Gateway).cons, false},
+	"conf": {(*Gateway).conf, true},
+	"crst": {(*Gateway).crst, false},
+	"srst": {(*Gateway).srst, false},
+	"dump": {(*Gateway).dump, false},
+	"envi": {(*Gateway).envi, true},
+	"dirs": {(*Gateway).dirs, false},
+	"isro": {(*Gateway).isro, true},
+	"wchs": {(*Gateway).wchs, false},
+	"wchc": {(*Gateway).wchc, false},
+	"wchp": {(*Gateway).wchp, false},
+	"mntr": {(*Gateway).mntr, false},
+}
+
+// word returns what a word is answered.
+func (g *Gateway) word(name string) []byte {
+	var b strings.Builder
+	w := words[name]
+	switch {
+	case w.text == nil || !g.mayAnswer(name):
+		fmt.Fprintf(&b, "%s is not executed because it is not in the whitelist.\n", name)
+	case !w.always && !g.serving():
+		b.WriteString("This ZooKeeper instance is not currently serving requests\n")
+	default:
+		w.text(g, &b)
+	}
+	return []byte(b.String())
+}
+
+// serving reports whether there is a leader, as far as this node knows.
+func (g *Gateway) serving() bool { return g.leader() != 0 }
+
+func (g *Gateway) leader() uint64 { return uint64(g.node.Engine.Leader(1).Member) }
+
+func (g *Gateway) leads() bool { return g.leader() == uint64(g.node.Config.Member) }
+
+// mode is what ZooKeeper calls what the node is on the first shard.
+func (g *Gateway) mode() string {
+	switch {
+	case g.node.Config.Alone:
+		return "standalone"
+	case g.leads():
+		return "leader"
+	}
+	return "follower"
+}
+
+// version is that of ZooKeeper's whose protocol is spoken, with a mark of ours; monitors and clients look at the numbers.
+const version = "3.9.0-vivarium"
+
+var built = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if at, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
+				return at.UTC().Format("01/02/2006 15:04 GMT") // as servers wrote it for years, and clients parse it
+			}
+		}
+	}
+	return "01/01/1970 00:00 GMT" // not known; parsers want a date
+})
+
+func (g *Gateway) ruok(b *strings.Builder) { b.WriteString("imok") }
+
+func (g *Gateway) isro(b *strings.Builder) {
+	if g.serving() {
+		b.WriteString("rw")
+	} else {
+		b.WriteString("null")
+	}
+}
+
+func (g *Gateway) srvr(b *strings.Builder) {
+	g.writeVersion(b)
+	g.writeServer(b)
+}
+
+func (g *Gateway) stat(b *strings.Builder) {
+	g.writeVersion(b)
+	b.WriteString("Clients:\n")
+	for _, c := range g.connections() {
+		fmt.Fprintf(b, " /%s[1](queued=%d,recved=%d,sent=%d)\n", c.raw.RemoteAddr(), c.queued(), c.figures.received.Load(), c.figures.sent.Load())
+	}
+	b.WriteString("\n")
+	g.writeServer(b)
+}
+
+func (g *Gateway) writeVersion(b *strings.Builder) {
+	fmt.Fprintf(b, "Zookeeper version: %s, built on %s\n", version, built())
+}
+
+func (g *Gateway) writeServer(b *strings.Builder) {
+	least, mean, most := g.figures.latency()
+	fmt.Fprintf(b, "Latency min/avg/max: %d/%s/%d\n", least, decimal(mean), most)
+	fmt.Fprintf(b, "Received: %d\nSent: %d\n", g.figures.received.Load(), g.figures.sent.Load())
+	fmt.Fprintf(b, "Connections: %d\nOutstanding: %d\n", len(g.connections()), g.outstanding.Load())
+	fmt.Fprintf(b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", uint64(g.node.Engine.Visible()), g.mode(), g.znodes())
+}
+
+// decimal has one digit behind the point at least, as Java's numbers, and four at most.
+func decimal(v float64) string {
+	s := strings.TrimRight(strconv.FormatFloat(v, 'f', 4, 64), "0")
+	if strings.HasSuffix(s, ".") {
+		s += "0"
+	}
+	return s
+}
+
+// znodes counts the root twice, as ZooKeeper does.
+func (g *Gateway) znodes() int { return g.node.Engine.Znodes() + 1 }
+
+func (c *conn) queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue) - c.head
+}
+
+// opNames are what cons says that a connection asked for last.
+var opNames = map[wire.Op]string{
+	wire.OpCreate: "CREA", wire.OpCreate2: "CREA", wire.OpCreateContainer: "CREA", wire.OpCreateTTL: "CREA", wire.OpDelete: "DELE",
+	wire.OpSetData: "SETD", wire.OpSetACL: "SETA", wire.OpMulti: "MULT", wire.OpMultiRead: "MLTR", wire.OpReconfig: "RECO",
+	wire.OpExists: "EXIS", wire.OpGetData: "GETD", wire.OpGetACL: "GETA", wire.OpGetChildren: "GETC", wire.OpGetChildren2: "GETC",
+	wire.OpGetAllChildrenNumber: "GETACN", wire.OpGetEphemerals: "GETE", wire.OpSync: "SYNC", wire.OpPing: "PING", wire.OpWhoAmI: "HOMI",
+	wire.OpSetWatches: "SETW", wire.OpSetWatches2: "STW2", wire.OpAddWatch: "ADDW", wire.OpCheckWatches: "CHKW",
+	wire.OpRemoveWatches: "REMW", wire.OpCloseSession: "CLOS",
+}
+
+func (g *Gateway) cons(b *strings.Builder) {
+	for _, c := range g.connections() {
+		c.mu.Lock()
+		s, last, queued := c.session, c.last, len(c.queue)-c.head
+		c.mu.Unlock()
+		fmt.Fprintf(b, " /%s[1](queued=%d,recved=%d,sent=%d", c.raw.RemoteAddr(), queued, c.figures.received.Load(), c.figures.sent.Load())
+		if s != nil {
+			op := opNames[last.op]
+			if last.at.IsZero() || op == "" {
+				op = "NA"
+			}
+			fmt.Fprintf(b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(s.ID()), op, c.came.UnixMilli(), s.Timeout().Milliseconds())
+			if !last.at.IsZero() && last.xid >= 0 {
+				fmt.Fprintf(b, ",lcxid=0x%x", last.xid)
+			}
+			least, mean, most := c.figures.latency()
+			at := last.at
+			if at.IsZero() {
+				at = c.came
+			}
+			fmt.Fprintf(b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d",
+				uint64(last.zxid), at.UnixMilli(), last.after.Milliseconds(), least, int64(mean), most)
+		}
+		b.WriteString(")\n")
+	}
+	b.WriteString("\n")
+}
+
+func (g *Gateway) crst(b *strings.Builder) {
+	for _, c := range g.connections() {
+		c.figures.reset()
+	}
+	b.WriteString("Connection stats reset.\n")
+}
+
+func (g *Gateway) srst(b *strings.Builder) {
+	g.figures.reset()
+	b.WriteString("Server stats reset.\n")
+}
+
+func (g *Gateway) conf(b *strings.Builder) {
+	cfg := &g.node.Config
+	_, port, _ := strings.Cut(g.Addr().String()[strings.LastIndex(g.Addr().String(), "]")+1:], ":")
+	plain, secure := port, "-1"
+	if g.tls != nil {
+		plain, secure = secure, plain
+	}
+	size := dirSize(cfg.Dir)
+	fmt.Fprintf(b, "clientPort=%s\nsecureClientPort=%s\ndataDir=%s\ndataDirSize=%d\ndataLogDir=%s\ndataLogSize=%d\n", plain, secure, cfg.Dir, size, cfg.Dir, size)
+	fmt.Fprintf(b, "tickTime=%d\nmaxClientCnxns=%d\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nclientPortListenBacklog=-1\nserverId=%d\n",
+		cfg.Tick.Milliseconds(), max(g.cfg.ConnectionsPerAddress, 0), cfg.MinSessionTimeout.Milliseconds(), cfg.MaxSessionTimeout.Milliseconds(), cfg.Member)
+	if cfg.Alone {
+		return
+	}
+	b.WriteString("membership: \n")
+	ids := make([]embed.MemberID, 0, len(cfg.Members))
+	for id := range cfg.Members {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		fmt.Fprintf(b, "server.%d=%s:participant\n", id, cfg.Members[id])
+	}
+}
+
+// dirSize is the bytes of the files in a directory. What goes meanwhile does not count.
+func dirSize(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		return nil
+	})
+	return n
+}
+
+func (g *Gateway) dirs(b *strings.Builder) {
+	size := dirSize(g.node.Config.Dir)
+	fmt.Fprintf(b, "datadir_size: %d\nlogdir_size: %d\n", size, size)
+}
+
+func (g *Gateway) envi(b *strings.Builder) {
+	host, _ := os.Hostname()
+	home, _ := os.UserHomeDir()
+	wd, _ := os.Getwd()
+	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s, built on %s\nhost.name=%s\ngo.version=%s\nos.name=%s\nos.arch=%s\nuser.home=%s\nuser.dir=%s\n",
+		version, built(), host, runtime.Version(), runtime.GOOS, runtime.GOARCH, home, wd)
+}
+
+// census is what the ensemble's sessions own, or nothing if the node is too busy to be asked.
+func (g *Gateway) census() engine.Census {
+	c, err := g.node.Engine.Census(g.ctx)
+	if err != nil {
+		g.log.Warn("sessions not counted", "cause", err)
+	}
+	return c
+}
+
+// dump lists the sessions as a follower of ZooKeeper's does, also on the leader: nobody knows when they would expire.
+func (g *Gateway) dump(b *strings.Builder) {
+	census := g.census()
+	owners := 0
+	fmt.Fprintf(b, "SessionTracker dump:\nGlobal Sessions(%d):\n", len(census.Sessions))
+	for _, s := range census.Sessions {
+		fmt.Fprintf(b, "0x%x\t%dms\n", uint64(s.ID), s.Timeout.Milliseconds())
+		if len(s.Ephemerals) > 0 {
+			owners++
+		}
+	}
+	fmt.Fprintf(b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", owners)
+	for _, s := range census.Sessions {
+		if len(s.Ephemerals) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "0x%x:\n", uint64(s.ID))
+		for _, path := range s.Ephemerals {
+			fmt.Fprintf(b, "\t%s\n", path)
+		}
+	}
+	attached := g.attached()
+	fmt.Fprintf(b, "Connections dump:\nConnections Sets (%d)/(%d):\n", min(len(attached), 1), len(attached))
+	if len(attached) > 0 {
+		fmt.Fprintf(b, "%d expire at %s:\n", len(attached), time.Now().Format(time.UnixDate))
+	}
+	for _, c := range attached {
+		fmt.Fprintf(b, "\tip: /%s sessionId: 0x%x\n", c.raw.RemoteAddr(), uint64(c.session.ID()))
+	}
+}
+
+// attached are the connections that have a session.
+func (g *Gateway) attached() []*conn {
+	return slices.DeleteFunc(g.connections(), func(c *conn) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.session == nil
+	})
+}
+
+// watched returns the sessions that watch the data of each path.
+func (g *Gateway) watched() (paths map[string][]tree.SessionID, watching, total int) {
+	paths = make(map[string][]tree.SessionID)
+	for _, c := range g.attached() {
+		own := c.watches.Paths()
+		if len(own) > 0 {
+			watching++
+		}
+		for _, path := range own {
+			paths[path] = append(paths[path], c.session.ID())
+			total++
+		}
+	}
+	return paths, watching, total
+}
+
+func (g *Gateway) wchs(b *strings.Builder) {
+	paths, watching, total := g.watched()
+	fmt.Fprintf(b, "%d connections watching %d paths\nTotal watches:%d\n", watching, len(paths), total)
+}
+
+func (g *Gateway) wchc(b *strings.Builder) {
+	for _, c := range g.attached() {
+		paths := c.watches.Paths()
+		if len(paths) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "0x%x\n", uint64(c.session.ID()))
+		for _, path := range paths {
+			fmt.Fprintf(b, "\t%s\n", path)
+		}
+	}
+	b.WriteString("\n")
+}
+
+func (g *Gateway) wchp(b *strings.Builder) {
+	paths, _, _ := g.watched()
+	for _, path := range sorted(paths) {
+		fmt.Fprintf(b, "%s\n", path)
+		for _, id := range paths[path] {
+			fmt.Fprintf(b, "\t0x%x\n", uint64(id))
+		}
+	}
+	b.WriteString("\n")
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// mntr has what is known here of ZooKeeper's keys. Those of its log and its followers have no meaning, and no key is made up.
+func (g *Gateway) mntr(b *strings.Builder) {
+	line := func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) }
+	least, mean, most := g.figures.latency()
+	cfg := &g.node.Config
+	line("version", version+", built on "+built())
+	line("server_state", g.mode())
+	if !cfg.Alone {
+		if g.leads() {
+			line("peer_state", "leading - broadcast")
+		} else {
+			line("peer_state", "following - broadcast")
+		}
+	}
+	line("min_latency", least)
+	line("avg_latency", decimal(mean))
+	line("max_latency", most)
+	line("packets_received", g.figures.received.Load())
+	line("packets_sent", g.figures.sent.Load())
+	line("num_alive_connections", len(g.connections()))
+	line("outstanding_requests", g.outstanding.Load())
+	line("uptime", time.Since(g.since).Milliseconds())
+	line("znode_count", g.znodes())
+	count := 0
+	for _, c := range g.attached() {
+		data, children := c.watches.Counts()
+		count += data + children
+	}
+	line("watch_count", count)
+	census, ephemerals := g.census(), 0
+	for _, s := range census.Sessions {
+		ephemerals += len(s.Ephemerals)
+	}
+	line("ephemerals_count", ephemerals)
+	line("global_sessions", len(census.Sessions))
+	line("local_sessions", 0)
+	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
+		line("open_file_descriptor_count", len(open))
+	}
+	if most, ok := filesMax(); ok {
+		line("max_file_descriptor_count", most)
+	}
+	line("connection_drop_probability", "0.0")
+	line("connection_rejected", g.refused.Load())
+	line("auth_failed_count", g.authFailed.Load())
+	line("quorum_size", len(cfg.Members))
+}
+
+// filesMax is how many files this process may have open.
+func filesMax() (string, bool) {
+	limits, err := os.ReadFile("/proc/self/limits")
+	if err != nil {
+		return "", false
+	}
+	_, rest, _ := strings.Cut(string(limits), "Max open files")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return "", false
+	}
+	return fields[0], true
+}

@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+)
+
+// ask sends a word as nc does, which ends its side at once.
+func ask(t testing.TB, g *Gateway, word string) string {
+	t.Helper()
+	c := dial(t, g)
+	c.write([]byte(word))
+	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	return string(c.ends())
+}
+
+// 11.1: only what is on the list is answered; by default that is srvr.
+func TestWordsOnTheList(t *testing.T) {
+	g := start(t, Config{})
+	if got := ask(t, g, "srvr"); !strings.HasPrefix(got, "Zookeeper version: ") {
+		t.Errorf("srvr: %q", got)
+	}
+	for _, word := range []string{"ruok", "mntr", "hash", "gtmk"} {
+		if got := ask(t, g, word); got != word+" is not executed because it is not in the whitelist.\n" {
+			t.Errorf("%s: %q", word, got)
+		}
+	}
+	if got := ask(t, g, "nope"); got != "" {
+		t.Errorf("an unknown word: %q", got)
+	}
+	g = start(t, Config{Words: []string{"ruok", "mntr"}})
+	if got := ask(t, g, "ruok"); got != "imok" {
+		t.Errorf("ruok: %q", got)
+	}
+	if got := ask(t, g, "srvr"); !strings.Contains(got, "whitelist") {
+		t.Errorf("srvr: %q", got)
+	}
+}
+
+// 11.1: the formats that monitors read.
+func TestWords(t *testing.T) {
+	g := start(t, Config{Words: []string{"*"}})
+	c := connect(t, g)
+	c.must(create("/e", nil, 1))
+	c.must(op(wire.OpGetData, "/e"))
+	sid := fmt.Sprintf("0x%x", uint64(c.SessionID))
+	server := `Latency min/avg/max: \d+/\d+\.\d{1,4}/\d+\nReceived: \d+\nSent: \d+\nConnections: \d+\nOutstanding: 0\nZxid: 0x[0-9a-f]+\nMode: standalone\nNode count: 6\n`
+	version := `Zookeeper version: \d+\.\d+\.\d+-vivarium, built on .*\n`
+	line := ` /127\.0\.0\.1:\d+\[1\]\(queued=\d+,recved=\d+,sent=\d+`
+	for word, want := range map[string]string{
+		"ruok": `imok`,
+		"isro": `rw`,
+		"srvr": version + server,
+		"stat": version + `Clients:\n(` + line + `\)\n)+\n` + server,
+		"cons": `(` + line + `\)\n)?` + line + `,sid=` + sid + `,lop=GETD,est=\d+,to=10000,lcxid=0x2,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n(` + line + `\)\n)?\n`,
+		"conf": `clientPort=\d+\nsecureClientPort=-1\ndataDir=.*\ndataDirSize=\d+\ndataLogDir=.*\ndataLogSize=\d+\ntickTime=5\nmaxClientCnxns=60\nminSessionTimeout=360\nmaxSessionTimeout=60000\nclientPortListenBacklog=-1\nserverId=1\n`,
+		"dump": `SessionTracker dump:\nGlobal Sessions\(1\):\n` + sid + `\t10000ms\nephemeral nodes dump:\nSessions with Ephemerals \(1\):\n` + sid + `:\n\t/e\nConnections dump:\nConnections Sets \(1\)/\(1\):\n1 expire at .*:\n\tip: /127\.0\.0\.1:\d+ sessionId: ` + sid + `\n`,
+		"envi": `Environment:\nzookeeper\.version=.*\nhost\.name=.*\n(.*=.*\n)+`,
+		"dirs": `datadir_size: \d+\nlogdir_size: \d+\n`,
+		"wchs": `0 connections watching 0 paths\nTotal watches:0\n`,
+		"wchc": `\n`,
+		"wchp": `\n`,
+		"mntr": `zk_version\t\d.*\nzk_server_state\tstandalone\n(zk_[a-z_]+\t.*\n)+`,
+	} {
+		if got := ask(t, g, word); !regexp.MustCompile(`^` + want + `$`).MatchString(got) {
+			t.Errorf("%s:\n%s\nwant\n%s", word, got, want)
+		}
+	}
+	// Also from who sends a line's end, or does not end its side.
+	if got := ask(t, g, "ruok\n"); got != "imok" {
+		t.Errorf("ruok with a line's end: %q", got)
+	}
+	w := dial(t, g)
+	w.write([]byte("ruok"))
+	if got := string(w.ends()); got != "imok" {
+		t.Errorf("ruok: %q", got)
+	}
+	mntr := ask(t, g, "mntr")
+	for _, key := range []string{"zk_znode_count\t6\n", "zk_ephemerals_count\t1\n", "zk_global_sessions\t1\n", "zk_watch_count\t0\n", "zk_outstanding_requests\t0\n"} {
+		if !strings.Contains(mntr, key) {
+			t.Errorf("mntr has no %q:\n%s", key, mntr)
+		}
+	}
+	if got := ask(t, g, "srst"); got != "Server stats reset.\n" {
+		t.Errorf("srst: %q", got)
+	}
+	if got := ask(t, g, "srvr"); !strings.Contains(got, "\nReceived: 0\nSent: 0\n") {
+		t.Errorf("srvr after srst: %q", got)
+	}
+	if got := ask(t, g, "crst"); got != "Connection stats reset.\n" {
+		t.Errorf("crst: %q", got)
+	}
+	if got := ask(t, g, "cons"); !strings.Contains(got, "recved=0,sent=0,sid=") {
+		t.Errorf("cons after crst: %q", got)
+	}
+}
