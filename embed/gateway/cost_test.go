@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"net"
+	"runtime"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+)
+
+// What an idle connection keeps, its session and its goroutines' stacks included; -v says how much.
+func TestIdleConnectionsAreCheap(t *testing.T) {
+	const n = 1000
+	const most = 16 << 10 // bytes for each, of which the client's end in this process takes some
+	g := start(t, Config{ConnectionsPerAddress: -1})
+	used := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc + m.StackInuse
+	}
+	warm := connect(t, g)
+	warm.must(create("/a", []byte("x"), 0))
+	before := used()
+	conns := make([]net.Conn, 0, n)
+	t.Cleanup(func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	hello := (&wire.ConnectRequest{Timeout: 60_000, Password: make([]byte, 16)}).AppendFrame(nil)
+	read := wire.Request{Xid: 1, Operation: op(wire.OpGetData, "/a")}
+	hello = read.AppendFrame(hello)
+	for range n {
+		c, err := net.Dial("tcp", g.Addr().String())
+		if err != nil {
+			t.Skip(err) // of file descriptors there may be too few
+		}
+		conns = append(conns, c)
+		if _, err := c.Write(hello); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := wire.ReadFrame(c, nil, 1<<10); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	each := int(used()-before) / n
+	t.Logf("an idle connection takes %d bytes", each)
+	if each > most {
+		t.Errorf("an idle connection takes %d bytes, want %d at most", each, most)
+	}
+}
+
+// BenchmarkGetData is one client that asks and waits.
+func BenchmarkGetData(b *testing.B) {
+	c := connect(b, start(b, Config{}))
+	c.must(create("/a", make([]byte, 100), 0))
+	q := raw(wire.Request{Xid: 1, Operation: op(wire.OpGetData, "/a")})
+	buf := make([]byte, 0, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = c.Write(q)
+		if _, err := wire.ReadFrame(c, buf, 1<<10); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSetDataPipelined is one client that has 100 writes under way.
+func BenchmarkSetDataPipelined(b *testing.B) {
+	c := connect(b, start(b, Config{}))
+	c.must(create("/a", make([]byte, 100), 0))
+	q := raw(wire.Request{Xid: 1, Operation: with(op(wire.OpSetData, "/a"), func(o *wire.Operation) { o.Data = make([]byte, 100) })})
+	buf := make([]byte, 0, 1024)
+	b.ReportAllocs()
+	ahead := 0
+	for b.Loop() {
+		_, _ = c.Write(q)
+		if ahead++; ahead <= 100 {
+			continue
+		}
+		ahead--
+		if _, err := wire.ReadFrame(c, buf, 1<<10); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
