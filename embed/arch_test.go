@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
 
-	"embed/gateway":               {"embed", "embed/internal/bridge", "embed/gateway/internal/wire", "engine", "tree"},
+	"embed/gateway":               {"embed", "embed/internal/bridge", "embed/gateway/internal/wire", "engine", "tree", "watch"},
 	"embed/gateway/internal/wire": {},
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // A conn is one client's connection. Two goroutines serve it: the reader decodes the requests in their order, submits writes, carries
@@ -81,7 +82,7 @@ type answer struct {
 	placed  bool // place is known
 	fixed   bool // so is reply.Zxid
 	last    bool // the connection ends behind it
-	place   place
+	place   watch.Place
 	multi   []wire.Op // of the operations of a multi
 	bytes   int
 	came    time.Time
@@ -107,7 +108,7 @@ func (c *conn) serve() {
 	c.in.release()
 	if c.session != nil {
 		<-c.sent
-		c.watches.End()
+		c.watches.End(nil)
 		c.gate.outstanding.Add(-int64(len(c.queue) - c.head)) // nobody else is left
 	}
 	if err != nil && err != io.EOF && !errors.Is(err, errEnded) {

@@ -10,6 +10,9 @@ import (
 
 // What an idle connection keeps, its session and its goroutines' stacks included; -v says how much.
 func TestIdleConnectionsAreCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short, as with the race detector, which takes more")
+	}
 	const n = 1000
 	const most = 16 << 10 // bytes for each, of which the client's end in this process takes some
 	g := start(t, Config{ConnectionsPerAddress: -1})

@@ -18,11 +18,13 @@
 //     sent behind it to another shard may be.) A member that cannot tell whether its sessions still live answers no pings and ends
 //     its connections, so that clients look for another in time.
 //   - There is no read-only mode, no SASL, no reconfig, no local sessions; they answer as a server that has them turned off.
+//   - A connection for which 65,536 events wait is ended, and so is one whose persistent watches may have missed something because this
+//     member was sent a snapshot by another: its client connects again, and looks anew.
 //   - With several shards, a zxid is that of some shard; a multi over several gets BadArguments.
 //   - mntr has no keys of what is not there, such as ZooKeeper's log; dump lists sessions as a follower does, also on the leader.
 //
-// For the moment two things are missing. What asks for a watch gets Unimplemented (watches.go), and sessions end with their node and
-// cannot be resumed, so a client that connects again is told that its session has expired (session.go).
+// For the moment one thing is missing: sessions end with their node and cannot be resumed, so a client that connects again is told that
+// its session has expired (session.go).
 //
 // # Inside
 //

@@ -29,7 +29,6 @@ var answers = []struct {
 	{engine.ErrCrossShard, wire.BadArguments}, // ZooKeeper has no shards
 	{errMarshalling, wire.MarshallingError},
 	{errNoWatcher, wire.NoWatcher},
-	{errNoWatches, wire.Unimplemented},
 	{errReconfigDisabled, wire.ReconfigDisabled},
 }
 

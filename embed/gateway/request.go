@@ -9,13 +9,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // An action is what is done for a request: one of these functions. An error that codeOf knows is the client's answer.
 type action struct {
 	write func(c *conn, o *wire.Operation) (tree.Op, error)                    // one operation, submitted as a transaction
 	read  func(c *conn, o *wire.Operation, r *wire.Result) error               // after the writes before it
-	arm   func(c *conn, o *wire.Operation, r *wire.Reply) (p place, err error) // likewise, and no event comes in between
+	arm   func(c *conn, o *wire.Operation, r *wire.Reply) (watch.Place, error) // likewise, and no event comes in between
 	reply func(c *conn, q *wire.Request, a *answer) error                      // of what needs no order among the rest
 	other func(c *conn, q *wire.Request, a *answer) error                      // queues its answer itself
 }
@@ -104,7 +105,7 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		c.one[0] = tree.Op{}
 		return err
 	case do.arm != nil && (q.Watch || do.read == nil):
-		return c.armed(a, func() (place, error) { return do.arm(c, &q.Operation, &a.reply) })
+		return c.armed(a, func() (watch.Place, error) { return do.arm(c, &q.Operation, &a.reply) })
 	case do.read != nil:
 		if !c.settle() {
 			return errEnded
@@ -129,7 +130,7 @@ func (c *conn) finish(a *answer, err error) error {
 }
 
 // armed is finish for what arms watches. No event is taken from before do looks until the answer is in the queue.
-func (c *conn) armed(a *answer, do func() (place, error)) error {
+func (c *conn) armed(a *answer, do func() (watch.Place, error)) error {
 	if !c.settle() {
 		return errEnded
 	}
@@ -242,7 +243,7 @@ func (c *conn) exists(o *wire.Operation, r *wire.Result) error {
 	return existing(r, &stat, ok, err)
 }
 
-func (c *conn) existsArm(o *wire.Operation, r *wire.Reply) (place, error) {
+func (c *conn) existsArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return c.watches.Here(), err
@@ -269,7 +270,7 @@ func (c *conn) getData(o *wire.Operation, r *wire.Result) error {
 	return err
 }
 
-func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (place, error) {
+func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return c.watches.Here(), err
@@ -289,7 +290,7 @@ func (c *conn) getChildren(o *wire.Operation, r *wire.Result) error {
 	return err
 }
 
-func (c *conn) getChildrenArm(o *wire.Operation, r *wire.Reply) (place, error) {
+func (c *conn) getChildrenArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return c.watches.Here(), err
@@ -358,37 +359,6 @@ func statOf(s *tree.Stat) wire.Stat {
 		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion,
 		EphemeralOwner: int64(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
 	}
-}
-
-// The watches.
-
-func (c *conn) addWatch(o *wire.Operation, r *wire.Reply) (place, error) {
-	if o.Mode != wire.WatchPersistent && o.Mode != wire.WatchRecursive {
-		return c.watches.Here(), errMarshalling
-	}
-	return c.watches.Add(o.Path, o.Mode)
-}
-
-func (c *conn) checkWatches(o *wire.Operation, r *wire.Reply) (place, error) {
-	return c.ofKind(o, c.watches.Has)
-}
-
-func (c *conn) removeWatches(o *wire.Operation, r *wire.Reply) (place, error) {
-	return c.ofKind(o, c.watches.Remove)
-}
-
-func (c *conn) ofKind(o *wire.Operation, find func(string, wire.WatchKind) bool) (place, error) {
-	var err error
-	if o.Kind < wire.KindChildren || o.Kind > wire.KindRecursive {
-		err = errMarshalling
-	} else if !find(o.Path, o.Kind) {
-		err = errNoWatcher
-	}
-	return c.watches.Here(), err
-}
-
-func (c *conn) setWatches(q *wire.Request, a *answer) error {
-	return c.armed(a, func() (place, error) { return c.watches.Reset(&q.Watches) })
 }
 
 // The rest.

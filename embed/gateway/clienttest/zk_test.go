@@ -180,14 +180,79 @@ func TestEphemerals(t *testing.T) {
 	}
 }
 
+// Eight of them, two on each connection, exclude one another.
 func TestLock(t *testing.T) {
 	g := start(t)
-	c := connect(t, g)
-	l := zk.NewLock(c, "/locks/l", anyone)
-	for range 3 {
-		must(t, l.Lock())
-		must(t, l.Unlock())
+	var held, most, times int
+	var mu sync.Mutex
+	count := func(by int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if held += by; held > most {
+			most = held
+		}
+		times++
 	}
+	var all sync.WaitGroup
+	for range 4 {
+		c := connect(t, g)
+		for range 2 {
+			all.Go(func() {
+				l := zk.NewLock(c, "/locks/l", anyone)
+				for range 5 {
+					if err := l.Lock(); err != nil {
+						t.Error(err)
+						return
+					}
+					count(1)
+					count(-1)
+					if err := l.Unlock(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if most != 1 || times != 2*8*5 {
+		t.Errorf("%d held it at once, %d times in all", most, times/2)
+	}
+}
+
+func TestWatches(t *testing.T) {
+	g := start(t)
+	c, other := connect(t, g), connect(t, g)
+	ok, _, exists, err := c.ExistsW("/w")
+	must(t, err)
+	if ok {
+		t.Fatal("/w exists")
+	}
+	next := func(what string, ch <-chan zk.Event, want zk.EventType, path string) {
+		t.Helper()
+		select {
+		case e := <-ch:
+			if e.Type != want || e.Path != path || e.Err != nil {
+				t.Errorf("%s: %+v", what, e)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: nothing", what)
+		}
+	}
+	_, err = other.Create("/w", nil, 0, anyone)
+	must(t, err)
+	next("exists", exists, zk.EventNodeCreated, "/w")
+	_, _, data, err := c.GetW("/w")
+	must(t, err)
+	_, _, children, err := c.ChildrenW("/w")
+	must(t, err)
+	_, err = other.Set("/w", []byte("x"), -1)
+	must(t, err)
+	next("get", data, zk.EventNodeDataChanged, "/w")
+	_, err = other.Create("/w/x", nil, 0, anyone)
+	must(t, err)
+	next("children", children, zk.EventNodeChildrenChanged, "/w")
+	_, _, _, err = c.GetW("/missing")
+	is(t, "get", err, zk.ErrNoNode)
 }
 
 func TestManyAtOnce(t *testing.T) {
