@@ -45,12 +45,12 @@ func (e *Engine) Census(ctx context.Context) (Census, error) {
 	return c, nil
 }
 
-// Znodes counts the znodes, what every shard has from birth included.
+// Znodes counts the znodes, those that there are from birth included.
 func (e *Engine) Znodes() (n int) {
 	for _, m := range e.shards {
-		n += m.tree.Load().Len()
+		n += m.tree.Load().Len() - fromBirth - 1 // the root too is on every shard
 	}
-	return n
+	return n + fromBirth + 1
 }
 
 // Visible is the newest transaction that reads show. With several shards it is that of the one that has come furthest, for their zxids

@@ -61,6 +61,6 @@
 // ends with the session: Close does not wait for it.
 //
 // Read engine.go first, then start.go, waiter.go, pipeline.go, machine.go, load.go, keeper.go, session.go, watch.go, remotewatch.go, claim.go, expire.go, leadership.go,
-// lag.go, reaper.go and install.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are
+// lag.go, reaper.go, install.go and census.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are
 // the formats, codec.go how they are written.
 package engine

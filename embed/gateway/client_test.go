@@ -11,16 +11,26 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 )
 
 const testTick = 5 * time.Millisecond // sessions of 360 ms and more
 
+func init() { shardsflag.Define() }
+
 var quiet = slog.New(slog.DiscardHandler)
+
+// oneShard skips a test of zxids that compare, or of a multi over all of the tree.
+func oneShard(t testing.TB) {
+	if shardsflag.N > 1 {
+		t.Skip("not with several shards")
+	}
+}
 
 // startNode starts a node that is alone; it is closed when the test ends.
 func startNode(t testing.TB, change func(*embed.Config)) *embed.Node {
 	t.Helper()
-	cfg := embed.Config{Dir: t.TempDir(), Tick: testTick, Logger: quiet}
+	cfg := embed.Config{Dir: t.TempDir(), Shards: shardsflag.N, Tick: testTick, Logger: quiet}
 	if change != nil {
 		change(&cfg)
 	}

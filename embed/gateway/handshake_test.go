@@ -65,6 +65,7 @@ func TestHandshakeOfAnExpiredSession(t *testing.T) {
 
 // 5.1.1: whoever has seen more than this member is sent away without a word.
 func TestHandshakeOfAClientThatHasSeenMore(t *testing.T) {
+	oneShard(t)
 	g := start(t, Config{})
 	c := dial(t, g)
 	q := wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), LastZxid: 1 << 40}

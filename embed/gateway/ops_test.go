@@ -195,6 +195,7 @@ func TestAnswers(t *testing.T) {
 
 // 3.15: the answers of multi.
 func TestMulti(t *testing.T) {
+	oneShard(t)
 	c := connect(t, start(t, Config{}))
 	multi := func(ops ...wire.Operation) wire.Reply {
 		return c.call(wire.Request{Operation: wire.Operation{Op: wire.OpMulti}, Ops: ops})

@@ -73,16 +73,26 @@ func TestPipelinedRequestsAreInOrder(t *testing.T) {
 	}
 }
 
-// A write that is not applied ends the connection, and nothing that was sent behind it is.
-func TestNothingBehindWhatCannotBeAnswered(t *testing.T) {
-	n := startNode(t, nil)
-	g := startOn(t, n, Config{})
+// A write that is refused ends the connection, and nothing that was sent behind it is applied.
+func TestNothingBehindWhatWasRefused(t *testing.T) {
+	g := start(t, Config{})
 	c := connect(t, g)
-	c.must(create("/a", nil, 0))
-	if err := n.Close(); err != nil {
+	c.must(create("/before", nil, 0))
+	other := connect(t, g)
+	ended := g.connections()[0].session
+	b := raw(wire.Request{Xid: 10, Operation: create("/refused", nil, 0)})
+	for i := range 100 {
+		q := wire.Request{Xid: int32(11 + i), Operation: create(fmt.Sprintf("/behind-%d", i), nil, 0)}
+		b = q.AppendFrame(b)
+	}
+	if err := ended.Close(); err != nil {
 		t.Fatal(err)
 	}
+	_, _ = c.Write(b) // the connection may have ended by now
 	c.ends()
+	if r := other.must(op(wire.OpGetChildren, "/")); len(r.Names) != 2 {
+		t.Errorf("children: %q", r.Names)
+	}
 }
 
 // Many connections at once, each with many requests under way.

@@ -38,6 +38,7 @@ func (c *client) wantTold(what string, want ...string) {
 
 // Appendix A with watches, and 6.4: the own event comes before the own answer.
 func TestGoldenWatches(t *testing.T) {
+	oneShard(t)
 	frames := golden(t)
 	c := connect(t, start(t, Config{}))
 	c.must(create("/a", nil, 0))
@@ -168,6 +169,7 @@ func TestAddAndRemoveWatches(t *testing.T) {
 
 // 6.6: what a client that comes back has missed.
 func TestSetWatches(t *testing.T) {
+	oneShard(t)
 	g := start(t, Config{})
 	c, other := connect(t, g), connect(t, g)
 	for _, path := range []string{"/same", "/changed", "/children", "/there"} {
