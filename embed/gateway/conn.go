@@ -264,6 +264,11 @@ func (c *conn) pushLocked(a *answer) {
 		c.open++
 	}
 	c.bytes += a.bytes
+	if n := len(c.queue); n == cap(c.queue) && c.head > n/2 { // else a queue that is never empty would grow for ever
+		left := copy(c.queue, c.queue[c.head:])
+		clear(c.queue[left:])
+		c.queue, c.head = c.queue[:left], 0
+	}
 	c.queue = append(c.queue, *a)
 	c.gate.outstanding.Add(1)
 	select {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"time"
 
@@ -167,4 +168,26 @@ func TestSlowReader(t *testing.T) {
 		t.Errorf("%d bytes were kept for it", most)
 	}
 	other.must(op(wire.OpExists, "/big"))
+}
+
+// A queue that is never empty does not grow: a client may always be ahead of its answers.
+func TestQueueKeepsItsSize(t *testing.T) {
+	side, other := net.Pipe()
+	defer side.Close()
+	defer other.Close()
+	c := newConn(&Gateway{}, side)
+	for i := range 10_000 {
+		c.push(&answer{placed: true, reply: wire.Reply{Xid: int32(i)}})
+		if i < 10 {
+			continue
+		}
+		a, ok := c.first()
+		if !ok || a.reply.Xid != int32(i-10) {
+			t.Fatalf("%d is first, want %d", a.reply.Xid, i-10)
+		}
+		c.pop(&a)
+	}
+	if cap(c.queue) > 64 {
+		t.Errorf("room for %d answers where 10 are", cap(c.queue))
+	}
 }
