@@ -4,6 +4,7 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
 )
@@ -90,4 +91,25 @@ func BenchmarkSetDataPipelined(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkSetDataOf64 is 64 clients that write and wait.
+func BenchmarkSetDataOf64(b *testing.B) {
+	g := start(b, Config{ConnectionsPerAddress: -1})
+	connect(b, g).must(create("/a", nil, 0))
+	q := raw(wire.Request{Xid: 1, Operation: with(op(wire.OpSetData, "/a"), func(o *wire.Operation) { o.Data = make([]byte, 100) })})
+	b.ReportAllocs()
+	b.SetParallelism(32) // times two processors
+	b.RunParallel(func(p *testing.PB) {
+		c := connect(b, g)
+		_ = c.SetDeadline(time.Time{})
+		buf := make([]byte, 0, 1024)
+		for p.Next() {
+			_, _ = c.Write(q)
+			if _, err := wire.ReadFrame(c, buf, 1<<10); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }
