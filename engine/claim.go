@@ -98,7 +98,8 @@ func (c *Claim) Created(ctx context.Context) (tree.Result, error) {
 }
 
 // Hold makes the claim held from now until it ends: at the session's local deadline, with the session, by Release, or
-// when somebody deletes the znode. It fails if the znode is not known to exist, or the session is not safe at this moment.
+// when somebody deletes the znode. It fails if the znode is not known to exist, or the session is not safe at this moment. A remote
+// client's session never is: what it holds is the client's to judge, which may take it elsewhere before this node knows.
 func (c *Claim) Hold() error {
 	k := c.session.engine.keeper
 	k.look()
@@ -109,7 +110,7 @@ func (c *Claim) Hold() error {
 		return c.err
 	case !c.created:
 		return ErrUnknownOutcome
-	case c.session.life.State() != session.Connected:
+	case c.session.remote != nil || c.session.life.State() != session.Connected:
 		return ErrSuspended
 	}
 	if !c.held {

@@ -27,13 +27,15 @@ const formatLevel = 1
 // and the requests of a batch:
 //
 //	txn      [1, session, [op, ...]]          op: [kind, path, data, mode, version, ttl ms, acl, czxid]
-//	open     [2, timeout ns, password, [identity, ...]]
-//	close    [3, session]
+//	open     [2, timeout ns, password, remote, [identity, ...]]
+//	close    [3, session, attached]
 //	release  [4, session, path, czxid]
 //	attach   [5, session, shard]
-//	admit    [6, session, timeout ns, [identity, ...]]
+//	admit    [6, session, timeout ns, attached, [identity, ...]]
+//	move     [7, session, password, timeout ns, [identity, ...]]
+//	identify [8, session, attached, [identity, ...]]
 //
-// An acl is nil or [[perms, scheme, id], ...], an identity [scheme, id].
+// attached is the zxid that attached a remote client's session to its member, zero for an in-process one. An acl is nil or [[perms, scheme, id], ...], an identity [scheme, id].
 type commandKind uint8
 
 const (
@@ -55,6 +57,8 @@ const (
 	requestRelease
 	requestAttach
 	requestAdmit
+	requestMove
+	requestIdentify
 )
 
 // A request is one call as it travels in a batch.
@@ -62,9 +66,11 @@ type request struct {
 	kind       requestKind
 	session    tree.SessionID
 	ops        []tree.Op       // txn
-	timeout    time.Duration   // open, admit
-	password   [16]byte        // open
-	identities []tree.Identity // open, admit
+	timeout    time.Duration   // open, admit, move
+	password   [16]byte        // open, move
+	remote     bool            // open
+	attached   tree.Zxid       // close, admit, identify
+	identities []tree.Identity // open, admit, move, identify
 	path       string          // release
 	czxid      tree.Zxid       // release
 	shard      uint32          // attach
@@ -141,15 +147,17 @@ func encodeRequest(r *request) []byte {
 			e.op(&r.ops[i])
 		}
 	case requestOpen:
-		e.array(4)
+		e.array(5)
 		e.uint(uint64(r.kind))
 		e.int(int64(r.timeout))
 		e.bytes(r.password[:])
+		e.flag(r.remote)
 		e.identities(r.identities)
 	case requestClose:
-		e.array(2)
+		e.array(3)
 		e.uint(uint64(r.kind))
 		e.int(int64(r.session))
+		e.uint(uint64(r.attached))
 	case requestRelease:
 		e.array(4)
 		e.uint(uint64(r.kind))
@@ -162,10 +170,24 @@ func encodeRequest(r *request) []byte {
 		e.int(int64(r.session))
 		e.uint(uint64(r.shard))
 	case requestAdmit:
-		e.array(4)
+		e.array(5)
 		e.uint(uint64(r.kind))
 		e.int(int64(r.session))
 		e.int(int64(r.timeout))
+		e.uint(uint64(r.attached))
+		e.identities(r.identities)
+	case requestMove:
+		e.array(5)
+		e.uint(uint64(r.kind))
+		e.int(int64(r.session))
+		e.bytes(r.password[:])
+		e.int(int64(r.timeout))
+		e.identities(r.identities)
+	case requestIdentify:
+		e.array(4)
+		e.uint(uint64(r.kind))
+		e.int(int64(r.session))
+		e.uint(uint64(r.attached))
 		e.identities(r.identities)
 	}
 	return e.done()
@@ -398,13 +420,15 @@ func (r *room) decodeRequest(d *decoder, q *request) {
 		q.session = tree.SessionID(d.int())
 		q.ops = r.decodeOps(d)
 	case requestOpen:
-		want = 4
+		want = 5
 		q.timeout = time.Duration(d.int())
 		d.fixed(q.password[:])
+		q.remote = d.flag()
 		q.identities = d.identities()
 	case requestClose:
-		want = 2
+		want = 3
 		q.session = tree.SessionID(d.int())
+		q.attached = tree.Zxid(d.uint())
 	case requestRelease:
 		want = 4
 		q.session = tree.SessionID(d.int())
@@ -415,9 +439,21 @@ func (r *room) decodeRequest(d *decoder, q *request) {
 		q.session = tree.SessionID(d.int())
 		q.shard = uint32(d.uintTo(math.MaxUint32))
 	case requestAdmit:
-		want = 4
+		want = 5
 		q.session = tree.SessionID(d.int())
 		q.timeout = time.Duration(d.int())
+		q.attached = tree.Zxid(d.uint())
+		q.identities = d.identities()
+	case requestMove:
+		want = 5
+		q.session = tree.SessionID(d.int())
+		d.fixed(q.password[:])
+		q.timeout = time.Duration(d.int())
+		q.identities = d.identities()
+	case requestIdentify:
+		want = 4
+		q.session = tree.SessionID(d.int())
+		q.attached = tree.Zxid(d.uint())
 		q.identities = d.identities()
 	}
 	if n != want {

@@ -132,11 +132,20 @@ func (l *logWriter) request(m session.MemberID) request {
 		timeouts := []time.Duration{0, time.Second, 4 * time.Second, 4100 * time.Millisecond}
 		r := request{kind: requestOpen, timeout: timeouts[l.rng.IntN(len(timeouts))]}
 		r.password[0] = byte(l.rng.Uint32())
+		r.remote = l.rng.IntN(2) == 0
 		r.identities = l.identities()
 		return r
 	case n < 4:
-		return request{kind: requestClose, session: l.session(m)}
-	case n < 7:
+		id := l.session(m)
+		was, _ := l.seen.mu.table.Get(id)
+		return request{kind: requestClose, session: id, attached: tree.Zxid(l.near(uint64(was.Attached)))}
+	case n < 5:
+		return l.move()
+	case n < 6:
+		id := l.session(m)
+		was, _ := l.seen.mu.table.Get(id)
+		return request{kind: requestIdentify, session: id, attached: tree.Zxid(l.near(uint64(was.Attached))), identities: l.identities()}
+	case n < 9:
 		r := request{kind: requestRelease, session: l.session(m), path: l.path()}
 		if owned := l.seen.mu.table.Ephemerals(r.session); len(owned) > 0 {
 			r.path = owned[l.rng.IntN(len(owned))]
@@ -150,6 +159,14 @@ func (l *logWriter) request(m session.MemberID) request {
 		r.ops = append(r.ops, l.op())
 	}
 	return r
+}
+
+// move brings a session of any member to the one that sends it.
+func (l *logWriter) move() request {
+	id := l.session(l.member())
+	was, _ := l.seen.mu.table.Get(id)
+	was.Password[0] = byte(l.near(uint64(was.Password[0])))
+	return request{kind: requestMove, session: id, password: was.Password, timeout: time.Duration(1+l.rng.IntN(4)) * time.Second, identities: l.identities()}
 }
 
 func (l *logWriter) path() string {

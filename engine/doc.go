@@ -22,7 +22,8 @@
 // The ensemble's side is in package session: silence is earned in the log. This node's side is the keeper: all its sessions
 // live by the moment its newest applied batch had first been sent, and whoever asks anything of a session or a claim has
 // the clock compared with that first. A claim is held only while its session is Connected; it ends on this node before
-// anything of it can be granted elsewhere.
+// anything of it can be granted elsewhere. A remote client's session lives by that too, but is not this node's to judge: it may be attached
+// to another at any time, and outlives this one (remote.go).
 //
 // # Shards
 //
@@ -60,7 +61,7 @@
 // started by run and end with Close; apply runs on Raft's workers. While a session becomes known to a shard introduce runs, which
 // ends with the session: Close does not wait for it.
 //
-// Read engine.go first, then start.go, waiter.go, pipeline.go, machine.go, load.go, keeper.go, session.go, watch.go, remotewatch.go, claim.go, expire.go, leadership.go,
+// Read engine.go first, then start.go, waiter.go, pipeline.go, machine.go, load.go, keeper.go, session.go, remote.go, watch.go, remotewatch.go, claim.go, expire.go, leadership.go,
 // lag.go, reaper.go, install.go and census.go; for several shards route.go, span.go, purger.go and spread.go; command.go and record.go are
 // the formats, codec.go how they are written.
 package engine

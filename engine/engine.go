@@ -243,12 +243,20 @@ func (e *Engine) eachShard(fn func(m *machine) error) error {
 // OpenSession opens an in-process session with a timeout within the configured bounds, for somebody who has shown to be
 // the identities.
 func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	timeout = min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
-	r := request{kind: requestOpen, timeout: timeout, identities: who}
+	return e.openSession(ctx, timeout, nil, who)
+}
+
+// openSession opens a remote client's session if it is given what such a one has.
+func (e *Engine) openSession(ctx context.Context, timeout time.Duration, remote *remote, who []tree.Identity) (*Session, error) {
+	timeout = e.timeoutWithin(timeout)
+	r := request{kind: requestOpen, timeout: timeout, remote: remote != nil, identities: who}
 	if _, err := rand.Read(r.password[:]); err != nil {
 		return nil, err
 	}
 	s := newSession(e, timeout, who)
+	if s.remote = remote; remote != nil {
+		remote.password = r.password
+	}
 	opening := newWaiter(nil, &r)
 	opening.applied = func(w *waiter) { e.keeper.opened(s, w) }
 	if err := e.keeper.opens(s, opening); err != nil {
@@ -263,6 +271,11 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...
 		return nil, err
 	}
 	return s, nil
+}
+
+// timeoutWithin is a session's timeout within the configured bounds.
+func (e *Engine) timeoutWithin(timeout time.Duration) time.Duration {
+	return min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
 }
 
 // ShardStatus is what a node knows of one shard.

@@ -16,6 +16,8 @@ var (
 	ErrSessionExpired = errors.New("session expired")
 	// ErrSessionClosed: the session was closed by its owner.
 	ErrSessionClosed = errors.New("session closed")
+	// ErrSessionMoved: the session of a remote client is attached elsewhere, or anew here, and goes on there.
+	ErrSessionMoved = errors.New("session moved to another connection")
 	// ErrSuspended: the session is past its local deadline, so what depends on it cannot be granted now.
 	ErrSuspended = errors.New("session suspended")
 	// ErrDeleted: the claimed znode was deleted by somebody else.

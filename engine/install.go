@@ -25,11 +25,12 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	m.gathered.entries, m.gathered.bytes = 0, 0
 	m.restartSilence()
 	prove := func() {}
-	if o, ok := table.Origin(m.pipe.register.Member); ok && o.Start == m.pipe.register.Start {
+	o, registered := table.Origin(m.pipe.register.Member)
+	if registered = registered && o.Start == m.pipe.register.Start; registered {
 		prove = m.pipe.jumped(o.LastSeq)
 	}
 	gap := gap{old: m.tree.Load(), next: next, below: make(map[string]verdict)}
-	m.engine.keeper.reconcile(m.pipe, gap.old, next, table)
+	m.engine.keeper.reconcile(m.pipe, gap.old, next, table, registered)
 	m.registry.Install(one.zxid, gap.notice, func() { m.tree.Store(next) })
 	prove()
 	return nil

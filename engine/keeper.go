@@ -3,10 +3,12 @@ package engine
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -26,25 +28,29 @@ const beatsPerTimeout = 6
 //
 // Invariants, under mu:
 //  1. a session in suspended is Suspended, every other one in sessions is Connected;
-//  2. least is the smallest timeout in sessions, zero if there are none;
+//  2. timeouts are those of sessions;
 //  3. a held claim's session is Connected, and has been since it was held;
 //  4. while the clocks are within calm they change no session's state.
 type keeper struct {
 	// Immutable after Start.
-	clock Clock
-	home  *pipeline     // of the session table's shard: what it carries keeps the sessions alive
-	pipes []*pipeline   // of all shards
-	wake  chan struct{} // capacity 1: a nearer deadline or a beat may be due
+	engine *Engine
+	clock  Clock
+	home   *pipeline     // of the session table's shard: what it carries keeps the sessions alive
+	pipes  []*pipeline   // of all shards
+	wake   chan struct{} // capacity 1: a nearer deadline or a beat may be due
+	tick   time.Duration // in which the silence of remote clients is counted
+
+	ticks atomic.Uint64 // how many there were; moved by loop
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
 		sync.Mutex
-		proved    time.Duration // boot clock
-		drift     time.Duration // wall clock minus boot clock at that moment
-		sessions  map[tree.SessionID]*Session
+		proved    time.Duration               // boot clock
+		drift     time.Duration               // wall clock minus boot clock at that moment
+		sessions  map[tree.SessionID]*Session // in-process ones
 		suspended map[*Session]struct{}
-		timeouts  map[time.Duration]int // how many sessions have each timeout
-		least     time.Duration
+		timeouts  timeouts
+		remotes   remotes
 		calm      calm
 		unknown   []*Claim             // their outcome is lost: until reconcile has looked for their znodes
 		opening   map[*Session]*waiter // their requests
@@ -73,26 +79,60 @@ func (c *calm) narrow(until, drift, margin time.Duration) {
 	c.high = min(c.high, drift+margin)
 }
 
-func newKeeper(clock Clock, home *pipeline) *keeper {
-	k := &keeper{clock: clock, home: home, pipes: []*pipeline{home}, wake: make(chan struct{}, 1)}
+// timeouts say how many sessions have each timeout. The zero value is of none.
+type timeouts struct {
+	n     map[time.Duration]int
+	least time.Duration // zero if there are none
+}
+
+func (l *timeouts) add(t time.Duration) {
+	if l.n == nil {
+		l.n = make(map[time.Duration]int)
+	}
+	l.n[t]++
+	if l.least == 0 || t < l.least {
+		l.least = t
+	}
+}
+
+func (l *timeouts) remove(t time.Duration) {
+	if l.n[t]--; l.n[t] > 0 {
+		return
+	}
+	delete(l.n, t)
+	l.least = 0
+	for t := range l.n {
+		if l.least == 0 || t < l.least {
+			l.least = t
+		}
+	}
+}
+
+func newKeeper(e *Engine, home *pipeline) *keeper {
+	k := &keeper{engine: e, clock: e.clock, home: home, pipes: []*pipeline{home}, wake: make(chan struct{}, 1), tick: remoteTick(e.cfg.MinSessionTimeout)}
 	k.mu.sessions = make(map[tree.SessionID]*Session)
+	k.mu.remotes.byID = make(map[tree.SessionID]*Session)
 	k.mu.suspended = make(map[*Session]struct{})
 	k.mu.opening = make(map[*Session]*waiter)
-	k.mu.timeouts = make(map[time.Duration]int)
-	k.mu.proved = clock.Boot()
+	k.mu.proved = k.clock.Boot()
 	k.mu.drift = k.clock.drift()
 	return k
+}
+
+// takesLocked returns why no session can be opened any more.
+func (k *keeper) takesLocked() error {
+	if k.mu.closed == nil && k.mu.closing {
+		return ErrClosed
+	}
+	return k.mu.closed
 }
 
 // opens is told of a session that is about to be opened by a request.
 func (k *keeper) opens(s *Session, w *waiter) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.mu.closed != nil {
-		return k.mu.closed
-	}
-	if k.mu.closing {
-		return ErrClosed
+	if err := k.takesLocked(); err != nil {
+		return err
 	}
 	k.mu.opening[s] = w
 	return nil
@@ -102,7 +142,7 @@ func (k *keeper) opens(s *Session, w *waiter) error {
 // could concern the session.
 func (k *keeper) opened(s *Session, w *waiter) {
 	if w.err == nil {
-		k.add(s, w.opened, w.sent, w.drift)
+		k.add(s, tree.SessionID(w.zxid), w.sent, w.drift)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,21 +160,44 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 		k.endLocked(s, session.Closed, k.mu.closed)
 		return
 	}
+	if s.remote != nil {
+		s.remote.attached = tree.Zxid(id)
+		k.attachLocked(s, sent)
+	} else {
+		k.keepLocked(s, drift)
+	}
+	if s.abandoned || k.mu.closing {
+		k.closeLocked(s)
+		k.home.signal()
+	}
+}
+
+// keepLocked takes charge of an in-process session.
+func (k *keeper) keepLocked(s *Session, drift time.Duration) {
 	if len(k.mu.sessions) == 0 {
 		k.mu.drift = drift // what the clocks did while nobody lived by them is no jump
 	}
 	k.mu.sessions[s.id] = s
-	k.mu.timeouts[s.timeout]++
-	if s.abandoned || k.mu.closing {
-		k.closeLocked(s)
-		k.home.signal()
-		return
-	}
-	if k.mu.least == 0 || s.timeout < k.mu.least {
-		k.mu.least = s.timeout
-	}
+	k.mu.timeouts.add(s.timeout)
 	k.mu.calm.narrow(s.life.Deadline(), k.mu.drift, session.Margin(s.timeout))
 	k.signal()
+}
+
+// findLocked returns the session of this node with an id.
+func (k *keeper) findLocked(id tree.SessionID) *Session {
+	if s := k.mu.sessions[id]; s != nil {
+		return s
+	}
+	return k.mu.remotes.byID[id]
+}
+
+// leastLocked is the smallest timeout of all sessions, zero if there are none.
+func (k *keeper) leastLocked() time.Duration {
+	a, b := k.mu.timeouts.least, k.mu.remotes.timeouts.least
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func (k *keeper) signal() {
@@ -162,11 +225,11 @@ func (k *keeper) closeLocked(s *Session) {
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
-// knows it, which spares the way over home.
+// knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet.
 func (k *keeper) queueCloseLocked(s *Session) (closing []ends) {
 	for i, p := range k.pipes {
-		if s.at[i].known.Load() {
-			w := newWaiter(s, &request{kind: requestClose, session: s.id})
+		if p == k.home || s.remote == nil && s.at[i].known.Load() {
+			w := newWaiter(s, &request{kind: requestClose, session: s.id, attached: s.attached()})
 			p.queueEnd(w)
 			closing = append(closing, ends{p, w})
 		}
@@ -174,41 +237,44 @@ func (k *keeper) queueCloseLocked(s *Session) (closing []ends) {
 	return closing
 }
 
-// admit has a shard admit a session that has not ended; ctx is the session's.
-func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline) error {
-	w := newWaiter(s, &request{kind: requestAdmit, session: s.id, timeout: s.timeout, identities: s.who})
+// admit has a shard admit a session that has not ended, as somebody with the identities; ctx ends no later than the session.
+func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline, who []tree.Identity) error {
 	k.mu.Lock()
 	if s.end != nil {
 		k.mu.Unlock()
 		return s.end
+	}
+	w := k.admitLocked(s, p, who, func(w *waiter) bool { p.queueBehind(w); return true })
+	k.mu.Unlock()
+	p.pump()
+	return p.wait(ctx, w, forever)
+}
+
+// admitLocked queues what has a shard admit a session, unless queue does not take it.
+func (k *keeper) admitLocked(s *Session, p *pipeline, who []tree.Identity, queue func(*waiter) bool) *waiter {
+	w := newWaiter(s, &request{kind: requestAdmit, session: s.id, timeout: s.timeout, attached: s.attached(), identities: who})
+	if !queue(w) {
+		return nil
 	}
 	maps.DeleteFunc(s.admitting, func(w *waiter, _ *pipeline) bool { return w.isDone() })
 	if s.admitting == nil {
 		s.admitting = make(map[*waiter]*pipeline)
 	}
 	s.admitting[w] = p
-	p.queueBehind(w)
-	k.mu.Unlock()
-	p.pump()
-	return p.wait(ctx, w, forever)
+	return w
 }
 
 func (k *keeper) removeLocked(s *Session) {
+	if s.remote != nil {
+		k.detachLocked(s)
+		return
+	}
 	if k.mu.sessions[s.id] != s {
 		return
 	}
 	delete(k.mu.sessions, s.id)
 	delete(k.mu.suspended, s)
-	if k.mu.timeouts[s.timeout]--; k.mu.timeouts[s.timeout] > 0 {
-		return
-	}
-	delete(k.mu.timeouts, s.timeout)
-	k.mu.least = 0
-	for t := range k.mu.timeouts {
-		if k.mu.least == 0 || t < k.mu.least {
-			k.mu.least = t
-		}
-	}
+	k.mu.timeouts.remove(s.timeout)
 }
 
 // moved is told that a batch of this node was applied that was first sent at sent, when the clocks differed by drift.
@@ -226,6 +292,7 @@ func (k *keeper) move(sent, drift time.Duration) (expired []*Session, ends bool)
 	now := k.clock.Boot()
 	expired, ends = k.lookLocked(now)
 	k.mu.proved, k.mu.drift = sent, drift // batches are applied in the order in which they were sent
+	k.mu.remotes.proved = sent
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
@@ -235,9 +302,10 @@ func (k *keeper) move(sent, drift time.Duration) (expired []*Session, ends bool)
 	k.mu.calm = calm{}
 	if len(k.mu.suspended) == 0 {
 		// The least timeout has the nearest deadline and the smallest margin.
-		margin := session.Margin(k.mu.least)
+		least := k.mu.timeouts.least
+		margin := session.Margin(least)
 		k.mu.calm = endless
-		k.mu.calm.narrow(k.mu.proved+k.mu.least-margin, k.mu.drift, margin)
+		k.mu.calm.narrow(k.mu.proved+least-margin, k.mu.drift, margin)
 	}
 	return expired, ends
 }
@@ -284,7 +352,7 @@ func (k *keeper) giveUp(sessions ...*Session) {
 // lookLocked suspends and expires sessions whose time has come. It returns those that expired, and whether it queued
 // ends. It costs by the number of sessions only when something can have happened.
 func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
-	if k.mu.least == 0 {
+	if k.mu.timeouts.least == 0 {
 		return nil, false
 	}
 	drift := k.clock.drift()
@@ -407,7 +475,7 @@ func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 		state = session.Expired
 	}
 	for _, id := range ids {
-		if s := k.mu.sessions[id]; s != nil {
+		if s := k.findLocked(id); s != nil {
 			k.endLocked(s, state, why)
 			gone = append(gone, s)
 		}
@@ -427,7 +495,7 @@ func (k *keeper) gone(changes []tree.Change) {
 func (k *keeper) deleted(owner tree.SessionID, path string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if s := k.mu.sessions[owner]; s != nil {
+	if s := k.findLocked(owner); s != nil {
 		if claim := s.claims[path]; claim != nil {
 			claim.finishLocked(ErrDeleted)
 		}
@@ -435,20 +503,28 @@ func (k *keeper) deleted(owner tree.SessionID, path string) {
 }
 
 // reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone and, at home, sessions
-// that the table does not know. The other way round, sessions and znodes of claims that the snapshot has and whose outcome it
-// swallowed are removed: nobody else knows of them, and this node would keep them alive for ever.
-func (k *keeper) reconcile(p *pipeline, old, next *tree.Tree, table *session.Table) {
-	k.drop(k.reconcileLocked(p, old, next, table))
+// that the table does not know, or knows attached otherwise. The other way round, sessions and znodes of claims that the snapshot has and
+// whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
+// its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
+func (k *keeper) reconcile(p *pipeline, old, next *tree.Tree, table *session.Table, registered bool) {
+	gone, moved := k.reconcileLocked(p, old, next, table)
+	k.drop(gone)
+	k.cancel(ErrSessionMoved, moved...)
+	if p == k.home && registered {
+		k.adopt(table)
+	}
 	k.signalAll() // not pump: this is the apply goroutine
 }
 
-func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *session.Table) (gone []*Session) {
+func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p == k.home {
 		gone = k.reconcileSessionsLocked(table)
+		over, left := k.reconcileRemotesLocked(table)
+		gone, moved = append(gone, over...), left
 	}
-	for _, s := range k.mu.sessions {
+	for s := range k.allLocked() {
 		for path, c := range s.claims {
 			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.result.Stat.Czxid) {
 				c.finishLocked(ErrDeleted)
@@ -462,7 +538,20 @@ func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *sessi
 		}
 		return c.pipe == p
 	})
-	return gone
+	return gone, moved
+}
+
+// allLocked are the sessions of this node, in no order.
+func (k *keeper) allLocked() iter.Seq[*Session] {
+	return func(yield func(*Session) bool) {
+		for _, all := range []map[tree.SessionID]*Session{k.mu.sessions, k.mu.remotes.byID} {
+			for _, s := range all {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session) {
@@ -474,7 +563,7 @@ func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session)
 		}
 	}
 	for _, r := range table.Sessions(me) {
-		if k.mu.sessions[r.ID] == nil {
+		if k.mu.sessions[r.ID] == nil && !r.Remote() {
 			k.home.queueEnd(newWaiter(nil, &request{kind: requestClose, session: r.ID}))
 		}
 	}
@@ -489,7 +578,7 @@ func (k *keeper) close(why error) {
 		return
 	}
 	k.mu.closed = why
-	for _, s := range k.mu.sessions {
+	for s := range k.allLocked() {
 		k.endLocked(s, session.Closed, why)
 	}
 }
@@ -507,6 +596,7 @@ func (k *keeper) loop(stop <-chan struct{}) {
 		case <-timer.C:
 		}
 		k.look()
+		k.countSilence()
 		timer.Reset(k.next())
 	}
 }
@@ -515,32 +605,37 @@ func (k *keeper) loop(stop <-chan struct{}) {
 func (k *keeper) pulse() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.mu.least / beatsPerTimeout
+	return k.leastLocked() / beatsPerTimeout
 }
 
 // next beats if it is time to and returns how long the loop may sleep.
 func (k *keeper) next() time.Duration {
 	k.mu.Lock()
-	least, quiet := k.mu.least, k.clock.Boot()-k.mu.proved
+	now := k.clock.Boot()
+	least, own, quiet := k.leastLocked(), k.mu.timeouts.least, now-k.mu.proved
 	suspended := len(k.mu.suspended) > 0
+	again := time.Hour
+	if len(k.mu.remotes.list) > 0 {
+		again = max(k.mu.remotes.ticked+k.tick-now, 0)
+	}
 	k.mu.Unlock()
 	if least == 0 {
 		return time.Hour
 	}
 	beat := least / beatsPerTimeout
 	if quiet < beat && !suspended {
-		return beat - quiet
+		return min(again, beat-quiet)
 	}
 	k.home.beat()
-	deadline := least - session.Margin(least) - quiet
-	if suspended || deadline <= 0 {
-		return beat / 4
+	again = min(again, beat/4)
+	if deadline := own - session.Margin(own) - quiet; own > 0 && deadline > 0 && !suspended {
+		again = min(again, deadline)
 	}
-	return min(beat/4, deadline)
+	return again
 }
 
-// closeAll ends all sessions as their owners would, also those that are still being opened, and lets nobody open another.
-// It waits until the ensemble has them closed, no longer than ctx.
+// closeAll ends all in-process sessions as their owners would, also those that are still being opened, and lets nobody open another.
+// Those of remote clients stay, for their clients to take elsewhere. It waits until the ensemble has them closed, no longer than ctx.
 func (k *keeper) closeAll(ctx context.Context) error {
 	k.look() // as Session.Close
 	k.mu.Lock()

@@ -546,7 +546,7 @@ func TestSessionOfAnOpenerThatGaveUpIsClosed(t *testing.T) {
 		n.apply(open[0])
 		id := n.shard.mu.table.Sessions(testMember)[0].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", id))...)
-		if len(n.shard.mu.table.Sessions(testMember)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.least != 0 {
+		if len(n.shard.mu.table.Sessions(testMember)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.timeouts.least != 0 {
 			t.Fatal("the session is still there")
 		}
 	})

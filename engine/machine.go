@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -197,6 +198,9 @@ func (m *machine) applyRegister(c *command) {
 	m.mu.since[c.origin.Member] = time.Now()
 	m.expireDue() // the predecessor's sessions are due at once
 	if own {
+		if m.shard == homeShard {
+			m.engine.keeper.adopt(m.mu.table)
+		}
 		m.pipe.done(m.pipe.head(0))
 	}
 }
@@ -241,14 +245,15 @@ func (m *machine) applyBatch(c *command) {
 		room = m.result[:]
 	}
 	for i := range c.requests {
-		results, opened, err := m.request(o.Member, c.wall, &c.requests[i], room)
-		m.pipe.complete(b, i, results, opened, err)
+		results, zxid, err := m.request(o.Member, c.wall, &c.requests[i], room)
+		m.pipe.complete(b, i, results, zxid, err)
 	}
 	m.pipe.done(b)
 }
 
-// request applies one request of a batch. Its results may be in room.
-func (m *machine) request(at session.MemberID, wall int64, r *request, room []tree.Result) ([]tree.Result, tree.SessionID, error) {
+// request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a
+// session.
+func (m *machine) request(at session.MemberID, wall int64, r *request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
 	switch r.kind {
 	case requestTxn:
 		if err := m.usable(r.session, at); err != nil {
@@ -263,17 +268,17 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 	case requestAttach:
 		return nil, 0, expired(m.mu.table.Attach(r.session, at, r.shard))
 	case requestAdmit:
-		return nil, 0, expired(m.mu.table.Admit(r.session, r.timeout, at, 0, r.identities))
+		return nil, 0, expired(m.mu.table.Admit(r.session, r.timeout, at, r.attached, r.identities))
+	case requestIdentify:
+		return nil, 0, m.identify(at, r)
 	case requestOpen:
-		// The zxid of its opening is the session's id: unique, never used again, the same on every replica.
-		id := tree.SessionID(m.mu.zxid + 1)
-		if err := m.mu.table.Open(id, r.password, r.timeout, at, 0, r.identities); err != nil {
-			return nil, 0, err
-		}
-		_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall}, nil, nil)
-		return nil, id, err
+		z, err := m.openSession(at, wall, r)
+		return nil, z, err
+	case requestMove:
+		z, err := m.moveSession(at, wall, r)
+		return nil, z, err
 	case requestClose:
-		if err := expired(m.mu.table.Closable(r.session, at, 0)); err != nil {
+		if err := expired(m.mu.table.Closable(r.session, at, r.attached)); err != nil {
 			return nil, 0, err
 		}
 		m.closeSession(r.session, ErrSessionClosed)
@@ -281,6 +286,41 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 	default:
 		return nil, 0, m.release(at, wall, r)
 	}
+}
+
+// openSession opens a session and returns the zxid of that, which is its id: unique, never used again, the same on every replica.
+func (m *machine) openSession(at session.MemberID, wall int64, r *request) (tree.Zxid, error) {
+	h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall}
+	var attached tree.Zxid
+	if r.remote {
+		attached = h.Zxid
+	}
+	if err := m.mu.table.Open(tree.SessionID(h.Zxid), r.password, r.timeout, at, attached, r.identities); err != nil {
+		return 0, err
+	}
+	_, err := m.commit(h, nil, nil)
+	return h.Zxid, err
+}
+
+// moveSession attaches a remote client's session to a member, and returns the zxid of that. What this node has of an earlier
+// attachment ends before anybody can know of the new one.
+func (m *machine) moveSession(at session.MemberID, wall int64, r *request) (tree.Zxid, error) {
+	h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall}
+	if m.mu.table.Move(r.session, r.password, r.timeout, at, h.Zxid, r.identities) != nil {
+		return 0, ErrSessionExpired // whatever it is: see Table.Move
+	}
+	m.engine.keeper.left(r.session)
+	_, err := m.commit(h, nil, nil)
+	return h.Zxid, err
+}
+
+// identify replaces the identities of a session, if the connection that has shown them is still the one it is attached to.
+func (m *machine) identify(at session.MemberID, r *request) error {
+	err := m.mu.table.Closable(r.session, at, r.attached)
+	if err == nil {
+		err = m.mu.table.Identify(r.session, at, r.identities)
+	}
+	return expired(err)
 }
 
 // identities are what a session has authenticated as.
@@ -319,19 +359,22 @@ func (m *machine) usable(id tree.SessionID, at session.MemberID) error {
 	return expired(m.mu.table.Usable(id, at))
 }
 
-// expired is what a session's owner is told that the table refuses, for whatever reason.
+// expired is what a session's owner is told that the table refuses.
 func expired(err error) error {
-	if err != nil {
-		return ErrSessionExpired
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, session.ErrMoved):
+		return ErrSessionMoved
 	}
-	return nil
+	return ErrSessionExpired
 }
 
 // release deletes the ephemeral znode that a session created at r.czxid, if it is still there. It can remove nothing
 // else, so it is safe to repeat at any time.
 func (m *machine) release(at session.MemberID, wall int64, r *request) error {
 	if err := m.usable(r.session, at); err != nil {
-		return nil // the session's end took the znode, or will before anything else of it is applied
+		return nil // the session's end took the znode, or will before anything else of it is applied; or it is another attachment's now
 	}
 	stat, ok := m.tree.Load().Exists(r.path)
 	if !ok || stat.Czxid != r.czxid || stat.EphemeralOwner != r.session {

@@ -192,6 +192,24 @@ func (p *pipeline) queueBehind(w *waiter) {
 	p.mu.queue.add(w)
 }
 
+// queueIfUsed is queueBehind for w if its session has used the shard, or has something waiting to; otherwise it returns false.
+func (p *pipeline) queueIfUsed(w *waiter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, waits := p.mu.queue.outside[w.session]
+	switch {
+	case p.mu.closed != nil:
+		return false
+	case w.session.known(p.shard):
+		p.mu.queue.add(w)
+	case waits:
+		p.mu.queue.addOutside(w)
+	default:
+		return false
+	}
+	return true
+}
+
 // drop completes w with err, wherever it is on its way. If it is queued it is not applied and never will be; if it was sent it
 // may be, but it is not queued again.
 func (p *pipeline) drop(w *waiter, err error) {
@@ -571,7 +589,7 @@ func (p *pipeline) head(seq uint64) *batch {
 }
 
 // complete sets the outcome of the i-th request of b. Called on the apply goroutine.
-func (p *pipeline) complete(b *batch, i int, results []tree.Result, opened tree.SessionID, err error) {
+func (p *pipeline) complete(b *batch, i int, results []tree.Result, zxid tree.Zxid, err error) {
 	if b == nil || i >= len(b.waiters) {
 		return
 	}
@@ -583,7 +601,7 @@ func (p *pipeline) complete(b *batch, i int, results []tree.Result, opened tree.
 	if late {
 		return
 	}
-	w.results, w.opened, w.sent, w.drift, w.err = results, opened, b.sent, b.drift, err
+	w.results, w.zxid, w.sent, w.drift, w.err = results, zxid, b.sent, b.drift, err
 	p.finish(w)
 }
 

@@ -13,14 +13,17 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A Session is an in-process session of this node. Its methods may be called by any number of goroutines.
+// A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
+// methods may be called by any number of goroutines.
 type Session struct {
 	// Immutable; id from the moment the keeper has the session.
 	engine  *Engine
 	id      tree.SessionID
 	timeout time.Duration
-	who     []tree.Identity
 	at      []onShard // by ShardID - 1
+	remote  *remote   // nil for an in-process session
+
+	who atomic.Pointer[[]tree.Identity] // nil is nobody
 
 	// Guarded by the keeper's mu. What is not made before it is asked for most sessions never have: there may be 100,000 of them.
 	life      session.Life
@@ -52,9 +55,28 @@ type ends struct {
 }
 
 func newSession(e *Engine, timeout time.Duration, who []tree.Identity) *Session {
-	s := &Session{engine: e, timeout: timeout, who: who, at: make([]onShard, len(e.shards))}
+	s := &Session{engine: e, timeout: timeout, at: make([]onShard, len(e.shards))}
 	s.at[homeShard-1].known.Store(true)
+	if len(who) > 0 {
+		s.who.Store(&who)
+	}
 	return s
+}
+
+// identities are what the session has authenticated as.
+func (s *Session) identities() []tree.Identity {
+	if who := s.who.Load(); who != nil {
+		return *who
+	}
+	return nil
+}
+
+// attached is the transaction that attached a remote client's session to this node, zero for an in-process one.
+func (s *Session) attached() tree.Zxid {
+	if s.remote == nil {
+		return 0
+	}
+	return s.remote.attached
 }
 
 // turnLocked tells whoever waits on the state that it is another.
@@ -103,7 +125,8 @@ func (s *Session) Err() error {
 	return s.end
 }
 
-// State compares the clock and returns the session's state, with a channel that is closed when it is another.
+// State compares the clock and returns the session's state, with a channel that is closed when it is another. Suspended says less of a
+// remote client's session than of others: see remote.go.
 func (s *Session) State() (session.State, <-chan struct{}) {
 	k := s.engine.keeper
 	k.look()
@@ -112,11 +135,12 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
 	}
-	return s.life.State(), s.changed
+	return k.stateLocked(s), s.changed
 }
 
 // Close ends the session: here at once, in the ensemble with the next batch. It waits until its ephemerals are gone,
-// at most the node's request timeout.
+// at most the node's request timeout. Those that a remote client's session has on other shards than the first go soon after. Close
+// returns ErrSessionMoved if such a session turns out to be attached elsewhere: there it goes on.
 func (s *Session) Close() error {
 	k := s.engine.keeper
 	k.look() // what its claims lost before, they did not lose by this
@@ -186,12 +210,12 @@ func (s *Session) admissible(ctx context.Context, w *waiter, ops []tree.Op, err 
 // known reports whether a shard knows the session.
 func (s *Session) known(id ShardID) bool { return s.at[id-1].known.Load() }
 
-// introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then; it is refused if
-// the session ends before, or there is no room for the requests that it takes.
-func (s *Session) introduce(m *machine) {
+// introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then, judged by the
+// identities; it is refused if the session ends before, or there is no room for the requests that it takes.
+func (s *Session) introduce(m *machine, who []tree.Identity) {
 	ctx := s.Context()
 	for {
-		err := s.askIn(ctx, m)
+		err := s.askIn(ctx, m, who)
 		switch {
 		case err == nil && m.pipe.letIn(s):
 			return
@@ -206,7 +230,7 @@ func (s *Session) introduce(m *machine) {
 }
 
 // askIn has the home shard note that the session uses a shard, and then the shard admit it.
-func (s *Session) askIn(ctx context.Context, m *machine) error {
+func (s *Session) askIn(ctx context.Context, m *machine, who []tree.Identity) error {
 	home := s.engine.home().pipe
 	noted := newWaiter(s, &request{kind: requestAttach, session: s.id, shard: uint32(m.shard)})
 	if err := home.submit(noted); err != nil {
@@ -215,7 +239,7 @@ func (s *Session) askIn(ctx context.Context, m *machine) error {
 	if err := home.wait(ctx, noted, forever); err != nil {
 		return err
 	}
-	return s.engine.keeper.admit(ctx, s, m.pipe)
+	return s.engine.keeper.admit(ctx, s, m.pipe, who)
 }
 
 // A Pending is a transaction on its way.
@@ -262,7 +286,9 @@ func (s *Session) live() error {
 }
 
 // view is this node's replica of what holds a path, as the session may see it.
-func (s *Session) view(path string) tree.View { return s.engine.at(path).tree.Load().As(s.who) }
+func (s *Session) view(path string) tree.View {
+	return s.engine.at(path).tree.Load().As(s.identities())
+}
 
 // mayRead asks no shard in particular: all judge ACLs by the same schemes.
 func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead(acl) }
@@ -299,7 +325,7 @@ func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 
 // Children returns the sorted names of a znode's children and its Stat, both of one version.
 func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
-	f, err := s.engine.find(path, s.who)
+	f, err := s.engine.find(path, s.identities())
 	if err == nil {
 		names, stat = f.children(), f.stat()
 	}

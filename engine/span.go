@@ -103,7 +103,7 @@ func (s *Session) allDescendants(path string) (int, error) {
 		if path != rootPath {
 			below = quotaPath
 		}
-		more, err := m.tree.Load().As(s.who).Descendants(below)
+		more, err := m.tree.Load().As(s.identities()).Descendants(below)
 		if err != nil {
 			return 0, err
 		}

@@ -213,7 +213,7 @@ func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) 
 	pipe := newPipeline(id, raft, e.clock, origin)
 	pipe.schemes = slices.Sorted(maps.Keys(e.cfg.Schemes))
 	if id == homeShard {
-		e.keeper = newKeeper(e.clock, pipe)
+		e.keeper = newKeeper(e, pipe)
 		pipe.proved, pipe.pulse = e.keeper.moved, e.keeper.pulse
 	} else {
 		e.keeper.pipes = append(e.keeper.pipes, pipe)
@@ -221,7 +221,10 @@ func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) 
 	}
 	pipe.before = e.keeper.look
 	m := &machine{engine: e, shard: id, pipe: pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
-	pipe.invite = func(s *Session) { go s.introduce(m) }
+	pipe.invite = func(s *Session) {
+		who := s.identities() // now: what it may become is behind what waits
+		go s.introduce(m, who)
+	}
 	m.expirer = newExpirer(m, raft, e.cfg, e.newLag(m), e.log)
 	m.reaper = newReaper(m, raft, e.cfg, e.log)
 	e.shards = append(e.shards, m)

@@ -68,7 +68,7 @@ func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 		there.pipe.invite = func(*Session) {} // the test introduces it
 		s.Submit(t.Context(), []tree.Op{ephemeral(path)})
 		admitted := make(chan error, 1)
-		go func() { admitted <- s.askIn(s.Context(), there) }()
+		go func() { admitted <- s.askIn(s.Context(), there, nil) }()
 		n.commit()
 		if err := <-admitted; err != nil {
 			t.Fatal(err)

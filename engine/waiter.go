@@ -19,7 +19,7 @@ type waiter struct {
 	// The outcome; read after done is closed.
 	done    chan struct{}
 	results []tree.Result
-	opened  tree.SessionID
+	zxid    tree.Zxid     // of the transaction that opened or attached a session
 	sent    time.Duration // when its batch was first handed to Raft, if it was
 	drift   time.Duration // of the clocks at that moment
 	err     error

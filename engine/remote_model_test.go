@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A remote model is a team whose members 1 and 2 crash, start again, and are cut off one way or both for a while, and clients that wander
+// among all members, write, fall silent and close. Member 3 is always up to date: what it has is the truth.
+type remoteModel struct {
+	*team
+	rng     *rand.Rand
+	clients []*modelClient
+	calls   []*modelCall
+	seen    map[string]int
+}
+
+const modelShards = 3
+
+// A modelClient is a client as it sees itself.
+type modelClient struct {
+	s        *Session
+	at       MemberID
+	timeout  time.Duration
+	touched  time.Time // when a member has heard it that it had reason to trust
+	busy     bool      // with a handshake
+	silent   bool
+	closing  bool
+	resolved error // what its newest handshake was told
+}
+
+type modelCall struct {
+	client *modelClient
+	path   string
+	done   bool
+	told   error
+	real   bool // it was applied
+}
+
+func (m *remoteModel) step() {
+	switch n := m.rng.IntN(100); {
+	case n < 6:
+		m.connect(&modelClient{timeout: time.Duration(1+m.rng.IntN(3)) * testTimeout})
+	case n < 22:
+		if c := m.any(); c != nil && c.s != nil && !c.busy && !c.silent {
+			m.connect(c)
+		}
+	case n < 55:
+		m.call()
+	case n < 57:
+		if c := m.any(); c != nil && c.s != nil && !c.busy {
+			c.closing, c.silent = true, true
+			go c.s.Close()
+		}
+	case n < 60:
+		if c := m.any(); c != nil {
+			c.silent = true
+		}
+	case n < 62:
+		m.crash(MemberID(1 + m.rng.IntN(2)))
+	case n < 68:
+		if n := m.nodes[MemberID(1+m.rng.IntN(2))]; n != nil {
+			m.deaf[n] = m.rng.IntN(2) == 0
+			m.mute[n] = m.rng.IntN(2) == 0
+			m.seen["cut"]++
+		}
+	case n < 76:
+		for _, n := range m.nodes {
+			m.deaf[n], m.mute[n] = false, false
+		}
+	case n < 78:
+		m.elect([]MemberID{0, 3, 3, 3}[m.rng.IntN(4)])
+	case n < 79:
+		if n := m.nodes[1]; n != nil {
+			n.fake.pause(time.Duration(m.rng.IntN(60)) * time.Second)
+		}
+	}
+	m.live(time.Duration(m.rng.IntN(800)) * time.Millisecond)
+}
+
+// live lets time pass. Clients talk to members that they have reason to trust.
+func (m *remoteModel) live(d time.Duration) {
+	m.t.Helper()
+	for ; d > 0; d -= 100 * time.Millisecond {
+		for _, c := range m.clients {
+			if c.s == nil || c.silent || c.busy || c.s.Err() != nil {
+				continue
+			}
+			if state, _ := c.s.State(); state.String() == "connected" {
+				c.s.Heard()
+				c.touched = time.Now()
+			}
+		}
+		m.run(min(d, 100*time.Millisecond))
+		m.check()
+	}
+}
+
+func (m *remoteModel) any() *modelClient {
+	if len(m.clients) == 0 {
+		return nil
+	}
+	return m.clients[m.rng.IntN(len(m.clients))]
+}
+
+// connect opens a client's session, or resumes it somewhere.
+func (m *remoteModel) connect(c *modelClient) {
+	at := MemberID(1 + m.rng.IntN(3))
+	n := m.nodes[at]
+	if n == nil || m.leader == 0 {
+		return
+	}
+	c.busy = true
+	was := c.s
+	go func() {
+		ctx, cancel := context.WithTimeout(m.t.Context(), time.Second)
+		defer cancel()
+		var s *Session
+		var err error
+		if was == nil {
+			s, err = n.OpenRemote(ctx, c.timeout)
+		} else {
+			s, err = n.Resume(ctx, was.ID(), was.Password(), c.timeout)
+		}
+		c.busy, c.resolved = false, err
+		if err == nil {
+			c.s, c.at, c.touched = s, at, time.Now()
+			m.seen[fmt.Sprint("connected ", was != nil)]++
+		}
+		if was == nil && err == nil {
+			m.clients = append(m.clients, c)
+		}
+	}()
+	synctest.Wait()
+}
+
+func (m *remoteModel) call() {
+	c := m.any()
+	if c == nil || c.s == nil || c.busy || c.closing {
+		return
+	}
+	call := &modelCall{client: c, path: m.nodes[3].on(ShardID(1+m.rng.IntN(modelShards)), len(m.calls))}
+	m.calls = append(m.calls, call)
+	s := c.s
+	go func() {
+		_, err := s.Submit(m.t.Context(), []tree.Op{ephemeral(call.path)}).Result()
+		call.told, call.done = Single(err), true
+	}()
+	synctest.Wait()
+}
+
+func (m *remoteModel) crash(id MemberID) {
+	m.seen["crash"]++
+	if m.nodes[id] == nil {
+		m.start(id)
+		return
+	}
+	m.kill(id)
+}
+
+// check compares with the truth what callers were told, and whether all clients live that must.
+func (m *remoteModel) check() {
+	m.t.Helper()
+	truth := m.nodes[3]
+	for _, call := range m.calls {
+		there := truth.exists(call.path)
+		call.real = call.real || there
+		c := call.client
+		// A member that is trusted has been heard by the others a third of the timeout ago at worst.
+		if call.done && call.told == nil && !there && !c.closing && time.Since(c.touched) < c.timeout*2/3-time.Second {
+			m.t.Fatalf("%s of session %d is gone: the client was heard %v ago, its timeout is %v", call.path, c.s.ID(), time.Since(c.touched), c.timeout)
+		}
+	}
+	for _, n := range m.nodes {
+		if !m.deaf[n] {
+			n.checkRemotes()
+		}
+	}
+}
+
+// settle lets the clients that still talk come back, and the others go.
+func (m *remoteModel) settle() {
+	m.t.Helper()
+	for id := range MemberID(3) {
+		if m.nodes[id+1] == nil {
+			m.start(id + 1)
+		}
+	}
+	for _, n := range m.nodes {
+		m.deaf[n], m.mute[n] = false, false
+	}
+	m.elect(3)
+	m.live(3 * time.Second)
+	for _, c := range m.clients {
+		for tries := 0; !c.silent && (c.s.Err() != nil || c.busy); tries++ {
+			if c.resolved == ErrSessionExpired || tries > 10 {
+				c.silent = true // it was too late
+				m.seen["expired"]++
+				break
+			}
+			if !c.busy {
+				m.connect(c)
+			}
+			m.live(500 * time.Millisecond)
+		}
+	}
+	for range 12 { // of the largest timeout: what has been silent for a while goes, and is carried to all shards
+		m.live(testTimeout / 2)
+	}
+	for _, call := range m.calls {
+		c := call.client
+		if !call.done {
+			m.t.Errorf("%s has no outcome", call.path)
+		}
+		if unknown := errors.Is(call.told, ErrUnknownOutcome) || errors.Is(call.told, ErrFailed); !unknown && call.real != (call.told == nil) {
+			m.t.Errorf("the create of %s was told %v; it was applied: %v", call.path, call.told, call.real)
+		}
+		for id, n := range m.nodes {
+			if want := call.real && !c.silent; n.exists(call.path) != want {
+				m.t.Errorf("member %d has %s of session %d: %v, want %v", id, call.path, c.s.ID(), !want, want)
+			}
+		}
+	}
+	for id, n := range m.nodes {
+		if left := n.endedAtHome(); len(left) > 0 {
+			m.t.Errorf("member %d remembers %v", id, left)
+		}
+	}
+}
+
+// G1: clients whose members fail in every way keep their sessions as long as they are heard in time, and lose them
+// soon after if they are not; and every caller is told the truth.
+func TestRemoteSessionsOnFailingMembers(t *testing.T) {
+	seen := make(map[string]int)
+	for _, seed := range seeds(20) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			withTeam(t, modelShards, func(t *testing.T, team *team) {
+				m := &remoteModel{team: team, rng: rand.New(rand.NewPCG(seed, 29)), seen: seen}
+				for range 400 {
+					m.step()
+				}
+				m.settle()
+			})
+		})
+	}
+	for _, what := range []string{"connected false", "connected true", "crash", "cut"} {
+		if seen[what] == 0 && *seedFlag == 0 {
+			t.Errorf("%s: not once", what)
+		}
+	}
+	t.Log(seen)
+}

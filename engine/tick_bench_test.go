@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// newRemotes makes a keeper with idle sessions of remote clients.
+func newRemotes(clock Clock, sessions int) (k *keeper, all []*Session) {
+	e := &Engine{clock: clock}
+	e.newMachine(homeShard, &fakeLog{}, testOrigin())
+	for i := range sessions {
+		s := newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil)
+		s.remote = new(remote)
+		e.keeper.add(s, tree.SessionID(i+1), 0, clock.drift())
+		all = append(all, s)
+	}
+	return e.keeper, all
+}
+
+// What the silence of clients costs a node: one tick, of which there are as many in a timeout as ticksPerTimeout says. Each client says
+// something three times in its timeout.
+func BenchmarkTick(b *testing.B) {
+	for _, sessions := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
+			var now time.Duration
+			k, all := newRemotes(Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}, sessions)
+			pings := int(testTimeout / k.tick / 3)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				for j := i % pings; j < sessions; j += pings {
+					all[j].Heard()
+				}
+				now += k.tick
+				k.moved(now, k.clock.drift())
+				b.StartTimer()
+				k.countSilence()
+			}
+			if k.ticks.Load() == 0 || len(k.mu.remotes.list) != sessions {
+				b.Fatalf("%d ticks, %d sessions", k.ticks.Load(), len(k.mu.remotes.list))
+			}
+		})
+	}
+}
+
+func BenchmarkHeard(b *testing.B) {
+	_, all := newRemotes(newFakeClock().clock(), 1)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			all[0].Heard()
+		}
+	})
+}
+
+func TestIdleRemoteSessionIsSmall(t *testing.T) {
+	const sessions, most = 100_000, 450
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	k, _ := newRemotes(newFakeClock().clock(), sessions)
+	size := float64(heap()-before) / sessions
+	t.Logf("%.0f bytes a session", size)
+	if size > most {
+		t.Errorf("%.0f bytes a session, want at most %d", size, most)
+	}
+	runtime.KeepAlive(k)
+}
