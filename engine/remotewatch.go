@@ -45,6 +45,14 @@ func (w *RemoteWatches) Here() watch.Place {
 	return w.At(z)
 }
 
+// over is asked after what it is to vouch for was read: a node that ends drops its trees, but no sooner than it is over.
+func (w *RemoteWatches) over(err error) error {
+	if over := w.engine.over(); over != nil {
+		return over
+	}
+	return err
+}
+
 // Get is Session.Get for the connection, and arms a Data watch if it succeeds.
 func (w *RemoteWatches) Get(path string) ([]byte, tree.Stat, watch.Place, error) {
 	f, place, err := w.find(path, watch.Data)
@@ -68,6 +76,7 @@ func (w *RemoteWatches) Children(path string) ([]string, tree.Stat, watch.Place,
 func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place watch.Place, err error) {
 	place, ended := w.Arm(path, mode, func() bool {
 		f, err = w.engine.find(path, *w.who.Load())
+		err = w.over(err)
 		return err == nil
 	})
 	if ended != nil {
@@ -82,6 +91,7 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 		if stat, ok, err = w.view(path).Exists(path); ok {
 			stat = w.engine.whole(path, stat)
 		}
+		err = w.over(err)
 		return err == nil
 	})
 	if ended != nil {
@@ -94,10 +104,11 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 // there all that could have changed is told as changed.
 func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 	was.Unknown = was.Unknown || len(w.engine.shards) > 1
-	return w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
+	place, err := w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
 		stat, ok := w.engine.at(path).tree.Load().Exists(path)
 		return w.engine.whole(path, stat), ok
 	})
+	return place, w.over(err)
 }
 
 // WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: those whose data they watch, on each shard.

@@ -391,3 +391,25 @@ func TestRemoteWatches_ReadAndArmAtOnce(t *testing.T) {
 		reading.Wait()
 	})
 }
+
+// The answers of a node that has ended are no empty tree's.
+func TestRemoteWatchesAnswerTheEndOfTheNode(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s, w := n.open(testTimeout), n.WatchRemotely(0)
+		n.write(s, create("/a"))
+		n.finish(ErrClosed, nil)
+		n.shard.tree.Store(tree.New(nil)) // as machine.Close
+		if _, ok, _, err := w.Exists("/a"); err != ErrClosed {
+			t.Errorf("exists: %v, %v", ok, err)
+		}
+		if _, _, _, err := w.Get("/a"); err != ErrClosed {
+			t.Errorf("get: %v", err)
+		}
+		if _, _, _, err := w.Children("/a"); err != ErrClosed {
+			t.Errorf("children: %v", err)
+		}
+		if _, err := w.Reset(watch.Reset{Data: []string{"/a"}}); err != ErrClosed {
+			t.Errorf("reset: %v", err)
+		}
+	})
+}
