@@ -35,7 +35,7 @@ type conn struct {
 	more chan struct{} // capacity 1: something was queued
 	sent chan struct{} // closed when the writer has ended
 
-	session session
+	session *engine.Session
 	watches watches
 
 	// The reader's.
@@ -193,19 +193,16 @@ func (c *conn) handshake(frame []byte) error {
 	if err := q.Decode(frame); err != nil {
 		return err
 	}
-	e := c.gate.node.Engine
-	// With several shards a client has seen zxids that do not compare.
-	if seen := e.Visible(); c.gate.node.Config.Shards == 1 && q.LastZxid > int64(seen) {
-		return fmt.Errorf("the client has seen zxid %#x, this member only %#x", q.LastZxid, seen)
-	}
 	c.who = innate(c.sock)
 	timeout := time.Duration(q.Timeout) * time.Millisecond
-	var s session
+	var s *engine.Session
 	var err error
 	if q.SessionID == 0 {
-		s, err = c.gate.open(timeout, c.who)
-	} else {
-		s, err = c.gate.resume(tree.SessionID(q.SessionID), q.Password, timeout, c.who)
+		if err = c.gate.behind(q.LastZxid); err == nil {
+			s, err = c.gate.open(timeout, c.who)
+		}
+	} else if s, err = c.gate.resume(tree.SessionID(q.SessionID), q.Password, timeout, c.who); err == nil {
+		err = c.gate.behind(q.LastZxid) // now that this member has applied what the client saw before it came
 	}
 	password := [16]byte{}
 	a := wire.ConnectResponse{Old: q.Old, Password: password[:]}
@@ -222,6 +219,15 @@ func (c *conn) handshake(frame []byte) error {
 	c.mu.Lock()
 	c.session, c.watches = s, c.gate.newWatches(c.who)
 	c.mu.Unlock()
+	return nil
+}
+
+// behind returns why a client is not served that has seen more than this member has applied.
+func (g *Gateway) behind(seen int64) error {
+	// With several shards a client has seen zxids that do not compare.
+	if here := g.node.Engine.Visible(); g.node.Config.Shards == 1 && seen > int64(here) {
+		return fmt.Errorf("the client has seen zxid %#x, this member only %#x", seen, here)
+	}
 	return nil
 }
 

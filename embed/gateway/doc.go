@@ -23,9 +23,6 @@
 //   - With several shards, a zxid is that of some shard; a multi over several gets BadArguments.
 //   - mntr has no keys of what is not there, such as ZooKeeper's log; dump lists sessions as a follower does, also on the leader.
 //
-// For the moment one thing is missing: sessions end with their node and cannot be resumed, so a client that connects again is told that
-// its session has expired (session.go).
-//
 // # Inside
 //
 // Two goroutines serve a connection, the reader and the writer: see conn. An idle connection has no buffers. Nothing that a client
