@@ -1,0 +1,184 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// An ensemble is three members with a gateway each.
+type ensemble struct {
+	*embedtest.Ensemble
+	t     *testing.T
+	addrs map[embed.MemberID]string
+}
+
+func startEnsemble(t *testing.T) *ensemble {
+	t.Helper()
+	e := &ensemble{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, addrs: make(map[embed.MemberID]string)}
+	for _, id := range e.Members() {
+		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: "127.0.0.1:0"})
+		must(t, err)
+		t.Cleanup(func() { _ = g.Close() })
+		e.addrs[id] = g.Addr().String()
+	}
+	return e
+}
+
+// A client is one of go-zookeeper's, and what it was told of its connection.
+type client struct {
+	*zk.Conn
+	mu     sync.Mutex
+	states []zk.State
+}
+
+// connect connects to any of the members.
+func (e *ensemble) connect(members ...embed.MemberID) *client {
+	e.t.Helper()
+	var addrs []string
+	for _, id := range members {
+		addrs = append(addrs, e.addrs[id])
+	}
+	c := &client{}
+	conn, _, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silent{}), zk.WithEventCallback(func(ev zk.Event) {
+		if ev.Type == zk.EventSession {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.states = append(c.states, ev.State)
+		}
+	}))
+	must(e.t, err)
+	e.t.Cleanup(conn.Close)
+	c.Conn = conn
+	e.Until("a session", func() bool { return conn.State() == zk.StateHasSession })
+	return c
+}
+
+// on is the member that a client is connected to.
+func (e *ensemble) on(c *client) embed.MemberID {
+	for id, addr := range e.addrs {
+		if addr == c.Server() {
+			return id
+		}
+	}
+	return 0
+}
+
+func (c *client) expired() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.states {
+		if s == zk.StateExpired {
+			return true
+		}
+	}
+	return false
+}
+
+// The member that a client is connected to dies: its session, ephemerals, watches and lock go on elsewhere.
+func TestMemberIsKilled(t *testing.T) {
+	e := startEnsemble(t)
+	c := e.connect(1, 2, 3)
+	victim, id := e.on(c), c.SessionID()
+	other := embed.MemberID(1)
+	if victim == other {
+		other = 2
+	}
+	witness := e.connect(other)
+
+	_, err := c.Create("/mine", nil, zk.FlagEphemeral, anyone)
+	must(t, err)
+	_, err = c.Create("/watched", nil, 0, anyone)
+	must(t, err)
+	_, _, changed, err := c.GetW("/watched")
+	must(t, err)
+	mine := zk.NewLock(c.Conn, "/lock", anyone)
+	must(t, mine.Lock())
+
+	e.Kill(victim)
+	e.Until("the client to be connected elsewhere", func() bool { return c.State() == zk.StateHasSession && e.on(c) != victim })
+	if c.SessionID() != id || c.expired() {
+		t.Fatalf("session %#x, was %#x; expired: %v", c.SessionID(), id, c.expired())
+	}
+	ok, stat, err := witness.Exists("/mine")
+	must(t, err)
+	if !ok || stat.EphemeralOwner != id {
+		t.Errorf("the ephemeral: %v %+v", ok, stat)
+	}
+	in := e.Session(other, embed.SessionOptions{})
+	if _, err := lock.NewMutex(in, "/lock").TryLock(t.Context()); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("a lock that a client holds: %v", err)
+	}
+	_, err = witness.Set("/watched", []byte("x"), -1)
+	must(t, err)
+	select {
+	case ev := <-changed:
+		if ev.Type != zk.EventNodeDataChanged || ev.Path != "/watched" {
+			t.Errorf("watch: %+v", ev)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the watch was not told")
+	}
+	must(t, mine.Unlock())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	hold, err := lock.NewMutex(in, "/lock").Lock(ctx)
+	must(t, err)
+	must(t, hold.Release())
+}
+
+// Callers in the process and clients queue for one lock: nobody holds it beside another, and each gets it.
+func TestLockIsShared(t *testing.T) {
+	e := startEnsemble(t)
+	const each, turns = 8, 3
+	var inside sync.Mutex // held by whoever holds the lock: it must be free
+	var all sync.WaitGroup
+	turn := func(what string) {
+		if !inside.TryLock() {
+			t.Errorf("%s has the lock beside another", what)
+			return
+		}
+		time.Sleep(time.Millisecond)
+		inside.Unlock()
+	}
+	members := e.Members()
+	for i := range each {
+		in, out := e.Session(members[i%3], embed.SessionOptions{}), e.connect(members[(i+1)%3])
+		all.Go(func() {
+			for range turns {
+				hold, err := lock.NewMutex(in, "/shared").Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				turn("a caller")
+				if err := hold.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range turns {
+				l := zk.NewLock(out.Conn, "/shared", anyone)
+				if err := l.Lock(); err != nil {
+					t.Error(err)
+					return
+				}
+				turn("a client")
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
