@@ -290,7 +290,7 @@ func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byt
 		switch {
 		case err == nil:
 			return s, nil
-		case bounded.Err() != nil && ctx.Err() == nil:
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 			return nil, ErrUnknownOutcome // which knows no ctx that the caller does not
 		case !errors.Is(err, ErrUnknownOutcome) || bounded.Err() != nil:
 			return nil, err

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -459,26 +460,32 @@ func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 }
 
 // G2: the node was stopped. Its clients' pings lie in its sockets; they are read before anybody is judged, and who says nothing then has been
-// silent for a tick, not for a minute.
+// silent for a tick at most. Also of a stop that is too short for the node to be Suspended.
 func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
-	for _, at := range []time.Duration{0, testTimeout / 2, testTimeout - remoteTickMin/2, testTimeout + remoteTickMin/2} {
-		withTeam(t, 1, func(t *testing.T, m *team) {
-			s, silent := m.open(1), m.open(1)
-			m.mustCreate(s, "/e")
-			m.run(at)
-			wantEnd(t, s, nil)
-			m.nodes[1].fake.pause(time.Minute)
-			// The first tick comes before anything is read.
-			m.nodes[1].keeper.signal()
-			synctest.Wait()
-			wantEnd(t, s, nil)
-			s.Heard()
-			m.chat(testTimeout, s)
-			wantEnd(t, s, nil)
-			m.wantThere(true, "/e")
-			m.chat(testTimeout+time.Second, s)
-			wantEnd(t, silent, ErrSessionExpired)
-		})
+	for _, stop := range []time.Duration{3 * remoteTickMin, time.Second, time.Minute} {
+		for _, left := range []uint64{1, 2, 5, 50} { // ticks
+			t.Run(fmt.Sprintf("stop=%v/left=%d", stop, left), func(t *testing.T) {
+				withTeam(t, 1, func(t *testing.T, m *team) {
+					s, silent := m.open(1), m.open(1)
+					m.mustCreate(s, "/e")
+					n := m.nodes[1]
+					for n.keeper.due(s, s.remote.heard.Load()) > n.keeper.ticks.Load()+left {
+						m.run(10 * time.Millisecond)
+					}
+					pass(remoteTickMin / 2)
+					n.fake.pause(stop)
+					n.keeper.signal() // a tick comes before anything is read
+					synctest.Wait()
+					wantEnd(t, s, nil)
+					s.Heard()
+					m.chat(testTimeout, s)
+					wantEnd(t, s, nil)
+					m.wantThere(true, "/e")
+					m.chat(testTimeout+time.Second, s)
+					wantEnd(t, silent, ErrSessionExpired)
+				})
+			})
+		}
 	}
 }
 
@@ -957,5 +964,29 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 		if all := n.sessionsOf(testMember); !slices.Equal(all, []tree.SessionID{back.ID()}) || n.exists("/stays") || !n.exists("/anew") {
 			t.Errorf("left are %v", all)
 		}
+	})
+}
+
+// A snapshot comes before this node has registered: the sessions that it has attached to this member may be another's by now.
+func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		origin := testOrigin()
+		former := encodeRegister(origin, 0, nil)
+		origin.Start++
+		n := newNodeOf(t, origin).withImage()
+		ahead := &replica{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n}
+		open := request{kind: requestOpen, timeout: testTimeout, remote: true}
+		ahead.node.apply(&fakeProposal{cmd: former},
+			&fakeProposal{cmd: encodeBatch(testMember, origin.Start-1, 1, 0, 0, []*waiter{{wire: encodeRequest(&open)}})})
+		ahead.install()
+		if known := len(n.sessionsOf(testMember)); known != 1 || len(n.keeper.mu.remotes.list) > 0 {
+			t.Fatalf("of %d sessions it speaks for %d", known, len(n.keeper.mu.remotes.list))
+		}
+		n.lead(otherMember)
+		n.commit()
+		if len(n.keeper.mu.remotes.list) != 1 {
+			t.Error("it has registered, and speaks for none")
+		}
+		n.checkRemotes()
 	})
 }
