@@ -476,6 +476,11 @@ func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 					n.fake.pause(stop)
 					n.keeper.signal() // a tick comes before anything is read
 					synctest.Wait()
+					if left > 1 { // and the node is stopped again: this time it counts, as one
+						n.fake.pause(stop)
+						n.keeper.signal()
+						synctest.Wait()
+					}
 					wantEnd(t, s, nil)
 					s.Heard()
 					m.chat(testTimeout, s)

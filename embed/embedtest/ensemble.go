@@ -137,7 +137,12 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 		seams = e.o.Inside(id)
 	}
 	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
-	seams.Started = func(en *engine.Engine) { m.engine = en }
+	told := seams.Started
+	seams.Started = func(en *engine.Engine) {
+		if m.engine = en; told != nil {
+			told(en)
+		}
+	}
 	var err error
 	if m.node, err = embed.StartInside(cfg, faults.seams(seams)); err != nil {
 		return nil, err
