@@ -143,14 +143,17 @@ func (m *team) run(d time.Duration) {
 // await runs the team until fn has returned.
 func await[T any](m *team, fn func() (T, error)) (v T, err error) {
 	m.t.Helper()
-	done := false
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		v, err = fn()
-		done = true
 	}()
 	for range 3000 {
-		if m.commit(); done {
+		m.commit()
+		select {
+		case <-done:
 			return v, err
+		default:
 		}
 		m.run(10 * time.Millisecond)
 	}
@@ -665,34 +668,48 @@ func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 
 // Whoever opens a session and loses patience leaves none behind; whoever resumes one leaves it to its client.
 func TestImpatientCallers(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		s := m.open(1)
-		m.mustCreate(s, "/e")
+	// Each alone: of two requests one may wait for the other, and is certainly not applied.
+	lose := func(t *testing.T, m *team, call func(ctx context.Context) error) {
+		t.Helper()
 		m.gone = true
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		opened, resumed := make(chan error, 1), make(chan error, 1)
-		go func() { _, err := m.nodes[2].OpenRemote(ctx, testTimeout); opened <- err }()
-		go func() {
-			_, err := m.nodes[2].Resume(ctx, s.ID(), s.Password(), testTimeout)
-			resumed <- err
-		}()
+		done := make(chan error, 1)
+		go func() { done <- call(ctx) }()
 		pass(2 * time.Second)
-		if err := <-opened; !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("open: %v", err)
-		}
-		if err := <-resumed; !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("resume: %v", err)
+		if err := <-done; !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it returned %v", err)
 		}
 		m.gone = false
 		m.run(time.Second)
-		wantEnd(t, s, ErrSessionMoved)
-		if all := m.nodes[2].shard.mu.table.Sessions(2); len(all) != 1 || all[0].ID != s.ID() {
-			t.Errorf("member 2 has %+v", all)
-		}
-		m.wantThere(true, "/e")
-		m.run(testTimeout + time.Second)
-		m.wantThere(false, "/e")
+	}
+	t.Run("open", func(t *testing.T) {
+		withTeam(t, 1, func(t *testing.T, m *team) {
+			lose(t, m, func(ctx context.Context) error {
+				_, err := m.nodes[2].OpenRemote(ctx, testTimeout)
+				return err
+			})
+			if all := m.nodes[2].shard.mu.table.Sessions(2); len(all) > 0 {
+				t.Errorf("member 2 has %+v", all)
+			}
+		})
+	})
+	t.Run("resume", func(t *testing.T) {
+		withTeam(t, 1, func(t *testing.T, m *team) {
+			s := m.open(1)
+			m.mustCreate(s, "/e")
+			lose(t, m, func(ctx context.Context) error {
+				_, err := m.nodes[2].Resume(ctx, s.ID(), s.Password(), testTimeout)
+				return err
+			})
+			wantEnd(t, s, ErrSessionMoved)
+			if all := m.nodes[2].shard.mu.table.Sessions(2); len(all) != 1 || all[0].ID != s.ID() {
+				t.Errorf("member 2 has %+v", all)
+			}
+			m.wantThere(true, "/e")
+			m.run(testTimeout + time.Second)
+			m.wantThere(false, "/e")
+		})
 	})
 }
 
