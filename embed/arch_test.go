@@ -47,12 +47,12 @@ var imports = map[string][]string{
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
 
-	"embed/gateway":               {"embed", "embed/internal/bridge", "embed/gateway/internal/wire", "engine", "tree", "watch"},
-	"embed/gateway/internal/wire": {},
+	"embed/gateway": {"embed", "embed/internal/bridge", "internal/wire", "engine", "tree", "watch"},
+	"internal/wire": {},
 }
 
 // pure are the rooms whose behaviour follows from their arguments alone.
-var pure = []string{"tree", "session", "watch", "embed/gateway/internal/wire"}
+var pure = []string{"tree", "session", "watch", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
 

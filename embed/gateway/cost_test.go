@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // What an idle connection keeps, its session and its goroutines' stacks included; -v says how much.

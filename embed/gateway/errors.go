@@ -3,7 +3,7 @@ package gateway
 import (
 	"errors"
 
-	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
 )

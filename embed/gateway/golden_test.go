@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // golden returns the frames that were written down of ZooKeeper's conversation, by their names.
 func golden(t testing.TB) map[string][]byte {
 	t.Helper()
-	text, err := os.ReadFile("internal/wire/testdata/golden.txt")
+	text, err := os.ReadFile("../../internal/wire/testdata/golden.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // An input reads a connection's frames. It has buffers while there is something to read: an idle connection keeps none.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // 3.24: a closed session's ephemerals are gone when it is told so, and the connection ends.

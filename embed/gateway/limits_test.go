@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // Every problem of a Config is told with its field's name.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/embed/gateway/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // Requests that do not wait for one another are answered in their order, and each read sees the writes before it and none after.

@@ -1,4 +1,4 @@
-// Package wire is ZooKeeper's client protocol as bytes: frames, records and numbers. It is internal to embed/gateway.
+// Package wire is ZooKeeper's client protocol as bytes: frames, records and numbers. Servers and clients of it use it: embed/gateway, cmd/vivarium.
 //
 // It knows what the bytes say, not what they mean: it imports nothing of this module, starts no goroutine, and reads and writes
 // nothing but what it is given. Decoding never panics, believes no length or count before the bytes are there, and takes some
