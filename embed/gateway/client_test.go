@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 const testTick = 5 * time.Millisecond // sessions of 360 ms and more

@@ -3,8 +3,8 @@ package gateway
 import (
 	"errors"
 
-	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
 

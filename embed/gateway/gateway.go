@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/embed/internal/bridge"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // Defaults of Config.

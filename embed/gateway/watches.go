@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
