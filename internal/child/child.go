@@ -58,6 +58,14 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
+// Start starts a command that is killed when this process is gone.
+func Start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = dieWithParent()
+	started := make(chan error)
+	spawner() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
 // Spawn starts this program with an environment variable set, by which it knows that it is to call Serve. Its standard output
 // and error are appended to the file log.
 func Spawn[Q, A any](variable, log string) (*Process[Q, A], error) {
@@ -80,11 +88,8 @@ func Spawn[Q, A any](variable, log string) (*Process[Q, A], error) {
 	p.cmd.Env = append(os.Environ(), variable+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = stderr, stderr
 	p.cmd.ExtraFiles = []*os.File{answers} // answersFD there
-	p.cmd.SysProcAttr = dieWithParent()
 	if p.in, err = p.cmd.StdinPipe(); err == nil {
-		started := make(chan error)
-		spawner() <- func() { started <- p.cmd.Start() }
-		err = <-started
+		err = Start(p.cmd)
 	}
 	if err != nil {
 		out.Close()
