@@ -41,6 +41,73 @@ func CheckLog(c Config, shard ShardID) (first, last uint64, exists bool, err err
 	return first, last, exists, nil
 }
 
+// VerifyLog is CheckLog for somebody who has the time: it reads all of the shard's log. A start takes a file that was completed as it
+// is, and finds out what has become of it when an entry in it is wanted.
+func VerifyLog(c Config, shard ShardID) (first, last uint64, exists bool, err error) {
+	c = c.withDefaults()
+	dir, exists, err := logDir(c)
+	if err != nil || !exists {
+		return 0, 0, false, err
+	}
+	folder := filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, c.Member))
+	names, err := c.Disk.List(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, false, err
+	}
+	whole := []string{filepath.Join(dir, "tandb", "bootstrap", fmt.Sprintf("BOOTSTRAP-%d-%d", shard, c.Member))}
+	var lists []string
+	for _, name := range names {
+		log, indexed := strings.CutSuffix(name, ".index")
+		switch name = filepath.Join(folder, name); {
+		case indexed:
+			whole = append(whole, name, filepath.Join(folder, log+".log"))
+		case filepath.Base(name) == "CURRENT":
+			whole = append(whole, name)
+		case strings.HasPrefix(filepath.Base(name), "MANIFEST-"):
+			lists = append(lists, name)
+		}
+	}
+	if err := checkWhole(c.Disk, whole); err != nil {
+		return 0, 0, false, err
+	}
+	first, last, exists, err = CheckLog(c, shard)
+	if err != nil {
+		err = errors.Join(checkWhole(c.Disk, lists), err) // a crash may tear one, so by itself that is no damage
+	}
+	return first, last, exists, err
+}
+
+// checkWhole returns an error for each of the files that does not end with a whole record; one that is not there counts for nothing.
+func checkWhole(d Disk, files []string) error {
+	var errs []error
+	for _, name := range files {
+		size, end, err := measure(d, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%w: %s: %w (restore the directory, or replace the member)", ErrLog, name, err))
+		case end < size:
+			errs = append(errs, fmt.Errorf("%w: %s: damaged at byte %d (restore the directory, or replace the member)", ErrLog, name, end))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// measure returns the size of a file and where its last whole record ends.
+func measure(d Disk, name string) (size, end int64, err error) {
+	f, err := d.OpenForRead(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	end, err = findEnd(f)
+	return info.Size(), end, err
+}
+
 // checkedFiles notes which files tan asks for.
 type checkedFiles struct {
 	*fileSystem

@@ -240,3 +240,59 @@ func TestCheckLog_ReadsTheLogOfThatShardOnly(t *testing.T) {
 		}
 	}
 }
+
+// A bit turns in a file that was completed, which no start looks at as a whole: VerifyLog names the file, and a log that is whole, or that
+// goes on where the process was killed, passes.
+func TestVerifyLog_ABitThatTurns(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	for i := range 40 {
+		e.write(n, 1, strings.Repeat(fmt.Sprint(i), 2000)) // several blocks
+	}
+	index := n.tapes[0].index
+	killed := crashed(t, n)
+	e.stop(n)
+	verify := func(n *node) (last uint64, err error) {
+		t.Helper()
+		c := viewOf(t, e, n)
+		before := files(t, n.dir)
+		_, last, _, err = VerifyLog(c, 1)
+		if after := files(t, n.dir); after != before {
+			t.Fatalf("the directory was\n%s\nand is\n%s", before, after)
+		}
+		return last, err
+	}
+	for _, n := range []*node{killed, n} {
+		if last, err := verify(n); err != nil || last < index {
+			t.Fatalf("the log ends at %d, %d was applied: %v", last, index, err)
+		}
+	}
+	names, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/tandb/*/[0-9BC]*"))
+	if err != nil || len(names) != 4 { // bootstrap, CURRENT, log and index
+		t.Fatal(names, err)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, name := range names {
+		whole, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			at, bit := rng.IntN(len(whole)), rng.IntN(8)
+			text := bytes.Clone(whole)
+			text[at] ^= 1 << bit
+			if err := os.WriteFile(name, text, 0o640); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := verify(n); !errors.Is(err, ErrLog) || !strings.Contains(err.Error(), name) {
+				t.Errorf("bit %d of byte %d of %s: %v", bit, at, name, err)
+			}
+		}
+		if err := os.WriteFile(name, whole, 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

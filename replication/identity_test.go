@@ -2,6 +2,8 @@ package replication
 
 import (
 	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,6 +194,53 @@ func TestLockDir_NotADirectory(t *testing.T) {
 		if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", dir, err)
 		}
+	}
+}
+
+// Those who only look keep nodes out, not one another, and leave no trace.
+func TestLockToLook(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := LockToLook(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory that is missing: %v", err)
+	}
+	l, err := LockToLook(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("it left %v, %v", entries, err)
+	}
+	node, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LockToLook(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "this process") {
+		t.Errorf("while a node has it: %v", err)
+	}
+	if err := node.Close(); err != nil {
+		t.Error(err)
+	}
+	var looks []io.Closer
+	for range 2 {
+		l, err := LockToLook(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		looks = append(looks, l)
+	}
+	for _, l := range looks {
+		if _, err := LockDir(dir); !errors.Is(err, ErrLocked) {
+			t.Errorf("a node while somebody looks: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if out, err := lockElsewhere(dir); err != nil {
+		t.Errorf("afterwards: %v, %s", err, out)
 	}
 }
 

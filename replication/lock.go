@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -44,11 +45,36 @@ func LockDir(dir string) (*DirLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(file); err != nil {
+	if err := lockFile(file, false); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), file.Close())
 	}
 	locked.dirs[resolved] = true
 	return &DirLock{dir: resolved, file: file}, nil
+}
+
+// LockToLook shares the lock of a directory with others who only look at it: no node has it open, and none opens it until the lock is closed.
+// It creates nothing; a directory without the file that is locked is no node's, or a copy. ErrLocked says who has it.
+func LockToLook(dir string) (io.Closer, error) {
+	resolved, err := resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	locked.Lock()
+	defer locked.Unlock()
+	if locked.dirs[resolved] {
+		return nil, fmt.Errorf("%w: %s is open by a node of this process", ErrLocked, dir)
+	}
+	file, err := os.Open(filepath.Join(resolved, lockName))
+	if errors.Is(err, os.ErrNotExist) {
+		return io.NopCloser(nil), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(file, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), file.Close())
+	}
+	return file, nil
 }
 
 // Close gives the directory back. It is idempotent.

@@ -9,9 +9,13 @@ import (
 	"syscall"
 )
 
-// lockFile takes the file's flock, which ends with its last descriptor, so also with the process.
-func lockFile(f *os.File) error {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+// lockFile takes the file's flock, alone or with others who share it, which ends with its last descriptor, so also with the process.
+func lockFile(f *os.File, shared bool) error {
+	how := syscall.LOCK_EX
+	if shared {
+		how = syscall.LOCK_SH
+	}
+	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return fmt.Errorf("%w: it is open by another process", ErrLocked)
 	}

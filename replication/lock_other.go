@@ -8,4 +8,4 @@ import (
 )
 
 // lockFile refuses: without a lock that ends with the process nothing proves that a predecessor is gone.
-func lockFile(*os.File) error { return errors.ErrUnsupported }
+func lockFile(*os.File, bool) error { return errors.ErrUnsupported }
