@@ -44,6 +44,8 @@ func (s specimen) try(t *testing.T, what, file string, all map[string]string) (r
 	h := s.history
 	n := nodeIn(t, restore(t, all))
 	index, exists, peeked := Peek(n.options())
+	seen := 0
+	checked, wrong := Check(n.options(), func(Table, []byte, []byte) error { seen++; return nil })
 	i, err := Open(n.options())
 	if (peeked == nil) != (err == nil) || err == nil && (!exists || index != i.Applied()) {
 		t.Fatalf("%s: Peek found %d, %v, %v, Open found %v", what, index, exists, peeked, err)
@@ -67,6 +69,9 @@ func (s specimen) try(t *testing.T, what, file string, all map[string]string) (r
 		}
 	}
 	if err == nil {
+		if wrong != nil || checked != i.Applied() || seen != len(got) {
+			t.Fatalf("%s: loaded at index %d with %d records, Check found %d with %d: %v", what, i.Applied(), len(got), checked, seen, wrong)
+		}
 		if !got.equal(h.at(i.Applied())) {
 			t.Fatalf("%s: at index %d it was loaded with contents that were never there", what, i.Applied())
 		}
@@ -74,6 +79,9 @@ func (s specimen) try(t *testing.T, what, file string, all map[string]string) (r
 			t.Fatalf("%s: it was loaded at index %d, but %d was durable", what, i.Applied(), s.durable)
 		}
 		return false
+	}
+	if wrong == nil || wrong.Error() != err.Error() {
+		t.Fatalf("%s: refused with %v, Check found %v", what, err, wrong)
 	}
 	if !sameFiles(all, files(t, n.root)) {
 		t.Fatalf("%s: the directory was changed", what)

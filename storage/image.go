@@ -131,6 +131,17 @@ func Peek(o Options) (index uint64, exists bool, err error) {
 	return index, true, s.release()
 }
 
+// Check reads the whole image and changes nothing. It calls fn as Load does and returns the index that the image has, zero if there is none.
+// Errors are those of Open and Load.
+func Check(o Options, fn func(t Table, key, value []byte) error) (index uint64, err error) {
+	s, _, index, err := look(o.withDefaults())
+	if err != nil || s == nil {
+		return 0, err
+	}
+	defer s.release() // it was only read
+	return index, s.load(fn)
+}
+
 // look opens what is there through a view. The store is nil if there is no image.
 func look(o Options) (*store, pointer, uint64, error) {
 	l := layout{o.Disk.View(), o.Dir}
