@@ -16,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
@@ -52,7 +53,16 @@ func TestDisk_AFlippedByte(t *testing.T) {
 		at := rng.IntN(len(data))
 		data[at] ^= 1 << rng.IntN(8)
 		must(t, os.WriteFile(filepath.Join(dir, file), data, 0o644))
-		how := damaged(t, dir, fmt.Sprintf("%s, byte %d of %d", file, at, len(data)))
+		what := fmt.Sprintf("%s, byte %d of %d", file, at, len(data))
+		report, err := engine.Check(memberDir(dir, victim))
+		must(t, err)
+		how := damaged(t, dir, what)
+		if how != "served" && !report.Damaged() {
+			t.Errorf("%s: %s, but Check calls it sound", what, how)
+		}
+		if report.Damaged() {
+			how += ", was found by Check"
+		}
 		became[purpose(file)+" "+how]++
 		must(t, os.RemoveAll(dir))
 		if t.Failed() {

@@ -14,14 +14,11 @@ func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.T
 	if image.Applied() == 0 {
 		return tree.New(nil), session.NewTable(), state{}, nil
 	}
-	l := loading{znodes: tree.NewLoader(nil), table: session.NewTable()}
+	l := newLoading()
 	if err := image.Load(l.record); err != nil {
 		return nil, nil, state{}, err
 	}
-	if !l.hasState {
-		return nil, nil, state{}, fmt.Errorf("%w: the record %q is missing", errMalformed, stateKey)
-	}
-	t, err := l.znodes.Finish(l.one.zxid)
+	t, err := l.finish()
 	if err != nil {
 		return nil, nil, state{}, err
 	}
@@ -30,7 +27,7 @@ func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.T
 		return nil, nil, state{}, err
 	}
 	t.SetSchemes(schemes)
-	return t, l.table, l.one, l.table.Verify()
+	return t, l.table, l.one, nil
 }
 
 // pick returns the schemes of those names. Which ones count is decided in the log, so that all replicas judge an ACL alike:
@@ -52,6 +49,22 @@ type loading struct {
 	table    *session.Table
 	one      state
 	hasState bool
+}
+
+func newLoading() *loading {
+	return &loading{znodes: tree.NewLoader(nil), table: session.NewTable()}
+}
+
+// finish makes a tree of what was read, and verifies the whole.
+func (l *loading) finish() (*tree.Tree, error) {
+	if !l.hasState {
+		return nil, fmt.Errorf("%w: the record %q is missing", errMalformed, stateKey)
+	}
+	t, err := l.znodes.Finish(l.one.zxid)
+	if err != nil {
+		return nil, err
+	}
+	return t, l.table.Verify()
 }
 
 func (l *loading) record(t storage.Table, key, value []byte) error {

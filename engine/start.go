@@ -116,9 +116,17 @@ func (e *Engine) identify() error {
 func (e *Engine) checkStart() error {
 	id := e.identity.now
 	for _, m := range e.shards {
-		if o, ok := m.mu.table.Origin(session.MemberID(id.Member)); ok && o.Start >= id.Start {
-			return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time, replace the member", e.cfg.Dir, id.Start, o.Start)
+		if err := checkOrigin(e.cfg.Dir, m.mu.table, session.MemberID(id.Member), id.Start); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// checkOrigin compares the next start with the newest one that a shard's table knows of.
+func checkOrigin(dir string, table *session.Table, member session.MemberID, start uint64) error {
+	if o, ok := table.Origin(member); ok && o.Start >= start {
+		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time, replace the member", dir, start, o.Start)
 	}
 	return nil
 }
@@ -144,36 +152,58 @@ func (e *Engine) sameFounding(id replication.Identity) error {
 	return nil
 }
 
-// checkLog compares the image with the log, both seen through a view of the directory that changes nothing. A log that
-// is missing or ends before the image would make Raft skip entries as applied that this replica never saw; and a member
-// whose log is gone would vote against what it has acknowledged. logged says that there was a log.
+// checkLog compares the image with the log, both seen through a view of the directory that changes nothing. logged says that there
+// was a log.
 func (e *Engine) checkLog(id ShardID, founded, logged bool) error {
 	view := e.disk.View()
-	applied, exists, err := storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(id), Logger: e.log})
-	if err != nil {
+	var x extent
+	var err error
+	if x.applied, _, err = storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(id), Logger: e.log}); err != nil {
 		return err
 	}
 	cfg := e.hostConfig()
 	cfg.Disk = view
-	first, last, hasLog, err := replication.CheckLog(cfg, id)
-	if err != nil {
+	if x.first, x.last, x.hasLog, err = replication.CheckLog(cfg, id); err != nil {
 		return err
 	}
+	return x.check(e.cfg.Dir, founded, logged)
+}
+
+// extent is how far the image and the log of a shard reach.
+type extent struct {
+	applied     uint64 // the newest entry in the image; zero if there is none
+	first, last uint64 // of the log, as CheckLog says
+	hasLog      bool
+}
+
+// check returns why image and log do not fit together. A log that is missing or ends before the image would make Raft skip entries as
+// applied that this replica never saw; and a member whose log is gone would vote against what it has acknowledged. founded says that
+// there is an identity file, logged that there was a log.
+func (x extent) check(dir string, founded, logged bool) error {
 	switch {
-	case (exists && applied > 0 || hasLog) && !founded:
-		return fmt.Errorf("%s holds data but its identity file is missing: restore it, or empty the directory and replace the member", e.cfg.Dir)
-	case logged && !hasLog:
-		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost, replace the member", e.cfg.Dir)
-	case exists && applied > 0 && (!hasLog || last < applied):
-		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time, replace the member", e.cfg.Dir, applied, last)
-	case hasLog && first > applied+1:
-		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time, replace the member", e.cfg.Dir, first, applied)
+	case (x.applied > 0 || x.hasLog) && !founded:
+		return errNoIdentity(dir)
+	case logged && !x.hasLog:
+		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost, replace the member", dir)
+	case x.applied > 0 && (!x.hasLog || x.last < x.applied):
+		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time, replace the member", dir, x.applied, x.last)
+	case x.hasLog && x.first > x.applied+1:
+		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time, replace the member", dir, x.first, x.applied)
 	}
 	return nil
 }
 
-func (e *Engine) imageDir(id ShardID) string {
-	return filepath.Join(e.cfg.Dir, "image", fmt.Sprintf("shard-%d", id))
+func errNoIdentity(dir string) error {
+	return fmt.Errorf("%s holds data but its identity file is missing: restore it, or empty the directory and replace the member", dir)
+}
+
+// imagesName is the folder of the images.
+const imagesName = "image"
+
+func (e *Engine) imageDir(id ShardID) string { return imageDir(e.cfg.Dir, id) }
+
+func imageDir(dir string, id ShardID) string {
+	return filepath.Join(dir, imagesName, fmt.Sprintf("shard-%d", id))
 }
 
 func (e *Engine) hostConfig() replication.Config {
