@@ -29,7 +29,7 @@
 //     that index, and an image that is found below it is refused as corrupt: the log may not reach back further.
 //  4. The live image is the one the pointer file names; the pointer moves only to an image that is complete,
 //     verified and durable.
-//  5. Until Load has read every record of an existing image, nothing in its directory is changed: Open, Peek and
+//  5. Until Load has read every record of an existing image, nothing in its directory is changed: Open, Peek, Check and
 //     the first Load read through a view of the disk that keeps its writes in memory.
 //
 // # The image directory

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// advice is what to do with a directory that is damaged.
+const advice = `The other members go on without it while they are a majority. Put back the whole directory, from a copy that was made since the member
+last ran. Do not empty it, in whole or in part: the others refuse a member that has forgotten what it promised.
+`
+
+func check(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	flags := newFlags("check", "DIR", stderr)
+	if code, ok := parse(flags, args, 1); !ok {
+		return code
+	}
+	dir := flags.Arg(0)
+	r, err := engine.Check(dir)
+	if err != nil {
+		fmt.Fprintf(stderr, "vivarium check: %v\n", err)
+		return exitUsage
+	}
+	for _, s := range r.Shards {
+		fmt.Fprintf(stdout, "shard %d: %s\n", s.Shard, sayShard(s))
+	}
+	if r.Damaged() {
+		if r.Err != nil {
+			fmt.Fprintln(stdout, indented(r.Err))
+		}
+		fmt.Fprintf(stdout, "%s: damaged\n%s", dir, advice)
+		return exitFailed
+	}
+	fmt.Fprintf(stdout, "%s: sound: member %d%s, started %d times\n", dir, r.Member, ofEnsemble(r.Ensemble), r.Starts)
+	return exitOK
+}
+
+func sayShard(s engine.ShardReport) string {
+	switch {
+	case s.Err != nil:
+		return "damaged: " + indented(s.Err)
+	case s.Applied == 0:
+		return fmt.Sprintf("sound: no image yet, log to entry %d", s.Last)
+	}
+	return fmt.Sprintf("sound: %d znodes, %d sessions, zxid %#x; image at entry %d, log to entry %d", s.Znodes, s.Sessions, uint64(s.Zxid), s.Applied, s.Last)
+}
+
+// indented is an error of several lines as one item.
+func indented(err error) string { return strings.ReplaceAll(err.Error(), "\n", "\n  ") }
+
+func ofEnsemble(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" of the ensemble %q", name)
+}

@@ -1,0 +1,245 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A specimen is what a member left: all its files.
+type specimen map[string][]byte
+
+func specimenOf(t *testing.T, dir string) specimen {
+	t.Helper()
+	s := make(specimen)
+	must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		s[rel], err = os.ReadFile(path)
+		return err
+	}))
+	return s
+}
+
+// restore writes the files into a new directory.
+func (s specimen) restore(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	for name, data := range s {
+		name = filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, data, 0o644))
+	}
+	return dir
+}
+
+// members makes three specimens of one: as its first run left it, killed in the second, with an image and a log that goes on behind it, and
+// stopped after that.
+func members(t *testing.T, shards int) (first, killed, stopped specimen) {
+	t.Helper()
+	cfg := embed.Config{Dir: filepath.Join(t.TempDir(), "data"), Ensemble: "orders", Shards: shards, Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	for run := range 2 {
+		n, err := embed.Start(cfg)
+		must(t, err)
+		must(t, n.Ready(t.Context()))
+		s, err := n.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		for i := range 40 {
+			_, err := s.Create(t.Context(), fmt.Sprintf("/%d-%d", run, i), bytes.Repeat([]byte("x"), 3000), embed.Ephemeral)
+			must(t, err)
+		}
+		first, killed = stopped, specimenOf(t, cfg.Dir) // nobody writes to it now, so this is what a kill would leave
+		must(t, n.Close())
+		stopped = specimenOf(t, cfg.Dir)
+	}
+	return first, killed, stopped
+}
+
+// checked runs check, which has to leave the directory as it is.
+func checked(t *testing.T, dir string) (code int, stdout, stderr string) {
+	t.Helper()
+	before := fingerprint(t, dir)
+	code, stdout, stderr = vivarium("check", dir)
+	if after := fingerprint(t, dir); !maps.Equal(before, after) {
+		t.Fatalf("the directory was changed:\n%v\n%v", before, after)
+	}
+	return code, stdout, stderr
+}
+
+// fingerprint is all that can be seen of a directory.
+func fingerprint(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		var data []byte
+		if e.Type().IsRegular() {
+			data, err = os.ReadFile(path)
+		}
+		all[path] = fmt.Sprintf("%v %v %x", info.Mode(), info.ModTime(), sha256.Sum256(data))
+		return err
+	}))
+	return all
+}
+
+func TestCheck_Sound(t *testing.T) {
+	_, killed, stopped := members(t, 1)
+	for name, c := range map[string]struct {
+		files specimen
+		line  string
+	}{
+		"killed":  {killed, `^shard 1: sound: 4 znodes, 0 sessions, zxid 0x[0-9a-f]+; image at entry \d+, log to entry \d+\n`},
+		"stopped": {stopped, `^shard 1: sound: 44 znodes, 1 sessions, zxid 0x[0-9a-f]+; image at entry \d+, log to entry \d+\n`},
+	} {
+		dir := c.files.restore(t)
+		code, stdout, stderr := checked(t, dir)
+		want := c.line + regexp.QuoteMeta(dir+`: sound: member 1 of the ensemble "orders", started 2 times`) + "\n$"
+		if code != exitOK || stderr != "" || !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("%s: %d\n%s%s, want %s", name, code, stdout, stderr, want)
+		}
+	}
+}
+
+func TestCheck_Shards(t *testing.T) {
+	_, _, stopped := members(t, 2)
+	dir := stopped.restore(t)
+	code, stdout, _ := checked(t, dir)
+	if code != exitOK || strings.Count(stdout, ": sound: ") != 3 {
+		t.Errorf("%d\n%s", code, stdout)
+	}
+	// One that is damaged does not hide the others.
+	must(t, os.WriteFile(filepath.Join(dir, "image/shard-1/current"), []byte("x"), 0o644))
+	code, stdout, _ = checked(t, dir)
+	if code != exitFailed || !strings.HasPrefix(stdout, "shard 1: damaged: "+filepath.Join(dir, "image/shard-1/current")+": ") || !strings.Contains(stdout, "\nshard 2: sound: ") ||
+		!strings.HasSuffix(stdout, dir+": damaged\n"+advice) {
+		t.Errorf("%d\n%s", code, stdout)
+	}
+}
+
+// vital is what is looked at, by the end of its path. A byte in the middle of it that turned is found.
+var vital = regexp.MustCompile(`(^identity|/format|/current|/CURRENT|/MANIFEST-\d+|\.sst|/tandb/.*\.(log|index)|/BOOTSTRAP-\d+-\d+)$`)
+
+// A byte of each file turns, at several places. That is found and the file is named, or nothing depends on it.
+func TestCheck_AByteThatTurned(t *testing.T) {
+	_, killed, stopped := members(t, 1)
+	for state, s := range map[string]specimen{"killed": killed, "stopped": stopped} {
+		kinds := make(map[string]int)
+		dir := s.restore(t)
+		_, sound, _ := checked(t, dir)
+		for _, name := range slices.Sorted(maps.Keys(s)) {
+			data := s[name]
+			size := len(bytes.TrimRight(data, "\x00")) // a log that goes on has zeros behind it
+			current := string(s[filepath.Join(filepath.Dir(name), "CURRENT")])
+			for _, at := range places(size) {
+				turned := bytes.Clone(data)
+				turned[at] ^= 0x10
+				must(t, os.WriteFile(filepath.Join(dir, name), turned, 0o644))
+				code, stdout, stderr := checked(t, dir)
+				must(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+				must := at == size/2 && vital.MatchString(name) && (!strings.Contains(name, "MANIFEST") || strings.Contains(current, filepath.Base(name)))
+				// Nobody can tell whether the last record of a log that goes on was ever whole.
+				last := state == "killed" && strings.Contains(name, "/tandb/") && !must
+				switch found := code == exitFailed && strings.Contains(stdout, filepath.Join(dir, name)); {
+				case found && stderr == "":
+					kinds[kindOf(name)]++
+				case must || code != exitOK || stdout != sound && !last:
+					t.Errorf("%s: byte %d of %d of %s: %d\n%s%s", state, at, size, name, code, stdout, stderr)
+				}
+			}
+		}
+		t.Logf("%s: found %v", state, kinds)
+	}
+}
+
+func places(size int) (list []int) {
+	for i := range 8 {
+		list = append(list, size*i/8)
+	}
+	if list = append(list, size-1); size < 9 {
+		list = list[:0]
+	}
+	return list
+}
+
+func kindOf(name string) string {
+	return regexp.MustCompile(`\d+`).ReplaceAllString(filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), "N")
+}
+
+// Parts that are missing, or from another time.
+func TestCheck_Parts(t *testing.T) {
+	first, _, stopped := members(t, 1)
+	without := func(s specimen, prefix string) specimen {
+		s = maps.Clone(s)
+		maps.DeleteFunc(s, func(name string, _ []byte) bool { return strings.HasPrefix(name, prefix) })
+		return s
+	}
+	with := func(s, other specimen, prefix string) specimen {
+		s = without(s, prefix)
+		for name, data := range other {
+			if strings.HasPrefix(name, prefix) {
+				s[name] = data
+			}
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		files specimen
+		want  string
+	}{
+		"no identity":       {without(stopped, "identity"), "its identity file is missing"},
+		"no log":            {without(stopped, "raft"), "the raft log is missing"},
+		"no image":          {without(stopped, "image"), "the image holds entries up to 0 only"},
+		"an older log":      {with(stopped, first, "raft"), "the raft log ends at"},
+		"an older image":    {with(stopped, first, "image"), "the raft log begins at"},
+		"an older identity": {with(stopped, first, "identity"), "has registered"},
+		"an empty file":     {with(stopped, specimen{"identity": nil}, "identity"), "not an identity file"},
+	} {
+		dir := c.files.restore(t)
+		code, stdout, stderr := checked(t, dir)
+		if code != exitFailed || stderr != "" || !strings.Contains(stdout, c.want) || !strings.Contains(stdout, dir) {
+			t.Errorf("%s: %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+func TestCheck_NoMember(t *testing.T) {
+	base := t.TempDir()
+	file := filepath.Join(base, "file")
+	must(t, os.WriteFile(file, nil, 0o644))
+	must(t, os.MkdirAll(filepath.Join(base, "other", "lost+found"), 0o755))
+	for dir, want := range map[string]string{
+		filepath.Join(base, "missing"): "no such file or directory",
+		file:                           "not a directory",
+		filepath.Join(base, "other"):   "it holds no member's data",
+	} {
+		code, stdout, stderr := vivarium("check", dir)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, dir) {
+			t.Errorf("%s: %d\n%s%s", dir, code, stdout, stderr)
+		}
+	}
+}

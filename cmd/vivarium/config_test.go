@@ -1,0 +1,161 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+)
+
+// What is wrong with a config is said in the words of the file, all at once, and nothing is started.
+func TestBadConfigs(t *testing.T) {
+	var got strings.Builder
+	for _, c := range []struct{ name, text string }{
+		{"nothing", ""},
+		{"not YAML", "dir: [data\ngateway: {}\n"},
+		{"a list", "- dir: data\n"},
+		{"two documents", "dir: data\n---\ndir: data\n"},
+		{"neither dir nor gateway", "id: 1\n"},
+		{"keys that there are not", "dir: data\ndirectory: x\nDir: x\n-: x\ngateway:\n  listen: 127.0.0.1:0\n  port: 2181\n  tls:\n    cert: x\ntls: {config: x}\nlogger: x\n"},
+		{"a key twice", "dir: a\ngateway: {listen: 127.0.0.1:0}\ndir: b\n"},
+		{"a section that is none", "dir: data\ngateway: 127.0.0.1:2181\ntls: yes\n"},
+		{"values of another kind", "dir: [a]\nid: one\nmembers: [a, b]\ntick: 50\nrequestTimeout: soon\nshards: 1.5\ngateway:\n  listen: 127.0.0.1:0\n  frameSize: 1MB\n  words: srvr\n  tls:\n    clientCertRequired: maybe\n"},
+		{"a member twice", "dir: data\nmembers: {1: \"a:1\", 1: \"b:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
+		{"a secret that is no text", "dir: data\nsuperDigest: {secret: hunter2}\ngateway: {listen: 127.0.0.1:0}\n"},
+		{"members", "dir: data\nid: 4\nmembers:\n  0: 10.0.0.1:7400\n  1: 10.0.0.1:7400\n  2: 10.0.0.2\n  3: :7400\nlisten: nowhere\ngateway: {listen: 127.0.0.1:0}\n"},
+		{"bounds", "dir: data\nshards: 65\ntick: 1us\nrequestTimeout: -1s\nminSessionTimeout: 1s\nmaxSessionTimeout: 1ms\nmaxDataSize: -1\ngateway:\n  listen: \"2181\"\n  frameSize: 1\n  outstanding: -1\n  writeTimeout: -1s\n  words: [srvr, dance]\n"},
+		{"certificates", "dir: data\nmembers: {1: \"127.0.0.1:7400\"}\ntls: {certFile: no.crt, keyFile: no.key, caFile: no-ca.crt}\ngateway:\n  listen: 127.0.0.1:0\n  tls: {certFile: no.crt, keyFile: no.key}\n"},
+		{"an anchor", "dir: &d data\nid: *d\ngateway: {listen: 127.0.0.1:0}\n"},
+	} {
+		dir := t.TempDir()
+		t.Chdir(dir)
+		must(t, os.WriteFile("node.yaml", []byte(c.text), 0o644))
+		code, stdout, stderr := vivarium("serve", "-config", "node.yaml")
+		fmt.Fprintf(&got, "== %s\n%s-- %d\n%s%s", c.name, c.text, code, stdout, stderr)
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			t.Errorf("%s: it left %v, %v", c.name, entries, err)
+		}
+		if code != exitUsage || strings.Contains(stderr, "hunter2") {
+			t.Errorf("%s: %d\n%s", c.name, code, stderr)
+		}
+	}
+	golden(t, "configs.golden", got.String())
+	if code, _, stderr := vivarium("serve", "-config", "missing.yaml"); code != exitUsage || !strings.Contains(stderr, "missing.yaml: no such file") {
+		t.Errorf("a file that is missing: %d, %s", code, stderr)
+	}
+}
+
+// testdata is where this package's is, wherever a test changes to.
+var testdata, _ = filepath.Abs("testdata")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	name = filepath.Join(testdata, name)
+	if *update {
+		must(t, os.WriteFile(name, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(name)
+	must(t, err)
+	if got != string(want) {
+		t.Errorf("it is not what %s has; if that is meant, run with -update\n%s", name, got)
+	}
+}
+
+const everyKey = `
+dir: /data
+id: 2
+members: {1: "a:1", 2: "b:2"}
+listen: ":2"
+ensemble: orders
+shards: 3
+tls: {certFile: cert.pem, keyFile: key.pem, caFile: ca.pem}
+tick: 20ms
+requestTimeout: 3s
+minSessionTimeout: 4s
+maxSessionTimeout: 1m
+maxDataSize: 4096
+superDigest: "root:xyz"
+gateway:
+  listen: ":2181"
+  tls: {certFile: c, keyFile: k, clientCAFile: ca, clientCertRequired: true}
+  connectionsPerAddress: 1
+  connections: 2
+  frameSize: 4096
+  outstanding: 3
+  writeTimeout: 4s
+  firstFrame: 5s
+  words: [srvr, ruok]
+`
+
+func TestConfig_ReadsEveryKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	must(t, os.WriteFile(file, []byte(everyKey), 0o644))
+	got, err := readConfig(file)
+	if err == nil || strings.Count(err.Error(), "\n") != 2 { // the files of tls and gateway.tls are not there
+		t.Fatal(err)
+	}
+	want := config{
+		Config: embed.Config{
+			Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 3,
+			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
+			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
+			MaxDataSize: 4096, SuperDigest: "root:xyz",
+		},
+		Gateway: gateway.Config{
+			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,
+			Connections: 2, FrameSize: 4096, Outstanding: 3, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, Words: []string{"srvr", "ruok"},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	// Whoever adds a key has to add it above and to the documentation.
+	doc, err := os.ReadFile(filepath.Join(filepath.Dir(testdata), "doc.go"))
+	must(t, err)
+	eachKey(reflect.ValueOf(want), "", func(key string, v reflect.Value) {
+		if v.IsZero() {
+			t.Errorf("%s is not read here", key)
+		}
+		if name := key[strings.LastIndex(key, ".")+1:]; !strings.Contains(string(doc), "\t"+name+":") && !strings.Contains(string(doc), " "+name+":") {
+			t.Errorf("doc.go does not have %s", key)
+		}
+	})
+}
+
+// eachKey calls fn for all that a file may say.
+func eachKey(v reflect.Value, prefix string, fn func(key string, v reflect.Value)) {
+	for i := range v.NumField() {
+		f, field := v.Type().Field(i), v.Field(i)
+		switch key := keyOf(f); {
+		case f.Anonymous:
+			eachKey(field, prefix, fn)
+		case key == "-":
+		case field.Kind() == reflect.Struct:
+			eachKey(field, prefix+key+".", fn)
+		case field.Kind() == reflect.Pointer:
+			eachKey(field.Elem(), prefix+key+".", fn)
+		default:
+			fn(prefix+key, field)
+		}
+	}
+}
+
+// What embed.ReadConfig takes is taken here, and means the same.
+func TestConfig_IsThatOfEmbed(t *testing.T) {
+	text, _, _ := strings.Cut(everyKey, "gateway:")
+	want, err := embed.ReadConfig(strings.NewReader(text))
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	must(t, os.WriteFile(file, []byte(text), 0o644))
+	if got, _ := readConfig(file); !reflect.DeepEqual(got.Config, want) {
+		t.Errorf("got %+v, want %+v", got.Config, want)
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2 // also for a config or a directory that is none to work with
+)
+
+// A command is what the first argument names. It returns the exit code.
+type command struct {
+	name, does string
+	run        func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int
+}
+
+var commands = []command{
+	{"serve", "run a member, with a port for ZooKeeper's clients", serve},
+	{"check", "verify the data directory of a stopped member", check},
+	{"version", "print the version", printVersion},
+}
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		usage(stderr)
+		return exitUsage
+	}
+	name, args := args[0], args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		if len(args) == 0 {
+			usage(stdout)
+			return exitOK
+		}
+		name, args = args[0], []string{"-h"}
+	}
+	for _, c := range commands {
+		if c.name == name {
+			return c.run(ctx, args, stdin, stdout, stderr)
+		}
+	}
+	fmt.Fprintf(stderr, "vivarium: there is no command %q\n\n", name)
+	usage(stderr)
+	return exitUsage
+}
+
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "usage: vivarium <command> [arguments]")
+	fmt.Fprintln(w)
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.does)
+	}
+	fmt.Fprintln(w, "\nvivarium help <command> says more of one.")
+}
+
+// newFlags returns the flags of a command, which say how it is used when they are wrong.
+func newFlags(name, arguments string, stderr io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprintf(stderr, "usage: vivarium %s %s\n", name, arguments)
+		f.PrintDefaults()
+	}
+	return f
+}
+
+// parse parses flags and wants n arguments behind them. If ok is false the command ends with the code.
+func parse(f *flag.FlagSet, args []string, n int) (code int, ok bool) {
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK, false
+	case err != nil:
+		return exitUsage, false
+	case f.NArg() != n:
+		fmt.Fprintf(f.Output(), "vivarium %s: %d arguments, want %d\n", f.Name(), f.NArg(), n)
+		f.Usage()
+		return exitUsage, false
+	}
+	return exitOK, true
+}
+
+func printVersion(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	if code, ok := parse(newFlags("version", "", stderr), args, 0); !ok {
+		return code
+	}
+	fmt.Fprintln(stdout, "vivarium", version())
+	return exitOK
+}
+
+// version is that of the module, or of its commit, and of Go.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && v == "(devel)" {
+			v = s.Value
+		}
+	}
+	return v + " " + info.GoVersion
+}

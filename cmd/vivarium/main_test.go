@@ -1,0 +1,218 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"debug/elf"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/child"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// patience is far more than anything here takes.
+const patience = time.Minute
+
+// binary is the program as it is shipped.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "vivarium-")
+		if err == nil {
+			defer os.RemoveAll(dir)
+			binary = filepath.Join(dir, "vivarium")
+			build := exec.Command("go", "build", "-o", binary, ".")
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			build.Stdout, build.Stderr = os.Stderr, os.Stderr
+			err = build.Run()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	every := time.NewTicker(5 * time.Millisecond)
+	defer every.Stop()
+	for limit := time.After(patience); !cond(); {
+		select {
+		case <-every.C:
+		case <-limit:
+			t.Fatalf("%s: not in %v", what, patience)
+		}
+	}
+}
+
+// vivarium runs a command to its end, in this process.
+func vivarium(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(context.Background(), args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// A process is one run of the program. Its log is what it writes to standard error.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	// Closed when the process is gone and its log is read.
+	dead chan struct{}
+
+	mu  sync.Mutex
+	log []string
+}
+
+// spawn starts the program in a directory. It is killed when the test ends.
+func spawn(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(binary, args...), dead: make(chan struct{})}
+	p.cmd.Dir = dir
+	out, err := p.cmd.StderrPipe()
+	must(t, err)
+	must(t, child.Start(p.cmd))
+	go func() {
+		defer close(p.dead)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.log = append(p.log, lines.Text())
+			p.mu.Unlock()
+		}
+		_ = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.dead
+		for _, line := range p.log {
+			if strings.Contains(line, "panic:") || strings.Contains(line, "fatal error:") {
+				t.Errorf("%s:\n%s", dir, strings.Join(p.log, "\n"))
+			}
+		}
+		if t.Failed() {
+			t.Logf("%v in %s:\n%s", args, dir, strings.Join(p.log, "\n"))
+		}
+	})
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// line returns the first line of the log that holds a text, "" if there is none yet.
+func (p *process) line(text string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range p.log {
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+	return ""
+}
+
+// says waits for a line of the log.
+func (p *process) says(text string) string {
+	p.t.Helper()
+	until(p.t, text, func() bool {
+		select {
+		case <-p.dead:
+			return true
+		default:
+			return p.line(text) != ""
+		}
+	})
+	line := p.line(text)
+	if line == "" {
+		p.t.Fatalf("it ended (%v) without %q", p.cmd.ProcessState, text)
+	}
+	return line
+}
+
+// code waits for the end of the process.
+func (p *process) code() int {
+	p.t.Helper()
+	select {
+	case <-p.dead:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		p.t.Fatalf("it runs on after %v", patience)
+		return 0
+	}
+}
+
+func TestBinaryIsStatic(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("an ELF file is looked at")
+	}
+	f, err := elf.Open(binary)
+	must(t, err)
+	defer f.Close()
+	libs, err := f.ImportedLibraries()
+	if err != nil || len(libs) > 0 {
+		t.Errorf("it needs %v, %v", libs, err)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("it needs a dynamic linker")
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string // that it has
+	}{
+		{nil, exitUsage, "", "usage: vivarium <command>"},
+		{[]string{"help"}, exitOK, "usage: vivarium <command>", ""},
+		{[]string{"-h"}, exitOK, "usage: vivarium <command>", ""},
+		{[]string{"help", "serve"}, exitOK, "", "usage: vivarium serve -config node.yaml"},
+		{[]string{"serve", "-h"}, exitOK, "", "usage: vivarium serve -config node.yaml"},
+		{[]string{"dance"}, exitUsage, "", `there is no command "dance"`},
+		{[]string{"help", "dance"}, exitUsage, "", `there is no command "dance"`},
+		{[]string{"serve"}, exitUsage, "", "usage: vivarium serve"},
+		{[]string{"serve", "node.yaml"}, exitUsage, "", "1 arguments, want 0"},
+		{[]string{"serve", "-conf", "x"}, exitUsage, "", "not defined: -conf"},
+		{[]string{"serve", "-config", "x", "-log", "xml"}, exitUsage, "", "usage: vivarium serve"},
+		{[]string{"check"}, exitUsage, "", "usage: vivarium check DIR"},
+		{[]string{"check", "a", "b"}, exitUsage, "", "2 arguments, want 1"},
+		{[]string{"version"}, exitOK, "vivarium ", ""},
+		{[]string{"version", "x"}, exitUsage, "", "usage: vivarium version"},
+	} {
+		code, stdout, stderr := vivarium(c.args...)
+		if code != c.code || !has(stdout, c.stdout) || !has(stderr, c.stderr) {
+			t.Errorf("%q: %d\n%s\n%s", c.args, code, stdout, stderr)
+		}
+	}
+}
+
+// has reports whether a text holds another, or is empty if that is.
+func has(text, part string) bool {
+	return part == "" && text == "" || part != "" && strings.Contains(text, part)
+}

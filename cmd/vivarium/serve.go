@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+)
+
+func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	flags := newFlags("serve", "-config node.yaml [-check] [-log text|json] [-v]", stderr)
+	file := flags.String("config", "", "YAML `file`: dir, gateway and what else there is, see the package's documentation; a relative dir is taken from\nthe directory that the command is started in")
+	form := flags.String("log", "text", "`form` of the lines on standard error, text or json")
+	verbose := flags.Bool("v", false, "log what is for debugging too")
+	only := flags.Bool("check", false, "check the config and start nothing")
+	if code, ok := parse(flags, args, 0); !ok {
+		return code
+	}
+	if *file == "" || *form != "text" && *form != "json" {
+		flags.Usage()
+		return exitUsage
+	}
+	c, err := readConfig(*file)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitUsage
+	}
+	if *only {
+		fmt.Fprintf(stdout, "%s: ok\n", *file)
+		return exitOK
+	}
+	log := newLog(stderr, *form, *verbose)
+	slog.SetDefault(log)
+	c.Logger = log
+	if err := runMember(ctx, c, *file, log); err != nil {
+		log.Error("ended", "cause", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func newLog(w io.Writer, form string, verbose bool) *slog.Logger {
+	options := &slog.HandlerOptions{}
+	if verbose {
+		options.Level = slog.LevelDebug
+	}
+	if form == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// runMember runs a member and its gateway until a signal comes, ctx ends, or the node fails.
+func runMember(ctx context.Context, c config, file string, log *slog.Logger) error {
+	ctx, stop := untilSignal(ctx, log)
+	defer stop()
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version(), "config", file, "dir", dir)
+	node, err := embed.Start(c.Config)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	door, err := gateway.Start(node, c.Gateway)
+	if err != nil {
+		return errors.Join(err, node.Shutdown(ctx))
+	}
+	if err := ready(ctx, node, log); err == nil {
+		status := node.Status()
+		log.Info("serving", "clients", door.Addr(), "member", status.Member, "shards", len(status.Shards))
+	}
+	select {
+	case <-ctx.Done():
+	case <-node.Done():
+		return fmt.Errorf("the node failed: %w", node.Err())
+	}
+	if err := errors.Join(door.Close(), node.Shutdown(context.Background())); err != nil { // which has a bound of its own
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// readyReport is how long nothing is said of a member that does not serve yet.
+const readyReport = 10 * time.Second
+
+// ready waits until the node serves, and says now and then why it does not.
+func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
+	for {
+		patience, cancel := context.WithTimeout(ctx, readyReport)
+		err := node.Ready(patience)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		log.Warn("not serving yet", "cause", err)
+	}
+}
+
+// untilSignal returns a context that ends with the first signal to stop. The second ends the process.
+func untilSignal(ctx context.Context, log *slog.Logger) (_ context.Context, stop func()) {
+	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case s := <-signals:
+				if n > 1 {
+					log.Error("ended at once", "signal", s.String())
+					os.Exit(exitFailed)
+				}
+				log.Info("stopping", "signal", s.String())
+				cancel()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}
