@@ -11,8 +11,8 @@ import (
 // queueDefault is how many events may wait to be taken: 2 MiB of them, more than ten thousand ephemerals that end at once.
 const queueDefault = 1 << 16
 
-// clearPortion is how many marks are removed in one go: the transactions that come meanwhile wait no longer than that.
-const clearPortion = 1000
+// portion is how many watches are resumed or removed in one go: the transactions that come meanwhile wait no longer than that.
+const portion = 1000
 
 // Everywhere is the index of all registries.
 const Everywhere = -1
@@ -160,8 +160,19 @@ type Reset struct {
 
 // Reset adds the watches of a client that comes back. Those for which something has happened meanwhile have their events at once, with
 // NoZxid, whatever the client may read, and are not added; these events do not count against the limit, since the request bounds
-// them. Persistent and Recursive ones are not told what they missed. All is at one moment, at which look tells of the tree; see Arm.
+// them. Persistent and Recursive ones are not told what they missed. Each is added at the moment at which look tells of the tree, see Arm;
+// transactions may come between two of them, and are told to those before and seen by look for those after.
 func (c *Client) Reset(was *Reset, look func(path string) (tree.Stat, bool)) (Place, error) {
+	for left := *was; ; {
+		if place, err := c.resume(&left, portion, look); err != nil || left.empty() {
+			return place, err
+		}
+	}
+}
+
+// resume is Reset of the first n watches, which it takes off the lists. With all of them in one go a frame of a client's held
+// up the transactions of the whole shard, 200,000 watches for 0.2 s.
+func (c *Client) resume(was *Reset, n int, look func(path string) (tree.Stat, bool)) (Place, error) {
 	lock(c.parts)
 	defer unlock(c.parts)
 	if err := c.liveLocked(c.parts); err != nil {
@@ -174,28 +185,40 @@ func (c *Client) Reset(was *Reset, look func(path string) (tree.Stat, bool)) (Pl
 		}
 		c.armLocked(c.on(path, mode), path, mode)
 	}
-	for _, path := range was.Data {
+	for _, path := range first(&was.Data, &n) {
 		stat, ok := look(path)
 		resume(path, Data, was.missed(ok, stat.Mzxid, NodeDataChanged))
 	}
-	for _, path := range was.Exist {
+	for _, path := range first(&was.Exist, &n) {
 		missed := EventType(0)
 		if _, ok := look(path); ok {
 			missed = NodeCreated
 		}
 		resume(path, Data, missed)
 	}
-	for _, path := range was.Children {
+	for _, path := range first(&was.Children, &n) {
 		stat, ok := look(path)
 		resume(path, Children, was.missed(ok, stat.Pzxid, NodeChildrenChanged))
 	}
-	for _, path := range was.Persistent {
+	for _, path := range first(&was.Persistent, &n) {
 		resume(path, Persistent, 0)
 	}
-	for _, path := range was.Recursive {
+	for _, path := range first(&was.Recursive, &n) {
 		resume(path, Recursive, 0)
 	}
 	return c.placeLocked(c.parts), nil
+}
+
+func (r *Reset) empty() bool {
+	return len(r.Data)+len(r.Exist)+len(r.Children)+len(r.Persistent)+len(r.Recursive) == 0
+}
+
+// first takes the first of a list off it, up to n, and that many off n.
+func first(list *[]string, n *int) []string {
+	taken := (*list)[:min(*n, len(*list))]
+	*list = (*list)[len(taken):]
+	*n -= len(taken)
+	return taken
 }
 
 // missed is the event that a watch of a znode missed which was there: zero if none.
@@ -438,7 +461,7 @@ func (p *part) clear() {
 	for in := range tableCount {
 		for _, m := range p.own[in].marks { // nobody adds any; those that fire meanwhile are left out
 			p.drop(in, m, once|lasting|joint)
-			if n++; n%clearPortion == 0 {
+			if n++; n%portion == 0 {
 				r.mu.Unlock()
 				r.mu.Lock()
 			}

@@ -328,11 +328,7 @@ func (s *clientScript) reset(i int) {
 			now[path] = [2]tree.Zxid{tree.Zxid(9 + s.next(4)), tree.Zxid(9 + s.next(4))}
 		}
 	}
-	s.place(i)(s.clients[i].Reset(&was, now.look))
 	m := s.models[i]
-	if m.err != nil {
-		return
-	}
 	missed := func(which int, change EventType) func(string) EventType {
 		return func(path string) EventType {
 			z, ok := now[path]
@@ -345,17 +341,27 @@ func (s *clientScript) reset(i int) {
 			return 0
 		}
 	}
-	m.reset(was.Data, Data, missed(0, NodeDataChanged))
-	m.reset(was.Exist, Data, func(path string) EventType {
-		if _, ok := now[path]; ok {
-			return NodeCreated
-		}
-		return 0
-	})
-	m.reset(was.Children, Children, missed(1, NodeChildrenChanged))
 	none := func(string) EventType { return 0 }
-	m.reset(was.Persistent, Persistent, none)
-	m.reset(was.Recursive, Recursive, none)
+	for left := was; ; s.deliver() { // all in one go, or with transactions in between
+		n := 1 + s.next(12)
+		s.place(i)(s.clients[i].resume(&was, n, now.look))
+		if m.err != nil {
+			return
+		}
+		m.reset(first(&left.Data, &n), Data, missed(0, NodeDataChanged))
+		m.reset(first(&left.Exist, &n), Data, func(path string) EventType {
+			if _, ok := now[path]; ok {
+				return NodeCreated
+			}
+			return 0
+		})
+		m.reset(first(&left.Children, &n), Children, missed(1, NodeChildrenChanged))
+		m.reset(first(&left.Persistent, &n), Persistent, none)
+		m.reset(first(&left.Recursive, &n), Recursive, none)
+		if was.empty() {
+			return
+		}
+	}
 }
 
 func (s *clientScript) install() {

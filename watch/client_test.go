@@ -162,7 +162,7 @@ func TestClient_ModesAreASet(t *testing.T) {
 func TestClient_EndTakesAllWatches(t *testing.T) {
 	r := NewRegistry()
 	w, other := newClient(r), newClient(r)
-	for i := range 3 * clearPortion {
+	for i := range 3 * portion {
 		arm(t, w, fmt.Sprint("/a/", i), modes...)
 	}
 	arm(t, other, "/a/1", modes...)
@@ -415,6 +415,56 @@ func TestClient_SetWatchesInOrder(t *testing.T) {
 	deliver(r, set("/a")...)
 	if w.Err() != ErrOverflow {
 		t.Error("what was taken still makes room")
+	}
+}
+
+// A long list keeps nobody up for long: transactions come in between, and what they change is told all the same.
+func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	was := &Reset{Data: make([]string, 200*portion)}
+	for i := range was.Data {
+		was.Data[i] = fmt.Sprint("/a/", i)
+	}
+	first, last := was.Data[0], was.Data[len(was.Data)-1]
+	delivered := make(chan struct{})
+	looked, in := 0, 0
+	place, err := w.Reset(was, func(path string) (tree.Stat, bool) {
+		if looked++; looked == 1 {
+			go func() {
+				defer close(delivered)
+				r.Deliver(7, []tree.Change{change(tree.DataChanged, first), change(tree.DataChanged, last)}, nil)
+			}()
+		}
+		if isClosed(delivered) {
+			if in == 0 {
+				in = looked
+			}
+			if path == last {
+				return tree.Stat{Mzxid: 7}, true
+			}
+		}
+		return tree.Stat{}, true
+	})
+	if in == 0 {
+		t.Fatalf("a transaction has waited for %d watches", looked)
+	}
+	t.Logf("a transaction has waited for %d watches", in)
+	if looked != len(was.Data) || err != nil || place.Zxid != 7 {
+		t.Errorf("looked at %d, %+v, %v", looked, place, err)
+	}
+	wantTold(t, w, "NodeDataChanged "+first, "NodeDataChanged "+last)
+	if err := r.check(); err != nil || r.clients.n != len(was.Data)-2 {
+		t.Errorf("%d marks: %v", r.clients.n, err)
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 
