@@ -24,7 +24,7 @@ var (
 // Requests that were refused before anything was sent.
 var (
 	ErrInvalidPath = tree.ErrInvalidPath  // the path breaks a rule; the text says which
-	ErrInvalidMode = tree.ErrInvalidMode  // no such create mode
+	ErrInvalidMode = tree.ErrInvalidMode  // no such mode of a create or a watch
 	ErrInvalidTTL  = tree.ErrInvalidTTL   // a TTL out of range, or with a mode that has none
 	ErrCrossShard  = engine.ErrCrossShard // operations of one Multi belong to several shards, or one to all of them
 	ErrTooLarge    = engine.ErrTooLarge   // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry

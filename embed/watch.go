@@ -2,6 +2,7 @@ package embed
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/vivarium-go/vivarium/engine"
 )
@@ -22,10 +23,13 @@ type Watch struct{ w *engine.Watch }
 // NodeCreated.
 //
 // A watch needs no permission, but is told only of znodes that the session may read at the time; what it may not be told
-// uses a WatchOnce up, which then ends with ErrNoAuth. Errors: ErrInvalidPath and those of an ended session.
+// uses a WatchOnce up, which then ends with ErrNoAuth. Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, opError("watch", path, err)
+	}
+	if mode > WatchRecursive { // package watch has more, for clients of the gateway
+		return nil, opError("watch", path, fmt.Errorf("%w: %d is none of a watch", ErrInvalidMode, mode))
 	}
 	w, err := s.s.Watch(s.root.in(path), mode, string(s.root))
 	if err != nil {

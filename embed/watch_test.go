@@ -70,3 +70,15 @@ func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
 	}
 	must(t, s.Err())
 }
+
+// A mode that this package does not define is refused, also those that package watch has for clients of the gateway.
+func TestWatch_UnknownModes(t *testing.T) {
+	t.Parallel()
+	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
+	for mode := embed.WatchMode(0); mode < 8; mode++ {
+		_, err := s.Watch(bounded(t), "/a", mode)
+		if known := mode <= embed.WatchRecursive; known != (err == nil) || !known && !errors.Is(err, embed.ErrInvalidMode) {
+			t.Errorf("mode %d: %v", mode, err)
+		}
+	}
+}

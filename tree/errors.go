@@ -20,7 +20,7 @@ var (
 	// ErrInvalidPath says that the path breaks a rule of ValidatePath, or names a znode that cannot be deleted.
 	ErrInvalidPath = errors.New("invalid path")
 	// ErrInvalidMode says that the create mode is unknown, or that an ephemeral has no session to belong to.
-	ErrInvalidMode = errors.New("invalid create mode")
+	ErrInvalidMode = errors.New("invalid mode")
 	// ErrInvalidTTL says that the TTL is not from 1 to MaxTTL, or that a mode without one was given one.
 	ErrInvalidTTL = errors.New("invalid TTL")
 	// ErrInvalidACL says that a list is empty, has an entry of a scheme that is not known or an id the scheme refuses, or
