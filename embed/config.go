@@ -93,8 +93,8 @@ type TLS struct {
 type Events struct {
 	// LeaderChanged is told of a new leader or term of a shard.
 	LeaderChanged func(LeaderChange)
-	// SessionExpired is told of every session whose expiry this node saw in the log, whichever member it was of; after a
-	// restart it may be told again of the newest ones. It is not told of those that ended while the node was away so long that
+	// SessionExpired is told of every session whose expiry this node saw in the log, whichever member it was of, those of silent clients of a
+	// gateway among them; after a restart it may be told again of the newest ones. It is not told of those that ended while the node was away so long that
 	// it got the state of another member, nor of sessions of this node that ended by its own clock.
 	SessionExpired func(SessionID)
 }

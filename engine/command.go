@@ -28,7 +28,7 @@ const formatLevel = 1
 //
 //	txn      [1, session, [op, ...]]          op: [kind, path, data, mode, version, ttl ms, acl, czxid]
 //	open     [2, timeout ns, password, remote, [identity, ...]]
-//	close    [3, session, attached]
+//	close    [3, session, attached, silent]
 //	release  [4, session, path, czxid]
 //	attach   [5, session, shard]
 //	admit    [6, session, timeout ns, attached, [identity, ...]]
@@ -70,6 +70,7 @@ type request struct {
 	password   [16]byte        // open, move
 	remote     bool            // open
 	attached   tree.Zxid       // close, admit, identify
+	silent     bool            // close: a remote client was, for its timeout
 	identities []tree.Identity // open, admit, move, identify
 	path       string          // release
 	czxid      tree.Zxid       // release
@@ -154,10 +155,11 @@ func encodeRequest(r *request) []byte {
 		e.flag(r.remote)
 		e.identities(r.identities)
 	case requestClose:
-		e.array(3)
+		e.array(4)
 		e.uint(uint64(r.kind))
 		e.int(int64(r.session))
 		e.uint(uint64(r.attached))
+		e.flag(r.silent)
 	case requestRelease:
 		e.array(4)
 		e.uint(uint64(r.kind))
@@ -426,9 +428,10 @@ func (r *room) decodeRequest(d *decoder, q *request) {
 		q.remote = d.flag()
 		q.identities = d.identities()
 	case requestClose:
-		want = 3
+		want = 4
 		q.session = tree.SessionID(d.int())
 		q.attached = tree.Zxid(d.uint())
+		q.silent = d.flag()
 	case requestRelease:
 		want = 4
 		q.session = tree.SessionID(d.int())

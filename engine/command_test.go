@@ -108,6 +108,7 @@ func goldenCommands() []golden {
 		{"batch-that-knows-the-home-shard", command{kind: commandBatch, origin: session.Origin{Member: 2, Start: 3, LastSeq: 4}, home: 1 << 33}},
 		{"close", batch(1, request{kind: requestClose, session: 1 << 40})},
 		{"close-remote", batch(1, request{kind: requestClose, session: 77, attached: 1 << 33})},
+		{"close-for-silence", batch(1, request{kind: requestClose, session: 77, attached: 1 << 33, silent: true})},
 		{"release", batch(1, request{kind: requestRelease, session: 77, path: "/q/_c_x-lock-0000000001", czxid: 1 << 33})},
 		{"all-requests", batch(1<<32, request{kind: requestRelease, session: 1, path: "/q", czxid: 9}, request{kind: requestClose, session: 1},
 			request{kind: requestOpen, timeout: time.Second}, txn(tree.Op{Kind: tree.KindDelete, Path: "/a"}))},

@@ -221,15 +221,16 @@ func (k *keeper) abandon(s *Session) {
 // closeLocked ends a session as its owner would.
 func (k *keeper) closeLocked(s *Session) {
 	k.endLocked(s, session.Closed, ErrSessionClosed)
-	s.closing = k.queueCloseLocked(s)
+	s.closing = k.queueCloseLocked(s, false)
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
-// knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet.
-func (k *keeper) queueCloseLocked(s *Session) (closing []ends) {
+// knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet. The ensemble
+// is told if it is for the silence of its client: that is an expiry.
+func (k *keeper) queueCloseLocked(s *Session, silent bool) (closing []ends) {
 	for i, p := range k.pipes {
 		if p == k.home || s.remote == nil && s.at[i].known.Load() {
-			w := newWaiter(s, &request{kind: requestClose, session: s.id, attached: s.attached()})
+			w := newWaiter(s, &request{kind: requestClose, session: s.id, attached: s.attached(), silent: silent})
 			p.queueEnd(w)
 			closing = append(closing, ends{p, w})
 		}
@@ -367,7 +368,7 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 			// Expired here before the log says so: this node keeps proving all its sessions alive, so it has to
 			// close this one itself, or its claims would stay for ever.
 			k.endLocked(s, session.Expired, ErrSessionExpired)
-			k.queueCloseLocked(s)
+			k.queueCloseLocked(s, false)
 			expired, ends = append(expired, s), true
 		}
 	}

@@ -281,7 +281,11 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 		if err := expired(m.mu.table.Closable(r.session, at, r.attached)); err != nil {
 			return nil, 0, err
 		}
-		m.closeSession(r.session, ErrSessionClosed)
+		why := ErrSessionClosed
+		if r.silent {
+			why = ErrSessionExpired
+		}
+		m.closeSession(r.session, why)
 		return nil, 0, nil
 	default:
 		return nil, 0, m.release(at, wall, r)

@@ -225,7 +225,7 @@ func (k *keeper) tickLocked(now time.Duration) (gone []*Session) {
 			continue
 		}
 		k.endLocked(s, session.Expired, ErrSessionExpired)
-		k.queueCloseLocked(s)
+		k.queueCloseLocked(s, true)
 		gone = append(gone, s)
 		i-- // another has its place
 	}

@@ -346,7 +346,7 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 				// The close is queued while the former attachment is all that this node knows.
 				k.mu.Lock()
 				k.endLocked(s, session.Expired, ErrSessionExpired)
-				k.queueCloseLocked(s)
+				k.queueCloseLocked(s, true)
 				k.mu.Unlock()
 				if to == 1 { // the Move is ahead of the close
 					former.log.elect(0)
@@ -1010,5 +1010,26 @@ func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 			t.Error("it has registered, and speaks for none")
 		}
 		n.checkRemotes()
+	})
+}
+
+// Whoever watches the log is told of a session that was closed for its client's silence, on every member, and of none that its client closed.
+func TestSilenceIsToldAsExpiry(t *testing.T) {
+	withTeam(t, 1, func(t *testing.T, m *team) {
+		told := make(map[MemberID][]tree.SessionID)
+		for id, n := range m.nodes {
+			n.cfg.SessionExpired = func(s tree.SessionID) { told[id] = append(told[id], s) }
+		}
+		quiet, polite := m.open(1), m.open(2)
+		if _, err := await(m, func() (int, error) { return 0, polite.Close() }); err != nil {
+			t.Fatal(err)
+		}
+		m.run(2 * testTimeout)
+		wantEnd(t, quiet, ErrSessionExpired)
+		for id := range m.nodes {
+			if !slices.Equal(told[id], []tree.SessionID{quiet.ID()}) {
+				t.Errorf("member %d was told of %d, want %d", id, told[id], quiet.ID())
+			}
+		}
 	})
 }
