@@ -55,6 +55,7 @@ func (t *Tree) Changes() []Change { return t.changes }
 func (t *Tree) Publish() {
 	t.visible.Store(uint64(t.applied))
 	t.length.Store(t.count)
+	t.size.Store(t.bytes)
 	t.unpublished = false
 }
 
@@ -118,6 +119,7 @@ func (t *Tree) install() {
 	}
 	for _, m := range t.touched {
 		m.v.staged = false
+		t.bytes += m.e.size(m.v) - m.e.size(m.v.prev.Load())
 		t.markDirty(m.e)
 		t.markMortal(m.e, m.v)
 	}

@@ -10,7 +10,7 @@ import (
 
 // check returns an error if an invariant of Tree does not hold. It belongs to the writer and looks at everything.
 func (t *Tree) check() error {
-	alive := int64(0)
+	alive, size := int64(0), int64(0)
 	for _, e := range t.index.all() {
 		v := e.newest.Load()
 		if v == nil || v.staged {
@@ -23,6 +23,7 @@ func (t *Tree) check() error {
 			continue
 		}
 		alive++
+		size += e.size(v)
 		if err := t.checkZnode(e, v); err != nil {
 			return fmt.Errorf("znode %q: %w", e.path, err)
 		}
@@ -32,6 +33,9 @@ func (t *Tree) check() error {
 	}
 	if alive != t.count {
 		return fmt.Errorf("%d znodes are counted, %d exist", t.count, alive)
+	}
+	if size != t.bytes {
+		return fmt.Errorf("%d bytes are counted, there are %d", t.bytes, size)
 	}
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
 		if e := t.index.get(path); e == nil || e.current() == nil || e.current().rest().owner != 0 {

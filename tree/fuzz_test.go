@@ -400,6 +400,13 @@ func (r *fuzzRun) compare(m *model) {
 	if got := r.tree.Len(); got != len(m.znodes) {
 		r.t.Fatalf("length %d, want %d", got, len(m.znodes))
 	}
+	size := 0
+	for path, z := range m.znodes {
+		size += len(path) + len(z.Data)
+	}
+	if got := r.tree.Size(); got != size {
+		r.t.Fatalf("%d bytes, want %d", got, size)
+	}
 	names := m.allChildren()
 	for _, path := range fuzzPaths {
 		r.comparePath(m, path, names)

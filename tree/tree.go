@@ -20,6 +20,7 @@ type Tree struct {
 	index   *index
 	visible atomic.Uint64 // the zxid readers see
 	length  atomic.Int64  // znodes that exist at visible
+	size    atomic.Int64  // bytes of their paths and data
 	pin     pin
 	schemes atomic.Pointer[Schemes] // stored by the writer
 
@@ -33,6 +34,7 @@ type Tree struct {
 	recent      []made   // by the newest transaction that succeeded, and by those before it if a pin keeps them
 	dirty       []*entry // touched since the last Drain
 	count       int64    // znodes that exist at applied
+	bytes       int64    // of their paths and data
 	mortals     map[*entry]struct{}
 	quotas      map[string]*entry // of the limits, by subtree
 	recounted   bool              // the transaction being applied has created stats
@@ -82,6 +84,9 @@ func (t *Tree) Visible() Zxid { return Zxid(t.visible.Load()) }
 
 // Len returns the number of znodes, those that exist from birth included.
 func (t *Tree) Len() int { return int(t.length.Load()) }
+
+// Size returns how many bytes the paths and the data of those znodes have.
+func (t *Tree) Size() int { return int(t.size.Load()) }
 
 // The reads of Tree ask for no permission; those of a View do.
 

@@ -231,6 +231,14 @@ func (v *version) orNil() *version {
 	return v
 }
 
+// size is the bytes of the znode's path and data in one of its versions; nothing where it does not exist.
+func (e *entry) size(v *version) int64 {
+	if v.orNil() == nil {
+		return 0
+	}
+	return int64(len(e.path) + len(v.data))
+}
+
 // at returns the version that is visible at a zxid, nil if the znode did not exist then; late is set if the chain no
 // longer goes back that far.
 func (e *entry) at(visible Zxid) (v *version, late bool) {
