@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
@@ -51,6 +52,61 @@ func (e *Engine) Znodes() (n int) {
 		n += m.tree.Load().Len() - fromBirth - 1 // the root too is on every shard
 	}
 	return n + fromBirth + 1
+}
+
+// bornBytes are those of the znodes that there are from birth.
+const bornBytes = len("/" + "/zookeeper" + "/zookeeper/quota" + "/zookeeper/config")
+
+// Size is the bytes of the paths and data of all znodes.
+func (e *Engine) Size() (n int) {
+	for _, m := range e.shards {
+		n += m.tree.Load().Size() - bornBytes
+	}
+	return n + bornBytes
+}
+
+// Peers is how many members are connected to this one.
+func (e *Engine) Peers() int {
+	if e.transport == nil {
+		return 0
+	}
+	return e.transport.Heard()
+}
+
+// Proposals says how large they were that this node has applied on the first shard.
+func (e *Engine) Proposals() *Sizes { return &e.home().sizes }
+
+// LeadsSince is since when this node leads the first shard; false if it does not.
+func (e *Engine) LeadsSince() (time.Time, bool) {
+	if since := e.leading.Load(); since != nil {
+		return *since, true
+	}
+	return time.Time{}, false
+}
+
+// Sizes are of things of which the last, the smallest and the largest count. All are zero while there was none.
+type Sizes struct{ last, least, most atomic.Int64 }
+
+// note is for one goroutine.
+func (s *Sizes) note(n int) {
+	size := int64(n)
+	s.last.Store(size)
+	if least := s.least.Load(); least == 0 || size < least {
+		s.least.Store(size)
+	}
+	if size > s.most.Load() {
+		s.most.Store(size)
+	}
+}
+
+// Read returns them.
+func (s *Sizes) Read() (last, least, most int64) { return s.last.Load(), s.least.Load(), s.most.Load() }
+
+// Reset begins anew.
+func (s *Sizes) Reset() {
+	s.last.Store(0)
+	s.least.Store(0)
+	s.most.Store(0)
 }
 
 // Visible is the newest transaction that reads show. With several shards it is that of the one that has come furthest, for their zxids

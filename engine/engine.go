@@ -37,7 +37,8 @@ type Engine struct {
 	purger     *purger
 
 	host    atomic.Pointer[replication.Host]
-	stop    chan struct{} // closed by Close: the loops end
+	leading atomic.Pointer[time.Time] // since when this node leads the first shard; nil: it does not
+	stop    chan struct{}             // closed by Close: the loops end
 	loops   sync.WaitGroup
 	done    chan struct{} // closed when the node has failed or is closed
 	refusal atomic.Pointer[error]
@@ -135,6 +136,11 @@ func (e *Engine) Leader(id ShardID) Leader {
 
 func (e *Engine) leaderChanged(id ShardID, l Leader) {
 	m := e.shards[id-1]
+	if now := time.Now(); id == homeShard && l.Member == e.cfg.Member {
+		e.leading.Store(&now)
+	} else if id == homeShard {
+		e.leading.Store(nil)
+	}
 	m.pipe.leaderChanged()
 	m.expirer.signal()
 	e.purger.signal()

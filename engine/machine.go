@@ -49,6 +49,7 @@ type machine struct {
 	// tree is replaced when a snapshot is installed, and by an empty one at the end; readers load it anew for each read.
 	tree  atomic.Pointer[tree.Tree]
 	index atomic.Uint64               // in the Raft log, of the newest entry that was applied
+	sizes Sizes                       // of the entries
 	last  atomic.Pointer[ShardStatus] // what status says once there is no tree any more
 
 	// Owned by the goroutine that applies.
@@ -137,6 +138,7 @@ func (m *machine) Apply(entries []replication.Entry) {
 		m.quotas.tell()
 		m.gathered.entries++
 		m.gathered.bytes += len(entries[i].Cmd)
+		m.sizes.note(len(entries[i].Cmd))
 		if (m.gathered.entries >= gatherEntries || m.gathered.bytes >= gatherBytes || records >= gatherRecords) && m.save() != nil {
 			return
 		}

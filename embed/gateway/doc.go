@@ -21,7 +21,12 @@
 //   - A connection for which 65,536 events wait is ended, and so is one whose persistent watches may have missed something because this
 //     member was sent a snapshot by another: its client connects again, and looks anew.
 //   - With several shards, a zxid is that of some shard; a multi over several gets BadArguments.
-//   - mntr has no keys of what is not there, such as ZooKeeper's log; dump lists sessions as a follower does, also on the leader.
+//   - mntr has no keys of what is not there or not known: how far the followers have come (zk_synced_followers, zk_pending_syncs; of
+//     zk_learners it is known that they are connected), sizes of responses, TLS handshakes under way, ZooKeeper's log and the counters of
+//     its inside. Proposals are the entries of the first shard's log that this member has applied. dump lists sessions as a follower does, also
+//     on the leader; conf has no keys of elections.
+//   - TTL modes are always on. A resume with a wrong password does not end the connection that has the session. A resumed session's former
+//     connection ends as soon as its member knows.
 //
 // # Inside
 //

@@ -65,13 +65,15 @@ func (g *Gateway) leader() uint64 { return uint64(g.node.Engine.Leader(1).Member
 
 func (g *Gateway) leads() bool { return g.leader() == uint64(g.node.Config.Member) }
 
+const modeLeader = "leader"
+
 // mode is what ZooKeeper calls what the node is on the first shard.
 func (g *Gateway) mode() string {
 	switch {
 	case g.node.Config.Alone:
 		return "standalone"
 	case g.leads():
-		return "leader"
+		return modeLeader
 	}
 	return "follower"
 }
@@ -124,7 +126,12 @@ func (g *Gateway) writeServer(b *strings.Builder) {
 	fmt.Fprintf(b, "Latency min/avg/max: %d/%s/%d\n", least, decimal(mean), most)
 	fmt.Fprintf(b, "Received: %d\nSent: %d\n", g.figures.received.Load(), g.figures.sent.Load())
 	fmt.Fprintf(b, "Connections: %d\nOutstanding: %d\n", len(g.connections()), g.outstanding.Load())
-	fmt.Fprintf(b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", uint64(g.node.Engine.Visible()), g.mode(), g.znodes())
+	mode := g.mode()
+	fmt.Fprintf(b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", uint64(g.node.Engine.Visible()), mode, g.znodes())
+	if mode == modeLeader {
+		last, least, most := g.node.Engine.Proposals().Read()
+		fmt.Fprintf(b, "Proposal sizes last/min/max: %d/%d/%d\n", last, least, most)
+	}
 }
 
 // decimal has one digit behind the point at least, as Java's numbers, and four at most.
@@ -152,7 +159,7 @@ var opNames = map[wire.Op]string{
 	wire.OpExists: "EXIS", wire.OpGetData: "GETD", wire.OpGetACL: "GETA", wire.OpGetChildren: "GETC", wire.OpGetChildren2: "GETC",
 	wire.OpGetAllChildrenNumber: "GETACN", wire.OpGetEphemerals: "GETE", wire.OpSync: "SYNC", wire.OpPing: "PING", wire.OpWhoAmI: "HOMI",
 	wire.OpSetWatches: "SETW", wire.OpSetWatches2: "STW2", wire.OpAddWatch: "ADDW", wire.OpCheckWatches: "CHKW",
-	wire.OpRemoveWatches: "REMW", wire.OpCloseSession: "CLOS",
+	wire.OpRemoveWatches: "REMW", wire.OpCloseSession: "CLOS", wire.OpCreateSession: "SESS",
 }
 
 func (g *Gateway) cons(b *strings.Builder) {
@@ -192,6 +199,7 @@ func (g *Gateway) crst(b *strings.Builder) {
 
 func (g *Gateway) srst(b *strings.Builder) {
 	g.figures.reset()
+	g.node.Engine.Proposals().Reset()
 	b.WriteString("Server stats reset.\n")
 }
 
@@ -350,19 +358,20 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// mntr has what is known here of ZooKeeper's keys. Those of its log and its followers have no meaning, and no key is made up.
+// mntr has what is known here of ZooKeeper's keys, and no key is made up.
 func (g *Gateway) mntr(b *strings.Builder) {
 	line := func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) }
 	least, mean, most := g.figures.latency()
 	cfg := &g.node.Config
 	line("version", version+", built on "+built())
-	line("server_state", g.mode())
-	if !cfg.Alone {
-		if g.leads() {
-			line("peer_state", "leading - broadcast")
-		} else {
-			line("peer_state", "following - broadcast")
-		}
+	mode := g.mode()
+	line("server_state", mode)
+	switch {
+	case cfg.Alone:
+	case mode == modeLeader:
+		line("peer_state", "leading - broadcast")
+	default:
+		line("peer_state", "following - broadcast")
 	}
 	line("min_latency", least)
 	line("avg_latency", decimal(mean))
@@ -384,6 +393,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 		ephemerals += len(s.Ephemerals)
 	}
 	line("ephemerals_count", ephemerals)
+	line("approximate_data_size", g.node.Engine.Size())
 	line("global_sessions", len(census.Sessions))
 	line("local_sessions", 0)
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
@@ -396,6 +406,21 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
 	line("quorum_size", len(cfg.Members))
+	if cfg.Alone {
+		return
+	}
+	if mode == modeLeader {
+		line("learners", g.node.Engine.Peers())
+		line("synced_non_voting_followers", 0) // nor are there observers
+	}
+	line("synced_observers", 0)
+	if since, ok := g.node.Engine.LeadsSince(); ok && mode == modeLeader {
+		line("leader_uptime", time.Since(since).Milliseconds())
+		last, least, most := g.node.Engine.Proposals().Read()
+		line("last_proposal_size", last)
+		line("min_proposal_size", least)
+		line("max_proposal_size", most)
+	}
 }
 
 // filesMax is how many files this process may have open.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -100,4 +101,56 @@ func TestWords(t *testing.T) {
 	if got := ask(t, g, "cons"); !strings.Contains(got, "recved=0,sent=0,sid=") {
 		t.Errorf("cons after crst: %q", got)
 	}
+}
+
+// 11.1: what the words of a leader have beside those of its followers, and of an ensemble beside those of a server alone.
+func TestWordsOfAnEnsemble(t *testing.T) {
+	e := embedtest.New(t, 3, embedtest.Options{})
+	e.MoveLeader(2)
+	members := `membership: \nserver\.1=member-1\.test:1:participant\nserver\.2=.*:participant\nserver\.3=.*:participant\n`
+	for _, id := range e.Members() {
+		g := startOn(t, e.Node(id), Config{Words: []string{"*"}})
+		c := connect(t, g)
+		c.must(create(fmt.Sprintf("/m%d", id), []byte("123"), 0))
+		mode, of, proposals := "follower", "zk_synced_observers\t0\n", ""
+		if id == 2 {
+			mode, proposals = "leader", `Proposal sizes last/min/max: \d+/\d+/\d+\n`
+			of = "zk_learners\t2\nzk_synced_non_voting_followers\t0\nzk_synced_observers\t0\nzk_leader_uptime\t\\d+\n" +
+				"zk_last_proposal_size\t\\d+\nzk_min_proposal_size\t\\d+\nzk_max_proposal_size\t\\d+\n"
+		}
+		for word, want := range map[string]string{
+			"srvr": `(.*\n)+Mode: ` + mode + `\nNode count: \d+\n` + proposals,
+			"stat": `(.*\n)+Mode: ` + mode + `\nNode count: \d+\n` + proposals,
+			"conf": `(.*\n)+serverId=` + fmt.Sprint(id) + `\n` + members,
+			"mntr": `(zk_.*\n)+zk_server_state\t` + mode + `\nzk_peer_state\t(leading|following) - broadcast\n(zk_.*\n)+zk_quorum_size\t3\n` + of,
+		} {
+			wait(t, word, func() bool { return regexp.MustCompile(`^` + want + `$`).MatchString(ask(t, g, word)) })
+		}
+		if r := c.must(op(wire.OpGetData, "/zookeeper/config")); r.Data == nil {
+			t.Error("the config is null")
+		}
+		if got := ask(t, g, "srst"); got != "Server stats reset.\n" {
+			t.Errorf("srst: %q", got)
+		}
+	}
+}
+
+// approximate_data_size is of paths and data, as ZooKeeper's; 44 on a fresh server.
+func TestDataSize(t *testing.T) {
+	g := start(t, Config{Words: []string{"mntr"}})
+	c := connect(t, g)
+	size := func(want int) {
+		t.Helper()
+		if got := ask(t, g, "mntr"); !strings.Contains(got, fmt.Sprintf("zk_approximate_data_size\t%d\n", want)) {
+			t.Errorf("want %d bytes: %s", want, got)
+		}
+	}
+	size(44)
+	c.must(create("/abc", []byte("12345"), 0))
+	size(44 + 4 + 5)
+	c.must(create("/abc/x", nil, 1))
+	c.must(with(op(wire.OpSetData, "/abc"), func(o *wire.Operation) { o.Data = []byte("1") }))
+	size(44 + 4 + 1 + 6)
+	c.must(op(wire.OpCloseSession, ""))
+	size(44 + 4 + 1)
 }

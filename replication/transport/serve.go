@@ -111,6 +111,18 @@ func (t *Transport) greeted(conn net.Conn, peer uint64) {
 	}
 }
 
+// Heard returns how many members have a connection to this one.
+func (t *Transport) Heard() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.mu.served {
+		if len(c.conns) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // gone forgets an accepted connection.
 func (t *Transport) gone(conn net.Conn, peer uint64) {
 	t.release(conn)
