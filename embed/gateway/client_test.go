@@ -69,6 +69,7 @@ type client struct {
 	xid int32
 	wire.ConnectResponse
 	events []wire.Event // that came before replies
+	zxids  []int64      // theirs
 }
 
 const patience = 20 * time.Second
@@ -158,7 +159,7 @@ func (c *client) receive(q wire.Request) wire.Reply {
 			c.t.Fatalf("reply to op %d: %v", q.Op, err)
 		}
 		if op == wire.OpEvent {
-			c.events = append(c.events, r.Event)
+			c.events, c.zxids = append(c.events, r.Event), append(c.zxids, r.Zxid)
 			continue
 		}
 		if r.Xid != q.Xid {

@@ -116,6 +116,18 @@ func (c *conn) serve() {
 	}
 }
 
+// contain is fn, or the panic under it as an error. That is a mistake of ours, or of one of the service's schemes; the process is the
+// service's, so it costs no more than the connection. Locks that are held where that can happen are given back by defer.
+func (c *conn) contain(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr(), "cause", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return fn()
+}
+
 // drop ends the connection at once. Anybody may call it, at any time.
 func (c *conn) drop() {
 	c.mu.Lock()

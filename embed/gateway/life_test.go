@@ -36,18 +36,14 @@ func TestSilentClient(t *testing.T) {
 	g := start(t, Config{})
 	other := connect(t, g)
 	c := dial(t, g)
-	began := time.Now()
 	c.open(wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)})
+	saying := time.Now() // what it says is heard no earlier; how much later the end may be is the machine's to say
 	c.must(create("/e", nil, 1))
-	said := time.Now()
 	c.endsSilently()
-	if silent := time.Since(said); silent < 1900*time.Millisecond {
+	if silent := time.Since(saying); silent < 2*time.Second {
 		t.Errorf("dropped after %v", silent)
 	}
 	wait(t, "the end of its ephemeral", func() bool { return other.do(op(wire.OpExists, "/e")).Err == wire.NoNode })
-	if lived := time.Since(began); lived < 2*time.Second {
-		t.Errorf("expired after %v", lived)
-	}
 }
 
 // A connection that is lost does not end its session before the timeout.
@@ -90,14 +86,12 @@ func TestCloseLeavesNothing(t *testing.T) {
 // G3: a member that is cut off drops its clients, and takes none.
 func TestMemberCutOff(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 500 * time.Millisecond }})
-	g := startOn(t, e.Node(1), Config{Words: []string{"srvr", "isro"}})
+	g := startOn(t, e.Node(1), Config{Words: []string{"ruok", "srvr", "isro"}})
 	c := dial(t, g)
 	c.open(wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)})
 	c.must(create("/a", nil, 0))
-	for _, word := range []string{"srvr"} {
-		if got := ask(t, g, word); len(got) == 0 {
-			t.Errorf("%s: nothing", word)
-		}
+	if got := ask(t, g, "isro"); got != "rw" {
+		t.Errorf("isro: %q", got)
 	}
 	e.Cut(1, 2)
 	e.Cut(1, 3)
@@ -110,6 +104,13 @@ func TestMemberCutOff(t *testing.T) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("its pings are answered")
+		}
+	}
+	// 11.1: what a member says that does not serve.
+	wait(t, "the member to know that it is cut off", func() bool { return ask(t, g, "isro") == "null" })
+	for word, want := range map[string]string{"ruok": "imok", "srvr": "This ZooKeeper instance is not currently serving requests\n"} {
+		if got := ask(t, g, word); got != want {
+			t.Errorf("%s: %q", word, got)
 		}
 	}
 	late := dial(t, g)

@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+// resume connects with the session of another connection.
+func resume(t testing.TB, g *Gateway, of *client, timeout int32) *client {
+	t.Helper()
+	c := dial(t, g)
+	c.open(wire.ConnectRequest{Timeout: timeout, SessionID: of.SessionID, Password: of.Password})
+	return c
+}
+
+func (c *client) wantExpired(what string) {
+	c.t.Helper()
+	if c.Timeout != 0 || c.SessionID != 0 || !bytes.Equal(c.Password, make([]byte, 16)) {
+		c.t.Errorf("%s: %+v", what, c.ConnectResponse)
+	}
+	c.endsSilently()
+}
+
+// 5.3: whoever comes back, here or elsewhere, has its session and its ephemerals, with another timeout if it asks for one. Its former
+// connection ends; its watches and identities end with that (6.1, 3.21).
+func TestResume(t *testing.T) {
+	e := embedtest.New(t, 3, embedtest.Options{})
+	gates := []*Gateway{startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})}
+	for i, name := range []string{"here", "elsewhere"} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, gates[0])
+			path := "/" + name
+			c.auth("digest", "bob:pw")
+			c.must(create(path, nil, 1))
+			c.must(watching(op(wire.OpGetData, path)))
+			c.must(with(op(wire.OpAddWatch, path), func(o *wire.Operation) { o.Mode = wire.WatchRecursive }))
+
+			next := resume(t, gates[i], c, 5000)
+			if next.SessionID != c.SessionID || !bytes.Equal(next.Password, c.Password) || next.Timeout != 5000 {
+				t.Errorf("%+v went on as %+v", c.ConnectResponse, next.ConnectResponse)
+			}
+			c.endsSilently()
+			if r := next.must(op(wire.OpGetEphemerals, "")); !slices.Equal(r.Names, []string{path}) {
+				t.Errorf("its ephemerals are %q", r.Names)
+			}
+			if r := next.must(op(wire.OpWhoAmI, "")); !slices.Equal(r.Users, []wire.User{{Scheme: "ip", Name: "127.0.0.1"}}) {
+				t.Errorf("it is %+v", r.Users)
+			}
+			next.must(op(wire.OpSetData, path))
+			next.wantTold("without a watch")
+
+			last := resume(t, gates[i], next, 1<<30)
+			if last.Timeout != 60_000 {
+				t.Errorf("a timeout of %d ms", last.Timeout)
+			}
+			last.must(op(wire.OpCloseSession, ""))
+			resume(t, gates[0], c, 5000).wantExpired("a closed session")
+		})
+	}
+}
+
+// 5.1.6: without the password there is nothing to be had, and nobody notices. (ZooKeeper cuts off whoever has the session, 5.3.1.) E3: nor
+// is there of a session in the process.
+func TestResumeIsRefused(t *testing.T) {
+	n := startNode(t, nil)
+	g := startOn(t, n, Config{})
+	c := connect(t, g)
+	c.must(create("/e", nil, 1))
+	own, err := n.NewSession(t.Context(), embed.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := bytes.Clone(c.Password)
+	wrong[15]++
+	for what, q := range map[string]wire.ConnectRequest{
+		"a wrong password":          {SessionID: c.SessionID, Password: wrong},
+		"zeros":                     {SessionID: c.SessionID, Password: make([]byte, 16)},
+		"a short password":          {SessionID: c.SessionID, Password: c.Password[:15]},
+		"a long password":           {SessionID: c.SessionID, Password: append(c.Password[:16:16], 0)},
+		"no password":               {SessionID: c.SessionID},
+		"an in-process session":     {SessionID: int64(own.ID()), Password: make([]byte, 16)},
+		"an in-process one, null":   {SessionID: int64(own.ID())},
+		"a session there is not":    {SessionID: c.SessionID + 1000, Password: c.Password},
+		"the negative of a session": {SessionID: -c.SessionID, Password: c.Password},
+	} {
+		q.Timeout = 10_000
+		thief := dial(t, g)
+		thief.open(q)
+		thief.wantExpired(what)
+	}
+	c.must(op(wire.OpExists, "/e"))
+	if now, _ := own.State(); now != embed.Connected {
+		t.Errorf("the session in the process is %v", now)
+	}
+	if err := own.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// 3.21: an auth that fails ends the connection and not the session.
+func TestAuthThatFailsKeepsTheSession(t *testing.T) {
+	g := start(t, Config{})
+	c := connect(t, g)
+	c.must(create("/e", nil, 1))
+	if r := c.auth("nonsense", ""); r.Err != wire.AuthFailed {
+		t.Errorf("code %d", r.Err)
+	}
+	c.endsSilently()
+	resume(t, g, c, 10_000).must(op(wire.OpSetData, "/e"))
+}
+
+// An auth of which it is not known whether it was applied ends the connection, without an answer, and nothing is done that was asked behind
+// it: its client took itself for somebody else.
+func TestAuthThatIsLostEndsTheConnection(t *testing.T) {
+	n := startNode(t, nil)
+	g := startOn(t, n, Config{})
+	other := connect(t, g)
+	c := connect(t, g)
+	b := raw(wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "digest", Proof: []byte("bob:pw")}})
+	for i := range 20 {
+		q := wire.Request{Xid: int32(i), Operation: create(fmt.Sprintf("/behind-%d", i), nil, 0)}
+		b = q.AppendFrame(b)
+	}
+	conns := g.connections()
+	if err := conns[len(conns)-1].session.Close(); err != nil { // as by the ensemble
+		t.Fatal(err)
+	}
+	_, _ = c.Write(b)
+	c.endsSilently()
+	if r := other.must(op(wire.OpGetChildren, "/")); len(r.Names) != 1 {
+		t.Errorf("children: %q", r.Names)
+	}
+}
