@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -103,7 +104,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 
 // serve is the connection's life.
 func (c *conn) serve() {
-	err := c.converse()
+	err := c.contain(c.converse)
 	c.drop()
 	c.in.release()
 	if c.session != nil {
@@ -230,6 +231,9 @@ func (c *conn) handshake(frame []byte) error {
 	}
 	c.mu.Lock()
 	c.session, c.watches = s, c.gate.newWatches(c.who)
+	if q.SessionID == 0 {
+		c.last = lastAnswer{op: wire.OpCreateSession, zxid: a.SessionID, at: time.Now()}
+	}
 	c.mu.Unlock()
 	return nil
 }
@@ -307,8 +311,15 @@ func (c *conn) first() (answer, bool) {
 
 // pop takes the first answer out, which was made.
 func (c *conn) pop(a *answer) {
-	now := time.Now()
+	after := c.leave(a, time.Now())
+	c.gate.outstanding.Add(-1)
+	c.figures.answered(after)
+	c.gate.figures.answered(after)
+}
+
+func (c *conn) leave(a *answer, now time.Time) (after time.Duration) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.queue[c.head] = answer{}
 	c.head++
 	if c.head == len(c.queue) {
@@ -318,12 +329,10 @@ func (c *conn) pop(a *answer) {
 		c.open--
 	}
 	c.bytes -= a.bytes
-	c.last = lastAnswer{op: a.reply.Op, xid: a.reply.Xid, zxid: a.reply.Zxid, at: now, after: now.Sub(a.came)}
+	after = now.Sub(a.came)
+	c.last = lastAnswer{op: a.reply.Op, xid: a.reply.Xid, zxid: a.reply.Zxid, at: now, after: after}
 	c.settled.Signal()
-	c.mu.Unlock()
-	c.gate.outstanding.Add(-1)
-	c.figures.answered(now.Sub(a.came))
-	c.gate.figures.answered(now.Sub(a.came))
+	return after
 }
 
 // idle returns events that belong to no answer. It looks for them with the queue: an answer that is just being made comes before them.

@@ -21,7 +21,7 @@ var outs = sync.Pool{New: func() any { return new([]byte) }}
 func (c *conn) writeLoop() {
 	defer close(c.sent)
 	w := writer{conn: c}
-	if err := w.run(); err != nil {
+	if err := c.contain(w.run); err != nil {
 		c.gate.log.Debug("client's connection dropped", "client", c.sock.RemoteAddr(), "cause", err)
 		c.drop()
 	}
