@@ -69,7 +69,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	var s settings
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(out)
-	suiteList := set.String("suite", strings.Join(suiteNames(), ","), "what is measured")
+	suiteList := set.String("suite", strings.Join(suiteNames(), ","), "what is measured; gateway is for vivarium and zookeeper")
 	systemList := set.String("systems", strings.Join(order, ","), "of what")
 	set.DurationVar(&s.window, "d", 2*time.Second, "how long each measurement takes; below a second what is counted in pieces shrinks too")
 	set.IntVar(&s.rounds, "rounds", 3, "how often everything is measured")

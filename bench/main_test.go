@@ -88,6 +88,36 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Clients of ZooKeeper's protocol measure members in processes of their own, and what has no door for them is left out.
+func TestGateway(t *testing.T) {
+	s := settings{suites: []string{"gateway"}, systems: []string{"vivarium", "etcd"}, window: 20 * time.Millisecond, rounds: 1, dir: t.TempDir()}
+	rep := &report{settings: s, began: time.Now(), out: &bytes.Buffer{}}
+	for _, one := range suites {
+		if one.name != "gateway" {
+			continue
+		}
+		if err := s.runSuite(t.Context(), one, s.dir, rep); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range one.lines {
+			if err := rep.row(one.name, l, "etcd").err; err != errMissing {
+				t.Errorf("%s %d of etcd: %v", l.On, l.Clients, err)
+			}
+			got := rep.row(one.name, l, "vivarium")
+			switch text := got.brief(); {
+			case got.err != nil:
+				t.Errorf("%s %d: %v", l.On, l.Clients, got.err)
+			case l.On == onIdle:
+				if v := got.values(); v["connections"] < 1 || v["resident_bytes_each"] == 0 {
+					t.Errorf("idle: %s", text)
+				}
+			case got.rates()[0] <= 0:
+				t.Errorf("%s %d: %s", l.On, l.Clients, text)
+			}
+		}
+	}
+}
+
 // Nothing that is written, by whatever suite, is acknowledged before it was fsynced: on disks where that takes long, all takes as long.
 func TestDurabilityIsNotTraded(t *testing.T) {
 	const slow = 50 * time.Millisecond

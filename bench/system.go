@@ -25,6 +25,7 @@ type place struct {
 	Dir   string
 	Addrs [][]string // of each member: host:port for its peers, its clients and its elections, as far as the system needs them
 	Here  []int      // the members that run in this process
+	Door  bool       // they listen for ZooKeeper's clients, if they can and do not anyway
 }
 
 // newPlace makes a directory and finds addresses for so many members, all of them in this process.
@@ -52,14 +53,15 @@ type system struct {
 	sessionsMax int    // how many idle ones a small machine bears, if there can be many
 	watchesMax  int    // the same of watches
 	only        string // the one suite that makes sense
+	door        bool   // it speaks ZooKeeper's protocol
 }
 
 // systems are all that can be measured here; the others are compared with the first of order.
 var (
 	systems = map[string]system{
-		"vivarium":   {start: startVivarium, sessions: 1, sessionsMax: 100_000, watchesMax: 1_000_000},
+		"vivarium":   {start: startVivarium, sessions: 1, sessionsMax: 100_000, watchesMax: 1_000_000, door: true},
 		"etcd":       {start: startEtcd, sessions: 1, sessionsMax: 10_000, watchesMax: 100_000},
-		"zookeeper":  {start: startZooKeeper, sessions: 16},
+		"zookeeper":  {start: startZooKeeper, sessions: 16, door: true},
 		"dragonboat": {start: startDragonboat, sessions: 1, only: "write"},
 	}
 	order = []string{"vivarium", "etcd", "zookeeper", "dragonboat"}

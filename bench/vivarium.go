@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -30,6 +31,9 @@ func startVivarium(p place) (ensemble, error) {
 		v.nodes[i], err = startNode(i, vivariumConfig(p, i))
 		return err
 	})
+	if err == nil && p.Door {
+		err = v.openDoors(p)
+	}
 	if err == nil { // else some would wait for those that did not start
 		err = inParallel(len(p.Here), len(p.Here), func(k int) error { return v.nodes[p.Here[k]].Ready(context.Background()) })
 	}
@@ -38,6 +42,16 @@ func startVivarium(p place) (ensemble, error) {
 		return nil, err
 	}
 	return v, nil
+}
+
+// openDoors has the nodes listen for ZooKeeper's clients.
+func (v *vivarium) openDoors(p place) error {
+	for _, i := range v.here {
+		if _, err := gateway.Start(v.nodes[i], gateway.Config{Listen: p.Addrs[i][1], ConnectionsPerAddress: -1}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func vivariumConfig(p place, member int) embed.Config {

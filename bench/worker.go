@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,8 @@ type request struct {
 	Do    string
 	Setup setup // of doStart
 	Line  line  // of doMeasure
+	// Collected, of doCost, wants what is left when the process has collected its garbage.
+	Collected bool
 }
 
 type answer struct {
@@ -60,6 +63,9 @@ type cost struct {
 	Anonymous  float64 // of them, those that are no file's
 	Disk       float64 // bytes
 	Goroutines int
+	Heap       float64 // bytes in use by objects, and by goroutines' stacks, of members that are part of the process
+	Stacks     float64
+	Entries    uint64 // in the log
 }
 
 // A process is a worker as those see it who ask. It is for one goroutine at a time, but for kill.
@@ -164,6 +170,7 @@ type worker struct {
 	callers   map[callersKey][]op
 	write     op         // of writeSoon
 	processes []*process // of suites with members in processes of their own
+	clients   []session  // of suite gateway, the i-th on member i % members
 
 	mu     sync.Mutex
 	shared map[[2]int]session // by member and number; guarded by mu
@@ -187,7 +194,7 @@ func (w *worker) do(q request) (a answer, err error) {
 	case doWrite:
 		err = w.writeSoon()
 	case doCost:
-		a.Cost = w.cost()
+		a.Cost, err = w.cost(q.Collected)
 	}
 	return a, err
 }
@@ -265,8 +272,11 @@ func (w *worker) resident() (sum float64) {
 	return sum
 }
 
-func (w *worker) cost() cost {
-	c := cost{Resident: w.resident(), Goroutines: runtime.NumGoroutine()}
+func (w *worker) cost(collected bool) (c cost, err error) {
+	if collected {
+		debug.FreeOSMemory()
+	}
+	c = cost{Resident: w.resident(), Goroutines: runtime.NumGoroutine()}
 	for _, pid := range w.e.pids() {
 		c.CPU += measure.CPUOf(pid)
 		c.Anonymous += measure.Anonymous(pid)
@@ -274,8 +284,14 @@ func (w *worker) cost() cost {
 			c.Goroutines = 0 // those of this process are not the member's
 		}
 	}
+	if c.Goroutines > 0 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		c.Heap, c.Stacks = float64(m.HeapAlloc), float64(m.StackInuse)
+	}
 	for _, i := range w.Place.Here {
 		c.Disk += measure.DiskUse(w.Place.dir(i))
 	}
-	return c
+	c.Entries, err = w.e.entries()
+	return c, err
 }

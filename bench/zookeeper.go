@@ -92,7 +92,7 @@ func (z *zooKeeper) configure(member int) (file string, err error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "tickTime=2000\ninitLimit=10\nsyncLimit=5\nforceSync=yes\nadmin.enableServer=false\ndataDir=%s\nclientPort=%s\n", dir, port)
+	fmt.Fprintf(&b, "tickTime=2000\ninitLimit=10\nsyncLimit=5\nforceSync=yes\nadmin.enableServer=false\nmaxClientCnxns=0\ndataDir=%s\nclientPort=%s\n", dir, port)
 	for i, addrs := range z.place.Addrs {
 		_, election, err := net.SplitHostPort(addrs[2])
 		if err != nil {
@@ -175,6 +175,11 @@ func (z *zooKeeper) open(member int) (session, error) {
 			addrs = append(addrs, a[1])
 		}
 	}
+	return dialZooKeeper(addrs...)
+}
+
+// dialZooKeeper opens a connection of ZooKeeper's protocol and returns when it has a session.
+func dialZooKeeper(addrs ...string) (session, error) {
 	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
