@@ -610,6 +610,9 @@ func (p *pipeline) finish(w *waiter) {
 		w.applied(w)
 	}
 	close(w.done)
+	if w.then != nil {
+		w.then()
+	}
 }
 
 // done takes b, all of whose requests are complete, out of flight. Called on the apply goroutine.

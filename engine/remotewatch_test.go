@@ -360,7 +360,13 @@ func TestRemoteWatches_ReadAndArmAtOnce(t *testing.T) {
 		n.write(s, create("/a"))
 		var reading sync.WaitGroup
 		for range 3 {
-			w := n.WatchRemotely(0)
+			w, woken := n.WatchRemotely(0), make(chan struct{}, 1)
+			w.OnWake(func() {
+				select {
+				case woken <- struct{}{}:
+				default:
+				}
+			})
 			reading.Go(func() {
 				defer w.End(nil)
 				for {
@@ -376,7 +382,7 @@ func TestRemoteWatches_ReadAndArmAtOnce(t *testing.T) {
 						t.Errorf("%v before an answer that shows %d", early, stat.Mzxid)
 						return
 					}
-					<-w.Wake()
+					<-woken
 					events, err := w.Take(w.Here())
 					if len(events) != 1 || events[0].Zxid != stat.Mzxid+1 || err != nil {
 						t.Errorf("shown %d, sent %v, %v", stat.Mzxid, events, err)

@@ -29,6 +29,7 @@ type Session struct {
 	life      session.Life
 	drift     time.Duration   // while Suspended: of the clocks when a jump was last looked for
 	changed   chan struct{}   // closed when the state is another; nil until asked for
+	turned    func()          // told then; may be nil
 	ctx       context.Context // ends with the session; nil until asked for
 	cancel    context.CancelCauseFunc
 	end       error                 // why it ended
@@ -85,6 +86,18 @@ func (s *Session) turnLocked() {
 		close(s.changed)
 		s.changed = nil
 	}
+	if s.turned != nil {
+		s.turned()
+	}
+}
+
+// OnTurn has turned called from now on whenever the state is another, which State says then; nil ends that. It runs under a lock: it must
+// be short, and call nothing here.
+func (s *Session) OnTurn(turned func()) {
+	k := s.engine.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.turned = turned
 }
 
 // contextLocked returns the context that ends with the session.
@@ -178,8 +191,15 @@ func closed(ctx context.Context, closing []ends) error {
 // Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
 // a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) Pending {
+	return s.SubmitThen(ctx, ops, nil)
+}
+
+// SubmitThen is Submit, and has then called when the outcome is known, unless it is nil. It runs on the apply goroutine or on the caller's,
+// maybe under a lock: it must be short, and call nothing here.
+func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pending {
 	m, err := s.engine.route(ops)
 	p := Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops)}
+	p.waiter.then = then
 	p.pipe.take(p.waiter, s.admissible(ctx, p.waiter, ops, err))
 	return p
 }
@@ -260,6 +280,9 @@ func Single(err error) error {
 
 // Done is closed when the outcome is known.
 func (p Pending) Done() <-chan struct{} { return p.waiter.done }
+
+// Known reports whether the outcome is known.
+func (p Pending) Known() bool { return p.waiter.isDone() }
 
 // Result waits for the outcome and returns it.
 func (p Pending) Result() ([]tree.Result, error) {

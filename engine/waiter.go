@@ -15,6 +15,7 @@ type waiter struct {
 	session *Session        // nil for requests of the node itself
 	end     bool            // has room of its own, ahead of the queue: see pipeline.queueEnd
 	applied func(w *waiter) // if set, called on the apply goroutine once the outcome is set, before done is closed
+	then    func()          // if set, called after done is closed
 
 	// The outcome; read after done is closed.
 	done    chan struct{}

@@ -54,7 +54,7 @@ type Client struct {
 	of      func(path string, mode Mode) int
 	mayRead func([]tree.ACL) bool
 	limit   int
-	wake    chan struct{}
+	wake    func()
 	parts   []part // by registry
 
 	mu struct { // below the registries' locks
@@ -88,7 +88,7 @@ func NewClient(on *Shards, limit int, mayRead func([]tree.ACL) bool) *Client {
 	if limit <= 0 {
 		limit = queueDefault
 	}
-	c := &Client{of: on.Of, mayRead: mayRead, limit: limit, wake: make(chan struct{}, 1), parts: make([]part, len(on.Registries))}
+	c := &Client{of: on.Of, mayRead: mayRead, limit: limit, wake: func() {}, parts: make([]part, len(on.Registries))}
 	for i, r := range on.Registries {
 		c.parts[i].client, c.parts[i].registry = c, r
 	}
@@ -258,8 +258,9 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 	return events, nil
 }
 
-// Wake returns a channel that receives after an event was queued, and after the end.
-func (c *Client) Wake() <-chan struct{} { return c.wake }
+// OnWake has wake called after each event that is queued, and after the end. It is for who has just made the client. wake runs under
+// the client's lock and registries': it must be short, and call nothing here.
+func (c *Client) OnWake(wake func()) { c.wake = wake }
 
 // Err says why the client has ended; nil while it has not.
 func (c *Client) Err() error {
@@ -428,7 +429,7 @@ func (c *Client) queueLocked(e Event) {
 	}
 	c.mu.events = append(c.mu.events, e)
 	c.mu.queued++
-	c.signal()
+	c.wake()
 }
 
 func (c *Client) end(err error) {
@@ -442,14 +443,7 @@ func (c *Client) endLocked(err error) {
 		return
 	}
 	c.mu.err, c.mu.events = err, nil
-	c.signal()
-}
-
-func (c *Client) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.wake()
 }
 
 // clear removes the marks of a client that has ended.

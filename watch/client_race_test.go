@@ -90,11 +90,7 @@ func awaitOne(c *Client, over *atomic.Bool) (Event, bool) {
 		if len(events) > 1 || err != nil || over.Load() {
 			return Event{}, false
 		}
-		select {
-		case <-c.Wake():
-		default:
-			runtime.Gosched()
-		}
+		runtime.Gosched()
 	}
 }
 

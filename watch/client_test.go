@@ -16,6 +16,18 @@ func newClientOf(r *Registry, limit int, mayRead func([]tree.ACL) bool) *Client 
 	return NewClient(&Shards{Registries: []*Registry{r}}, limit, mayRead)
 }
 
+// woken returns a channel that receives after what wakes a client.
+func woken(c *Client) <-chan struct{} {
+	woken := make(chan struct{}, 1)
+	c.OnWake(func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	return woken
+}
+
 // arm is Arm without a read, of a client that has not ended.
 func arm(t *testing.T, c *Client, path string, modes ...Mode) (place Place) {
 	t.Helper()
@@ -255,13 +267,14 @@ func TestClient_OrderIsThatOfTheChanges(t *testing.T) {
 func TestClient_QueuedBeforeVisible(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
+	woken := woken(w)
 	arm(t, w, "/a", Data)
 	r.Deliver(4, set("/a"), func() {
 		if len(w.mu.events) != 1 || r.mu.TryLock() {
 			t.Error("visible before its event was queued, or while a watch can be armed")
 		}
 		select {
-		case <-w.Wake():
+		case <-woken:
 		default:
 			t.Error("not woken")
 		}
@@ -320,6 +333,7 @@ func TestClient_PlacesDivideTheEvents(t *testing.T) {
 func TestClient_OverflowEndsAll(t *testing.T) {
 	r := NewRegistry()
 	w, other := newClientOf(r, 3, nil), newClient(r)
+	woken := woken(w)
 	arm(t, w, "/a", Persistent)
 	arm(t, other, "/a", Persistent)
 	for range 3 {
@@ -328,9 +342,9 @@ func TestClient_OverflowEndsAll(t *testing.T) {
 	if w.Err() != nil {
 		t.Fatal("ended too early")
 	}
-	<-w.Wake()
+	<-woken
 	deliver(r, set("/a")...)
-	<-w.Wake()
+	<-woken
 	deliver(r, set("/a")...)
 	if events, err := w.Take(w.At(0)); len(events) > 0 || err != ErrOverflow {
 		t.Errorf("told %v, %v", events, err)

@@ -8,34 +8,31 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A conn is one client's connection. Two goroutines serve it: the reader decodes the requests in their order, submits writes, carries
-// out reads, and queues the answers; the writer waits for the outcomes of writes, and sends the answers in their order with the
-// events that belong before each.
+// A conn is one client's connection. One goroutine serves it, the reader: it decodes the requests in their order, submits writes, carries
+// out reads, and queues the answers. Before it waits for more it sends those that are ready, in their order with the events that belong
+// before each. What is ready later, the outcome of a write or an event, is sent by a goroutine that comes for it and goes. One at a time
+// sends: see turn.
 //
 // A client of ZooKeeper's may rely on an order among answers and events: what comes before the answer of the request that armed its
 // watch finds nobody to be told, and what a request's answer shows must not come before the events of it. So every answer has a place
 // among the events. Those of reads, and of what is answered here, have it when they are queued. Those of writes, which are
-// on their way then, and of all that is queued behind a write, get it when the writer comes to them; until then the reader carries out
+// on their way then, and of all that is queued behind a write, get it when whoever sends comes to them; until then the reader carries out
 // no read. So places are in the order of the queue.
 type conn struct {
 	// Immutable after newConn; those of the second group after the handshake.
-	gate *Gateway
-	sock net.Conn
-	raw  net.Conn // what sock is over, if it is encrypted; or sock
-	came time.Time
-	quit chan struct{} // closed by drop
-	more chan struct{} // capacity 1: something was queued
-	sent chan struct{} // closed when the writer has ended
-
+	gate    *Gateway
+	sock    net.Conn
+	raw     net.Conn // what sock is over, if it is encrypted; or sock
+	came    time.Time
 	session *engine.Session
 	watches watches
 
@@ -46,13 +43,18 @@ type conn struct {
 
 	figures figures
 
+	turn   turn        // to send
+	nudged func()      // nudge
+	turned atomic.Bool // the session's state may be another
+
 	mu      sync.Mutex
-	settled sync.Cond // the reader waits: an answer has left the queue, or the connection has ended
+	settled sync.Cond // the reader waits: an answer has left the queue, nothing is sent any more, or the connection has ended
 	queue   []answer  // from head on
 	head    int
 	open    int  // answers that have no place yet
 	bytes   int  // of the requests or results in the queue
 	ended   bool // drop was called
+	silent  bool // nothing is sent any more
 	leaving bool // the client closes its session: that it ends is no reason to end the connection
 	last    lastAnswer
 }
@@ -96,8 +98,8 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 	if g.tls != nil {
 		sock = tls.Server(raw, g.tls)
 	}
-	c := &conn{gate: g, sock: sock, raw: raw, came: time.Now(), quit: make(chan struct{}), more: make(chan struct{}, 1), sent: make(chan struct{})}
-	c.settled.L = &c.mu
+	c := &conn{gate: g, sock: sock, raw: raw, came: time.Now()}
+	c.settled.L, c.nudged = &c.mu, c.nudge
 	c.in.sock = sock
 	return c
 }
@@ -108,7 +110,8 @@ func (c *conn) serve() {
 	c.drop()
 	c.in.release()
 	if c.session != nil {
-		<-c.sent
+		c.hush()
+		c.session.OnTurn(nil)
 		c.watches.End(nil)
 		c.gate.outstanding.Add(-int64(len(c.queue) - c.head)) // nobody else is left
 	}
@@ -137,7 +140,6 @@ func (c *conn) drop() {
 		return
 	}
 	c.ended = true
-	close(c.quit)
 	c.settled.Broadcast()
 	_ = c.raw.Close() // TLS would say goodbye, and wait until it has
 }
@@ -161,16 +163,19 @@ func (c *conn) converse() error {
 	if err := c.handshake(frame); err != nil {
 		return err
 	}
-	c.gate.goroutines.Go(c.writeLoop)
+	c.in.before = c.sendHere
 	c.in.endSilence(c.session.Timeout())
-	for {
-		if err := c.request(); err == errLast {
-			<-c.sent
-			return c.linger()
-		} else if err != nil {
-			return err
-		}
+	for err == nil {
+		err = c.request()
 	}
+	if err != errLast {
+		return err
+	}
+	if err := c.sendHere(); err != nil {
+		return err
+	}
+	c.awaitSilence()
+	return c.linger()
 }
 
 // say is all that is said to this client.
@@ -230,11 +235,13 @@ func (c *conn) handshake(frame []byte) error {
 		return err
 	}
 	c.mu.Lock()
-	c.session, c.watches = s, c.gate.newWatches(c.who)
+	c.session, c.watches = s, c.gate.newWatches(c.nudged, c.who)
 	if q.SessionID == 0 {
 		c.last = lastAnswer{op: wire.OpCreateSession, zxid: a.SessionID, at: time.Now()}
 	}
 	c.mu.Unlock()
+	s.OnTurn(c.lookAgain)
+	c.turned.Store(true) // it may have been before
 	return nil
 }
 
@@ -255,20 +262,33 @@ func (c *conn) room() bool {
 	defer c.mu.Unlock()
 	for !c.ended && len(c.queue) > c.head &&
 		(len(c.queue)-c.head >= most || c.bytes >= queueBytesMax || c.gate.outstanding.Load() >= int64(most)) {
-		c.settled.Wait()
+		c.waitLocked()
 	}
 	return !c.ended
 }
 
-// settle waits until the writer has dealt with all writes, and what was queued behind them. It reports false if the connection has
+// settle waits until all writes have their answers sent, and what was queued behind them. It reports false if the connection has
 // ended.
 func (c *conn) settle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.ended && c.open > 0 {
-		c.settled.Wait()
+		c.waitLocked()
 	}
 	return !c.ended
+}
+
+// waitLocked has the reader wait until an answer has left the queue, and sees to it that what is ready does.
+func (c *conn) waitLocked() {
+	if c.readyLocked() {
+		c.nudge()
+	}
+	c.settled.Wait()
+}
+
+// readyLocked reports whether the first answer in the queue can be sent.
+func (c *conn) readyLocked() bool {
+	return c.head < len(c.queue) && (!c.queue[c.head].write || c.queue[c.head].pending.Known())
 }
 
 // push queues an answer.
@@ -293,17 +313,13 @@ func (c *conn) pushLocked(a *answer) {
 	}
 	c.queue = append(c.queue, *a)
 	c.gate.outstanding.Add(1)
-	select {
-	case c.more <- struct{}{}:
-	default:
-	}
 }
 
-// first returns the first answer in the queue, which stays there until pop.
+// first returns the first answer in the queue, which stays there until pop, and false if there is none that is ready.
 func (c *conn) first() (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.head == len(c.queue) {
+	if !c.readyLocked() {
 		return answer{}, false
 	}
 	return c.queue[c.head], true
@@ -333,17 +349,4 @@ func (c *conn) leave(a *answer, now time.Time) (after time.Duration) {
 	c.last = lastAnswer{op: a.reply.Op, xid: a.reply.Xid, zxid: a.reply.Zxid, at: now, after: after}
 	c.settled.Signal()
 	return after
-}
-
-// idle returns events that belong to no answer. It looks for them with the queue: an answer that is just being made comes before them.
-func (c *conn) idle() ([]embed.Event, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.head < len(c.queue) {
-		return nil, nil
-	}
-	if cap(c.queue) > queueKept {
-		c.queue = nil
-	}
-	return c.watches.Take(c.watches.Here())
 }

@@ -26,7 +26,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	}
 	warm := connect(t, g)
 	warm.must(create("/a", []byte("x"), 0))
-	before := used()
+	before, running := used(), runtime.NumGoroutine()
 	conns := make([]net.Conn, 0, n)
 	t.Cleanup(func() {
 		for _, c := range conns {
@@ -53,6 +53,9 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	}
 	each := int(used()-before) / n
 	t.Logf("an idle connection takes %d bytes", each)
+	if more := runtime.NumGoroutine() - running; more > n+n/100 {
+		t.Errorf("%d idle connections have %d goroutines", n, more)
+	}
 	if each > most {
 		t.Errorf("an idle connection takes %d bytes, want %d at most", each, most)
 	}

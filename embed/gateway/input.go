@@ -13,7 +13,9 @@ import (
 
 // An input reads a connection's frames. It has buffers while there is something to read: an idle connection keeps none.
 type input struct {
-	sock  net.Conn
+	sock   net.Conn
+	before func() error // called before the socket is read, which may take long; nil until there is a session
+
 	first [aheadMax]byte
 	ahead []byte // of first, what is not read on yet
 	bufs  *buffers
@@ -43,6 +45,15 @@ func (in *input) Read(p []byte) (int, error) {
 		n := copy(p, in.ahead)
 		in.ahead = in.ahead[n:]
 		return n, nil
+	}
+	return in.read(p)
+}
+
+func (in *input) read(p []byte) (int, error) {
+	if in.before != nil {
+		if err := in.before(); err != nil {
+			return 0, err
+		}
 	}
 	return in.sock.Read(p)
 }
@@ -90,7 +101,7 @@ func (in *input) release() {
 // wait reads what comes first. Whoever was silent for too long is asked once more: after a pause of this process the deadline has
 // passed, and yet there may be something to read.
 func (in *input) wait() error {
-	n, err := in.sock.Read(in.first[:])
+	n, err := in.read(in.first[:])
 	if errors.Is(err, os.ErrDeadlineExceeded) && in.silence > 0 {
 		_ = in.sock.SetReadDeadline(time.Now().Add(secondLook))
 		n, err = in.sock.Read(in.first[:])

@@ -74,6 +74,22 @@ func TestPipelinedRequestsAreInOrder(t *testing.T) {
 	}
 }
 
+// Half a request holds up no answer to those before it: its client may be waiting for that.
+func TestHalfARequestHoldsNothingUp(t *testing.T) {
+	c := connect(t, start(t, Config{}))
+	for i, o := range []wire.Operation{op(wire.OpGetData, "/"), create("/a", nil, 0), op(wire.OpPing, ""), op(wire.OpSync, "/")} {
+		whole := wire.Request{Xid: int32(2 * i), Operation: o}
+		half := wire.Request{Xid: whole.Xid + 1, Operation: op(wire.OpExists, "/")}
+		b := half.AppendFrame(raw(whole))
+		c.write(b[:len(b)-3])
+		if r := c.receive(whole); r.Err != wire.OK {
+			t.Errorf("op %d: code %d", o.Op, r.Err)
+		}
+		c.write(b[len(b)-3:])
+		c.receive(half)
+	}
+}
+
 // A write that is refused ends the connection, and nothing that was sent behind it is applied.
 func TestNothingBehindWhatWasRefused(t *testing.T) {
 	g := start(t, Config{})

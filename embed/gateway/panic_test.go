@@ -70,13 +70,15 @@ func TestPanicCostsItsConnection(t *testing.T) {
 	}
 }
 
-// The same goes for what the second goroutine does.
-func TestPanicOfTheWriter(t *testing.T) {
+// The same goes for what a goroutine does that comes to send.
+func TestPanicOfWhoSends(t *testing.T) {
 	side, other := net.Pipe()
 	defer other.Close()
-	c := newConn(&Gateway{log: quiet}, side) // which has no session to look at
-	c.writeLoop()
-	<-c.sent
+	c := newConn(&Gateway{log: quiet}, side)
+	c.turned.Store(true) // so it looks at the session, which there is not
+	c.nudge()
+	c.awaitSilence()
+	c.hush()
 	if c.settle() {
 		t.Error("the connection has not ended")
 	}

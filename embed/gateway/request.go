@@ -19,6 +19,7 @@ type action struct {
 	arm   func(c *conn, o *wire.Operation, r *wire.Reply) (watch.Place, error) // likewise, and no event comes in between
 	reply func(c *conn, q *wire.Request, a *answer) error                      // of what needs no order among the rest
 	other func(c *conn, q *wire.Request, a *answer) error                      // queues its answer itself
+	waits bool                                                                 // for more than the writes before it: what is ready is sent first
 }
 
 var actions = map[wire.Op]action{
@@ -37,8 +38,8 @@ var actions = map[wire.Op]action{
 	wire.OpGetChildren2:         {read: (*conn).getChildren, arm: (*conn).getChildrenArm},
 	wire.OpGetACL:               {read: (*conn).getACL},
 	wire.OpGetAllChildrenNumber: {read: (*conn).getAllChildrenNumber},
-	wire.OpGetEphemerals:        {read: (*conn).getEphemerals},
-	wire.OpSync:                 {read: (*conn).sync},
+	wire.OpGetEphemerals:        {read: (*conn).getEphemerals, waits: true},
+	wire.OpSync:                 {read: (*conn).sync, waits: true},
 	wire.OpMultiRead:            {other: (*conn).multiRead},
 
 	wire.OpAddWatch:      {arm: (*conn).addWatch},
@@ -51,8 +52,8 @@ var actions = map[wire.Op]action{
 	wire.OpWhoAmI:       {reply: (*conn).whoAmI},
 	wire.OpReconfig:     {reply: (*conn).reconfig},
 	wire.OpSASL:         {reply: (*conn).sasl},
-	wire.OpAuth:         {other: (*conn).auth},
-	wire.OpCloseSession: {other: (*conn).closeSession},
+	wire.OpAuth:         {other: (*conn).auth, waits: true},
+	wire.OpCloseSession: {other: (*conn).closeSession, waits: true},
 }
 
 // errLast says that the connection ends behind the answer that was queued last.
@@ -94,6 +95,11 @@ func (c *conn) request() error {
 
 func (c *conn) act(q *wire.Request, a *answer) error {
 	do := actions[q.Op]
+	if do.waits {
+		if err := c.sendHere(); err != nil {
+			return err
+		}
+	}
 	switch {
 	case do.write != nil:
 		op, err := do.write(c, &q.Operation)
@@ -151,15 +157,13 @@ func (c *conn) armed(a *answer, do func() (watch.Place, error)) error {
 // applied, and a client relies on that not happening.
 func (c *conn) submit(a *answer, ops []tree.Op) error {
 	a.write = true
-	a.pending = c.session.Submit(c.gate.ctx, ops)
-	select {
-	case <-a.pending.Done():
+	a.pending = c.session.SubmitThen(c.gate.ctx, ops, c.nudged)
+	if a.pending.Known() {
 		if _, err := a.pending.Result(); err != nil {
 			if _, ok := codeOf(err); !ok {
 				return err
 			}
 		}
-	default:
 	}
 	c.push(a)
 	return nil

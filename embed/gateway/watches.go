@@ -10,8 +10,11 @@ import (
 // watches are those of one connection, with wire's numbers. See watch.Client for the order of answers and events.
 type watches struct{ *engine.RemoteWatches }
 
-func (g *Gateway) newWatches(who []tree.Identity) watches {
-	return watches{g.node.Engine.WatchRemotely(0, who...)}
+// newWatches returns the watches of a connection, which is nudged when there are events.
+func (g *Gateway) newWatches(nudge func(), who []tree.Identity) watches {
+	w := watches{g.node.Engine.WatchRemotely(0, who...)}
+	w.OnWake(nudge)
+	return w
 }
 
 var modesOfKinds = map[wire.WatchKind][]watch.Mode{

@@ -8,83 +8,94 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A writer is what the connection's second goroutine has.
-type writer struct {
-	*conn
-	out     *[]byte // not sent yet; nil: nothing
-	changed <-chan struct{}
-}
-
-var outs = sync.Pool{New: func() any { return new([]byte) }}
-
-// writeLoop sends answers and events until the connection ends.
-func (c *conn) writeLoop() {
-	defer close(c.sent)
-	w := writer{conn: c}
-	if err := c.contain(w.run); err != nil {
-		c.gate.log.Debug("client's connection dropped", "client", c.sock.RemoteAddr(), "cause", err)
-		c.drop()
+// nudge sees to it that what is ready is sent, by a goroutine of its own. It may be called by anybody, under any lock.
+func (c *conn) nudge() {
+	if c.turn.take() {
+		go c.sendLoop() // which hush waits for
 	}
 }
 
-// run returns nil when the last answer was sent.
-func (w *writer) run() error {
-	if err := w.look(); err != nil {
-		return err
-	}
-	for {
-		a, ok := w.first()
-		if !ok {
-			if err := w.rest(); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := w.outcome(&a); err != nil {
-			return err
-		}
-		if err := w.answer(&a); err != nil {
-			return err
-		}
-		if a.last || w.out != nil && len(*w.out) >= flushAt {
-			if err := w.flush(); err != nil || a.last {
-				return err
-			}
-		}
-	}
+// lookAgain is nudge when the session's state may be another.
+func (c *conn) lookAgain() {
+	c.turned.Store(true)
+	c.nudge()
 }
 
-// rest is when nothing is queued: it sends events and what was gathered, and waits for more.
-func (w *writer) rest() error {
-	events, err := w.idle()
-	if err != nil {
-		return err
-	}
-	if len(events) > 0 {
-		w.events(events)
+// sendHere has the reader send what is ready, unless somebody else does.
+func (c *conn) sendHere() error {
+	if !c.turn.take() {
 		return nil
 	}
-	if w.out != nil {
-		return w.flush()
+	again, err := c.sendOnce()
+	if again { // there may be no end to it
+		go c.sendLoop()
 	}
-	select {
-	case <-w.more:
-	case <-w.watches.Wake():
-	case <-w.changed:
-		return w.look()
-	case <-w.quit:
-		return errEnded
+	return err
+}
+
+// sendLoop sends until nothing is ready. Who starts it has the turn.
+func (c *conn) sendLoop() {
+	for again := true; again; {
+		again, _ = c.sendOnce()
 	}
-	return nil
+}
+
+// sendOnce sends what is ready, and gives the turn up unless there is more since. The error says that the connection has ended.
+func (c *conn) sendOnce() (again bool, err error) {
+	if err = c.contain(c.sendReady); err == nil {
+		again, over := c.turn.giveUp()
+		if over {
+			c.endTurn()
+		}
+		return again, nil
+	}
+	if err == errLast {
+		err = nil
+	} else {
+		c.gate.log.Debug("client's connection dropped", "client", c.sock.RemoteAddr(), "cause", err)
+		c.drop()
+		err = errEnded
+	}
+	c.endTurn()
+	return false, err
+}
+
+// endTurn is for who has the turn, and will not give it to anybody else.
+func (c *conn) endTurn() {
+	c.turn.end()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = true
+	c.settled.Broadcast()
+}
+
+// awaitSilence waits until nothing is sent any more, or the connection has ended.
+func (c *conn) awaitSilence() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.silent && !c.ended {
+		c.settled.Wait()
+	}
+}
+
+// hush has nothing sent any more when it returns. The connection has ended, so that whoever is sending ends soon.
+func (c *conn) hush() {
+	if !c.turn.end() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.silent {
+		c.settled.Wait()
+	}
 }
 
 // look returns why the session is not to be served on this connection.
-func (w *writer) look() error {
-	var now embed.State
-	now, w.changed = w.session.State()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if now == embed.Connected || w.leaving {
+func (c *conn) look() error {
+	now, _ := c.session.State()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now == embed.Connected || c.leaving {
 		return nil
 	}
 	return sessionError(now)
@@ -96,31 +107,62 @@ type sessionError embed.State
 
 func (e sessionError) Error() string { return "the session is " + embed.State(e).String() }
 
-// outcome waits for that of a write, and puts it into the reply.
-func (w *writer) outcome(a *answer) error {
-	if !a.write {
-		return nil
-	}
-	for done := a.pending.Done(); ; {
-		select {
-		case <-done:
-			results, err := a.pending.Result()
-			return a.fill(results, err)
-		default:
-		}
-		if err := w.flush(); err != nil {
+// A writer is what whoever has the turn gathers.
+type writer struct {
+	*conn
+	out *[]byte // not sent yet; nil: nothing
+}
+
+var outs = sync.Pool{New: func() any { return new([]byte) }}
+
+// sendReady sends the answers that are ready and the events, errLast if the last answer is among them.
+func (c *conn) sendReady() error {
+	if c.turned.Load() && c.turned.Swap(false) {
+		if err := c.look(); err != nil {
 			return err
 		}
-		select {
-		case <-done:
-		case <-w.changed:
-			if err := w.look(); err != nil {
+	}
+	w := writer{conn: c}
+	for {
+		a, ok := w.first()
+		if !ok {
+			more, err := w.idle()
+			if err != nil {
 				return err
 			}
-		case <-w.quit:
-			return errEnded
+			if !more {
+				return w.flush()
+			}
+			continue
+		}
+		if err := w.answer(&a); err != nil {
+			return err
+		}
+		if a.last || len(*w.out) >= flushAt {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		if a.last {
+			return errLast
 		}
 	}
+}
+
+// idle gathers events that belong to no answer, and reports whether there are any. It looks for them with the queue: an answer that is just
+// being made comes before them.
+func (w *writer) idle() (more bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.head < len(w.queue) {
+		return w.readyLocked(), nil
+	}
+	if cap(w.queue) > queueKept {
+		w.queue = nil
+	}
+	events, err := w.watches.Take(w.watches.Here())
+	w.events(events)
+	return len(events) > 0, err
 }
 
 // fill puts the outcome of a write into its reply. The error is one that the client cannot be told.
@@ -141,6 +183,11 @@ func (a *answer) fill(results []tree.Result, err error) error {
 
 // answer gathers an answer with the events before it, and takes it out of the queue.
 func (w *writer) answer(a *answer) error {
+	if a.write {
+		if err := a.fill(a.pending.Result()); err != nil {
+			return err
+		}
+	}
 	if a.write || !a.placed {
 		a.place = w.watches.Here()
 	}
