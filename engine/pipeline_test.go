@@ -229,6 +229,69 @@ func TestRequestsCoalesceWhileABatchIsInFlight(t *testing.T) {
 	})
 }
 
+// Clients elsewhere who were in one batch are waited for, or the first who comes back would travel alone: for a part of what a commit
+// takes after the last one, and not by an end.
+func TestClientsElsewhereTravelTogether(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		s := &Session{at: make([]onShard, 1), remote: &remote{}}
+		s.at[0].known.Store(true)
+		send := func(paths ...string) {
+			for _, path := range paths {
+				if err := r.submit(txnWaiter(s, path)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		const commit = 8 * time.Millisecond
+		land := func(sent []*fakeProposal) {
+			pass(commit)
+			r.apply(sent...)
+		}
+		for range 100 { // until it is known what a commit takes
+			send("/first")
+			land(r.log.take())
+		}
+		seq := r.mu.seq
+		want := func(paths string) []*fakeProposal {
+			t.Helper()
+			seq++
+			return r.want(fmt.Sprintf("%d: %s", seq, paths))
+		}
+		send("/a")
+		sent := want("/a") // alone, as before: nobody is waited for
+		send("/b", "/c")
+		land(sent)
+		r.want()
+		send("/a")
+		land(want("/b /c /a"))
+
+		send("/a")
+		pass(commit/holdParts - time.Millisecond)
+		r.want()
+		send("/b")
+		pass(time.Millisecond)
+		land(want("/a /b")) // one did not come back
+
+		pass(commit/holdParts - time.Millisecond)
+		send("/a")
+		r.want()
+		r.queueEnd(endWaiter("/end"))
+		r.pump()
+		land(want("/end /a"))
+
+		pass(commit / holdParts)
+		send("/a") // nobody is waited for any more
+		sent = want("/a")
+		r.sendMany(2, "here")
+		land(sent)
+		pass(commit / holdParts)
+		sent = want("/here0 /here1")
+		r.send("/here2")
+		land(sent)
+		want("/here2") // who calls here is waited for by gather alone
+	})
+}
+
 func TestCallersShareOneStreamWithoutGaps(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		const callers, calls = 16, 50

@@ -168,6 +168,7 @@ func (q *queue) fill(b *batch) {
 				w.place = placeSent
 				b.waiters = append(b.waiters, w)
 				b.bytes += len(w.wire)
+				b.remote = b.remote || w.session != nil && w.session.remote != nil
 			}
 			(*part)[0] = nil
 			*part = (*part)[1:]
