@@ -8,6 +8,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -128,7 +129,15 @@ func TestAuthThatIsLostEndsTheConnection(t *testing.T) {
 		b = q.AppendFrame(b)
 	}
 	conns := g.connections()
-	if err := conns[len(conns)-1].session.Close(); err != nil { // as by the ensemble
+	newest := conns[len(conns)-1]
+	var s *engine.Session
+	wait(t, "the session", func() bool { // which is noted after the client is told
+		newest.mu.Lock()
+		defer newest.mu.Unlock()
+		s = newest.session
+		return s != nil
+	})
+	if err := s.Close(); err != nil { // as by the ensemble
 		t.Fatal(err)
 	}
 	_, _ = c.Write(b)
