@@ -27,7 +27,7 @@ func startEnsemble(t *testing.T) *ensemble {
 	t.Helper()
 	e := &ensemble{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, addrs: make(map[embed.MemberID]string)}
 	for _, id := range e.Members() {
-		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: "127.0.0.1:0"})
+		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: "127.0.0.1:0", Words: []string{"*"}, ConnectionsPerAddress: -1})
 		must(t, err)
 		t.Cleanup(func() { _ = g.Close() })
 		e.addrs[id] = g.Addr().String()
