@@ -3,7 +3,6 @@ package clienttest
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -21,16 +20,18 @@ type ensemble struct {
 	*embedtest.Ensemble
 	t     *testing.T
 	addrs map[embed.MemberID]string
+	gates map[embed.MemberID]*gateway.Gateway
 }
 
 func startEnsemble(t *testing.T) *ensemble {
 	t.Helper()
-	e := &ensemble{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, addrs: make(map[embed.MemberID]string)}
+	e := &ensemble{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, addrs: make(map[embed.MemberID]string),
+		gates: make(map[embed.MemberID]*gateway.Gateway)}
 	for _, id := range e.Members() {
 		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: "127.0.0.1:0", Words: []string{"*"}, ConnectionsPerAddress: -1})
 		must(t, err)
 		t.Cleanup(func() { _ = g.Close() })
-		e.addrs[id] = g.Addr().String()
+		e.addrs[id], e.gates[id] = g.Addr().String(), g
 	}
 	return e
 }
@@ -135,53 +136,4 @@ func TestMemberIsKilled(t *testing.T) {
 	hold, err := lock.NewMutex(in, "/lock").Lock(ctx)
 	must(t, err)
 	must(t, hold.Release())
-}
-
-// Callers in the process and clients queue for one lock: nobody holds it beside another, and each gets it.
-func TestLockIsShared(t *testing.T) {
-	e := startEnsemble(t)
-	const each, turns = 8, 3
-	var inside sync.Mutex // held by whoever holds the lock: it must be free
-	var all sync.WaitGroup
-	turn := func(what string) {
-		if !inside.TryLock() {
-			t.Errorf("%s has the lock beside another", what)
-			return
-		}
-		for range 100 { // the others have time to come in, if they can
-			runtime.Gosched()
-		}
-		inside.Unlock()
-	}
-	members := e.Members()
-	for i := range each {
-		in, out := e.Session(members[i%3], embed.SessionOptions{}), e.connect(members[(i+1)%3])
-		all.Go(func() {
-			for range turns {
-				hold, err := lock.NewMutex(in, "/shared").Lock(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				turn("a caller")
-				if err := hold.Release(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		all.Go(func() {
-			for range turns {
-				l := zk.NewLock(out.Conn, "/shared", anyone)
-				if err := l.Lock(); err != nil {
-					t.Error(err)
-					return
-				}
-				turn("a client")
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
 }
