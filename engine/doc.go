@@ -36,6 +36,7 @@
 //
 // Start binds the port, locks the directory, checks identity, images and logs through a view that changes nothing, loads the
 // images, counts the start, and only then lets Raft in. See start.go.
+// Check looks at the directory of a stopped member in the same way, and at more of it. See check.go.
 //
 // # Locks
 //

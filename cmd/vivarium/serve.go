@@ -77,7 +77,7 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger) err
 	if err != nil {
 		return errors.Join(err, node.Shutdown(ctx))
 	}
-	if err := ready(ctx, node, log); err == nil {
+	if err := ready(ctx, node, log.With("clients", door.Addr())); err == nil {
 		status := node.Status()
 		log.Info("serving", "clients", door.Addr(), "member", status.Member, "shards", len(status.Shards))
 	}
@@ -105,7 +105,7 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		log.Warn("not serving yet", "cause", err)
+		log.Warn("not serving yet: it waits for a quorum", "cause", err)
 	}
 }
 
