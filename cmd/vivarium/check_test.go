@@ -177,8 +177,8 @@ func TestCheck_AByteThatTurned(t *testing.T) {
 }
 
 func places(size int) (list []int) {
-	for i := range 8 {
-		list = append(list, size*i/8)
+	for i := range 4 {
+		list = append(list, size*i/4)
 	}
 	if list = append(list, size-1); size < 9 {
 		list = list[:0]
