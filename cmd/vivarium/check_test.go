@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -241,5 +242,16 @@ func TestCheck_NoMember(t *testing.T) {
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, dir) {
 			t.Errorf("%s: %d\n%s%s", dir, code, stdout, stderr)
 		}
+	}
+}
+
+// What a newer version wrote is not damaged: it cannot be judged here.
+func TestCheck_Newer(t *testing.T) {
+	_, _, stopped := members(t, 1)
+	marker := "vivarium image\nformat 2\n"
+	stopped["image/shard-1/format"] = fmt.Appendf(nil, "%ssum %08x\n", marker, crc32.Checksum([]byte(marker), crc32.MakeTable(crc32.Castagnoli)))
+	code, stdout, stderr := checked(t, stopped.restore(t))
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "written by a newer version") {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 }

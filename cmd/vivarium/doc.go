@@ -68,5 +68,6 @@
 //	     serve                             check
 //	0    it was stopped by a signal        the directory is sound
 //	1    it could not start, or failed     it is damaged
-//	2    the command line or the config    the command line; there is no such directory, a member runs on it, or it cannot be read
+//	2    the command line or the config    the command line; there is no such directory, a member runs on it, it cannot
+//	                                       be read, or a newer version wrote it
 package main
