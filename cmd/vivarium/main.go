@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+
+	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/shell"
 )
 
 // Exit codes.
@@ -25,6 +27,7 @@ type command struct {
 
 var commands = []command{
 	{"serve", "run a member, with a port for ZooKeeper's clients", serve},
+	{"shell", "speak to a server as ZooKeeper's zkCli does", shell.Run},
 	{"check", "verify the data directory of a stopped member", check},
 	{"version", "print the version", printVersion},
 }

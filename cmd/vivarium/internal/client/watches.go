@@ -1,0 +1,179 @@
+package client
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+// watches are what the client has asked to be told of, by the paths as the server knows them: a server forgets them with the connection,
+// so that they have to be set again, and tells of a change once, however many of them it concerns.
+type watches struct {
+	data, exist, child, persistent, recursive map[string]bool
+}
+
+func newWatches() watches {
+	m := func() map[string]bool { return make(map[string]bool) }
+	return watches{data: m(), exist: m(), child: m(), persistent: m(), recursive: m()}
+}
+
+// add takes note of what a reply has armed.
+func (w *watches) add(o *wire.Operation, code wire.Code) {
+	switch {
+	case o.Op == wire.OpAddWatch && code == wire.OK && o.Mode == wire.WatchPersistent:
+		w.persistent[o.Path] = true
+	case o.Op == wire.OpAddWatch && code == wire.OK:
+		w.recursive[o.Path] = true
+	case !o.Watch:
+	case o.Op == wire.OpExists && code == wire.NoNode:
+		w.exist[o.Path] = true
+	case code != wire.OK:
+	case o.Op == wire.OpExists, o.Op == wire.OpGetData:
+		w.data[o.Path] = true
+	case o.Op == wire.OpGetChildren, o.Op == wire.OpGetChildren2:
+		w.child[o.Path] = true
+	}
+}
+
+// fire reports whether anybody asked for an event, and forgets what it has used up.
+func (w *watches) fire(t wire.EventType, path string) bool {
+	asked := w.persistent[path]
+	if t != wire.NodeChildrenChanged {
+		asked = asked || w.data[path] || w.exist[path] || w.above(path)
+		delete(w.data, path)
+		delete(w.exist, path)
+	}
+	if t == wire.NodeChildrenChanged || t == wire.NodeDeleted {
+		asked = asked || w.child[path]
+		delete(w.child, path)
+	}
+	return asked
+}
+
+// above reports whether a recursive watch covers a path.
+func (w *watches) above(path string) bool {
+	for at := path; ; {
+		if w.recursive[at] {
+			return true
+		}
+		if at == "/" {
+			return false
+		}
+		if at = at[:max(strings.LastIndexByte(at, '/'), 0)]; at == "" {
+			at = "/"
+		}
+	}
+}
+
+// remove takes away the watches of a kind, and returns the events that tell of it.
+func (w *watches) remove(kind wire.WatchKind, path string) []wire.EventType {
+	var told []wire.EventType
+	for _, of := range []struct {
+		kind  wire.WatchKind
+		from  map[string]bool
+		event wire.EventType
+	}{
+		{wire.KindChildren, w.child, wire.ChildWatchRemoved},
+		{wire.KindData, w.data, wire.DataWatchRemoved},
+		{wire.KindData, w.exist, wire.DataWatchRemoved},
+		{wire.KindPersistent, w.persistent, wire.PersistentWatchRemoved},
+		{wire.KindRecursive, w.recursive, wire.PersistentWatchRemoved},
+	} {
+		if (kind == of.kind || kind == wire.KindAny) && of.from[path] {
+			delete(of.from, path)
+			if !slices.Contains(told, of.event) {
+				told = append(told, of.event)
+			}
+		}
+	}
+	return told
+}
+
+// batchMax is how many bytes of paths one request to set watches has, so that it stays far from the longest frame a server reads.
+const batchMax = 128 << 10
+
+// again returns the requests that set all watches on a new connection.
+func (w *watches) again(zxid int64) []*wire.Request {
+	var list []*wire.Request
+	var now wire.Watches
+	size := 0
+	flush := func() {
+		if size == 0 {
+			return
+		}
+		q := &wire.Request{Xid: wire.XidSetWatches, Watches: now}
+		q.Op = wire.OpSetWatches // which every server knows
+		if len(now.Persistent)+len(now.Recursive) > 0 {
+			q.Op = wire.OpSetWatches2
+		}
+		q.Watches.Zxid = zxid
+		list = append(list, q)
+		now, size = wire.Watches{}, 0
+	}
+	for _, kind := range []struct {
+		paths map[string]bool
+		to    *[]string
+	}{{w.data, &now.Data}, {w.exist, &now.Exist}, {w.child, &now.Child}, {w.persistent, &now.Persistent}, {w.recursive, &now.Recursive}} {
+		for _, path := range slices.Sorted(maps.Keys(kind.paths)) {
+			*kind.to = append(*kind.to, path)
+			if size += len(path) + 4; size > batchMax {
+				flush()
+			}
+		}
+	}
+	flush()
+	return list
+}
+
+// forget removes watches and tells of it; path is the server's.
+func (c *Client) forget(kind wire.WatchKind, path string) bool {
+	state := wire.StateSyncConnected
+	c.mu.Lock()
+	told := c.mu.watches.remove(kind, path)
+	if c.mu.link == nil {
+		state = wire.StateDisconnected
+	}
+	c.mu.Unlock()
+	for _, t := range told {
+		c.tell(Event{Type: t, State: state, Path: c.fromServer(path)})
+	}
+	return len(told) > 0
+}
+
+// The paths that a server knows begin with the chroot, but those of the ensemble itself, and getEphemerals', which is ZooKeeper's way.
+
+const configPath = "/zookeeper/config"
+
+func (c *Client) toServer(q *wire.Request) {
+	if c.cfg.Chroot == "" {
+		return
+	}
+	add := func(o *wire.Operation) {
+		switch {
+		case !hasPath(o.Op), o.Path == wire.Null, o.Op == wire.OpGetEphemerals, o.Path == configPath,
+			o.Op == wire.OpDelete && o.Path == "/": // which must not delete the chroot
+		case o.Path == "/":
+			o.Path = c.cfg.Chroot
+		default:
+			o.Path = c.cfg.Chroot + o.Path
+		}
+	}
+	add(&q.Operation)
+	q.Ops = slices.Clone(q.Ops)
+	for i := range q.Ops {
+		add(&q.Ops[i])
+	}
+}
+
+func (c *Client) fromServer(path string) string {
+	rest, ok := strings.CutPrefix(path, c.cfg.Chroot)
+	switch {
+	case !ok, path == "", rest != "" && rest[0] != '/':
+		return path
+	case rest == "":
+		return "/"
+	}
+	return rest
+}

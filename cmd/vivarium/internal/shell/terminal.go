@@ -1,0 +1,229 @@
+package shell
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+// A screen is a terminal that lines are typed on.
+type screen struct {
+	io.Reader
+	io.Writer
+	// raw makes it give every key as it is pressed, until restore is called, and says how large it is.
+	raw func() (restore func(), width, height int, err error)
+}
+
+func (s *shell) onTerminal(ctx context.Context, in, out *os.File) {
+	fd := int(in.Fd())
+	s.edit(ctx, openRecall(), screen{in, out, func() (func(), int, int, error) {
+		was, err := term.MakeRaw(fd)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		width, height, err := term.GetSize(fd)
+		if err != nil {
+			width, height = 80, 24
+		}
+		return func() { _ = term.Restore(fd, was) }, width, height, nil
+	}})
+}
+
+// edit runs the lines that are typed, until `quit`, Ctrl-D or the end of ctx. Ctrl-C while a line is typed empties it, and while a command
+// runs ends the command.
+func (s *shell) edit(ctx context.Context, past *recall, on screen) {
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt) // between commands too, where it must not end the process
+	defer signal.Stop(interrupts)
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{&keys{from: on}, on}, "")
+	t.History = past
+	t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
+		if key != '\t' {
+			return "", 0, false
+		}
+		return s.complete(ctx, t, line, pos)
+	}
+	s.out.set(t) // which keeps the line that is typed below what is printed
+	s.err.set(t)
+	defer s.out.set(on)
+	defer s.err.set(on)
+	s.println("Welcome to Vivarium! `help` lists the commands.")
+	for !s.quitting {
+		_ = s.ready(ctx, time.Second) // so that the prompt says it
+		line, ok := s.typed(ctx, t, on)
+		if !ok {
+			return
+		}
+		cmd, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer cancel()
+			select {
+			case <-interrupts:
+			case <-done:
+			}
+		}()
+		s.execute(cmd, line)
+		close(done)
+	}
+}
+
+// typed returns the next line, and false when there is none.
+func (s *shell) typed(ctx context.Context, t *term.Terminal, on screen) (string, bool) {
+	restore, width, height, err := on.raw()
+	if err != nil {
+		s.exit = s.fail(ctx, err)
+		return "", false
+	}
+	defer restore()
+	_ = t.SetSize(width, height)
+	t.SetPrompt(s.prompt())
+	type read struct {
+		line string
+		err  error
+	}
+	got := make(chan read, 1)
+	go func() { // which may wait for a key longer than the shell lives
+		line, err := t.ReadLine()
+		got <- read{line, err}
+	}()
+	select {
+	case r := <-got:
+		if r.err != nil && r.err != term.ErrPasteIndicator {
+			s.println()
+			return "", false
+		}
+		return r.line, true
+	case <-ctx.Done():
+		return "", false
+	}
+}
+
+func (s *shell) prompt() string {
+	now, _ := s.zk.State()
+	return "[zk: " + s.host + "(" + now.String() + ") " + strconv.Itoa(s.history.count) + "] "
+}
+
+// set changes where an output goes.
+func (o *output) set(to io.Writer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.to = to
+}
+
+// keys turns Ctrl-C, on which a Terminal gives up, into the keys that empty the line: to its end, and delete all before.
+type keys struct {
+	from io.Reader
+	rest []byte // read and not given yet
+}
+
+const (
+	ctrlC = '\x03'
+	ctrlE = '\x05'
+	ctrlU = '\x15'
+)
+
+func (k *keys) Read(p []byte) (int, error) {
+	if len(k.rest) == 0 {
+		var b [128]byte
+		n, err := k.from.Read(b[:])
+		if n == 0 {
+			return 0, err
+		}
+		for _, c := range b[:n] {
+			if c == ctrlC {
+				k.rest = append(k.rest, ctrlE, ctrlU)
+			} else {
+				k.rest = append(k.rest, c)
+			}
+		}
+	}
+	n := copy(p, k.rest)
+	k.rest = k.rest[n:]
+	return n, nil
+}
+
+const (
+	completeWait = 2 * time.Second // for a server to say what there is
+	completeMost = 200             // names shown
+)
+
+// complete completes the word before the cursor: a path by what the server has, the first word by the commands. With more than one
+// possibility it goes as far as they agree, and if that is nowhere it shows them.
+func (s *shell) complete(ctx context.Context, to io.Writer, line string, pos int) (string, int, bool) {
+	from := strings.LastIndexAny(line[:pos], " \t") + 1
+	word := line[from:pos]
+	var found []string
+	switch {
+	case strings.HasPrefix(word, "/"):
+		found = s.paths(ctx, word)
+	case strings.TrimSpace(line[:from]) == "":
+		for _, name := range names() {
+			if strings.HasPrefix(name, word) {
+				found = append(found, name+" ")
+			}
+		}
+	}
+	if len(found) == 0 {
+		return line, pos, true
+	}
+	common := found[0]
+	for _, f := range found[1:] {
+		n := 0
+		for n < len(common) && n < len(f) && common[n] == f[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	common = strings.ToValidUTF8(common, "") // half a letter may be what they agree on
+	if common == word && len(found) > 1 {
+		more := ""
+		if len(found) > completeMost {
+			more = "  and " + strconv.Itoa(len(found)-completeMost) + " more"
+			found = found[:completeMost]
+		}
+		_, _ = io.WriteString(to, strings.Join(found, "  ")+more+"\n")
+	}
+	if len(common) < len(word) {
+		common = word
+	}
+	return line[:from] + common + line[pos:], from + len(common), true
+}
+
+// paths returns the znodes whose paths begin so.
+func (s *shell) paths(ctx context.Context, prefix string) []string {
+	ctx, cancel := context.WithTimeout(ctx, completeWait)
+	defer cancel()
+	cut := strings.LastIndexByte(prefix, '/')
+	r, err := s.zk.Call(ctx, wire.Request{Operation: at(wire.OpGetChildren, parent(prefix[:cut]))})
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, name := range r.Names {
+		if strings.HasPrefix(name, prefix[cut+1:]) {
+			found = append(found, prefix[:cut+1]+name)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func parent(dir string) string {
+	if dir == "" {
+		return "/"
+	}
+	return dir
+}
