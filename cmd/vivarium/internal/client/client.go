@@ -95,6 +95,8 @@ type call struct {
 	path   string                // for the error
 	settle func(err error) error // unless nil, run by the loop before the caller hears of it; it may change the error
 
+	sent bool // guarded by the Client's mu: a server may know of it
+
 	// Written before done is closed.
 	reply wire.Reply
 	err   error
@@ -265,10 +267,10 @@ func (c *Client) withdraw(k *call) bool {
 		if other == k {
 			c.mu.queue = append(c.mu.queue[:i:i], c.mu.queue[i+1:]...)
 			c.mu.under--
-			return true
+			break
 		}
 	}
-	return false
+	return !k.sent
 }
 
 // finish is run by the loop for every call that was not withdrawn.

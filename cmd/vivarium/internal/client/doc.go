@@ -4,7 +4,7 @@
 // A Client keeps one session over one connection at a time. It goes round its servers in the order in which they were named until one
 // takes it, and again when the connection is lost: with its session, its identities and its watches. What was sent and not answered
 // when a connection is lost fails with ConnectionLoss and is never sent again, for it may have been carried out. What is yet to be sent
-// waits, and fails with ConnectionLoss once no server of a whole round has taken the client.
+// waits, and fails with ConnectionLoss once no server of a whole round has taken the client, or one that did has lost it at once.
 //
 // # Goroutines
 //

@@ -57,8 +57,10 @@ func (c *Client) loop() {
 				c.end(AuthFailed, wire.StateAuthFailed)
 				return
 			}
-			if time.Since(came) > pauseMax { // else it may be a server that takes clients and loses them at once
+			if time.Since(came) > pauseMax {
 				pause = pauseMin
+			} else { // a server that takes clients and loses them at once is as good as none
+				c.failQueue(wire.ConnectionLoss, c.Cause())
 			}
 		}
 		select {
@@ -244,6 +246,9 @@ func (c *Client) drain(l *link, out []byte) []byte {
 	c.mu.Lock()
 	calls := c.mu.queue
 	c.mu.queue = nil
+	for _, k := range calls {
+		k.sent = true
+	}
 	l.mu.Lock() // while c.mu is held, so that nobody sees a call in neither
 	c.mu.Unlock()
 	defer l.mu.Unlock()
@@ -354,6 +359,7 @@ func (c *Client) authAnswered(l *link, r *wire.Reply) error {
 	var err error
 	if r.Err != wire.OK {
 		err = &Error{Code: r.Err}
+		c.become(AuthFailed, wire.StateAuthFailed)
 	}
 	if k != nil {
 		c.finish(k, r, err)

@@ -112,7 +112,7 @@ func (s *shell) connect(server string) error {
 	fresh := true // told by the client's goroutine alone
 	s.host = server
 	s.zk, err = client.New(client.Config{Servers: servers, Chroot: chroot, Timeout: s.timeout, ReadOnly: s.readOnly, Events: func(e client.Event) {
-		first := fresh && e.Type == wire.EventNone
+		first := fresh && (e.State == wire.StateSyncConnected || e.State == wire.StateConnectedReadOnly)
 		fresh = false
 		if s.interactive || !first { // nobody pipes a script to hear that it is connected
 			s.event(e)
@@ -174,9 +174,12 @@ func (s *shell) execute(ctx context.Context, line string) {
 
 // command runs a command and sets exit.
 func (s *shell) command(ctx context.Context, list []string) {
-	s.exit = exitOK
-	if err := s.try(ctx, list); err != nil {
+	err := s.try(ctx, list)
+	switch {
+	case err != nil:
 		s.exit = s.fail(ctx, err)
+	case !s.quitting: // quit is no command to judge by
+		s.exit = exitOK
 	}
 }
 

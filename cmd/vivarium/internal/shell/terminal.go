@@ -66,6 +66,10 @@ func (s *shell) edit(ctx context.Context, past *recall, on screen) {
 		if !ok {
 			return
 		}
+		select {
+		case <-interrupts: // which came too late for the last command
+		default:
+		}
 		cmd, cancel := context.WithCancel(ctx)
 		done := make(chan struct{})
 		go func() {

@@ -1,0 +1,370 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+func TestRequests(t *testing.T) {
+	addr := start(t)
+	c, _ := connect(t, Config{Servers: []string{addr}})
+	if r := mustDo(t, c, creation("/a", "x", wire.FlagsPersistent)); r.Path != "/a" {
+		t.Errorf("created %q", r.Path)
+	}
+	_, err := do(t, c, creation("/a", "x", wire.FlagsPersistent))
+	is(t, "create again", err, wire.NodeExists)
+	if err.Error() != "KeeperErrorCode = NodeExists for /a" {
+		t.Error(err)
+	}
+	if r := mustDo(t, c, op(wire.OpGetData, "/a")); string(r.Data) != "x" || r.Stat.DataLength != 1 {
+		t.Errorf("get: %+v", r)
+	}
+	mustDo(t, c, creation("/a/e", "", wire.FlagsEphemeralSequential))
+	if r := mustDo(t, c, op(wire.OpGetEphemerals, wire.Null)); !slices.Equal(r.Names, []string{"/a/e0000000000"}) {
+		t.Errorf("ephemerals: %q", r.Names)
+	}
+	if r := mustDo(t, c, op(wire.OpGetAllChildrenNumber, "/a")); r.Count != 1 {
+		t.Errorf("%d below /a", r.Count)
+	}
+	if r := mustDo(t, c, wire.Operation{Op: wire.OpWhoAmI}); len(r.Users) != 1 || r.Users[0].Scheme != "ip" {
+		t.Errorf("whoAmI: %+v", r.Users)
+	}
+	if _, err := do(t, c, op(wire.OpGetData, "a")); err == nil || err.Error() != "Path must start with / character" {
+		t.Errorf("no path: %v", err)
+	}
+	q := wire.Request{Ops: []wire.Operation{creation("/m", "", 0), op(wire.OpCheck, "/nope")}}
+	q.Op = wire.OpMulti
+	r, err := c.Call(t.Context(), q)
+	must(t, err)
+	if len(r.Results) != 2 || r.Results[1].Err != wire.NoNode {
+		t.Errorf("multi: %+v", r.Results)
+	}
+}
+
+// Many callers at once, each of whom gets his own answers.
+func TestManyCallers(t *testing.T) {
+	c, _ := connect(t, Config{Servers: []string{start(t)}})
+	const callers, each = 32, 50
+	errs := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			path := "/" + string(rune('a'+i%26)) + string(rune('a'+i/26))
+			_, err := c.Call(t.Context(), wire.Request{Operation: creation(path, path, 0)})
+			for range each {
+				if err != nil {
+					break
+				}
+				var r wire.Reply
+				if r, err = c.Call(t.Context(), wire.Request{Operation: op(wire.OpGetData, path)}); err == nil && string(r.Data) != path {
+					err = errors.New(path + " is " + string(r.Data))
+				}
+			}
+			errs <- err
+		}()
+	}
+	for range callers {
+		must(t, <-errs)
+	}
+}
+
+func TestChroot(t *testing.T) {
+	addr := start(t)
+	all, _ := connect(t, Config{Servers: []string{addr}})
+	mustDo(t, all, creation("/app", "root", 0))
+	c, events := connect(t, Config{Servers: []string{addr}, Chroot: "/app"})
+	if r := mustDo(t, c, op(wire.OpGetData, "/")); string(r.Data) != "root" {
+		t.Errorf("the root has %q", r.Data)
+	}
+	mustDo(t, c, watched(wire.OpGetChildren, "/"))
+	if r := mustDo(t, c, creation("/x", "", wire.FlagsEphemeralSequential)); r.Path != "/x0000000000" {
+		t.Errorf("created %q", r.Path)
+	}
+	events.expect(t, wire.NodeChildrenChanged, wire.StateSyncConnected, "/")
+	if r := mustDo(t, c, op(wire.OpGetEphemerals, "/app")); !slices.Equal(r.Names, []string{"/app/x0000000000"}) {
+		t.Errorf("ephemerals: %q", r.Names)
+	}
+	_, err := do(t, c, op(wire.OpGetData, "/nope"))
+	if is(t, "get", err, wire.NoNode); err.Error() != "KeeperErrorCode = NoNode for /nope" {
+		t.Error(err)
+	}
+	_, err = do(t, c, op(wire.OpDelete, "/"))
+	is(t, "delete of the root", err, wire.BadArguments)
+	mustDo(t, c, op(wire.OpGetData, configPath))
+	q := wire.Request{Ops: []wire.Operation{creation("/m", "", 0)}}
+	q.Op = wire.OpMulti
+	r, err := c.Call(t.Context(), q)
+	must(t, err)
+	if r.Results[0].Path != "/m" || q.Ops[0].Path != "/m" {
+		t.Errorf("multi: %+v of %+v", r.Results, q.Ops)
+	}
+	mustDo(t, all, op(wire.OpExists, "/app/m"))
+	mustDo(t, c, watched(wire.OpGetData, "/m"))
+	must(t, c.RemoveWatches(t.Context(), "/m", wire.KindAny, false))
+	events.expect(t, wire.DataWatchRemoved, wire.StateSyncConnected, "/m")
+}
+
+func TestWatches(t *testing.T) {
+	c, events := connect(t, Config{Servers: []string{start(t)}})
+	ok := wire.StateSyncConnected
+	mustDo(t, c, creation("/w", "", 0))
+
+	mustDo(t, c, watched(wire.OpGetData, "/w"))
+	mustDo(t, c, watched(wire.OpExists, "/w")) // the same watch
+	mustDo(t, c, op(wire.OpSetData, "/w"))
+	if len(events) != 1 { // before the reply
+		t.Errorf("%d events", len(events))
+	}
+	events.expect(t, wire.NodeDataChanged, ok, "/w")
+
+	if _, err := do(t, c, watched(wire.OpExists, "/new")); CodeOf(err) != wire.NoNode {
+		t.Error(err)
+	}
+	mustDo(t, c, creation("/new", "", 0))
+	events.expect(t, wire.NodeCreated, ok, "/new")
+
+	mustDo(t, c, watched(wire.OpGetChildren2, "/w"))
+	mustDo(t, c, creation("/w/c", "", 0))
+	events.expect(t, wire.NodeChildrenChanged, ok, "/w")
+
+	mustDo(t, c, wire.Operation{Op: wire.OpAddWatch, Path: "/", Mode: wire.WatchRecursive})
+	mustDo(t, c, wire.Operation{Op: wire.OpAddWatch, Path: "/w", Mode: wire.WatchPersistent})
+	mustDo(t, c, creation("/w/d", "", 0))
+	events.expect(t, wire.NodeCreated, ok, "/w/d")
+	events.expect(t, wire.NodeChildrenChanged, ok, "/w")
+	mustDo(t, c, op(wire.OpSetData, "/w"))
+	events.expect(t, wire.NodeDataChanged, ok, "/w")
+
+	must(t, c.RemoveWatches(t.Context(), "/w", wire.KindPersistent, false))
+	events.expect(t, wire.PersistentWatchRemoved, ok, "/w")
+	is(t, "remove again", c.RemoveWatches(t.Context(), "/w", wire.KindPersistent, false), wire.NoWatcher)
+	mustDo(t, c, op(wire.OpDelete, "/w/d"))
+	events.expect(t, wire.NodeDeleted, ok, "/w/d") // the recursive one's
+	must(t, c.RemoveWatches(t.Context(), "/", wire.KindAny, false))
+	events.expect(t, wire.PersistentWatchRemoved, ok, "/")
+	mustDo(t, c, op(wire.OpDelete, "/w/c"))
+	if len(events) > 0 {
+		t.Errorf("an event of no watch: %+v", <-events)
+	}
+}
+
+// A connection that is lost comes back with the session, the watches and the identities.
+func TestReconnection(t *testing.T) {
+	addr := start(t)
+	p := newProxy(t, addr)
+	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: 10 * time.Second})
+	other, _ := connect(t, Config{Servers: []string{addr}})
+	must(t, c.AddAuth(t.Context(), "digest", []byte("bob:secret")))
+	secret := creation("/secret", "mine", 0)
+	secret.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "auth", ID: ""}}
+	mustDo(t, c, secret)
+	for _, path := range []string{"/data", "/child", "/persistent", "/recursive", "/quiet"} {
+		mustDo(t, c, creation(path, "", 0))
+	}
+	mustDo(t, c, creation("/eph", "", wire.FlagsEphemeral))
+	mustDo(t, c, watched(wire.OpGetData, "/data"))
+	mustDo(t, c, watched(wire.OpGetData, "/quiet"))
+	mustDo(t, c, watched(wire.OpGetChildren, "/child"))
+	if _, err := do(t, c, watched(wire.OpExists, "/exist")); CodeOf(err) != wire.NoNode {
+		t.Fatal(err)
+	}
+	mustDo(t, c, wire.Operation{Op: wire.OpAddWatch, Path: "/persistent", Mode: wire.WatchPersistent})
+	mustDo(t, c, wire.Operation{Op: wire.OpAddWatch, Path: "/recursive", Mode: wire.WatchRecursive})
+	id := c.session.SessionID
+
+	p.cut(true)
+	events.expect(t, wire.EventNone, wire.StateDisconnected, "")
+	if now, _ := c.State(); now != Connecting {
+		t.Errorf("state %v", now)
+	}
+	mustDo(t, other, op(wire.OpSetData, "/data"))
+	mustDo(t, other, creation("/child/x", "", 0))
+	mustDo(t, other, creation("/exist", "", 0))
+	_, err := do(t, c, op(wire.OpGetData, "/data"))
+	is(t, "a call without a server", err, wire.ConnectionLoss)
+	if errors.Unwrap(err) == nil {
+		t.Error("it does not say why")
+	}
+	p.open()
+	events.expect(t, wire.EventNone, wire.StateSyncConnected, "")
+	events.expect(t, wire.NodeDataChanged, wire.StateSyncConnected, "/data")
+	events.expect(t, wire.NodeCreated, wire.StateSyncConnected, "/exist")
+	events.expect(t, wire.NodeChildrenChanged, wire.StateSyncConnected, "/child")
+	if r := mustDo(t, c, op(wire.OpGetData, "/secret")); string(r.Data) != "mine" {
+		t.Errorf("the secret is %q", r.Data)
+	}
+	for _, path := range []string{"/persistent", "/recursive", "/quiet"} {
+		mustDo(t, other, op(wire.OpSetData, path))
+		events.expect(t, wire.NodeDataChanged, wire.StateSyncConnected, path)
+	}
+	if r := mustDo(t, c, op(wire.OpExists, "/eph")); r.Stat.EphemeralOwner != id {
+		t.Errorf("owner %x, session %x", r.Stat.EphemeralOwner, id)
+	}
+	// Of a connection that is lost now and again nothing adds up.
+	for range 3 {
+		p.cut(false)
+		events.expect(t, wire.EventNone, wire.StateDisconnected, "")
+		events.expect(t, wire.EventNone, wire.StateSyncConnected, "")
+	}
+}
+
+// More watches than go into one request are set again.
+func TestReconnectionWithManyWatches(t *testing.T) {
+	w := newWatches()
+	long := make([]byte, 1000)
+	for i := range long {
+		long[i] = 'x'
+	}
+	const n = 400
+	for i := range n {
+		path := "/" + string(long) + string(rune('a'+i%26)) + string(rune('a'+i/26))
+		w.data[path], w.recursive[path] = true, true
+	}
+	data, recursive := 0, 0
+	for _, q := range w.again(7) {
+		if b := q.AppendFrame(nil); len(b) > 2*batchMax {
+			t.Errorf("a request of %d bytes", len(b))
+		}
+		if q.Watches.Zxid != 7 || q.Xid != wire.XidSetWatches {
+			t.Errorf("%+v", q)
+		}
+		if old := q.Op == wire.OpSetWatches; old && len(q.Watches.Recursive) > 0 {
+			t.Error("an old request with a new watch")
+		}
+		data += len(q.Watches.Data)
+		recursive += len(q.Watches.Recursive)
+	}
+	if data != n || recursive != n {
+		t.Errorf("%d and %d watches", data, recursive)
+	}
+}
+
+func TestSecondServer(t *testing.T) {
+	dead := newProxy(t, "127.0.0.1:1")
+	c, _ := connect(t, Config{Servers: []string{dead.addr(), start(t)}})
+	mustDo(t, c, op(wire.OpExists, "/"))
+}
+
+func TestExpiry(t *testing.T) {
+	p := newProxy(t, start(t))
+	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: 400 * time.Millisecond})
+	mustDo(t, c, creation("/eph", "", wire.FlagsEphemeral))
+	other, _ := connect(t, Config{Servers: []string{p.to}})
+	if _, err := do(t, other, watched(wire.OpExists, "/eph")); err != nil {
+		t.Fatal(err)
+	}
+	p.cut(true)
+	events.expect(t, wire.EventNone, wire.StateDisconnected, "")
+	for { // until the session is gone
+		if _, err := do(t, other, op(wire.OpExists, "/eph")); CodeOf(err) == wire.NoNode {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	p.open()
+	events.expect(t, wire.EventNone, wire.StateExpired, "")
+	_, err := do(t, c, op(wire.OpExists, "/"))
+	is(t, "a call", err, wire.SessionExpired)
+	is(t, "ready", c.Ready(t.Context()), wire.SessionExpired)
+	if now, _ := c.State(); now != Expired || now.Alive() || now.String() != "CLOSED" {
+		t.Errorf("state %v", now)
+	}
+	must(t, c.Close())
+	if len(events) > 0 {
+		t.Errorf("then %+v", <-events)
+	}
+}
+
+func TestAuthFailure(t *testing.T) {
+	c, events := connect(t, Config{Servers: []string{start(t)}})
+	is(t, "a scheme that there is not", c.AddAuth(t.Context(), "bogus", nil), wire.AuthFailed)
+	events.expect(t, wire.EventNone, wire.StateAuthFailed, "")
+	_, err := do(t, c, op(wire.OpExists, "/"))
+	is(t, "a call", err, wire.AuthFailed)
+}
+
+func TestClose(t *testing.T) {
+	addr := start(t)
+	c, events := connect(t, Config{Servers: []string{addr}})
+	other, gone := connect(t, Config{Servers: []string{addr}})
+	mustDo(t, c, creation("/eph", "", wire.FlagsEphemeral))
+	mustDo(t, other, watched(wire.OpGetData, "/eph"))
+	must(t, c.Close())
+	gone.expect(t, wire.NodeDeleted, wire.StateSyncConnected, "/eph")
+	events.expect(t, wire.EventNone, wire.StateClosed, "")
+	if len(events) > 0 {
+		t.Errorf("then %+v", <-events)
+	}
+	must(t, c.Close())
+	_, err := do(t, c, op(wire.OpExists, "/"))
+	is(t, "a call", err, wire.SessionExpired)
+	must(t, other.Close())
+	leaves(t)
+}
+
+// Calls under way when the client is closed end, and so do those that end by their own contexts.
+func TestCallsEnd(t *testing.T) {
+	f := fake(t, func(s *served) { // which answers nothing after the handshake
+		s.shakeHands(10_000)
+		s.silent()
+	})
+	c, _ := connect(t, Config{Servers: []string{f}, Timeout: 500 * time.Millisecond})
+	errs := make(chan error, 1)
+	go func() {
+		_, err := c.Call(context.Background(), wire.Request{Operation: op(wire.OpExists, "/")})
+		errs <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := c.Call(ctx, wire.Request{Operation: op(wire.OpExists, "/x")})
+	if is(t, "a call with a deadline", err, wire.OperationTimeout); err.Error() != "KeeperErrorCode = OperationTimeout for /x" {
+		t.Error(err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Call(ctx, wire.Request{Operation: op(wire.OpExists, "/x")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that was cancelled: %v", err)
+	}
+	go func() { _ = c.Close() }()
+	select {
+	case err := <-errs:
+		if CodeOf(err) == wire.OK {
+			t.Errorf("a call under way: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("a call hangs")
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	p := newProxy(t, "127.0.0.1:1")
+	_ = p.Listener.Close()
+	c, events := begin(t, Config{Servers: []string{p.addr()}})
+	_, err := do(t, c, op(wire.OpGetData, "/a"))
+	if is(t, "a call", err, wire.ConnectionLoss); err.Error() != "KeeperErrorCode = ConnectionLoss for /a" || errors.Unwrap(err) == nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	is(t, "ready", c.Ready(ctx), wire.ConnectionLoss)
+	must(t, c.Close())
+	events.expect(t, wire.EventNone, wire.StateClosed, "")
+}
+
+func TestTooManyCalls(t *testing.T) {
+	p := newProxy(t, "127.0.0.1:1")
+	_ = p.Listener.Close()
+	c, err := New(Config{Servers: []string{p.addr()}})
+	must(t, err)
+	defer c.Close()
+	c.mu.Lock()
+	c.mu.under = callsMax
+	c.mu.Unlock()
+	if _, err := c.Call(t.Context(), wire.Request{Operation: op(wire.OpExists, "/")}); !errors.Is(err, ErrBusy) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+const patience = 20 * time.Second
+
+// start opens a gateway on a node that is alone, and returns its address.
+func start(t testing.TB) string {
+	t.Helper()
+	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	must(t, n.Ready(t.Context()))
+	g, err := gateway.Start(n, gateway.Config{Listen: "127.0.0.1:0"})
+	must(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	return g.Addr().String()
+}
+
+// told keeps the events of a client.
+type told chan Event
+
+// next returns the next event.
+func (c told) next(t testing.TB) Event {
+	t.Helper()
+	select {
+	case e := <-c:
+		return e
+	case <-time.After(patience):
+		t.Fatal("no event comes")
+		return Event{}
+	}
+}
+
+func (c told) expect(t testing.TB, typ wire.EventType, state wire.State, path string) {
+	t.Helper()
+	if e := c.next(t); e.Type != typ || e.State != state || e.Path != path {
+		t.Fatalf("event %+v, want type %d state %d path %q", e, typ, state, path)
+	}
+}
+
+// connect returns a client that is connected, and its further events.
+func connect(t testing.TB, cfg Config) (*Client, told) {
+	t.Helper()
+	c, events := begin(t, cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	must(t, c.Ready(ctx))
+	events.expect(t, wire.EventNone, wire.StateSyncConnected, "")
+	return c, events
+}
+
+func begin(t testing.TB, cfg Config) (*Client, told) {
+	t.Helper()
+	events := make(told, 1000)
+	cfg.Events = func(e Event) { events <- e }
+	c, err := New(cfg)
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, events
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t testing.TB, what string, err error, code wire.Code) {
+	t.Helper()
+	if CodeOf(err) != code {
+		t.Errorf("%s: %v, want code %d", what, err, code)
+	}
+}
+
+func op(o wire.Op, path string) wire.Operation { return wire.Operation{Op: o, Path: path, Version: -1} }
+
+func creation(path, data string, flags wire.CreateFlags) wire.Operation {
+	return wire.Operation{Op: wire.OpCreate, Path: path, Data: []byte(data), Flags: flags,
+		ACL: []wire.ACL{{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}}}
+}
+
+func watched(o wire.Op, path string) wire.Operation {
+	return wire.Operation{Op: o, Path: path, Watch: true}
+}
+
+func do(t testing.TB, c *Client, o wire.Operation) (wire.Reply, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := c.Call(ctx, wire.Request{Operation: o})
+	if errors.Is(err, context.DeadlineExceeded) || CodeOf(err) == wire.OperationTimeout {
+		t.Fatalf("op %d of %q is not answered", o.Op, o.Path)
+	}
+	return r, err
+}
+
+func mustDo(t testing.TB, c *Client, o wire.Operation) wire.Reply {
+	t.Helper()
+	r, err := do(t, c, o)
+	must(t, err)
+	return r
+}
+
+// A proxy stands between clients and a server, to lose their connections.
+type proxy struct {
+	net.Listener
+	to string
+
+	mu    sync.Mutex
+	shut  bool // connections are taken and closed at once
+	socks []net.Conn
+}
+
+func newProxy(t testing.TB, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &proxy{Listener: l, to: to}
+	go p.accept()
+	t.Cleanup(func() { _ = l.Close(); p.cut(true) })
+	return p
+}
+
+func (p *proxy) addr() string { return p.Listener.Addr().String() }
+
+func (p *proxy) accept() {
+	for {
+		in, err := p.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.to)
+		p.mu.Lock()
+		if p.shut || err != nil {
+			_ = in.Close()
+			if err == nil {
+				_ = out.Close()
+			}
+			p.mu.Unlock()
+			continue
+		}
+		p.socks = append(p.socks, in, out)
+		p.mu.Unlock()
+		go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
+		go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
+	}
+}
+
+// cut closes all connections, and if shut is set all that come.
+func (p *proxy) cut(shut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = shut
+	for _, s := range p.socks {
+		_ = s.Close()
+	}
+	p.socks = nil
+}
+
+// open lets connections through again.
+func (p *proxy) open() {
+	p.mu.Lock()
+	p.shut = false
+	p.mu.Unlock()
+}
+
+// leaves fails the test if goroutines of a client are there after a while.
+func leaves(t testing.TB) {
+	t.Helper()
+	var stacks string
+	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		b := make([]byte, 1<<20)
+		stacks = string(b[:runtime.Stack(b, true)])
+		if !strings.Contains(stacks, "client.(*Client)") && !strings.Contains(stacks, "client.New.") {
+			return
+		}
+	}
+	t.Errorf("goroutines are left:\n%s", stacks)
+}
