@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -28,7 +29,8 @@ type Config struct {
 	// Timeout is the session's that is asked for. A server has the Timeout's share of its number to take the client, and a connection on
 	// which nothing comes for two thirds of what was granted is left. Zero means DefaultTimeout.
 	Timeout  time.Duration
-	ReadOnly bool // a server without a quorum will do
+	ReadOnly bool        // a server without a quorum will do
+	TLS      *tls.Config // how connections are encrypted; nil for not at all
 	// Events, if it is not nil, is told of watches and of the connection. It must neither call the client nor block for long.
 	Events func(Event)
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -101,8 +102,7 @@ func (c *Client) round() (sock net.Conn, err error) {
 func (c *Client) open(server string) (net.Conn, error) {
 	patience := max(c.cfg.Timeout/time.Duration(len(c.cfg.Servers)), time.Millisecond)
 	deadline := time.Now().Add(patience)
-	d := net.Dialer{Deadline: deadline}
-	sock, err := d.DialContext(c.ctx, "tcp", server)
+	sock, err := c.dial(&net.Dialer{Deadline: deadline}, server)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,14 @@ func (c *Client) open(server string) (net.Conn, error) {
 	}
 	_ = sock.SetDeadline(time.Time{})
 	return sock, nil
+}
+
+func (c *Client) dial(d *net.Dialer, server string) (net.Conn, error) {
+	if c.cfg.TLS == nil {
+		return d.DialContext(c.ctx, "tcp", server)
+	}
+	secure := tls.Dialer{NetDialer: d, Config: c.cfg.TLS}
+	return secure.DialContext(c.ctx, "tcp", server)
 }
 
 func (c *Client) shakeHands(sock net.Conn) error {

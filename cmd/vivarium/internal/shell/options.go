@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,7 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
 )
 
-const usageLine = "vivarium shell -server host:port[,host:port][/chroot] [-timeout ms] [-r] [-waitforconnection] [cmd args...]"
+const usageLine = "vivarium shell -server host:port[,host:port][/chroot] [-timeout ms] [-r] [-waitforconnection] " +
+	"[-client-configuration properties-file] [cmd args...]"
 
 // options are what the shell is started with. Their names are zkCli's.
 type options struct {
@@ -18,6 +20,7 @@ type options struct {
 	timeout  time.Duration
 	readOnly bool
 	wait     bool // for a connection, before anything else
+	tls      *tls.Config
 	help     bool
 	command  []string // to be run alone, or nil
 }
@@ -38,25 +41,38 @@ func parseOptions(args []string) (options, error) {
 			o.wait = true
 		case "h", "help":
 			o.help = true
-		case "server", "timeout":
+		case "server", "timeout", "client-configuration":
 			if i++; i == len(args) {
 				return o, fmt.Errorf("Error: no argument found for option -%s", name)
 			}
-			if name == "server" {
-				o.server = args[i]
-				break
+			if err := o.set(name, args[i]); err != nil {
+				return o, err
 			}
-			ms, err := strconv.ParseInt(args[i], 10, 32)
-			if err != nil || ms < 1 {
-				return o, fmt.Errorf("-timeout is %q: want milliseconds", args[i])
-			}
-			o.timeout = time.Duration(ms) * time.Millisecond
 		default:
 			return o, fmt.Errorf("no such flag: %s", args[i])
 		}
 	}
 	_, _, err := client.ParseServers(o.server)
 	return o, err
+}
+
+// set takes the value of a flag that has one.
+func (o *options) set(name, value string) (err error) {
+	switch name {
+	case "server":
+		o.server = value
+	case "timeout":
+		ms, err := strconv.ParseInt(value, 10, 32)
+		if err != nil || ms < 1 {
+			return fmt.Errorf("-timeout is %q: want milliseconds", value)
+		}
+		o.timeout = time.Duration(ms) * time.Millisecond
+	case "client-configuration":
+		if o.tls, err = clientTLS(value); err != nil {
+			return fmt.Errorf("-client-configuration: %w", err)
+		}
+	}
+	return nil
 }
 
 // words splits a line as zkCli does: at white space, but where an argument begins with a quote at the next one of its kind. A quote

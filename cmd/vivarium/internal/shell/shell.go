@@ -111,7 +111,7 @@ func (s *shell) connect(server string) error {
 	}
 	fresh := true // told by the client's goroutine alone
 	s.host = server
-	s.zk, err = client.New(client.Config{Servers: servers, Chroot: chroot, Timeout: s.timeout, ReadOnly: s.readOnly, Events: func(e client.Event) {
+	s.zk, err = client.New(client.Config{Servers: servers, Chroot: chroot, Timeout: s.timeout, ReadOnly: s.readOnly, TLS: s.tls, Events: func(e client.Event) {
 		first := fresh && (e.State == wire.StateSyncConnected || e.State == wire.StateConnectedReadOnly)
 		fresh = false
 		if s.interactive || !first { // nobody pipes a script to hear that it is connected

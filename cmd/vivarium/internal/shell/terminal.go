@@ -31,7 +31,7 @@ func (s *shell) onTerminal(ctx context.Context, in, out *os.File) {
 			return nil, 0, 0, err
 		}
 		width, height, err := term.GetSize(fd)
-		if err != nil {
+		if err != nil || width < 1 || height < 1 { // one that does not know says 0
 			width, height = 80, 24
 		}
 		return func() { _ = term.Restore(fd, was) }, width, height, nil
@@ -55,10 +55,6 @@ func (s *shell) edit(ctx context.Context, past *recall, on screen) {
 		}
 		return s.complete(ctx, t, line, pos)
 	}
-	s.out.set(t) // which keeps the line that is typed below what is printed
-	s.err.set(t)
-	defer s.out.set(on)
-	defer s.err.set(on)
 	s.println("Welcome to Vivarium! `help` lists the commands.")
 	for !s.quitting {
 		_ = s.ready(ctx, time.Second) // so that the prompt says it
@@ -86,6 +82,10 @@ func (s *shell) edit(ctx context.Context, past *recall, on screen) {
 
 // typed returns the next line, and false when there is none.
 func (s *shell) typed(ctx context.Context, t *term.Terminal, on screen) (string, bool) {
+	s.out.set(t) // which keeps the line that is typed below what is printed
+	s.err.set(t)
+	defer s.out.set(on)
+	defer s.err.set(on)
 	restore, width, height, err := on.raw()
 	if err != nil {
 		s.exit = s.fail(ctx, err)
@@ -94,6 +94,10 @@ func (s *shell) typed(ctx context.Context, t *term.Terminal, on screen) (string,
 	defer restore()
 	_ = t.SetSize(width, height)
 	t.SetPrompt(s.prompt())
+	return s.await(ctx, t)
+}
+
+func (s *shell) await(ctx context.Context, t *term.Terminal) (string, bool) {
 	type read struct {
 		line string
 		err  error
@@ -106,7 +110,8 @@ func (s *shell) typed(ctx context.Context, t *term.Terminal, on screen) (string,
 	select {
 	case r := <-got:
 		if r.err != nil && r.err != term.ErrPasteIndicator {
-			s.println()
+			t.SetPrompt("") // Write shows it again
+			_, _ = t.Write([]byte("\n"))
 			return "", false
 		}
 		return r.line, true

@@ -54,7 +54,7 @@ var escapes = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 func (y *typist) sees(what string) {
 	y.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		text := escapes.ReplaceAllString(y.seen.String(), "")
+		text := strings.ReplaceAll(escapes.ReplaceAllString(y.seen.String(), ""), "\r\n", "\n")
 		if i := strings.Index(text[min(y.at, len(text)):], what); i >= 0 {
 			y.at += i + len(what)
 			return
@@ -84,39 +84,39 @@ func TestTerminal(t *testing.T) {
 	y.sees(prompt(0))
 	y.press("cre\t/a one\r") // completed, with a space
 	y.sees("create /a one")
-	y.sees("Created /a\r\n")
+	y.sees("Created /a\n")
 	y.sees(prompt(1))
 	y.press("create /zebra\r")
 	y.sees(prompt(2))
 	y.press("create /zoo\r")
 	y.sees(prompt(3))
 	y.press("get /z\t")
-	y.sees("/zebra  /zoo  /zookeeper\r\n")
+	y.sees("/zebra  /zoo  /zookeeper\n")
 	y.sees("get /z")
 	y.press("e\t\r")
-	y.sees("null\r\n") // of /zebra
+	y.sees("null\n") // of /zebra
 	y.sees(prompt(4))
 	y.press("get \t\tx\x03ls /a\r") // nothing to complete; Ctrl-C empties the line
-	y.sees("[]\r\n")
+	y.sees("[]\n")
 	y.sees(prompt(5))
 	y.press("get -w /a\r")
-	y.sees("one\r\n")
+	y.sees("one\n")
 	y.sees(prompt(6))
 	y.press("get /half")
 	y.sees("get /half")
 	if code, out := sh(t, "", "-server", server, "set", "/a", "two"); code != 0 {
 		t.Fatal(out)
 	}
-	y.sees("WatchedEvent state:SyncConnected type:NodeDataChanged path:/a\r\n") // while a line is typed, which stays
+	y.sees("WatchedEvent state:SyncConnected type:NodeDataChanged path:/a\n") // while a line is typed, which stays
 	y.sees(prompt(6) + "get /half")
 	y.press("\r")
-	y.sees("Node does not exist: /half\r\n")
+	y.sees("Node does not exist: /half\n")
 	y.sees(prompt(7))
 	y.press("addauth digest bob:secret\r")
 	y.sees(prompt(8))
 	y.press("\x1b[A\x1b[A\r") // up twice: the identity is not there
 	y.sees("get -w /a")
-	y.sees("two\r\n")
+	y.sees("two\n")
 	y.sees(prompt(9))
 	y.press("\x04") // Ctrl-D
 	y.ends(0)
@@ -131,7 +131,7 @@ func TestTerminal(t *testing.T) {
 	y = sit(t, t.Context(), readRecall(file), server)
 	y.sees(prompt(0))
 	y.press("\x1b[A\x1b[A\r") // of the time before
-	y.sees("Node does not exist: /half\r\n")
+	y.sees("Node does not exist: /half\n")
 	y.press("quit\r")
 	y.ends(1)
 }
@@ -147,7 +147,7 @@ func TestTerminalInterrupted(t *testing.T) {
 	y.press("get /a\r")
 	<-asked
 	interrupt()
-	y.sees("Interrupted\r\n")
+	y.sees("Interrupted\n")
 	y.sees("1] ")
 	cancel()
 	y.ends(exitInterrupted)

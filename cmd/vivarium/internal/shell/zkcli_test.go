@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "record testdata/*.golden from ZooKeeper's own shell and server")
 
-// start opens a gateway on a node that is alone.
-func start(t *testing.T) *gateway.Gateway {
+// node starts a node that is alone.
+func node(t *testing.T) *embed.Node {
 	t.Helper()
 	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -34,7 +34,13 @@ func start(t *testing.T) *gateway.Gateway {
 	if err := n.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g, err := gateway.Start(n, gateway.Config{Listen: "127.0.0.1:0"})
+	return n
+}
+
+// start opens a gateway on a node.
+func start(t *testing.T) *gateway.Gateway {
+	t.Helper()
+	g, err := gateway.Start(node(t), gateway.Config{Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
