@@ -249,6 +249,34 @@ func TestSecondServer(t *testing.T) {
 	mustDo(t, c, op(wire.OpExists, "/"))
 }
 
+// A session whose server goes is resumed on the next one.
+func TestMove(t *testing.T) {
+	addr := start(t)
+	first, second := newProxy(t, addr), newProxy(t, addr)
+	c, events := connect(t, Config{Servers: []string{first.addr(), second.addr()}})
+	mustDo(t, c, creation("/eph", "", wire.FlagsEphemeral))
+	mustDo(t, c, watched(wire.OpGetData, "/eph"))
+	first.cut(true)
+	events.expect(t, wire.EventNone, wire.StateDisconnected, "")
+	if r := mustDo(t, c, op(wire.OpExists, "/eph")); r.Stat.EphemeralOwner != c.session.SessionID { // the call waits for the connection
+		t.Errorf("owner %x", r.Stat.EphemeralOwner)
+	}
+	events.expect(t, wire.EventNone, wire.StateSyncConnected, "")
+	mustDo(t, c, op(wire.OpSetData, "/eph"))
+	events.expect(t, wire.NodeDataChanged, wire.StateSyncConnected, "/eph")
+}
+
+// A client that is asked nothing keeps its session.
+func TestIdle(t *testing.T) {
+	c, events := connect(t, Config{Servers: []string{start(t)}, Timeout: 400 * time.Millisecond})
+	select {
+	case e := <-events:
+		t.Errorf("%+v", e)
+	case <-time.After(1500 * time.Millisecond):
+	}
+	mustDo(t, c, op(wire.OpExists, "/"))
+}
+
 func TestExpiry(t *testing.T) {
 	p := newProxy(t, start(t))
 	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: 400 * time.Millisecond})

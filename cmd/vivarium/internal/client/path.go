@@ -1,7 +1,6 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf16"
@@ -9,24 +8,30 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// CheckPath says why a path is none, in the words of ZooKeeper's client, or returns nil. Servers have the same rule, but they do not
+// A PathError says why a path is none, in the words of ZooKeeper's client.
+type PathError string
+
+// Error returns the words.
+func (e PathError) Error() string { return string(e) }
+
+// CheckPath says why a path is none, by a PathError, or returns nil. Servers have the same rule, but they do not
 // look at the paths of reads: a path that is none just does not exist there.
 func CheckPath(path string) error {
 	switch {
 	case path == "":
-		return errors.New("Path length must be > 0")
+		return PathError("Path length must be > 0")
 	case path[0] != '/':
-		return errors.New("Path must start with / character")
+		return PathError("Path must start with / character")
 	case path == "/":
 		return nil
 	case path[len(path)-1] == '/':
-		return errors.New("Path must not end with / character")
+		return PathError("Path must not end with / character")
 	}
 	at := 0 // of the component, in UTF-16 units, as all that these sentences count
 	for i, part := range strings.Split(path, "/") {
 		if i > 0 {
 			if why, off := flaw(part); why != "" {
-				return fmt.Errorf("Invalid path string \"%s\" caused by %s @%d", path, why, at+off)
+				return PathError(fmt.Sprintf("Invalid path string \"%s\" caused by %s @%d", path, why, at+off))
 			}
 		}
 		at += len(utf16.Encode([]rune(part))) + 1

@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"slices"
 	"strconv"
 
@@ -138,7 +137,7 @@ func (s *shell) deleteall(ctx context.Context, a *args) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			return errors.New("Failed to delete some node(s) in the subtree!\nCause: " + describe(err))
+			return sentence("Failed to delete some node(s) in the subtree!\nCause: " + describe(err))
 		}
 		tree = tree[n:]
 	}

@@ -147,7 +147,7 @@ func (s *shell) limit(ctx context.Context, path string, limits track) error {
 	if ok, err := s.exists(ctx, path); err != nil {
 		return err
 	} else if !ok {
-		return fmt.Errorf("%s does not exist.", path)
+		return sentence(path + " does not exist.")
 	}
 	if err := s.alone(ctx, path); err != nil {
 		return err

@@ -211,6 +211,11 @@ func (s *shell) try(ctx context.Context, list []string) error {
 // errSaid is of a failure that the user knows of.
 var errSaid = errors.New("said")
 
+// A sentence is an error in zkCli's words.
+type sentence string
+
+func (e sentence) Error() string { return string(e) }
+
 // fail says an error and returns its exit code.
 func (s *shell) fail(ctx context.Context, err error) int {
 	switch {

@@ -64,6 +64,11 @@ func TestOneCommand(t *testing.T) {
 		{[]string{"stat", "/eph"}, 1, "", "Node does not exist: /eph\n"}, // the session is closed
 		{[]string{"addauth", "bogus", "x"}, 1, "\nWATCHER::\n\nWatchedEvent state:AuthFailed type:None path:null\n", "KeeperErrorCode = AuthFailed\n"},
 		{[]string{"listquota", "/a"}, 1, "", "absolute path is /zookeeper/quota/a/zookeeper_limits\nquota for /a does not exist.\n"},
+		{[]string{"create", "/keep", "x", "world:anyone:crwa"}, 0, "", "Created /keep\n"},
+		{[]string{"create", "/keep/child"}, 0, "", "Created /keep/child\n"},
+		{[]string{"deleteall", "/keep"}, 1, "", "Failed to delete some node(s) in the subtree!\nCause: Insufficient permission : /keep/child\n"},
+		{[]string{"deleteall", "/keep", "-b", "0"}, 1, "", "Insufficient permission : /keep/child\n"},
+		{[]string{"setAcl", "-R", "/keep", "bogus:x:r"}, 1, "", "Acl is not valid : /keep\nAcl is not valid : /keep/child\n"},
 		{[]string{"redo", "x"}, 2, "", "redo cmdno\n"},
 		{[]string{"quit"}, 0, "", ""},
 	} {

@@ -164,6 +164,9 @@ var dropped = regexp.MustCompile(`^(|WATCHER::|SLF4J: .*|Connecting to .*|Welcom
 
 var identity = regexp.MustCompile(`^(ip|digest): `)
 
+// Whether deleteall has failed zkCli 3.8 does not always see: its callback may come too late.
+var raced = regexp.MustCompile(`^Failed to delete some node\(s\) in the subtree!$`)
+
 // normal takes out of a transcript what is not to be compared. Events, which zkCli prints whenever it comes to it, are moved to the end.
 func normal(out string) string {
 	var lines, events []string
@@ -173,7 +176,7 @@ func normal(out string) string {
 			line = n.from.ReplaceAllString(line, n.to)
 		}
 		switch {
-		case dropped.MatchString(line):
+		case dropped.MatchString(line), raced.MatchString(line):
 		case strings.HasPrefix(line, "WatchedEvent "):
 			events = append(events, line)
 		default:
@@ -203,6 +206,9 @@ const zkCliPath, javaClasses = "/usr/share/zookeeper/bin/zkCli.sh", "/etc/zookee
 
 func needZooKeeper(t *testing.T) {
 	t.Helper()
+	if testing.Short() && !*update {
+		t.Skip("ten starts of Java")
+	}
 	if _, err := os.Stat(zkCliPath); err != nil {
 		t.Skip("ZooKeeper is not installed: Debian's package zookeeper")
 	}
