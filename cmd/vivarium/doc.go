@@ -2,6 +2,7 @@
 // their service: its clients, recipes, shells and monitors work against it unchanged.
 //
 //	vivarium serve -config node.yaml    run a member, with a port for ZooKeeper's clients
+//	vivarium shell -server host:port    speak to a server, this one or ZooKeeper's, as ZooKeeper's zkCli does
 //	vivarium check DIR                  verify the data directory of a stopped member
 //	vivarium version
 //	vivarium help [command]
@@ -56,6 +57,12 @@
 // before. SIGTERM and SIGINT close the member: clients' connections first, whose sessions live on for them to take to another member,
 // then it hands its leaderships over. A second signal ends it at once, as a crash would, which costs nothing but time.
 //
+// # shell
+//
+// It has the commands and flags of ZooKeeper's zkCli and prints what that prints: on a terminal with editing, history and completion, or a command
+// a line from a pipe, or one command behind the flags (vivarium shell -server host:port get /a). "help" lists the commands, and the doc of
+// package shell says where it differs.
+//
 // # check
 //
 // It reads every byte that counts and changes none. What it calls sound starts, with all that the member had acknowledged. A last record of the log
@@ -65,9 +72,10 @@
 //
 // # Exit codes
 //
-//	     serve                             check
-//	0    it was stopped by a signal        the directory is sound
-//	1    it could not start, or failed     it is damaged
-//	2    the command line or the config    the command line; there is no such directory, a member runs on it, it cannot
-//	                                       be read, or a newer version wrote it
+//	     serve                        shell                        check
+//	0    it was stopped by a signal   the last command succeeded   the directory is sound
+//	1    it could not start, or       it failed, or there is no    it is damaged
+//	     failed                       server
+//	2    the command line or the      the command line             the command line; there is no such directory, a member
+//	     config                                                    runs on it, it cannot be read, or a newer version wrote it
 package main
