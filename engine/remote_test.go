@@ -27,6 +27,7 @@ type team struct {
 	mute   map[*node]bool            // what it proposes does not arrive
 	deaf   map[*node]bool            // it applies nothing
 	gone   bool                      // no quorum: nothing is committed
+	after  func(*node)               // unless nil called when a member has applied an entry
 }
 
 // withTeam runs fn in a bubble with members 1, 2 and 3 of which the last one leads.
@@ -117,6 +118,9 @@ func (m *team) commit() {
 					p := log[m.done[n][shard]]
 					m.done[n][shard]++
 					n.applyOn(shard, mustDecode(m.t, p.cmd))
+					if m.after != nil {
+						m.after(n)
+					}
 					more = true
 				}
 			}
