@@ -28,8 +28,13 @@ import (
 //   - a tick counts one tick, however long the node was stopped in it, and one that comes late does not count at all unless the one
 //     before was late too: what has arrived meanwhile is read first;
 //   - while a session is Suspended its client is kept away by this node, so no silence is counted, and afterwards the client has its
-//     full timeout anew. (A client that never comes back is kept for as long as this node is cut off for a third of its timeout again and
-//     again. In that time the log counts.)
+//     full timeout anew, if it was heard since it had it last: a client that never comes back is not kept by a node that is cut off again
+//     and again.
+//
+// A node that starts again gives all its clients their full timeout, for it does not know when its predecessor heard them. So one that
+// starts again before the timeout is over, and again, keeps a client that never comes back until it stops doing so, as ZooKeeper does with
+// leaders that follow one another as fast. What would bound that is silence which outlives the node, in the log: entries of idle nodes for
+// clients of which all but few are back at once. While the node is away the log counts, and a client that is elsewhere is not concerned.
 
 const (
 	// ticksPerTimeout is how exactly silence is counted: a session ends up to two ticks late.
@@ -52,6 +57,7 @@ type remote struct {
 	// Guarded by the keeper's mu.
 	place     int // in remotes.list
 	suspended bool
+	renewed   uint64 // tick in which its client had its timeout anew for this node's sake
 }
 
 // remotes are the sessions of remote clients that are attached to this node. They are guarded by the keeper's mu.
@@ -251,8 +257,9 @@ func (k *keeper) judgeOneLocked(s *Session, now time.Duration) {
 	}
 	s.remote.suspended = suspended
 	k.mu.remotes.cut = true // somebody has to be told when it is over
-	if !suspended {
+	if r := s.remote; !suspended && (r.renewed == 0 || r.heard.Load() > r.renewed) {
 		k.anewLocked(s)
+		r.renewed = k.ticks.Load()
 	}
 	s.turnLocked()
 }

@@ -635,6 +635,34 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 	})
 }
 
+// A client that never comes back is kept by no number of interruptions: after the first it has its timeout anew, after another only if it was
+// heard in between.
+func TestCutOffAgainAndAgainKeepsNobody(t *testing.T) {
+	withTeam(t, 1, func(t *testing.T, m *team) {
+		gone, stays := m.open(1), m.open(1)
+		m.mustCreate(gone, "/gone")
+		m.mustCreate(stays, "/stays")
+		n := m.nodes[1]
+		cycles := 0
+		for ; gone.Err() == nil && cycles < 20; cycles++ {
+			m.gone = true
+			n.lead(0)
+			m.run(testTimeout / 2)
+			n.wantState(stays, session.Suspended)
+			m.gone = false
+			n.lead(3)
+			m.chat(testTimeout/4, stays)
+		}
+		wantEnd(t, gone, ErrSessionExpired)
+		if cycles < 3 {
+			t.Errorf("it ended after %d interruptions", cycles)
+		}
+		m.wantThere(false, "/gone")
+		m.wantThere(true, "/stays")
+		wantEnd(t, stays, nil)
+	})
+}
+
 // A node that is closed ends its in-process sessions; those of remote clients stay, for them to take elsewhere.
 func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
