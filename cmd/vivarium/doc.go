@@ -76,6 +76,6 @@
 //	0    it was stopped by a signal   the last command succeeded   the directory is sound
 //	1    it could not start, or       it failed, or there is no    it is damaged
 //	     failed                       server
-//	2    the command line or the      the command line             the command line; there is no such directory, a member
-//	     config                                                    runs on it, it cannot be read, or a newer version wrote it
+//	2    the command line or the      it was not understood        the command line; there is no such directory, a member
+//	     config                       (130: interrupted)           runs on it, it cannot be read, or a newer version wrote it
 package main

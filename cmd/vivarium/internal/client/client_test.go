@@ -268,18 +268,18 @@ func TestMove(t *testing.T) {
 
 // A client that is asked nothing keeps its session.
 func TestIdle(t *testing.T) {
-	c, events := connect(t, Config{Servers: []string{start(t)}, Timeout: 400 * time.Millisecond})
+	c, events := connect(t, Config{Servers: []string{start(t)}, Timeout: 2 * time.Second})
 	select {
 	case e := <-events:
 		t.Errorf("%+v", e)
-	case <-time.After(1500 * time.Millisecond):
+	case <-time.After(2500 * time.Millisecond):
 	}
 	mustDo(t, c, op(wire.OpExists, "/"))
 }
 
 func TestExpiry(t *testing.T) {
 	p := newProxy(t, start(t))
-	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: 400 * time.Millisecond})
+	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: time.Second})
 	mustDo(t, c, creation("/eph", "", wire.FlagsEphemeral))
 	other, _ := connect(t, Config{Servers: []string{p.to}})
 	if _, err := do(t, other, watched(wire.OpExists, "/eph")); err != nil {

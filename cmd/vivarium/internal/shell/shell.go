@@ -46,11 +46,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	in, inOK := stdin.(*os.File)
 	out, outOK := stdout.(*os.File)
 	if s.interactive = o.command == nil && inOK && outOK && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd())); s.interactive {
-		ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+		ctx, stop := signals(ctx, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		return s.run(ctx, func() { s.onTerminal(ctx, in, out) })
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signals(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return s.run(ctx, func() {
 		if o.command != nil {
@@ -59,6 +59,14 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		s.script(ctx, stdin)
 	})
+}
+
+// signals returns a context that the first signal ends; a second one ends the process, which may be waiting for a server to close the
+// session.
+func signals(ctx context.Context, list ...os.Signal) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, list...)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // A shell is one run of it. All but event belongs to one goroutine.

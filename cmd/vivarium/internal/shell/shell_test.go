@@ -233,7 +233,7 @@ func TestNoAnswer(t *testing.T) {
 		next(c)
 		next(c)
 	})
-	code, out, err := run(t, t.Context(), strings.NewReader(""), "-server", server, "-timeout", "200", "get", "/a")
+	code, out, err := run(t, t.Context(), strings.NewReader(""), "-server", server, "-timeout", "1000", "get", "/a")
 	expect(t, "get", code, out, err, 1, "", "KeeperErrorCode = OperationTimeout for /a\n")
 }
 
