@@ -232,11 +232,23 @@ func (r *Reset) missed(exists bool, newest tree.Zxid, change EventType) EventTyp
 	return 0
 }
 
-// At is the place of an answer that shows no transaction later than z. What it says must have been read before.
+// At is the place of an answer that shows no transaction later than z, which readers see. What it says must have been read before. If events
+// wait, their transactions may not be visible yet: it waits until they are, lest somebody is told of what it cannot read, or has an
+// answer with an earlier zxid behind it.
 func (c *Client) At(z tree.Zxid) Place {
+	if place, waiting := c.at(z); !waiting {
+		return place
+	}
+	lock(c.parts)
+	defer unlock(c.parts)
+	return c.placeLocked(c.parts)
+}
+
+// at is the place behind all that is queued, and whether some of that waits.
+func (c *Client) at(z tree.Zxid) (place Place, waiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Place{Zxid: z, events: c.mu.queued}
+	return Place{Zxid: z, events: c.mu.queued}, len(c.mu.events) > 0
 }
 
 // Take returns the events up to a place that have not been taken, or why the client has ended.
@@ -361,7 +373,8 @@ func (c *Client) placeLocked(parts []part) Place {
 	for i := range parts {
 		z = max(z, parts[i].registry.zxid)
 	}
-	return c.At(z)
+	place, _ := c.at(z)
+	return place
 }
 
 func (c *Client) armLocked(parts []part, path string, mode Mode) {

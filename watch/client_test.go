@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -279,6 +281,35 @@ func TestClient_QueuedBeforeVisible(t *testing.T) {
 			t.Error("not woken")
 		}
 	})
+}
+
+// 6.4.1: nor is anybody told before it can be read: an event is queued before its transaction is visible, and who is told reads at once. And
+// no answer behind an event has an earlier zxid.
+func TestClient_ToldOfWhatIsVisible(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	arm(t, w, "/a", Data)
+	var visible atomic.Bool
+	placed := make(chan Place, 1)
+	r.Deliver(4, set("/a"), func() {
+		go func() {
+			place := w.At(3)
+			if !visible.Load() {
+				t.Error("it could be told what nobody could read")
+			}
+			placed <- place
+		}()
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case place := <-placed:
+			placed <- place
+		}
+		visible.Store(true)
+	})
+	place := <-placed
+	if events, err := w.Take(place); len(events) != 1 || err != nil || place.Zxid != 4 {
+		t.Errorf("%+v: told %v, %v", place, events, err)
+	}
 }
 
 // 3.4, 3.5: what was looked at decides whether a watch is left.
