@@ -27,6 +27,7 @@ import (
 // What counts is never more than the client was silent for while this node could hear it:
 //   - a tick counts one tick, however long the node was stopped in it, and one that comes late does not count at all unless the one
 //     before was late too: what has arrived meanwhile is read first;
+//   - while nobody listens to a client, because a request of it takes its time, it is not silent;
 //   - while a session is Suspended its client is kept away by this node, so no silence is counted, and afterwards the client has its
 //     full timeout anew, if it was heard since it had it last: a client that never comes back is not kept by a node that is cut off again
 //     and again.
@@ -53,6 +54,7 @@ type remote struct {
 	orphan   bool // nobody here ever had it: it has no requests
 
 	heard atomic.Uint64 // tick in which its client was heard last
+	busy  atomic.Uint64 // the tick after that since which nobody listens to its client; zero: somebody does
 
 	// Guarded by the keeper's mu.
 	place     int // in remotes.list
@@ -227,6 +229,9 @@ func (k *keeper) tickLocked(now time.Duration) (gone []*Session) {
 			continue
 		}
 		s := r.list[i].s
+		if since := s.remote.busy.Load(); since > 0 && n > since { // for a whole tick at least
+			s.remote.heard.Store(n)
+		}
 		if r.list[i].due = k.due(s, s.remote.heard.Load()); r.list[i].due > n {
 			continue
 		}
@@ -366,6 +371,19 @@ func (s *Session) Heard() {
 	}
 	if tick := s.engine.keeper.ticks.Load(); s.remote.heard.Load() != tick { // mostly it is: the line stays where it is
 		s.remote.heard.Store(tick)
+	}
+}
+
+// Busy says whether nobody listens to a remote client for a while, because what it has asked for takes its time: it is not silent then. It is
+// cheap.
+func (s *Session) Busy(is bool) {
+	r := s.remote
+	switch {
+	case r == nil || is == (r.busy.Load() > 0):
+	case is:
+		r.busy.Store(s.engine.keeper.ticks.Load() + 1)
+	default:
+		r.busy.Store(0)
 	}
 }
 

@@ -442,6 +442,28 @@ func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
 	})
 }
 
+// Whoever is kept waiting is not silent: nobody listens to it. Then it has as long as others.
+func TestBusySessionIsNotSilent(t *testing.T) {
+	withTeam(t, 1, func(t *testing.T, m *team) {
+		s, silent := m.open(1), m.open(1)
+		s.Busy(true)
+		silent.Busy(false)
+		m.run(3*testTimeout + testTimeout/2)
+		wantEnd(t, s, nil)
+		wantEnd(t, silent, ErrSessionExpired)
+		s.Busy(false)
+		s.Heard() // what it has said meanwhile
+		for range 20 {
+			m.run(testTimeout / 21)
+			s.Busy(true) // for a moment, which does not count
+			s.Busy(false)
+		}
+		wantEnd(t, s, nil)
+		m.run(testTimeout / 10)
+		wantEnd(t, s, ErrSessionExpired)
+	})
+}
+
 // What clients say costs no proposal: an idle node sends its beats, however many sessions it has.
 func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {

@@ -110,6 +110,7 @@ func (c *conn) serve() {
 	c.drop()
 	c.in.release()
 	if c.session != nil {
+		c.session.Busy(false)
 		c.hush()
 		c.session.OnTurn(nil)
 		c.watches.End(nil)
@@ -283,6 +284,7 @@ func (c *conn) waitLocked() {
 	if c.readyLocked() {
 		c.nudge()
 	}
+	c.session.Busy(true)
 	c.settled.Wait()
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -124,4 +125,41 @@ func TestMemberCutOff(t *testing.T) {
 		b, err := wire.ReadFrame(again, nil, 100)
 		return err == nil && again.ConnectResponse.Decode(b) == nil && again.SessionID != 0
 	})
+}
+
+// slow is a scheme of the service's that takes its time.
+type slow struct {
+	moody
+	until chan struct{}
+}
+
+func (s slow) Identify(credential []byte) (string, error) {
+	<-s.until
+	return string(credential), nil
+}
+
+// A client whose request takes longer than its timeout is not silent meanwhile: what it says is not read.
+func TestRequestThatTakesLongerThanTheTimeout(t *testing.T) {
+	scheme := slow{until: make(chan struct{})}
+	g := startOn(t, startNode(t, func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"slow": scheme} }), Config{})
+	other := connect(t, g)
+	client := func(path string) *client {
+		c := dial(t, g)
+		c.open(wire.ConnectRequest{Timeout: 400, Password: make([]byte, 16)})
+		c.must(create(path, nil, 1))
+		return c
+	}
+	c := client("/waits")
+	q := wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "slow", Proof: []byte("x")}}
+	c.write(raw(q))
+	for i := range 2 { // one after the other, each of which is told of its end by the same ticks
+		path := fmt.Sprint("/silent-", i)
+		client(path)
+		wait(t, "the end of a silent client", func() bool { return other.do(op(wire.OpExists, path)).Err == wire.NoNode })
+	}
+	close(scheme.until)
+	if r := c.receive(q); r.Err != wire.OK {
+		t.Errorf("code %d", r.Err)
+	}
+	c.must(op(wire.OpExists, "/waits"))
 }

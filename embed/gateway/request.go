@@ -64,6 +64,7 @@ func (c *conn) request() error {
 	if !c.room() {
 		return errEnded
 	}
+	c.session.Busy(false)
 	frame, err := c.in.next(c.gate.cfg.FrameSize)
 	if err != nil {
 		return err
@@ -353,6 +354,7 @@ func (c *conn) sync(o *wire.Operation, r *wire.Result) error {
 	if path == wire.Null {
 		path = "/"
 	}
+	c.session.Busy(true)
 	_, err := c.session.Sync(c.gate.ctx, path)
 	return err
 }
@@ -391,6 +393,7 @@ func (c *conn) sasl(q *wire.Request, a *answer) error {
 
 func (c *conn) auth(q *wire.Request, a *answer) error {
 	a.fixed = true
+	c.session.Busy(true)
 	who, err := c.prove(&q.Auth)
 	if err != nil {
 		c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr(), "scheme", q.Auth.Scheme, "cause", err)

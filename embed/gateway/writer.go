@@ -26,6 +26,8 @@ func (c *conn) sendHere() error {
 	if !c.turn.take() {
 		return nil
 	}
+	c.session.Busy(true)
+	defer c.session.Busy(false)
 	again, err := c.sendOnce()
 	if again { // there may be no end to it
 		go c.sendLoop()
