@@ -175,6 +175,7 @@ func TestMultiTells(t *testing.T) {
 
 // 5.5: a session's ephemerals go in one transaction. A watch of getChildren is told once, one that stays of each.
 func TestCloseIsOneTransaction(t *testing.T) {
+	oneShard(t)
 	g := start(t, Config{})
 	c, once, stays := connect(t, g), connect(t, g), connect(t, g)
 	c.must(create("/p", nil, 0))

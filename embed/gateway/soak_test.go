@@ -255,7 +255,7 @@ func (p *tenant) moveIn() (err error) {
 
 // say sends requests, and returns the answers to all of them.
 func (p *tenant) say(ops ...wire.Operation) ([]wire.Reply, error) {
-	_ = p.conn.SetDeadline(time.Now().Add(patience))
+	_ = p.conn.SetDeadline(time.Now().Add(15 * patience)) // the machine may be busy with something else
 	var b []byte
 	first := p.xid + 1
 	for _, o := range ops {
