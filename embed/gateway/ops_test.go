@@ -43,6 +43,8 @@ func TestOps(t *testing.T) {
 		{"create without slash", create("foo", nil, 0), wire.BadArguments},
 		{"create of nothing", create("", nil, 0), wire.BadArguments},
 		{"create of null", create(wire.Null, nil, 0), wire.MarshallingError},
+		{"create of null with bad flags", create(wire.Null, nil, 7), wire.BadArguments},
+		{"create of null with a TTL of zero", with(create(wire.Null, nil, 5), ttl(0)), wire.BadArguments},
 		{"create with NUL", create("/a\x00", nil, 0), wire.BadArguments},
 		{"create below missing/", create("/missing/", nil, 0), wire.NoNode},
 		{"create with slash at the end", create("/a/", nil, 0), wire.BadArguments},

@@ -184,12 +184,14 @@ func sizeOf(r *wire.Result) int {
 func (c *conn) create(o *wire.Operation) (tree.Op, error) {
 	mode := tree.CreateMode(o.Flags)
 	switch { // in the order in which ZooKeeper looks, as far as the tree does not
-	case o.Path == wire.Null:
-		return tree.Op{}, errMarshalling
 	case o.Flags < wire.FlagsPersistent || o.Flags > wire.FlagsSequentialTTL:
 		return tree.Op{}, tree.ErrInvalidMode
 	case o.Op == wire.OpCreateTTL != mode.IsTTL(), o.Op == wire.OpCreateContainer != (mode == tree.Container):
 		return tree.Op{}, tree.ErrInvalidMode // with which a client could stop a server of ZooKeeper's
+	case mode.IsTTL() && (o.TTL < 1 || o.TTL > tree.MaxTTL):
+		return tree.Op{}, tree.ErrInvalidTTL
+	case o.Path == wire.Null:
+		return tree.Op{}, errMarshalling
 	case len(o.Data) > c.gate.node.Config.MaxDataSize:
 		return tree.Op{}, engine.ErrTooLarge
 	}
