@@ -161,13 +161,12 @@ func java(more []string, args ...string) (*exec.Cmd, bool) {
 	return exec.Command(path, args...), true
 }
 
-// startZooKeeper starts three of ZooKeeper's servers, with the session timeouts of startVivarium's. It is false if there are none.
-func startZooKeeper(t *testing.T) (*system, bool) {
+// startZooKeeper starts servers of ZooKeeper's, with the session timeouts of startVivarium's. It is false if there are none.
+func startZooKeeper(t *testing.T, members int) (*system, bool) {
 	t.Helper()
 	if _, ok := java(nil); !ok {
 		return nil, false
 	}
-	const members = 3
 	ports := freePorts(t, 3*members)
 	s := &system{name: "ZooKeeper"}
 	for i := range members {
@@ -176,12 +175,12 @@ func startZooKeeper(t *testing.T) (*system, bool) {
 		fmt.Fprintf(&cfg, "tickTime=200\ninitLimit=100\nsyncLimit=100\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nforceSync=no\nadmin.enableServer=false\n",
 			leastTimeout.Milliseconds(), embed.DefaultMaxSessionTimeout.Milliseconds())
 		fmt.Fprintf(&cfg, "4lw.commands.whitelist=*\nextendedTypesEnabled=true\nenforceQuota=true\nmaxClientCnxns=0\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n", dir, ports[i])
-		for j := range members {
+		for j := 0; j < members && members > 1; j++ {
 			fmt.Fprintf(&cfg, "server.%d=127.0.0.1:%d:%d\n", j+1, ports[members+j], ports[2*members+j])
 		}
 		must(t, os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(cfg.String()), 0o644))
 		must(t, os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(i+1)), 0o644))
-		cmd, _ := java(nil, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(dir, "zoo.cfg"))
+		cmd, _ := java(nil, "-Dznode.container.checkIntervalMs=3600000", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(dir, "zoo.cfg"))
 		must(t, cmd.Start())
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
@@ -234,7 +233,7 @@ func ask(addr, word string) string {
 func compare(t *testing.T, name string, run func(t *testing.T, s *system) string) {
 	golden := filepath.Join("testdata", name+".golden")
 	if *update {
-		s, ok := startZooKeeper(t)
+		s, ok := startZooKeeper(t, 3)
 		if !ok {
 			t.Fatal("the Debian package zookeeper is not installed")
 		}
@@ -242,7 +241,7 @@ func compare(t *testing.T, name string, run func(t *testing.T, s *system) string
 	}
 	t.Run("ZooKeeper", func(t *testing.T) {
 		t.Parallel() // they wait more than they compute
-		s, ok := startZooKeeper(t)
+		s, ok := startZooKeeper(t, 3)
 		if !ok {
 			t.Skip("the Debian package zookeeper is not installed")
 		}
