@@ -151,6 +151,15 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 	return k.stateLocked(s), s.changed
 }
 
+// Now is State without the channel, which most remote clients' sessions never need.
+func (s *Session) Now() session.State {
+	k := s.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stateLocked(s)
+}
+
 // Close ends the session: here at once, in the ensemble with the next batch. It waits until its ephemerals are gone,
 // at most the node's request timeout. Those that a remote client's session has on other shards than the first go soon after. Close
 // returns ErrSessionMoved if such a session turns out to be attached elsewhere: there it goes on.

@@ -39,7 +39,6 @@ type conn struct {
 	// The reader's.
 	in  input
 	who []tree.Identity
-	one [1]tree.Op // room for what is submitted
 
 	figures figures
 

@@ -15,7 +15,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		t.Skip("short, as with the race detector, which takes more")
 	}
 	const n = 1000
-	const most = 16 << 10 // bytes for each, of which the client's end in this process takes some
+	const most = 12 << 10 // bytes for each, of which the client's end in this process takes some
 	g := start(t, Config{ConnectionsPerAddress: -1})
 	used := func() uint64 {
 		runtime.GC()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // An input reads a connection's frames. It has buffers while there is something to read: an idle connection keeps none.
@@ -27,11 +28,13 @@ type input struct {
 // aheadMax is what is read in the first go, before there are buffers; most requests are no longer.
 const aheadMax = 128
 
-// buffers are what reading a request takes.
+// buffers are what reading a request takes, and dealing with it.
 type buffers struct {
 	r     *bufio.Reader
 	frame []byte
 	q     wire.Request
+	a     answer
+	one   [1]tree.Op // of q, if that is a write
 }
 
 // frameKept bounds the frame that is kept for the next one who reads.
@@ -91,7 +94,7 @@ func (in *input) release() {
 	}
 	in.bufs = nil
 	b.r.Reset(nil)
-	b.q = wire.Request{}
+	b.q, b.a, b.one = wire.Request{}, answer{}, [1]tree.Op{}
 	if cap(b.frame) > frameKept {
 		b.frame = nil
 	}

@@ -69,18 +69,18 @@ func (c *conn) request() error {
 	if err != nil {
 		return err
 	}
-	q := &c.in.bufs.q
+	q, a := &c.in.bufs.q, &c.in.bufs.a
 	body, err := q.DecodeHeader(frame)
 	if err != nil {
 		return err
 	}
 	c.figures.received.Add(1)
 	c.gate.figures.received.Add(1)
-	a := answer{came: time.Now(), bytes: len(frame)}
+	*a = answer{came: time.Now(), bytes: len(frame)}
 	a.reply.Xid, a.reply.Op = q.Xid, q.Op
 	if !q.Op.Known() {
 		a.reply.Err, a.reply.Zxid, a.fixed, a.last = wire.Unimplemented, -1, true, true
-		c.push(&a)
+		c.push(a)
 		return errLast
 	}
 	if q.Op != wire.OpAuth && q.Op != wire.OpSASL { // which keep no session alive
@@ -88,10 +88,10 @@ func (c *conn) request() error {
 	}
 	if q.DecodeBody(body) != nil {
 		a.reply.Err = wire.MarshallingError
-		c.push(&a)
+		c.push(a)
 		return nil
 	}
-	return c.act(q, &a)
+	return c.act(q, a)
 }
 
 func (c *conn) act(q *wire.Request, a *answer) error {
@@ -107,10 +107,9 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		if err != nil {
 			return c.finish(a, err)
 		}
-		c.one[0] = op
-		err = c.submit(a, c.one[:])
-		c.one[0] = tree.Op{}
-		return err
+		one := &c.in.bufs.one
+		one[0] = op
+		return c.submit(a, one[:])
 	case do.arm != nil && (q.Watch || do.read == nil):
 		return c.armed(a, func() (watch.Place, error) { return do.arm(c, &q.Operation, &a.reply) })
 	case do.read != nil:
@@ -373,7 +372,7 @@ func statOf(s *tree.Stat) wire.Stat {
 
 // ping is answered while the session is safe: a client must not take a node that is cut off for one that keeps its session alive.
 func (c *conn) ping(q *wire.Request, a *answer) error {
-	if now, _ := c.session.State(); now != embed.Connected {
+	if now := c.session.Now(); now != embed.Connected {
 		return sessionError(now)
 	}
 	c.push(a)

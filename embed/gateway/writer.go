@@ -94,7 +94,7 @@ func (c *conn) hush() {
 
 // look returns why the session is not to be served on this connection.
 func (c *conn) look() error {
-	now, _ := c.session.State()
+	now := c.session.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now == embed.Connected || c.leaving {
