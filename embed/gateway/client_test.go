@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,4 +224,22 @@ func equal(t testing.TB, what string, got, want []byte) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s:\n got %x\nwant %x", what, got, want)
 	}
+}
+
+// A lockedBuffer is what several write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

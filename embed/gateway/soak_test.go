@@ -92,17 +92,19 @@ func TestSoak(t *testing.T) {
 		c := connect(t, g)
 		c.must(create("/soak/after", nil, 1))
 		c.must(op(wire.OpCloseSession, ""))
+		_ = c.Close()
 		if got := ask(t, g, "ruok"); got != "imok" {
 			t.Errorf("ruok: %q", got)
 		}
 	}
 	s.settle(len(s.gates) + 1)
-	wait(t, "goroutines and files to be as many as before", func() bool {
-		<-time.After(settlePause)
-		now := measure()
-		return now.goroutines <= before.goroutines+5 && now.files <= before.files+5
-	})
 	after := measure()
+	for deadline := time.Now().Add(patience); after.goroutines > before.goroutines+5 || after.sockets > before.sockets; after = measure() {
+		if <-time.After(settlePause); time.Now().After(deadline) {
+			all := make([]byte, 1<<20)
+			t.Fatalf("before %+v, after %+v\n%s", before, after, all[:runtime.Stack(all, true)])
+		}
+	}
 	t.Logf("before %+v, after %+v", before, after)
 	if after.heap > 2*before.heap+32<<20 {
 		t.Errorf("the heap has grown from %d to %d bytes", before.heap, after.heap)
@@ -112,28 +114,11 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// A lockedBuffer is what several write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A measured is what must not grow.
 type measured struct {
-	goroutines, files int
-	heap              uint64
+	goroutines, sockets int
+	files               int // of all kinds; the members open and close theirs
+	heap                uint64
 }
 
 func measure() measured {
@@ -141,8 +126,15 @@ func measure() measured {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+	now := measured{goroutines: runtime.NumGoroutine(), heap: m.HeapAlloc}
 	files, _ := os.ReadDir("/proc/self/fd") // none elsewhere
-	return measured{runtime.NumGoroutine(), len(files), m.HeapAlloc}
+	for _, f := range files {
+		now.files++
+		if to, _ := os.Readlink("/proc/self/fd/" + f.Name()); strings.HasPrefix(to, "socket:") {
+			now.sockets++
+		}
+	}
+	return now
 }
 
 // A street is where the gates of a soak stand.
@@ -153,6 +145,7 @@ type street struct {
 	victims []wire.ConnectResponse
 	stop    chan struct{}
 	counts  [32]atomic.Int64 // by attack
+	took    [32]atomic.Int64 // nanoseconds of all of them
 	refused atomic.Int64     // connections that were not made
 }
 
@@ -191,7 +184,8 @@ func (s *street) settle(most int) {
 
 func (s *street) report(all []*tenant) {
 	for i, a := range attacks {
-		s.t.Logf("%-28s %7d", a.name, s.counts[i].Load())
+		n := max(s.counts[i].Load(), 1)
+		s.t.Logf("%7d times %s, each %v", n, a.name, time.Duration(s.took[i].Load()/n).Round(time.Microsecond))
 	}
 	var reads, writes []time.Duration
 	for _, p := range all {
@@ -387,8 +381,10 @@ func (s *street) crook(seed uint64) *crook {
 }
 
 func (c *crook) attack(i int) {
-	c.counts[i].Add(1)
+	began := time.Now()
 	attacks[i].do(c)
+	c.counts[i].Add(1)
+	c.took[i].Add(int64(time.Since(began)))
 }
 
 func (c *crook) leave() {

@@ -15,6 +15,7 @@ import (
 func ask(t testing.TB, g *Gateway, word string) string {
 	t.Helper()
 	c := dial(t, g)
+	defer c.Close()
 	c.write([]byte(word))
 	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
