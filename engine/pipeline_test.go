@@ -292,6 +292,48 @@ func TestClientsElsewhereTravelTogether(t *testing.T) {
 	})
 }
 
+// Whoever has to be told of an outcome is told once, when it is known, whatever it is.
+func TestThenIsCalledOnce(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		s := &Session{at: make([]onShard, 1)}
+		s.at[0].known.Store(true)
+		told := make(map[string]int)
+		telling := func(path string) *waiter {
+			w := txnWaiter(s, path)
+			w.then = func() {
+				if !w.isDone() {
+					t.Errorf("%s: told before it is known", path)
+				}
+				told[path]++
+			}
+			return w
+		}
+		send := func(path string) *waiter {
+			w := telling(path)
+			_ = r.submit(w)
+			return w
+		}
+		r.take(telling("/inadmissible"), errRefused)
+		send("/applied")
+		sent := r.want("1: /applied")
+		r.cancel(send("/cancelled"), ErrReleased)
+		r.drop(send("/dropped"), ErrSessionMoved)
+		send("/given up")
+		r.apply(sent...)
+		r.want("2: /given up")
+		r.giveUp(ErrUnknownOutcome, s)
+		send("/queued at the end")
+		r.pipeline.close(ErrClosed)
+		send("/refused")
+		synctest.Wait()
+		for _, path := range []string{"/inadmissible", "/applied", "/cancelled", "/dropped", "/given up", "/queued at the end", "/refused"} {
+			if told[path] != 1 {
+				t.Errorf("%s: told %d times", path, told[path])
+			}
+		}
+	})
+}
+
 func TestCallersShareOneStreamWithoutGaps(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		const callers, calls = 16, 50

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -629,11 +630,20 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		m.gone = true // nobody has a quorum, so nobody's silence is booked
 		n.lead(0)
 		_, changed := stays.State()
+		var turns atomic.Int64
+		stays.OnTurn(func() { turns.Add(1) })
+		wantTurn := func(state session.State) {
+			t.Helper()
+			if turns.Swap(0) == 0 || stays.Now() != state {
+				t.Errorf("told of no turn, or it is %v and not %v", stays.Now(), state)
+			}
+		}
 		m.run(testTimeout/suspendedParts + remoteTickMin)
 		n.wantState(stays, session.Suspended)
 		if !isClosed(changed) {
 			t.Fatal("nobody is told")
 		}
+		wantTurn(session.Suspended)
 		m.run(3 * testTimeout)
 		wantEnd(t, stays, nil)
 		m.gone = false
@@ -645,12 +655,14 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		m.chat(time.Second, moves)
 		back := time.Now()
 		n.wantState(stays, session.Connected)
+		wantTurn(session.Connected)
 		for time.Since(back) < testTimeout-time.Second-remoteTickMin {
 			m.wantThere(true, "/stays")
 			m.chat(remoteTickMin, moves)
 		}
 		m.chat(testTimeout/2, moves)
 		wantEnd(t, stays, ErrSessionExpired)
+		wantTurn(session.Expired)
 		m.wantThere(false, "/stays")
 		m.wantThere(true, "/moves")
 		wantEnd(t, moves, nil)
