@@ -145,7 +145,7 @@ func TestRequestThatTakesLongerThanTheTimeout(t *testing.T) {
 	other := connect(t, g)
 	client := func(path string) *client {
 		c := dial(t, g)
-		c.open(wire.ConnectRequest{Timeout: 400, Password: make([]byte, 16)})
+		c.open(wire.ConnectRequest{Timeout: 1500, Password: make([]byte, 16)}) // a third of it is what a slow disk may take
 		c.must(create(path, nil, 1))
 		return c
 	}
