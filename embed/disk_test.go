@@ -441,8 +441,7 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	select {
 	case <-n.Done():
 	case <-ctx.Done():
-		stacks := make([]byte, 1<<22)
-		w.t.Fatalf("%s: the member has not failed, %d calls are left\n%s", what, tr.left, stacks[:runtime.Stack(stacks, true)])
+		w.t.Fatalf("%s: the member has not failed, %d calls are left\n%s", what, tr.left, allStacks())
 	}
 	w.large.Store(false)
 	if !errors.Is(n.Err(), tr.err) {
@@ -457,11 +456,10 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	select {
 	case err := <-closed:
 		if err != nil {
-			w.t.Errorf("%s: close: %v", what, err)
+			w.t.Errorf("%s: close: %v\n%s", what, err, allStacks())
 		}
 	case <-ctx.Done():
-		stacks := make([]byte, 1<<22)
-		w.t.Fatalf("%s: Close does not end\n%s", what, stacks[:runtime.Stack(stacks, true)])
+		w.t.Fatalf("%s: Close does not end\n%s", what, allStacks())
 	}
 	if next != nil {
 		if h := <-next; h == nil {
@@ -473,6 +471,12 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	}
 	w.ens.Kill(victim) // takes the closed node out of the ensemble
 	w.goOn(what)
+}
+
+// allStacks shows what every goroutine is at.
+func allStacks() []byte {
+	stacks := make([]byte, 1<<22)
+	return stacks[:runtime.Stack(stacks, true)]
 }
 
 // goOn checks that the others do.
