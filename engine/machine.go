@@ -254,7 +254,7 @@ func (m *machine) applyBatch(c *command) {
 }
 
 // request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a
-// session.
+// session, and of any other the newest when it was applied.
 func (m *machine) request(at session.MemberID, wall int64, r *request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
 	switch r.kind {
 	case requestTxn:
@@ -266,7 +266,7 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 		if err != nil && len(r.ops) == 1 {
 			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
 		}
-		return results, 0, err
+		return results, m.mu.zxid, err
 	case requestAttach:
 		return nil, 0, expired(m.mu.table.Attach(r.session, at, r.shard))
 	case requestAdmit:

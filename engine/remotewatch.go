@@ -45,6 +45,16 @@ func (w *RemoteWatches) Here() watch.Place {
 	return w.At(z)
 }
 
+// Behind is the place of a write's answer: after the events of what was applied before it and of itself, and before those of what came
+// later. With several shards, whose zxids do not compare, and of a write that was never applied, it is Here.
+func (w *RemoteWatches) Behind(p Pending) watch.Place {
+	z := p.Zxid()
+	if len(w.engine.shards) > 1 || z == 0 {
+		return w.Here()
+	}
+	return w.Until(z)
+}
+
 // over is asked after what it is to vouch for was read: a node that ends drops its trees, but no sooner than it is over.
 func (w *RemoteWatches) over(err error) error {
 	if over := w.engine.over(); over != nil {

@@ -299,6 +299,13 @@ func (p Pending) Result() ([]tree.Result, error) {
 	return p.waiter.results, p.waiter.err
 }
 
+// Zxid waits for the outcome and returns the newest transaction of when this one was applied: itself if it succeeded. It is zero if this
+// one was never applied.
+func (p Pending) Zxid() tree.Zxid {
+	<-p.waiter.done
+	return p.waiter.zxid
+}
+
 // Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
 // or an error that says whether the transaction can still be applied.
 func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {

@@ -20,7 +20,7 @@ type waiter struct {
 	// The outcome; read after done is closed.
 	done    chan struct{}
 	results []tree.Result
-	zxid    tree.Zxid     // of the transaction that opened or attached a session
+	zxid    tree.Zxid     // of the transaction that opened or attached a session; of another the newest when it was applied
 	sent    time.Duration // when its batch was first handed to Raft, if it was
 	drift   time.Duration // of the clocks at that moment
 	err     error

@@ -38,7 +38,7 @@ type Shards struct {
 // comes before the answer of the request that armed its watch finds nobody to be told. Whoever answers requests therefore does it in
 // three steps, and one request after the other: get what to answer, and with it a Place; Take what was queued up to there and send
 // it; send the answer. Events after the Place belong after the answer. The Place of a request that arms is that of the arming; that of
-// any other is asked for by At, after its outcome is known. When Take returns an error the answer must not be sent either: it may
+// a write is asked for by Until, and that of any other by At, after its outcome is known. When Take returns an error the answer must not be sent either: it may
 // show a change that the client was not told of. The same goes for the zxid in the answer's header, from which the client will go on when it
 // reconnects: it must be no later than the Place's.
 //
@@ -249,6 +249,18 @@ func (c *Client) at(z tree.Zxid) (place Place, waiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Place{Zxid: z, events: c.mu.queued}, len(c.mu.events) > 0
+}
+
+// Until is the place of an answer that shows nothing later than z, on the only shard that there is, when later transactions may have been
+// applied: their events belong after it.
+func (c *Client) Until(z tree.Zxid) Place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := slices.IndexFunc(c.mu.events, func(e Event) bool { return e.Zxid > z && e.Zxid != NoZxid })
+	if n < 0 {
+		n = len(c.mu.events)
+	}
+	return Place{Zxid: z, events: c.mu.queued - uint64(len(c.mu.events)-n)}
 }
 
 // Take returns the events up to a place that have not been taken, or why the client has ended.

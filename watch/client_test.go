@@ -342,10 +342,12 @@ func TestClient_PlacesDivideTheEvents(t *testing.T) {
 	deliver(r, set("/b")...)
 	second := w.At(3)
 	deliver(r, set("/a")...)
+	deliver(r, set("/a")...)
 	for _, c := range []struct {
 		upTo Place
 		want []tree.Zxid
-	}{{first, []tree.Zxid{1}}, {first, nil}, {second, []tree.Zxid{2, 3}}, {first, nil}, {w.At(4), []tree.Zxid{4}}, {w.At(4), nil}} {
+	}{{first, []tree.Zxid{1}}, {first, nil}, {w.Until(2), []tree.Zxid{2}}, {w.Until(1), nil},
+		{second, []tree.Zxid{3}}, {first, nil}, {w.Until(4), []tree.Zxid{4}}, {w.At(5), []tree.Zxid{5}}, {w.Until(9), nil}, {w.At(5), nil}} {
 		events, err := w.Take(c.upTo)
 		var got []tree.Zxid
 		for _, e := range events {

@@ -25,8 +25,8 @@ import (
 // A client of ZooKeeper's may rely on an order among answers and events: what comes before the answer of the request that armed its
 // watch finds nobody to be told, and what a request's answer shows must not come before the events of it. So every answer has a place
 // among the events. Those of reads, and of what is answered here, have it when they are queued. Those of writes, which are
-// on their way then, and of all that is queued behind a write, get it when whoever sends comes to them; until then the reader carries out
-// no read. So places are in the order of the queue.
+// on their way then, and of all that is queued behind a write, get it when whoever sends comes to them, which may be when later writes are
+// applied too: that of a write is by its zxid. Until then the reader carries out no read. So places are in the order of the queue.
 type conn struct {
 	// Immutable after newConn; those of the second group after the handshake.
 	gate    *Gateway
@@ -43,6 +43,7 @@ type conn struct {
 	figures figures
 
 	turn   turn        // to send
+	told   watch.Place // of the last answer; whoever has the turn has it
 	nudged func()      // nudge
 	turned atomic.Bool // the session's state may be another
 

@@ -8,7 +8,7 @@
 // It is a translation. The rules of the data, of sessions and of watches are those of the tree, which follow ZooKeeper's and are the same
 // for callers in the process; package tree and package embed say where they differ. What differs on the wire beside that:
 //   - sync is a real barrier: what was acknowledged anywhere before it, the next read shows.
-//   - A write that fails uses no zxid. The zxid in an answer is the newest transaction that this member shows.
+//   - A write that fails uses no zxid: its answer has that of the newest transaction before it.
 //   - A create whose op and flags say different things gets BadArguments. In a multi they are made to fit, as ZooKeeper does.
 //   - The reaper's own request (20) and a second createSession (-10) get Unimplemented, as every op that is not known.
 //   - Answers to auth, sasl and unknown ops come in their turn, and overtake nothing.
@@ -18,9 +18,11 @@
 //     sent behind it to another shard may be.) A member that cannot tell whether its sessions still live answers no pings and ends
 //     its connections, so that clients look for another in time.
 //   - There is no read-only mode, no SASL, no reconfig, no local sessions; they answer as a server that has them turned off.
+//   - /zookeeper/config has no data, also in an ensemble: a client that asks for the members is told of none.
 //   - A connection for which 65,536 events wait is ended, and so is one whose persistent watches may have missed something because this
 //     member was sent a snapshot by another: its client connects again, and looks anew.
-//   - With several shards, a zxid is that of some shard; a multi over several gets BadArguments.
+//   - With several shards, a zxid is that of some shard, and what comes of writes that were not waited for may be told before the answers
+//     to earlier ones; a multi over several gets BadArguments.
 //   - mntr has no keys of what is not there or not known: how far the followers have come (zk_synced_followers, zk_pending_syncs; of
 //     zk_learners it is known that they are connected), sizes of responses, TLS handshakes under way, ZooKeeper's log and the counters of
 //     its inside. Proposals are the entries of the first shard's log that this member has applied. dump lists sessions as a follower does, also

@@ -207,3 +207,41 @@ func TestQueueKeepsItsSize(t *testing.T) {
 		t.Errorf("room for %d answers where 10 are", cap(c.queue))
 	}
 }
+
+// 6.4: events are ordered with answers, also with those of writes that a client does not wait for: what comes of a write lies between the
+// answer to the one before and its own, which has its zxid.
+func TestEventsLieBetweenPipelinedWrites(t *testing.T) {
+	oneShard(t)
+	g := start(t, Config{})
+	c := connect(t, g)
+	const writes = 30
+	for i := range writes {
+		c.must(create(fmt.Sprint("/", i), nil, 0))
+		c.must(with(op(wire.OpGetData, fmt.Sprint("/", i)), func(o *wire.Operation) { o.Watch = true }))
+	}
+	var frames []byte
+	var sent []wire.Request
+	for i := range writes {
+		for _, o := range []wire.Operation{op(wire.OpSetData, fmt.Sprint("/", i)), create("/0", nil, 0), op(wire.OpPing, "")} { // one fails
+			c.xid++
+			q := wire.Request{Xid: c.xid, Operation: o}
+			frames, sent = q.AppendFrame(frames), append(sent, q)
+		}
+	}
+	c.write(frames)
+	newest := int64(0)
+	for n, q := range sent {
+		r := c.receive(q)
+		switch i := n / 3; {
+		case n%3 != 0:
+			if len(c.events) > 0 || r.Zxid != newest {
+				t.Fatalf("behind write %d, in an answer of zxid %d after %d: %v", i, r.Zxid, newest, c.events)
+			}
+		case len(c.events) != 1 || c.events[0].Path != fmt.Sprint("/", i) || r.Zxid != r.Stat.Mzxid:
+			t.Fatalf("write %d of zxid %d: an answer of zxid %d, after %v", i, r.Stat.Mzxid, r.Zxid, c.events)
+		default:
+			newest = r.Zxid
+		}
+		c.events = nil
+	}
+}

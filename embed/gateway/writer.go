@@ -190,9 +190,15 @@ func (w *writer) answer(a *answer) error {
 			return err
 		}
 	}
-	if a.write || !a.placed {
-		a.place = w.watches.Here()
+	switch {
+	case !a.write && !a.placed:
+		a.place = w.told // it shows nothing that the write before it does not
+	case a.write:
+		if a.place = w.watches.Behind(a.pending); a.place.Zxid < w.told.Zxid {
+			a.place = w.told // that of one which was never applied may be late
+		}
 	}
+	w.told = a.place
 	events, err := w.watches.Take(a.place)
 	if err != nil {
 		return err
