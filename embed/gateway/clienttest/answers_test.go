@@ -38,17 +38,19 @@ func TestSameAnswers(t *testing.T) {
 				s.clear()
 				s.before = s.visible()
 				sides = append(sides, s)
-				defer s.clear()
+				defer s.end()
 			}
 			var said []string
 			for n := range 400 {
-				who := rng.IntN(talkers)
-				q := randomRequest(rng)
-				what := fmt.Sprintf("%d: client %d: %s", n, who, render(&q))
+				who, batch := rng.IntN(talkers), randomBatch(rng)
+				what := fmt.Sprintf("%d: client %d:", n, who)
+				for i := range batch {
+					what += " " + render(&batch[i])
+				}
 				said = append(said, what)
 				var answers [2]string
 				for i, s := range sides {
-					answers[i] = s.ask(who, q, n)
+					answers[i] = s.ask(who, batch, n)
 				}
 				if answers[0] != answers[1] {
 					t.Fatalf("%s\n%s says %s\n%s says %s\nbefore it:\n%s", what, names[0], answers[0], names[1], answers[1], strings.Join(said[max(0, n-60):n], "\n"))
@@ -96,18 +98,27 @@ func (s *side) open() *talker {
 	return &talker{Conn: c, session: a.SessionID}
 }
 
-// call returns the reply to a request. Events that come before it are kept.
-func (s *side) call(c *talker, q wire.Request) wire.Reply {
+// send sends requests in one go.
+func (s *side) send(c *talker, batch ...wire.Request) {
 	s.t.Helper()
-	c.xid++
-	q.Xid = c.xid
+	var frames []byte
+	for _, q := range batch {
+		c.xid++
+		q.Xid = c.xid
+		frames = q.AppendFrame(frames)
+	}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	_, err := c.Write(q.AppendFrame(nil))
+	_, err := c.Write(frames)
 	must(s.t, err)
+}
+
+// receive returns the next reply, which is to be that to a request. Events that come before it are kept.
+func (s *side) receive(c *talker, q *wire.Request) wire.Reply {
+	s.t.Helper()
 	for {
 		b, err := wire.ReadFrame(c, nil, 8<<20)
 		if err != nil {
-			s.t.Fatalf("%s: %s: %v", s.name, render(&q), err)
+			s.t.Fatalf("%s: %s: %v", s.name, render(q), err)
 		}
 		var r wire.Reply
 		body, err := r.DecodeHeader(b)
@@ -117,7 +128,7 @@ func (s *side) call(c *talker, q wire.Request) wire.Reply {
 			op = wire.OpEvent
 		}
 		if err := r.DecodeBody(op, body); err != nil {
-			s.t.Fatalf("%s: reply to %s: %v", s.name, render(&q), err)
+			s.t.Fatalf("%s: reply to %s: %v", s.name, render(q), err)
 		}
 		if op != wire.OpEvent {
 			return r
@@ -126,9 +137,23 @@ func (s *side) call(c *talker, q wire.Request) wire.Reply {
 	}
 }
 
+func (s *side) call(c *talker, q wire.Request) wire.Reply {
+	s.t.Helper()
+	s.send(c, q)
+	return s.receive(c, &q)
+}
+
 // visible is a zxid that is not smaller than any before.
 func (s *side) visible() int64 {
 	return s.call(s.talkers[0], wire.Request{Operation: wire.Operation{Op: wire.OpPing}}).Zxid
+}
+
+// end closes the sessions, which would have their ephemerals for some time, and takes away all else.
+func (s *side) end() {
+	for _, c := range s.talkers {
+		s.call(c, wire.Request{Operation: wire.Operation{Op: wire.OpCloseSession}})
+	}
+	s.clear()
 }
 
 // clear takes away what another conversation has left.
@@ -150,38 +175,55 @@ func (s *side) clear() {
 	s.call(c, wire.Request{Operation: wire.Operation{Op: wire.OpCloseSession}})
 }
 
-// ask returns the reply to a request and the events that come of it, as they are on both sides.
-func (s *side) ask(who int, q wire.Request, n int) string {
+// ask returns the replies to requests and the events that come before them and after them, as they are on both sides.
+func (s *side) ask(who int, batch []wire.Request, n int) string {
 	s.t.Helper()
-	r := s.call(s.talkers[who], q)
-	if _, known := s.zxids[r.Zxid]; !known && r.Zxid > s.before && r.Err == wire.OK {
-		s.zxids[r.Zxid] = fmt.Sprint("#", n)
-	}
+	c := s.talkers[who]
+	s.send(c, batch...)
 	var b strings.Builder
-	fmt.Fprintf(&b, "code %d", r.Err)
-	if r.Err == wire.OK {
-		s.result(&b, &r.Result)
-		for i := range r.Results {
-			fmt.Fprintf(&b, "\n   result of op %d: code %d", r.Results[i].Op, r.Results[i].Err)
-			s.result(&b, &r.Results[i])
-		}
-		slices.SortFunc(r.Users, func(a, b wire.User) int { return strings.Compare(a.Scheme+a.Name, b.Scheme+b.Name) })
-		fmt.Fprintf(&b, " %v", r.Users)
+	for i := range batch {
+		r := s.receive(c, &batch[i])
+		s.told(&b, who, batch[i].Op)
+		s.reply(&b, &r, fmt.Sprintf("#%d.%d", n, i))
 	}
-	if q.Op == wire.OpCloseSession {
+	last := batch[len(batch)-1].Op
+	if last == wire.OpCloseSession {
 		s.talkers[who] = s.open()
 	}
 	for i, c := range s.talkers {
 		s.call(c, wire.Request{Operation: wire.Operation{Op: wire.OpPing}})
-		if q.Op == wire.OpCloseSession {
-			slices.Sort(c.events)
-		}
-		for _, e := range c.events {
-			fmt.Fprintf(&b, "\n   client %d is told %s", i, e)
-		}
-		c.events = nil
+		s.told(&b, i, last)
 	}
 	return b.String()
+}
+
+// told writes down what a client was told of. Of a session's ephemerals none is the first to go.
+func (s *side) told(b *strings.Builder, who int, cause wire.Op) {
+	c := s.talkers[who]
+	if cause == wire.OpCloseSession {
+		slices.Sort(c.events)
+	}
+	for _, e := range c.events {
+		fmt.Fprintf(b, "\n   client %d is told %s", who, e)
+	}
+	c.events = nil
+}
+
+func (s *side) reply(b *strings.Builder, r *wire.Reply, name string) {
+	if _, known := s.zxids[r.Zxid]; !known && r.Zxid > s.before && r.Err == wire.OK {
+		s.zxids[r.Zxid] = name
+	}
+	fmt.Fprintf(b, "\n   code %d", r.Err)
+	if r.Err != wire.OK {
+		return
+	}
+	s.result(b, &r.Result)
+	for i := range r.Results {
+		fmt.Fprintf(b, "\n      result of op %d: code %d", r.Results[i].Op, r.Results[i].Err)
+		s.result(b, &r.Results[i])
+	}
+	slices.SortFunc(r.Users, func(a, b wire.User) int { return strings.Compare(a.Scheme+a.Name, b.Scheme+b.Name) })
+	fmt.Fprintf(b, " %v", r.Users)
 }
 
 func (s *side) result(b *strings.Builder, r *wire.Result) {
@@ -245,6 +287,10 @@ func randomOperation(rng *rand.Rand, op wire.Op) wire.Operation {
 		if o.Path == "/a" {
 			o.Mode = wire.WatchRecursive
 		}
+	case wire.OpSync:
+		if o.Path == "/\U0001f600" {
+			o.Path = "/" // there it comes back as what is no UTF-8
+		}
 	case wire.OpGetAllChildrenNumber:
 		if o.Path == "" {
 			o.Path = "/" // there it counts one more
@@ -255,6 +301,17 @@ func randomOperation(rng *rand.Rand, op wire.Op) wire.Operation {
 		}
 	}
 	return o
+}
+
+// randomBatch is one request, or several that a client sends without waiting; of those whose answers may overtake others each is alone.
+func randomBatch(rng *rand.Rand) []wire.Request {
+	batch := []wire.Request{randomRequest(rng)}
+	for alone := rng.IntN(3) > 0; !alone && len(batch) < 9; alone = rng.IntN(6) == 0 {
+		if q := randomRequest(rng); q.Op != wire.OpAuth && q.Op != wire.OpCloseSession && batch[0].Op != wire.OpAuth && batch[0].Op != wire.OpCloseSession {
+			batch = append(batch, q)
+		}
+	}
+	return batch
 }
 
 func randomRequest(rng *rand.Rand) (q wire.Request) {
@@ -301,6 +358,8 @@ func randomRequest(rng *rand.Rand) (q wire.Request) {
 			return paths
 		}
 		q.Watches = wire.Watches{Zxid: pick[int64](rng, 0, 1<<60), Data: some(), Exist: some(), Child: some(), Persistent: []string{}, Recursive: []string{}}
+	case n < 98:
+		q.Operation = randomQuota(rng)
 	case n < 99:
 		q.Op = wire.OpAuth
 		q.Auth = wire.Auth{Scheme: "digest", Proof: []byte(pick(rng, "bob:pw", "eve:pw", "nocolon", ":x", "a:b:c"))}
@@ -308,6 +367,15 @@ func randomRequest(rng *rand.Rand) (q wire.Request) {
 		q.Op = wire.OpCloseSession
 	}
 	return q
+}
+
+// randomQuota makes, changes or looks at a quota or at what stands above one.
+func randomQuota(rng *rand.Rand) wire.Operation {
+	o := randomOperation(rng, pick(rng, wire.OpCreate, wire.OpCreate, wire.OpSetData, wire.OpGetData, wire.OpDelete, wire.OpGetChildren2))
+	o.ACL, o.Flags, o.Watch = everything, wire.FlagsPersistent, false
+	o.Path = "/zookeeper/quota" + pick(rng, "/a", "/a/zookeeper_limits", "/a/zookeeper_stats", "/b", "/b/zookeeper_limits", "/b/zookeeper_stats", "/a/b", "/a/b/zookeeper_limits", "/a/b/zookeeper_stats")
+	o.Data = []byte(pick(rng, "count=3,bytes=20", "count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=3", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=-1"))
+	return o
 }
 
 // render is a request as it is shown to who has to look into it.
