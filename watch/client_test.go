@@ -469,7 +469,7 @@ func TestClient_SetWatchesInOrder(t *testing.T) {
 func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
-	was := &Reset{Data: make([]string, 200*portion)}
+	was := &Reset{Data: make([]string, 50*portion)}
 	for i := range was.Data {
 		was.Data[i] = fmt.Sprint("/a/", i)
 	}
