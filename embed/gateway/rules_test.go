@@ -199,7 +199,7 @@ func TestWhatKeepsASessionAlive(t *testing.T) {
 	watcher := connect(t, g)
 	client := func(path string) *client {
 		c := dial(t, g)
-		c.open(wire.ConnectRequest{Timeout: 1000, Password: make([]byte, 16)})
+		c.open(wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)}) // a third of it is what a slow disk may take
 		c.must(create(path, nil, 1))
 		return c
 	}
