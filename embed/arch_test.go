@@ -47,8 +47,9 @@ var imports = map[string][]string{
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
 
-	"embed/gateway": {"embed", "embed/internal/bridge", "internal/wire", "engine", "tree", "watch"},
-	"internal/wire": {},
+	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/wire", "engine", "tree", "watch"},
+	"internal/wire":          {},
+	"internal/wire/wiretest": {}, // for tests
 }
 
 // pure are the rooms whose behaviour follows from their arguments alone.

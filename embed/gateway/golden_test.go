@@ -1,45 +1,16 @@
 package gateway
 
 import (
-	"encoding/hex"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
-
-// golden returns the frames that were written down of ZooKeeper's conversation, by their names.
-func golden(t testing.TB) map[string][]byte {
-	t.Helper()
-	text, err := os.ReadFile("../../internal/wire/testdata/golden.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	frames := make(map[string][]byte)
-	for stanza := range strings.SplitSeq(string(text), "\n\n") {
-		var lines []string
-		for line := range strings.Lines(stanza) {
-			if !strings.HasPrefix(line, "#") {
-				lines = append(lines, strings.TrimSpace(line))
-			}
-		}
-		if len(lines) == 0 {
-			continue
-		}
-		b, err := hex.DecodeString(strings.ReplaceAll(strings.Join(lines[1:], ""), " ", ""))
-		if err != nil {
-			t.Fatalf("%s: %v", lines[0], err)
-		}
-		frames[lines[0]] = b
-	}
-	return frames
-}
 
 // Appendix A, byte for byte but for zxids, which count failed writes there, and times.
 func TestGoldenConversation(t *testing.T) {
 	oneShard(t)
-	frames := golden(t)
+	frames := wiretest.Golden(t)
 	frame := func(name string) []byte {
 		if frames[name] == nil {
 			t.Fatalf("there is no golden frame %q", name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
 
 // Every problem of a Config is told with its field's name.
@@ -113,7 +114,7 @@ func FuzzConnection(f *testing.F) {
 	}
 	f.Cleanup(func() { _ = g.Close() })
 	connected := (&wire.ConnectRequest{Timeout: 400, Password: make([]byte, 16)}).AppendFrame(nil)
-	for _, frame := range golden(f) {
+	for _, frame := range wiretest.Golden(f) {
 		f.Add(append(append([]byte{}, connected...), frame...))
 		f.Add(frame)
 	}

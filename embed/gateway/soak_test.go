@@ -20,6 +20,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
 
 var soakFor = flag.Duration("soak", 2*time.Second, "how long TestSoak goes on; -v tells its figures")
@@ -29,7 +30,7 @@ var soakFor = flag.Duration("soak", 2*time.Second, "how long TestSoak goes on; -
 func TestSoak(t *testing.T) {
 	var log lockedBuffer
 	e := embedtest.New(t, 3, embedtest.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
-	s := &street{t: t, golden: golden(t), stop: make(chan struct{})}
+	s := &street{t: t, golden: wiretest.Golden(t), stop: make(chan struct{})}
 	for _, id := range e.Members() {
 		s.gates = append(s.gates, startOn(t, e.Node(id), Config{ConnectionsPerAddress: -1, FirstFrame: 500 * time.Millisecond, WriteTimeout: 300 * time.Millisecond, Words: []string{"*"}}))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
 
 func watching(o wire.Operation) wire.Operation {
@@ -39,7 +40,7 @@ func (c *client) wantTold(what string, want ...string) {
 // Appendix A with watches, and 6.4: the own event comes before the own answer.
 func TestGoldenWatches(t *testing.T) {
 	oneShard(t)
-	frames := golden(t)
+	frames := wiretest.Golden(t)
 	c := connect(t, start(t, Config{}))
 	c.must(create("/a", nil, 0))
 	before := c.must(op(wire.OpPing, "")).Zxid

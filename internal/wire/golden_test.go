@@ -2,39 +2,12 @@ package wire
 
 import (
 	"bytes"
-	"encoding/hex"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
-)
 
-// golden returns the frames of testdata/golden.txt by their names.
-func golden(t testing.TB) map[string][]byte {
-	t.Helper()
-	text, err := os.ReadFile("testdata/golden.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	frames := make(map[string][]byte)
-	for stanza := range strings.SplitSeq(string(text), "\n\n") {
-		var lines []string
-		for line := range strings.Lines(stanza) {
-			if !strings.HasPrefix(line, "#") {
-				lines = append(lines, strings.TrimSpace(line))
-			}
-		}
-		if len(lines) == 0 {
-			continue
-		}
-		frame, err := hex.DecodeString(strings.ReplaceAll(strings.Join(lines[1:], ""), " ", ""))
-		if err != nil {
-			t.Fatalf("%s: %v", lines[0], err)
-		}
-		frames[lines[0]] = frame
-	}
-	return frames
-}
+	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
+)
 
 // A frame is what is in one.
 type frame interface {
@@ -141,7 +114,7 @@ var goldens = map[string]frame{
 }
 
 func TestGoldenFramesAreWrittenAndRead(t *testing.T) {
-	frames := golden(t)
+	frames := wiretest.Golden(t)
 	for name := range frames {
 		if goldens[name] == nil {
 			t.Errorf("nothing says what %q is", name)

@@ -1,0 +1,2 @@
+// Package wiretest has frames of ZooKeeper's conversation for tests, byte for byte.
+package wiretest
