@@ -53,7 +53,7 @@
 //	  words: [srvr]            # four-letter words that are answered; ["*"] is all of them
 //
 // Package embed and package embed/gateway say more of each in their types Config. What serve has to say goes to standard error, in
-// lines of text or (-log json) of JSON. "serving" is the line that comes when the ensemble has taken the member in and clients are answered; the port is open
+// lines of text or (-log json) of JSON; it does not wait for whoever reads them, and says how many were lost when they did not. "serving" is the line that comes when the ensemble has taken the member in and clients are answered; the port is open
 // before. SIGTERM and SIGINT close the member: clients' connections first, whose sessions live on for them to take to another member,
 // then it hands its leaderships over. A second signal ends it at once, as a crash would, which costs nothing but time.
 //

@@ -38,30 +38,20 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		fmt.Fprintf(stdout, "%s: ok\n", *file)
 		return exitOK
 	}
-	log := newLog(stderr, *form, *verbose)
+	log, endLog := newLog(stderr, *form, *verbose)
+	defer endLog()
 	slog.SetDefault(log)
 	c.Logger = log
-	if err := runMember(ctx, c, *file, log); err != nil {
+	if err := runMember(ctx, c, *file, log, endLog); err != nil {
 		log.Error("ended", "cause", err)
 		return exitFailed
 	}
 	return exitOK
 }
 
-func newLog(w io.Writer, form string, verbose bool) *slog.Logger {
-	options := &slog.HandlerOptions{}
-	if verbose {
-		options.Level = slog.LevelDebug
-	}
-	if form == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
 // runMember runs a member and its gateway until a signal comes, ctx ends, or the node fails.
-func runMember(ctx context.Context, c config, file string, log *slog.Logger) error {
-	ctx, stop := untilSignal(ctx, log)
+func runMember(ctx context.Context, c config, file string, log *slog.Logger, endLog func()) error {
+	ctx, stop := untilSignal(ctx, log, endLog)
 	defer stop()
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -110,7 +100,7 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 }
 
 // untilSignal returns a context that ends with the first signal to stop. The second ends the process.
-func untilSignal(ctx context.Context, log *slog.Logger) (_ context.Context, stop func()) {
+func untilSignal(ctx context.Context, log *slog.Logger, endLog func()) (_ context.Context, stop func()) {
 	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -122,6 +112,7 @@ func untilSignal(ctx context.Context, log *slog.Logger) (_ context.Context, stop
 			case s := <-signals:
 				if n > 1 {
 					log.Error("ended at once", "signal", s.String())
+					endLog()
 					os.Exit(exitFailed)
 				}
 				log.Info("stopping", "signal", s.String())

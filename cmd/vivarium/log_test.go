@@ -1,0 +1,107 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/child"
+)
+
+// Nobody reads what the member says, and no more of it fits where it goes: it serves, and stops when it is told to.
+func TestServe_NobodyReadsTheLog(t *testing.T) {
+	dir := t.TempDir()
+	addrs, err := child.FreeAddrs(1)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), fmt.Appendf(nil, "dir: data\ngateway: {listen: %q}\n", addrs[0]), 0o644))
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	defer w.Close()
+	must(t, w.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+	for err == nil {
+		_, err = w.Write(make([]byte, 512))
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "serve", "-config", "node.yaml")
+	cmd.Dir, cmd.Stderr = dir, w
+	must(t, child.Start(cmd))
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	until(t, "a port", func() bool {
+		c, err := net.Dial("tcp", addrs[0])
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-ended:
+		must(t, err)
+	case <-time.After(patience):
+		t.Fatal("it runs on")
+	}
+}
+
+// A gate lets nothing through until it is opened.
+type gate struct {
+	open chan struct{}
+	bytes.Buffer
+}
+
+func (g *gate) Write(b []byte) (int, error) {
+	<-g.open
+	return g.Buffer.Write(b)
+}
+
+// Lines for which there is no room are counted, and how many they were is said, as soon as somebody reads on.
+func TestLog_SaysWhatIsLost(t *testing.T) {
+	for _, form := range []string{"text", "json"} {
+		to := &gate{open: make(chan struct{})}
+		log, end := newLog(to, form, false)
+		for i := range linesMax + 10 {
+			log.Info("said", "n", i)
+		}
+		end() // has a bound while nobody reads
+		close(to.open)
+		end()
+		lines := strings.Split(strings.TrimSpace(to.String()), "\n")
+		said := 0
+		for _, line := range lines {
+			if strings.Contains(line, "said") {
+				said++
+			}
+		}
+		last := lines[len(lines)-1]
+		if lost := linesMax + 10 - said; said < linesMax || lost == 0 || !strings.Contains(last, "lines were lost") || !has(last, fmt.Sprint(lost)) {
+			t.Errorf("%s: %d lines are there, the last is %s", form, said, last)
+		}
+	}
+}
+
+// What was said before the end is there.
+func TestLog_Ends(t *testing.T) {
+	var to bytes.Buffer
+	log, end := newLog(&to, "text", false)
+	log.Error("ended")
+	end()
+	if !strings.Contains(to.String(), "msg=ended") {
+		t.Errorf("%q", to.String())
+	}
+	log.Info("more") // waits for nobody
+	end()
+}
