@@ -29,7 +29,7 @@
 // Lines are edited with golang.org/x/term, which the Go project keeps itself: arrows and Emacs' keys, a history kept in ~/.vivarium_history
 // (the last historyMax lines, none with addauth's secrets), Tab for commands and for paths that the server has. Libraries that can do
 // more, such as search in the history, are in fewer hands, and none of what zkCli's users are used to is missing here.
-// Ctrl-C empties the line, or ends the command that runs; Ctrl-D ends the shell.
+// A line of 4096 characters or more is refused, for a Terminal cuts it off. Ctrl-C empties the line, or ends the command that runs; Ctrl-D ends the shell.
 //
 // Read shell.go first, then options.go and data.go; rights.go, watch.go, quota.go and ensemble.go are the other commands, terminal.go and
 // history.go what only people see, print.go how things look.

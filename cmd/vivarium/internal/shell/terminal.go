@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -38,6 +39,9 @@ func (s *shell) onTerminal(ctx context.Context, in, out *os.File) {
 	}})
 }
 
+// typedMax is where a Terminal drops what is typed behind it, without a word.
+const typedMax = 4096
+
 // edit runs the lines that are typed, until `quit`, Ctrl-D or the end of ctx. Ctrl-C while a line is typed empties it, and while a command
 // runs ends the command.
 func (s *shell) edit(ctx context.Context, past *recall, on screen) {
@@ -61,6 +65,10 @@ func (s *shell) edit(ctx context.Context, past *recall, on screen) {
 		line, ok := s.typed(ctx, t, on)
 		if !ok {
 			return
+		}
+		if utf8.RuneCountInString(line) >= typedMax {
+			s.exit = s.fail(ctx, usage("the line is longer than a terminal's, %d characters, and was cut off: use a pipe or one command behind the flags", typedMax-1))
+			continue
 		}
 		select {
 		case <-interrupts: // which came too late for the last command

@@ -187,3 +187,16 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%q of %d", h.line(5*historyMax-1), len(h.lines))
 	}
 }
+
+// What a Terminal has cut off is no command: half of what was typed must not be written.
+func TestTerminal_LongLine(t *testing.T) {
+	server := start(t).Addr().String()
+	y := sit(t, t.Context(), &recall{}, server)
+	y.sees(") 0] ")
+	y.press("create /long " + strings.Repeat("x", 5000) + "\r")
+	y.sees("longer than")
+	y.press("ls /\r")
+	y.sees("[zookeeper]\n")
+	y.press("\x04")
+	y.ends(exitOK)
+}
