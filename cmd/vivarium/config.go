@@ -59,7 +59,7 @@ type reader struct {
 }
 
 func (r *reader) add(format string, args ...any) {
-	r.problems = append(r.problems, fmt.Errorf(r.name+format, args...))
+	r.problems = append(r.problems, errors.New(r.name+fmt.Sprintf(format, args...)))
 }
 
 // fill sets v to what a node says. key is where that stands, empty for the whole file.

@@ -53,6 +53,14 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
+func TestConfig_NameIsNoFormat(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "100%d.yaml")
+	must(t, os.WriteFile(name, []byte("port: 1\n"), 0o644))
+	if _, err := readConfig(name); err == nil || err.Error() != name+":1: port: there is no such key" {
+		t.Error(err)
+	}
+}
+
 // testdata is where this package's is, wherever a test changes to.
 var testdata, _ = filepath.Abs("testdata")
 
