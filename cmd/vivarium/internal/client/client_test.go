@@ -103,6 +103,16 @@ func TestChroot(t *testing.T) {
 		t.Errorf("multi: %+v of %+v", r.Results, q.Ops)
 	}
 	mustDo(t, all, op(wire.OpExists, "/app/m"))
+	mustDo(t, all, creation("/app2", "", 0))
+	c2, _ := connect(t, Config{Servers: []string{addr}, Chroot: "/app2"})
+	q.Ops = []wire.Operation{op(wire.OpDelete, "/")}
+	r, err = c2.Call(t.Context(), q)
+	must(t, err)
+	if r.Results[0].Err != wire.OK { // unlike a delete alone; ZooKeeper's client does so too
+		t.Errorf("multi with a delete of the root: %+v", r.Results)
+	}
+	_, err = do(t, all, op(wire.OpExists, "/app2"))
+	is(t, "exists", err, wire.NoNode)
 	mustDo(t, c, watched(wire.OpGetData, "/m"))
 	must(t, c.RemoveWatches(t.Context(), "/m", wire.KindAny, false))
 	events.expect(t, wire.DataWatchRemoved, wire.StateSyncConnected, "/m")

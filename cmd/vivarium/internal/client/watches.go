@@ -152,15 +152,16 @@ func (c *Client) toServer(q *wire.Request) {
 	}
 	add := func(o *wire.Operation) {
 		switch {
-		case !hasPath(o.Op), o.Path == wire.Null, o.Op == wire.OpGetEphemerals, o.Path == configPath,
-			o.Op == wire.OpDelete && o.Path == "/": // which must not delete the chroot
+		case !hasPath(o.Op), o.Path == wire.Null, o.Op == wire.OpGetEphemerals, o.Path == configPath:
 		case o.Path == "/":
 			o.Path = c.cfg.Chroot
 		default:
 			o.Path = c.cfg.Chroot + o.Path
 		}
 	}
-	add(&q.Operation)
+	if q.Op != wire.OpDelete || q.Path != "/" { // which must not delete the chroot, but one in a multi does: ZooKeeper's way too
+		add(&q.Operation)
+	}
 	q.Ops = slices.Clone(q.Ops)
 	for i := range q.Ops {
 		add(&q.Ops[i])
