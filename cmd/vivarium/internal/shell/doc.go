@@ -21,6 +21,8 @@
 //     -add and -remove more than once, and sends a -file as it is. removewatches, get and set show their newer flags.
 //   - addauth waits for the server's answer, and fails if that refuses. sync fails when it prints that it has failed.
 //   - An ACL without an entry is InvalidACL of the path, not of null.
+//   - setquota is refused in a chroot, where zkCli writes what no server heeds.
+//   - Output that cannot be written, as on a full disk, is a failure.
 //   - deleteall says why it failed, on such a line, and has shorter transactions where paths are long.
 //   - Lists are sorted. Data that is not UTF-8 is printed as it is. Lines of white space are no command.
 //

@@ -14,14 +14,25 @@ import (
 
 // An output is where commands and watches print, both at any time. What one Write has is not mixed with another's.
 type output struct {
-	mu sync.Mutex
-	to io.Writer
+	mu   sync.Mutex
+	to   io.Writer
+	lost error // why something could not be written
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.to.Write(b)
+	n, err := o.to.Write(b)
+	if o.lost == nil {
+		o.lost = err
+	}
+	return n, err
+}
+
+func (o *output) err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lost
 }
 
 func (s *shell) println(a ...any) { fmt.Fprintln(s.out, a...) }

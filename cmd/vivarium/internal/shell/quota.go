@@ -110,7 +110,9 @@ func (s *shell) listquota(ctx context.Context, a *args) error {
 }
 
 func (s *shell) setquota(ctx context.Context, a *args) error {
-	switch {
+	switch _, chroot, _ := client.ParseServers(s.host); {
+	case chroot != "":
+		return sentence("Quotas are set by whole paths: connect without the chroot " + chroot + ".")
 	case len(a.flags) == 0:
 		return usage("Missing required option: [-n num soft quota, -b bytes soft quota, -N num hard quota, -B bytes hard quota]")
 	case len(a.words) < 2:

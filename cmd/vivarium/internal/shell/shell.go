@@ -105,6 +105,10 @@ func (s *shell) run(ctx context.Context, do func()) int {
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
+	if err := s.out.err(); err != nil && s.exit == exitOK {
+		s.errorln("Output is lost: " + err.Error())
+		return exitFailed
+	}
 	return s.exit
 }
 
@@ -158,7 +162,10 @@ func (s *shell) script(ctx context.Context, in io.Reader) {
 		select {
 		case line, ok := <-lines:
 			if !ok {
-				if err := <-broken; err != nil {
+				switch err := <-broken; {
+				case errors.Is(err, bufio.ErrTooLong):
+					s.exit = s.fail(ctx, sentence(fmt.Sprintf("A line is longer than %d bytes", lineMax)))
+				case err != nil:
 					s.exit = s.fail(ctx, err)
 				}
 				return

@@ -77,6 +77,29 @@ func TestOneCommand(t *testing.T) {
 	}
 	code, out, err := run(t, t.Context(), strings.NewReader(""), "-server", server+"/chroot", "-r", "-waitforconnection", "-timeout", "5000", "ls", "/")
 	expect(t, "with a chroot that is not there", code, out, err, 1, "", "Node does not exist: /\n")
+	code, out, err = run(t, t.Context(), strings.NewReader(""), "-server", server+"/keep", "setquota", "-n", "5", "/child")
+	expect(t, "a quota in a chroot", code, out, err, 1, "", "Quotas are set by whole paths: connect without the chroot /keep.\n")
+	code, out, err = run(t, t.Context(), strings.NewReader("create /r\ncreate /r/a\ncreate /r/a/b\nconnect "+server+"/r\ndeleteall /\nconnect "+server+"\nstat /r"), "-server", server)
+	expect(t, "deleteall of a chroot", code, strings.ReplaceAll(out, closed, ""), err, 1, "", "Created /r\nCreated /r/a\nCreated /r/a/b\nNode does not exist: /r\n")
+}
+
+const closed = "\nWATCHER::\n\nWatchedEvent state:Closed type:None path:null\n"
+
+// A full disk takes nothing.
+type fullDisk struct{ safeBuffer }
+
+func (d *fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// What could not be printed has failed: a script must not take half of a file for the whole.
+func TestOutputIsLost(t *testing.T) {
+	server := start(t).Addr().String()
+	var e safeBuffer
+	code := Run(t.Context(), []string{"-server", server, "ls", "/"}, strings.NewReader(""), &fullDisk{}, &e)
+	expect(t, "a full disk", code, "", e.String(), 1, "", "Output is lost: no space left on device\n")
+	code = Run(t.Context(), []string{"-server", server, "ls"}, strings.NewReader(""), &fullDisk{}, &fullDisk{})
+	if code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
 }
 
 func TestFlags(t *testing.T) {
@@ -121,7 +144,7 @@ func TestScript(t *testing.T) {
 		{"connect " + server + "\nls /", 0, "\nWATCHER::\n\nWatchedEvent state:Closed type:None path:null\n[zookeeper]\n", ""},
 		{"connect a:b", 2, "", "server \"a:b\": want host:port\n"},
 		{"ls /\r\n", 0, "[zookeeper]\n", ""},
-		{"get " + strings.Repeat("x", lineMax) + "\n", 1, "", "bufio.Scanner: token too long\n"},
+		{"get " + strings.Repeat("x", lineMax) + "\n", 1, "", fmt.Sprintf("A line is longer than %d bytes\n", lineMax)},
 	} {
 		code, out, err := run(t, t.Context(), strings.NewReader(c.script), "-server", server)
 		expect(t, fmt.Sprintf("%.40q", c.script), code, out, err, c.code, c.out, c.err)
