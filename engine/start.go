@@ -194,7 +194,7 @@ func (x extent) check(dir string, founded, logged bool) error {
 }
 
 func errNoIdentity(dir string) error {
-	return fmt.Errorf("%s holds data but its identity file is missing: restore it, or empty the directory and replace the member", dir)
+	return fmt.Errorf("%s holds data but its identity file is missing: restore it, or replace the member", dir)
 }
 
 // imagesName is the folder of the images.
