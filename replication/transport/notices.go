@@ -54,7 +54,7 @@ func (n *notices) give(level slog.Level, k notice, args ...any) {
 		return
 	}
 	if k.peer != 0 {
-		args = append(args, "member", k.peer)
+		args = append(args, "peer", k.peer)
 	}
 	if held > 0 {
 		args = append(args, "repeated", held)
