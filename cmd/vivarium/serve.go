@@ -99,6 +99,12 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 	}
 }
 
+// isEcho reports whether a signal is the first one once more, and nobody's wish to end at once: timeout(1) sends one to the process and then to
+// its group, and so do some who run containers.
+func isEcho(first, s os.Signal, after time.Duration) bool {
+	return s == first && after < 100*time.Millisecond
+}
+
 // untilSignal returns a context that ends with the first signal to stop. The second ends the process.
 func untilSignal(ctx context.Context, log *slog.Logger, endLog func()) (_ context.Context, stop func()) {
 	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
@@ -107,14 +113,20 @@ func untilSignal(ctx context.Context, log *slog.Logger, endLog func()) (_ contex
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
-		for n := 1; ; n++ {
+		var first os.Signal
+		var came time.Time
+		for {
 			select {
 			case s := <-signals:
-				if n > 1 {
+				if first != nil {
+					if isEcho(first, s, time.Since(came)) {
+						continue
+					}
 					log.Error("ended at once", "signal", s.String())
 					endLog()
 					os.Exit(exitFailed)
 				}
+				first, came = s, time.Now()
 				log.Info("stopping", "signal", s.String())
 				cancel()
 			case <-done:

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -186,6 +187,32 @@ func TestServe_SecondSignal(t *testing.T) {
 	}
 	if code := p.code(); code != exitFailed || p.line("ended at once") == "" || p.line("msg=stopped") != "" {
 		t.Errorf("%d\n%s", code, strings.Join(p.log, "\n"))
+	}
+}
+
+// One that is sent twice in a moment, as timeout(1) does, is no second one.
+func TestServe_EchoOfASignal(t *testing.T) {
+	for _, c := range []struct {
+		second syscall.Signal
+		after  time.Duration
+		echo   bool
+	}{{syscall.SIGTERM, time.Millisecond, true}, {syscall.SIGTERM, time.Second, false}, {syscall.SIGINT, time.Millisecond, false}} {
+		if isEcho(syscall.SIGTERM, c.second, c.after) != c.echo {
+			t.Errorf("%v after %v: want %v", c.second, c.after, c.echo)
+		}
+	}
+	timeout, err := exec.LookPath("timeout")
+	if err != nil {
+		t.Skip("there is no timeout(1)")
+	}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte("dir: data\ngateway: {listen: 127.0.0.1:0}\n"), 0o644))
+	for range 3 { // of 20 such ends 12 were taken for a wish to end at once
+		cmd := exec.Command(timeout, "0.5", binary, "serve", "-config", "node.yaml")
+		cmd.Dir = dir
+		if out, _ := cmd.CombinedOutput(); strings.Contains(string(out), "ended at once") { // the exit code is timeout's
+			t.Errorf("%s", out)
+		}
 	}
 }
 
