@@ -26,8 +26,12 @@ func clientTLS(file string) (*tls.Config, error) {
 		return nil, err
 	}
 	set := properties(string(b))
-	if set[secureProperty] != "true" {
+	switch strings.ToLower(set[secureProperty]) {
+	case "true":
+	case "", "false":
 		return nil, nil
+	default: // which is false to Java
+		return nil, fmt.Errorf("%s is %q: want true or false", secureProperty, set[secureProperty])
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if store := set[trustProperty]; store != "" {
@@ -51,7 +55,7 @@ func clientTLS(file string) (*tls.Config, error) {
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
-	if set[hostnameProperty] == "false" {
+	if strings.EqualFold(set[hostnameProperty], "false") {
 		anyName(cfg)
 	}
 	return cfg, nil
@@ -84,15 +88,22 @@ func anyName(cfg *tls.Config) {
 	}
 }
 
-// properties reads lines of "name=value"; one that begins with # or ! says nothing.
+// properties reads lines of "name=value", "name: value" or "name value"; one that begins with # or ! says nothing.
 func properties(text string) map[string]string {
 	set := make(map[string]string)
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' || line[0] == '!' {
 			continue
 		}
-		name, value, _ := strings.Cut(line, "=")
-		set[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		end := strings.IndexAny(line, "=: \t\f")
+		if end < 0 {
+			end = len(line)
+		}
+		name, value := line[:end], strings.TrimSpace(line[end:])
+		if value != "" && (value[0] == '=' || value[0] == ':') {
+			value = strings.TrimSpace(value[1:])
+		}
+		set[name] = value
 	}
 	return set
 }

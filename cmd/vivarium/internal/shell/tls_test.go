@@ -117,3 +117,24 @@ func TestTLS(t *testing.T) {
 		t.Errorf("no file: exit code %d", code)
 	}
 }
+
+// Whoever asks for TLS in any way that Java reads must not be connected in plain text.
+func TestTLS_IsNeverLeftOutInSilence(t *testing.T) {
+	dir := t.TempDir()
+	for _, text := range []string{"zookeeper.client.secure=true", "zookeeper.client.secure=TRUE", "zookeeper.client.secure: true", "zookeeper.client.secure true",
+		" zookeeper.client.secure\t:\ttrue\r\n"} {
+		if cfg, err := clientTLS(put(t, dir, "client.properties", text)); err != nil || cfg == nil {
+			t.Errorf("%q: %v, %v", text, cfg, err)
+		}
+	}
+	for _, text := range []string{"", "zookeeper.client.secure=false", "#zookeeper.client.secure=true", "! zookeeper.client.secure=true", "zookeeper.client.secure=\n"} {
+		if cfg, err := clientTLS(put(t, dir, "client.properties", text)); err != nil || cfg != nil {
+			t.Errorf("%q: %v, %v", text, cfg, err)
+		}
+	}
+	for _, text := range []string{"zookeeper.client.secure=yes", "zookeeper.client.secure=1"} {
+		if cfg, err := clientTLS(put(t, dir, "client.properties", text)); err == nil {
+			t.Errorf("%q: %v, %v", text, cfg, err)
+		}
+	}
+}
