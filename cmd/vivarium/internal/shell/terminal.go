@@ -219,7 +219,7 @@ func (s *shell) complete(ctx context.Context, to io.Writer, line string, pos int
 	return line[:from] + common + line[pos:], from + len(common), true
 }
 
-// paths returns the znodes whose paths begin so.
+// paths returns the znodes whose paths begin so, but those that would have to be quoted.
 func (s *shell) paths(ctx context.Context, prefix string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completeWait)
 	defer cancel()
@@ -230,7 +230,7 @@ func (s *shell) paths(ctx context.Context, prefix string) []string {
 	}
 	var found []string
 	for _, name := range r.Names {
-		if strings.HasPrefix(name, prefix[cut+1:]) {
+		if strings.HasPrefix(name, prefix[cut+1:]) && len(words("/"+name)) == 1 {
 			found = append(found, prefix[:cut+1]+name)
 		}
 	}

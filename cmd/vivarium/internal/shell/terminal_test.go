@@ -200,3 +200,22 @@ func TestTerminal_LongLine(t *testing.T) {
 	y.press("\x04")
 	y.ends(exitOK)
 }
+
+// A name with a space in it is not completed: without quotes it would be two words, and the first may be another znode.
+func TestTerminal_CompletesWordsOnly(t *testing.T) {
+	server := start(t).Addr().String()
+	if code, out := sh(t, "create /sp\ncreate '/sp/a ce' x\ncreate /sp/b'c y", "-server", server); code != 0 {
+		t.Fatal(out)
+	}
+	y := sit(t, t.Context(), &recall{}, server)
+	y.sees(") 0] ")
+	y.press("get /sp/a\t\r")
+	y.sees("Node does not exist: /sp/a\n")
+	y.press("get /sp/b\t\r")
+	y.sees("y\n")
+	y.press("\x04")
+	y.ends(exitOK)
+	if strings.Contains(y.seen.String(), "deprecated") { // what is said of a second word
+		t.Error(y.seen.String())
+	}
+}
