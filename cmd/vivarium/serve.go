@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -58,6 +59,9 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		return err
 	}
 	log.Info("starting", "version", version(), "config", file, "dir", dir)
+	if err := free(c.Gateway.Listen); err != nil {
+		return err
+	}
 	node, err := embed.Start(c.Config)
 	if err != nil {
 		return err
@@ -81,6 +85,16 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// free returns an error if clients cannot be listened for at an address. It is asked before there is a node, for what one fixes when it founds
+// its directory may be the next thing to be changed in the config.
+func free(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	return l.Close()
 }
 
 // readyReport is how long nothing is said of a member that does not serve yet.

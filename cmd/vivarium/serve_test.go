@@ -162,6 +162,9 @@ func TestServe_PortInUse(t *testing.T) {
 	if err := json.Unmarshal([]byte(last), &line); err != nil || line.Level != "ERROR" || !strings.Contains(line.Cause, l.Addr().String()+": bind: address already in use") {
 		t.Errorf("%v: %s", err, last)
 	}
+	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+		t.Error("the directory is founded, with all that is fixed then")
+	}
 }
 
 func TestServe_CheckOnly(t *testing.T) {
