@@ -378,11 +378,17 @@ func (s *Session) Heard() {
 // cheap.
 func (s *Session) Busy(is bool) {
 	r := s.remote
-	switch {
-	case r == nil || is == (r.busy.Load() > 0):
+	if r == nil {
+		return
+	}
+	switch since, n := r.busy.Load(), s.engine.keeper.ticks.Load(); {
+	case is == (since > 0):
 	case is:
-		r.busy.Store(s.engine.keeper.ticks.Load() + 1)
+		r.busy.Store(n + 1)
 	default:
+		if n > since { // as a tick would have it: what it has said meanwhile is still to be read
+			r.heard.Store(n)
+		}
 		r.busy.Store(0)
 	}
 }

@@ -465,6 +465,21 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 	})
 }
 
+// Nor is it by what lies before the wait, when that ends and nothing has been read yet.
+func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
+	withTeam(t, 1, func(t *testing.T, m *team) {
+		s := m.open(1)
+		m.run(2 * remoteTickMin)
+		s.Busy(true)
+		m.run(testTimeout - 2*remoteTickMin)
+		s.Busy(false)
+		m.run(testTimeout - remoteTickMin)
+		wantEnd(t, s, nil)
+		m.run(3 * remoteTickMin)
+		wantEnd(t, s, ErrSessionExpired)
+	})
+}
+
 // What clients say costs no proposal: an idle node sends its beats, however many sessions it has.
 func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
