@@ -61,7 +61,7 @@ type Client struct {
 		sync.Mutex
 		events []Event // not taken yet
 		queued uint64  // events ever
-		exempt int     // how many of events do not count against limit
+		exempt int     // how many of events do not count against limit: those with NoZxid
 		err    error   // why it has ended, nil while it has not
 		joint  map[jointly]struct{}
 	}
@@ -277,7 +277,12 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 	n := int(upTo.events - taken)
 	events := c.mu.events[:n:n]
 	if c.mu.events = c.mu.events[n:]; len(c.mu.events) == 0 {
-		c.mu.events, c.mu.exempt = nil, 0
+		c.mu.events = nil
+	}
+	for i := 0; c.mu.exempt > 0 && i < n; i++ {
+		if events[i].Zxid == NoZxid {
+			c.mu.exempt--
+		}
 	}
 	return events, nil
 }

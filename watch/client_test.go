@@ -448,6 +448,34 @@ func TestClient_SetWatches(t *testing.T) {
 	}
 }
 
+// Those that do not count against the limit make room for no others once they are taken.
+func TestClient_ResumedEventsMakeNoRoomForOthers(t *testing.T) {
+	r := NewRegistry()
+	c := newClientOf(r, 2, nil)
+	if _, err := c.Arm("/a", Persistent, nil); err != nil {
+		t.Fatal(err)
+	}
+	deliver := func(z tree.Zxid) {
+		r.Deliver(z, []tree.Change{{Type: tree.DataChanged, Path: "/a"}}, nil)
+	}
+	place, err := c.Reset(&Reset{Data: make([]string, 10)}, func(string) (tree.Stat, bool) { return tree.Stat{}, false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver(1)
+	if events, err := c.Take(place); err != nil || len(events) != 10 {
+		t.Fatalf("%d events, %v", len(events), err)
+	}
+	deliver(2)
+	if err := c.Err(); err != nil {
+		t.Fatalf("with as many as the limit: %v", err)
+	}
+	deliver(3)
+	if err := c.Err(); err != ErrOverflow {
+		t.Errorf("with one more: %v", err)
+	}
+}
+
 // 6.6.1: the lists are gone through in their order.
 func TestClient_SetWatchesInOrder(t *testing.T) {
 	r := NewRegistry()
