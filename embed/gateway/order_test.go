@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // Requests that do not wait for one another are answered in their order, and each read sees the writes before it and none after.
@@ -184,6 +185,46 @@ func TestSlowReader(t *testing.T) {
 		t.Errorf("%d bytes were kept for it", most)
 	}
 	other.must(op(wire.OpExists, "/big"))
+}
+
+// portions notes how much is written, and how much of it in one go.
+type portions struct {
+	net.Conn
+	most, all int
+}
+
+func (p *portions) Write(b []byte) (int, error) {
+	p.most, p.all = max(p.most, len(b)), p.all+len(b)
+	return len(b), nil
+}
+
+// Events are sent in portions, as answers are: a client has the WriteTimeout for each of them, and what is gathered is bounded.
+func TestManyEventsAreSentInPortions(t *testing.T) {
+	g := start(t, Config{})
+	side, other := net.Pipe()
+	defer other.Close()
+	sock := &portions{Conn: side}
+	c := newConn(g, sock)
+	s, err := g.open(10*time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.session, c.watches = s, g.newWatches(func() {}, nil)
+	defer c.watches.End(nil)
+	const events = 10_000
+	var was watch.Reset
+	for i := range events {
+		was.Data = append(was.Data, fmt.Sprint("/not-there-", i))
+	}
+	if _, err := c.watches.Reset(was); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.sendHere(); err != nil {
+		t.Fatal(err)
+	}
+	if sock.all < 40*events || sock.most > flushAt+1000 {
+		t.Errorf("%d bytes, %d of them in one go", sock.all, sock.most)
+	}
 }
 
 // A queue that is never empty does not grow: a client may always be ahead of its answers.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -128,43 +129,40 @@ func (c *conn) sendReady() error {
 	for {
 		a, ok := w.first()
 		if !ok {
-			more, err := w.idle()
+			events, more, err := w.idle()
 			if err != nil {
 				return err
 			}
 			if !more {
 				return w.flush()
 			}
+			if err := w.events(events); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := w.answer(&a); err != nil {
 			return err
 		}
-		if a.last || len(*w.out) >= flushAt {
-			if err := w.flush(); err != nil {
-				return err
-			}
-		}
 		if a.last {
-			return errLast
+			return cmp.Or(w.flush(), errLast)
 		}
 	}
 }
 
-// idle gathers events that belong to no answer, and reports whether there are any. It looks for them with the queue: an answer that is just
-// being made comes before them.
-func (w *writer) idle() (more bool, err error) {
+// idle returns the events that belong to no answer, and whether there is more to gather than was. It looks for them with the queue: an
+// answer that is just being made comes before them.
+func (w *writer) idle() (events []embed.Event, more bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.head < len(w.queue) {
-		return w.readyLocked(), nil
+		return nil, w.readyLocked(), nil
 	}
 	if cap(w.queue) > queueKept {
 		w.queue = nil
 	}
-	events, err := w.watches.Take(w.watches.Here())
-	w.events(events)
-	return len(events) > 0, err
+	events, err = w.watches.Take(w.watches.Here())
+	return events, len(events) > 0, err
 }
 
 // fill puts the outcome of a write into its reply. The error is one that the client cannot be told.
@@ -203,29 +201,38 @@ func (w *writer) answer(a *answer) error {
 	if err != nil {
 		return err
 	}
-	w.events(events)
+	if err := w.events(events); err != nil {
+		return err
+	}
 	if !a.fixed {
 		a.reply.Zxid = int64(a.place.Zxid)
 	}
-	w.append(&a.reply)
 	w.pop(a)
+	return w.append(&a.reply)
+}
+
+func (w *writer) events(events []embed.Event) error {
+	for _, e := range events {
+		if err := w.append(&wire.Reply{Xid: wire.XidEvent, Zxid: int64(e.Zxid), Result: wire.Result{Op: wire.OpEvent},
+			Event: wire.Event{Type: wire.EventType(e.Type), State: wire.StateSyncConnected, Path: e.Path}}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-func (w *writer) events(events []embed.Event) {
-	for _, e := range events {
-		w.append(&wire.Reply{Xid: wire.XidEvent, Zxid: int64(e.Zxid), Result: wire.Result{Op: wire.OpEvent},
-			Event: wire.Event{Type: wire.EventType(e.Type), State: wire.StateSyncConnected, Path: e.Path}})
-	}
-}
-
-func (w *writer) append(r *wire.Reply) {
+// append gathers what is sent, and sends it when that is enough for one go.
+func (w *writer) append(r *wire.Reply) error {
 	if w.out == nil {
 		w.out = outs.Get().(*[]byte)
 	}
 	*w.out = r.AppendFrame(*w.out)
 	w.figures.sent.Add(1)
 	w.gate.figures.sent.Add(1)
+	if len(*w.out) < flushAt {
+		return nil
+	}
+	return w.flush()
 }
 
 // flush sends what was gathered. The system has it then, or the reader is too slow.
