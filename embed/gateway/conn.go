@@ -71,7 +71,8 @@ type lastAnswer struct {
 // Limits of one connection, and what happens at them.
 const (
 	queueBytesMax = 4 << 20  // bytes of requests under way and of answers not sent: the next request is not read until there are less
-	flushAt       = 64 << 10 // bytes of answers that are sent in one go; what is queued behind waits
+	readBytesMax  = 16 << 20 // bytes of a multiRead's results; with more the connection ends
+	flushAt       = 64 << 10 // bytes of answers and events that are sent in one go; what is queued behind waits
 	queueKept     = 4        // answers an idle connection keeps room for
 	lingerMax     = time.Second
 	lingerBytes   = 64 << 10 // how much of what a client still sends is read at the end, lest the system lose the last answer

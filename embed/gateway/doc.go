@@ -21,6 +21,7 @@
 //   - /zookeeper/config has no data, also in an ensemble: a client that asks for the members is told of none.
 //   - A connection for which 65,536 events wait is ended, and so is one whose persistent watches may have missed something because this
 //     member was sent a snapshot by another: its client connects again, and looks anew.
+//   - A multiRead whose results are more than 16 MiB ends its connection; clients take no frames that long.
 //   - With several shards, a zxid is that of some shard, and what comes of writes that were not waited for may be told before the answers
 //     to earlier ones; a multi over several gets BadArguments.
 //   - mntr has no keys of what is not there or not known: how far the followers have come (zk_synced_followers, zk_pending_syncs; of

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -99,6 +100,57 @@ func TestMalformedRequests(t *testing.T) {
 		t.Errorf("extra bytes: code %d", r.Err)
 	}
 	fine.must(op(wire.OpPing, ""))
+}
+
+// What one request asks for does not take all of the memory: the same znode may be asked for as often as a frame has room.
+func TestMultiReadOfTooMuch(t *testing.T) {
+	g := start(t, Config{})
+	fine := connect(t, g)
+	fine.must(create("/big", make([]byte, 900_000), 0))
+	read := func(n int) wire.Request {
+		q := wire.Request{Operation: wire.Operation{Op: wire.OpMultiRead}}
+		for range n {
+			q.Ops = append(q.Ops, op(wire.OpGetData, "/big"))
+		}
+		return q
+	}
+	c := connect(t, g)
+	if r := c.call(read(4)); r.Err != wire.OK || len(r.Results) != 4 || len(r.Results[3].Data) != 900_000 {
+		t.Errorf("code %d, %d results", r.Err, len(r.Results))
+	}
+	c.send(read(400))
+	c.endsSilently()
+	fine.must(op(wire.OpPing, ""))
+}
+
+// A setWatches counts by its frame until it is answered: the events that it makes are as many, and belong to no other bound.
+func TestSetWatchesThatWaitAreBounded(t *testing.T) {
+	g := start(t, Config{})
+	c := connect(t, g)
+	c.must(op(wire.OpPing, ""))
+	conn := g.connections()[0]
+	wait(t, "the turn to send", conn.turn.take) // so nothing is sent
+	q := wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}}
+	for i := range 10_000 {
+		q.Watches.Data = append(q.Watches.Data, fmt.Sprint("/not-there-", i))
+	}
+	c.xid = 100
+	q = c.send(q)
+	var bytes int
+	wait(t, "the answer", func() bool {
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		bytes = conn.bytes
+		return len(conn.queue) > conn.head
+	})
+	if size := len(raw(q)) - 4; bytes < size {
+		t.Errorf("it counts for %d bytes, its frame has %d", bytes, size)
+	}
+	go conn.sendLoop()
+	c.receive(q)
+	if len(c.events) != 10_000 {
+		t.Errorf("%d events", len(c.events))
+	}
 }
 
 // FuzzConnection: whatever a connection says, others go on.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
@@ -118,7 +119,9 @@ func (c *conn) multiRead(q *wire.Request, a *answer) error {
 		if code != wire.OK {
 			r = wire.Result{Op: wire.OpError, Err: code}
 		}
-		size += sizeOf(&r)
+		if size += sizeOf(&r); size > readBytesMax && i > 0 {
+			return fmt.Errorf("a multiRead of more than %d bytes", readBytesMax)
+		}
 		a.reply.Results = append(a.reply.Results, r)
 	}
 	a.bytes = size

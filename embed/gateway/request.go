@@ -148,7 +148,7 @@ func (c *conn) armed(a *answer, do func() (watch.Place, error)) error {
 		return err
 	}
 	a.reply.Err, a.place, a.placed = code, at, true
-	a.bytes = sizeOf(&a.reply.Result)
+	a.bytes += sizeOf(&a.reply.Result) // and the request's: a setWatches has events by that
 	c.pushLocked(a)
 	return nil
 }
@@ -171,7 +171,7 @@ func (c *conn) submit(a *answer, ops []tree.Op) error {
 
 // sizeOf is about what a result takes.
 func sizeOf(r *wire.Result) int {
-	n := len(r.Path) + len(r.Data)
+	n := len(r.Path) + len(r.Data) + 48*len(r.ACL)
 	for _, name := range r.Names {
 		n += len(name) + 16
 	}
