@@ -224,6 +224,9 @@ func (c *conn) handshake(frame []byte) error {
 	} else if s, err = c.gate.resume(tree.SessionID(q.SessionID), q.Password, timeout, c.who); err == nil {
 		err = c.gate.behind(q.LastZxid) // now that this member has applied what the client saw before it came
 	}
+	if err == nil && c.gate.node.Config.Shards > 1 && q.LastZxid > 0 {
+		_, err = s.Sync(c.gate.ctx, "/") // on every shard: zxids of several do not compare, so behind cannot tell
+	}
 	password := [16]byte{}
 	a := wire.ConnectResponse{Old: q.Old, Password: password[:]}
 	if errors.Is(err, engine.ErrSessionExpired) {
@@ -247,9 +250,8 @@ func (c *conn) handshake(frame []byte) error {
 	return nil
 }
 
-// behind returns why a client is not served that has seen more than this member has applied.
+// behind returns why a client is not served that has seen more than this member has applied. It does not know with several shards.
 func (g *Gateway) behind(seen int64) error {
-	// With several shards a client has seen zxids that do not compare.
 	if here := g.node.Engine.Visible(); g.node.Config.Shards == 1 && seen > int64(here) {
 		return fmt.Errorf("the client has seen zxid %#x, this member only %#x", seen, here)
 	}

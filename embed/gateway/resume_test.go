@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // resume connects with the session of another connection.
@@ -144,5 +146,68 @@ func TestAuthThatIsLostEndsTheConnection(t *testing.T) {
 	c.endsSilently()
 	if r := other.must(op(wire.OpGetChildren, "/")); len(r.Names) != 1 {
 		t.Errorf("children: %q", r.Names)
+	}
+}
+
+// SingleImage: what a client has read of any shard it reads wherever it comes back, also from a shard that it never wrote to. Zxids do not
+// tell: those of several shards do not compare.
+func TestResumeOnAMemberThatIsBehind(t *testing.T) {
+	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 2 }})
+	here, there := startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})
+	author, c := connect(t, here), connect(t, here)
+	path := "/x"
+	author.must(create(path, []byte("old"), 0))
+	for { // until one is not on the home shard
+		r := author.call(multi(op(wire.OpCheck, "/zookeeper"), op(wire.OpCheck, path)))
+		if r.Err != wire.OK || r.Results[0].Op == wire.OpError {
+			break
+		}
+		path += "x"
+		author.must(create(path, []byte("old"), 0))
+	}
+	connect(t, there).must(op(wire.OpSync, path))
+
+	stuck, release := make(chan struct{}), make(chan struct{})
+	held := there.node.Engine.WatchRemotely(0)
+	go held.Arm(path, watch.Data, func() bool { // the shard applies nothing more on the other member
+		close(stuck)
+		<-release
+		return false
+	})
+	<-stuck
+	author.must(with(op(wire.OpSetData, path), func(o *wire.Operation) { o.Data = []byte("new") }))
+	seen := c.must(op(wire.OpGetData, path))
+	if string(seen.Data) != "new" {
+		t.Fatalf("%q", seen.Data)
+	}
+	next := dial(t, there)
+	read := make(chan string)
+	go func() {
+		defer close(read)
+		q := wire.ConnectRequest{Timeout: 10_000, SessionID: c.SessionID, Password: c.Password, LastZxid: seen.Zxid}
+		_, _ = next.Write(q.AppendFrame(nil))
+		if _, err := wire.ReadFrame(next, nil, 100); err != nil {
+			return // it may look elsewhere
+		}
+		_, _ = next.Write(raw(wire.Request{Xid: 1, Operation: op(wire.OpGetData, path)}))
+		if b, err := wire.ReadFrame(next, nil, 1000); err == nil {
+			var r wire.Reply
+			if body, err := r.DecodeHeader(b); err == nil && r.DecodeBody(wire.OpGetData, body) == nil {
+				read <- string(r.Data)
+			}
+		}
+	}()
+	c.endsSilently() // it is attached there by now
+	var data string
+	select {
+	case data = <-read:
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(release)
+	if data == "" {
+		data = <-read
+	}
+	if data != "new" {
+		t.Errorf("it has read %q after the change", data)
 	}
 }
