@@ -34,8 +34,8 @@
 // # Inside
 //
 // One goroutine serves a connection, and another comes when there is something to send that it does not know of: see conn. An idle connection
-// has no buffers. Nothing that a client
-// sends costs more than its connection, and what is kept for it is bounded: by Config, and by the constants in conn.go.
+// has no buffers. Nothing that a client sends costs more than its connection, and what is kept for it is bounded, but for its watches: by
+// Config, and by the constants in conn.go.
 //
 // Locks, from the first that may be held while the next is taken: conn.mu, those of package watch. Gateway.mu is held with none of them.
 //

@@ -32,6 +32,25 @@ func TestCloseSession(t *testing.T) {
 	}
 }
 
+// Nobody is told that a session is closed which goes on elsewhere.
+func TestCloseOfASessionThatMoved(t *testing.T) {
+	g := start(t, Config{})
+	c := connect(t, g)
+	c.must(create("/e", nil, 1))
+	conn := g.connections()[0]
+	wait(t, "the turn to send", conn.turn.take) // so the connection does not end before the request is read
+	next := resume(t, g, c, 10_000)
+	c.send(wire.Request{Operation: op(wire.OpCloseSession, "")})
+	wait(t, "the request to be dealt with", func() bool {
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		return conn.ended || len(conn.queue) > conn.head
+	})
+	go conn.sendLoop()
+	c.endsSilently()
+	next.must(op(wire.OpExists, "/e"))
+}
+
 // 5.4: whoever says nothing for its timeout loses its connection and its session, and not before.
 func TestSilentClient(t *testing.T) {
 	g := start(t, Config{})

@@ -424,6 +424,9 @@ func (c *conn) closeSession(q *wire.Request, a *answer) error {
 	if err := c.session.Close(); err != nil {
 		return err
 	}
+	if err := c.session.Err(); err == engine.ErrSessionMoved { // before it was closed: it goes on
+		return err
+	}
 	a.last = true
 	c.push(a)
 	return errLast
