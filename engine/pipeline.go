@@ -124,11 +124,15 @@ func (p *pipeline) submit(w *waiter) error {
 	err := p.mu.closed
 	s := w.session
 	outside := s != nil && !s.known(p.shard)
-	if err == nil && p.mu.queue.full(len(w.wire), outside) {
+	over := s != nil && s.over.Load() // what of it was queued is being taken out, and nothing may come behind that
+	if err == nil && !over && p.mu.queue.full(len(w.wire), outside) {
 		err = ErrUnavailable
 	}
-	if err != nil {
+	if err != nil || over {
 		p.mu.Unlock()
+		if err == nil {
+			err = s.Err()
+		}
 		p.refuse(w, err)
 		return err
 	}

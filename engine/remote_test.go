@@ -465,6 +465,27 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 	})
 }
 
+// What a former connection was about to submit when its session came back here is not applied behind what was taken out of the queue: it
+// came after that.
+func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
+	withTeam(t, 1, func(t *testing.T, m *team) {
+		s := m.open(1)
+		ops := []tree.Op{create("/late")}
+		w := s.newTxn(ops)
+		if err := s.admissible(t.Context(), w, ops, nil); err != nil {
+			t.Fatal(err)
+		}
+		next := m.resume(1, s)
+		s.engine.at("/late").pipe.take(w, nil)
+		m.commit()
+		if err := outcome(w); err != ErrSessionMoved {
+			t.Errorf("its outcome is %v", err)
+		}
+		m.wantThere(false, "/late")
+		m.mustCreate(next, "/late")
+	})
+}
+
 // Nor is it by what lies before the wait, when that ends and nothing has been read yet.
 func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
