@@ -140,9 +140,13 @@ func TestWordsOfAnEnsemble(t *testing.T) {
 func TestDataSize(t *testing.T) {
 	g := start(t, Config{Words: []string{"mntr"}})
 	c := connect(t, g)
+	is := func(want int) (string, bool) {
+		got := ask(t, g, "mntr")
+		return got, strings.Contains(got, fmt.Sprintf("zk_approximate_data_size\t%d\n", want))
+	}
 	size := func(want int) {
 		t.Helper()
-		if got := ask(t, g, "mntr"); !strings.Contains(got, fmt.Sprintf("zk_approximate_data_size\t%d\n", want)) {
+		if got, ok := is(want); !ok {
 			t.Errorf("want %d bytes: %s", want, got)
 		}
 	}
@@ -153,5 +157,8 @@ func TestDataSize(t *testing.T) {
 	c.must(with(op(wire.OpSetData, "/abc"), func(o *wire.Operation) { o.Data = []byte("1") }))
 	size(44 + 4 + 1 + 6)
 	c.must(op(wire.OpCloseSession, ""))
-	size(44 + 4 + 1)
+	wait(t, "the end of its ephemeral", func() bool { // which may be on another shard than the session
+		_, ok := is(44 + 4 + 1)
+		return ok
+	})
 }
