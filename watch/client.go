@@ -81,6 +81,9 @@ type Place struct {
 	events uint64 // queued before
 }
 
+// Same reports whether no event came between two places.
+func (p Place) Same(other Place) bool { return p.events == other.events }
+
 // NewClient returns a client without watches. limit bounds the events that may wait to be taken: zero and less mean 65,536. mayRead says
 // whether the client may read a znode with an ACL, as what it is at that moment; nil means all. It is called under a registry's
 // lock.

@@ -102,6 +102,11 @@ func (c *conn) multiRead(q *wire.Request, a *answer) error {
 	if !c.settle() {
 		return errEnded
 	}
+	return c.shown(a, func() error { return c.readAll(q, a) })
+}
+
+func (c *conn) readAll(q *wire.Request, a *answer) error {
+	a.reply.Results = nil
 	size := 0
 	for i := range q.Ops {
 		o := &q.Ops[i]
@@ -124,7 +129,5 @@ func (c *conn) multiRead(q *wire.Request, a *answer) error {
 		}
 		a.reply.Results = append(a.reply.Results, r)
 	}
-	a.bytes = size
-	c.push(a)
 	return nil
 }

@@ -116,7 +116,11 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		if !c.settle() {
 			return errEnded
 		}
-		return c.finish(a, do.read(c, &q.Operation, &a.reply.Result))
+		read := func() error { return do.read(c, &q.Operation, &a.reply.Result) }
+		if do.waits { // and shows nothing that is watched
+			return c.finish(a, read())
+		}
+		return c.shown(a, read)
 	case do.reply != nil:
 		return c.finish(a, do.reply(c, q, a))
 	}
@@ -133,6 +137,44 @@ func (c *conn) finish(a *answer, err error) error {
 	a.bytes = sizeOf(&a.reply.Result)
 	c.push(a)
 	return nil
+}
+
+// shown is finish for what read shows. An event that comes while it reads would be sent before an answer that may not show it yet; then it
+// reads again, in the end with nothing applied meanwhile.
+func (c *conn) shown(a *answer, read func() error) error {
+	for range 8 {
+		before := c.watches.Here()
+		err := read()
+		code, ok := codeOf(err)
+		if !ok {
+			return err
+		}
+		a.reply.Err, a.bytes = code, sizeOf(&a.reply.Result)
+		for i := range a.reply.Results {
+			a.bytes += sizeOf(&a.reply.Results[i])
+		}
+		if c.pushUnless(a, before) {
+			return nil
+		}
+	}
+	return c.armed(a, func() (watch.Place, error) {
+		var err error
+		at, ended := c.watches.Arm("/", watch.Data, func() bool { err = read(); return false })
+		return at, errors.Join(ended, err)
+	})
+}
+
+// pushUnless queues an answer unless events have come since a place.
+func (c *conn) pushUnless(a *answer, since watch.Place) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.watches.Here()
+	if !at.Same(since) {
+		return false
+	}
+	a.place, a.placed = at, true
+	c.pushLocked(a)
+	return true
 }
 
 // armed is finish for what arms watches. No event is taken from before do looks until the answer is in the queue.
