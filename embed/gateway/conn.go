@@ -53,6 +53,7 @@ type conn struct {
 	head    int
 	open    int  // answers that have no place yet
 	bytes   int  // of the requests or results in the queue
+	coming  bool // a write is on its way whose answer is not queued yet
 	ended   bool // drop was called
 	silent  bool // nothing is sent any more
 	leaving bool // the client closes its session: that it ends is no reason to end the connection
@@ -304,6 +305,7 @@ func (c *conn) push(a *answer) {
 }
 
 func (c *conn) pushLocked(a *answer) {
+	c.coming = false
 	if !a.placed && !a.write && c.open == 0 {
 		a.place, a.placed = c.watches.Here(), true
 	}

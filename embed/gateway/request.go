@@ -199,6 +199,9 @@ func (c *conn) armed(a *answer, do func() (watch.Place, error)) error {
 // applied, and a client relies on that not happening.
 func (c *conn) submit(a *answer, ops []tree.Op) error {
 	a.write = true
+	c.mu.Lock()
+	c.coming = true
+	c.mu.Unlock()
 	a.pending = c.session.SubmitThen(c.gate.ctx, ops, c.nudged)
 	if a.pending.Known() {
 		if _, err := a.pending.Result(); err != nil {

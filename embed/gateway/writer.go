@@ -158,6 +158,9 @@ func (w *writer) idle() (events []embed.Event, more bool, err error) {
 	if w.head < len(w.queue) {
 		return nil, w.readyLocked(), nil
 	}
+	if w.coming { // it may be applied, and what comes is of later ones; who queues it has it sent
+		return nil, false, nil
+	}
 	if cap(w.queue) > queueKept {
 		w.queue = nil
 	}
