@@ -286,3 +286,58 @@ func TestEventsLieBetweenPipelinedWrites(t *testing.T) {
 		c.events = nil
 	}
 }
+
+// watched is a client that watches the data of /a, its connection, which waits for requests, and another client.
+func watched(t *testing.T) (c *client, served *conn, other *client) {
+	t.Helper()
+	g := start(t, Config{})
+	c = connect(t, g)
+	c.must(create("/a", nil, 0))
+	c.must(watching(op(wire.OpGetData, "/a")))
+	return c, g.connections()[0], connect(t, g)
+}
+
+// A read that an event overtakes is made again: its answer must not show less than the client was told of.
+func TestReadThatAnEventOvertakes(t *testing.T) {
+	c, served, other := watched(t)
+	get := op(wire.OpGetData, "/a")
+	a := answer{came: time.Now()}
+	a.reply.Xid, a.reply.Op = 77, get.Op
+	reads := 0
+	err := served.shown(&a, func() error {
+		err := served.getData(&get, &a.reply.Result)
+		if reads++; reads == 1 {
+			other.must(op(wire.OpSetData, "/a"))
+		}
+		return err
+	})
+	if err != nil || reads != 2 {
+		t.Errorf("%d reads, %v", reads, err)
+	}
+	served.nudge()
+	if r := c.receive(wire.Request{Xid: 77, Operation: get}); r.Stat.Version != 1 || len(c.events) != 1 {
+		t.Errorf("version %d behind %d events", r.Stat.Version, len(c.events))
+	}
+}
+
+// While a write is on its way, and its answer not queued yet, no event is sent: it may be one of a later transaction.
+func TestNoEventOvertakesAWriteOnItsWay(t *testing.T) {
+	_, served, other := watched(t)
+	wait(t, "the turn to send", served.turn.take)
+	is := func(coming bool) {
+		served.mu.Lock()
+		defer served.mu.Unlock()
+		served.coming = coming
+	}
+	is(true)
+	other.must(op(wire.OpSetData, "/a"))
+	w := writer{conn: served}
+	if events, more, err := w.idle(); len(events) > 0 || more || err != nil {
+		t.Errorf("%v are sent, more: %v, %v", events, more, err)
+	}
+	is(false)
+	if events, _, err := w.idle(); len(events) != 1 || err != nil {
+		t.Errorf("then %v are, %v", events, err)
+	}
+	served.sendLoop()
+}
