@@ -53,6 +53,7 @@ var cUntidy = []*regexp.Regexp{
 	regexp.MustCompile(`(?m)^Watcher SESSION_EVENT state = CONNECTED_STATE\n`), // when it comes
 	regexp.MustCompile(`(?m)^\t[cm](time|zxid) *=.*\n`),
 	regexp.MustCompile(`(?m)^Error -\d+ for /line.*\n`),
+	regexp.MustCompile(`(?m)^Creating \[.*\n`), // by the thread that asks, which the answer can overtake
 	regexp.MustCompile(`(?m)^.*session [Ii]d.*\n`),
 }
 
