@@ -91,6 +91,7 @@ func goldenCommands() []golden {
 		{"set-acl", batch(1, txn(tree.Op{Kind: tree.KindSetACL, Path: "/a", ACL: tree.ReadACL(), Version: 4}))},
 		{"guarded-set", batch(1, txn(tree.Op{Kind: tree.KindGuard, Path: "/q/_c_x-lock-0000000001", Czxid: 1 << 33},
 			tree.Op{Kind: tree.KindSet, Path: "/a", Version: tree.AnyVersion}))},
+		{"delete-of-a-creation", batch(1, txn(tree.Op{Kind: tree.KindDelete, Path: "/q/_c_x-lock-0000000001", Version: tree.AnyVersion, Czxid: 1 << 33}))},
 		{"empty-multi", batch(1, request{kind: requestTxn, session: -1, ops: []tree.Op{}})},
 		{"open", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80)})},
 		{"open-with-identities", batch(1, request{kind: requestOpen, timeout: time.Second,

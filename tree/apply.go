@@ -11,7 +11,7 @@ import (
 //
 // A transaction of one operation fails with that operation's error, a longer one with a *MultiError around it. The errors
 // are ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode,
-// ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded and ErrInvalidKind; an operation that several apply to fails
+// ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded, ErrNotHeld and ErrInvalidKind; an operation that several apply to fails
 // with the one ZooKeeper finds first. A failed transaction changes nothing, and its zxid may be used again.
 //
 // Apply keeps neither the header nor ops, nor the bytes of their data and words. It panics if the transaction before has

@@ -28,7 +28,8 @@ var (
 	ErrInvalidACL = errors.New("invalid ACL")
 	// ErrNoAuth says that no identity of who asks is allowed it by the ACL of the znode, or of its parent.
 	ErrNoAuth = errors.New("not permitted")
-	// ErrNotHeld says that the znode of a guard is gone, or that it is another one of the same path.
+	// ErrNotHeld says that the znode of a guard, or of a delete that names its creation, is gone, or that it is another one of
+	// the same path.
 	ErrNotHeld = errors.New("not held any more")
 	// ErrQuotaExceeded says that a hard limit on the subtree would be passed.
 	ErrQuotaExceeded = errors.New("quota exceeded")

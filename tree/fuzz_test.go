@@ -176,7 +176,7 @@ func (r *fuzzRun) op(alone bool) Op {
 	} else if b < 80 {
 		op.Version = r.model.znodes[op.Path].Aversion
 	}
-	if op.Kind == KindGuard {
+	if op.Kind == KindGuard || op.Kind == KindDelete && r.byte() < 120 {
 		op.Czxid = r.model.znodes[op.Path].Czxid + Zxid(r.byte()/200)
 	}
 	op.Data = r.data(op.Path)

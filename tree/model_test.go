@@ -243,14 +243,18 @@ func (m *model) delete(h Header, op Op) error {
 	if slices.Contains([]string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"}, op.Path) {
 		return ErrInvalidPath
 	}
-	parent, ok := m.znodes[modelParent(op.Path)]
-	if !ok {
+	z, ok := m.znodes[op.Path]
+	if op.Czxid != 0 && (!ok || z.Czxid != op.Czxid) {
+		return ErrNotHeld
+	}
+	parent, parentOK := m.znodes[modelParent(op.Path)]
+	if !parentOK {
 		return ErrNoNode
 	}
-	if !h.System && !modelMay(parent.ACL, h.Identities, 8) {
+	own := op.Czxid != 0 && ok && h.Session != 0 && z.Owner == h.Session
+	if !own && !h.System && !modelMay(parent.ACL, h.Identities, 8) {
 		return ErrNoAuth
 	}
-	z, ok := m.znodes[op.Path]
 	if !ok {
 		return ErrNoNode
 	}

@@ -68,7 +68,7 @@ type OpKind uint8
 const (
 	KindCreate OpKind = iota + 1 // adds a znode; uses Path, Data, Mode, TTL and ACL
 	KindSet                      // replaces a znode's data; uses Path, Data and Version
-	KindDelete                   // removes a znode; uses Path and Version
+	KindDelete                   // removes a znode; uses Path, Version and Czxid
 	KindCheck                    // fails unless the znode has the version; uses Path and Version
 	KindSetACL                   // replaces a znode's ACL; uses Path, ACL and Version; alone in its transaction
 	KindGuard                    // fails unless the znode is there and the one that transaction Czxid created; uses Path and Czxid
@@ -102,7 +102,7 @@ type Op struct {
 	TTL     int64      // of a create: milliseconds, 1 to MaxTTL in a TTL mode, 0 in every other
 	ACL     []ACL      // of a create or SetACL, as asked for; nil in a create: OpenACL
 	Version int32      // expected data version of a set, delete or check, ACL version of a SetACL; AnyVersion: not checked
-	Czxid   Zxid       // of a guard: which creation of the path it asks for
+	Czxid   Zxid       // of a guard or delete: which creation of the path it asks for; zero in a delete: any
 }
 
 // A Header is what all operations of a transaction share.

@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "replace what the scripts expect by wh
 // empty line. Transactions take the zxids 1, 2, ..., failed ones too, and happen at 1000 ms times the zxid. The commands:
 //
 //	create PATH [data=D] [mode=M] [ttl=T] [acl=L] [session=N]
-//	set PATH [data=D] [version=N]               delete PATH [version=N]
+//	set PATH [data=D] [version=N]               delete PATH [version=N] [czxid=N] [session=N]
 //	check PATH [version=N]                      setacl PATH [acl=L] [version=N]            unknown PATH
 //	guard PATH czxid=N
 //	multi          one transaction of the operations on the indented lines that follow

@@ -113,6 +113,9 @@ func (t *Tree) set(op *Op, r *Result) error {
 
 // delete looks at the path only as far as ZooKeeper does: a malformed one is the path of no znode. It needs a permission
 // on the parent and none on the znode, and who has not got it does not learn whether there is a znode.
+//
+// A delete that names the creation gives back what was claimed. Like a guard it says the same of a znode that is gone and of
+// another one, and the owner of an ephemeral needs no permission for it: to end its session would do as much.
 func (t *Tree) delete(op *Op) error {
 	slash, err := lastSlash(op.Path)
 	if err != nil {
@@ -121,17 +124,24 @@ func (t *Tree) delete(op *Op) error {
 	if isReserved(op.Path) {
 		return invalidPath(op.Path, "cannot be deleted")
 	}
-	e := t.index.get(op.Path)
-	if e == nil || e.current() == nil {
+	e, old := t.index.get(op.Path), (*version)(nil)
+	if e != nil {
+		old = e.current()
+	}
+	switch {
+	case op.Czxid != 0 && (old == nil || old.czxid != op.Czxid):
+		return ErrNotHeld
+	case old == nil:
 		parent := t.index.get(parentOf(op.Path, slash))
 		if parent == nil || parent.current() == nil || t.permit(parent.current().acl(), Delete) == nil {
 			return ErrNoNode
 		}
 		return ErrNoAuth
 	}
-	old := e.current()
-	if err := t.permit(e.parent.current().acl(), Delete); err != nil {
-		return err
+	if own := old.rest().owner; op.Czxid == 0 || own == 0 || own != t.header.Session {
+		if err := t.permit(e.parent.current().acl(), Delete); err != nil {
+			return err
+		}
 	}
 	if !op.expects(old.version) {
 		return ErrBadVersion
