@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -453,4 +454,53 @@ func TestCreateWith_BadOptions(t *testing.T) {
 	if _, ok, _ := s.Exists(context.Background(), "/y"); ok {
 		t.Error("half of a Multi is there")
 	}
+}
+
+// However many try at once, no more get in than there is room for, and one commit decides.
+func TestOpCheckChildren_IsRoom(t *testing.T) {
+	t.Parallel()
+	const room = 3
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{Root: "/app"})
+	_, err := ens.Session(1, embed.SessionOptions{}).Create(ctx, "/app", nil, embed.Persistent)
+	must(t, err)
+	_, err = s.Create(ctx, "/leases", nil, embed.Persistent)
+	must(t, err)
+	var sent []*embed.Pending
+	for i := range 4 * room {
+		o := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{Root: "/app"})
+		sent = append(sent, o.Submit(ctx, embed.OpCreate("/leases/lease-", nil, embed.EphemeralSequential), embed.OpCheckChildren("/leases", room)))
+	}
+	in := 0
+	for _, p := range sent {
+		results, err := p.Result()
+		var at *embed.MultiError
+		switch {
+		case err == nil && results[1] != embed.Result{Kind: results[1].Kind}:
+			t.Errorf("a check says %+v", results[1])
+		case err == nil:
+			in++
+		case !errors.Is(err, embed.ErrTooManyChildren) || !errors.As(err, &at) || at.Index != 1:
+			t.Errorf("no room: %v", err)
+		}
+	}
+	_, err = s.Sync(ctx, "/")
+	must(t, err)
+	if names, _, err := s.Children(ctx, "/leases"); err != nil || in != room || len(names) != room {
+		t.Errorf("%d got in, %v are there, %v", in, names, err)
+	}
+	_, err = s.Multi(ctx, embed.OpCheckChildren("/missing", 1))
+	wants(t, "of what is not there", err, embed.ErrNoNode)
+	_, err = s.Multi(ctx, embed.OpCheckChildren("/leases", math.MaxInt32), embed.OpCheckChildren("/", 1))
+	wants(t, "the most there can be", err, nil)
+	for _, most := range []int{-1, math.MinInt, math.MaxInt32 + 1} {
+		_, err := s.Multi(ctx, embed.OpCreate("/x", nil, embed.Persistent), embed.OpCheckChildren("/leases", most))
+		var at *embed.MultiError
+		if !errors.As(err, &at) || at.Index != 1 || errors.Is(err, embed.ErrTooManyChildren) {
+			t.Errorf("at most %d children: %v", most, err)
+		}
+	}
+	_, err = s.Multi(ctx, embed.OpCheckChildren("leases", 1))
+	wants(t, "a path that is none", err, embed.ErrInvalidPath)
 }

@@ -19,6 +19,7 @@ var (
 	ErrNoAuth                  = tree.ErrNoAuth                  // the ACL allows it to none of the session's identities
 	ErrInvalidACL              = tree.ErrInvalidACL              // the list is empty, or an entry is of an unknown scheme or id, or stands for nobody
 	ErrQuotaExceeded           = tree.ErrQuotaExceeded           // a hard limit on the subtree
+	ErrTooManyChildren         = tree.ErrTooManyChildren         // more than an OpCheckChildren allows; nothing of the Multi was applied
 )
 
 // Requests that were refused before anything was sent.

@@ -1,14 +1,16 @@
 package embed
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck or OpGuard; the zero Op is
-// refused.
+// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck, OpCheckChildren or
+// OpGuard; the zero Op is refused.
 type Op struct {
 	op    tree.Op
 	guard *Claim // of a guard, which the claim makes when it is sent
@@ -43,10 +45,23 @@ func OpCheck(path string, version int32) Op {
 	return Op{op: tree.Op{Kind: tree.KindCheck, Path: path, Version: version}}
 }
 
+// OpCheckChildren makes the Multi fail with ErrTooManyChildren if the znode has more than so many children, counted where the
+// operation stands: those that the operations before it create and delete count. ErrNoNode if there is no such znode. With several
+// shards the root has children on each, which nothing counts in one step: ErrCrossShard.
+func OpCheckChildren(path string, most int) Op {
+	if most < 0 || most > math.MaxInt32 {
+		most = -1 // which is refused
+	}
+	return Op{op: tree.Op{Kind: tree.KindCheckChildren, Path: path, Version: int32(most)}}
+}
+
 // OpGuard makes the Multi fail with ErrNotHeld unless the claim is held: by its node's clock when the Multi is issued, and by
 // the ensemble when it is applied. So nothing that is guarded by a lock or a leadership is written once somebody else may
 // have it. The Multi may be of any session of the ensemble.
 func OpGuard(c *Claim) Op { return Op{guard: c} }
+
+// errMost refuses a number of children that no znode can have at most.
+var errMost = errors.New("the most children of a znode are not from 0 to 2147483647")
 
 // validate checks what can be checked before anything is sent.
 func (o Op) validate(dataMax int) error {
@@ -58,6 +73,10 @@ func (o Op) validate(dataMax int) error {
 		}
 	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL:
 		err = tree.ValidatePath(o.op.Path)
+	case tree.KindCheckChildren:
+		if err = tree.ValidatePath(o.op.Path); err == nil && o.op.Version < 0 {
+			err = errMost
+		}
 	default:
 		err = tree.ErrInvalidKind
 	}

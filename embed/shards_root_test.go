@@ -65,6 +65,10 @@ func TestShards_TheQuotasParentIsFixed(t *testing.T) {
 	wantCrossShard(t, "SetACL of "+quotas, err)
 	_, err = s.Set(ctx, quotas, []byte("x"), embed.AnyVersion)
 	wantCrossShard(t, "Set of "+quotas, err)
+	for _, path := range []string{"/", quotas} { // nor counted
+		_, err = s.Multi(ctx, embed.OpCheckChildren(path, 1000))
+		wantCrossShard(t, "OpCheckChildren of "+path, err)
+	}
 }
 
 // A machine that stands still while it tells its watches keeps nobody waiting but those who watch there: the sessions of its

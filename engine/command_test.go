@@ -92,6 +92,8 @@ func goldenCommands() []golden {
 		{"guarded-set", batch(1, txn(tree.Op{Kind: tree.KindGuard, Path: "/q/_c_x-lock-0000000001", Czxid: 1 << 33},
 			tree.Op{Kind: tree.KindSet, Path: "/a", Version: tree.AnyVersion}))},
 		{"delete-of-a-creation", batch(1, txn(tree.Op{Kind: tree.KindDelete, Path: "/q/_c_x-lock-0000000001", Version: tree.AnyVersion, Czxid: 1 << 33}))},
+		{"create-where-there-is-room", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/s/leases/lease-", Mode: tree.EphemeralSequential},
+			tree.Op{Kind: tree.KindCheckChildren, Path: "/s/leases", Version: math.MaxInt32}))},
 		{"empty-multi", batch(1, request{kind: requestTxn, session: -1, ops: []tree.Op{}})},
 		{"open", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80)})},
 		{"open-with-identities", batch(1, request{kind: requestOpen, timeout: time.Second,

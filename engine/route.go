@@ -98,6 +98,8 @@ func (e *Engine) routeOne(op *tree.Op) (*machine, error) {
 	switch {
 	case e.spans(op.Path) && (op.Kind == tree.KindSet || op.Kind == tree.KindSetACL):
 		return nil, fmt.Errorf("%w: the data and the ACL of %s, which is on each, are fixed when there are several", ErrCrossShard, op.Path)
+	case e.spans(op.Path) && op.Kind == tree.KindCheckChildren:
+		return nil, fmt.Errorf("%w: the children of %s are on several, which count their own", ErrCrossShard, op.Path)
 	case op.Kind == tree.KindCreate && op.Mode.IsSequential():
 		return e.at(op.Path + strings.Repeat("0", numberLen)), nil // where the name will be looked for that is given
 	case op.Kind == tree.KindCreate && isRootQuota(op.Path):

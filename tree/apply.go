@@ -11,7 +11,8 @@ import (
 //
 // A transaction of one operation fails with that operation's error, a longer one with a *MultiError around it. The errors
 // are ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode,
-// ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded, ErrNotHeld and ErrInvalidKind; an operation that several apply to fails
+// ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded, ErrNotHeld,
+// ErrTooManyChildren and ErrInvalidKind; an operation that several apply to fails
 // with the one ZooKeeper finds first. A failed transaction changes nothing, and its zxid may be used again.
 //
 // Apply keeps neither the header nor ops, nor the bytes of their data and words. It panics if the transaction before has
@@ -166,7 +167,7 @@ func refuse(ops []Op) error {
 		switch op := &ops[i]; op.Kind {
 		case KindCreate:
 			err = op.Mode.Validate()
-		case KindSet, KindDelete, KindCheck, KindGuard:
+		case KindSet, KindDelete, KindCheck, KindGuard, KindCheckChildren:
 		case KindSetACL:
 			err = fmt.Errorf("%w: %v must be alone", ErrInvalidKind, op.Kind)
 		default:
@@ -195,6 +196,8 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 		return t.setACL(op, r)
 	case KindGuard:
 		return t.guard(op)
+	case KindCheckChildren:
+		return t.checkChildren(op)
 	}
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }

@@ -31,6 +31,8 @@ var (
 	// ErrNotHeld says that the znode of a guard, or of a delete that names its creation, is gone, or that it is another one of
 	// the same path.
 	ErrNotHeld = errors.New("not held any more")
+	// ErrTooManyChildren says that the znode has more children than a check allows it.
+	ErrTooManyChildren = errors.New("znode has too many children")
 	// ErrQuotaExceeded says that a hard limit on the subtree would be passed.
 	ErrQuotaExceeded = errors.New("quota exceeded")
 	// ErrInvalidKind says that an Op is of no kind this package knows, as the zero Op is, or that its kind must be alone in

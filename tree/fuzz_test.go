@@ -145,7 +145,7 @@ func (r *fuzzRun) newPath() string {
 
 // op is one of a transaction, alone or with others.
 func (r *fuzzRun) op(alone bool) Op {
-	op := Op{Kind: OpKind(1 + r.pick(6)), Version: AnyVersion}
+	op := Op{Kind: OpKind(1 + r.pick(7)), Version: AnyVersion}
 	if op.Kind == KindSetACL && !alone {
 		op.Kind = KindSet
 	}
@@ -155,7 +155,7 @@ func (r *fuzzRun) op(alone bool) Op {
 		op.Mode = CreateMode(b % 7)
 		op.Path = r.newPath()
 	case b > 252:
-		op.Kind, op.Mode = OpKind(r.pick(8)), CreateMode(r.pick(9))
+		op.Kind, op.Mode = OpKind(r.pick(9)), CreateMode(r.pick(9))
 		fallthrough
 	default:
 		op.Path = r.path()
@@ -178,6 +178,9 @@ func (r *fuzzRun) op(alone bool) Op {
 	}
 	if op.Kind == KindGuard || op.Kind == KindDelete && r.byte() < 120 {
 		op.Czxid = r.model.znodes[op.Path].Czxid + Zxid(r.byte()/200)
+	}
+	if op.Kind == KindCheckChildren {
+		op.Version = int32(len(r.model.children(op.Path)) - 1 + r.pick(3))
 	}
 	op.Data = r.data(op.Path)
 	return op
@@ -383,7 +386,7 @@ func sameError(got, want error) bool {
 		return false
 	}
 	for _, sentinel := range []error{ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode, ErrInvalidKind,
-		ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded, ErrNotHeld} {
+		ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded, ErrNotHeld, ErrTooManyChildren} {
 		if errors.Is(got, sentinel) != errors.Is(want, sentinel) {
 			return false
 		}

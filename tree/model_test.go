@@ -67,7 +67,7 @@ func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 		return failed, nil, &MultiError{i, err}
 	}
 	for i, op := range ops {
-		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind > 6) {
+		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind > 7) {
 			return fail(i, ErrInvalidKind)
 		}
 		if len(ops) > 1 && op.Kind == KindCreate && op.Mode > 6 {
@@ -101,6 +101,16 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 	case KindGuard:
 		if z, ok := m.znodes[op.Path]; !ok || z.Czxid != op.Czxid {
 			return Result{}, ErrNotHeld
+		}
+		return Result{}, nil
+	case KindCheckChildren:
+		any := op
+		any.Version = -1
+		if err := m.check(h, any, Read); err != nil {
+			return Result{}, err
+		}
+		if len(m.children(op.Path)) > int(op.Version) {
+			return Result{}, ErrTooManyChildren
 		}
 		return Result{}, nil
 	}

@@ -66,12 +66,13 @@ const AnyVersion int32 = -1
 type OpKind uint8
 
 const (
-	KindCreate OpKind = iota + 1 // adds a znode; uses Path, Data, Mode, TTL and ACL
-	KindSet                      // replaces a znode's data; uses Path, Data and Version
-	KindDelete                   // removes a znode; uses Path, Version and Czxid
-	KindCheck                    // fails unless the znode has the version; uses Path and Version
-	KindSetACL                   // replaces a znode's ACL; uses Path, ACL and Version; alone in its transaction
-	KindGuard                    // fails unless the znode is there and the one that transaction Czxid created; uses Path and Czxid
+	KindCreate        OpKind = iota + 1 // adds a znode; uses Path, Data, Mode, TTL and ACL
+	KindSet                             // replaces a znode's data; uses Path, Data and Version
+	KindDelete                          // removes a znode; uses Path, Version and Czxid
+	KindCheck                           // fails unless the znode has the version; uses Path and Version
+	KindSetACL                          // replaces a znode's ACL; uses Path, ACL and Version; alone in its transaction
+	KindGuard                           // fails unless the znode is there and the one that transaction Czxid created; uses Path and Czxid
+	KindCheckChildren                   // fails if the znode has more children than Version; uses Path and Version
 )
 
 // String returns the kind as a word.
@@ -89,6 +90,8 @@ func (k OpKind) String() string {
 		return "setacl"
 	case KindGuard:
 		return "guard"
+	case KindCheckChildren:
+		return "checkchildren"
 	}
 	return "OpKind(" + strconv.Itoa(int(k)) + ")"
 }
@@ -101,7 +104,7 @@ type Op struct {
 	Mode    CreateMode // of a create
 	TTL     int64      // of a create: milliseconds, 1 to MaxTTL in a TTL mode, 0 in every other
 	ACL     []ACL      // of a create or SetACL, as asked for; nil in a create: OpenACL
-	Version int32      // expected data version of a set, delete or check, ACL version of a SetACL; AnyVersion: not checked
+	Version int32      // expected data version of a set, delete or check, ACL version of a SetACL; AnyVersion: not checked; of a check of children, the most
 	Czxid   Zxid       // of a guard or delete: which creation of the path it asks for; zero in a delete: any
 }
 

@@ -22,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "replace what the scripts expect by wh
 //	create PATH [data=D] [mode=M] [ttl=T] [acl=L] [session=N]
 //	set PATH [data=D] [version=N]               delete PATH [version=N] [czxid=N] [session=N]
 //	check PATH [version=N]                      setacl PATH [acl=L] [version=N]            unknown PATH
-//	guard PATH czxid=N
+//	guard PATH czxid=N                          checkchildren PATH version=N
 //	multi          one transaction of the operations on the indented lines that follow
 //	reap PATH [czxid=N] [mzxid=N] [pzxid=N]     as seen, or as it is
 //	hold           the next transaction is not published until "publish"
@@ -179,7 +179,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) command(c command) {
 	switch c.verb {
-	case "create", "set", "delete", "check", "setacl", "guard", "unknown":
+	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "unknown":
 		s.transaction(c, []command{c})
 	case "reap":
 		s.reap(c)
@@ -256,7 +256,7 @@ func (s *script) op(c command) Op {
 	if acl, ok := c.keys["acl"]; ok {
 		op.ACL = s.list(acl)
 	}
-	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard} {
+	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren} {
 		if kind.String() == c.verb {
 			op.Kind = kind
 		}

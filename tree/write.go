@@ -167,6 +167,21 @@ func (t *Tree) checkVersion(op *Op) error {
 	return nil
 }
 
+// checkChildren lets a transaction add a child for as long as there is room for it, whoever else does the same.
+func (t *Tree) checkChildren(op *Op) error {
+	e, err := t.existing(op.Path)
+	if err != nil {
+		return err
+	}
+	if err := t.permit(e.current().acl(), Read); err != nil {
+		return err
+	}
+	if e.current().numChildren() > int(op.Version) {
+		return ErrTooManyChildren
+	}
+	return nil
+}
+
 // guard asks no permission: whoever knows which transaction created a znode has been told by its creator.
 func (t *Tree) guard(op *Op) error {
 	if e, err := t.existing(op.Path); err != nil || e.current().czxid != op.Czxid {
