@@ -7,52 +7,76 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// A Claim is an ephemeral znode that stands for its owner in a queue: locks, elections and other recipes are made of
-// it. The node takes charge of the znode from the moment its create is submitted, so whatever happens to the caller,
-// nothing is left behind; and while the claim is held it ends on this node before anybody else can take its place.
+// A Claim is the ephemeral znodes that one transaction creates for their owner to stand in queues with: locks, elections and other
+// recipes are made of it. The node takes charge of them from the moment the transaction is submitted, so whatever happens to the caller,
+// nothing is left behind; and while the claim is held it ends on this node before anybody else can take its place. It ends as a whole: when
+// one of its znodes is deleted, the node deletes the others.
 //
 // Its methods may be called by any number of goroutines.
 type Claim struct {
-	c    *engine.Claim
-	root chroot
+	c   *engine.Claim
+	txn *txn
 }
 
-// Claim submits the creation of an ephemeral znode; mode is Ephemeral or EphemeralSequential. It does not wait: Created
-// does. ctx bounds admission only.
-func (s *Session) Claim(ctx context.Context, path string, data []byte, mode CreateMode) (*Claim, error) {
-	if !mode.IsEphemeral() {
-		return nil, opError("claim", path, fmt.Errorf("%w: a claim is ephemeral", ErrInvalidMode))
+// Claim submits a transaction, as Submit does, for the ephemerals that it creates, of which there is at least one. It does not wait:
+// Created does. ctx bounds admission only.
+func (s *Session) Claim(ctx context.Context, ops ...Op) (*Claim, error) {
+	t, err := s.plain(ops)
+	if err == nil && !t.claims() {
+		t.with.Undo()
+		err = fmt.Errorf("%w: a claim is of ephemerals", ErrInvalidMode)
 	}
-	op := OpCreate(path, data, mode)
-	if err := op.validate(s.dataMax); err != nil {
-		return nil, opError("claim", path, err)
+	if err != nil {
+		return nil, opError("claim", "", err)
 	}
-	return &Claim{c: s.s.Claim(ctx, s.root.created(path, mode), data, mode), root: s.root}, nil
+	return &Claim{c: s.s.Claim(ctx, t.ops, t.with), txn: t}, nil
 }
 
-// Created waits for the znode and returns its final path and Stat. Errors are Create's. After the ctx's error, and after
-// ErrUnknownOutcome while Err is nil, the creation is still on its way and may be waited for again.
-func (c *Claim) Created(ctx context.Context) (string, Stat, error) {
-	r, err := c.c.Created(ctx)
-	return c.root.out(r.Path), r.Stat, opError("claim", "", err)
+// Created waits for the transaction and returns one Result per operation. Errors are Multi's. After the ctx's error, and after
+// ErrUnknownOutcome while Err is nil, the transaction is still on its way and may be waited for again.
+func (c *Claim) Created(ctx context.Context) ([]Result, error) {
+	results, err := c.txn.outcome(c.c.Created(ctx))
+	return results, opError("claim", "", err)
 }
 
-// Hold makes the claim held from now on. It fails if the session is not safe at this moment (ErrSuspended) or the claim
-// has ended. A held claim ends at the session's local deadline and does not come back with the session.
-func (c *Claim) Hold() error { return c.c.Hold() }
-
-// Context ends with the held claim, and its Cause says why. It looks at what has ended already; Err and Done of the Claim
-// compare the clock. It is nil before Hold.
-func (c *Claim) Context() context.Context { return c.c.Context() }
+// Hold begins a Turn: the claim is held from now on. It fails if the session is not safe at this moment (ErrSuspended), if the claim has
+// ended, and if it is held already or was (ErrNotHeld). With again it may be held anew whenever a turn has ended, each of which must
+// say so; then a Turn guards transactions of its own session only, for all have the same znodes.
+func (c *Claim) Hold(again bool) (*Turn, error) {
+	t, err := c.c.Hold(again)
+	if err != nil {
+		return nil, err
+	}
+	return &Turn{t: t}, nil
+}
 
 // Done compares the clock and returns a channel that is closed when the claim has ended.
 func (c *Claim) Done() <-chan struct{} { return c.c.Done() }
 
 // Err compares the clock and says why the claim ended, nil while it has not: ErrReleased, ErrSuspended, ErrDeleted, why
-// the creation failed, or why the session ended.
+// the transaction failed, or why the session ended.
 func (c *Claim) Err() error { return c.c.Err() }
 
-// Release gives the claim up: its znode is deleted as soon as the outcome of its creation is known, ahead of everything
-// that this node has still to send but what its session submitted before. For a claim that was held Release waits until it is, at most Config.RequestTimeout; after an
-// error the node goes on trying until the session ends. It is idempotent and deletes no znode but the claim's own.
+// Release gives the claim up: its znodes are deleted as soon as the outcome of its transaction is known, ahead of everything
+// that this node has still to send but what its session submitted before. For a claim that was held Release waits until they are, at most
+// Config.RequestTimeout; after an error the node goes on trying until the session ends. It is idempotent and deletes no znode but the
+// claim's own.
 func (c *Claim) Release() error { return opError("release", "", c.c.Release()) }
+
+// A Turn is a time for which a Claim is held. It ends at the session's local deadline, with the claim, or by End; it does not come back.
+//
+// What it answers is true at the moment of the question. Its methods may be called by any number of goroutines.
+type Turn struct{ t *engine.Turn }
+
+// Context compares the clock and returns a context that ends with the turn; its Cause says why.
+func (t *Turn) Context() context.Context { return t.t.Context() }
+
+// Done compares the clock and returns a channel that is closed when the turn has ended.
+func (t *Turn) Done() <-chan struct{} { return t.t.Done() }
+
+// Err compares the clock and says why the turn ended, nil while it has not: ErrReleased after End, else as of Claim.
+func (t *Turn) Err() error { return t.t.Err() }
+
+// End ends the turn. The claim's znodes stay, so nobody else is let in before the claim is given up, by Release or OpRelease. It is
+// idempotent.
+func (t *Turn) End() { t.t.End() }

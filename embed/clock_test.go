@@ -65,6 +65,7 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 		hold   *lock.Hold
 		leader *election.Leadership
 		claim  *embed.Claim
+		turn   *embed.Turn
 	}
 	lost := func(done <-chan struct{}) error {
 		if closed(done)() != nil {
@@ -85,7 +86,10 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 		"Leadership.Context().Done": func(h held) error { return lost(h.leader.Context().Done()) },
 		"Claim.Done":                func(h held) error { return lost(h.claim.Done()) },
 		"Claim.Err":                 func(h held) error { return h.claim.Err() },
-		"Claim.Hold":                func(h held) error { return h.claim.Hold() },
+		"Claim.Hold":                func(h held) error { _, err := h.claim.Hold(true); return err },
+		"Turn.Done":                 func(h held) error { return lost(h.turn.Done()) },
+		"Turn.Err":                  func(h held) error { return h.turn.Err() },
+		"Turn.Context().Err":        func(h held) error { return h.turn.Context().Err() },
 		"State": func(h held) error {
 			s.State() // may be Connected again; but then what was held is over
 			return closed(h.hold.Done())()
@@ -97,14 +101,15 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 			must(t, err)
 			leader, err := election.New(s, "/election").Campaign(ctx, nil)
 			must(t, err)
-			claim, err := s.Claim(ctx, "/claim", nil, embed.Ephemeral)
+			claim, err := s.Claim(ctx, embed.OpCreate("/claim", nil, embed.Ephemeral))
 			must(t, err)
-			_, _, err = claim.Created(ctx)
+			_, err = claim.Created(ctx)
 			must(t, err)
-			must(t, claim.Hold())
+			turn, err := claim.Hold(false)
+			must(t, err)
 
 			w.jump(by)
-			if got := ask(held{hold, leader, claim}); (got == nil) != (name == "State") {
+			if got := ask(held{hold, leader, claim, turn}); (got == nil) != (name == "State") {
 				t.Errorf("after a jump of %v %s says %v", by, name, got)
 			}
 			awaits(t, s, embed.Connected)

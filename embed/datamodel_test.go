@@ -320,9 +320,9 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	if path, err := app.Create(ctx, "/", nil, embed.Sequential); err != nil || path != "/0000000003" {
 		t.Errorf("a numbered child of the root: %s, %v", path, err)
 	}
-	claim, err := app.Claim(ctx, "/", nil, embed.EphemeralSequential)
+	claim, err := app.Claim(ctx, embed.OpCreate("/", nil, embed.EphemeralSequential))
 	must(t, err)
-	if path, _, err := claim.Created(ctx); err != nil || path != "/0000000004" {
+	if results, err := claim.Created(ctx); err != nil || results[0].Path != "/0000000004" {
 		t.Errorf("a numbered claim below the root: %s, %v", path, err)
 	}
 	must(t, claim.Release())

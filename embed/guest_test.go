@@ -353,11 +353,12 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			must(t, err)
 			leader, err := election.New(s, "/election").Campaign(ctx, nil)
 			must(t, err)
-			claim, err := s.Claim(ctx, "/claim", nil, embed.Ephemeral)
+			claim, err := s.Claim(ctx, embed.OpCreate("/claim", nil, embed.Ephemeral))
 			must(t, err)
-			_, _, err = claim.Created(ctx)
+			_, err = claim.Created(ctx)
 			must(t, err)
-			must(t, claim.Hold())
+			turn, err := claim.Hold(false)
+			must(t, err)
 			pending := s.Submit(ctx, embed.OpSet("/lock", nil, embed.AnyVersion))
 			_, err = pending.Result()
 			must(t, err)
@@ -385,9 +386,9 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Before":   {func() error { _, _, err := s.Before(ctx, hold.Path()); return err }, session},
 				"Children": {func() error { _, _, err := s.Children(ctx, "/"); return err }, session},
 				"Claim": {func() error {
-					c, err := s.Claim(ctx, "/c", nil, embed.Ephemeral)
+					c, err := s.Claim(ctx, embed.OpCreate("/c", nil, embed.Ephemeral))
 					must(t, err)
-					_, _, err = c.Created(ctx)
+					_, err = c.Created(ctx)
 					return errors.Join(c.Release(), err)
 				}, session},
 				"Close":            {s.Close, nil},
@@ -430,12 +431,17 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Zxid":   {func() error { w.Zxid(); return nil }, nil},
 			})
 			answers{t, claim}.are(map[string]answer{
-				"Context": {func() error { return context.Cause(claim.Context()) }, session},
-				"Created": {func() error { _, _, err := claim.Created(ctx); return err }, nil}, // it was
+				"Created": {func() error { _, err := claim.Created(ctx); return err }, nil}, // it was
 				"Done":    {closed(claim.Done()), nil},
 				"Err":     {claim.Err, session},
-				"Hold":    {claim.Hold, session},
+				"Hold":    {func() error { _, err := claim.Hold(false); return err }, session},
 				"Release": {claim.Release, nil},
+			})
+			answers{t, turn}.are(map[string]answer{
+				"Context": {func() error { return context.Cause(turn.Context()) }, session},
+				"Done":    {closed(turn.Done()), nil},
+				"End":     {func() error { turn.End(); return nil }, nil},
+				"Err":     {turn.Err, session},
 			})
 			answers{t, pending}.are(map[string]answer{
 				"Done":   {closed(pending.Done()), nil},
@@ -447,6 +453,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Err":     {hold.Err, session},
 				"Path":    {func() error { hold.Path(); return nil }, nil},
 				"Release": {hold.Release, nil},
+				"Revoked": {func() error { hold.Revoked(); return nil }, nil},
 				"Token":   {func() error { hold.Token(); return nil }, nil},
 			})
 			answers{t, leader}.are(map[string]answer{
@@ -460,6 +467,31 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			answers{t, mutex}.are(map[string]answer{
 				"Lock":    {func() error { _, err := mutex.Lock(ctx); return err }, session},
 				"TryLock": {func() error { _, err := mutex.TryLock(ctx); return err }, session},
+				"With":    {func() error { _, err := mutex.With(lock.Options{Keep: time.Second}).Lock(ctx); return err }, session},
+			})
+			rw := lock.NewRWMutex(s, "/lock")
+			answers{t, rw}.are(map[string]answer{
+				"Downgrade": {func() error { _, err := rw.Downgrade(ctx, hold); return err }, embed.ErrNotHeld},
+				"Lock":      {func() error { _, err := rw.Lock(ctx); return err }, session},
+				"RLock":     {func() error { _, err := rw.RLock(ctx); return err }, session},
+				"TryLock":   {func() error { _, err := rw.TryLock(ctx); return err }, session},
+				"TryRLock":  {func() error { _, err := rw.TryRLock(ctx); return err }, session},
+				"Upgrade":   {func() error { _, err := rw.Upgrade(ctx, hold); return err }, embed.ErrNotHeld},
+				"With":      {func() error { _, err := rw.With(lock.Options{Note: "n"}).Lock(ctx); return err }, session},
+			})
+			sem := lock.NewSemaphore(s, "/semaphore", 2)
+			answers{t, sem}.are(map[string]answer{
+				"Acquire":    {func() error { _, err := sem.Acquire(ctx, 1); return err }, session},
+				"Limit":      {func() error { _, err := sem.Limit(ctx); return err }, session},
+				"Resize":     {func() error { return sem.Resize(ctx, 3) }, session},
+				"TryAcquire": {func() error { _, err := sem.TryAcquire(ctx, 1); return err }, session},
+				"With":       {func() error { _, err := sem.With(lock.Options{Note: "n"}).Acquire(ctx, 1); return err }, session},
+			})
+			several := lock.NewMulti(s, "/lock", "/other")
+			answers{t, several}.are(map[string]answer{
+				"Lock":    {func() error { _, err := several.Lock(ctx); return err }, session},
+				"TryLock": {func() error { _, err := several.TryLock(ctx); return err }, session},
+				"With":    {func() error { _, err := several.With(lock.Options{Note: "n"}).Lock(ctx); return err }, session},
 			})
 			answers{t, elect}.are(map[string]answer{
 				"Campaign": {func() error { _, err := elect.Campaign(ctx, nil); return err }, session},

@@ -4,16 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck, OpCheckChildren or
-// OpGuard; the zero Op is refused.
+// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck, OpCheckChildren, OpGuard or
+// OpRelease; the zero Op is refused.
 type Op struct {
-	op    tree.Op
-	guard *Claim // of a guard, which the claim makes when it is sent
+	op      tree.Op
+	guard   *Turn // these two are made into operations when they are sent
+	release *Claim
 }
 
 // OpCreate creates a znode.
@@ -55,10 +58,15 @@ func OpCheckChildren(path string, most int) Op {
 	return Op{op: tree.Op{Kind: tree.KindCheckChildren, Path: path, Version: int32(most)}}
 }
 
-// OpGuard makes the Multi fail with ErrNotHeld unless the claim is held: by its node's clock when the Multi is issued, and by
+// OpGuard makes the Multi fail with ErrNotHeld unless the claim is held by this turn: by its node's clock when the Multi is issued, and by
 // the ensemble when it is applied. So nothing that is guarded by a lock or a leadership is written once somebody else may
-// have it. The Multi may be of any session of the ensemble.
-func OpGuard(c *Claim) Op { return Op{guard: c} }
+// have it. The Multi may be of any session of the ensemble, but for claims that are held again and again: see Claim.Hold.
+func OpGuard(t *Turn) Op { return Op{guard: t} }
+
+// OpRelease gives a claim of the Multi's session up: its znodes are deleted in the same transaction as the rest is done. If the claim is
+// held, its turn ends when the Multi is issued, whatever becomes of it. If nothing comes of the Multi the claim's znodes are still there. It
+// fails with ErrNotHeld if the claim has ended or another Multi is giving it up.
+func OpRelease(c *Claim) Op { return Op{release: c} }
 
 // errMost refuses a number of children that no znode can have at most.
 var errMost = errors.New("the most children of a znode are not from 0 to 2147483647")
@@ -86,19 +94,77 @@ func (o Op) validate(dataMax int) error {
 	return err
 }
 
-// plain returns the operations as the engine takes them. The error is that of the first one that cannot be sent.
-func (s *Session) plain(ops []Op) ([]tree.Op, error) {
-	out := make([]tree.Op, len(ops))
-	for i, o := range ops {
-		var err error
-		if o.guard != nil {
-			out[i], err = o.guard.c.Guard()
-		} else if err = o.validate(s.dataMax); err == nil {
-			out[i] = s.root.op(o.op)
-		}
-		if err != nil {
+// A txn is the operations of a Multi as the engine takes them.
+type txn struct {
+	root chroot
+	ops  []tree.Op
+	with *engine.With
+	at   []int // where those of each Op begin; nil: each has one, at its own index
+}
+
+// plain returns the transaction of operations. The error is that of the first one that cannot be sent.
+func (s *Session) plain(ops []Op) (*txn, error) {
+	t := &txn{root: s.root, ops: make([]tree.Op, 0, len(ops)), with: new(engine.With)}
+	for i := range ops {
+		first := len(t.ops)
+		if err := t.add(s, &ops[i]); err != nil {
+			t.with.Undo()
 			return nil, &MultiError{Index: i, Err: err}
 		}
+		if t.at == nil && len(t.ops) != i+1 {
+			for j := range i {
+				t.at = append(t.at, j)
+			}
+		}
+		if t.at != nil || len(t.ops) != i+1 {
+			t.at = append(t.at, first)
+		}
 	}
-	return out, nil
+	return t, nil
+}
+
+// add appends what an Op is for the engine.
+func (t *txn) add(s *Session, o *Op) error {
+	var ops []tree.Op
+	var err error
+	switch {
+	case o.guard != nil:
+		ops, err = t.with.Guard(s.s, o.guard.t)
+	case o.release != nil:
+		ops, err = t.with.Leave(s.s, o.release.c)
+	default:
+		if err = o.validate(s.dataMax); err == nil {
+			t.ops = append(t.ops, s.root.op(o.op))
+		}
+	}
+	t.ops = append(t.ops, ops...)
+	return err
+}
+
+// outcome returns what the engine says of the transaction in terms of the Ops that it was made from.
+func (t *txn) outcome(results []Result, err error) ([]Result, error) {
+	if t.at == nil {
+		return t.root.results(results), err
+	}
+	var refused *MultiError
+	if errors.As(err, &refused) {
+		i, exact := slices.BinarySearch(t.at, refused.Index)
+		if !exact {
+			i--
+		}
+		err = &MultiError{Index: i, Err: refused.Err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	firsts := make([]Result, len(t.at))
+	for i, at := range t.at {
+		firsts[i] = results[at]
+	}
+	return t.root.results(firsts), nil
+}
+
+// claims reports whether the transaction creates an ephemeral.
+func (t *txn) claims() bool {
+	return slices.ContainsFunc(t.ops, func(o tree.Op) bool { return o.Kind == tree.KindCreate && o.Mode.IsEphemeral() })
 }

@@ -580,7 +580,7 @@ func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 	for range 60 {
 		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 		p := s.Submit(bounded(t), embed.OpCreate("/q/e-", nil, embed.EphemeralSequential))
-		claim, err := s.Claim(bounded(t), "/q/c-", nil, embed.EphemeralSequential)
+		claim, err := s.Claim(bounded(t), embed.OpCreate("/q/c-", nil, embed.EphemeralSequential))
 		must(t, err)
 		impatient, cancel := context.WithTimeout(bounded(t), time.Duration(rng.IntN(2000))*time.Microsecond)
 		opening := make(chan error)
@@ -604,7 +604,7 @@ func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 		case !errors.Is(err, embed.ErrSessionClosed) && !errors.Is(err, embed.ErrUnknownOutcome):
 			t.Errorf("a create of a closed session: %v", err)
 		}
-		if err := claim.Hold(); !errors.Is(err, embed.ErrSessionClosed) {
+		if _, err := claim.Hold(false); !errors.Is(err, embed.ErrSessionClosed) {
 			t.Errorf("a claim of a closed session: %v", err)
 		}
 		must(t, claim.Release())

@@ -117,18 +117,18 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, opError("multi", "", s.live(ctx))
 	}
-	plain, err := s.plain(ops)
+	t, err := s.plain(ops)
 	if err != nil {
 		return nil, opError("multi", "", err)
 	}
-	results, err := s.s.Submit(ctx, plain).Wait(ctx)
-	return s.root.results(results), opError("multi", "", err)
+	results, err := t.outcome(s.s.SubmitWith(ctx, t.ops, t.with).Wait(ctx))
+	return results, opError("multi", "", err)
 }
 
 // Submit is Multi without waiting: transactions of a session on one shard are applied in the order of their Submit calls. ctx
 // bounds admission only; the Pending gets the true outcome. The operations' data may be reused when Submit returns.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
-	plain, err := s.plain(ops)
+	t, err := s.plain(ops)
 	if len(ops) == 0 {
 		err = s.live(ctx)
 	}
@@ -137,14 +137,14 @@ func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 		close(done)
 		return &Pending{done: done, err: opError("submit", "", err)}
 	}
-	p := s.s.Submit(ctx, plain)
-	return &Pending{p: &p, root: s.root, done: p.Done()}
+	p := s.s.SubmitWith(ctx, t.ops, t.with)
+	return &Pending{p: &p, txn: t, done: p.Done()}
 }
 
 // A Pending is a transaction on its way. Its methods may be called by any number of goroutines.
 type Pending struct {
 	p    *engine.Pending
-	root chroot
+	txn  *txn
 	done <-chan struct{}
 	err  error // of one that was refused before it was sent
 }
@@ -157,8 +157,8 @@ func (p *Pending) Result() ([]Result, error) {
 	if p.p == nil {
 		return nil, p.err
 	}
-	results, err := p.p.Result()
-	return p.root.results(results), opError("submit", "", err)
+	results, err := p.txn.outcome(p.p.Result())
+	return results, opError("submit", "", err)
 }
 
 // Get returns a znode's data and Stat. The data belongs to the caller; it is nil if it was set to nil. Errors:

@@ -86,25 +86,26 @@ func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	ens.MoveLeader(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	ens.Isolate(1)
-	claim, err := s.Claim(context.Background(), "/claim", nil, embed.Ephemeral)
+	claim, err := s.Claim(context.Background(), embed.OpCreate("/claim", nil, embed.Ephemeral))
 	must(t, err)
 	for range 2 {
-		if _, _, err := claim.Created(context.Background()); !errors.Is(err, embed.ErrUnknownOutcome) {
+		if _, err := claim.Created(context.Background()); !errors.Is(err, embed.ErrUnknownOutcome) {
 			t.Errorf("Created: %v", err)
 		}
 	}
 	over, cancel := context.WithCancel(bounded(t))
 	cancel()
-	if _, _, err := claim.Created(over); !errors.Is(err, context.Canceled) {
+	if _, err := claim.Created(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("Created with a ctx that is over: %v", err)
 	}
 	ens.HealAll()
-	path, _, err := claim.Created(bounded(t))
+	results, err := claim.Created(bounded(t))
 	must(t, err)
-	if path != "/claim" {
+	if path := results[0].Path; path != "/claim" {
 		t.Errorf("created %s", path)
 	}
-	must(t, claim.Hold())
+	_, err = claim.Hold(false)
+	must(t, err)
 	must(t, claim.Release())
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,43 +11,55 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Claim is an ephemeral znode that stands for its owner in a queue: created, perhaps held for a while, and certainly
-// deleted again. The node takes charge of it from the moment its create is submitted, so that a caller who loses
-// patience while the outcome is unknown leaves nothing behind.
+// A Claim is the ephemeral znodes that one transaction creates for somebody to stand in queues with: created, perhaps held for
+// a while, and certainly deleted again. The node takes charge of them from the moment the transaction is submitted, so that a
+// caller who loses patience while the outcome is unknown leaves nothing behind.
 type Claim struct {
 	// Immutable.
 	session *Session
 	pipe    *pipeline // of its shard
 	waiter  *waiter
-	path    string // asked for
-	mode    tree.CreateMode
+	asked   []tree.Op // the creates of ephemerals, without their data
 
-	// The outcome of the create; read after the waiter is done.
-	result tree.Result
+	// The outcome; read after the waiter is done.
+	results []tree.Result
 
 	// Guarded by the keeper's mu.
-	created bool
-	held    bool
-	over    bool
-	err     error
-	done    chan struct{}
-	ctx     context.Context // of a held claim: ends with it, the cause says why
-	cancel  context.CancelCauseFunc
-	release *waiter // the deletion on its way
+	created  bool
+	paths    []string // of the znodes, once they are created
+	czxid    tree.Zxid
+	held     bool // now or before
+	again    bool // it may be held more than once
+	turn     *Turn
+	leaving  bool // a transaction of its owner's is on its way that deletes it
+	over     bool
+	err      error
+	done     chan struct{}
+	releases []*waiter // the deletions on their way
 }
 
-// Claim submits the creation of an ephemeral znode. ctx bounds admission only.
-func (s *Session) Claim(ctx context.Context, path string, data []byte, mode tree.CreateMode) *Claim {
-	ops := []tree.Op{{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode}}
+// ephemerals returns the creates among ops that a claim stands for.
+func ephemerals(ops []tree.Op) (asked []tree.Op) {
+	for _, op := range ops {
+		if op.Kind == tree.KindCreate && op.Mode.IsEphemeral() {
+			asked = append(asked, tree.Op{Path: op.Path, Mode: op.Mode})
+		}
+	}
+	return asked
+}
+
+// Claim submits a transaction that creates ephemerals. ctx bounds admission only.
+func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	m, err := s.engine.route(ops)
-	c := &Claim{session: s, pipe: m.pipe, path: path, mode: mode, done: make(chan struct{}), waiter: s.newTxn(ops)}
+	c := &Claim{session: s, pipe: m.pipe, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops)}
+	c.waiter.with = with
 	c.waiter.applied = c.applied
 	c.pipe.take(c.waiter, s.admissible(ctx, c.waiter, ops, err))
 	return c
 }
 
-// applied takes note of the outcome of the create. It runs before the create's caller is told, on the apply goroutine
-// if the create was applied.
+// applied takes note of the outcome of the transaction. It runs before its caller is told, on the apply goroutine if it was
+// applied.
 func (c *Claim) applied(w *waiter) {
 	k := c.session.engine.keeper
 	k.mu.Lock()
@@ -58,27 +71,34 @@ func (c *Claim) applied(w *waiter) {
 		}
 		return
 	}
-	c.result = w.results[0]
+	c.results = w.results
 	c.created = true
+	for _, r := range c.results {
+		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.session.id {
+			c.paths, c.czxid = append(c.paths, r.Path), r.Stat.Czxid
+		}
+	}
 	switch {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(c.result.Path, c.result.Stat.Czxid, c.pipe.queueEnd)
+		c.removeLocked(c.paths, c.czxid, c.pipe.queueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
 		}
-		c.session.claims[c.result.Path] = c
+		for _, path := range c.paths {
+			c.session.claims[path] = c
+		}
 	}
 }
 
-// Created waits for the create's outcome, no longer than ctx, or if that has no deadline than the node's request timeout, which
-// leaves the outcome unknown.
-func (c *Claim) Created(ctx context.Context) (tree.Result, error) {
+// Created waits for the transaction's outcome, no longer than ctx, or if that has no deadline than the node's request timeout,
+// which leaves the outcome unknown.
+func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 	select {
 	case <-c.waiter.done:
-		return c.result, Single(c.waiter.err)
+		return c.results, c.waiter.err
 	default:
 	}
 	var expired <-chan time.Time
@@ -89,59 +109,36 @@ func (c *Claim) Created(ctx context.Context) (tree.Result, error) {
 	}
 	select {
 	case <-c.waiter.done:
-		return c.result, Single(c.waiter.err)
+		return c.results, c.waiter.err
 	case <-ctx.Done():
-		return tree.Result{}, ctx.Err()
+		return nil, ctx.Err()
 	case <-expired:
-		return tree.Result{}, ErrUnknownOutcome
+		return nil, ErrUnknownOutcome
 	}
 }
 
-// Hold makes the claim held from now until it ends: at the session's local deadline, with the session, by Release, or
-// when somebody deletes the znode. It fails if the znode is not known to exist, or the session is not safe at this moment. A remote
-// client's session never is: what it holds is the client's to judge, which may take it elsewhere before this node knows.
-func (c *Claim) Hold() error {
+// Hold begins a turn of the claim, which lasts until it ends: at the session's local deadline, with the session or the claim, or by
+// End. It fails if the znodes are not known to exist, if the session is not safe at this moment, or if the claim is held or was; unless
+// it is held again and again, each time when the turn before has ended. A remote client's session never is safe: what it holds is the
+// client's to judge, which may take it elsewhere before this node knows.
+func (c *Claim) Hold(again bool) (*Turn, error) {
 	k := c.session.engine.keeper
 	k.look()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case c.over:
-		return c.err
+		return nil, c.err
 	case !c.created:
-		return ErrUnknownOutcome
+		return nil, ErrUnknownOutcome
 	case c.session.remote != nil || c.session.life.State() != session.Connected:
-		return ErrSuspended
+		return nil, ErrSuspended
+	case c.turn != nil || c.leaving || c.held && !(again && c.again):
+		return nil, fmt.Errorf("%w: it is held already, or was", tree.ErrNotHeld)
 	}
-	if !c.held {
-		c.held = true
-		c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	}
-	return nil
-}
-
-// Guard returns an operation that makes its transaction fail unless the claim's znode is there when it is applied. It fails
-// with ErrNotHeld, and says why, if the claim is not held at this moment.
-func (c *Claim) Guard() (tree.Op, error) {
-	k := c.session.engine.keeper
-	k.look()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case c.err != nil:
-		return tree.Op{}, fmt.Errorf("%w: %w", tree.ErrNotHeld, c.err)
-	case !c.held:
-		return tree.Op{}, tree.ErrNotHeld
-	}
-	return tree.Op{Kind: tree.KindGuard, Path: c.result.Path, Czxid: c.result.Stat.Czxid}, nil
-}
-
-// Context ends with the held claim; its cause says why. Nil before Hold.
-func (c *Claim) Context() context.Context {
-	k := c.session.engine.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return c.ctx
+	c.held, c.again = true, again
+	c.turn = &Turn{claim: c}
+	return c.turn, nil
 }
 
 // Done compares the clock and returns a channel that is closed when the claim has ended.
@@ -159,10 +156,10 @@ func (c *Claim) Err() error {
 	return c.err
 }
 
-// Release gives the claim up. A create that was not sent yet is taken back; otherwise the znode is deleted as soon as the
-// create's outcome is known, ahead of everything that waits but the session's own requests. For a claim that was held
-// Release waits until it is, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own.
-// It compares the clock first: a claim whose deadline has passed was lost, and Err goes on saying so.
+// Release gives the claim up. A transaction that was not sent yet is taken back; otherwise the znodes are deleted as soon as its
+// outcome is known, ahead of everything that waits but the session's own requests. For a claim that was held Release waits until they
+// are, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own. It compares the clock first: a
+// claim whose deadline has passed was lost, and Err goes on saying so.
 func (c *Claim) Release() error {
 	k := c.session.engine.keeper
 	k.look() // what was lost before was not given up
@@ -171,82 +168,151 @@ func (c *Claim) Release() error {
 	}
 	k.mu.Lock()
 	c.endLocked(ErrReleased, c.pipe.queueRelease)
-	w, held := c.release, c.held
+	deletions, held := c.releases, c.held
 	k.mu.Unlock()
-	if w == nil {
+	if len(deletions) == 0 {
 		return nil
 	}
 	c.pipe.pump()
 	if !held {
 		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
 	}
-	return c.pipe.wait(context.Background(), w, c.session.engine.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.session.engine.cfg.RequestTimeout)
+	defer cancel()
+	for _, w := range deletions {
+		if err := c.pipe.wait(ctx, w, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// endLocked ends the claim and has its znode deleted: queue takes the deletion.
+// leave is told that a transaction of a session is about to be submitted that deletes the claim's znodes, and returns the operations for
+// that. The turn ends now, whatever becomes of the transaction: others may see the znodes gone before this node does.
+func (c *Claim) leave(s *Session) ([]tree.Op, error) {
+	k := s.engine.keeper
+	k.look()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return nil, fmt.Errorf("%w: %w", tree.ErrNotHeld, c.err)
+	case c.session != s || !c.created || c.leaving:
+		return nil, fmt.Errorf("%w: a claim is given up once, by its own session, when its znodes are there", tree.ErrNotHeld)
+	}
+	if c.turn != nil {
+		c.turn.endLocked(ErrReleased)
+	}
+	c.leaving = true
+	ops := make([]tree.Op, len(c.paths))
+	for i, path := range c.paths {
+		ops[i] = tree.Op{Kind: tree.KindDelete, Path: path, Version: tree.AnyVersion, Czxid: c.czxid}
+	}
+	return ops, nil
+}
+
+// stay is told that the claim's znodes were not deleted: it has not left.
+func (c *Claim) stay() {
+	k := c.session.engine.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c.leaving = false
+}
+
+// goneLocked is told that one of the claim's znodes is gone, or is about to be.
+func (c *Claim) goneLocked(path string) {
+	why := ErrDeleted
+	if c.leaving {
+		why = ErrReleased
+	}
+	if c.over {
+		return
+	}
+	c.finishLocked(why)
+	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); !c.leaving && len(rest) > 0 {
+		c.removeLocked(rest, c.czxid, c.pipe.queueEnd) // nobody holds a part of a claim
+		c.pipe.signal()
+	}
+}
+
+// endLocked ends the claim and has its znodes deleted: queue takes the deletion.
 func (c *Claim) endLocked(why error, queue func(*waiter)) {
 	if c.over {
 		return
 	}
 	c.finishLocked(why)
 	if c.created && c.session.end == nil {
-		c.removeLocked(c.result.Path, c.result.Stat.Czxid, queue)
+		c.removeLocked(c.paths, c.czxid, queue)
 	}
 }
 
-// findLocked deletes the znode of a claim whose outcome a snapshot swallowed: the one that the snapshot brought, of this
-// session and of the name asked for, that no other claim has. taken are those that were found for others.
+// findLocked deletes the znodes of a claim whose outcome a snapshot swallowed: those that the snapshot brought, of this
+// session and of the names asked for, that no other claim has. taken are those that were found for others.
 func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 	if c.session.end != nil {
-		return // which takes it
+		return // which takes them
 	}
-	parent := tree.Parent(c.path)
+	for i := range c.asked {
+		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, taken); ok {
+			taken[path] = true
+			c.removeLocked([]string{path}, czxid, c.pipe.queueEnd) // the results are read by now: nobody knows, they say
+		}
+	}
+}
+
+// findCreated returns the znode of the session that a snapshot brought and that op may have created.
+func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, taken map[string]bool) (path string, czxid tree.Zxid, ok bool) {
+	parent := tree.Parent(op.Path)
 	names, _, err := next.Children(parent)
 	if err != nil {
-		return
+		return "", 0, false
 	}
 	for _, name := range names {
 		path := strings.TrimSuffix(parent, "/") + "/" + name
-		if !c.mayBe(path) || taken[path] || c.session.claims[path] != nil {
+		if !mayBe(op, path) || taken[path] || s.claims[path] != nil {
 			continue
 		}
 		stat, _ := next.Exists(path)
 		before, was := old.Exists(path)
-		if stat.EphemeralOwner != c.session.id || was && before.Czxid == stat.Czxid {
+		if stat.EphemeralOwner != s.id || was && before.Czxid == stat.Czxid {
 			continue
 		}
-		taken[path] = true
-		c.removeLocked(path, stat.Czxid, c.pipe.queueEnd) // result is read by now: nobody knows, it says
-		return
+		return path, stat.Czxid, true
 	}
+	return "", 0, false
 }
 
-// mayBe reports whether a path is what the path asked for could have become.
-func (c *Claim) mayBe(path string) bool {
-	if c.mode != tree.EphemeralSequential {
-		return path == c.path
+// mayBe reports whether a path is what the path that op asks for could have become.
+func mayBe(op *tree.Op, path string) bool {
+	if op.Mode != tree.EphemeralSequential {
+		return path == op.Path
 	}
-	suffix, ok := strings.CutPrefix(path, c.path)
+	suffix, ok := strings.CutPrefix(path, op.Path)
 	return ok && len(suffix) == 10 && strings.Trim(suffix, "0123456789") == ""
 }
 
-// removeLocked queues the deletion of the claim's znode.
-func (c *Claim) removeLocked(path string, czxid tree.Zxid, queue func(*waiter)) {
+// removeLocked queues the deletion of znodes of the claim.
+func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, queue func(*waiter)) {
 	s := c.session
-	c.release = newWaiter(s, &request{kind: requestRelease, session: s.id, path: path, czxid: czxid})
-	queue(c.release)
+	for _, path := range paths {
+		w := newWaiter(s, &request{kind: requestRelease, session: s.id, path: path, czxid: czxid})
+		c.releases = append(c.releases, w)
+		queue(w)
+	}
 }
 
-// finishLocked ends the claim; its znode is gone or will go with its session.
+// finishLocked ends the claim; its znodes are gone or will go with its session.
 func (c *Claim) finishLocked(why error) {
 	if c.over {
 		return
 	}
 	c.over = true
 	c.err = why
-	delete(c.session.claims, c.result.Path)
+	for _, path := range c.paths {
+		delete(c.session.claims, path)
+	}
 	close(c.done)
-	if c.held {
-		c.cancel(why)
+	if c.turn != nil {
+		c.turn.endLocked(why)
 	}
 }

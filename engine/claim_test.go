@@ -15,7 +15,7 @@ func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		n.lead(0)
-		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		if err := c.Release(); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
 func TestClaimReleasedWhileItsCreateIsOnItsWayIsDeletedFirst(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		create := n.wantRequests("create /q")
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/later"}})
 		if err := c.Release(); err != nil {
@@ -56,7 +56,7 @@ func TestReleaseWaitsUntilTheZnodeIsGone(t *testing.T) {
 			go func() { released <- c.Release() }()
 		}
 		ps := n.wantRequests("release /q")
-		if len(released) > 0 || !errors.Is(c.Err(), ErrReleased) || !errors.Is(cause(c.Context()), ErrReleased) {
+		if len(released) > 0 || !errors.Is(c.Err(), ErrReleased) || !errors.Is(cause(c.turn.Context()), ErrReleased) {
 			t.Fatalf("while it is being released: %v", c.Err())
 		}
 		n.apply(ps...)
@@ -83,11 +83,12 @@ func TestLostHoldsGoAheadOfWhatIsSentNext(t *testing.T) {
 }
 
 // tells has fn called at the moment when the claim's context ends.
-func (n *node) tells(c *Claim, fn func()) {
+func (n *node) tells(c hold, fn func()) {
+	c.turn.Context() // which makes it
 	n.keeper.mu.Lock()
 	defer n.keeper.mu.Unlock()
-	cancel := c.cancel
-	c.cancel = func(cause error) { fn(); cancel(cause) }
+	cancel := c.turn.cancel
+	c.turn.cancel = func(cause error) { fn(); cancel(cause) }
 }
 
 // E3.1: A holder is told before anybody can see that its znode is gone.
@@ -213,10 +214,10 @@ func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 // The deadline passed while nobody asked, and the first thing that the holder does is to give the hold up, its session, or all
 // that its node has. It was lost before, and that is what it is told: somebody may have acted beside it.
 func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
-	for name, giveUp := range map[string]func(context.Context, *Session, *Claim) error{
-		"release":   func(_ context.Context, _ *Session, c *Claim) error { return c.Release() },
-		"close":     func(_ context.Context, s *Session, _ *Claim) error { return s.Close() },
-		"shut down": func(ctx context.Context, s *Session, _ *Claim) error { return s.engine.keeper.closeAll(ctx) },
+	for name, giveUp := range map[string]func(context.Context, *Session, hold) error{
+		"release":   func(_ context.Context, _ *Session, c hold) error { return c.Release() },
+		"close":     func(_ context.Context, s *Session, _ hold) error { return s.Close() },
+		"shut down": func(ctx context.Context, s *Session, _ hold) error { return s.engine.keeper.closeAll(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
@@ -228,8 +229,8 @@ func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
 				var err error
 				go func() { err = giveUp(ctx, s, c) }()
 				n.commit()
-				if c.Err() != ErrSuspended || cause(c.Context()) != ErrSuspended {
-					t.Errorf("the hold ended with %v, its context with %v", c.Err(), cause(c.Context()))
+				if c.Err() != ErrSuspended || cause(c.turn.Context()) != ErrSuspended {
+					t.Errorf("the hold ended with %v, its context with %v", c.Err(), cause(c.turn.Context()))
 				}
 				if err := errors.Join(err, giveUp(ctx, s, c), c.Release()); err != nil || n.exists("/q") {
 					t.Errorf("and again: %v", err)
@@ -269,19 +270,18 @@ func TestHoldIsRefusedWhileSuspended(t *testing.T) {
 		s := n.open(testTimeout)
 		c := n.claim(s, "/q")
 		n.fake.pause(testDeadline)
-		if err := c.Hold(); !errors.Is(err, ErrSuspended) {
+		if err := holdErr(c); !errors.Is(err, ErrSuspended) {
 			t.Fatal(err)
 		}
 		if err := c.Err(); err != nil {
 			t.Fatalf("a claim that was not held ended: %v", err)
 		}
 		n.run(2 * time.Second)
-		if err := c.Hold(); err != nil {
+		if err := holdErr(c); err != nil {
 			t.Fatal(err)
 		}
-		ctx := c.Context()
-		if err := c.Hold(); err != nil || c.Context() != ctx {
-			t.Fatal("a second Hold is another one")
+		if err := holdErr(c); !errors.Is(err, tree.ErrNotHeld) {
+			t.Fatalf("held twice: %v", err)
 		}
 	})
 }
@@ -290,12 +290,12 @@ func TestHoldIsRefusedWhileSuspended(t *testing.T) {
 func TestHoldIsRefusedBeforeTheZnodeExists(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
-		if err := c.Hold(); err == nil {
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
+		if err := holdErr(c); err == nil {
 			t.Fatal("held")
 		}
 		n.commit()
-		if err := c.Hold(); err != nil {
+		if err := holdErr(c); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -304,7 +304,7 @@ func TestHoldIsRefusedBeforeTheZnodeExists(t *testing.T) {
 func TestClaimWhoseCreateFailsEndsWithItsError(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		c := s.Claim(t.Context(), "/no/q", nil, tree.Ephemeral)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/no/q", Mode: tree.Ephemeral}}, nil)
 		n.commit()
 		if _, err := c.Created(t.Context()); !errors.Is(err, tree.ErrNoNode) || !errors.Is(c.Err(), tree.ErrNoNode) || !isClosed(c.Done()) {
 			t.Fatalf("created %v, ended %v", err, c.Err())
@@ -319,14 +319,14 @@ func TestClaimWhoseCreateFailsEndsWithItsError(t *testing.T) {
 func TestCreatedWaitsNoLongerThanItsCtx(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.Created(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		n.commit()
-		if r, err := c.Created(ctx); err != nil || r.Path != "/q" {
+		if r, err := c.Created(ctx); err != nil || r[0].Path != "/q" {
 			t.Fatalf("the outcome is known: %v", err)
 		}
 	})
@@ -338,7 +338,7 @@ func TestClaimEndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 		c := n.held(s, "/q")
 		other.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}})
 		n.commit()
-		if !errors.Is(c.Err(), ErrDeleted) || !errors.Is(cause(c.Context()), ErrDeleted) {
+		if !errors.Is(c.Err(), ErrDeleted) || !errors.Is(cause(c.turn.Context()), ErrDeleted) {
 			t.Fatal(c.Err())
 		}
 		if err := c.Release(); err != nil {
@@ -358,7 +358,7 @@ func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
 		n.applyCommand(command{kind: commandBatch, origin: mustDecode(t, release[0].cmd).origin, requests: []request{
 			{kind: requestTxn, session: s.ID(), ops: []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}}},
 			{kind: requestTxn, session: s.ID(), ops: []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}},
-			{kind: requestRelease, session: s.ID(), path: "/q", czxid: first.result.Stat.Czxid},
+			{kind: requestRelease, session: s.ID(), path: "/q", czxid: first.czxid},
 		}})
 		if !n.exists("/q") {
 			t.Fatal("another znode was deleted")
@@ -372,8 +372,8 @@ func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
 		s := n.open(testTimeout)
 		go s.Close()
 		n.commit()
-		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
-		if !isClosed(c.Done()) || !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(c.Hold(), ErrSessionClosed) {
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
+		if !isClosed(c.Done()) || !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(holdErr(c), ErrSessionClosed) {
 			t.Fatal(c.Err())
 		}
 		n.wantRequests()
@@ -385,7 +385,7 @@ func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
 func TestClaimOfASessionThatEndedMeanwhileLeavesNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		create := n.wantRequests("create /q")
 		go s.Close()
 		synctest.Wait()
@@ -402,7 +402,7 @@ func TestRefusedClaimIsReleasedByNothing(t *testing.T) {
 		s := n.open(testTimeout)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		c := s.Claim(ctx, "/q", nil, tree.Ephemeral)
+		c := s.Claim(ctx, []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		if !errors.Is(c.Err(), context.Canceled) {
 			t.Fatal(c.Err())
 		}

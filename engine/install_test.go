@@ -244,13 +244,13 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 		s := n.open(testTimeout)
 		n.mkdir(s, "/q")
 		seq := tree.EphemeralSequential
-		known := s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
+		known := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_a-lock-", Mode: seq}}, nil)
 		n.commit()
 		plain := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_a-lock-", Mode: seq}})
 		n.commit()
 		n.lead(0)
-		lost := s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
-		s.Claim(t.Context(), "/q/_c_a-lock-", nil, seq)
+		lost := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_a-lock-", Mode: seq}}, nil)
+		s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_a-lock-", Mode: seq}}, nil)
 		go n.OpenSession(t.Context(), testTimeout)
 		synctest.Wait()
 		n.lead(otherMember)
@@ -280,13 +280,13 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s := n.open(testTimeout)
-		lost := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		lost := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		passed := n.wantRequests("create /q")
 		told := make(chan error)
 		go func() {
 			r, err := lost.Created(t.Context())
-			if r.Path != "" {
-				err = fmt.Errorf("%s is said to be there: %w", r.Path, err)
+			if len(r) > 0 {
+				err = fmt.Errorf("%v is said to be there: %w", r, err)
 			}
 			told <- err
 		}()
@@ -296,8 +296,8 @@ func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
 		if err := <-told; err != ErrUnknownOutcome {
 			t.Error(err)
 		}
-		if r, err := lost.Created(t.Context()); r.Path != "" || err != ErrUnknownOutcome {
-			t.Errorf("asked again: %q, %v", r.Path, err)
+		if r, err := lost.Created(t.Context()); len(r) > 0 || err != ErrUnknownOutcome {
+			t.Errorf("asked again: %v, %v", r, err)
 		}
 		n.apply(n.wantRequests("release /q")...)
 		if n.exists("/q") {
@@ -360,7 +360,7 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 		n.pipe.proved = func(sent, drift time.Duration) {
 			prove(sent, drift)
 			proved = true
-			if err := waiting.Hold(); !errors.Is(err, ErrSessionExpired) {
+			if err := holdErr(waiting); !errors.Is(err, ErrSessionExpired) {
 				t.Errorf("hold: %v", err)
 			}
 		}
@@ -387,7 +387,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 			}
 			watches[path] = w
 		}
-		passed := s.Claim(t.Context(), "/passed", nil, tree.Ephemeral)
+		passed := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/passed", Mode: tree.Ephemeral}}, nil)
 		inflight := n.wantRequests("create /passed")
 		ahead.catchUp()
 		ahead.node.apply(inflight...)

@@ -498,7 +498,7 @@ func (k *keeper) deleted(owner tree.SessionID, path string) {
 	defer k.mu.Unlock()
 	if s := k.findLocked(owner); s != nil {
 		if claim := s.claims[path]; claim != nil {
-			claim.finishLocked(ErrDeleted)
+			claim.goneLocked(path)
 		}
 	}
 }
@@ -527,8 +527,8 @@ func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *sessi
 	}
 	for s := range k.allLocked() {
 		for path, c := range s.claims {
-			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.result.Stat.Czxid) {
-				c.finishLocked(ErrDeleted)
+			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.czxid) {
+				c.goneLocked(path)
 			}
 		}
 	}

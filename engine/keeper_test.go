@@ -72,14 +72,14 @@ func TestSessionIsSuspendedAtItsDeadline(t *testing.T) {
 
 // A3.1: the process was stopped: no timer has run when the first question is asked.
 func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
-	questions := map[string]func(n *node, s *Session, c *Claim) bool{
-		"state":   func(n *node, s *Session, c *Claim) bool { st, _ := s.State(); return st == session.Suspended },
-		"claim":   func(n *node, s *Session, c *Claim) bool { return errors.Is(c.Err(), ErrSuspended) },
-		"hold":    func(n *node, s *Session, c *Claim) bool { return errors.Is(c.Hold(), ErrSuspended) },
-		"session": func(n *node, s *Session, c *Claim) bool { return s.Err() == nil && c.err == ErrSuspended },
-		"done":    func(n *node, s *Session, c *Claim) bool { return isClosed(c.Done()) },
-		"guard": func(n *node, s *Session, c *Claim) bool {
-			_, err := c.Guard()
+	questions := map[string]func(n *node, s *Session, c hold) bool{
+		"state":   func(n *node, s *Session, c hold) bool { st, _ := s.State(); return st == session.Suspended },
+		"claim":   func(n *node, s *Session, c hold) bool { return errors.Is(c.Err(), ErrSuspended) },
+		"hold":    func(n *node, s *Session, c hold) bool { return errors.Is(holdErr(c.Claim), ErrSuspended) },
+		"session": func(n *node, s *Session, c hold) bool { return s.Err() == nil && c.err == ErrSuspended },
+		"done":    func(n *node, s *Session, c hold) bool { return isClosed(c.Done()) },
+		"guard": func(n *node, s *Session, c hold) bool {
+			_, err := c.turn.guard(s)
 			return errors.Is(err, tree.ErrNotHeld) && errors.Is(err, ErrSuspended)
 		},
 	}
@@ -92,8 +92,8 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 				if !lost(n, s, c) {
 					t.Fatal("the first question is not answered lost")
 				}
-				if !isClosed(c.Done()) || !errors.Is(cause(c.Context()), ErrSuspended) {
-					t.Fatalf("the claim goes on: %v", cause(c.Context()))
+				if !isClosed(c.Done()) || !errors.Is(cause(c.turn.Context()), ErrSuspended) {
+					t.Fatalf("the claim goes on: %v", cause(c.turn.Context()))
 				}
 			})
 		})
@@ -198,10 +198,10 @@ func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
 		if n.exists("/held") || !n.exists("/waits") {
 			t.Fatal("the wrong znode was deleted")
 		}
-		if err := waits.Hold(); err != nil {
+		if err := holdErr(waits); err != nil {
 			t.Fatalf("a claim that waited cannot be held: %v", err)
 		}
-		if err := held.Hold(); !errors.Is(err, ErrSuspended) {
+		if err := holdErr(held.Claim); !errors.Is(err, ErrSuspended) {
 			t.Fatalf("an ended claim is held again: %v", err)
 		}
 	})

@@ -408,7 +408,7 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		}
 		n.pipe.beat()
 		n.commit()
-		if err := c.Hold(); err != ErrSessionExpired {
+		if err := holdErr(c); err != ErrSessionExpired {
 			t.Errorf("Hold: %v", err)
 		}
 	})
@@ -423,7 +423,7 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		}
 		n.pipe.beat()
 		n.commit()
-		if err := c.Hold(); err != ErrSessionExpired {
+		if err := holdErr(c); err != ErrSessionExpired {
 			t.Errorf("Hold after an install: %v", err)
 		}
 	})
@@ -435,7 +435,7 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
-		c := s.Claim(t.Context(), "/q", nil, tree.Ephemeral)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		n.log.take() // and they are lost
 		n.silence()
 		n.lead(0)
@@ -494,7 +494,7 @@ func TestPathThatNoImageCanKeepIsNeverProposed(t *testing.T) {
 		s := n.open(testTimeout)
 		long := "/" + strings.Repeat("x", 1<<20)
 		submitted := s.Submit(t.Context(), []tree.Op{create("/a"), create(long)})
-		claimed := s.Claim(t.Context(), long, nil, tree.EphemeralSequential)
+		claimed := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: long, Mode: tree.EphemeralSequential}}, nil)
 		n.commit()
 		for what, err := range map[string]error{"submit": outcome(submitted.waiter), "claim": outcome(claimed.waiter), "node": n.disk.Err()} {
 			if what != "node" && !errors.Is(err, ErrTooLarge) || what == "node" && err != nil {

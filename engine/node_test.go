@@ -199,7 +199,7 @@ func (n *node) mkdir(s *Session, path string) {
 // claim returns a claim whose znode exists.
 func (n *node) claim(s *Session, path string) *Claim {
 	n.t.Helper()
-	c := s.Claim(n.t.Context(), path, nil, tree.Ephemeral)
+	c := s.Claim(n.t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path, Mode: tree.Ephemeral}}, nil)
 	n.commit()
 	if _, err := c.Created(n.t.Context()); err != nil {
 		n.t.Fatalf("claim %s: %v", path, err)
@@ -207,13 +207,26 @@ func (n *node) claim(s *Session, path string) *Claim {
 	return c
 }
 
-func (n *node) held(s *Session, path string) *Claim {
+// A hold is a claim with its turn.
+type hold struct {
+	*Claim
+	turn *Turn
+}
+
+func (n *node) held(s *Session, path string) hold {
 	n.t.Helper()
 	c := n.claim(s, path)
-	if err := c.Hold(); err != nil {
+	turn, err := c.Hold(false)
+	if err != nil {
 		n.t.Fatalf("hold %s: %v", path, err)
 	}
-	return c
+	return hold{c, turn}
+}
+
+// holdErr is the error of Hold.
+func holdErr(c *Claim) error {
+	_, err := c.Hold(false)
+	return err
 }
 
 // exists reports whether a znode is there, on whatever shard its path belongs to.

@@ -128,6 +128,9 @@ func (p *pipeline) submit(w *waiter) error {
 	if err == nil && !over && p.mu.queue.full(len(w.wire), outside) {
 		err = ErrUnavailable
 	}
+	if err == nil {
+		err = w.with.held()
+	}
 	if err != nil || over {
 		p.mu.Unlock()
 		if err == nil {
@@ -635,6 +638,9 @@ func (p *pipeline) complete(b *batch, i int, results []tree.Result, zxid tree.Zx
 }
 
 func (p *pipeline) finish(w *waiter) {
+	if w.err != nil {
+		w.with.Undo()
+	}
 	if w.applied != nil {
 		w.applied(w)
 	}

@@ -1025,9 +1025,9 @@ func TestInProcessSessionIsNoRemoteOne(t *testing.T) {
 func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
-		c := s.Claim(t.Context(), "/c", nil, tree.Ephemeral)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/c", Mode: tree.Ephemeral}}, nil)
 		m.commit()
-		if err := c.Hold(); err != ErrSuspended {
+		if err := holdErr(c); err != ErrSuspended {
 			t.Errorf("hold: %v", err)
 		}
 		m.resume(2, s)

@@ -200,15 +200,24 @@ func closed(ctx context.Context, closing []ends) error {
 // Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
 // a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) Pending {
-	return s.SubmitThen(ctx, ops, nil)
+	return s.submit(ctx, ops, nil, nil)
+}
+
+// SubmitWith is Submit of a transaction that has to do with claims.
+func (s *Session) SubmitWith(ctx context.Context, ops []tree.Op, with *With) Pending {
+	return s.submit(ctx, ops, with, nil)
 }
 
 // SubmitThen is Submit, and has then called when the outcome is known, unless it is nil. It runs on the apply goroutine or on the caller's,
 // maybe under a lock: it must be short, and call nothing here.
 func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pending {
+	return s.submit(ctx, ops, nil, then)
+}
+
+func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
 	m, err := s.engine.route(ops)
 	p := Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops)}
-	p.waiter.then = then
+	p.waiter.with, p.waiter.then = with, then
 	p.pipe.take(p.waiter, s.admissible(ctx, p.waiter, ops, err))
 	return p
 }

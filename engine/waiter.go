@@ -16,6 +16,7 @@ type waiter struct {
 	end     bool            // has room of its own, ahead of the queue: see pipeline.queueEnd
 	applied func(w *waiter) // if set, called on the apply goroutine once the outcome is set, before done is closed
 	then    func()          // if set, called after done is closed
+	with    *With           // nil: nothing
 
 	// The outcome; read after done is closed.
 	done    chan struct{}
