@@ -15,9 +15,6 @@ import (
 // ErrNoLeader says that nobody leads at the moment.
 var ErrNoLeader = errors.New("no leader")
 
-// kind is the word in the names of candidates, as Curator writes it.
-const kind = "latch"
-
 // An Election is a place where candidates queue for leadership. It holds no state; it may be copied and used by any number
 // of goroutines.
 type Election struct {
@@ -39,14 +36,14 @@ type Leader struct {
 // it. Every call is a candidate of its own. The value is published with the candidacy. If Campaign returns an error nothing
 // is left in the queue, or what is left goes as soon as that can be sent. Errors as of lock.Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
-	c, err := queue.Enter(ctx, e.session, e.path, kind, value)
+	c, err := queue.Enter(ctx, e.session, queue.Entry{Kind: queue.Latch, Data: value}, e.path)
 	if err != nil {
 		return nil, e.wrap("campaign", err)
 	}
 	if err := c.Wait(ctx); err != nil {
 		return nil, e.wrap("campaign", err)
 	}
-	return &Leadership{contender: c, ctx: c.Context(ctx)}, nil
+	return &Leadership{contender: c, ctx: queue.Context(c.Turn, ctx)}, nil
 }
 
 // Leader returns who leads, as this node's replica has it, or ErrNoLeader.

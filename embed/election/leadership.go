@@ -17,20 +17,20 @@ type Leadership struct {
 }
 
 // Token returns the fencing token of this turn: the epoch of the leadership.
-func (l *Leadership) Token() lock.Token { return lock.Token{Zxid: l.contender.Zxid} }
+func (l *Leadership) Token() lock.Token { return lock.Token{Zxid: l.contender.Czxid} }
 
 // Context has the values of Campaign's ctx and the lifetime of the leadership; context.Cause says why it ended. Its Err and
 // Done compare the clock when they are called; a context derived from it does not: as lock.Hold.Context.
 func (l *Leadership) Context() context.Context { return l.ctx }
 
 // Done compares the clock and returns a channel that is closed when the leadership has ended; as lock.Hold.Done.
-func (l *Leadership) Done() <-chan struct{} { return l.contender.Claim.Done() }
+func (l *Leadership) Done() <-chan struct{} { return l.contender.Turn.Done() }
 
 // Err compares the clock and says why the leadership ended, nil while it has not: as lock.Hold.Err.
-func (l *Leadership) Err() error { return l.contender.Claim.Err() }
+func (l *Leadership) Err() error { return l.contender.Turn.Err() }
 
 // Guard makes a Multi happen only while the leadership lasts; as lock.Guard.
-func Guard(l *Leadership) embed.Op { return embed.OpGuard(l.contender.Claim) }
+func Guard(l *Leadership) embed.Op { return embed.OpGuard(l.contender.Turn) }
 
 // Proclaim replaces the published value. After the end of the leadership nothing is published. Errors: why the leadership
 // ended, and those of embed.Session.Set.
@@ -38,7 +38,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("proclaim: %w", err)
 	}
-	if _, err := l.contender.Session.Set(ctx, l.contender.Path, value, embed.AnyVersion); err != nil {
+	if _, err := l.contender.Session.Set(ctx, l.contender.Path(), value, embed.AnyVersion); err != nil {
 		return fmt.Errorf("proclaim: %w", err)
 	}
 	return nil

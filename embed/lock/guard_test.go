@@ -69,11 +69,19 @@ func TestGuard(t *testing.T) {
 	must(t, turn.Resign())
 	guarded(t, other, election.Guard(turn), "a former leader's", embed.ErrNotHeld)
 
-	claim, err := other.Claim(bounded(t), "/locks/claim", nil, embed.Ephemeral)
+	claim, err := other.Claim(bounded(t), embed.OpCreate("/locks/claim", nil, embed.Ephemeral))
 	must(t, err)
-	_, _, err = claim.Created(bounded(t))
+	_, err = claim.Created(bounded(t))
 	must(t, err)
-	guarded(t, other, embed.OpGuard(claim), "not held yet", embed.ErrNotHeld)
+	first, err := claim.Hold(true)
+	must(t, err)
+	guarded(t, other, embed.OpGuard(first), "the first turn's")
+	guarded(t, ens.Session(1, embed.SessionOptions{}), embed.OpGuard(first), "another session's, where turns follow without a commit", embed.ErrNotHeld)
+	first.End()
+	second, err := claim.Hold(true)
+	must(t, err)
+	guarded(t, other, embed.OpGuard(first), "the first turn's in the second", embed.ErrNotHeld, embed.ErrReleased)
+	guarded(t, other, embed.OpGuard(second), "the second turn's")
 }
 
 // E3.1: A Hold that its own node still believes in guards nothing once the ensemble knows better: the node is cut off, and

@@ -15,33 +15,71 @@ var ErrHeld = errors.New("lock is held")
 // ErrLockExhausted says that the path has used up its 2,147,483,647 sequence numbers and can lock nothing more.
 var ErrLockExhausted = queue.ErrExhausted
 
-// kind is the word in the names of a lock's contenders, as Curator writes it.
-const kind = "lock"
-
 // A Mutex is a fair lock on a path: contenders are served in the order they arrived, and a release wakes one of them.
 // Every call of Lock is a contender of its own, so goroutines that share a session, or a Mutex, exclude one another like
-// strangers. A Mutex holds no state; it may be copied and used by any number of goroutines.
+// strangers. It may be copied and used by any number of goroutines.
 type Mutex struct {
 	session *embed.Session
 	path    string
+	options Options
+	kept    *kept // with Options.Keep
 }
 
 // NewMutex returns the lock of a path for a session. The znode is created, with those above it, when it is missing.
 func NewMutex(s *embed.Session, path string) *Mutex { return &Mutex{session: s, path: path} }
 
+// With returns the same lock with options. What it keeps by Options.Keep is its own and its copies'.
+func (m *Mutex) With(o Options) *Mutex {
+	with := &Mutex{session: m.session, path: m.path, options: o}
+	if o.Keep > 0 {
+		with.kept = newKept(with)
+	}
+	return with
+}
+
 // Lock waits for the lock, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound it. If it returns
 // an error nothing is left in the queue, or what is left goes as soon as that can be sent. Errors: the ctx's, those of an
 // ended session or node (a waiter whose session ends learns it at once), embed.ErrDeleted if somebody deleted the
-// contender, ErrLockExhausted, and those of embed.Session.Create.
+// contender, ErrLockExhausted, those of embed.Session.Create, and what is wrong with the Options.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
-	c, err := queue.Enter(ctx, m.session, m.path, kind, nil)
+	if m.kept != nil {
+		return m.kept.lock(ctx)
+	}
+	h, err := m.commit(ctx)
+	return h, wrap("lock", m.path, err)
+}
+
+// commit takes the lock with a contender of its own.
+func (m *Mutex) commit(ctx context.Context) (*Hold, error) {
+	if err := m.options.check(true, true); err != nil {
+		return nil, err
+	}
+	return take(ctx, m.session, m.path, m.entry())
+}
+
+func (m *Mutex) entry() queue.Entry {
+	e := m.options.entry(queue.Lock)
+	e.Again = m.kept != nil
+	return e
+}
+
+// take waits for a Hold of a kind.
+func take(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*Hold, error) {
+	c, err := enter(ctx, s, path, e)
 	if err != nil {
-		return nil, m.wrap("lock", err)
+		return nil, err
 	}
 	if err := c.Wait(ctx); err != nil {
-		return nil, m.wrap("lock", err)
+		return nil, err
 	}
-	return newHold(ctx, c), nil
+	return newHold(ctx, path, c), nil
+}
+
+func enter(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*queue.Contender, error) {
+	if c, err := queue.Return(ctx, s, e, path); c != nil || err != nil {
+		return c, err
+	}
+	return queue.Enter(ctx, s, e, path)
 }
 
 // TryLock takes the lock if it is free, and returns ErrHeld at once if it is not, embed.ErrSuspended if the session is not
@@ -49,32 +87,70 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // then nothing is left in the queue, or what is left goes as soon as that can be sent. Other errors as of Lock. It looks at
 // this node's replica, which may not know yet of a release elsewhere; after embed.Session.Sync it does.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	if state, _ := m.session.State(); state == embed.Suspended {
-		return nil, m.wrap("try lock", embed.ErrSuspended) // "at once" cannot be had without a quorum
+	if m.kept != nil {
+		return m.kept.try(ctx)
 	}
-	// Asking first keeps a taken lock free of the znodes of those who only ask.
-	names, _, err := m.session.Children(ctx, m.path)
-	if err != nil && !errors.Is(err, embed.ErrNoNode) {
-		return nil, m.wrap("try lock", err)
+	h, err := m.tryCommit(ctx)
+	return h, wrap("try lock", m.path, err)
+}
+
+func (m *Mutex) tryCommit(ctx context.Context) (*Hold, error) {
+	if err := m.options.check(true, true); err != nil {
+		return nil, err
 	}
-	if _, taken := queue.First(names); taken {
-		return nil, m.wrap("try lock", ErrHeld)
+	return try(ctx, m.session, []string{m.path}, m.entry())
+}
+
+// try takes a Hold of a kind at once or not at all.
+func try(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (*Hold, error) {
+	e.Prompt = true
+	if state, _ := s.State(); state == embed.Suspended {
+		return nil, embed.ErrSuspended // "at once" cannot be had without a quorum
 	}
-	c, err := queue.TryEnter(ctx, m.session, m.path, kind)
+	c, err := tryEnter(ctx, s, paths, e)
 	if err != nil {
-		return nil, m.wrap("try lock", err)
+		return nil, err
 	}
 	first, err := c.Try(ctx)
 	if first && err == nil {
-		return newHold(ctx, c), nil
+		return newHold(ctx, paths[0], c), nil
 	}
 	if err == nil {
 		err = ErrHeld
 	}
-	return nil, m.wrap("try lock", errors.Join(err, c.Claim.Release()))
+	return nil, errors.Join(err, c.Claim.Release())
 }
 
-func (m *Mutex) wrap(op string, err error) error { return fmt.Errorf("%s %s: %w", op, m.path, err) }
+// tryEnter asks first, which keeps a taken lock free of the znodes of those who only ask.
+func tryEnter(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (*queue.Contender, error) {
+	if c, err := queue.Return(ctx, s, e, paths[0]); c != nil || err != nil {
+		return c, err
+	}
+	for _, path := range paths {
+		stat, ok, err := s.Exists(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if !ok || stat.NumChildren == 0 {
+			continue
+		}
+		names, _, err := s.Children(ctx, path)
+		if err != nil && !errors.Is(err, embed.ErrNoNode) {
+			return nil, err
+		}
+		if queue.Waits(e.Kind, names) {
+			return nil, ErrHeld
+		}
+	}
+	return queue.Enter(ctx, s, e, paths...)
+}
+
+func wrap(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", op, path, err)
+}
 
 // Do runs fn under the lock of a path, with a session of its own that ends with the call. fn's ctx ends with ctx or with
 // the Hold, whichever is first, and compares the clock as Hold.Context does; context.Cause says why it ended.

@@ -106,7 +106,7 @@ func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
 	var claim *embed.Claim
 	leavesTheQueue(t, func(s *embed.Session) (giveUp func()) {
 		var err error
-		claim, err = s.Claim(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
+		claim, err = s.Claim(bounded(t), embed.OpCreate(path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential))
 		must(t, err)
 		return func() {
 			var wg sync.WaitGroup
@@ -118,7 +118,7 @@ func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if err := claim.Hold(); !errors.Is(err, embed.ErrReleased) {
+			if _, err := claim.Hold(false); !errors.Is(err, embed.ErrReleased) {
 				t.Errorf("a claim that was given up can be held: %v", err)
 			}
 		}

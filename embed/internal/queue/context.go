@@ -7,32 +7,32 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// Context returns a context with the values of another and the lifetime of the contender's held claim. Its Err and Done
+// Context returns a context with the values of another and the lifetime of a turn. Its Err and Done
 // compare the clock when they are called; context.Cause says why it ended.
-func (c *Contender) Context(values context.Context) context.Context {
-	return holdContext{Context: c.Claim.Context(), values: values, claim: c.Claim}
+func Context(turn *embed.Turn, values context.Context) context.Context {
+	return turnContext{Context: turn.Context(), values: values, turn: turn}
 }
 
-type holdContext struct {
+type turnContext struct {
 	context.Context
 	values context.Context
-	claim  *embed.Claim
+	turn   *embed.Turn
 }
 
-// Err looks at the claim first: looking suspends a session that is past its deadline, which ends the context.
-func (c holdContext) Err() error {
-	_ = c.claim.Err()
+// Err looks at the turn first: looking suspends a session that is past its deadline, which ends the context.
+func (c turnContext) Err() error {
+	_ = c.turn.Err()
 	return c.Context.Err()
 }
 
 // Done looks too, and returns the inner channel itself, by which package context knows the inner context.
-func (c holdContext) Done() <-chan struct{} {
-	_ = c.claim.Err()
+func (c turnContext) Done() <-chan struct{} {
+	_ = c.turn.Err()
 	return c.Context.Done()
 }
 
 // Value prefers the inner context, which knows what package context needs to find the cause.
-func (c holdContext) Value(key any) any {
+func (c turnContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v
 	}

@@ -2,92 +2,138 @@ package queue
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// lastNumber is where the create counter of a znode stands still. From there on all contenders get the same number, which no
-// longer tells who came first, so nobody stands in a queue with it.
-const lastNumber = "2147483647"
-
 // ErrExhausted says that the parent's create counter has come to its end: no number is left for another contender.
 var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: take another path")
 
-// A Contender stands in a queue until it is released.
+// A Contender stands in a queue, or in several at once, until it is released. It is not for several goroutines at once.
 type Contender struct {
 	Session *embed.Session
 	Claim   *embed.Claim
-	Path    string     // of its znode
-	Zxid    embed.Zxid // of its creation: in order of arrival, the commit that grants its turn
-	parent  string
+	Turn    *embed.Turn // of its claim, from when it is its turn
+	Paths   []string    // of its znodes
+	Czxid   embed.Zxid  // of their creation
+	kind    Kind
+	again   bool
+	past    string               // the path of one that it does not wait for
+	seen    map[string]time.Time // when it saw that those before it were lost
 }
 
-// Enter queues a contender under parent, which is created if it is missing. kind is the word in its name; data is what its
-// znode holds. It outwaits a quorum that is away. If ctx ends first nothing is left in the queue.
-func Enter(ctx context.Context, s *embed.Session, parent, kind string, data []byte) (*Contender, error) {
-	return enter(ctx, s, parent, kind, data, true)
+// An Entry says how a contender enters. The zero value but for Kind is usable.
+type Entry struct {
+	Kind     Kind
+	Data     []byte
+	Words    []string      // in its name
+	Delay    time.Duration // that it lingers when its session is lost
+	Identity string        // who may take its place meanwhile; empty: nobody
+	Again    bool          // its claim is held again and again
+	Prompt   bool          // it does not outwait a quorum that is away: embed.ErrUnavailable
 }
 
-// TryEnter is Enter for who does not wait: if no quorum answers in the time that a call has, it ends with
-// embed.ErrUnavailable.
-func TryEnter(ctx context.Context, s *embed.Session, parent, kind string) (*Contender, error) {
-	c, err := enter(ctx, s, parent, kind, nil, false)
-	if errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
-		err = embed.ErrUnavailable // whatever is on its way is taken back: nothing comes of it
+// words are all that an entry's name says.
+func (e *Entry) words() []string {
+	words := slices.Clone(e.Words)
+	if e.Delay > 0 {
+		words = append(words, delayWord(e.Delay))
+		if e.Identity != "" {
+			words = append(words, identityWord(e.Identity))
+		}
 	}
-	return c, err
+	return words
 }
 
-func enter(ctx context.Context, s *embed.Session, parent, kind string, data []byte, patient bool) (*Contender, error) {
-	if parent == "" {
+// Create returns the operation that creates a contender under a parent, with its next number.
+func (e *Entry) Create(parent string) embed.Op {
+	return e.create(newName(prefix, e.Kind, e.words()), "", parent)
+}
+
+// create returns the operation that creates a contender under a parent: with a number if one is given, else the parent's next.
+func (e *Entry) create(name, number, parent string) embed.Op {
+	mode := embed.EphemeralSequential
+	if number != "" {
+		mode = embed.Ephemeral
+	}
+	return embed.OpCreateWith(Child(parent, name+number), e.Data, embed.CreateOptions{Mode: mode, TTL: e.Delay})
+}
+
+// Enter queues a contender under each parent, all in one transaction; those that are missing are created. If ctx ends first nothing is left
+// in the queues.
+func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*Contender, error) {
+	if slices.Contains(parents, "") {
 		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath) // with a name it would be one below the root
 	}
 	for {
-		// What this node does not have is made first: to have the claim refused for it would cost a commit.
-		if _, ok, err := s.Exists(ctx, parent); err == nil && !ok {
-			if err := makePath(ctx, s, parent); err != nil && !(patient && unanswered(err)) {
+		ops := make([]embed.Op, len(parents))
+		for i, parent := range parents {
+			// What this node does not have is made first: to have the claim refused for it would cost a commit.
+			if err := Ensure(ctx, s, parent); err != nil && (e.Prompt || !Unanswered(err)) {
 				return nil, err
 			}
+			ops[i] = e.Create(parent)
 		}
-		claim, err := s.Claim(ctx, Child(parent, "_c_"+newUUID()+"-"+kind+"-"), data, embed.EphemeralSequential)
-		if err != nil {
-			return nil, err
+		c, err := e.Claim(ctx, s, ops...)
+		if errors.Is(err, embed.ErrNoNode) {
+			continue // one has been reaped meanwhile
 		}
-		path, stat, err := claim.Created(ctx)
-		for patient && late(claim, err) {
-			path, stat, err = claim.Created(ctx)
-		}
-		switch {
-		case err == nil && strings.HasSuffix(path, lastNumber):
-			return nil, errors.Join(ErrExhausted, claim.Release())
-		case err == nil:
-			return &Contender{Session: s, Claim: claim, Path: path, Zxid: stat.Czxid, parent: parent}, nil
-		case errors.Is(err, embed.ErrNoNode): // it has been reaped meanwhile
-		default:
-			_ = claim.Release() // the node sees to it once the outcome is known
-			return nil, err
-		}
+		return c, err
 	}
 }
 
-// late reports whether an error of Created means that the claim's znode is still on its way.
+// Claim submits a transaction that creates contenders, and waits for it.
+func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*Contender, error) {
+	claim, err := s.Claim(ctx, ops...)
+	if err != nil {
+		return nil, err
+	}
+	results, err := claim.Created(ctx)
+	for !e.Prompt && late(claim, err) {
+		results, err = claim.Created(ctx)
+	}
+	if err != nil {
+		_ = claim.Release() // the node sees to it once the outcome is known
+		if e.Prompt && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
+			err = embed.ErrUnavailable // whatever is on its way is taken back: nothing comes of it
+		}
+		return nil, err
+	}
+	c := &Contender{Session: s, Claim: claim, kind: e.Kind, again: e.Again}
+	for _, r := range results {
+		if r.Path != "" {
+			c.Paths, c.Czxid = append(c.Paths, r.Path), r.Stat.Czxid
+		}
+	}
+	for _, path := range c.Paths {
+		if strings.HasSuffix(path, lastNumber) {
+			return nil, errors.Join(ErrExhausted, claim.Release())
+		}
+	}
+	return c, nil
+}
+
+// late reports whether an error of Created means that the claim's transaction is still on its way.
 func late(claim *embed.Claim, err error) bool {
 	return errors.Is(err, embed.ErrUnknownOutcome) && claim.Err() == nil
 }
 
-// unanswered reports whether a call ended because no quorum answered it in time.
-func unanswered(err error) bool {
+// Unanswered reports whether a call ended because no quorum answered it in time.
+func Unanswered(err error) bool {
 	return errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)
 }
 
-// makePath creates a znode and those above it that are missing, as containers: the ensemble removes them again when they
+// Ensure creates a znode and those above it that are missing, as containers: the ensemble removes them again when they
 // have been of use and are empty.
-func makePath(ctx context.Context, s *embed.Session, path string) error {
+func Ensure(ctx context.Context, s *embed.Session, path string) error {
+	if _, ok, err := s.Exists(ctx, path); ok || err != nil {
+		return nil // what is wrong with it is told by whoever uses it
+	}
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
 			continue
@@ -111,6 +157,21 @@ func makePath(ctx context.Context, s *embed.Session, path string) error {
 	return nil
 }
 
+// Path is that of its znode, or of the first of several.
+func (c *Contender) Path() string { return c.Paths[0] }
+
+// Order returns the two numbers of its token.
+func (c *Contender) Order() (zxid embed.Zxid, local uint64) {
+	_, name := Split(c.Path())
+	return Order(name, c.Czxid)
+}
+
+// Is reports whether it is of a kind.
+func (c *Contender) Is(k Kind) bool { return c.kind.Word == k.Word }
+
+// Past has it not wait for the contender at a path, which is its owner's too.
+func (c *Contender) Past(path string) { c.past = path }
+
 // Wait waits until it is the contender's turn and holds its claim. If it returns an error the contender has left the
 // queue, or will as soon as that can be sent.
 func (c *Contender) Wait(ctx context.Context) error {
@@ -123,8 +184,7 @@ func (c *Contender) Wait(ctx context.Context) error {
 			return err
 		}
 		if err := c.waitChange(ctx); err != nil {
-			_ = c.Claim.Release()
-			return err
+			return c.Leave(err)
 		}
 	}
 }
@@ -132,27 +192,68 @@ func (c *Contender) Wait(ctx context.Context) error {
 // Try holds the claim if it is the contender's turn, and reports whether it is. The error is embed.ErrSuspended if it is
 // and the session is not safe at this moment; after any other the contender has left the queue.
 func (c *Contender) Try(ctx context.Context) (first bool, err error) {
-	_, waits, err := c.Session.Before(ctx, c.Path)
+	ahead, err := c.ahead(ctx)
 	if err != nil {
-		return false, c.leave(err)
+		return false, c.Leave(err)
 	}
-	if waits {
+	if ahead != "" {
 		return false, nil
 	}
 	// First in a state that this node has applied: only its own removal can change that, and every removal but one by
 	// hand comes after the session's local deadline, which Hold compares with the clock.
-	switch err := c.Claim.Hold(); {
+	switch err := c.hold(); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, embed.ErrSuspended) && c.Claim.Err() == nil:
 		return true, err
 	default:
-		return false, c.leave(err)
+		return false, c.Leave(err)
 	}
 }
 
-// leave gives up the place and returns the reason: why the claim ended if it has, else err.
-func (c *Contender) leave(err error) error {
+func (c *Contender) hold() (err error) {
+	c.Turn, err = c.Claim.Hold(c.again)
+	return err
+}
+
+// WaitFirst waits until it is the contender's turn, and does not hold its claim. After an error it has left the queue, as of Wait.
+func (c *Contender) WaitFirst(ctx context.Context) error {
+	for {
+		ahead, err := c.ahead(ctx)
+		if err == nil && ahead != "" {
+			err = c.waitChange(ctx)
+		}
+		if err != nil {
+			return c.Leave(err)
+		}
+		if ahead == "" {
+			return nil
+		}
+	}
+}
+
+// ahead returns the path of somebody that the contender waits for, or nothing if it is its turn.
+func (c *Contender) ahead(ctx context.Context) (string, error) {
+	for _, path := range c.Paths {
+		for {
+			name, waits, err := c.Session.Before(ctx, path, c.kind.After...)
+			if err != nil {
+				return "", err
+			}
+			if !waits {
+				break
+			}
+			parent, _ := Split(path)
+			if path = Child(parent, name); path != c.past {
+				return path, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// Leave gives up the place and returns the reason: why the claim ended if it has, else err.
+func (c *Contender) Leave(err error) error {
 	if ended := c.Claim.Err(); ended != nil {
 		err = ended
 	}
@@ -160,36 +261,98 @@ func (c *Contender) leave(err error) error {
 	return err
 }
 
-// waitChange waits until the predecessor has gone, or until the session is Connected again when there is none.
+// waitChange waits until somebody ahead has gone, or until the session is Connected again when there is nobody.
 func (c *Contender) waitChange(ctx context.Context) error {
 	state, changed := c.Session.State()
-	name, waits, err := c.Session.Before(ctx, c.Path)
+	ahead, err := c.ahead(ctx)
 	if err != nil {
-		return c.leave(err)
+		return err
 	}
-	if !waits {
+	if ahead == "" {
 		if state == embed.Connected {
 			return nil
 		}
-		return c.sleep(ctx, changed, nil)
+		return c.sleep(ctx, changed, nil, 0)
 	}
-	watch, err := c.Session.Watch(ctx, Child(c.parent, name), embed.WatchOnce)
+	watch, err := c.Session.Watch(ctx, ahead, embed.WatchOnce)
 	if err != nil {
-		return c.leave(err)
+		return err
 	}
 	defer watch.Close()
 	// It may have gone before the watch was armed.
-	_, ok, err := c.Session.Exists(ctx, Child(c.parent, name))
+	stat, ok, err := c.Session.Exists(ctx, ahead)
 	if err != nil && !errors.Is(err, embed.ErrNoAuth) || err == nil && !ok {
 		return err // or nil, if it is gone; one that may not be read is there, and the watch ends without telling
 	}
-	return c.sleep(ctx, nil, watch.Events())
+	var delay time.Duration
+	if ok && stat.EphemeralOwner == 0 {
+		if delay, err = c.outwait(ctx, ahead); err != nil || delay < 0 {
+			return err
+		}
+	}
+	return c.sleep(ctx, nil, watch.Events(), delay)
 }
 
-func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events <-chan embed.Event) error {
+// outwait returns how long somebody ahead that its session has lost is still in the way; see Outwait.
+func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, error) {
+	parent, name := Split(ahead)
+	_, waited, err := c.Session.Before(ctx, Child(parent, name))
+	if err == nil && waited {
+		return remove(ctx, c.Session, ahead) // it cannot have held anything
+	}
+	if c.seen == nil {
+		c.seen = make(map[string]time.Time)
+	}
+	return Outwait(ctx, c.Session, ahead, c.seen)
+}
+
+// Outwait returns how long a contender that its session has lost is still in the way: zero if it is no such contender, or nobody here
+// knows. It removes it when that is over, and then returns less than zero. seen says when each was seen first.
+func Outwait(ctx context.Context, s *embed.Session, path string, seen map[string]time.Time) (time.Duration, error) {
+	_, name := Split(path)
+	delay := delayOf(name)
+	if delay == 0 {
+		return 0, nil
+	}
+	stat, ok, err := s.Exists(ctx, path)
+	if err != nil || !ok || stat.EphemeralOwner != 0 {
+		return 0, err
+	}
+	first, known := seen[path]
+	if !known {
+		first = time.Now()
+		seen[path] = first
+	}
+	if left := delay - time.Since(first); left > 0 {
+		return left, nil
+	}
+	return remove(ctx, s, path)
+}
+
+// remove deletes a contender that nobody owns any more.
+func remove(ctx context.Context, s *embed.Session, path string) (time.Duration, error) {
+	err := s.Delete(ctx, path, embed.AnyVersion)
+	switch {
+	case errors.Is(err, embed.ErrNoAuth):
+		return 0, nil // the ensemble does it
+	case errors.Is(err, embed.ErrNoNode), Unanswered(err):
+		err = nil
+	}
+	return -1, err
+}
+
+// sleep waits for an event; a limit of zero is none.
+func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events <-chan embed.Event, limit time.Duration) error {
+	var over <-chan time.Time
+	if limit > 0 {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		over = t.C
+	}
 	select {
 	case <-changed:
 	case <-events: // closed too: whatever ended the watch, look again
+	case <-over:
 	case <-c.Claim.Done():
 		return c.Claim.Err()
 	case <-ctx.Done():
@@ -200,44 +363,26 @@ func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events <
 
 // First returns the name of the contender whose turn it is among a parent's children, or false if there is none.
 func First(names []string) (string, bool) {
-	first, least := "", ""
+	first := ""
 	for _, name := range names {
-		suffix, ok := sequence(name)
-		if ok && (first == "" || suffix < least || suffix == least && name < first) {
-			first, least = name, suffix
+		if _, ok := sequence(name); ok && (first == "" || before(name, first) < 0) {
+			first = name
 		}
 	}
 	return first, first != ""
 }
 
-// sequence returns the ten digits a contender's name ends in.
-func sequence(name string) (string, bool) {
-	if len(name) < 10 {
-		return "", false
-	}
-	suffix := name[len(name)-10:]
-	return suffix, strings.Trim(suffix, "0123456789") == ""
+// Sorted returns the contenders among a parent's children, in order.
+func Sorted(names []string) []string {
+	list := slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := sequence(name); return !ok })
+	slices.SortFunc(list, before)
+	return list
 }
 
-// Child returns the path of a child.
-func Child(parent, name string) string {
-	if parent == "/" {
-		return "/" + name
-	}
-	return parent + "/" + name
-}
-
-// newUUID returns a random UUID (version 4) in its usual form.
-func newUUID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	text := make([]byte, 0, 36)
-	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
-		if i > 0 {
-			text = append(text, '-')
-		}
-		text = hex.AppendEncode(text, part)
-	}
-	return string(text)
+// Waits reports whether a newcomer of a kind would wait for one of a parent's children.
+func Waits(k Kind, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, ok := sequence(name)
+		return ok && (len(k.After) == 0 || slices.ContainsFunc(k.After, func(word string) bool { return strings.Contains(name, word) }))
+	})
 }

@@ -1,0 +1,179 @@
+package queue
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A Kind is what a contender is: the word in its name right before the number, as Curator writes it, and the words of those
+// before it whom it waits for; none: everybody.
+type Kind struct {
+	Word  string
+	After []string
+}
+
+// The kinds that Curator's recipes know.
+var (
+	Lock  = Kind{Word: "lock-"}                                 // InterProcessMutex
+	Read  = Kind{Word: "__READ__", After: []string{"__WRIT__"}} // InterProcessReadWriteLock
+	Write = Kind{Word: "__WRIT__"}
+	Lease = Kind{Word: "lease-", After: []string{"/"}} // InterProcessSemaphoreV2; waits for nobody, and no name has a slash
+	Latch = Kind{Word: "latch-"}                       // LeaderLatch
+)
+
+// The words that stand between a contender's uuid and its kind, each with a hyphen behind it; nobody else's clients look at them.
+const (
+	wordDelay    = 'd' // milliseconds that it lingers
+	wordIdentity = 'i' // 16 hex digits of whoever may take its place while it does
+	wordPlace    = 'z' // the zxid that a place counts from that was taken over
+	wordPriority = 'p' // of a candidate
+
+	// Upgrading is the word of a reader who waits to become the writer.
+	Upgrading = "up"
+)
+
+const (
+	digits     = 10
+	prefix     = "_c_" // Curator's protection
+	prefixLast = "_u_" // of who stands behind all of its number
+	uuidLen    = 36
+
+	// lastNumber is where the create counter of a znode stands still. From there on all contenders get the same number, which no
+	// longer tells who came first, so nobody stands in a queue with it.
+	lastNumber = "2147483647"
+)
+
+// newName returns a name without its number.
+func newName(prefix string, k Kind, words []string) string {
+	var b strings.Builder
+	b.WriteString(prefix)
+	b.WriteString(newUUID())
+	b.WriteByte('-')
+	for _, w := range words {
+		b.WriteString(w)
+		b.WriteByte('-')
+	}
+	b.WriteString(k.Word)
+	return b.String()
+}
+
+// word returns what a contender's name says after a letter.
+func word(name string, letter byte) (string, bool) {
+	head := len(prefix) + uuidLen + 1
+	if len(name) < head+digits {
+		return "", false
+	}
+	for w := range strings.SplitSeq(name[head:len(name)-digits], "-") {
+		if len(w) > 1 && w[0] == letter && strings.Trim(w[1:], "0123456789abcdef") == "" {
+			return w[1:], true
+		}
+	}
+	return "", false
+}
+
+// number is a word that is decimal; zero if there is none.
+func number(name string, letter byte) int64 {
+	text, _ := word(name, letter)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func delayOf(name string) time.Duration {
+	return time.Duration(number(name, wordDelay)) * time.Millisecond
+}
+
+// KindOf is what a contender's name says it is, as far as matters for whom it waits for.
+func KindOf(name string) Kind {
+	if strings.Contains(name, Read.Word) {
+		return Read
+	}
+	return Lock
+}
+
+// IsUpgrading reports whether a name is that of a reader who waits to become the writer.
+func IsUpgrading(name string) bool { return strings.Contains(name, "-"+Upgrading+"-") }
+
+// Priority is what a candidate's name says of it.
+func Priority(name string) int { return int(number(name, wordPriority)) }
+
+// PriorityWord is what a candidate's name says of a priority above zero.
+func PriorityWord(n int) string { return string(wordPriority) + strconv.Itoa(n) }
+
+func delayWord(d time.Duration) string {
+	return string(wordDelay) + strconv.FormatInt(d.Milliseconds(), 10)
+}
+
+func placeWord(z embed.Zxid) string { return string(wordPlace) + strconv.FormatUint(uint64(z), 10) }
+
+func identityWord(identity string) string {
+	sum := sha256.Sum256([]byte(identity))
+	return fmt.Sprintf("%c%016x", wordIdentity, binary.BigEndian.Uint64(sum[:]))
+}
+
+// Order returns the two numbers of a contender's token: where its place counts from, and if the place was taken over, the
+// transaction that did.
+func Order(name string, czxid embed.Zxid) (zxid embed.Zxid, local uint64) {
+	if z := number(name, wordPlace); z > 0 {
+		return embed.Zxid(z), uint64(czxid)
+	}
+	return czxid, 0
+}
+
+// sequence returns the ten digits a contender's name ends in.
+func sequence(name string) (string, bool) {
+	if len(name) < digits {
+		return "", false
+	}
+	suffix := name[len(name)-digits:]
+	return suffix, strings.Trim(suffix, "0123456789") == ""
+}
+
+// before compares names of contenders as Session.Before does: by number, then by the whole name.
+func before(a, b string) int {
+	x, _ := sequence(a)
+	y, _ := sequence(b)
+	if c := strings.Compare(x, y); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}
+
+// Child returns the path of a child.
+func Child(parent, name string) string {
+	if parent == "/" {
+		return "/" + name
+	}
+	return parent + "/" + name
+}
+
+// Split returns a path's parent and name.
+func Split(path string) (parent, name string) {
+	i := strings.LastIndexByte(path, '/')
+	return path[:max(i, 1)], path[i+1:]
+}
+
+// newUUID returns a random UUID (version 4) in its usual form.
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	text := make([]byte, 0, uuidLen)
+	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
+		if i > 0 {
+			text = append(text, '-')
+		}
+		text = hex.AppendEncode(text, part)
+	}
+	return string(text)
+}

@@ -1,0 +1,215 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// kept is a Mutex that keeps its lock.
+func kept(s *embed.Session, keep time.Duration) *lock.Mutex {
+	return lock.NewMutex(s, path).With(lock.Options{Keep: keep})
+}
+
+func TestKeep_TakesTheLockAgainWithoutACommit(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := kept(s, time.Hour)
+	first, err := m.Lock(bounded(t))
+	must(t, err)
+	if _, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("TryLock while it is held: %v", err)
+	}
+	must(t, first.Release())
+	zxid := func() embed.Zxid { return ens.Node(1).Status().Shards[0].Zxid }
+	before := zxid()
+	last := first
+	for range 100 {
+		h, err := m.Lock(bounded(t))
+		must(t, err)
+		grows(t, last, h)
+		if h.Token().Zxid != first.Token().Zxid || h.Err() != nil {
+			t.Fatalf("token %v, %v", h.Token(), h.Err())
+		}
+		must(t, h.Release())
+		if !errors.Is(h.Err(), embed.ErrReleased) || !errors.Is(context.Cause(h.Context()), embed.ErrReleased) {
+			t.Fatalf("released: %v", h.Err())
+		}
+		last = h
+	}
+	if after := zxid(); after != before {
+		t.Errorf("zxid %d became %d", before, after)
+	}
+	// With its session goes what it keeps.
+	must(t, s.Close())
+	if _, err := m.Lock(bounded(t)); !errors.Is(err, embed.ErrSessionClosed) {
+		t.Errorf("after the session: %v", err)
+	}
+}
+
+// E5.1: nobody is let in while a Hold lives; E5.5: somebody else is noticed.
+func TestKeep_AForeignContenderGetsIt(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
+	m := kept(s, 10*time.Millisecond)
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, other, lock.NewMutex(other, path).Lock)
+	pending(t, other, "in beside the holder", w)
+	must(t, h.Release()) // and nobody here wants it
+	foreign := granted(t, w)
+	grows(t, h, foreign)
+	// Those here queue behind, and one of them keeps it for the rest.
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	last := foreign
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				h, err := m.Lock(bounded(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !mu.TryLock() {
+					t.Error("two hold it")
+					return
+				}
+				grows(t, last, h)
+				last = h
+				mu.Unlock()
+				if err := h.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	ens.Until("one to queue", func() bool { return len(queued(t, s)) == 2 })
+	must(t, foreign.Release())
+	wg.Wait()
+	must(t, s.Close())
+}
+
+// Those here go on for Keep at most when somebody else waits.
+func TestKeep_IsBounded(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	m := kept(s, 10*time.Millisecond)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				h, err := m.Lock(bounded(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := h.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	last := lock.Token{}
+	for range 5 {
+		h, err := lock.NewMutex(other, path).Lock(bounded(t)) // which they would never let in
+		must(t, err)
+		if h.Token().Compare(last) <= 0 {
+			t.Errorf("token %v after %v", h.Token(), last)
+		}
+		last = h.Token()
+		must(t, h.Release())
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// E5.3: what a Hold guards is refused once it has ended, though its znode is there for the next one.
+func TestKeep_GuardsEndWithTheHold(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	for _, p := range []string{"/locks", "/locks/data"} {
+		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
+		must(t, err)
+	}
+	m := kept(s, time.Hour)
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	guarded(t, s, lock.Guard(h), "the first")
+	guarded(t, other, lock.Guard(h), "of another session, which keeps no order with the next Hold's", embed.ErrNotHeld)
+	must(t, h.Release())
+	guarded(t, s, lock.Guard(h), "late", embed.ErrNotHeld, embed.ErrReleased)
+	next, err := m.Lock(bounded(t))
+	must(t, err)
+	guarded(t, s, lock.Guard(h), "under the next", embed.ErrNotHeld, embed.ErrReleased)
+	guarded(t, s, lock.Guard(next), "the next")
+}
+
+// E5.2: a grant without a commit compares the clock, as any other.
+func TestKeep_IsLostWithTheDeadline(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	m := kept(s, time.Hour)
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	waits := make(chan outcome, 1)
+	go func() {
+		h, err := m.Lock(bounded(t))
+		waits <- outcome{h, err}
+	}()
+	ens.Faults(1).Sleep(s.Timeout())
+	if !errors.Is(h.Err(), embed.ErrSuspended) {
+		t.Errorf("after a sleep: %v", h.Err())
+	}
+	next := granted(t, waits) // by a commit of its own, though nobody has released
+	grows(t, h, next)
+	if next.Token().Zxid == h.Token().Zxid {
+		t.Error("a lost contender was granted again")
+	}
+	must(t, h.Release())
+	if next.Err() != nil {
+		t.Errorf("the release of a lost Hold ended the next: %v", next.Err())
+	}
+	must(t, next.Release())
+}
+
+func TestKeep_ACallerWhoGivesUpIsNoObstacle(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := kept(s, time.Hour)
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	for range 20 {
+		ctx, cancel := context.WithCancel(bounded(t))
+		gone := make(chan outcome, 2)
+		for range 2 {
+			go func() {
+				h, err := m.Lock(ctx)
+				gone <- outcome{h, err}
+			}()
+		}
+		go cancel()
+		must(t, h.Release())
+		for range 2 {
+			if o := <-gone; o.err == nil {
+				must(t, o.hold.Release())
+			} else if !errors.Is(o.err, context.Canceled) {
+				t.Fatal(o.err)
+			}
+		}
+		h, err = m.Lock(bounded(t))
+		must(t, err)
+	}
+}

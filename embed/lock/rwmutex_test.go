@@ -1,0 +1,204 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// taking has a call that waits for a Hold made, and returns where its outcome will be once its contender is in the queue.
+func taking(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(context.Context) (*lock.Hold, error)) <-chan outcome {
+	t.Helper()
+	before := len(queued(t, s))
+	out := make(chan outcome, 1)
+	go func() {
+		h, err := take(bounded(t))
+		out <- outcome{h, err}
+	}()
+	ens.Until("the contender to queue", func() bool { return len(queued(t, s)) > before })
+	return out
+}
+
+// granted returns the Hold that a call has got, or soon gets.
+func granted(t testing.TB, out <-chan outcome) *lock.Hold {
+	t.Helper()
+	o := <-out
+	must(t, o.err)
+	return o.hold
+}
+
+// pending fails the test if a call has got its Hold: everything that could give it one was applied before.
+func pending(t testing.TB, s *embed.Session, what string, outs ...<-chan outcome) {
+	t.Helper()
+	_, err := s.Sync(bounded(t), "/")
+	must(t, err)
+	for _, out := range outs {
+		select {
+		case o := <-out:
+			t.Fatalf("%s: %v", what, o.err)
+		default:
+		}
+	}
+}
+
+func grows(t testing.TB, holds ...*lock.Hold) {
+	t.Helper()
+	for i := range holds[1:] {
+		if holds[i+1].Token().Compare(holds[i].Token()) <= 0 {
+			t.Errorf("token %v after %v", holds[i+1].Token(), holds[i].Token())
+		}
+	}
+}
+
+func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewRWMutex(s, path)
+	r1, err := m.RLock(bounded(t))
+	must(t, err)
+	r2, err := m.TryRLock(bounded(t))
+	must(t, err)
+	if _, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("TryLock beside readers: %v", err)
+	}
+	w := taking(t, ens, s, m.Lock)
+	if _, err := m.TryRLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("TryRLock beside a writer who waits: %v", err)
+	}
+	late := taking(t, ens, s, m.RLock)
+	pending(t, s, "in beside a reader", w, late)
+	must(t, r1.Release())
+	pending(t, s, "in beside a reader", w, late)
+	must(t, r2.Release())
+	writer := granted(t, w)
+	pending(t, s, "a reader is in beside the writer", late)
+	must(t, writer.Release())
+	r3 := granted(t, late)
+	grows(t, r1, r2, writer, r3)
+	must(t, r3.Release())
+	if left := queued(t, s); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// CURATOR-621: the place of a writer who takes the read lock as well came behind a writer that was queued, which then came in beside it.
+func TestRWMutex_DowngradeLetsNoQueuedWriterIn(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewRWMutex(s, path)
+	w1, err := m.Lock(bounded(t))
+	must(t, err)
+	r := taking(t, ens, s, m.RLock) // right behind
+	w2 := taking(t, ens, s, m.Lock)
+	late := taking(t, ens, s, m.RLock)
+	down, err := m.Downgrade(bounded(t), w1)
+	must(t, err)
+	if !errors.Is(w1.Err(), embed.ErrReleased) {
+		t.Errorf("the write Hold after a downgrade: %v", w1.Err())
+	}
+	joined := granted(t, r)
+	pending(t, s, "in beside readers", w2, late)
+	must(t, joined.Release())
+	pending(t, s, "in beside the one who was the writer", w2, late)
+	grows(t, w1, down)
+	must(t, down.Release())
+	next := granted(t, w2)
+	grows(t, down, next)
+	must(t, w1.Release())
+	if next.Err() != nil {
+		t.Error("the release of the downgraded Hold freed the next writer's")
+	}
+	must(t, next.Release())
+	must(t, granted(t, late).Release())
+	if _, err := m.Downgrade(bounded(t), next); !errors.Is(err, embed.ErrNotHeld) {
+		t.Errorf("downgrade of a Hold that has ended: %v", err)
+	}
+}
+
+func TestRWMutex_UpgradeWaitsForTheReadersAndNobodyElse(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewRWMutex(s, path)
+	r1, err := m.RLock(bounded(t))
+	must(t, err)
+	r2, err := m.RLock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, m.Lock)
+	late := taking(t, ens, s, m.RLock)
+	up := taking(t, ens, s, func(ctx context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, r1) })
+	pending(t, s, "in beside a reader", w, late, up)
+	if _, err := m.Upgrade(bounded(t), r2); !errors.Is(err, lock.ErrUpgrade) {
+		t.Fatalf("the second upgrade: %v", err)
+	}
+	if r2.Err() != nil {
+		t.Errorf("its read Hold: %v", r2.Err())
+	}
+	must(t, r2.Release())
+	write := granted(t, up)
+	if !errors.Is(r1.Err(), embed.ErrReleased) {
+		t.Errorf("the read Hold after an upgrade: %v", r1.Err())
+	}
+	pending(t, s, "in beside the writer", w, late)
+	grows(t, r1, r2, write)
+	down, err := m.Downgrade(bounded(t), write)
+	must(t, err)
+	grows(t, write, down)
+	again, err := m.Upgrade(bounded(t), down)
+	must(t, err)
+	grows(t, down, again)
+	pending(t, s, "in beside the writer", w, late)
+	must(t, again.Release())
+	next := granted(t, w)
+	grows(t, again, next)
+	must(t, next.Release())
+	must(t, granted(t, late).Release())
+	if left := queued(t, s); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Nobody waits: the upgrade stands at the end, and who comes later is behind it.
+func TestRWMutex_UpgradeThatIsGivenUpLeavesTheReadHold(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewRWMutex(s, path)
+	r1, err := m.RLock(bounded(t))
+	must(t, err)
+	r2, err := m.RLock(bounded(t))
+	must(t, err)
+	ctx, cancel := context.WithCancel(bounded(t))
+	up := taking(t, ens, s, func(context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, r1) })
+	late := taking(t, ens, s, m.RLock)
+	pending(t, s, "in beside one who waits to be the writer", late)
+	cancel()
+	if o := <-up; !errors.Is(o.err, context.Canceled) || r1.Err() != nil {
+		t.Errorf("the upgrade ended with %v, its read Hold with %v", o.err, r1.Err())
+	}
+	r3 := granted(t, late)
+	for _, h := range []*lock.Hold{r1, r2, r3} {
+		must(t, h.Release())
+	}
+	if left := queued(t, s); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// kazoo#649: a reader waited for a writer that had come after it.
+func TestRWMutex_AReaderWaitsForNoLaterWriter(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewRWMutex(s, path)
+	w1, err := m.Lock(bounded(t))
+	must(t, err)
+	r := taking(t, ens, s, m.RLock)
+	w2 := taking(t, ens, s, m.Lock)
+	must(t, w1.Release())
+	reader := granted(t, r)
+	pending(t, s, "in beside a reader", w2)
+	must(t, reader.Release())
+	must(t, granted(t, w2).Release())
+}

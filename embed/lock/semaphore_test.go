@@ -1,0 +1,151 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// permits has a call that waits for permits made, and returns where its outcome will be once it queues.
+func permits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(context.Context) (*lock.Hold, error)) <-chan outcome {
+	t.Helper()
+	waits := func() int {
+		list, err := lock.Waiters(bounded(t), s, path)
+		must(t, err)
+		return len(list)
+	}
+	before := waits()
+	out := make(chan outcome, 1)
+	go func() {
+		h, err := take(bounded(t))
+		out <- outcome{h, err}
+	}()
+	ens.Until("the caller to queue", func() bool { return waits() > before })
+	return out
+}
+
+func acquires(m *lock.Semaphore, n int) func(context.Context) (*lock.Hold, error) {
+	return func(ctx context.Context) (*lock.Hold, error) { return m.Acquire(ctx, n) }
+}
+
+func out(t testing.TB, s *embed.Session) int {
+	t.Helper()
+	list, err := lock.Holders(bounded(t), s, path)
+	must(t, err)
+	return len(list)
+}
+
+func TestSemaphore_GivesOutAsManyAsThereAre(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewSemaphore(s, path, 3)
+	one, err := m.Acquire(bounded(t), 1)
+	must(t, err)
+	two, err := m.TryAcquire(bounded(t), 2)
+	must(t, err)
+	grows(t, one, two)
+	if n := out(t, s); n != 3 {
+		t.Errorf("%d permits are out", n)
+	}
+	if _, err := m.TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("a fourth permit: %v", err)
+	}
+	// Fair: who wants few does not overtake who wants many.
+	many := permits(t, ens, s, acquires(m, 3))
+	few := permits(t, ens, s, acquires(m, 1))
+	must(t, two.Release())
+	pending(t, s, "more than there are", many, few)
+	if _, err := m.TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("a permit ahead of who waits: %v", err)
+	}
+	must(t, one.Release())
+	all := granted(t, many)
+	pending(t, s, "more than there are", few)
+	must(t, all.Release())
+	must(t, granted(t, few).Release())
+	if n := out(t, s); n != 0 {
+		t.Errorf("%d permits are out when all are back", n)
+	}
+}
+
+func TestSemaphore_Limit(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	follows := lock.NewSemaphore(s, path, 0)
+	if _, err := follows.Acquire(bounded(t), 1); !errors.Is(err, lock.ErrLimit) {
+		t.Errorf("a permit of a semaphore that nobody has said the limit of: %v", err)
+	}
+	m := lock.NewSemaphore(s, path, 2)
+	for _, n := range []int{0, -1, 3, 1001} {
+		if _, err := m.Acquire(bounded(t), n); !errors.Is(err, lock.ErrLimit) {
+			t.Errorf("%d permits of 2: %v", n, err)
+		}
+	}
+	h, err := m.Acquire(bounded(t), 2)
+	must(t, err)
+	if _, err := lock.NewSemaphore(s, path, 5).TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrLimit) {
+		t.Errorf("a caller who disagrees: %v", err)
+	}
+	if n, err := follows.Limit(bounded(t)); n != 2 || err != nil {
+		t.Errorf("the limit is %d, %v", n, err)
+	}
+	// It grows, and who waits is told. (CURATOR-75: a change of the limit woke nobody.)
+	waits := permits(t, ens, s, acquires(m, 1))
+	must(t, follows.Resize(bounded(t), 3))
+	third := granted(t, waits)
+	if _, err := lock.NewSemaphore(s, path, 5).TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("a caller who says otherwise after Resize: %v", err)
+	}
+	// It shrinks: nobody is granted any until enough have come back.
+	must(t, m.Resize(bounded(t), 1))
+	waits = permits(t, ens, s, acquires(m, 1))
+	must(t, third.Release())
+	pending(t, s, "a second permit of one", waits)
+	must(t, h.Release())
+	must(t, granted(t, waits).Release())
+	must(t, m.Resize(bounded(t), 0))
+	if n, err := m.Limit(bounded(t)); n != 2 || err != nil {
+		t.Errorf("the limit that callers agree on is %d, %v", n, err)
+	}
+	if err := m.Resize(bounded(t), -1); !errors.Is(err, lock.ErrLimit) {
+		t.Errorf("a limit of -1: %v", err)
+	}
+	_, err = s.Set(bounded(t), path, []byte("many"), embed.AnyVersion)
+	must(t, err)
+	if _, err := m.Acquire(bounded(t), 1); !errors.Is(err, lock.ErrLimit) {
+		t.Errorf("a limit that is none: %v", err)
+	}
+}
+
+// CURATOR-315 and CURATOR-462: permits of callers who failed or were interrupted half-way stayed out for ever.
+func TestSemaphore_ACancelledAcquireLeavesNothing(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	m := lock.NewSemaphore(s, path, 2)
+	h, err := m.Acquire(bounded(t), 1)
+	must(t, err)
+	ctx, cancel := context.WithCancel(bounded(t))
+	first := permits(t, ens, s, func(context.Context) (*lock.Hold, error) { return m.Acquire(ctx, 2) })
+	second := permits(t, ens, other, acquires(lock.NewSemaphore(other, path, 2), 1))
+	cancel()
+	if o := <-first; !errors.Is(o.err, context.Canceled) {
+		t.Fatal(o.err)
+	}
+	two := granted(t, second)
+	if n := out(t, s); n != 2 {
+		t.Errorf("%d permits are out", n)
+	}
+	must(t, h.Release())
+	// And with the end of the session that has them.
+	must(t, other.Close())
+	if two.Err() == nil {
+		t.Error("a permit outlived its session")
+	}
+	all, err := m.Acquire(bounded(t), 2)
+	must(t, err)
+	must(t, all.Release())
+}
