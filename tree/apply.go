@@ -23,7 +23,7 @@ func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) { return t.ApplyInto(
 func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
 	t.begin(&h)
 	if len(ops) > 1 {
-		if err := refuse(ops); err != nil {
+		if err := t.refuse(ops); err != nil {
 			t.abort()
 			return nil, err
 		}
@@ -161,7 +161,7 @@ func (t *Tree) abort() {
 
 // refuse returns an error if an operation cannot be in a transaction with others, whatever the tree is like. ZooKeeper
 // refuses such a multi before it looks at any operation.
-func refuse(ops []Op) error {
+func (t *Tree) refuse(ops []Op) error {
 	for i := range ops {
 		var err error
 		switch op := &ops[i]; op.Kind {
@@ -170,6 +170,8 @@ func refuse(ops []Op) error {
 		case KindSet, KindDelete, KindCheck, KindGuard, KindCheckChildren:
 		case KindSetACL:
 			err = fmt.Errorf("%w: %v must be alone", ErrInvalidKind, op.Kind)
+		case KindLose:
+			err = t.ownOnly(op)
 		default:
 			err = fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 		}
@@ -198,6 +200,8 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 		return t.guard(op)
 	case KindCheckChildren:
 		return t.checkChildren(op)
+	case KindLose:
+		return t.lose(op)
 	}
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }

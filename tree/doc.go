@@ -19,6 +19,9 @@
 //     as in ZooKeeper; the error says which it is.
 //   - Reap removes a container or TTL znode only as it was seen, and is nothing a client can ask for. In ZooKeeper a write
 //     may come in between, and a client that sends the reaper's request deletes any empty znode, whoever may delete it.
+//   - An ephemeral may have a TTL. Then it lingers when its session is lost, which is for the ensemble to say: it becomes a TTL znode of
+//     nobody. Deleted, or closed with its session, it goes as ever.
+//   - A guard, a check of children, and a delete that names the creation are operations that ZooKeeper does not have.
 //   - Hard limits of quotas are always enforced. In ZooKeeper that is a setting, which would have to be the same everywhere.
 //   - The usage of a quota is what is written in its stats, also after loading. ZooKeeper counts anew when a server loads;
 //     below nested quotas, or after a client wrote the stats, that gives other numbers than on servers that did not.

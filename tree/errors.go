@@ -21,7 +21,7 @@ var (
 	ErrInvalidPath = errors.New("invalid path")
 	// ErrInvalidMode says that the create mode is unknown, or that an ephemeral has no session to belong to.
 	ErrInvalidMode = errors.New("invalid mode")
-	// ErrInvalidTTL says that the TTL is not from 1 to MaxTTL, or that a mode without one was given one.
+	// ErrInvalidTTL says that the TTL is not from 1 to MaxTTL, or 0 of an ephemeral, or that a mode without one was given one.
 	ErrInvalidTTL = errors.New("invalid TTL")
 	// ErrInvalidACL says that a list is empty, has an entry of a scheme that is not known or an id the scheme refuses, or
 	// asks for the creator's identities where there are none.
@@ -29,7 +29,7 @@ var (
 	// ErrNoAuth says that no identity of who asks is allowed it by the ACL of the znode, or of its parent.
 	ErrNoAuth = errors.New("not permitted")
 	// ErrNotHeld says that the znode of a guard, or of a delete that names its creation, is gone, or that it is another one of
-	// the same path.
+	// the same path; of a guard also that it is nobody's (any more).
 	ErrNotHeld = errors.New("not held any more")
 	// ErrTooManyChildren says that the znode has more children than a check allows it.
 	ErrTooManyChildren = errors.New("znode has too many children")

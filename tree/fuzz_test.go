@@ -86,8 +86,10 @@ func runFuzz(t *testing.T, script []byte) {
 		switch b := r.byte(); {
 		case b < 220:
 			r.transaction()
-		case b < 226:
+		case b < 223:
 			r.reap()
+		case b < 227:
+			r.endSession()
 		case b < 233:
 			r.quota()
 		case b < 236:
@@ -155,12 +157,12 @@ func (r *fuzzRun) op(alone bool) Op {
 		op.Mode = CreateMode(b % 7)
 		op.Path = r.newPath()
 	case b > 252:
-		op.Kind, op.Mode = OpKind(r.pick(9)), CreateMode(r.pick(9))
+		op.Kind, op.Mode = OpKind(r.pick(10)), CreateMode(r.pick(9))
 		fallthrough
 	default:
 		op.Path = r.path()
 	}
-	if op.Mode.IsTTL() {
+	if op.Mode.IsTTL() || op.Mode.IsEphemeral() && r.byte() < 100 {
 		op.TTL = 1 + int64(r.pick(3))
 	}
 	switch b := r.byte(); {
@@ -316,6 +318,25 @@ func (r *fuzzRun) reap() {
 		r.t.Fatalf("reap %q %+v: %v, want %v", path, seen, err, want)
 	}
 	r.publish(next)
+}
+
+// endSession ends the ephemerals of one, closed or lost; or some of them, and others that are not its own.
+func (r *fuzzRun) endSession() {
+	h := r.header()
+	h.System = r.byte() < 240
+	kind := []OpKind{KindDelete, KindLose, KindLose}[r.pick(3)]
+	var ops []Op
+	for _, p := range slices.Sorted(maps.Keys(r.model.znodes)) {
+		if r.model.znodes[p].Owner == h.Session && h.Session != 0 {
+			ops = append(ops, Op{Kind: kind, Path: p, Version: AnyVersion})
+		}
+	}
+	if r.byte() < 40 {
+		ops = append(ops, Op{Kind: KindLose, Path: r.path()})
+	}
+	if len(ops) > 0 {
+		r.apply(h, ops)
+	}
 }
 
 func (r *fuzzRun) transaction() {

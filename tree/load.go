@@ -93,7 +93,7 @@ func (z *Znode) fault(path string) string {
 		return "has a negative create counter"
 	case z.TTL < 0 || z.TTL > MaxTTL:
 		return "has a TTL out of range"
-	case mortal && z.Owner != 0 || z.Container && z.TTL != 0:
+	case z.Container && (z.Owner != 0 || z.TTL != 0):
 		return "is of two modes"
 	}
 	return aclFault(z.ACL)

@@ -67,7 +67,7 @@ func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 		return failed, nil, &MultiError{i, err}
 	}
 	for i, op := range ops {
-		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind > 7) {
+		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind == KindLose && !h.System || op.Kind > 8) {
 			return fail(i, ErrInvalidKind)
 		}
 		if len(ops) > 1 && op.Kind == KindCreate && op.Mode > 6 {
@@ -99,7 +99,7 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 	case KindSetACL:
 		return m.setACL(h, op)
 	case KindGuard:
-		if z, ok := m.znodes[op.Path]; !ok || z.Czxid != op.Czxid {
+		if z, ok := m.znodes[op.Path]; !ok || z.Czxid != op.Czxid || z.Owner == 0 {
 			return Result{}, ErrNotHeld
 		}
 		return Result{}, nil
@@ -113,6 +113,8 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 			return Result{}, ErrTooManyChildren
 		}
 		return Result{}, nil
+	case KindLose:
+		return Result{}, m.lose(h, op.Path)
 	}
 	return Result{}, ErrInvalidKind
 }
@@ -122,7 +124,7 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	if op.Mode > 6 {
 		return Result{}, ErrInvalidMode
 	}
-	if op.Mode >= 5 && op.TTL <= 0 || op.TTL >= 1<<40 || op.Mode < 5 && op.TTL != 0 {
+	if op.Mode >= 5 && op.TTL <= 0 || op.TTL < 0 || op.TTL >= 1<<40 || op.Mode < 5 && !ephemeral && op.TTL != 0 {
 		return Result{}, ErrInvalidTTL
 	}
 	if ephemeral && h.Session == 0 {
@@ -184,7 +186,7 @@ func (m *model) create(h Header, op Op) (Result, error) {
 		parent.Pzxid = h.Zxid
 	}
 	m.znodes[parentPath] = parent
-	m.change(Change{Created, path, z.Owner, z.ACL, parent.ACL}, parentPath)
+	m.change(Change{Created, path, z.Owner, false, z.ACL, parent.ACL}, parentPath)
 	if subtree, ok := modelQuota(path, "/zookeeper_stats"); ok {
 		z.Data = m.recounted(subtree)
 		m.znodes[path] = z
@@ -286,8 +288,32 @@ func (m *model) remove(h Header, path string) {
 	parent.cversion++
 	parent.Pzxid = h.Zxid
 	m.znodes[parentPath] = parent
-	m.change(Change{Deleted, path, z.Owner, z.ACL, parent.ACL}, parentPath)
+	m.change(Change{Deleted, path, z.Owner, false, z.ACL, parent.ACL}, parentPath)
 	m.charge(path, -1, -len(z.Data))
+}
+
+func (m *model) lose(h Header, path string) error {
+	z, ok := m.znodes[path]
+	switch {
+	case !h.System:
+		return ErrInvalidKind
+	case !modelValid(path):
+		return ErrInvalidPath
+	case !ok:
+		return ErrNoNode
+	case z.Owner == 0 || z.Owner != h.Session:
+		return ErrNotHeld
+	case z.TTL == 0:
+		m.remove(h, path)
+		return nil
+	}
+	z.Mzxid, z.Mtime, z.Owner = h.Zxid, h.Time, 0
+	if z.Version++; z.Version == -1 {
+		z.Version = 0
+	}
+	m.znodes[path] = z
+	m.change(Change{Type: DataChanged, Path: path, Owner: h.Session, Lost: true, ACL: z.ACL})
+	return nil
 }
 
 func (m *model) check(h Header, op Op, need Perms) error {
@@ -314,7 +340,7 @@ func (m *model) reap(h Header, path string, seen Seen) (*model, error) {
 	switch {
 	case !ok:
 		return next, ErrNoNode
-	case !z.Container && z.TTL == 0, Seen{z.Czxid, z.Mzxid, z.Pzxid} != seen:
+	case !z.Container && z.TTL == 0, z.Owner != 0, Seen{z.Czxid, z.Mzxid, z.Pzxid} != seen:
 		return next, ErrBadVersion
 	case len(m.children(path)) > 0:
 		return next, ErrNotEmpty
@@ -329,7 +355,7 @@ func (m *model) mortals() []Mortal {
 	for _, path := range slices.Sorted(maps.Keys(m.znodes)) {
 		z := m.znodes[path]
 		children := len(m.children(path)) > 0
-		if z.Container && !children || z.TTL > 0 {
+		if z.Container && !children || z.TTL > 0 && z.Owner == 0 {
 			all = append(all, Mortal{path, Seen{z.Czxid, z.Mzxid, z.Pzxid}, z.TTL, z.Created > 0, children})
 		}
 	}

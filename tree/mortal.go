@@ -4,7 +4,7 @@ package tree
 // deletes a child moves one of them.
 type Seen struct{ Czxid, Mzxid, Pzxid Zxid }
 
-// A Mortal is a TTL znode, or a container that has no children.
+// A Mortal is a TTL znode, or a container that has no children. An ephemeral that lingers is a TTL znode.
 type Mortal struct {
 	Path string
 	Seen

@@ -8,7 +8,7 @@ type CreateMode uint8
 
 const (
 	Persistent          CreateMode = 0 // lives until it is deleted
-	Ephemeral           CreateMode = 1 // belongs to a session and goes with it; has no children
+	Ephemeral           CreateMode = 1 // belongs to a session and goes with it, maybe lingers; has no children
 	Sequential          CreateMode = 2 // persistent, its name ends in the parent's create counter
 	EphemeralSequential CreateMode = 3 // ephemeral, its name ends in the parent's create counter
 	Container           CreateMode = 4 // may be reaped once its last child is gone
@@ -71,8 +71,9 @@ const (
 	KindDelete                          // removes a znode; uses Path, Version and Czxid
 	KindCheck                           // fails unless the znode has the version; uses Path and Version
 	KindSetACL                          // replaces a znode's ACL; uses Path, ACL and Version; alone in its transaction
-	KindGuard                           // fails unless the znode is there and the one that transaction Czxid created; uses Path and Czxid
+	KindGuard                           // fails unless the znode is there, the one that transaction Czxid created, and still somebody's; uses Path and Czxid
 	KindCheckChildren                   // fails if the znode has more children than Version; uses Path and Version
+	KindLose                            // ends an ephemeral because its session was lost; uses Path; of the ensemble's own transactions only
 )
 
 // String returns the kind as a word.
@@ -92,6 +93,8 @@ func (k OpKind) String() string {
 		return "guard"
 	case KindCheckChildren:
 		return "checkchildren"
+	case KindLose:
+		return "lose"
 	}
 	return "OpKind(" + strconv.Itoa(int(k)) + ")"
 }
@@ -102,7 +105,7 @@ type Op struct {
 	Path    string
 	Data    []byte     // nil and empty are kept apart
 	Mode    CreateMode // of a create
-	TTL     int64      // of a create: milliseconds, 1 to MaxTTL in a TTL mode, 0 in every other
+	TTL     int64      // of a create: milliseconds, 1 to MaxTTL in a TTL mode, 0 to MaxTTL of an ephemeral, 0 in every other mode
 	ACL     []ACL      // of a create or SetACL, as asked for; nil in a create: OpenACL
 	Version int32      // expected data version of a set, delete or check, ACL version of a SetACL; AnyVersion: not checked; of a check of children, the most
 	Czxid   Zxid       // of a guard or delete: which creation of the path it asks for; zero in a delete: any
@@ -132,7 +135,7 @@ type ChangeType uint8
 const (
 	Created     ChangeType = 1 // the znode came into being
 	Deleted     ChangeType = 2 // the znode went
-	DataChanged ChangeType = 3 // the znode's data was set, perhaps to the same bytes
+	DataChanged ChangeType = 3 // the znode's data was set, perhaps to the same bytes; or an ephemeral lingers from now on
 )
 
 // String returns the type as a word.
@@ -156,6 +159,7 @@ type Change struct {
 	Type  ChangeType
 	Path  string
 	Owner SessionID // of the znode if it is an ephemeral, else zero
+	Lost  bool      // Owner owns the znode no more, which lingers
 
 	ACL       []ACL // of the znode; of a deleted one, what it had
 	ParentACL []ACL // of the parent if the znode was created or deleted

@@ -23,6 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "replace what the scripts expect by wh
 //	set PATH [data=D] [version=N]               delete PATH [version=N] [czxid=N] [session=N]
 //	check PATH [version=N]                      setacl PATH [acl=L] [version=N]            unknown PATH
 //	guard PATH czxid=N                          checkchildren PATH version=N
+//	lose PATH session=N                         only as=system
 //	multi          one transaction of the operations on the indented lines that follow
 //	reap PATH [czxid=N] [mzxid=N] [pzxid=N]     as seen, or as it is
 //	hold           the next transaction is not published until "publish"
@@ -179,7 +180,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) command(c command) {
 	switch c.verb {
-	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "unknown":
+	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "lose", "unknown":
 		s.transaction(c, []command{c})
 	case "reap":
 		s.reap(c)
@@ -256,7 +257,7 @@ func (s *script) op(c command) Op {
 	if acl, ok := c.keys["acl"]; ok {
 		op.ACL = s.list(acl)
 	}
-	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren} {
+	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindLose} {
 		if kind.String() == c.verb {
 			op.Kind = kind
 		}
@@ -303,6 +304,9 @@ func (s *script) applied() {
 		line := fmt.Sprintf("* %v %s", c.Type, c.Path)
 		if c.Owner != 0 {
 			line += fmt.Sprintf(" of session %d", c.Owner)
+		}
+		if c.Lost {
+			line += " lost"
 		}
 		if c.ACL != nil {
 			line += " acl=" + aclText(c.ACL)

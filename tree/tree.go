@@ -14,7 +14,7 @@ import (
 //  3. an ephemeral has no children; the znodes that exist from birth exist and are not ephemerals;
 //  4. no zxid in the tree is later than applied; visible is applied, or the transaction before it until Publish;
 //  5. only versions of the newest transaction have a predecessor, and those that a pin keeps;
-//  6. the mortals are the TTL znodes, and the containers without children; an ephemeral is neither;
+//  6. the mortals are the TTL znodes, and the containers without children; an ephemeral is neither, until it lingers;
 //  7. the quotas hold every entry of limits in the index.
 type Tree struct {
 	index   *index

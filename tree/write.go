@@ -63,7 +63,14 @@ func (t *Tree) checkCreate(op *Op) (slash int, err error) {
 	if err := op.Mode.Validate(); err != nil {
 		return 0, err
 	}
-	if op.Mode.IsTTL() && (op.TTL < 1 || op.TTL > MaxTTL) || !op.Mode.IsTTL() && op.TTL != 0 {
+	least, most := int64(0), int64(0)
+	if op.Mode.IsTTL() || op.Mode.IsEphemeral() {
+		most = MaxTTL
+	}
+	if op.Mode.IsTTL() {
+		least = 1
+	}
+	if op.TTL < least || op.TTL > most {
 		return 0, fmt.Errorf("%w: %d ms for mode %v", ErrInvalidTTL, op.TTL, op.Mode)
 	}
 	if op.Mode.IsEphemeral() && t.header.Session == 0 {
@@ -102,8 +109,7 @@ func (t *Tree) set(op *Op, r *Result) error {
 		return ErrBadVersion
 	}
 	v := t.stage(e)
-	v.mzxid, v.mtime = t.header.Zxid, t.header.Time
-	v.version = nextVersion(v.version)
+	v.written(&t.header)
 	v.setData(op.Data)
 	t.charge(e.path, 0, grown)
 	r.Stat = v.stat()
@@ -182,12 +188,52 @@ func (t *Tree) checkChildren(op *Op) error {
 	return nil
 }
 
-// guard asks no permission: whoever knows which transaction created a znode has been told by its creator.
+// guard asks no permission: whoever knows which transaction created a znode has been told by its creator. What lingers keeps its
+// creation and is held by nobody, so a guard is about ephemerals alone.
 func (t *Tree) guard(op *Op) error {
-	if e, err := t.existing(op.Path); err != nil || e.current().czxid != op.Czxid {
+	if e, err := t.existing(op.Path); err != nil || e.current().czxid != op.Czxid || e.current().rest().owner == 0 {
 		return ErrNotHeld
 	}
 	return nil
+}
+
+// ownOnly refuses what is nobody's to ask for.
+func (t *Tree) ownOnly(op *Op) error {
+	if !t.header.System {
+		return fmt.Errorf("%w: %v is the ensemble's own", ErrInvalidKind, op.Kind)
+	}
+	return nil
+}
+
+// lose ends an ephemeral of the transaction's session, which was lost. One with a TTL lingers: it is a TTL znode from now on, of nobody,
+// and as if it had been set to the same data, so that its time counts from here and who watches it learns of it.
+func (t *Tree) lose(op *Op) error {
+	if err := t.ownOnly(op); err != nil {
+		return err
+	}
+	e, err := t.existing(op.Path)
+	if err != nil {
+		return err
+	}
+	owner, traits := e.current().rest().owner, e.current().rest().traits
+	switch {
+	case owner == 0 || owner != t.header.Session:
+		return ErrNotHeld
+	case traits == nil || traits.ttl == 0:
+		t.removeZnode(e)
+		return nil
+	}
+	v := t.stage(e)
+	v.own().owner = 0
+	v.written(&t.header)
+	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, Owner: owner, Lost: true, ACL: v.acl()})
+	return nil
+}
+
+// written moves what a write of the data moves.
+func (v *version) written(h *Header) {
+	v.mzxid, v.mtime = h.Zxid, h.Time
+	v.version = nextVersion(v.version)
 }
 
 // setACL moves the ACL version and nothing else: no zxid, no time, and nobody is told.

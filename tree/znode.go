@@ -17,7 +17,7 @@ type Znode struct {
 
 	ACL       []ACL // nil: OpenACL, which is never stored as such
 	Container bool  // of the mode Container
-	TTL       int64 // milliseconds if it is of a TTL mode, else 0
+	TTL       int64 // milliseconds if it is of a TTL mode, or an ephemeral that is to linger or lingers, else 0
 }
 
 // An entry is what the index holds for a path: the chain of versions its znode has gone through of late. It takes 32 bytes.
@@ -199,10 +199,10 @@ func (s *state) acl() []ACL {
 	return nil
 }
 
-// isMortal reports whether the znode is one that a reaper may remove.
+// isMortal reports whether the znode is one that a reaper may remove. An ephemeral is none, whatever it has been given for later.
 func (s *state) isMortal() bool {
-	traits := s.rest().traits
-	return traits != nil && (traits.container || traits.ttl > 0)
+	r := s.rest()
+	return r.traits != nil && r.owner == 0 && (r.traits.container || r.traits.ttl > 0)
 }
 
 // isListed reports whether the znode is a Mortal. Containers with children are not: they are many, and their age says nothing.
