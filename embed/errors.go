@@ -26,7 +26,7 @@ var (
 var (
 	ErrInvalidPath = tree.ErrInvalidPath  // the path breaks a rule; the text says which
 	ErrInvalidMode = tree.ErrInvalidMode  // no such mode of a create or a watch
-	ErrInvalidTTL  = tree.ErrInvalidTTL   // a TTL out of range, or with a mode that has none
+	ErrInvalidTTL  = tree.ErrInvalidTTL   // a TTL out of range, or with a mode that can have none
 	ErrCrossShard  = engine.ErrCrossShard // operations of one Multi belong to several shards, or one to all of them
 	ErrTooLarge    = engine.ErrTooLarge   // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry
 )
@@ -40,7 +40,7 @@ var (
 	ErrSessionClosed  = engine.ErrSessionClosed  // the session was closed
 	ErrSuspended      = engine.ErrSuspended      // the session is past its local deadline: what it held is lost
 	ErrDeleted        = engine.ErrDeleted        // somebody else deleted the claimed znode
-	ErrNotHeld        = tree.ErrNotHeld          // the claim of a guard has ended; nothing of the Multi was applied
+	ErrNotHeld        = tree.ErrNotHeld          // the claim of a guard has ended, or what was claimed is not there to be given back; nothing of the Multi was applied
 	ErrReleased       = engine.ErrReleased       // the claim was given up by its owner
 	ErrWatchOverflow  = watch.ErrOverflow        // the watch's consumer let its buffer fill up
 	ErrWatchGap       = watch.ErrGap             // a snapshot took the place of changes that the watch may have missed

@@ -63,8 +63,17 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, mode Cre
 // CreateOptions say what kind of znode CreateWith creates. The zero value is a persistent one that is open to everybody.
 type CreateOptions struct {
 	Mode CreateMode
-	ACL  []ACL         // nil means OpenACL; an empty list is refused, and one of more than 100 entries or 64 KiB once "auth" is replaced
-	TTL  time.Duration // of the modes TTL and SequentialTTL: whole milliseconds, from 1 to 2^40-1; else zero
+	ACL  []ACL // nil means OpenACL; an empty list is refused, and one of more than 100 entries or 64 KiB once "auth" is replaced
+	// TTL is of the modes TTL and SequentialTTL, and may be given with Ephemeral and EphemeralSequential: whole milliseconds, from 1 to
+	// 2^40-1. With all other modes it is zero.
+	//
+	// An ephemeral with a TTL lingers when its session is lost, for the TTL at least, so that what its owner has on its way elsewhere has
+	// arrived by the time that others see it go. It stays as a TTL znode of nobody: EphemeralOwner is zero, Version, Mzxid and Mtime have
+	// moved, watches see NodeDataChanged, the data is as it was, and a guard of its claim fails. Who may delete it may do so sooner.
+	//
+	// A session is lost when it expires, or its process ends without closing it; what its claims held also when it is Suspended. What is
+	// deleted or released, or belongs to a session that is closed (Session.Close, Node.Shutdown, by a remote client), goes at once.
+	TTL time.Duration
 }
 
 // CreateWith is Create with all that can be said of a znode, and returns its Stat too. Errors are Create's, ErrInvalidACL

@@ -43,7 +43,7 @@ type (
 // Create modes.
 const (
 	Persistent          = tree.Persistent          // lives until it is deleted
-	Ephemeral           = tree.Ephemeral           // belongs to its session and goes with it; has no children
+	Ephemeral           = tree.Ephemeral           // belongs to its session and goes with it, or lingers: see CreateOptions; has no children
 	Sequential          = tree.Sequential          // persistent, its name ends in the parent's create counter
 	EphemeralSequential = tree.EphemeralSequential // both
 	Container           = tree.Container           // persistent, and reaped once its last child is gone, or after minutes without any

@@ -82,7 +82,7 @@ func (c *Claim) applied(w *waiter) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(c.paths, c.czxid, c.pipe.queueEnd)
+		c.removeLocked(c.paths, c.czxid, false, c.pipe.queueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -167,7 +167,7 @@ func (c *Claim) Release() error {
 		return nil
 	}
 	k.mu.Lock()
-	c.endLocked(ErrReleased, c.pipe.queueRelease)
+	c.endLocked(ErrReleased, false, c.pipe.queueRelease)
 	deletions, held := c.releases, c.held
 	k.mu.Unlock()
 	if len(deletions) == 0 {
@@ -230,19 +230,19 @@ func (c *Claim) goneLocked(path string) {
 	}
 	c.finishLocked(why)
 	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); !c.leaving && len(rest) > 0 {
-		c.removeLocked(rest, c.czxid, c.pipe.queueEnd) // nobody holds a part of a claim
+		c.removeLocked(rest, c.czxid, false, c.pipe.queueEnd) // nobody holds a part of a claim
 		c.pipe.signal()
 	}
 }
 
-// endLocked ends the claim and has its znodes deleted: queue takes the deletion.
-func (c *Claim) endLocked(why error, queue func(*waiter)) {
+// endLocked ends the claim and has its znodes deleted, or linger if it was lost: queue takes what does that.
+func (c *Claim) endLocked(why error, lost bool, queue func(*waiter)) {
 	if c.over {
 		return
 	}
 	c.finishLocked(why)
 	if c.created && c.session.end == nil {
-		c.removeLocked(c.paths, c.czxid, queue)
+		c.removeLocked(c.paths, c.czxid, lost, queue)
 	}
 }
 
@@ -255,7 +255,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 	for i := range c.asked {
 		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, taken); ok {
 			taken[path] = true
-			c.removeLocked([]string{path}, czxid, c.pipe.queueEnd) // the results are read by now: nobody knows, they say
+			c.removeLocked([]string{path}, czxid, false, c.pipe.queueEnd) // the results are read by now: nobody knows, they say
 		}
 	}
 }
@@ -291,11 +291,15 @@ func mayBe(op *tree.Op, path string) bool {
 	return ok && len(suffix) == 10 && strings.Trim(suffix, "0123456789") == ""
 }
 
-// removeLocked queues the deletion of znodes of the claim.
-func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, queue func(*waiter)) {
+// removeLocked queues the end of znodes of the claim.
+func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*waiter)) {
 	s := c.session
 	for _, path := range paths {
-		w := newWaiter(s, &request{kind: requestRelease, session: s.id, path: path, czxid: czxid})
+		w := newWaiter(s, &request{kind: requestRelease, session: s.id, path: path, czxid: czxid, lost: lost})
+		if lost {
+			losing := s.engine.keeper.mu.losing
+			losing[s] = append(slices.DeleteFunc(losing[s], (*waiter).isDone), w)
+		}
 		c.releases = append(c.releases, w)
 		queue(w)
 	}

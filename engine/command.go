@@ -18,18 +18,18 @@ const formatLevel = 1
 //
 //	register [1, member, start, directory, founding digest, level, wall ms, [scheme, ...]]
 //	batch    [2, member, start, seq, wall ms, home zxid, [request, ...]]
-//	silence  [3, member, start, last seq, step, duration ns]
-//	expire   [4]
+//	silence  [3, member, start, last seq, step, duration ns, wall ms]
+//	expire   [4, wall ms]
 //	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
-//	purge    [6, [[session, [[member, start], ...], home zxid], ...]]
+//	purge    [6, wall ms, [[session, [[member, start], ...], home zxid, lost], ...]]
 //	purged   [7, shard, [session, ...]]
 //
 // and the requests of a batch:
 //
 //	txn      [1, session, [op, ...]]          op: [kind, path, data, mode, version, ttl ms, acl, czxid]
 //	open     [2, timeout ns, password, remote, [identity, ...]]
-//	close    [3, session, attached, silent]
-//	release  [4, session, path, czxid]
+//	close    [3, session, attached, lost]
+//	release  [4, session, path, czxid, lost]
 //	attach   [5, session, shard]
 //	admit    [6, session, timeout ns, attached, [identity, ...]]
 //	move     [7, session, password, timeout ns, [identity, ...]]
@@ -70,10 +70,10 @@ type request struct {
 	password   [16]byte        // open, move
 	remote     bool            // open
 	attached   tree.Zxid       // close, admit, identify
-	silent     bool            // close: a remote client was, for its timeout
 	identities []tree.Identity // open, admit, move, identify
 	path       string          // release
 	czxid      tree.Zxid       // release
+	lost       bool            // close, release: it is not given up, but was lost to silence
 	shard      uint32          // attach
 }
 
@@ -81,7 +81,7 @@ type request struct {
 type command struct {
 	kind     commandKind
 	origin   session.Origin   // register; of a batch Member, Start and, as LastSeq, its own seq
-	wall     int64            // Unix ms at the proposer
+	wall     int64            // Unix ms at the proposer; of all but purged
 	home     tree.Zxid        // batch: what its node had applied of the home shard when it was sent
 	schemes  []string         // register: the names that ACLs are judged by from here on
 	requests []request        // batch
@@ -98,6 +98,7 @@ type ending struct {
 	session tree.SessionID
 	former  []session.Incarnation
 	zxid    tree.Zxid
+	lost    bool
 }
 
 // A mortal is a container or TTL znode as the reaper saw it.
@@ -159,13 +160,14 @@ func encodeRequest(r *request) []byte {
 		e.uint(uint64(r.kind))
 		e.int(int64(r.session))
 		e.uint(uint64(r.attached))
-		e.flag(r.silent)
+		e.flag(r.lost)
 	case requestRelease:
-		e.array(4)
+		e.array(5)
 		e.uint(uint64(r.kind))
 		e.int(int64(r.session))
 		e.string(r.path)
 		e.uint(uint64(r.czxid))
+		e.flag(r.lost)
 	case requestAttach:
 		e.array(3)
 		e.uint(uint64(r.kind))
@@ -230,15 +232,16 @@ func (e *encoder) identities(list []tree.Identity) {
 	}
 }
 
-func encodeSilence(s session.Step, d time.Duration) []byte {
+func encodeSilence(s session.Step, d time.Duration, wall int64) []byte {
 	e := newEncoder()
-	e.array(6)
+	e.array(7)
 	e.uint(uint64(commandSilence))
 	e.uint(uint64(s.Member))
 	e.uint(s.Start)
 	e.uint(s.LastSeq)
 	e.uint(s.Step)
 	e.int(int64(d))
+	e.int(wall)
 	return e.done()
 }
 
@@ -258,16 +261,18 @@ func encodeReap(wall int64, znodes []mortal) []byte {
 	return e.done()
 }
 
-func encodePurge(endings []ending) []byte {
+func encodePurge(wall int64, endings []ending) []byte {
 	e := newEncoder()
-	e.array(2)
+	e.array(3)
 	e.uint(uint64(commandPurge))
+	e.int(wall)
 	e.array(len(endings))
 	for _, s := range endings {
-		e.array(3)
+		e.array(4)
 		e.int(int64(s.session))
 		e.incarnations(s.former)
 		e.uint(uint64(s.zxid))
+		e.flag(s.lost)
 	}
 	return e.done()
 }
@@ -284,10 +289,11 @@ func encodePurged(shard uint32, sessions []tree.SessionID) []byte {
 	return e.done()
 }
 
-func encodeExpire() []byte {
+func encodeExpire(wall int64) []byte {
 	e := newEncoder()
-	e.array(1)
+	e.array(2)
 	e.uint(uint64(commandExpire))
+	e.int(wall)
 	return e.done()
 }
 
@@ -299,13 +305,13 @@ func (k commandKind) fields() int {
 	case commandBatch:
 		return 7
 	case commandSilence:
-		return 6
+		return 7
 	case commandExpire:
-		return 1
+		return 2
 	case commandReap:
 		return 3
 	case commandPurge:
-		return 2
+		return 3
 	case commandPurged:
 		return 3
 	}
@@ -355,10 +361,14 @@ func (r *room) decode(b []byte) (command, error) {
 		c.step.LastSeq = d.uint()
 		c.step.Step = d.uint()
 		c.duration = time.Duration(d.int())
+		c.wall = d.int()
+	case commandExpire:
+		c.wall = d.int()
 	case commandReap:
 		c.wall = d.int()
 		c.reap = d.mortals()
 	case commandPurge:
+		c.wall = d.int()
 		c.purge = d.endings()
 	case commandPurged:
 		c.shard = uint32(d.uintTo(math.MaxUint32))
@@ -370,8 +380,8 @@ func (r *room) decode(b []byte) (command, error) {
 func (d *decoder) endings() []ending {
 	list := make([]ending, d.array())
 	for i := range list {
-		d.want(3)
-		list[i] = ending{session: tree.SessionID(d.int()), former: d.incarnations(), zxid: tree.Zxid(d.uint())}
+		d.want(4)
+		list[i] = ending{session: tree.SessionID(d.int()), former: d.incarnations(), zxid: tree.Zxid(d.uint()), lost: d.flag()}
 	}
 	return list
 }
@@ -431,12 +441,13 @@ func (r *room) decodeRequest(d *decoder, q *request) {
 		want = 4
 		q.session = tree.SessionID(d.int())
 		q.attached = tree.Zxid(d.uint())
-		q.silent = d.flag()
+		q.lost = d.flag()
 	case requestRelease:
-		want = 4
+		want = 5
 		q.session = tree.SessionID(d.int())
 		q.path = d.word()
 		q.czxid = tree.Zxid(d.uint())
+		q.lost = d.flag()
 	case requestAttach:
 		want = 3
 		q.session = tree.SessionID(d.int())

@@ -40,13 +40,13 @@ func (c command) encode() []byte {
 		}
 		return encodeBatch(c.origin.Member, c.origin.Start, c.origin.LastSeq, c.wall, c.home, ws)
 	case commandSilence:
-		return encodeSilence(c.step, c.duration)
+		return encodeSilence(c.step, c.duration, c.wall)
 	case commandExpire:
-		return encodeExpire()
+		return encodeExpire(c.wall)
 	case commandReap:
 		return encodeReap(c.wall, c.reap)
 	case commandPurge:
-		return encodePurge(c.purge)
+		return encodePurge(c.wall, c.purge)
 	case commandPurged:
 		return encodePurged(c.shard, c.sessions)
 	}
@@ -111,13 +111,15 @@ func goldenCommands() []golden {
 		{"batch-that-knows-the-home-shard", command{kind: commandBatch, origin: session.Origin{Member: 2, Start: 3, LastSeq: 4}, home: 1 << 33}},
 		{"close", batch(1, request{kind: requestClose, session: 1 << 40})},
 		{"close-remote", batch(1, request{kind: requestClose, session: 77, attached: 1 << 33})},
-		{"close-for-silence", batch(1, request{kind: requestClose, session: 77, attached: 1 << 33, silent: true})},
+		{"close-for-silence", batch(1, request{kind: requestClose, session: 77, attached: 1 << 33, lost: true})},
 		{"release", batch(1, request{kind: requestRelease, session: 77, path: "/q/_c_x-lock-0000000001", czxid: 1 << 33})},
+		{"release-of-what-was-lost", batch(1, request{kind: requestRelease, session: 77, path: "/q", czxid: 1, lost: true})},
+		{"create-that-lingers", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/q/_c_x-lock-", Mode: tree.EphemeralSequential, TTL: 15000}))},
 		{"all-requests", batch(1<<32, request{kind: requestRelease, session: 1, path: "/q", czxid: 9}, request{kind: requestClose, session: 1},
 			request{kind: requestOpen, timeout: time.Second}, txn(tree.Op{Kind: tree.KindDelete, Path: "/a"}))},
-		{"silence", command{kind: commandSilence, step: session.Step{Member: 2, Start: 3, LastSeq: 1000, Step: 4}, duration: 2500 * time.Millisecond}},
-		{"expire", command{kind: commandExpire}},
-		{"purge", command{kind: commandPurge, purge: []ending{{session: 77, former: []session.Incarnation{{Member: 2, Start: 3}, {Member: 1, Start: 1 << 40}}, zxid: 1 << 40},
+		{"silence", command{kind: commandSilence, wall: 1700000000123, step: session.Step{Member: 2, Start: 3, LastSeq: 1000, Step: 4}, duration: 2500 * time.Millisecond}},
+		{"expire", command{kind: commandExpire, wall: math.MinInt64}},
+		{"purge", command{kind: commandPurge, wall: 1700000000123, purge: []ending{{session: 77, lost: true, former: []session.Incarnation{{Member: 2, Start: 3}, {Member: 1, Start: 1 << 40}}, zxid: 1 << 40},
 			{session: -1, former: []session.Incarnation{{Member: math.MaxUint64, Start: math.MaxUint64}}, zxid: math.MaxUint64}}}},
 		{"purge-nothing", command{kind: commandPurge, purge: []ending{}}},
 		{"purged", command{kind: commandPurged, shard: 64, sessions: []tree.SessionID{77, -1}}},
@@ -151,6 +153,7 @@ func goldenRecords() []golden {
 			Aversion: 3, Created: 4, Owner: 5, Data: []byte("data")}),
 		znode("container", tree.Znode{Czxid: 1, Container: true, ACL: []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:hash"}}, Data: []byte{}}),
 		znode("ttl-znode", tree.Znode{Czxid: 1, TTL: tree.MaxTTL}),
+		znode("ephemeral-that-is-to-linger", tree.Znode{Czxid: 1, Owner: 5, TTL: 15000}),
 		znode("znode-from-birth", tree.Znode{Version: -1, Aversion: -1, Data: []byte{}}),
 		znode("znode-of-the-largest-numbers", tree.Znode{Czxid: math.MaxUint64, Mzxid: math.MaxUint64, Pzxid: math.MaxUint64,
 			Ctime: math.MinInt64, Mtime: math.MaxInt64, Version: math.MinInt32, Aversion: math.MaxInt32, Created: math.MaxInt32, Owner: math.MinInt64}),
@@ -161,6 +164,7 @@ func goldenRecords() []golden {
 		record("session-of-a-remote-client", session.Record{ID: 300, Timeout: 1, Origin: 2, Attached: 70000, Shards: []uint32{2},
 			Former: []session.Incarnation{{Member: 1, Start: 5}, {Member: 3, Start: 1 << 33}}}),
 		record("session-ended", session.Record{ID: 300, Shards: []uint32{2}, Ended: 80000, Former: []session.Incarnation{{Member: 1, Start: 5}}}),
+		record("session-lost", session.Record{ID: 300, Shards: []uint32{2}, Ended: 80000, Lost: true, Former: []session.Incarnation{{Member: 1, Start: 5}}}),
 		record("session-of-the-largest-numbers", session.Record{ID: math.MaxInt64, Timeout: math.MaxInt64, Origin: math.MaxUint64, Attached: math.MaxUint64,
 			Closing: true, Shards: []uint32{math.MaxUint32}, Ended: math.MaxUint64, Former: []session.Incarnation{{Member: math.MaxUint64, Start: math.MaxUint64}}}),
 		origin("origin", session.Origin{Member: 2, Start: 3, Directory: filled[[16]byte](0x10), Digest: filled[[32]byte](0x40), Level: 1,
@@ -280,10 +284,10 @@ func TestOnlyWhatTheEncoderWritesIsRead(t *testing.T) {
 
 // Numbers, strings, data and arrays each have several forms in MessagePack; one is the encoder's.
 func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
-	expire := "9104"
-	silence := "9603" + "02" + "03" + "cd03e8" + "04" + "05"
+	expire := "920405"
+	silence := "9703" + "02" + "03" + "cd03e8" + "04" + "05" + "06"
 	beat := "9702" + "02" + "03" + "04" + "05" + "06" + "90"
-	release := "9702" + "02" + "03" + "04" + "05" + "06" + "91" + "94" + "04" + "01" + "a2" + "2f71" + "09"
+	release := "9702" + "02" + "03" + "04" + "05" + "06" + "91" + "95" + "04" + "01" + "a2" + "2f71" + "09" + "00"
 	register := "9801" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05" + "90"
 	for _, s := range []string{expire, silence, beat, release, register} {
 		b, _ := hex.DecodeString(s)
@@ -292,19 +296,19 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 		}
 	}
 	for name, s := range map[string]string{
-		"array of 16-bit length":          "dc000104",
-		"array of 32-bit length":          "dd0000000104",
-		"kind in two bytes":               "91cc04",
-		"kind in nine bytes":              "91cf0000000000000004",
-		"signed kind":                     "91d004",
-		"kind beyond a byte":              "91cd0104",
-		"nil kind":                        "91c0",
+		"array of 16-bit length":          "dc00020405",
+		"array of 32-bit length":          "dd000000020405",
+		"kind in two bytes":               "92cc0405",
+		"kind in nine bytes":              "92cf000000000000000405",
+		"signed kind":                     "92d00405",
+		"kind beyond a byte":              "92cd010405",
+		"nil kind":                        "92c005",
 		"no kind":                         "90",
 		"unknown kind without fields":     "904d",
 		"unknown kind":                    "914d",
 		"batch of nil requests":           beat[:len(beat)-2] + "c0",
-		"request without a kind":          strings.Replace(release, "9404", "9009", 1)[:16],
-		"unknown request kind":            strings.Replace(release, "9404", "9409", 1),
+		"request without a kind":          strings.Replace(release, "9504", "9009", 1)[:16],
+		"unknown request kind":            strings.Replace(release, "9504", "9509", 1),
 		"string of 8-bit length":          strings.Replace(release, "a22f71", "d9022f71", 1),
 		"path as data":                    strings.Replace(release, "a22f71", "c4022f71", 1),
 		"nil path":                        strings.Replace(release, "a22f71", "c0", 1),

@@ -30,7 +30,7 @@ func (l *logWriter) entry() []byte {
 	case n < 24:
 		return l.silence()
 	case n < 27:
-		return encodeExpire()
+		return encodeExpire(l.wall())
 	case n < 35:
 		return l.reap()
 	}
@@ -50,7 +50,7 @@ func (l *logWriter) reap() []byte {
 	if l.rng.IntN(4) == 0 {
 		due = append(due, mortal{path: l.path()})
 	}
-	return encodeReap(l.rng.Int64N(1<<42), due)
+	return encodeReap(l.wall(), due)
 }
 
 func (l *logWriter) identities() (who []tree.Identity) {
@@ -71,6 +71,8 @@ func (l *logWriter) acl() (list []tree.ACL) {
 	}
 	return list
 }
+
+func (l *logWriter) wall() int64 { return l.rng.Int64N(1 << 42) }
 
 func (l *logWriter) member() session.MemberID { return session.MemberID(1 + l.rng.IntN(3)) }
 
@@ -100,7 +102,7 @@ func (l *logWriter) silence() []byte {
 	step, d, _ := l.seen.mu.table.NextStep(l.member())
 	step.Step = l.near(step.Step)
 	step.LastSeq = l.near(step.LastSeq)
-	return encodeSilence(step, d+time.Duration(l.rng.IntN(3)-1)*100*time.Millisecond)
+	return encodeSilence(step, d+time.Duration(l.rng.IntN(3)-1)*100*time.Millisecond, l.wall())
 }
 
 func (l *logWriter) batch() []byte {
@@ -111,7 +113,7 @@ func (l *logWriter) batch() []byte {
 		r := l.request(m)
 		ws = append(ws, &waiter{wire: encodeRequest(&r)})
 	}
-	return encodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.rng.Int64N(1<<42), 0, ws)
+	return encodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.wall(), 0, ws)
 }
 
 // session returns a session of the member, or rarely another one.
@@ -138,7 +140,7 @@ func (l *logWriter) request(m session.MemberID) request {
 	case n < 4:
 		id := l.session(m)
 		was, _ := l.seen.mu.table.Get(id)
-		return request{kind: requestClose, session: id, attached: tree.Zxid(l.near(uint64(was.Attached))), silent: id%2 == 0}
+		return request{kind: requestClose, session: id, attached: tree.Zxid(l.near(uint64(was.Attached))), lost: id%2 == 0}
 	case n < 5:
 		return l.move()
 	case n < 6:
@@ -152,6 +154,7 @@ func (l *logWriter) request(m session.MemberID) request {
 		}
 		stat, _ := l.seen.tree.Load().Exists(r.path)
 		r.czxid = tree.Zxid(l.near(uint64(stat.Czxid)))
+		r.lost = l.rng.IntN(2) == 0
 		return r
 	}
 	r := request{kind: requestTxn, session: l.session(m)}
@@ -198,7 +201,7 @@ func (l *logWriter) op() tree.Op {
 	if l.rng.IntN(8) == 0 {
 		return l.quota()
 	}
-	op := tree.Op{Kind: tree.OpKind(l.rng.IntN(36)/6 + 1), Path: l.path(), Version: int32(l.rng.IntN(3) - 1)}
+	op := tree.Op{Kind: tree.OpKind(l.rng.IntN(54)/6 + 1), Path: l.path(), Version: int32(l.rng.IntN(3) - 1)}
 	switch l.rng.IntN(8) {
 	case 0, 1, 2, 3:
 		op.Kind = tree.KindCreate
@@ -208,6 +211,13 @@ func (l *logWriter) op() tree.Op {
 	op.Mode = tree.CreateMode(l.rng.IntN(32) / 4)
 	if op.Mode.IsTTL() != (l.rng.IntN(10) == 0) {
 		op.TTL = l.rng.Int64N(3) - 1 + int64(l.rng.IntN(2))*tree.MaxTTL
+	}
+	if op.Mode.IsEphemeral() && l.rng.IntN(2) == 0 {
+		op.TTL = 1 + l.rng.Int64N(3)
+	}
+	if l.rng.IntN(4) == 0 {
+		stat, _ := l.seen.tree.Load().Exists(op.Path)
+		op.Czxid = tree.Zxid(l.near(uint64(stat.Czxid)))
 	}
 	if l.rng.IntN(3) == 0 {
 		op.ACL = l.acl()

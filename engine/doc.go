@@ -22,7 +22,8 @@
 // The ensemble's side is in package session: silence is earned in the log. This node's side is the keeper: all its sessions
 // live by the moment its newest applied batch had first been sent, and whoever asks anything of a session or a claim has
 // the clock compared with that first. A claim is held only while its session is Connected; it ends on this node before
-// anything of it can be granted elsewhere. A remote client's session lives by that too, but is not this node's to judge: it may be attached
+// anything of it can be granted elsewhere. What is lost, not given up, lingers if it was made to: whoever ends a session or a claim says
+// which it is, in the log (request.lost, ending.lost, Table.Lost). A remote client's session lives by that too, but is not this node's to judge: it may be attached
 // to another at any time, and outlives this one (remote.go).
 //
 // # Shards

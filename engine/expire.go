@@ -92,7 +92,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 	next := x.least / 4
 	if due := x.machine.due(); due > 0 {
 		if x.expire.due != due || !x.expire.onWay(now) {
-			x.expire = measure{due: due, at: now, proposal: x.propose(encodeExpire())}
+			x.expire = measure{due: due, at: now, proposal: x.propose(encodeExpire(now.UnixMilli()))}
 		}
 		next = min(next, silencePoll)
 	}
@@ -102,7 +102,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 			continue
 		}
 		if p := x.steps[s.step.Member]; p.step != s.step || !p.onWay(now) {
-			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(encodeSilence(s.step, s.duration))}
+			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(encodeSilence(s.step, s.duration, now.UnixMilli()))}
 		}
 		next = min(next, silencePoll)
 	}

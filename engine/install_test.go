@@ -318,9 +318,9 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		queued := gone.Submit(t.Context(), []tree.Op{create("/x")})
 		ahead.do(remove("/deleted"), create("/deleted"))
 		ahead.shard.mu.Lock()
-		ahead.shard.closeSession(gone.ID(), ErrSessionExpired)
+		ahead.shard.closeSession(gone.ID(), 1, true)
 		ahead.shard.mu.Unlock()
-		ahead.node.apply(&fakeProposal{cmd: encodeExpire()}) // saves
+		ahead.node.apply(&fakeProposal{cmd: encodeExpire(1)}) // saves
 		ahead.install()
 		if err := held.Err(); err != nil {
 			t.Errorf("a claim whose znode is there: %v", err)
@@ -352,7 +352,7 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 		n.wantState(s, session.Suspended)
 		ahead.catchUp()
 		ahead.shard.mu.Lock()
-		ahead.shard.closeSession(s.ID(), ErrSessionExpired)
+		ahead.shard.closeSession(s.ID(), 1, true)
 		ahead.shard.mu.Unlock()
 		n.lead(otherMember)
 		ahead.node.apply(n.log.take()...)

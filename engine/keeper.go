@@ -52,9 +52,10 @@ type keeper struct {
 		timeouts  timeouts
 		remotes   remotes
 		calm      calm
-		unknown   []*Claim             // their outcome is lost: until reconcile has looked for their znodes
-		opening   map[*Session]*waiter // their requests
-		closing   bool                 // no session is opened any more
+		losing    map[*Session][]*waiter // the requests that end claims which it lost
+		unknown   []*Claim               // their outcome is lost: until reconcile has looked for their znodes
+		opening   map[*Session]*waiter   // their requests
+		closing   bool                   // no session is opened any more
 		closed    error
 	}
 }
@@ -113,6 +114,7 @@ func newKeeper(e *Engine, home *pipeline) *keeper {
 	k.mu.sessions = make(map[tree.SessionID]*Session)
 	k.mu.remotes.byID = make(map[tree.SessionID]*Session)
 	k.mu.suspended = make(map[*Session]struct{})
+	k.mu.losing = make(map[*Session][]*waiter)
 	k.mu.opening = make(map[*Session]*waiter)
 	k.mu.proved = k.clock.Boot()
 	k.mu.drift = k.clock.drift()
@@ -218,19 +220,21 @@ func (k *keeper) abandon(s *Session) {
 	k.home.pump()
 }
 
-// closeLocked ends a session as its owner would.
+// closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, all that it has is lost: on the claim's
+// shard the end may come first, by way of home.
 func (k *keeper) closeLocked(s *Session) {
+	lost := slices.ContainsFunc(k.mu.losing[s], func(w *waiter) bool { return !w.isDone() })
 	k.endLocked(s, session.Closed, ErrSessionClosed)
-	s.closing = k.queueCloseLocked(s, false)
+	s.closing = k.queueCloseLocked(s, lost)
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
 // knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet. The ensemble
-// is told if it is for the silence of its client: that is an expiry.
-func (k *keeper) queueCloseLocked(s *Session, silent bool) (closing []ends) {
+// is told if it was lost, to silence: that is an expiry.
+func (k *keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
 	for i, p := range k.pipes {
 		if p == k.home || s.remote == nil && s.at[i].known.Load() {
-			w := newWaiter(s, &request{kind: requestClose, session: s.id, attached: s.attached(), silent: silent})
+			w := newWaiter(s, &request{kind: requestClose, session: s.id, attached: s.attached(), lost: lost})
 			p.queueEnd(w)
 			closing = append(closing, ends{p, w})
 		}
@@ -368,7 +372,7 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 			// Expired here before the log says so: this node keeps proving all its sessions alive, so it has to
 			// close this one itself, or its claims would stay for ever.
 			k.endLocked(s, session.Expired, ErrSessionExpired)
-			k.queueCloseLocked(s, false)
+			k.queueCloseLocked(s, true)
 			expired, ends = append(expired, s), true
 		}
 	}
@@ -412,7 +416,7 @@ func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	k.signal() // a batch that is applied brings it back: no need to wait until a beat is due
 	for _, c := range s.claims {
 		if c.held {
-			c.endLocked(ErrSuspended, c.pipe.queueEnd) // ahead of what the holder had still to write
+			c.endLocked(ErrSuspended, c.turn != nil, c.pipe.queueEnd) // ahead of what the holder had still to write
 			ends = true
 		}
 	}
@@ -440,6 +444,7 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 		p.drop(w, why) // before anybody can know of the end: see purger
 	}
 	s.claims, s.admitting = nil, nil
+	delete(k.mu.losing, s)
 	s.over.Store(true)
 	if s.cancel != nil {
 		s.cancel(why)
@@ -484,10 +489,10 @@ func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 	return gone
 }
 
-// gone ends the claims of this node whose znodes a transaction is about to remove.
+// gone ends the claims of this node whose znodes a transaction is about to remove, or to leave to nobody.
 func (k *keeper) gone(changes []tree.Change) {
 	for i := range changes {
-		if c := &changes[i]; c.Owner != 0 && c.Type == tree.Deleted {
+		if c := &changes[i]; c.Owner != 0 && (c.Type == tree.Deleted || c.Lost) {
 			k.deleted(c.Owner, c.Path)
 		}
 	}
@@ -503,7 +508,7 @@ func (k *keeper) deleted(owner tree.SessionID, path string) {
 	}
 }
 
-// reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone and, at home, sessions
+// reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone, or lingers, and, at home, sessions
 // that the table does not know, or knows attached otherwise. The other way round, sessions and znodes of claims that the snapshot has and
 // whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
 // its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
@@ -527,7 +532,7 @@ func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *sessi
 	}
 	for s := range k.allLocked() {
 		for path, c := range s.claims {
-			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.czxid) {
+			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.id) {
 				c.goneLocked(path)
 			}
 		}

@@ -625,7 +625,7 @@ func TestCloseOfAnExpiredSessionIsNoError(t *testing.T) {
 		go func() { err = s.Close() }()
 		synctest.Wait()
 		n.shard.mu.Lock()
-		n.shard.closeSession(s.ID(), ErrSessionExpired) // the ensemble was faster
+		n.shard.closeSession(s.ID(), 1, true) // the ensemble was faster
 		n.shard.mu.Unlock()
 		n.commit()
 		if err != nil {
@@ -644,7 +644,7 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 		"log": {func(n *node, s *Session) {
 			n.shard.mu.Lock()
 			defer n.shard.mu.Unlock()
-			n.shard.closeSession(s.ID(), ErrSessionExpired)
+			n.shard.closeSession(s.ID(), 1, true)
 		}, ErrSessionExpired},
 		"node": {func(n *node, s *Session) { n.finish(ErrFailed, errRefused) }, ErrFailed},
 	}

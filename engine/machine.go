@@ -164,10 +164,10 @@ func (m *machine) apply(c *command) {
 	case commandSilence:
 		if m.mu.table.Silence(c.step, c.duration) {
 			m.mu.since[c.step.Member] = time.Now()
-			m.expireDue()
+			m.expireDue(c.wall)
 		}
 	case commandExpire:
-		m.expireDue()
+		m.expireDue(c.wall)
 	case commandReap:
 		m.reap(c)
 	case commandPurge:
@@ -198,7 +198,7 @@ func (m *machine) applyRegister(c *command) {
 	m.noteOrigins()
 	m.useSchemes(c.schemes)
 	m.mu.since[c.origin.Member] = time.Now()
-	m.expireDue() // the predecessor's sessions are due at once
+	m.expireDue(c.wall) // the predecessor's sessions are due at once
 	if own {
 		if m.shard == homeShard {
 			m.engine.keeper.adopt(m.mu.table)
@@ -283,11 +283,7 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 		if err := expired(m.mu.table.Closable(r.session, at, r.attached)); err != nil {
 			return nil, 0, err
 		}
-		why := ErrSessionClosed
-		if r.silent {
-			why = ErrSessionExpired
-		}
-		m.closeSession(r.session, why)
+		m.closeSession(r.session, wall, r.lost)
 		return nil, 0, nil
 	default:
 		return nil, 0, m.release(at, wall, r)
@@ -376,8 +372,8 @@ func expired(err error) error {
 	return ErrSessionExpired
 }
 
-// release deletes the ephemeral znode that a session created at r.czxid, if it is still there. It can remove nothing
-// else, so it is safe to repeat at any time.
+// release ends the ephemeral znode that a session created at r.czxid, if it is still there and the session's. It can do nothing to
+// another, so it is safe to repeat at any time.
 func (m *machine) release(at session.MemberID, wall int64, r *request) error {
 	if err := m.usable(r.session, at); err != nil {
 		return nil // the session's end took the znode, or will before anything else of it is applied; or it is another attachment's now
@@ -387,8 +383,17 @@ func (m *machine) release(at session.MemberID, wall int64, r *request) error {
 		return nil
 	}
 	_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session, System: true},
-		[]tree.Op{{Kind: tree.KindDelete, Path: r.path, Version: tree.AnyVersion}}, nil)
+		[]tree.Op{endOf(r.path, r.lost)}, nil)
 	return err
+}
+
+// endOf is the end of an ephemeral: lost it may linger.
+func endOf(path string, lost bool) tree.Op {
+	kind := tree.KindDelete
+	if lost {
+		kind = tree.KindLose
+	}
+	return tree.Op{Kind: kind, Path: path, Version: tree.AnyVersion}
 }
 
 // commit applies one transaction. What its end takes from holders on this node ends before any reader, watch or
@@ -426,19 +431,24 @@ func (m *machine) reap(c *command) {
 	}
 }
 
-// closeSession ends a session in a transaction of its own: its ephemerals go, then its record. It returns how much that was.
-func (m *machine) closeSession(id tree.SessionID, why error) int {
+// closeSession ends a session in a transaction of its own: its ephemerals go, or linger if it was lost, then its record. It returns how
+// much that was.
+func (m *machine) closeSession(id tree.SessionID, wall int64, lost bool) int {
+	why := ErrSessionClosed
+	if lost {
+		why = ErrSessionExpired
+	}
 	m.engine.sessionEnded(m.shard, id, why)
 	paths := m.mu.table.Ephemerals(id)
 	ops := make([]tree.Op, len(paths))
 	for i, p := range paths {
-		ops[i] = tree.Op{Kind: tree.KindDelete, Path: p, Version: tree.AnyVersion}
+		ops[i] = endOf(p, lost)
 	}
-	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Session: id, System: true}, ops, nil); err != nil {
+	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
 	}
 	told := m.shard != homeShard && m.mu.table.IsEnding(id)
-	m.mu.table.Close(id, m.mu.zxid)
+	m.mu.table.Close(id, m.mu.zxid, lost)
 	if told {
 		m.engine.purger.purged(m.shard, id)
 	} else {
@@ -449,7 +459,7 @@ func (m *machine) closeSession(id tree.SessionID, why error) int {
 
 // expireDue expires sessions that are due, in order of id, until a portion of them and their znodes is gone. The leader commits
 // further portions; until its turn a due session is refused everything.
-func (m *machine) expireDue() {
+func (m *machine) expireDue(wall int64) {
 	due := m.mu.table.Due()
 	// This node's own are told all at once: what waits for its turn has ended, and must be granted nothing.
 	m.engine.keeper.ended(m.shard, ErrSessionExpired, due...)
@@ -459,7 +469,7 @@ func (m *machine) expireDue() {
 			m.expirer.signal()
 			return
 		}
-		gone += m.closeSession(id, ErrSessionExpired)
+		gone += m.closeSession(id, wall, m.mu.table.Lost(id))
 	}
 }
 

@@ -379,7 +379,7 @@ func (n *node) silence() {
 		if !ok {
 			return
 		}
-		n.apply(&fakeProposal{cmd: encodeSilence(step, d)})
+		n.apply(&fakeProposal{cmd: encodeSilence(step, d, 1)})
 	}
 }
 
@@ -550,11 +550,11 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := txn(1, c.ops...)
-			n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire()}, {Index: 2, Cmd: encodeBatch(2, 1, 2, 0, 0, []*waiter{{wire: encodeRequest(&r)}})}})
+			n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire(1)}, {Index: 2, Cmd: encodeBatch(2, 1, 2, 0, 0, []*waiter{{wire: encodeRequest(&r)}})}})
 			last := uint64(2)
 			for range c.more {
 				last++
-				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire()}})
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire(1)}})
 			}
 			if got := n.shard.image.Applied(); got != c.want {
 				t.Fatalf("after entry %d the image is at %d, want %d", last, got, c.want)
@@ -565,7 +565,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 				"snapshot": func() error { s, err := n.shard.Snapshot(); return errors.Join(err, s.Close()) },
 			} {
 				last++
-				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire()}})
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire(1)}})
 				if err := write(); err != nil || n.shard.image.Applied() != last {
 					t.Fatalf("%s: the image is at %d, want %d: %v", what, n.shard.image.Applied(), last, err)
 				}
@@ -578,7 +578,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 func (n *node) putRecords(put func(b *storage.Batch)) error {
 	n.t.Helper()
 	n.withImage()
-	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire()}})
+	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire(1)}})
 	if err := n.shard.Sync(); err != nil {
 		n.t.Fatal(err)
 	}

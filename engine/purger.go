@@ -169,12 +169,12 @@ func (e *errands) look(now time.Time) time.Duration {
 	var untold []ending
 	for _, r := range e.machine.untold(waiting) {
 		if !purged[r.ID] {
-			untold = append(untold, ending{session: r.ID, former: r.Former, zxid: r.Ended})
+			untold = append(untold, ending{session: r.ID, former: r.Former, zxid: r.Ended, lost: r.Lost})
 			asked = append(asked, r.ID)
 		}
 	}
 	if e.purge.due(asked, now) {
-		e.purge = errand{first: asked[0], measure: e.propose(e.machine.shard, encodePurge(untold[:min(len(untold), purgeBatch)]), now)}
+		e.purge = errand{first: asked[0], measure: e.propose(e.machine.shard, encodePurge(now.UnixMilli(), untold[:min(len(untold), purgeBatch)]), now)}
 	}
 	return silencePoll
 }
@@ -218,11 +218,11 @@ func (m *machine) untold(records []session.Record) (out []session.Record) {
 // purge ends sessions here that have ended at home, in portions.
 func (m *machine) purge(c *command) {
 	for _, s := range c.purge {
-		if m.mu.table.Purge(s.session, s.former, s.zxid) {
+		if m.mu.table.Purge(s.session, s.former, s.zxid, s.lost) {
 			m.engine.purger.purged(m.shard, s.session)
 		}
 	}
-	m.expireDue()
+	m.expireDue(c.wall)
 }
 
 // purged notes that a shard has nothing of sessions any more.

@@ -173,7 +173,7 @@ func (m *purgeModel) silence(steps int) {
 			return
 		}
 		before := table.Len()
-		m.commit(&fakeProposal{shard: homeShard, cmd: encodeSilence(step, d)})
+		m.commit(&fakeProposal{shard: homeShard, cmd: encodeSilence(step, d, 1)})
 		m.seen["expired"] += before - table.Len()
 	}
 	before := len(m.transit)

@@ -138,7 +138,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		n.looks()     // nobody has ended, and another member leads
 		for range 4 { // quarters of its timeout
 			step, d, _ := n.shard.mu.table.NextStep(testMember)
-			n.apply(&fakeProposal{cmd: encodeSilence(step, d)})
+			n.apply(&fakeProposal{cmd: encodeSilence(step, d, 1)})
 		}
 		if n.exists(n.on(1, 0)) || !n.exists(n.on(2, 0)) || !n.exists(n.on(3, 0)) {
 			t.Fatal("the end did not take what is at home, or took more")
@@ -345,7 +345,7 @@ func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, testMember, 0, nil), table.Attach(id, testMember, 2)); err != nil {
 				t.Fatal(err)
 			}
-			table.Close(id, 1)
+			table.Close(id, 1, true)
 		}
 		n.lead(testMember)
 		carried := make(map[tree.SessionID]int)

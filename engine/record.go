@@ -15,7 +15,7 @@ import (
 // and "state" for the one record of the shard. Values are MessagePack arrays:
 //
 //	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner, container, ttl ms, acl, data]
-//	session [id, password, timeout ns, origin, closing, [identity, ...], [shard, ...], ended, attached, [[member, start], ...]]
+//	session [id, password, timeout ns, origin, closing, [identity, ...], [shard, ...], ended, attached, [[member, start], ...], lost]
 //	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
 //	state   [format level, zxid, [scheme, ...]]
 const stateKey = "state"
@@ -69,7 +69,7 @@ func decodeZnode(b []byte) (z tree.Znode, err error) {
 
 func encodeSession(r session.Record) []byte {
 	e := newEncoder()
-	e.array(10)
+	e.array(11)
 	e.int(int64(r.ID))
 	e.bytes(r.Password[:])
 	e.int(int64(r.Timeout))
@@ -80,12 +80,13 @@ func encodeSession(r session.Record) []byte {
 	e.uint(uint64(r.Ended))
 	e.uint(uint64(r.Attached))
 	e.incarnations(r.Former)
+	e.flag(r.Lost)
 	return e.done()
 }
 
 func decodeSession(b []byte) (r session.Record, err error) {
 	d := newDecoder(b)
-	d.want(10)
+	d.want(11)
 	r.ID = tree.SessionID(d.int())
 	d.fixed(r.Password[:])
 	r.Timeout = time.Duration(d.int())
@@ -96,6 +97,7 @@ func decodeSession(b []byte) (r session.Record, err error) {
 	r.Ended = tree.Zxid(d.uint())
 	r.Attached = tree.Zxid(d.uint())
 	r.Former = d.incarnations()
+	r.Lost = d.flag()
 	return r, d.end()
 }
 

@@ -1052,7 +1052,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 		ahead.catchUp()
 		for range 4 { // quarters of the least timeout
 			step, d, _ := ahead.shard.mu.table.NextStep(testMember)
-			ahead.node.apply(&fakeProposal{cmd: encodeSilence(step, d)})
+			ahead.node.apply(&fakeProposal{cmd: encodeSilence(step, d, 1)})
 		}
 		var back *Session
 		go func() { back, _ = n.Resume(t.Context(), anew.ID(), anew.Password(), testTimeout) }()

@@ -33,7 +33,7 @@ func (e logged) apply(t *testing.T, table *Table, timeouts []time.Duration) {
 			return
 		}
 		for _, id := range ended {
-			table.Close(id, 0)
+			table.Close(id, 0, true)
 		}
 	case e.seq > 0:
 		if table.Accept(speaker, e.start, e.seq) != Accepted {
@@ -48,7 +48,7 @@ func (e logged) apply(t *testing.T, table *Table, timeouts []time.Duration) {
 	default:
 		table.Silence(e.step, e.d)
 		for _, id := range table.Due() {
-			table.Close(id, 0)
+			table.Close(id, 0, true)
 		}
 	}
 }

@@ -67,7 +67,7 @@ var operations = []struct {
 		if t.origins[1].Silence > 0 {
 			t.Accept(1, 1, t.origins[1].LastSeq+1)
 		}
-		t.Close(id, 0)
+		t.Close(id, 0, true)
 		if err := t.Open(id, r.Password, r.Timeout, 1, 0, nil); err != nil {
 			panic(err)
 		}
@@ -168,7 +168,7 @@ func TestDueOf100000Sessions(t *testing.T) {
 		t.Fatalf("%d sessions due", len(due))
 	}
 	for _, id := range due[:50_000] {
-		table.Close(id, 0)
+		table.Close(id, 0, true)
 	}
 	table.Accept(1, 1, 2)
 	if due = table.Due(); len(due) != 50_000 || due[0] != 50_001 {

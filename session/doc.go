@@ -33,6 +33,14 @@
 // A member that was started again knows at first what its directory has, which may be old: it may still be the origin there of a
 // session that has moved or ended. So a node speaks for no session until it has applied its own Register at home.
 //
+// # Closed or lost
+//
+// A session that its owner closes gives back what it has. One that is due was lost: to silence, or with the process that had it, as
+// Register shows; and so was one that its own node ends for its silence, which says so when it has it closed. What belongs to a lost
+// session may have to be kept from others for a while: its ephemerals linger, if they were made to (package tree). The table keeps how a
+// session ended at home for the other shards, where it ends in the same way, whatever they hear first of it but for one: a new
+// incarnation of its member, which may register there before they hear that its owner had closed it. Then it is lost there.
+//
 // # Expiry
 //
 // No clock can be part of the replicated state, so silence is measured outside and booked in the log.

@@ -64,16 +64,16 @@ func (t *Table) LoadOrigin(n Origin) {
 // session can have.
 func (t *Table) LoadRecord(r Record) error {
 	over := r.Ended != 0 && !r.Closing
-	if r.ID == 0 || (r.Origin == 0) != over || (r.Timeout <= 0) != over || over && (r.Remote() || len(r.Former) == 0) || !slices.IsSorted(r.Shards) {
-		return fmt.Errorf("%w: session %d of member %d has timeout %v, shards %v, was attached at %d, ended at %d and spoken for by %v",
-			ErrCorrupt, r.ID, r.Origin, r.Timeout, r.Shards, r.Attached, r.Ended, r.Former)
+	if r.ID == 0 || (r.Origin == 0) != over || (r.Timeout <= 0) != over || over && (r.Remote() || len(r.Former) == 0) || r.Lost && r.Ended == 0 || !slices.IsSorted(r.Shards) {
+		return fmt.Errorf("%w: session %d of member %d has timeout %v, shards %v, was attached at %d, ended at %d (lost: %v) and spoken for by %v",
+			ErrCorrupt, r.ID, r.Origin, r.Timeout, r.Shards, r.Attached, r.Ended, r.Lost, r.Former)
 	}
 	_, open := t.sessions[r.ID]
 	if _, ended := t.ended[r.ID]; open || ended {
 		return fmt.Errorf("%w: session %d is there twice", ErrCorrupt, r.ID)
 	}
 	if over {
-		t.remember(r.ID, end{zxid: r.Ended, shards: r.Shards, former: r.Former})
+		t.remember(r.ID, end{zxid: r.Ended, lost: r.Lost, shards: r.Shards, former: r.Former})
 	} else {
 		t.insert(t.ensure(r.Origin), r)
 	}

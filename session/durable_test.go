@@ -95,7 +95,7 @@ func TestLoadRecordRefuses(t *testing.T) {
 	for _, r := range []Record{
 		good, {Timeout: 1, Origin: 1}, {ID: 11, Origin: 1}, {ID: 11, Timeout: 1},
 		{ID: 11, Ended: 7}, {ID: 11, Ended: 7, Former: former, Origin: 1}, {ID: 11, Ended: 7, Former: former, Attached: 5},
-		{ID: 11, Timeout: 1, Origin: 1, Shards: []uint32{3, 2}},
+		{ID: 11, Timeout: 1, Origin: 1, Shards: []uint32{3, 2}}, {ID: 11, Timeout: 1, Origin: 1, Lost: true},
 	} {
 		if err := table.LoadRecord(r); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%+v: %v", r, err)
@@ -111,7 +111,7 @@ func TestDrainFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	table.Close(1, 0)
+	table.Close(1, 0, true)
 	full := errors.New("full")
 	err := table.Drain(func(Origin) error { return full }, nil)
 	if !errors.Is(err, full) {

@@ -7,17 +7,15 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Track books the ephemerals that a transaction created and deleted, and ignores other znodes. After a
+// Track books the ephemerals that a transaction created and deleted, or that linger since, and ignores other znodes. After a
 // load, the caller tracks every ephemeral of the tree as created.
 func (t *Table) Track(changes []tree.Change) {
 	for _, c := range changes {
-		if c.Owner == 0 {
-			continue
-		}
-		switch c.Type {
-		case tree.Created:
+		switch {
+		case c.Owner == 0:
+		case c.Type == tree.Created:
 			t.own(c.Owner, c.Path)
-		case tree.Deleted:
+		case c.Type == tree.Deleted || c.Lost:
 			t.disown(c.Owner, c.Path)
 		}
 	}

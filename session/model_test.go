@@ -33,11 +33,13 @@ type modelSession struct {
 	shards   string    // of digits
 	former   map[MemberID]uint64
 	told     tree.Zxid // Purge: when it ended
+	closed   bool      // and that it was not lost
 }
 
 // modelEnd is a session that has ended: shards are to be told, or if there are none members may still ask.
 type modelEnd struct {
 	ended  tree.Zxid
+	lost   bool
 	shards string
 	former map[MemberID]uint64
 }
@@ -202,7 +204,7 @@ func (m *model) admit(id tree.SessionID, n modelSession) error {
 	return nil
 }
 
-func (m *model) close(id tree.SessionID, ended tree.Zxid) bool {
+func (m *model) close(id tree.SessionID, ended tree.Zxid, lost bool) bool {
 	s, ok := m.sessions[id]
 	delete(m.sessions, id)
 	switch {
@@ -211,7 +213,7 @@ func (m *model) close(id tree.SessionID, ended tree.Zxid) bool {
 	case s.shards != "":
 		former := map[MemberID]uint64{s.at: m.origins[s.at].Start}
 		maps.Copy(former, s.former)
-		m.ended[id] = modelEnd{ended: ended, shards: s.shards, former: former}
+		m.ended[id] = modelEnd{ended: ended, lost: lost, shards: s.shards, former: former}
 	}
 	return ok
 }
@@ -238,7 +240,7 @@ func (m *model) asksNoMore(member MemberID, wanted func(modelEnd) bool) {
 	}
 }
 
-func (m *model) purge(id tree.SessionID, former map[MemberID]uint64, ended tree.Zxid) bool {
+func (m *model) purge(id tree.SessionID, former map[MemberID]uint64, ended tree.Zxid, lost bool) bool {
 	s, ok := m.sessions[id]
 	if !ok {
 		if _, repeat := m.ended[id]; !repeat {
@@ -246,7 +248,7 @@ func (m *model) purge(id tree.SessionID, former map[MemberID]uint64, ended tree.
 		}
 		return true
 	}
-	s.due, s.closing, s.told, s.former = true, true, ended, former
+	s.due, s.closing, s.told, s.closed, s.former = true, true, ended, !lost, former
 	m.sessions[id] = s
 	return false
 }
@@ -364,12 +366,16 @@ func (p *pair) call() (call string, got, want any) {
 		}
 		return fmt.Sprint("open ", id, s), p.table.Open(id, s.password, s.timeout, s.at, s.attached, nil), p.model.open(id, s)
 	case 9:
-		id, ended := p.id(), p.tick()
+		id, ended, lost := p.id(), p.tick(), p.next(2) == 0
 		for _, path := range p.model.owned(id) {
 			delete(p.model.ephemerals, path)
-			p.table.Track([]tree.Change{{Type: tree.Deleted, Path: path, Owner: id}})
+			c := tree.Change{Type: tree.Deleted, Path: path, Owner: id}
+			if lost && p.next(2) == 0 {
+				c.Type, c.Lost = tree.DataChanged, true
+			}
+			p.table.Track([]tree.Change{c})
 		}
-		return fmt.Sprint("close ", id, ended), p.table.Close(id, ended), p.model.close(id, ended)
+		return fmt.Sprint("close ", id, ended, lost), p.table.Close(id, ended, lost), p.model.close(id, ended, lost)
 	case 10:
 		return p.track()
 	case 11, 12, 13, 14:
@@ -463,8 +469,8 @@ func (p *pair) overShards() (call string, got, want any) {
 			list = append(list, Incarnation{member, start})
 		}
 		id = max(id, 1)
-		ended := p.tick()
-		return fmt.Sprint("purge ", id, former, ended), p.table.Purge(id, list, ended), p.model.purge(id, former, ended)
+		ended, lost := p.tick(), p.next(2) == 0
+		return fmt.Sprint("purge ", id, former, ended, lost), p.table.Purge(id, list, ended, lost), p.model.purge(id, former, ended, lost)
 	default:
 		if _, ok := p.model.origins[m]; !ok {
 			return "", nil, nil
@@ -483,7 +489,12 @@ func (p *pair) track() (call string, got, want any) {
 	switch {
 	case exists:
 		c.Type, c.Owner = tree.Deleted, owner
-		delete(p.model.ephemerals, path)
+		if p.next(3) == 0 {
+			c.Type, c.Lost = tree.DataChanged, p.next(2) == 0
+		}
+		if c.Type == tree.Deleted || c.Lost {
+			delete(p.model.ephemerals, path)
+		}
 	case p.model.sessions[id].timeout > 0:
 		p.model.ephemerals[path] = id
 	default:
@@ -528,6 +539,7 @@ func (p *pair) compare() {
 		s := p.model.sessions[id]
 		p.is("get", ok == (s.timeout > 0) && r.Timeout == s.timeout && r.Origin == s.at && r.Closing == s.closing)
 		p.is("attachment", r.Attached == s.attached && r.Password == s.password && r.Ended == s.told && maps.Equal(startsOf(r.Former), s.former))
+		p.is("lost", p.table.Lost(id) == (s.timeout > 0 && !s.closed) && r.Lost == (s.told != 0 && !s.closed))
 		p.is("identities", s.who == "" && len(r.Identities) == 0 || fmt.Sprint(r.Identities) == s.who)
 		p.is("shards", digitsOf(r.Shards) == sorted(s.shards))
 		p.is("ending", p.table.IsEnding(id) == (s.told != 0))
@@ -536,7 +548,7 @@ func (p *pair) compare() {
 	p.is("ends", len(p.table.ended) == len(p.model.ended))
 	for id, e := range p.model.ended {
 		r := p.table.ended[id].record(id)
-		p.is("end", r.Ended == e.ended && digitsOf(r.Shards) == sorted(e.shards) && maps.Equal(startsOf(r.Former), e.former))
+		p.is("end", r.Ended == e.ended && r.Lost == e.lost && digitsOf(r.Shards) == sorted(e.shards) && maps.Equal(startsOf(r.Former), e.former))
 		for shard := uint32(2); shard < 5; shard++ {
 			p.is("has ended", p.table.HasEnded(id, shard) == strings.Contains(e.shards, fmt.Sprint(shard)))
 		}

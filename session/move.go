@@ -18,7 +18,11 @@ type Incarnation struct {
 type tenure struct {
 	attached tree.Zxid
 	former   []Incarnation
+	lost     bool // of one that Purge was told of: how it ended
 }
+
+// lost is how the session ends once it is due.
+func (e *entry) lost() bool { return e.extra == nil || e.extra.ended == 0 || e.extra.tenure.lost }
 
 // attached is zero for an in-process session.
 func (e *entry) attached() tree.Zxid {

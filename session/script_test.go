@@ -103,6 +103,9 @@ func (c command) opt(name string) uint64 {
 	return c.num(name)
 }
 
+// flag reports whether a line says name=yes.
+func (c command) flag(name string) bool { return c.args[name] == "yes" }
+
 func (c command) id() tree.SessionID { return tree.SessionID(c.num("id")) }
 func (c command) member() MemberID   { return MemberID(c.num("m")) }
 
@@ -175,7 +178,7 @@ func (s *tableScript) answer(c command) string {
 	case "admit":
 		return textOf(s.table.Admit(c.id(), c.time("timeout"), c.member(), tree.Zxid(c.opt("attached")), c.identities()))
 	case "purge":
-		return fmt.Sprint("nothing=", s.table.Purge(c.id(), c.former(), tree.Zxid(c.num("ended"))))
+		return fmt.Sprint("nothing=", s.table.Purge(c.id(), c.former(), tree.Zxid(c.num("ended")), c.flag("lost")))
 	case "carried":
 		s.table.Carried(c.member(), tree.Zxid(c.num("home")))
 		return "ok"
@@ -187,11 +190,13 @@ func (s *tableScript) answer(c command) string {
 	case "due":
 		return fmt.Sprint(s.table.Due())
 	case "close":
-		return strconv.FormatBool(s.table.Close(c.id(), tree.Zxid(c.opt("ended"))))
+		return strconv.FormatBool(s.table.Close(c.id(), tree.Zxid(c.opt("ended")), c.flag("lost")))
+	case "lost":
+		return fmt.Sprint(s.table.Lost(c.id()))
 	case "min":
 		d, ok := s.table.MinTimeout(MemberID(c.num("m")))
 		return fmt.Sprint(d, " ", ok)
-	case "created", "deleted", "changed":
+	case "created", "deleted", "changed", "lingers":
 		s.track(c)
 		return fmt.Sprint(s.table.Ephemerals(tree.SessionID(c.num("id"))))
 	case "origins":
@@ -224,7 +229,11 @@ func (s *tableScript) record(c command) string {
 	case open:
 		return fmt.Sprintf("m=%d timeout=%v attached=%d as=%v closing=%v shards=%v former=%v", r.Origin, r.Timeout, r.Attached, r.Identities, r.Closing, r.Shards, r.Former)
 	case ended:
-		return fmt.Sprintf("ended=%d shards=%v former=%v", x.zxid, x.shards, x.former)
+		text := fmt.Sprintf("ended=%d shards=%v former=%v", x.zxid, x.shards, x.former)
+		if x.lost {
+			text += " lost"
+		}
+		return text
 	}
 	return "none"
 }
@@ -246,10 +255,10 @@ func (s *tableScript) register(c command) string {
 }
 
 func (s *tableScript) track(c command) {
-	types := map[string]tree.ChangeType{"created": tree.Created, "deleted": tree.Deleted, "changed": tree.DataChanged}
+	types := map[string]tree.ChangeType{"created": tree.Created, "deleted": tree.Deleted, "changed": tree.DataChanged, "lingers": tree.DataChanged}
 	var changes []tree.Change
 	for _, path := range c.rest {
-		changes = append(changes, tree.Change{Type: types[c.word], Path: path, Owner: tree.SessionID(c.num("id"))})
+		changes = append(changes, tree.Change{Type: types[c.word], Path: path, Owner: tree.SessionID(c.num("id")), Lost: c.word == "lingers"})
 	}
 	s.table.Track(changes)
 }

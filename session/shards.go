@@ -48,13 +48,15 @@ func (t *Table) Admit(id tree.SessionID, timeout time.Duration, at MemberID, att
 	return t.attach(e, timeout, at, attached, identities)
 }
 
-// Purge books that a session has ended on the home shard, in transaction ended, and that those of former spoke for it: it is
+// Purge books that a session has ended on the home shard, in transaction ended, lost or not, and that those of former spoke for it: it is
 // Closing here if it was admitted, and never admitted again. Its record stays, also when it is closed, until each of them shows
 // that it asks nothing for the session any more: by Carried, or by a Register here of an incarnation after the one that spoke.
 // (Any Register would not do. It may be that of the incarnation that asked, which is late here.)
 //
 // It reports whether there is nothing of the session here. Otherwise there is nothing once it is closed.
-func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid) (nothing bool) {
+//
+// What home says of how it ended counts, also if it is due here for another reason, and closed it is as its owner meant.
+func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid, lost bool) (nothing bool) {
 	e, ok := t.sessions[id]
 	if !ok {
 		if _, repeat := t.ended[id]; !repeat {
@@ -67,7 +69,7 @@ func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid) 
 		t.doom(e)
 	}
 	x := e.extend()
-	x.ended, x.tenure = ended, &tenure{attached: e.attached(), former: former}
+	x.ended, x.tenure = ended, &tenure{attached: e.attached(), former: former, lost: lost}
 	t.dirtySessions[id] = struct{}{}
 	return false
 }
@@ -132,12 +134,13 @@ func (t *Table) HasEnded(id tree.SessionID, shard uint32) bool {
 // end is what is kept of a session that has ended.
 type end struct {
 	zxid   tree.Zxid
+	lost   bool // for those of the shards
 	shards []uint32
 	former []Incarnation
 }
 
 func (x end) record(id tree.SessionID) Record {
-	return Record{ID: id, Shards: x.shards, Ended: x.zxid, Former: x.former}
+	return Record{ID: id, Shards: x.shards, Ended: x.zxid, Lost: x.lost, Former: x.former}
 }
 
 // of returns the incarnation of a member that spoke for the session.

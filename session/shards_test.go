@@ -35,6 +35,7 @@ type event struct {
 	at      MemberID  // where it was attached
 	noted   bool      // it uses the other shard
 	ended   bool
+	lost    bool
 	member  MemberID // that registered
 	started uint64
 }
@@ -47,6 +48,7 @@ type standing struct {
 	attached tree.Zxid
 	noted    bool
 	ended    tree.Zxid
+	lost     bool
 }
 
 // A view is what somebody knows who has applied so much of the home shard's log.
@@ -73,7 +75,7 @@ func (v *view) apply(events []event) {
 		case e.noted:
 			s.noted = true
 		case e.ended:
-			s.ended = v.known
+			s.ended, s.lost = v.known, e.lost
 		}
 		if e.id != 0 {
 			v.sessions[e.id] = s
@@ -194,10 +196,10 @@ func (w *world) check(s *side) {
 }
 
 // end ends a session at home.
-func (w *world) end(id tree.SessionID) {
+func (w *world) end(id tree.SessionID, lost bool) {
 	if _, ok := w.home.table.Get(id); ok {
-		w.happens(event{id: id, ended: true})
-		w.home.table.Close(id, w.truth.known)
+		w.happens(event{id: id, ended: true, lost: lost})
+		w.home.table.Close(id, w.truth.known, lost)
 	}
 }
 
@@ -207,11 +209,14 @@ func (w *world) closeDue() {
 		for _, path := range w.other.table.Ephemerals(id) {
 			w.other.table.Track([]tree.Change{{Type: tree.Deleted, Path: path, Owner: id}})
 		}
-		told := w.other.table.IsEnding(id)
-		w.other.table.Close(id, 0)
+		told, lost := w.other.table.IsEnding(id), w.other.table.Lost(id)
+		w.other.table.Close(id, 0, lost)
 		w.gone[id] = w.gone[id] || told
 		w.seen["closed there"]++
 		s := w.truth.sessions[id]
+		if want := !told || s.lost; lost != want {
+			w.t.Fatalf("session %d ends as lost: %v, want %v", id, lost, want)
+		}
 		if o, _ := w.other.table.Origin(s.at); s.ended == 0 && (s.remote || o.Start <= s.start) {
 			w.t.Fatalf("session %d lost its ephemerals and has not ended", id)
 		}
@@ -242,7 +247,7 @@ func (w *world) restart(m *member) {
 		if ended, err := w.home.table.Register(o); err == nil {
 			w.happens(event{member: o.Member, started: o.Start})
 			for _, id := range ended {
-				w.end(id)
+				w.end(id, true)
 			}
 		}
 	})
@@ -359,13 +364,13 @@ func (w *world) endOne(m *member) {
 				if now := w.truth.sessions[id]; now.remote && now.attached != s.attached {
 					w.t.Fatalf("session %d is closed for an attachment %d, and has %d", id, s.attached, now.attached)
 				}
-				w.end(id)
+				w.end(id, false)
 			case ErrMoved:
 				w.seen["not closed after a move"]++
 			}
 		})
 	} else if w.rng.IntN(4) == 0 { // in the log
-		w.end(w.any(slices.Collect(maps.Keys(w.home.table.sessions))))
+		w.end(w.any(slices.Collect(maps.Keys(w.home.table.sessions))), true)
 	}
 }
 
@@ -398,7 +403,7 @@ func (w *world) purge() {
 			continue
 		}
 		w.send(w.other, func() {
-			if w.other.table.Purge(r.ID, r.Former, r.Ended) {
+			if w.other.table.Purge(r.ID, r.Former, r.Ended, r.Lost) {
 				w.gone[r.ID] = true
 			}
 			w.closeDue()

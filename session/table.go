@@ -29,6 +29,8 @@ type Record struct {
 	// Ended is the transaction of the home shard that ended the session; zero: none has. At home such a record waits until
 	// all Shards are purged; elsewhere, until nothing can come any more that the session was admitted for.
 	Ended tree.Zxid
+	// Lost says how, where Ended is set: the session was not closed, so some of its ephemerals linger.
+	Lost bool
 	// Former are the members besides Origin that have spoken for the session while it used other shards, each with the
 	// incarnation in which it did so last; once it has ended, all that have. See Purge. No member occurs twice.
 	Former []Incarnation
@@ -96,8 +98,8 @@ func newEntry(r Record) *entry {
 	if len(r.Identities) > 0 || len(r.Shards) > 0 || r.Ended != 0 {
 		e.extra = &extra{identities: r.Identities, shards: r.Shards, ended: r.Ended}
 	}
-	if r.Remote() || len(r.Former) > 0 {
-		e.extend().tenure = &tenure{attached: r.Attached, former: r.Former}
+	if r.Remote() || r.Ended != 0 || len(r.Former) > 0 {
+		e.extend().tenure = &tenure{attached: r.Attached, former: r.Former, lost: r.Lost}
 	}
 	return e
 }
@@ -115,7 +117,7 @@ func (e *entry) record() Record {
 	if x := e.extra; x != nil {
 		r.Identities, r.Shards, r.Ended = x.identities, x.shards, x.ended
 	}
-	r.Attached, r.Former = e.attached(), e.former()
+	r.Attached, r.Former, r.Lost = e.attached(), e.former(), r.Ended != 0 && e.lost()
 	return r
 }
 
@@ -174,10 +176,10 @@ func (t *Table) insert(o *origin, r Record) {
 	o.add(e, r.Timeout)
 }
 
-// Close ends a session, in transaction ended of its home shard if this is it, and reports whether it was there. Its
-// ephemerals must have been deleted, and Track told, before: those that are left keep their owner and Verify complains. A
-// record stays for as long as there is something to be remembered: see Record.Ended.
-func (t *Table) Close(id tree.SessionID, ended tree.Zxid) bool {
+// Close ends a session, in transaction ended of its home shard if this is it, and reports whether it was there; lost says that it
+// was not its owner who closed it. Its ephemerals must have been deleted, or linger, and Track told, before: those that are left keep
+// their owner and Verify complains. A record stays for as long as there is something to be remembered: see Record.Ended.
+func (t *Table) Close(id tree.SessionID, ended tree.Zxid, lost bool) bool {
 	e, ok := t.sessions[id]
 	if !ok {
 		return false
@@ -194,7 +196,7 @@ func (t *Table) Close(id tree.SessionID, ended tree.Zxid) bool {
 		t.await(id, r.Ended, r.Former)
 	case len(r.Shards) > 0:
 		spoke := append(slices.Clone(r.Former), Incarnation{Member: r.Origin, Start: t.origins[r.Origin].Start})
-		t.remember(id, end{zxid: ended, shards: r.Shards, former: spoke})
+		t.remember(id, end{zxid: ended, lost: lost, shards: r.Shards, former: spoke})
 	}
 	return true
 }
@@ -227,6 +229,12 @@ func (t *Table) DueLen() int {
 		}
 	}
 	return n
+}
+
+// Lost tells how a session ends that is due: lost, for its silence or for a Register; or as Purge was told.
+func (t *Table) Lost(id tree.SessionID) bool {
+	e, ok := t.sessions[id]
+	return ok && e.lost()
 }
 
 // Usable tells whether a request that the origin at makes for a session may be applied. It returns

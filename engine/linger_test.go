@@ -1,0 +1,402 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+const lingerTime = 30 * time.Second
+
+func lingering(path string) tree.Op {
+	return tree.Op{Kind: tree.KindCreate, Path: path, Mode: tree.Ephemeral, Data: []byte("mine"), TTL: lingerTime.Milliseconds()}
+}
+
+// owns has a session own, on every shard, an ephemeral that is to linger and one that is not, and returns the paths of the former.
+func (n *node) owns(s *Session) (paths []string) {
+	n.t.Helper()
+	for _, m := range n.shards {
+		path := n.on(m.shard, 0)
+		p := s.Submit(n.t.Context(), []tree.Op{lingering(path), ephemeral(n.on(m.shard, 1))})
+		n.commit()
+		if err := outcome(p.waiter); err != nil {
+			n.t.Fatalf("create %s: %v", path, err)
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// carry has ends carried to all shards.
+func (n *node) carry() {
+	n.t.Helper()
+	n.lead(testMember)
+	for range 3 {
+		n.commit()
+		n.lookAround()
+		for _, m := range n.shards {
+			m.expirer.look(time.Now())
+		}
+	}
+	n.commit()
+	if left := n.endedAtHome(); len(left) > 0 {
+		n.t.Fatalf("still to be told of: %v", left)
+	}
+}
+
+// left looks what there is of a session that has ended, and owns nothing any more.
+func (n *node) left(s *Session, paths []string, lingers bool) {
+	n.t.Helper()
+	for i, path := range paths {
+		m := n.shards[i]
+		data, stat, err := m.tree.Load().Get(path)
+		is := err == nil && stat.EphemeralOwner == 0 && string(data) == "mine" && stat.Version == 1 && stat.Mzxid > stat.Czxid && stat.Mtime.UnixMilli() != 0
+		if (err == nil) != lingers || is != lingers {
+			n.t.Errorf("shard %d: %q %+v, %v; to linger: %v", m.shard, data, stat, err, lingers)
+		}
+		if n.exists(n.on(m.shard, 1)) {
+			n.t.Errorf("shard %d: an ephemeral without a TTL is still there", m.shard)
+		}
+		m.mu.Lock()
+		if owned := m.mu.table.Ephemerals(s.id); len(owned) > 0 {
+			n.t.Errorf("shard %d: the session still owns %v", m.shard, owned)
+		}
+		if err := m.mu.table.Verify(); err != nil {
+			n.t.Errorf("shard %d: %v", m.shard, err)
+		}
+		m.mu.Unlock()
+	}
+}
+
+// expireHere has a session expire by its node's clock.
+func (n *node) expireHere(s *Session) {
+	for range 3 {
+		n.fake.pause(testTimeout)
+		s.State()
+	}
+}
+
+// Whatever ends a session decides whether what it has lingers: a loss does, an end by its owner does not; on every shard, and whichever
+// way it learns of it.
+func TestEphemeralsLingerIfTheirSessionIsLost(t *testing.T) {
+	ends := map[string]struct {
+		lost bool
+		end  func(n *node, s *Session)
+	}{
+		"the log expires it": {true, func(n *node, _ *Session) { n.silence() }},
+		"it expires here":    {true, func(n *node, s *Session) { n.expireHere(s) }},
+		"it expires here and the purge is faster": {true, func(n *node, s *Session) {
+			n.expireHere(s)
+			n.faster()
+		}},
+		"its owner closes it": {false, func(n *node, s *Session) {
+			go s.Close()
+			n.commit()
+		}},
+		"its owner closes it and the purge is faster": {false, func(n *node, s *Session) {
+			go s.Close()
+			n.faster()
+		}},
+		"its owner closes it without a leader": {false, func(n *node, s *Session) {
+			n.lead(0)
+			go s.Close()
+			synctest.Wait()
+			n.lead(otherMember)
+			n.commit()
+		}},
+		"its node shuts down": {false, func(n *node, _ *Session) {
+			go n.keeper.closeAll(context.Background())
+			n.commit()
+		}},
+		"its owner closes it when the log has expired it": {true, func(n *node, s *Session) {
+			n.lead(0)
+			n.silence()
+			go s.Close()
+			n.lead(otherMember)
+		}},
+	}
+	for name, c := range ends {
+		for _, shards := range []int{1, 4} {
+			t.Run(fmt.Sprintf("%s, %d shards", name, shards), func(t *testing.T) {
+				withShards(t, shards, func(t *testing.T, n *node) {
+					s := n.open(testTimeout)
+					paths := n.owns(s)
+					c.end(n, s)
+					n.carry()
+					n.left(s, paths, c.lost)
+				})
+			})
+		}
+	}
+}
+
+// faster has the end committed at home and carried to the other shards before they get what this node has sent them of its own.
+func (n *node) faster() {
+	n.t.Helper()
+	var late []*fakeProposal
+	n.lead(testMember)
+	for range 6 {
+		synctest.Wait()
+		for _, p := range n.log.take() {
+			if p.shard != homeShard && mustDecode(n.t, p.cmd).kind == commandBatch {
+				late = append(late, p)
+			} else {
+				n.apply(p)
+			}
+		}
+		n.lookAround()
+	}
+	if left := n.endedAtHome(); len(left) > 0 {
+		n.t.Fatalf("still to be told of: %v", left)
+	}
+	if len(late) == 0 && len(n.shards) > 1 {
+		n.t.Fatal("nothing is late")
+	}
+	n.apply(late...)
+}
+
+// A new start of a member ends the in-process sessions of the one before, which cannot have given anything back.
+func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
+	withShards(t, 4, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		paths := n.owns(s)
+		n.fails = true // this node is the earlier start
+		o := testOrigin()
+		o.Start++
+		for _, m := range n.shards[1:] {
+			n.applyOn(m.shard, command{kind: commandRegister, origin: o, wall: 5})
+		}
+		if stat, _ := n.tree().Exists(paths[0]); stat.EphemeralOwner != s.id {
+			t.Fatalf("it has ended at home: %+v", stat)
+		}
+		n.applyCommand(command{kind: commandRegister, origin: o, wall: 5})
+		n.left(s, paths, true)
+	})
+}
+
+// A remote client that goes away has lost what it had; one that says so has not.
+func TestEphemeralsOfRemoteClientsLinger(t *testing.T) {
+	for name, lost := range map[string]bool{"silent": true, "closed": false} {
+		t.Run(name, func(t *testing.T) {
+			withShards(t, 2, func(t *testing.T, n *node) {
+				var s *Session
+				var err error
+				go func() { s, err = n.OpenRemote(t.Context(), testTimeout) }()
+				n.commit()
+				if err != nil {
+					t.Fatal(err)
+				}
+				paths := n.owns(s)
+				if lost {
+					n.run(2 * testTimeout)
+				} else {
+					go s.Close()
+					n.commit()
+				}
+				if s.Err() == nil {
+					t.Fatal("it has not ended")
+				}
+				n.carry()
+				n.left(s, paths, lost)
+			})
+		})
+	}
+}
+
+// What is held by a node that falls silent lingers, though its session comes back: somebody may be granted it meanwhile, and whatever the
+// holder has on its way must have gone by then.
+func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
+	for _, shards := range []int{1, 4} {
+		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
+			withShards(t, shards, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				held, given := n.heldToLinger(s, n.on(ShardID(shards), 0)), n.heldToLinger(s, n.on(ShardID(shards), 1))
+				waits, between := n.claimToLinger(s, n.on(ShardID(shards), 2)), n.heldToLinger(s, n.on(ShardID(shards), 4))
+				go given.Release()
+				between.turn.End() // and its claim stays, for another turn
+				n.commit()
+				guard, err := held.turn.guard(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.lead(0)
+				n.fake.pause(testDeadline)
+				n.wantState(s, session.Suspended)
+				n.lead(otherMember)
+				n.commit()
+				n.wantState(s, session.Connected)
+				stat, ok := n.at(held.paths[0]).tree.Load().Exists(held.paths[0])
+				if !ok || stat.EphemeralOwner != 0 || !errors.Is(held.Err(), ErrSuspended) {
+					t.Errorf("what was held is %+v, %v", stat, held.Err())
+				}
+				if n.exists(given.paths[0]) || n.exists(between.paths[0]) {
+					t.Error("what was given up lingers")
+				}
+				if err := holdErr(waits); err != nil {
+					t.Errorf("what was not held: %v", err)
+				}
+				late := s.Submit(t.Context(), append(guard, create(n.on(ShardID(shards), 3))))
+				n.commit()
+				if err := outcome(late.waiter); !errors.Is(err, tree.ErrNotHeld) {
+					t.Errorf("a write that it guards: %v", err)
+				}
+				go s.Close()
+				n.carry()
+				if !n.exists(held.paths[0]) || n.exists(waits.paths[0]) {
+					t.Error("its close took what lingers, or left what does not")
+				}
+			})
+		})
+	}
+}
+
+// The end of a session that was closed comes by way of home, faster than what says that a claim of it was lost.
+func TestCloseDoesNotOvertakeALoss(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		held := n.heldToLinger(s, n.on(2, 0))
+		n.lead(0)
+		n.fake.pause(testDeadline)
+		n.wantState(s, session.Suspended)
+		n.lead(otherMember)
+		go s.Close()
+		n.faster()
+		n.commit()
+		if stat, ok := n.at(held.paths[0]).tree.Load().Exists(held.paths[0]); !ok || stat.EphemeralOwner != 0 {
+			t.Errorf("what was held is there: %v, %+v", ok, stat)
+		}
+	})
+}
+
+func (n *node) claimToLinger(s *Session, path string) *Claim {
+	n.t.Helper()
+	c := s.Claim(n.t.Context(), []tree.Op{lingering(path)}, nil)
+	n.commit()
+	if _, err := c.Created(n.t.Context()); err != nil {
+		n.t.Fatalf("claim %s: %v", path, err)
+	}
+	return c
+}
+
+func (n *node) heldToLinger(s *Session, path string) hold {
+	n.t.Helper()
+	c := n.claimToLinger(s, path)
+	turn, err := c.Hold(true)
+	if err != nil {
+		n.t.Fatalf("hold %s: %v", path, err)
+	}
+	return hold{c, turn}
+}
+
+// A claim ends before anybody can see that its znode is nobody's, by the log of a shard that knows of the session's end first, and by a
+// snapshot.
+func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
+	lose := func(m *machine, s *Session, path string) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		h := tree.Header{Zxid: m.mu.zxid + 1, Session: s.id, System: true}
+		_, err := m.commit(h, []tree.Op{{Kind: tree.KindLose, Path: path}}, nil)
+		return err
+	}
+	owner := func(n *node) tree.SessionID {
+		stat, _ := n.tree().Exists("/q")
+		return stat.EphemeralOwner
+	}
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.heldToLinger(s, "/q")
+		var seen tree.SessionID
+		n.tells(c, func() { seen = owner(n) })
+		if err := lose(n.shard, s, "/q"); err != nil || seen != s.id || c.Err() != ErrDeleted {
+			t.Errorf("told while it was session %d's, %v, %v", seen, c.Err(), err)
+		}
+	})
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		c := n.heldToLinger(s, "/q")
+		var seen tree.SessionID
+		n.tells(c, func() { seen = owner(n) })
+		ahead.catchUp()
+		if err := lose(ahead.shard, s, "/q"); err != nil {
+			t.Fatal(err)
+		}
+		ahead.node.apply(&fakeProposal{cmd: encodeExpire(1)}) // saves
+		ahead.install()
+		if seen != s.id || c.Err() != ErrDeleted || owner(n) != 0 {
+			t.Errorf("by a snapshot: told while it was session %d's, %v", seen, c.Err())
+		}
+	})
+}
+
+// What lingers is in the image, and is reaped when its time has come, counted from when it was lost. Who watches it is told of both.
+func TestWhatLingersIsReaped(t *testing.T) {
+	withReaper(t, func(t *testing.T, r reaping) {
+		s := r.open(testTimeout)
+		p := s.Submit(t.Context(), []tree.Op{lingering("/e")})
+		r.commit()
+		if err := outcome(p.waiter); err != nil {
+			t.Fatal(err)
+		}
+		r.round(0)()
+		r.round(2 * lingerTime)() // it is somebody's
+		w, err := r.Watch("/e", watch.Persistent, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.shard.mu.Lock()
+		r.shard.closeSession(s.id, 7, true)
+		r.shard.mu.Unlock()
+		r.want("e")
+		r.round(2*lingerTime + time.Second)()
+		r.round(3*lingerTime + time.Second)()
+		r.want("e")
+		r.round(3*lingerTime + 2*time.Second)()
+		r.want()
+		for _, want := range []watch.EventType{watch.NodeDataChanged, watch.NodeDeleted} {
+			if e := <-w.Events(); e.Type != want || e.Path != "/e" {
+				t.Errorf("event %+v, want %v", e, want)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t).withImage()
+		n.lead(otherMember)
+		n.commit()
+		m := n.joined(2, 1)
+		id := m.open(testTimeout)
+		m.batch(txn(id, lingering("/e")))
+		n.joined(2, 2)
+		was, _ := n.tree().Exists("/e")
+		n.shard.gathered.entries = 1
+		n.restart()
+		stat, ok := n.tree().Exists("/e")
+		if !ok || stat != was || stat.EphemeralOwner != 0 || len(n.shard.mortals()) != 1 {
+			t.Errorf("loaded %+v, was %+v", stat, was)
+		}
+	})
+}
+
+// A client cannot have what is somebody's linger.
+func TestLoseIsNothingToAskFor(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.claimToLinger(s, "/e")
+		for _, ops := range [][]tree.Op{{{Kind: tree.KindLose, Path: "/e"}}, {create("/x"), {Kind: tree.KindLose, Path: "/e"}}} {
+			p := s.Submit(t.Context(), ops)
+			n.commit()
+			if err := outcome(p.waiter); !errors.Is(err, tree.ErrInvalidKind) {
+				t.Errorf("%v", err)
+			}
+		}
+		if stat, _ := n.tree().Exists("/e"); stat.EphemeralOwner != s.id || n.exists("/x") {
+			t.Errorf("it is %+v", stat)
+		}
+	})
+}
