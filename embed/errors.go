@@ -38,6 +38,7 @@ var ErrAuthFailed = errors.New("authentication failed")
 var (
 	ErrSessionExpired = engine.ErrSessionExpired // the session ended for its silence, or had ended when the request was applied
 	ErrSessionClosed  = engine.ErrSessionClosed  // the session was closed
+	ErrNoSession      = engine.ErrNoSession      // Session.Member: no session of that id is open
 	ErrSuspended      = engine.ErrSuspended      // the session is past its local deadline: what it held is lost
 	ErrDeleted        = engine.ErrDeleted        // somebody else deleted the claimed znode
 	ErrNotHeld        = tree.ErrNotHeld          // the claim of a guard has ended, or what was claimed is not there to be given back; nothing of the Multi was applied

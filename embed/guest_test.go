@@ -404,6 +404,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Exists":           {func() error { _, _, err := s.Exists(ctx, "/"); return err }, session},
 				"Get":              {func() error { _, _, err := s.Get(ctx, "/"); return err }, session},
 				"ID":               {func() error { s.ID(); return nil }, nil},
+				"Member":           {func() error { _, err := s.Member(ctx, s.ID()); return err }, session},
 				"Multi": {func() error {
 					_, err := s.Multi(ctx, embed.OpCheck("/", embed.AnyVersion))
 					_, empty := s.Multi(ctx)

@@ -241,6 +241,19 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	return paths, opError("ephemerals", prefix, err)
 }
 
+// Member returns the member whose node speaks for a session: the one on which it was opened or, of a remote client's, the one that its
+// client came to last. So it tells who holds what is a session's, by the Stat's EphemeralOwner. It says what this node knows; after Sync of "/"
+// that is what was so when Sync was called, or later. It waits for the first shard if that is slow: ErrUnavailable.
+//
+// Errors: ErrNoSession if no such session is open (any more), the ctx's error, and those of an ended session or node.
+func (s *Session) Member(ctx context.Context, id SessionID) (MemberID, error) {
+	if err := s.live(ctx); err != nil {
+		return 0, opError("member", "", err)
+	}
+	m, err := s.s.Member(ctx, id)
+	return m, opError("member", "", err)
+}
+
 func (s *Session) read(ctx context.Context, path string) error {
 	if err := ctx.Err(); err != nil {
 		return err

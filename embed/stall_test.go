@@ -285,6 +285,9 @@ func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
 		if _, err := known.Ephemerals(impatient, "/"); !errors.Is(err, embed.ErrUnavailable) {
 			t.Errorf("of a shard that stands still: %v", err)
 		}
+		if m, err := known.Member(ctx, known.ID()); m != 2 || err != nil {
+			t.Errorf("the member is %d, %v", m, err)
+		}
 	}()
 	select {
 	case <-told:

@@ -16,6 +16,8 @@ var (
 	ErrSessionExpired = errors.New("session expired")
 	// ErrSessionClosed: the session was closed by its owner.
 	ErrSessionClosed = errors.New("session closed")
+	// ErrNoSession: no session of that id is open, as far as this node has applied.
+	ErrNoSession = errors.New("no such session")
 	// ErrSessionMoved: the session of a remote client is attached elsewhere, or anew here, and goes on there.
 	ErrSessionMoved = errors.New("session moved to another connection")
 	// ErrSuspended: the session is past its local deadline, so what depends on it cannot be granted now.

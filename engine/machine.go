@@ -340,6 +340,19 @@ func (m *machine) ephemerals(ctx context.Context, id tree.SessionID, prefix stri
 	return slices.DeleteFunc(m.mu.table.Ephemerals(id), func(path string) bool { return !strings.HasPrefix(path, prefix) }), nil
 }
 
+// speaksFor returns the member whose node speaks for a session. ctx bounds how long it waits for the machine.
+func (m *machine) speaksFor(ctx context.Context, id tree.SessionID) (MemberID, error) {
+	if err := m.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	r, _ := m.mu.table.Get(id)
+	if m.mu.table.Usable(id, r.Origin) != nil {
+		return 0, ErrNoSession
+	}
+	return MemberID(r.Origin), nil
+}
+
 // lock takes mu for a caller, who does not wait longer than ctx, or the request timeout: the machine may stand still in the midst of
 // an entry.
 func (m *machine) lock(ctx context.Context) error {

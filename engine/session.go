@@ -419,6 +419,20 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	return all, nil
 }
 
+// Member returns the member whose node speaks for a session of the ensemble, as far as this node has applied: the one that it was opened
+// on, or that a remote client of it is connected to. It returns ErrNoSession for one that there is not, or whose end is decided. It waits
+// for a machine that is at an entry.
+func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, error) {
+	if err := s.live(); err != nil {
+		return 0, err // without waiting
+	}
+	m, err := s.engine.home().speaksFor(ctx, id)
+	if err := s.live(); err != nil {
+		return 0, err
+	}
+	return m, err
+}
+
 // Before returns the sibling with the next lower sequence number; see tree.Tree.Before. The children of a znode that is on several
 // shards have numbers of each, which are in no common order: whoever queued among them would be first on every shard.
 func (s *Session) Before(path string, match ...string) (string, bool, error) {
