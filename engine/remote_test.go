@@ -240,6 +240,41 @@ func (m *team) chat(d time.Duration, all ...*Session) {
 	}
 }
 
+// Every member can tell which one speaks for a session, for as long as its end is not decided.
+func TestMemberOfASession(t *testing.T) {
+	withTeam(t, 1, func(t *testing.T, m *team) {
+		s, other := m.open(1), m.open(2)
+		want := func(id tree.SessionID, member MemberID, err error) {
+			t.Helper()
+			if got, e := other.Member(t.Context(), id); got != member || e != err {
+				t.Errorf("of member %d, %v; want %d, %v", got, e, member, err)
+			}
+		}
+		want(s.ID(), 1, nil)
+		next := m.resume(2, s)
+		want(s.ID(), 2, nil)
+		if _, err := await(m, func() (struct{}, error) { return struct{}{}, next.Close() }); err != nil {
+			t.Fatal(err)
+		}
+		want(s.ID(), 0, ErrNoSession)
+		want(12345, 0, ErrNoSession)
+		if _, err := next.Member(t.Context(), other.ID()); err != ErrSessionClosed {
+			t.Errorf("a session that has ended asks: %v", err)
+		}
+	})
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.shard.portion = 1
+		m := n.joined(2, 1)
+		m.open(testTimeout)
+		waits := m.open(testTimeout)
+		n.joined(2, 2) // and one waits for its turn
+		if got, err := s.Member(t.Context(), waits); err != ErrNoSession || !slices.Contains(n.sessionsOf(2), waits) {
+			t.Errorf("whose end is decided: member %d, %v", got, err)
+		}
+	})
+}
+
 // A client that comes back, to the same member or another: what it owns stays, what its former connection has still to be sent is not, and it
 // may go on from both.
 func TestRemoteSessionMoves(t *testing.T) {
