@@ -36,14 +36,12 @@ type Leader struct {
 // it. Every call is a candidate of its own. The value is published with the candidacy. If Campaign returns an error nothing
 // is left in the queue, or what is left goes as soon as that can be sent. Errors as of lock.Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
-	c, err := queue.Enter(ctx, e.session, queue.Entry{Kind: queue.Latch, Data: value}, e.path)
+	c, err := e.enter(ctx, value, Options{})
 	if err != nil {
 		return nil, e.wrap("campaign", err)
 	}
-	if err := c.Wait(ctx); err != nil {
-		return nil, e.wrap("campaign", err)
-	}
-	return &Leadership{contender: c, ctx: queue.Context(c.Turn, ctx)}, nil
+	l, err := c.wait(ctx)
+	return l, e.wrap("campaign", err)
 }
 
 // Leader returns who leads, as this node's replica has it, or ErrNoLeader.
@@ -70,7 +68,7 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 			return sight{}, err
 		}
 		name, ok := queue.First(names)
-		if !ok {
+		if !ok || queue.IsVacant(name) {
 			return sight{}, ErrNoLeader
 		}
 		path := queue.Child(e.path, name)
@@ -81,14 +79,16 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 		if err != nil {
 			return sight{}, err
 		}
-		l := Leader{Value: value, Token: lock.Token{Zxid: stat.Czxid}, Owner: stat.EphemeralOwner}
+		zxid, local := queue.Order(name, stat.Czxid)
+		l := Leader{Value: value, Token: lock.Token{Zxid: zxid, Local: local}, Owner: stat.EphemeralOwner}
 		return sight{Leader: l, path: path, mzxid: stat.Mzxid}, nil
 	}
 }
 
-// Observe yields the leader of this moment, if there is one, and then every leader and every value it proclaims. It may
-// skip some when they follow faster than they are consumed, but never the newest. It ends, after yielding the error, with
-// ctx, the session or the node; or when the loop breaks. Ranging over it again begins anew.
+// Observe yields the leader of this moment, if there is one, and then every leader and every value it proclaims, in the order of their
+// tokens. It may skip some when they follow faster than they are consumed, all of which are over by then, but never the newest: who has
+// led without being yielded leads no more. It ends, after yielding the error, with ctx, the session or the node; or when the loop breaks.
+// Ranging over it again begins anew.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var seen sight
@@ -144,4 +144,39 @@ func wait(ctx context.Context, s *embed.Session, w *embed.Watch) error {
 	}
 }
 
-func (e *Election) wrap(op string, err error) error { return fmt.Errorf("%s %s: %w", op, e.path, err) }
+// A Standing is a candidate as others see it.
+type Standing struct {
+	Path     string          // of its znode, which Leadership.Transfer takes
+	Value    []byte          // that it publishes
+	Owner    embed.SessionID // zero: its session was lost
+	Priority int
+}
+
+// Candidates returns who stands in the queue, as this node's replica has it, in order: the first leads, or is about to. Errors are
+// those of embed.Session.Get.
+func (e *Election) Candidates(ctx context.Context) ([]Standing, error) {
+	names, _, err := e.session.Children(ctx, e.path)
+	if err != nil && !errors.Is(err, embed.ErrNoNode) {
+		return nil, e.wrap("candidates of", err)
+	}
+	var all []Standing
+	for _, name := range queue.Sorted(names) {
+		path := queue.Child(e.path, name)
+		value, stat, err := e.session.Get(ctx, path)
+		if errors.Is(err, embed.ErrNoNode) {
+			continue // it has just left
+		}
+		if err != nil {
+			return nil, e.wrap("candidates of", err)
+		}
+		all = append(all, Standing{Path: path, Value: value, Owner: stat.EphemeralOwner, Priority: queue.Priority(name)})
+	}
+	return all, nil
+}
+
+func (e *Election) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", op, e.path, err)
+}

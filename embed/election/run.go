@@ -22,58 +22,101 @@ const runPause = 100 * time.Millisecond
 // embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted). Before it returns it closes its session, which
 // lets the next candidate lead, and waits until the ensemble knows, at most embed.Config.RequestTimeout, also if ctx is over.
 func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
+	r := runner{path: path, value: value, turn: func(ctx context.Context, l *Leadership) error { return fn(ctx, l.Token()) }}
+	return r.run(ctx, n)
+}
+
+// A runner campaigns for ever.
+type runner struct {
+	path    string
+	value   []byte
+	options Options
+	turn    func(ctx context.Context, l *Leadership) error
+}
+
+// run is Run.
+func (r *runner) run(ctx context.Context, n *embed.Node) error {
+	return sessions(ctx, n, r.path, r.lead)
+}
+
+// sessions has fn run with one session after the other, until it returns an error or ctx ends.
+func sessions(ctx context.Context, n *embed.Node, path string, fn func(context.Context, *embed.Session) error) error {
 	for {
-		if err := lead(ctx, n, path, value, fn); err != nil {
+		if err := session(ctx, n, fn); err != nil {
 			return fmt.Errorf("election %s: %w", path, err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return ctx.Err()
-		case <-time.After(runPause):
 		}
 	}
 }
 
-// lead takes turns with one session until that is lost, and returns an error only if Run must end.
-func lead(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
+func session(ctx context.Context, n *embed.Node, fn func(context.Context, *embed.Session) error) error {
 	s, err := n.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {
 		return final(err)
 	}
 	defer s.Close()
+	return fn(ctx, s)
+}
+
+// pause lets some time pass and reports whether ctx goes on.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(runPause):
+		return true
+	}
+}
+
+// lead takes turns with one session until that is lost, and returns an error only if Run must end.
+func (r *runner) lead(ctx context.Context, s *embed.Session) error {
 	for {
-		l, err := New(s, path).Campaign(ctx, value)
+		l, err := r.campaign(ctx, s)
 		if err != nil {
 			return final(err)
 		}
-		err = take(ctx, l, fn)
+		err = r.take(ctx, l)
 		switch {
-		case l.Err() != nil:
+		case s.Err() != nil || lost(l):
 			return nil
-		case err != nil:
+		case l.Err() == nil && err != nil:
 			return err
 		case ctx.Err() != nil:
 			return nil
 		}
 		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return nil
-		case <-time.After(runPause):
 		}
 	}
 }
 
-// take calls fn for one turn.
-func take(ctx context.Context, l *Leadership, fn func(ctx context.Context, t lock.Token) error) error {
+// lost reports whether a leadership has ended otherwise than by its leader's will.
+func lost(l *Leadership) bool {
+	err := l.Err()
+	return err != nil && !errors.Is(err, embed.ErrReleased)
+}
+
+func (r *runner) campaign(ctx context.Context, s *embed.Session) (*Leadership, error) {
+	c, err := New(s, r.path).Enter(ctx, r.value, r.options)
+	if err != nil {
+		return nil, err
+	}
+	return c.Wait(ctx)
+}
+
+// take has one turn.
+func (r *runner) take(ctx context.Context, l *Leadership) error {
 	turn, cancel := queue.Both(ctx, l.Context())
 	defer cancel()
-	return fn(turn, l.Token())
+	return r.turn(turn, l)
 }
 
 // final returns err if no further attempt can succeed.
 func final(err error) error {
-	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted} {
+	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, errPriority} {
 		if errors.Is(err, end) {
 			return err
 		}

@@ -166,7 +166,7 @@ func (m *RWMutex) overtake(ctx context.Context, e queue.Entry, c *queue.Contende
 	if !ok {
 		return c, nil
 	}
-	moved, err := queue.Take(ctx, m.session, e, queue.InFrontOf(writer, stat), embed.OpCheck(writer, embed.AnyVersion), embed.OpRelease(c.Claim))
+	moved, err := queue.Take(ctx, m.session, e, queue.InFrontOf(writer, stat.Czxid), embed.OpCheck(writer, embed.AnyVersion), embed.OpRelease(c.Claim))
 	switch {
 	case errors.Is(err, embed.ErrNoNode) && c.Claim.Err() == nil:
 		return c, nil

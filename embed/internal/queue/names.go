@@ -34,7 +34,10 @@ const (
 	wordDelay    = 'd' // milliseconds that it lingers
 	wordIdentity = 'i' // 16 hex digits of whoever may take its place while it does
 	wordPlace    = 'z' // the zxid that a place counts from that was taken over
-	wordPriority = 'p' // of a candidate
+	wordPriority = 'p' // of a candidate, above zero
+
+	// Granted is the word of who has taken its place with the grant.
+	Granted = "g1"
 
 	// Upgrading is the word of a reader who waits to become the writer.
 	Upgrading = "up"
@@ -45,17 +48,19 @@ const (
 	prefix     = "_c_" // Curator's protection
 	prefixLast = "_u_" // of who stands behind all of its number
 	uuidLen    = 36
+	keyLen     = 8 // of the uuid's first group
 
 	// lastNumber is where the create counter of a znode stands still. From there on all contenders get the same number, which no
 	// longer tells who came first, so nobody stands in a queue with it.
 	lastNumber = "2147483647"
 )
 
-// newName returns a name without its number.
-func newName(prefix string, k Kind, words []string) string {
+// newName returns a name without its number. key, which is hexadecimal, takes the place of the first digits of its uuid.
+func newName(prefix, key string, k Kind, words []string) string {
 	var b strings.Builder
 	b.WriteString(prefix)
-	b.WriteString(newUUID())
+	b.WriteString(key)
+	b.WriteString(newUUID()[len(key):])
 	b.WriteByte('-')
 	for _, w := range words {
 		b.WriteString(w)
@@ -120,6 +125,20 @@ func identityWord(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
 	return fmt.Sprintf("%c%016x", wordIdentity, binary.BigEndian.Uint64(sum[:]))
 }
+
+// isGranted reports whether a name is that of who has taken its place with the grant.
+func isGranted(name string) bool { return strings.Contains(name, "-"+Granted+"-") }
+
+// key is what orders those who stand behind others of the same number.
+func key(name string) string {
+	if !strings.HasPrefix(name, prefixLast) || len(name) < len(prefixLast)+keyLen {
+		return ""
+	}
+	return name[len(prefixLast) : len(prefixLast)+keyLen]
+}
+
+// IsVacant reports whether a contender, if it is the first, has its turn only when it has taken its place anew.
+func IsVacant(name string) bool { return key(name) != "" && !isGranted(name) && !IsUpgrading(name) }
 
 // Order returns the two numbers of a contender's token: where its place counts from, and if the place was taken over, the
 // transaction that did.

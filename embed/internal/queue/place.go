@@ -16,36 +16,80 @@ import (
 type Place struct {
 	Parent string
 	Number string // ten digits
+	Key    string // empty, or eight hexadecimal digits: behind those of the number without one, in order of the keys
 	Zxid   embed.Zxid
-	Last   bool // behind all others of the number
+}
+
+// upgradeKey is that of a reader who is upgraded: there is one at a time.
+const upgradeKey = "00000000"
+
+// PlaceOf is where a contender of a path stands.
+func PlaceOf(path string, czxid embed.Zxid) Place {
+	parent, name := Split(path)
+	zxid, _ := Order(name, czxid)
+	number, _ := sequence(name)
+	return Place{Parent: parent, Number: number, Key: key(name), Zxid: zxid}
 }
 
 // Place is where the contender stands.
-func (c *Contender) Place() Place {
-	parent, name := Split(c.Path())
-	zxid, _ := c.Order()
-	digits, _ := sequence(name)
-	return Place{Parent: parent, Number: digits, Zxid: zxid}
+func (c *Contender) Place() Place { return PlaceOf(c.Path(), c.Czxid) }
+
+// inFrontOf is right before a contender, among those with a key.
+func inFrontOf(path string, czxid embed.Zxid, key string) Place {
+	at := PlaceOf(path, czxid)
+	if at.Key == "" {
+		n, _ := strconv.Atoi(at.Number) // which are digits
+		at.Number, at.Zxid = fmt.Sprintf("%0*d", digits, n-1), at.Zxid-1
+	}
+	at.Key = key
+	return at
 }
 
-// InFrontOf is the place right before that of a contender at a path, behind all others who are before it.
-func InFrontOf(path string, stat embed.Stat) Place {
-	parent, name := Split(path)
-	zxid, _ := Order(name, stat.Czxid)
-	digits, _ := sequence(name)
-	n, _ := strconv.Atoi(digits) // which are digits
-	return Place{Parent: parent, Number: fmt.Sprintf("%0*d", len(digits), n-1), Zxid: zxid - 1, Last: true}
+// InFrontOf is the place right before a writer of a reader who is upgraded.
+func InFrontOf(path string, czxid embed.Zxid) Place { return inFrontOf(path, czxid, upgradeKey) }
+
+// PriorityMax is the highest priority.
+const PriorityMax = 999
+
+// Jump is where a candidate of a priority belongs among the names of all, itself included: the place right before the first who waits
+// with a lower one, and who is ahead of that one, who must still be when the place is taken: or that one may have its turn already. It is false
+// if the candidate is where it belongs.
+func Jump(c *Contender, names []string, priority int) (before, ahead string, ok bool) {
+	parent, own := Split(c.Path())
+	sorted := Sorted(names)
+	for i, name := range sorted {
+		if name == own {
+			break
+		}
+		if i > 0 && Priority(name) < priority {
+			return Child(parent, name), Child(parent, sorted[i-1]), true
+		}
+	}
+	return "", "", false
+}
+
+// InFrontOfLower is the place of a candidate of a priority right before one with a lower: behind those of its own or a higher one, and of those of
+// its own in the order in which they came. (Of which the key has 20 bits: no two of a million share one.)
+func (c *Contender) InFrontOfLower(path string, czxid embed.Zxid, priority int) Place {
+	own := c.Place()
+	n, _ := strconv.Atoi(own.Number) // which are digits
+	arrival := fmt.Sprintf("%05x", n&0xfffff)
+	if own.Key != "" {
+		arrival = own.Key[keyLen-len(arrival):]
+	}
+	return inFrontOf(path, czxid, fmt.Sprintf("%03d", PriorityMax-priority)+arrival)
 }
 
 // Take creates a contender at a place, in a transaction that begins with ops, one of which makes sure that the place is free. It outwaits a
 // quorum that is away, unless the entry is prompt.
 func Take(ctx context.Context, s *embed.Session, e Entry, at Place, ops ...embed.Op) (*Contender, error) {
 	head, number := prefix, at.Number
-	if at.Last {
-		head, number = prefixLast, at.Number+at.Number // behind them for Curator too, which compares all that follows the kind
+	if at.Key != "" {
+		// The number in front, then the key: so Curator, which compares all that follows the kind, has the same order.
+		head, number = prefixLast, at.Number+at.Key+at.Number
 	}
 	e.Words = append(slices.Clone(e.Words), placeWord(at.Zxid))
-	create := e.create(newName(head, e.Kind, e.words()), number, at.Parent)
+	create := e.create(newName(head, at.Key, e.Kind, e.words()), number, at.Parent)
 	return e.Claim(ctx, s, append(slices.Clone(ops), create)...)
 }
 
@@ -68,9 +112,7 @@ func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Con
 	if err != nil || !ok || stat.EphemeralOwner != 0 {
 		return nil, nil
 	}
-	zxid, _ := Order(first, stat.Czxid)
-	digits, _ := sequence(first)
-	c, err := Take(ctx, s, e, Place{Parent: parent, Number: digits, Zxid: zxid}, embed.OpDelete(path, embed.AnyVersion))
+	c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), embed.OpDelete(path, embed.AnyVersion))
 	if errors.Is(err, embed.ErrNoNode) {
 		return nil, nil // somebody has waited for long enough
 	}

@@ -52,7 +52,7 @@ func (e *Entry) words() []string {
 
 // Create returns the operation that creates a contender under a parent, with its next number.
 func (e *Entry) Create(parent string) embed.Op {
-	return e.create(newName(prefix, e.Kind, e.words()), "", parent)
+	return e.create(newName(prefix, "", e.Kind, e.words()), "", parent)
 }
 
 // create returns the operation that creates a contender under a parent: with a number if one is given, else the parent's next.
@@ -183,7 +183,7 @@ func (c *Contender) Wait(ctx context.Context) error {
 		case !first && err != nil:
 			return err
 		}
-		if err := c.waitChange(ctx); err != nil {
+		if err := c.WaitChange(ctx, nil); err != nil {
 			return c.Leave(err)
 		}
 	}
@@ -201,7 +201,7 @@ func (c *Contender) Try(ctx context.Context) (first bool, err error) {
 	}
 	// First in a state that this node has applied: only its own removal can change that, and every removal but one by
 	// hand comes after the session's local deadline, which Hold compares with the clock.
-	switch err := c.hold(); {
+	switch err := c.Hold(); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, embed.ErrSuspended) && c.Claim.Err() == nil:
@@ -211,7 +211,8 @@ func (c *Contender) Try(ctx context.Context) (first bool, err error) {
 	}
 }
 
-func (c *Contender) hold() (err error) {
+// Hold holds the claim.
+func (c *Contender) Hold() (err error) {
 	c.Turn, err = c.Claim.Hold(c.again)
 	return err
 }
@@ -221,7 +222,7 @@ func (c *Contender) WaitFirst(ctx context.Context) error {
 	for {
 		ahead, err := c.ahead(ctx)
 		if err == nil && ahead != "" {
-			err = c.waitChange(ctx)
+			err = c.WaitChange(ctx, nil)
 		}
 		if err != nil {
 			return c.Leave(err)
@@ -252,6 +253,18 @@ func (c *Contender) ahead(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+// First reports whether it is the contender's turn.
+func (c *Contender) First(ctx context.Context) (bool, error) {
+	ahead, err := c.ahead(ctx)
+	return ahead == "", err
+}
+
+// IsVacant is that of its name.
+func (c *Contender) IsVacant() bool {
+	_, name := Split(c.Path())
+	return IsVacant(name)
+}
+
 // Leave gives up the place and returns the reason: why the claim ended if it has, else err.
 func (c *Contender) Leave(err error) error {
 	if ended := c.Claim.Err(); ended != nil {
@@ -261,8 +274,9 @@ func (c *Contender) Leave(err error) error {
 	return err
 }
 
-// waitChange waits until somebody ahead has gone, or until the session is Connected again when there is nobody.
-func (c *Contender) waitChange(ctx context.Context) error {
+// WaitChange waits until somebody ahead has gone, or until the session is Connected again when there is nobody; or until there is an event of
+// another watch.
+func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) error {
 	state, changed := c.Session.State()
 	ahead, err := c.ahead(ctx)
 	if err != nil {
@@ -272,7 +286,7 @@ func (c *Contender) waitChange(ctx context.Context) error {
 		if state == embed.Connected {
 			return nil
 		}
-		return c.sleep(ctx, changed, nil, 0)
+		return c.sleep(ctx, changed, nil, other, 0)
 	}
 	watch, err := c.Session.Watch(ctx, ahead, embed.WatchOnce)
 	if err != nil {
@@ -290,7 +304,7 @@ func (c *Contender) waitChange(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.sleep(ctx, nil, watch.Events(), delay)
+	return c.sleep(ctx, nil, watch.Events(), other, delay)
 }
 
 // outwait returns how long somebody ahead that its session has lost is still in the way; see Outwait.
@@ -342,7 +356,7 @@ func remove(ctx context.Context, s *embed.Session, path string) (time.Duration, 
 }
 
 // sleep waits for an event; a limit of zero is none.
-func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events <-chan embed.Event, limit time.Duration) error {
+func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events, other <-chan embed.Event, limit time.Duration) error {
 	var over <-chan time.Time
 	if limit > 0 {
 		t := time.NewTimer(limit)
@@ -352,6 +366,7 @@ func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events <
 	select {
 	case <-changed:
 	case <-events: // closed too: whatever ended the watch, look again
+	case <-other:
 	case <-over:
 	case <-c.Claim.Done():
 		return c.Claim.Err()

@@ -1,0 +1,123 @@
+package election
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A Latch is a process's standing candidacy: it campaigns in the background, again whenever it has lost the leadership, until it is closed. All
+// methods may be called by any number of goroutines.
+type Latch struct {
+	// Immutable.
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu struct {
+		sync.Mutex
+		leads   *Leadership // the newest turn, which may be over
+		changed chan struct{}
+		err     error
+	}
+}
+
+// NewLatch begins to campaign in the election of a path, with a session of its own. It does not wait. value is published with the candidacy.
+func NewLatch(n *embed.Node, path string, value []byte, o Options) *Latch {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Latch{cancel: cancel, done: make(chan struct{})}
+	l.mu.changed = make(chan struct{})
+	go l.loop(ctx, n, &runner{path: path, value: value, options: o, turn: l.turn})
+	return l
+}
+
+// loop ends with Close, or when no attempt can succeed.
+func (l *Latch) loop(ctx context.Context, n *embed.Node, r *runner) {
+	defer close(l.done)
+	err := r.run(ctx, n)
+	if ctx.Err() != nil {
+		err = embed.ErrReleased
+	}
+	l.set(nil, err)
+}
+
+// turn leads until the leadership ends.
+func (l *Latch) turn(ctx context.Context, leads *Leadership) error {
+	l.set(leads, nil)
+	<-ctx.Done()
+	l.set(nil, nil)
+	return nil
+}
+
+func (l *Latch) set(leads *Leadership, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.leads, l.mu.err = leads, err
+	close(l.mu.changed)
+	l.mu.changed = make(chan struct{})
+}
+
+// IsLeader compares the clock and reports whether this process leads.
+func (l *Latch) IsLeader() bool {
+	_, ok := l.Leadership()
+	return ok
+}
+
+// Leadership compares the clock and returns the turn of leading that this process has, or false if it has none: for its Token, its Context,
+// Guard, Transfer. Resigning it lets the next candidate lead, and the Latch stands in the queue again.
+func (l *Latch) Leadership() (*Leadership, bool) {
+	l.mu.Lock()
+	leads := l.mu.leads
+	l.mu.Unlock()
+	if leads == nil || leads.Err() != nil {
+		return nil, false
+	}
+	return leads, true
+}
+
+// Changes yields whether this process leads, now and whenever that is another, with the Leadership if it does and nil if it does not. It may
+// skip turns that are over when they could be yielded, never the newest. It ends with ctx, or when the Latch has ended; or when the loop
+// breaks. Ranging over it again begins anew.
+func (l *Latch) Changes(ctx context.Context) iter.Seq[*Leadership] {
+	return func(yield func(*Leadership) bool) {
+		var seen *Leadership
+		for first := true; ctx.Err() == nil; first = false {
+			l.mu.Lock()
+			changed, err := l.mu.changed, l.mu.err
+			l.mu.Unlock()
+			now, _ := l.Leadership()
+			if (first || now != seen) && !yield(now) || err != nil {
+				return
+			}
+			seen = now
+			var over <-chan struct{}
+			if now != nil {
+				over = now.Done()
+			}
+			select {
+			case <-changed:
+			case <-over:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// Done is closed when the Latch has ended: by Close, with its node, or because no attempt can succeed; see Run.
+func (l *Latch) Done() <-chan struct{} { return l.done }
+
+// Err says why the Latch ended, nil while it has not: embed.ErrReleased after Close, else as Run.
+func (l *Latch) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.err
+}
+
+// Close gives the leadership or the place in the queue up and ends the Latch. It waits until the ensemble knows, at most
+// embed.Config.RequestTimeout. It is idempotent and always returns nil.
+func (l *Latch) Close() error {
+	l.cancel()
+	<-l.done
+	return nil
+}

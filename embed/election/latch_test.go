@@ -1,0 +1,125 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+func TestLatch(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	latches := make(map[embed.MemberID]*election.Latch)
+	for id := embed.MemberID(1); id <= 3; id++ {
+		latches[id] = election.NewLatch(ens.Node(id), path, fmt.Append(nil, id), election.Options{})
+	}
+	var token lock.Token
+	next := func() (leader embed.MemberID) {
+		ens.Until("one to lead", func() bool {
+			for id, l := range latches {
+				if now, ok := l.Leadership(); ok && now.Token().Compare(token) > 0 {
+					leader, token = id, now.Token()
+				}
+			}
+			return leader != 0
+		})
+		n := 0
+		for _, l := range latches {
+			if l.IsLeader() {
+				n++
+			}
+		}
+		if n > 1 {
+			t.Errorf("%d lead", n)
+		}
+		return leader
+	}
+	first := next()
+	must(t, latches[first].Close())
+	if latches[first].IsLeader() || !errors.Is(latches[first].Err(), embed.ErrReleased) {
+		t.Errorf("closed: it leads: %v, %v", latches[first].IsLeader(), latches[first].Err())
+	}
+	must(t, latches[first].Close())
+	delete(latches, first)
+
+	// Who resigns stands again.
+	second := next()
+	turn, _ := latches[second].Leadership()
+	must(t, turn.Resign())
+	third := next()
+	if third == second {
+		t.Error("who resigned was elected before who waited")
+	}
+	// The node of the leader ends: so does its Latch, and the other one leads.
+	ens.Stop(third)
+	<-latches[third].Done()
+	if err := latches[third].Err(); !errors.Is(err, embed.ErrClosed) && !errors.Is(err, embed.ErrFailed) {
+		t.Errorf("the Latch of a node that was shut down: %v", err)
+	}
+	delete(latches, third)
+	if last := next(); last != second {
+		t.Errorf("%d leads, not %d", last, second)
+	}
+	must(t, latches[second].Close())
+}
+
+func TestLatch_Changes(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	holds, err := election.New(s, path).Campaign(bounded(t), nil)
+	must(t, err)
+	l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+	defer l.Close()
+	var seen []bool
+	for now := range l.Changes(bounded(t)) {
+		seen = append(seen, now != nil)
+		switch len(seen) {
+		case 1:
+			must(t, holds.Resign())
+		case 2, 4:
+			must(t, now.Resign())
+		case 5:
+			must(t, l.Close())
+		}
+	}
+	for i, leads := range seen {
+		if leads != (i%2 == 1) {
+			t.Fatalf("it was told %v", seen)
+		}
+	}
+	if len(seen) < 5 {
+		t.Errorf("it was told %v", seen)
+	}
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	other := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+	defer other.Close()
+	for now := range other.Changes(ctx) {
+		if now != nil {
+			cancel()
+		}
+	}
+	if !other.IsLeader() {
+		t.Error("the end of a loop ended the leadership")
+	}
+}
+
+// No attempt can succeed: the Latch says why, and does not spin.
+func TestLatch_EndsWhenNoAttemptCanSucceed(t *testing.T) {
+	ens := one(t)
+	for name, l := range map[string]*election.Latch{
+		"path":     election.NewLatch(ens.Node(1), "no/path", nil, election.Options{}),
+		"priority": election.NewLatch(ens.Node(1), path, nil, election.Options{Priority: -1}),
+		"size":     election.NewLatch(ens.Node(1), path, make([]byte, 2<<20), election.Options{}),
+	} {
+		<-l.Done()
+		if l.Err() == nil || errors.Is(l.Err(), embed.ErrReleased) {
+			t.Errorf("%s: %v", name, l.Err())
+		}
+	}
+}

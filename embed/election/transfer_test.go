@@ -1,0 +1,244 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+type elected struct {
+	l   *election.Leadership
+	err error
+}
+
+// enters has a candidate wait, and returns it with where its leadership will be.
+func enters(t testing.TB, s *embed.Session, value string, priority int) (*election.Candidate, <-chan elected) {
+	t.Helper()
+	c, err := election.New(s, path).Enter(bounded(t), []byte(value), election.Options{Priority: priority})
+	must(t, err)
+	out := make(chan elected, 1)
+	go func() {
+		l, err := c.Wait(bounded(t))
+		out <- elected{l, err}
+	}()
+	return c, out
+}
+
+func leads(t testing.TB, out <-chan elected) *election.Leadership {
+	t.Helper()
+	e := <-out
+	must(t, e.err)
+	return e.l
+}
+
+// values are those of the candidates, in order.
+func values(t testing.TB, s *embed.Session) (list []string) {
+	t.Helper()
+	all, err := election.New(s, path).Candidates(bounded(t))
+	must(t, err)
+	for _, c := range all {
+		list = append(list, string(c.Value))
+	}
+	return list
+}
+
+func grow(t testing.TB, turns ...*election.Leadership) {
+	t.Helper()
+	for i := range turns[1:] {
+		if turns[i+1].Token().Compare(turns[i].Token()) <= 0 {
+			t.Errorf("token %v after %v", turns[i+1].Token(), turns[i].Token())
+		}
+	}
+}
+
+// E1: a leader transfers to a candidate, whose token is the greater one; who leads after that has a greater one still.
+func TestLeadership_Transfer(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	first, err := election.New(s, path).Campaign(bounded(t), []byte("a"))
+	must(t, err)
+	_, b := enters(t, ens.Session(2, embed.SessionOptions{}), "b", 0)
+	third, c := enters(t, ens.Session(3, embed.SessionOptions{}), "c", 0)
+	before, now := third.Path(), make(chan string, 1)
+	if err := first.Transfer(bounded(t), third.Path()); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(first.Err(), embed.ErrReleased) {
+		t.Errorf("the former leader: %v", first.Err())
+	}
+	second := leads(t, c)
+	now <- third.Path()
+	if <-now == before {
+		t.Error("the candidate has not moved")
+	}
+	leader, err := election.New(s, path).Leader(bounded(t))
+	must(t, err)
+	if string(leader.Value) != "c" || leader.Token != second.Token() {
+		t.Errorf("%s leads with %v, want c with %v", leader.Value, leader.Token, second.Token())
+	}
+	select {
+	case <-b:
+		t.Fatal("two lead")
+	default:
+	}
+	if err := first.Transfer(bounded(t), third.Path()); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("a transfer by who does not lead: %v", err)
+	}
+	must(t, second.Resign())
+	last := leads(t, b)
+	grow(t, first, second, last)
+	must(t, last.Resign())
+}
+
+// The candidate has gone, or is none, or waits for nothing: the leadership is resigned, and the next one leads.
+func TestLeadership_TransferToNobodyResigns(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for name, to := range map[string]func(l *election.Leadership) string{
+		"itself":     (*election.Leadership).Path,
+		"no znode":   func(*election.Leadership) string { return path + "/nobody" },
+		"elsewhere":  func(*election.Leadership) string { return "/elsewhere" },
+		"not a path": func(*election.Leadership) string { return "" },
+	} {
+		l, err := election.New(s, path).Campaign(bounded(t), nil)
+		must(t, err)
+		_, next := enters(t, s, "next", 0)
+		if err := l.Transfer(bounded(t), to(l)); !errors.Is(err, election.ErrNotTransferred) {
+			t.Errorf("to %s: %v", name, err)
+		}
+		must(t, leads(t, next).Resign())
+	}
+	l, err := election.New(s, path).Campaign(bounded(t), nil)
+	must(t, err)
+	sleeps, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+	must(t, err)
+	ctx, cancel := context.WithTimeout(bounded(t), 50*time.Millisecond)
+	defer cancel()
+	if err := l.Transfer(ctx, sleeps.Path()); !errors.Is(err, election.ErrNotTransferred) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("to one who waits for nothing: %v", err)
+	}
+	next, err := sleeps.Wait(bounded(t))
+	must(t, err)
+	grow(t, l, next)
+	must(t, next.Resign())
+}
+
+func TestElection_Priority(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	last, err := election.New(s, path).Campaign(bounded(t), []byte("leader"))
+	must(t, err)
+	waits := make(map[string]<-chan elected)
+	for i, c := range []struct {
+		value    string
+		priority int
+	}{{"a0", 0}, {"b0", 0}, {"c5", 5}, {"d1", 1}, {"e5", 5}, {"f9", 9}, {"g0", 0}, {"h9", 9}, {"i1", 1}} {
+		_, waits[c.value] = enters(t, ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{}), c.value, c.priority)
+	}
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	order := []string{"leader", "f9", "h9", "c5", "e5", "d1", "i1", "a0", "b0", "g0"}
+	if got := values(t, s); !slices.Equal(got, order) {
+		t.Fatalf("the queue is %v, want %v", got, order)
+	}
+	for _, value := range order[1:] {
+		must(t, last.Resign())
+		next := leads(t, waits[value])
+		grow(t, last, next)
+		last = next
+	}
+	for _, p := range []int{-1, 1000} {
+		if _, err := election.New(s, path).Enter(bounded(t), nil, election.Options{Priority: p}); err == nil {
+			t.Errorf("a priority of %d", p)
+		}
+	}
+}
+
+// Candidates of all priorities come and go and transfer at once: one leads at a time, and tokens grow.
+func TestElection_PrioritiesAndTransfersNeverTwo(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	var mu sync.Mutex
+	var leader *election.Leadership
+	var token lock.Token
+	var wg sync.WaitGroup
+	for i := range 6 {
+		s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
+		e := election.New(s, path)
+		wg.Go(func() {
+			for j := range 6 {
+				c, err := e.Enter(bounded(t), fmt.Append(nil, i), election.Options{Priority: (i * j) % 4})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				l, err := c.Wait(bounded(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if leader != nil && leader.Err() == nil {
+					t.Error("two lead")
+				}
+				if l.Token().Compare(token) <= 0 {
+					t.Errorf("token %v after %v", l.Token(), token)
+				}
+				leader, token = l, l.Token()
+				mu.Unlock()
+				all, err := e.Candidates(bounded(t))
+				if err != nil {
+					t.Error(err)
+				}
+				switch {
+				case j%3 == 0 && len(all) > 2:
+					err = l.Transfer(bounded(t), all[len(all)-1].Path)
+				case j%3 == 1:
+					var again *election.Candidate
+					if again, err = l.Requeue(bounded(t)); err == nil {
+						err = again.Withdraw()
+					}
+				default:
+					err = l.Resign()
+				}
+				if err != nil && !errors.Is(err, election.ErrNotTransferred) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestLeadership_RequeueStaysInTheQueue(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	l, err := election.New(s, path).Campaign(bounded(t), []byte("a"))
+	must(t, err)
+	_, b := enters(t, s, "b", 0)
+	again, err := l.Requeue(bounded(t))
+	must(t, err)
+	if l.Err() == nil {
+		t.Error("it leads still")
+	}
+	next := leads(t, b)
+	if got := values(t, s); !slices.Equal(got, []string{"b", "a"}) {
+		t.Errorf("the queue is %v", got)
+	}
+	must(t, next.Resign())
+	third, err := again.Wait(bounded(t))
+	must(t, err)
+	grow(t, l, next, third)
+	must(t, third.Resign())
+	if _, err := third.Requeue(bounded(t)); !errors.Is(err, embed.ErrReleased) {
+		t.Errorf("of one who does not lead: %v", err)
+	}
+}
