@@ -70,7 +70,8 @@ func (e *Election) enter(ctx context.Context, value []byte, o Options) (*Candida
 	return c, nil
 }
 
-func (c *Candidate) entry(words ...string) queue.Entry {
+func (c *Candidate) entry() queue.Entry {
+	var words []string
 	if c.options.Priority > 0 {
 		words = append(words, queue.PriorityWord(c.options.Priority))
 	}
@@ -167,8 +168,13 @@ func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 		return nil, c.contender.WaitChange(ctx, offered.Events())
 	}
 	if c.contender.IsVacant() {
-		// Ahead of others who came before: the grant is a commit of its own, or the token would not grow.
-		return nil, c.take(ctx, c.contender.Place(), c.entry(queue.Granted))
+		// Ahead of others who came before: the grant is a commit of its own, or the token would not grow. With a higher priority somebody may
+		// go ahead until then, and be granted it first.
+		err := c.take(ctx, c.contender.Place().Granted(), c.entry())
+		if errors.Is(err, embed.ErrNodeExists) && c.contender.Claim.Err() == nil {
+			err = nil
+		}
+		return nil, err
 	}
 	switch err := c.contender.Hold(); {
 	case err == nil:

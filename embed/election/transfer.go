@@ -52,11 +52,6 @@ func (l *Leadership) offer(ctx context.Context, to string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
-	gone, err := s.Watch(ctx, to, embed.WatchOnce)
-	if err != nil {
-		return err
-	}
-	defer gone.Close()
 	claim, err := s.Claim(ctx, embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(), []byte(to+" "+l.contender.Path()), embed.Ephemeral))
 	if err != nil {
 		return err
@@ -64,6 +59,14 @@ func (l *Leadership) offer(ctx context.Context, to string) error {
 	defer claim.Release()
 	if _, err := claim.Created(ctx); err != nil {
 		return err
+	}
+	gone, err := s.Watch(ctx, to, embed.WatchOnce)
+	if err != nil {
+		return err
+	}
+	defer gone.Close()
+	if _, ok, err := s.Exists(ctx, to); !ok {
+		return cmp.Or(err, errLeft) // unless it is by accepting: that is known by now
 	}
 	select {
 	case <-claim.Done(): // taken, as the place is in the same moment
@@ -99,7 +102,7 @@ func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	err = c.take(ctx, queue.PlaceOf(from, leader.Czxid), c.entry(queue.Granted), embed.OpDelete(c.election.offer(), stat.Version), embed.OpDelete(from, embed.AnyVersion))
+	err = c.take(ctx, queue.PlaceOf(from, leader.Czxid).Granted(), c.entry(), embed.OpDelete(c.election.offer(), stat.Version), embed.OpDelete(from, embed.AnyVersion))
 	if errors.Is(err, embed.ErrNoNode) && c.contender.Claim.Err() == nil {
 		return false, nil // it was taken back
 	}

@@ -36,9 +36,6 @@ const (
 	wordPlace    = 'z' // the zxid that a place counts from that was taken over
 	wordPriority = 'p' // of a candidate, above zero
 
-	// Granted is the word of who has taken its place with the grant.
-	Granted = "g1"
-
 	// Upgrading is the word of a reader who waits to become the writer.
 	Upgrading = "up"
 )
@@ -49,6 +46,9 @@ const (
 	prefixLast = "_u_" // of who stands behind all of its number
 	uuidLen    = 36
 	keyLen     = 8 // of the uuid's first group
+
+	// grantUUID is that of a place that is taken by a grant: the same for all, so that two cannot be granted one place.
+	grantUUID = "00000000-0000-4000-8000-000000000000"
 
 	// lastNumber is where the create counter of a znode stands still. From there on all contenders get the same number, which no
 	// longer tells who came first, so nobody stands in a queue with it.
@@ -126,9 +126,6 @@ func identityWord(identity string) string {
 	return fmt.Sprintf("%c%016x", wordIdentity, binary.BigEndian.Uint64(sum[:]))
 }
 
-// isGranted reports whether a name is that of who has taken its place with the grant.
-func isGranted(name string) bool { return strings.Contains(name, "-"+Granted+"-") }
-
 // key is what orders those who stand behind others of the same number.
 func key(name string) string {
 	if !strings.HasPrefix(name, prefixLast) || len(name) < len(prefixLast)+keyLen {
@@ -137,8 +134,8 @@ func key(name string) string {
 	return name[len(prefixLast) : len(prefixLast)+keyLen]
 }
 
-// IsVacant reports whether a contender, if it is the first, has its turn only when it has taken its place anew.
-func IsVacant(name string) bool { return key(name) != "" && !isGranted(name) && !IsUpgrading(name) }
+// IsVacant reports whether a contender, if it is the first, has its turn only when it has taken its place by a grant.
+func IsVacant(name string) bool { return key(name) != "" && !IsUpgrading(name) }
 
 // Order returns the two numbers of a contender's token: where its place counts from, and if the place was taken over, the
 // transaction that did.

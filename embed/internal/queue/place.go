@@ -18,6 +18,7 @@ type Place struct {
 	Number string // ten digits
 	Key    string // empty, or eight hexadecimal digits: behind those of the number without one, in order of the keys
 	Zxid   embed.Zxid
+	Grant  bool // it is taken with the turn, and by one only: ErrNodeExists
 }
 
 // upgradeKey is that of a reader who is upgraded: there is one at a time.
@@ -83,14 +84,22 @@ func (c *Contender) InFrontOfLower(path string, czxid embed.Zxid, priority int) 
 // Take creates a contender at a place, in a transaction that begins with ops, one of which makes sure that the place is free. It outwaits a
 // quorum that is away, unless the entry is prompt.
 func Take(ctx context.Context, s *embed.Session, e Entry, at Place, ops ...embed.Op) (*Contender, error) {
-	head, number := prefix, at.Number
-	if at.Key != "" {
-		// The number in front, then the key: so Curator, which compares all that follows the kind, has the same order.
-		head, number = prefixLast, at.Number+at.Key+at.Number
-	}
 	e.Words = append(slices.Clone(e.Words), placeWord(at.Zxid))
-	create := e.create(newName(head, at.Key, e.Kind, e.words()), number, at.Parent)
-	return e.Claim(ctx, s, append(slices.Clone(ops), create)...)
+	name, number := newName(prefix, "", e.Kind, e.words()), at.Number
+	switch {
+	case at.Grant:
+		name = prefix + grantUUID + "-" + placeWord(at.Zxid) + "-" + e.Kind.Word
+	case at.Key != "":
+		// The number in front, then the key: so Curator, which compares all that follows the kind, has the same order.
+		name, number = newName(prefixLast, at.Key, e.Kind, e.words()), at.Number+at.Key+at.Number
+	}
+	return e.Claim(ctx, s, append(slices.Clone(ops), e.create(name, number, at.Parent))...)
+}
+
+// Granted is the place of the first, in front of all who may come to stand at its number.
+func (p Place) Granted() Place {
+	p.Key, p.Grant = "", true
+	return p
 }
 
 // Return takes the place of the first contender, if that was the same kind and identity and is there only because it was lost. It returns nil
