@@ -353,6 +353,9 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			must(t, err)
 			leader, err := election.New(s, "/election").Campaign(ctx, nil)
 			must(t, err)
+			candidate, err := election.New(s, "/election").Enter(ctx, nil, election.Options{})
+			must(t, err)
+			latch := election.NewLatch(ens.Node(1), "/latch", nil, election.Options{})
 			claim, err := s.Claim(ctx, embed.OpCreate("/claim", nil, embed.Ephemeral))
 			must(t, err)
 			_, err = claim.Created(ctx)
@@ -461,9 +464,38 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Context":  {func() error { return context.Cause(leader.Context()) }, session},
 				"Done":     {closed(leader.Done()), nil},
 				"Err":      {leader.Err, session},
+				"Path":     {func() error { leader.Path(); return nil }, nil},
 				"Proclaim": {func() error { return leader.Proclaim(ctx, nil) }, session},
+				"Requeue":  {func() error { _, err := leader.Requeue(ctx); return err }, session},
 				"Resign":   {leader.Resign, nil},
 				"Token":    {func() error { leader.Token(); return nil }, nil},
+				"Transfer": {func() error { return leader.Transfer(ctx, "/election/other") }, session},
+			})
+			answers{t, candidate}.are(map[string]answer{
+				"Path":     {func() error { candidate.Path(); return nil }, nil},
+				"Wait":     {func() error { _, err := candidate.Wait(ctx); return err }, session},
+				"Withdraw": {candidate.Withdraw, nil},
+			})
+			<-latch.Done() // with the node or, when that was shut down, without a session to have
+			answers{t, latch}.are(map[string]answer{
+				"Changes": {func() error {
+					for now := range latch.Changes(ctx) {
+						if now != nil {
+							return errors.New("it leads")
+						}
+					}
+					return nil
+				}, nil},
+				"Close":    {latch.Close, nil},
+				"Done":     {closed(latch.Done()), nil},
+				"Err":      {latch.Err, node},
+				"IsLeader": {func() error { latch.IsLeader(); return nil }, nil},
+				"Leadership": {func() error {
+					if _, ok := latch.Leadership(); ok {
+						return errors.New("it leads")
+					}
+					return nil
+				}, nil},
 			})
 			answers{t, mutex}.are(map[string]answer{
 				"Lock":    {func() error { _, err := mutex.Lock(ctx); return err }, session},
@@ -495,8 +527,10 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"With":    {func() error { _, err := several.With(lock.Options{Note: "n"}).Lock(ctx); return err }, session},
 			})
 			answers{t, elect}.are(map[string]answer{
-				"Campaign": {func() error { _, err := elect.Campaign(ctx, nil); return err }, session},
-				"Leader":   {func() error { _, err := elect.Leader(ctx); return err }, session},
+				"Campaign":   {func() error { _, err := elect.Campaign(ctx, nil); return err }, session},
+				"Candidates": {func() error { _, err := elect.Candidates(ctx); return err }, session},
+				"Enter":      {func() error { _, err := elect.Enter(ctx, nil, election.Options{}); return err }, session},
+				"Leader":     {func() error { _, err := elect.Leader(ctx); return err }, session},
 				"Observe": {func() (last error) {
 					for _, err := range elect.Observe(ctx) {
 						last = err

@@ -76,6 +76,12 @@ func contenders(ctx context.Context, s *embed.Session, parent string) (all []Con
 		}
 		c := Contender{Path: path, Session: stat.EphemeralOwner, Note: string(data), Age: max(0, time.Since(stat.Ctime))}
 		c.Token.Zxid, c.Token.Local = queue.Order(name, stat.Czxid)
+		if c.Session != 0 {
+			c.Member, err = s.Member(ctx, c.Session)
+			if err != nil && !errors.Is(err, embed.ErrNoSession) {
+				return nil, err
+			}
+		}
 		all = append(all, c)
 	}
 	return all, nil

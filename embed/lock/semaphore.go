@@ -99,15 +99,16 @@ func (m *Semaphore) grabFirst(ctx context.Context, n int, c *queue.Contender) (*
 }
 
 func (m *Semaphore) grabOrSleep(ctx context.Context, n int, c *queue.Contender, seen map[string]time.Time) (*Hold, error) {
-	var events [2]<-chan embed.Event
-	for i, path := range []string{m.path, m.leases()} {
-		w, err := m.session.Watch(ctx, path, embed.WatchOnce)
-		if err != nil {
-			return nil, err
-		}
-		defer w.Close()
-		events[i] = w.Events()
+	limit, err := m.session.Watch(ctx, m.path, embed.WatchOnce)
+	if err != nil {
+		return nil, err
 	}
+	defer limit.Close()
+	leases, err := m.session.Watch(ctx, m.leases(), embed.WatchRecursive) // also of one that is lost and stays for its Delay
+	if err != nil {
+		return nil, err
+	}
+	defer leases.Close()
 	h, err := m.grab(ctx, n, c, false)
 	if !errors.Is(err, ErrHeld) {
 		return h, err
@@ -117,8 +118,8 @@ func (m *Semaphore) grabOrSleep(ctx context.Context, n int, c *queue.Contender, 
 		return nil, err
 	}
 	select {
-	case <-events[0]:
-	case <-events[1]:
+	case <-limit.Events():
+	case <-leases.Events():
 	case <-late:
 	case <-c.Claim.Done():
 		return nil, c.Claim.Err()

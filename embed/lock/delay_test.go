@@ -1,0 +1,153 @@
+package lock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// delayed is a mutex with a delay that no test outwaits, unless it says so.
+func delayed(s *embed.Session, identity string, d time.Duration) *lock.Mutex {
+	return lock.NewMutex(s, path).With(lock.Options{Delay: d, Identity: identity})
+}
+
+// What is given up is free at once.
+func TestDelay_IsNoneAfterARelease(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	h, err := delayed(s, "", time.Hour).Lock(bounded(t))
+	must(t, err)
+	must(t, h.Release())
+	other := ens.Session(1, embed.SessionOptions{})
+	h, err = delayed(other, "", time.Hour).Lock(bounded(t))
+	must(t, err)
+	must(t, other.Close()) // on purpose too
+	h, err = delayed(s, "", time.Hour).TryLock(bounded(t))
+	must(t, err)
+	must(t, h.Release())
+}
+
+// Consul's lock-delay: a holder that was lost may have sent something that has not arrived yet.
+func TestDelay_AfterALoss(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(2, embed.SessionOptions{})
+	lost := ens.Session(1, embed.SessionOptions{})
+	const delay = 300 * time.Millisecond
+	h, err := delayed(lost, "", delay).Lock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, delayed(s, "", delay).Lock)
+	behind := taking(t, ens, s, lock.NewMutex(s, path).Lock) // also of who asks for no delay
+	began := time.Now()
+	ens.Kill(1)
+	ens.Restart(1) // whose Register ends the sessions of its predecessor at once
+	if h.Err() == nil {
+		t.Error("a Hold of a former life goes on")
+	}
+	next := granted(t, w)
+	if d := time.Since(began); d < delay {
+		t.Errorf("granted after %v", d)
+	}
+	grows(t, h, next)
+	must(t, next.Release())
+	must(t, granted(t, behind).Release())
+	if left := queued(t, s); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// consul#430: whoever had it could not have it back during the delay.
+func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(2, embed.SessionOptions{})
+	h, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	ens.Kill(1)
+	ens.Restart(1)
+	ens.Ready(1)
+	back := ens.Session(1, embed.SessionOptions{})
+	if _, err := delayed(back, "worker-2", time.Hour).TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("another identity: %v", err)
+	}
+	pending(t, s, "in during the delay", w)
+	again, err := delayed(back, "worker-1", time.Hour).Lock(bounded(t))
+	must(t, err)
+	pending(t, s, "in beside who came back", w)
+	grows(t, h, again)
+	must(t, again.Release())
+	next := granted(t, w)
+	grows(t, again, next)
+	must(t, next.Release())
+}
+
+// Who only waited has nothing that others should wait for.
+func TestDelay_IsNoneAfterTheLossOfAWaiter(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(2, embed.SessionOptions{})
+	h, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	lost := ens.Session(1, embed.SessionOptions{})
+	taking(t, ens, lost, delayed(lost, "", time.Hour).Lock)
+	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	ens.Kill(1)
+	ens.Restart(1)
+	ens.Until("the lost waiter to be removed", func() bool { return len(queued(t, s)) == 2 })
+	must(t, h.Release())
+	must(t, granted(t, w).Release())
+}
+
+func TestDelay_OfASemaphore(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(2, embed.SessionOptions{})
+	m := lock.NewSemaphore(s, path, 2)
+	const delay = 300 * time.Millisecond
+	_, err := lock.NewSemaphore(ens.Session(1, embed.SessionOptions{}), path, 2).With(lock.Options{Delay: delay}).Acquire(bounded(t), 2)
+	must(t, err)
+	w := permits(t, ens, s, acquires(m, 1))
+	began := time.Now()
+	ens.Kill(1)
+	ens.Restart(1)
+	one := granted(t, w)
+	if d := time.Since(began); d < delay {
+		t.Errorf("granted after %v", d)
+	}
+	must(t, one.Release())
+}
+
+func TestOptions_AreChecked(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	for name, o := range map[string]lock.Options{
+		"a delay of less than nothing":   {Delay: -time.Second},
+		"a delay in microseconds":        {Delay: 1500 * time.Microsecond},
+		"a delay of a century":           {Delay: 100 * 365 * 24 * time.Hour},
+		"less than nothing is kept":      {Keep: -1},
+		"a note that no znode can store": {Note: string(make([]byte, 2<<20))},
+	} {
+		if _, err := lock.NewMutex(s, path).With(o).Lock(bounded(t)); err == nil {
+			t.Errorf("%s: locked", name)
+		}
+	}
+	for name, o := range map[string]lock.Options{"Keep": {Keep: 1}, "Identity": {Identity: "x", Delay: time.Second}} {
+		if _, err := lock.NewMulti(s, path).With(o).Lock(bounded(t)); err == nil {
+			t.Errorf("%s of a Multi", name)
+		}
+		if _, err := lock.NewSemaphore(s, path, 1).With(o).Acquire(bounded(t), 1); err == nil {
+			t.Errorf("%s of a Semaphore", name)
+		}
+	}
+	if _, err := lock.NewRWMutex(s, path).With(lock.Options{Keep: 1}).RLock(bounded(t)); err == nil {
+		t.Error("Keep of a RWMutex")
+	}
+	if left := queued(t, s); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -1,0 +1,175 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+func notes(list []lock.Contender, err error) (all []string) {
+	for _, c := range list {
+		all = append(all, c.Note)
+	}
+	if err != nil {
+		all = append(all, err.Error())
+	}
+	return all
+}
+
+func wantNotes(t testing.TB, s *embed.Session, what string, holders, waiters []string) {
+	t.Helper()
+	_, err := s.Sync(bounded(t), "/")
+	must(t, err)
+	got := notes(lock.Holders(bounded(t), s, path))
+	if len(got) != len(holders) {
+		t.Fatalf("%s: the holders are %q, want %q", what, got, holders)
+	}
+	waits := notes(lock.Waiters(bounded(t), s, path))
+	if len(waits) != len(waiters) {
+		t.Fatalf("%s: the waiters are %q, want %q", what, waits, waiters)
+	}
+	for i, n := range append(got, waits...) {
+		if want := append(append([]string{}, holders...), waiters...)[i]; n != want {
+			t.Errorf("%s: contender %d is %q, want %q", what, i, n, want)
+		}
+	}
+}
+
+func TestHoldersAndWaiters(t *testing.T) {
+	ens := embedtest.New(t, 2, embedtest.Options{})
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
+	wantNotes(t, s, "nobody", nil, nil)
+	noted := func(note string) lock.Options { return lock.Options{Note: note} }
+
+	m := lock.NewMutex(s, path)
+	h, err := m.With(noted("first")).Lock(bounded(t))
+	must(t, err)
+	second := taking(t, ens, other, lock.NewMutex(other, path).With(noted("second")).Lock)
+	third := taking(t, ens, s, m.With(noted("third")).Lock)
+	wantNotes(t, s, "a mutex", []string{"first"}, []string{"second", "third"})
+	holders, err := lock.Holders(bounded(t), s, path)
+	must(t, err)
+	waiters, err := lock.Waiters(bounded(t), s, path)
+	must(t, err)
+	if c := holders[0]; c.Path != h.Path() || c.Session != s.ID() || c.Member != 1 || c.Token != h.Token() || c.Age < 0 {
+		t.Errorf("the holder is %+v", c)
+	}
+	if c := waiters[0]; c.Session != other.ID() || c.Member != 2 {
+		t.Errorf("the first waiter is %+v", c)
+	}
+	must(t, h.Release())
+	next := granted(t, second)
+	if next.Token() != waiters[0].Token {
+		t.Errorf("a waiter was to have token %v, and has %v", waiters[0].Token, next.Token())
+	}
+	must(t, next.Release())
+	must(t, granted(t, third).Release())
+
+	rw := lock.NewRWMutex(s, path)
+	r1, err := rw.With(noted("r1")).RLock(bounded(t))
+	must(t, err)
+	r2, err := rw.With(noted("r2")).RLock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, rw.With(noted("w")).Lock)
+	r3 := taking(t, ens, s, rw.With(noted("r3")).RLock)
+	wantNotes(t, s, "readers", []string{"r1", "r2"}, []string{"w", "r3"})
+	must(t, r1.Release())
+	must(t, r2.Release())
+	writer := granted(t, w)
+	wantNotes(t, s, "a writer", []string{"w"}, []string{"r3"})
+	must(t, writer.Release())
+	must(t, granted(t, r3).Release())
+
+	sem := lock.NewSemaphore(s, path, 2)
+	two, err := sem.With(noted("two")).Acquire(bounded(t), 2)
+	must(t, err)
+	one := permits(t, ens, s, func(ctx context.Context) (*lock.Hold, error) { return sem.With(noted("one")).Acquire(ctx, 1) })
+	wantNotes(t, s, "a semaphore", []string{"two", "two"}, []string{"one"})
+	must(t, two.Release())
+	must(t, granted(t, one).Release())
+}
+
+// Curator's Revoker: the holder is asked, and may not care.
+func TestRevoke(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	must(t, lock.Revoke(bounded(t), s, path)) // nobody's
+	h, err := lock.NewMutex(s, path).With(lock.Options{Note: "mine"}).Lock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	asked := h.Revoked()
+	_, err = other.Set(bounded(t), h.Path(), []byte("another note"), embed.AnyVersion)
+	must(t, err)
+	select {
+	case <-asked:
+		t.Error("any write is a revocation")
+	default:
+	}
+	must(t, lock.Revoke(bounded(t), other, path))
+	<-asked
+	<-h.Revoked()
+	if h.Err() != nil {
+		t.Errorf("it ended the Hold: %v", h.Err())
+	}
+	must(t, h.Release())
+	next := granted(t, w)
+	select {
+	case <-next.Revoked():
+		t.Error("the next Hold is asked")
+	default:
+	}
+	must(t, next.Release())
+	// Who asks late is told as well; of several paths one is enough.
+	both, err := lock.NewMulti(s, path, "/locks/y").Lock(bounded(t))
+	must(t, err)
+	must(t, lock.Revoke(bounded(t), other, "/locks/y"))
+	<-both.Revoked()
+	must(t, both.Release())
+}
+
+// Netflix/curator#75: two objects of one path in one thread waited for one another.
+func TestHeld(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	const other = "/locks/y"
+	if _, ok := lock.Held(bounded(t), path); ok {
+		t.Error("nothing is held")
+	}
+	outer, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	second, err := lock.NewMutex(s, other).Lock(outer.Context())
+	must(t, err)
+	for _, p := range []string{path, other} {
+		inner, ok := lock.Held(second.Context(), p)
+		if !ok {
+			t.Fatalf("%s is not found in the ctx", p)
+		}
+		// kazoo#291: the first release of a lock that was taken twice freed it.
+		must(t, inner.Release())
+		if inner.Err() != nil || outer.Err() != nil || second.Err() != nil {
+			t.Errorf("the release of what was handed down: %v, %v, %v", inner.Err(), outer.Err(), second.Err())
+		}
+	}
+	inner, _ := lock.Held(second.Context(), path)
+	if inner.Token() != outer.Token() || inner.Path() != outer.Path() {
+		t.Errorf("what was handed down has token %v, not %v", inner.Token(), outer.Token())
+	}
+	must(t, outer.Release())
+	if !errors.Is(inner.Err(), embed.ErrReleased) {
+		t.Errorf("after the release: %v", inner.Err())
+	}
+	if _, ok := lock.Held(second.Context(), path); ok {
+		t.Error("a Hold that has ended is found")
+	}
+	must(t, second.Release())
+	must(t, lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, token lock.Token) error {
+		if h, ok := lock.Held(ctx, path); !ok || h.Token() != token {
+			t.Error("Do's ctx does not carry the Hold")
+		}
+		return nil
+	}))
+}
