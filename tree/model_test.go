@@ -186,7 +186,7 @@ func (m *model) create(h Header, op Op) (Result, error) {
 		parent.Pzxid = h.Zxid
 	}
 	m.znodes[parentPath] = parent
-	m.change(Change{Created, path, z.Owner, false, z.ACL, parent.ACL}, parentPath)
+	m.change(Change{Created, false, path, z.Owner, z.ACL, parent.ACL}, parentPath)
 	if subtree, ok := modelQuota(path, "/zookeeper_stats"); ok {
 		z.Data = m.recounted(subtree)
 		m.znodes[path] = z
@@ -288,7 +288,7 @@ func (m *model) remove(h Header, path string) {
 	parent.cversion++
 	parent.Pzxid = h.Zxid
 	m.znodes[parentPath] = parent
-	m.change(Change{Deleted, path, z.Owner, false, z.ACL, parent.ACL}, parentPath)
+	m.change(Change{Deleted, false, path, z.Owner, z.ACL, parent.ACL}, parentPath)
 	m.charge(path, -1, -len(z.Data))
 }
 

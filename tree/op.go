@@ -157,9 +157,9 @@ func (c ChangeType) String() string {
 // The lists are the tree's: they may be kept but must not be changed. See View.MayRead.
 type Change struct {
 	Type  ChangeType
+	Lost  bool // Owner owns the znode no more, which lingers; beside Type it takes no room
 	Path  string
 	Owner SessionID // of the znode if it is an ephemeral, else zero
-	Lost  bool      // Owner owns the znode no more, which lingers
 
 	ACL       []ACL // of the znode; of a deleted one, what it had
 	ParentACL []ACL // of the parent if the znode was created or deleted
