@@ -50,6 +50,11 @@ func (c *Claim) Hold(again bool) (*Turn, error) {
 	return &Turn{t: t}, nil
 }
 
+// Settle waits until everything that the claim's session submitted before, of the claim's shard, has been applied here or refused: what
+// follows without a commit, a Turn of a claim that is held again, sees it. It waits at most Config.RequestTimeout, and costs nothing if there
+// is nothing. Errors are those of Multi.
+func (c *Claim) Settle() error { return opError("settle", "", engine.Single(c.c.Settle())) }
+
 // Done compares the clock and returns a channel that is closed when the claim has ended.
 func (c *Claim) Done() <-chan struct{} { return c.c.Done() }
 

@@ -440,6 +440,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Err":     {claim.Err, session},
 				"Hold":    {func() error { _, err := claim.Hold(false); return err }, session},
 				"Release": {claim.Release, nil},
+				"Settle":  {claim.Settle, nil}, // there is nothing
 			})
 			answers{t, turn}.are(map[string]answer{
 				"Context": {func() error { return context.Cause(turn.Context()) }, session},

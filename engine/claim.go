@@ -141,6 +141,17 @@ func (c *Claim) Hold(again bool) (*Turn, error) {
 	return c.turn, nil
 }
 
+// Settle waits until everything that the claim's session submitted before, on the claim's shard, has been applied here or refused; at most for
+// the node's request timeout. It costs a commit, but nothing if there is nothing.
+func (c *Claim) Settle() error {
+	if !c.pipe.busy(c.session) {
+		return nil
+	}
+	p := c.session.Submit(context.Background(), []tree.Op{{Kind: tree.KindGuard, Path: c.paths[0], Czxid: c.czxid}})
+	_, err := p.Wait(context.Background())
+	return err
+}
+
 // Done compares the clock and returns a channel that is closed when the claim has ended.
 func (c *Claim) Done() <-chan struct{} {
 	c.session.engine.keeper.look()

@@ -412,3 +412,43 @@ func TestRefusedClaimIsReleasedByNothing(t *testing.T) {
 		n.wantRequests()
 	})
 }
+
+// What was submitted before is waited for, and nothing else: it costs a request only if there is any.
+func TestSettle(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s, other := n.open(testTimeout), n.open(testTimeout)
+		c := n.held(s, "/q")
+		other.Submit(t.Context(), []tree.Op{create("/other")})
+		if err := c.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		n.apply(n.wantRequests("create /other")...)
+		n.lead(0)
+		taken := s.Submit(t.Context(), []tree.Op{create("/taken")})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := taken.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if err := c.Settle(); err != nil {
+			t.Fatalf("after a request that was taken back: %v", err)
+		}
+		n.lead(otherMember)
+		s.Submit(t.Context(), []tree.Op{create("/x")})
+		settled := make(chan error, 1)
+		go func() { settled <- c.Settle() }()
+		sent := n.wantRequests("create /x")
+		if len(settled) > 0 {
+			t.Fatal("it did not wait")
+		}
+		n.apply(sent...)
+		n.commit()
+		if err := <-settled; err != nil || !n.exists("/x") {
+			t.Fatal(err)
+		}
+		if err := c.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		n.wantRequests()
+	})
+}

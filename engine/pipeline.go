@@ -184,7 +184,7 @@ func (p *pipeline) turnAway(s *Session, err error) {
 	p.mu.Lock()
 	out := p.mu.queue.takeIn(s)
 	for _, w := range out {
-		w.place = placeDone
+		p.overLocked(w)
 	}
 	p.mu.Unlock()
 	for _, w := range out {
@@ -231,11 +231,27 @@ func (p *pipeline) drop(w *waiter, err error) {
 	if w.place == placeQueued {
 		p.mu.queue.takeOut(w)
 	}
-	w.place = placeDone
+	p.overLocked(w)
 	p.mu.Unlock()
 	if !over {
 		w.err = err
 		p.finish(w)
+	}
+}
+
+// busy reports whether a session has requests, ends aside, that have no outcome yet.
+func (p *pipeline) busy(s *Session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.at[p.shard-1].onWay > 0
+}
+
+// overLocked is told that w is on its way no more.
+func (p *pipeline) overLocked(w *waiter) {
+	w.place = placeDone
+	if w.counted {
+		w.counted = false
+		w.session.at[p.shard-1].onWay--
 	}
 }
 
@@ -294,7 +310,7 @@ func (p *pipeline) cancel(w *waiter, err error) bool {
 		p.mu.Unlock()
 		return false
 	}
-	w.place = placeDone
+	p.overLocked(w)
 	p.mu.queue.takeOut(w)
 	p.mu.Unlock()
 	w.err = err
@@ -327,7 +343,7 @@ func (p *pipeline) giveUp(err error, sessions ...*Session) {
 	for _, b := range p.mu.inflight {
 		for _, w := range b.waiters {
 			if among[w.session] && w.place == placeSent && !w.end {
-				w.place = placeDone
+				p.overLocked(w)
 				out = append(out, w)
 			}
 		}
@@ -628,7 +644,7 @@ func (p *pipeline) complete(b *batch, i int, results []tree.Result, zxid tree.Zx
 	w := b.waiters[i]
 	p.mu.Lock()
 	late := w.place == placeDone // ended by close or giveUp
-	w.place = placeDone
+	p.overLocked(w)
 	p.mu.Unlock()
 	if late {
 		return
@@ -733,7 +749,7 @@ func (p *pipeline) close(err error) {
 		}
 	}
 	for w := range ended {
-		w.place = placeDone
+		p.overLocked(w)
 	}
 	p.mu.queue = queue{shard: p.shard}
 	p.mu.Unlock()

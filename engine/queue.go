@@ -61,13 +61,23 @@ func (q *queue) count(w *waiter, n int) {
 }
 
 func (q *queue) add(w *waiter) {
+	q.onWay(w)
 	w.place, w.part = placeQueued, partRest
 	q.rest = append(q.rest, w)
 	q.count(w, 1)
 }
 
+// onWay counts a request that its session's owner has made.
+func (q *queue) onWay(w *waiter) {
+	if w.session != nil && !w.counted {
+		w.counted = true
+		w.session.at[q.shard-1].onWay++
+	}
+}
+
 // addOutside queues w until letIn, and reports whether it is the first of its session.
 func (q *queue) addOutside(w *waiter) (first bool) {
+	q.onWay(w)
 	w.place, w.part = placeQueued, partOutside
 	if q.outside == nil {
 		q.outside = make(map[*Session][]*waiter)

@@ -46,7 +46,8 @@ type Session struct {
 // onShard is what a session is to one shard.
 type onShard struct {
 	known  atomic.Bool // the shard knows the session
-	inRest int32       // how many of its requests are in the rest of the shard's queue; guarded by the pipeline's mu
+	// Guarded by the pipeline's mu: how many of its requests are in the rest of the shard's queue, and how many, ends aside, have no outcome yet.
+	inRest, onWay int32
 }
 
 // ends are requests on their way that end something.

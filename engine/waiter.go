@@ -27,8 +27,9 @@ type waiter struct {
 	err     error
 
 	// Guarded by the pipeline's mu.
-	place place
-	part  part // of the queue
+	place   place
+	part    part // of the queue
+	counted bool // among what of its session is on its way
 }
 
 // place is where a waiter stands on its way.

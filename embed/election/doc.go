@@ -1,7 +1,15 @@
 // Package election lets the processes of an ensemble choose one of them, built on embed's public face only.
 //
 // A candidate is an ephemeral sequential znode under the election's path that holds the candidate's value; the first in
-// the queue leads. The names follow Curator's LeaderLatch (_c_<uuid>-latch-0000000007).
+// the queue leads. The names follow Curator's LeaderLatch (_c_<uuid>-latch-0000000007), and its clients can stand in the same queue.
 //
-// Read election.go first, then leadership.go and run.go.
+// Run calls a function while this process leads; a Latch tells whether it does; Campaign and Candidate are what they are made of; Balance
+// spreads many elections over the processes that stand for them.
+//
+// A candidate with a priority goes ahead of those who wait with a lower one: it takes a place right before the first of them, while somebody
+// is ahead of that one. Its turn is granted by a transaction that moves it to the front of that place, by a name that only one can have, so
+// that of two who both see themselves first one is granted it, and tokens grow. A transfer deletes the leader's znode and creates the
+// candidate's in its place in one transaction, after the leader has ended its turn.
+//
+// Read election.go first, then candidate.go and leadership.go, transfer.go, run.go, latch.go and balance.go.
 package election

@@ -213,3 +213,31 @@ func TestKeep_ACallerWhoGivesUpIsNoObstacle(t *testing.T) {
 		must(t, err)
 	}
 }
+
+// What a holder wrote without waiting for it is there when the next one begins, though there is no commit between them.
+func TestKeep_TheNextHolderSeesWhatTheLastOneWrote(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{})
+	for _, p := range []string{"/locks", "/locks/data"} {
+		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
+		must(t, err)
+	}
+	m := kept(s, time.Hour)
+	for range 50 {
+		h, err := m.Lock(bounded(t))
+		must(t, err)
+		_, before, err := s.Get(bounded(t), "/locks/data")
+		must(t, err)
+		written := s.Submit(bounded(t), lock.Guard(h), embed.OpSet("/locks/data", nil, before.Version))
+		must(t, h.Release())
+		next, err := m.Lock(bounded(t))
+		must(t, err)
+		if _, now, err := s.Get(bounded(t), "/locks/data"); now.Version != before.Version+1 || err != nil {
+			t.Fatalf("the next holder sees version %d after %d, %v", now.Version, before.Version, err)
+		}
+		_, err = written.Result()
+		must(t, err)
+		must(t, next.Release())
+	}
+}
