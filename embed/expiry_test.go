@@ -66,8 +66,8 @@ func cutOff(ens *embedtest.Ensemble, victim embed.MemberID, out, in bool) {
 // first is answered "lost", and was before. Reads stay available there. Healed, the member serves again without a restart, and
 // nothing of what was lost revives.
 //
-// (CURATOR-604, CURATOR-206: two had the lock after a reconnect, and one was never told. etcd#10811, etcd#6127: no way to learn
-// that a lock is lost. consul#1843: a leader that was cut off went on.)
+// (CURATOR-604, CURATOR-206, consul#2332: two had the lock after a reconnect, and one was never told. etcd#10811, etcd#6127,
+// go-zookeeper#190: no way to learn that a lock is lost. consul#1843, jgroups-raft#79: a leader that was cut off went on.)
 func TestGuarantee_ToldFirst(t *testing.T) {
 	for name, c := range map[string]struct{ out, in, leads bool }{
 		"a follower is cut off":   {out: true, in: true},
@@ -283,7 +283,7 @@ func carried() int {
 }
 
 // A7: leaders that come and go each count the silence anew: etcd's leases never ended under churn (etcd#9888), and an election
-// cost consul's sessions (consul#1162). Here the leadership moves every half timeout for ten timeouts, and goes with a member
+// cost consul's sessions (consul#1162, consul#1290, consul#912). Here the leadership moves every half timeout for ten timeouts, and goes with a member
 // that dies. No session of a live member ends, and that of the dead one does within the bound.
 //
 // The bound is computed from what happened: the timeout, a commit for each of its four steps and those that carry the end to
@@ -369,7 +369,8 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 // A7: the bound is the timeout and one commit for each of its steps, a second in all; each change of leader adds at most a
 // step that was not committed and the time without a leader. What a commit takes here and now is measured beside it.
 //
-// (etcd#9888: a dead client's lease outlived it for as long as elections went on, each of which began its count anew.)
+// (etcd#9888, etcd#9395, etcd#13294: a dead client's lease outlived it for as long as elections went on, each of which began its count
+// anew; etcd#13491, etcd#17132: what was to mend that held for an election or two.)
 func TestGuarantee_ExpiryBounded(t *testing.T) {
 	const timeout = 1500 * time.Millisecond
 	for name, c := range map[string]struct {

@@ -27,7 +27,7 @@ import (
 
 // Candidates whose sessions are suspended and come back, and again before they have done with it. Curator's latches answered
 // each reconnect with a reset of their own: two of them interleaved, and a latch led that had just given its znode up
-// (CURATOR-620, CURATOR-653), or two reset one another for ever (CURATOR-504, CURATOR-644).
+// (CURATOR-620, CURATOR-652, CURATOR-653), or two reset one another for ever (CURATOR-504, CURATOR-644, CURATOR-645).
 func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -549,7 +549,26 @@ func TestPeers_AContainerIsReapedUnderItsWatchers(t *testing.T) {
 			t.Errorf("%q leads, want %d", got, i)
 		}
 		must(t, errors.Join(hold.Release(), leader.Resign()))
-		for _, path := range []string{"/locks", "/elections"} {
+		// A read-write lock, and a semaphore of which somebody has had to wait.
+		reader, err := lock.NewRWMutex(other, "/locks/rw").RLock(ctx)
+		must(t, err)
+		permits := lock.NewSemaphore(other, "/permits/x", 1)
+		permit, err := permits.Acquire(ctx, 1)
+		must(t, err)
+		next := make(chan error, 1)
+		go func() {
+			h, err := permits.Acquire(ctx, 1)
+			if err == nil {
+				err = h.Release()
+			}
+			next <- err
+		}()
+		ens.Until("somebody to wait", func() bool {
+			list, err := lock.Waiters(ctx, other, "/permits/x")
+			return err == nil && len(list) == 1
+		})
+		must(t, errors.Join(reader.Release(), permit.Release(), <-next))
+		for _, path := range []string{"/locks", "/elections", "/permits"} {
 			ens.Until(path+" to be reaped", func() bool {
 				_, ok, err := s.Exists(ctx, path)
 				return err == nil && !ok

@@ -113,6 +113,7 @@ func TestDo_EndsWithItsCtx(t *testing.T) {
 
 // The quorum goes away as fn returns. What fn did under the lock from its beginning to its end it has done: that nobody can be
 // told that the lock is free again is no reason to do it once more. The farewell is one wait, not one after the other.
+// (CURATOR-41: the error of the clean-up took the place of the one that mattered.)
 func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 	wanted := errors.New("wanted")
 	for name, want := range map[string]error{"fn succeeds": nil, "fn fails": wanted} {

@@ -85,7 +85,7 @@ func TestGuard(t *testing.T) {
 }
 
 // E3.1: A Hold that its own node still believes in guards nothing once the ensemble knows better: the node is cut off, and
-// somebody took the Hold away by hand.
+// somebody took the Hold away by hand. (etcd#11457: a lock by itself protects nothing outside of it; nobody had said so.)
 func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})

@@ -118,6 +118,7 @@ func TestMutex_GoroutinesOfOneSessionExcludeOneAnother(t *testing.T) {
 	}
 }
 
+// Who only asks is told at once, and may ask again. (etcd#10493, etcd#14062: there was no such call; kazoo#315: it waited.)
 func TestMutex_TryLock(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -254,6 +255,7 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 }
 
 // Who does not wait is not kept waiting for a quorum either, also with a ctx that never ends; who waits outwaits its return.
+// (kazoo#315: who would not wait waited.)
 func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
@@ -318,8 +320,8 @@ func TestMutex_LockEndsWithItsCtxAlsoWithoutAQuorum(t *testing.T) {
 	ens.Until("the cancelled one to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 }
 
-// A waiter whose session had died queued on and was granted the lock (etcd#11456), or learned of it only when everybody
-// ahead was done (etcd#19597).
+// A waiter whose session had died queued on and was granted the lock (etcd#11456, etcd#11490, etcd#9921), or learned of it only when
+// everybody ahead was done (etcd#19597).
 func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	ens := one(t)
 	holder := ens.Session(1, embed.SessionOptions{})
