@@ -179,23 +179,21 @@ func (l *looker) Err() error {
 	return l.Context.Err()
 }
 
-// asleep reports whether it is not asked any more, or returns false if done is closed. It is asked again and again.
-func (l *looker) asleep(ens *embedtest.Ensemble, done <-chan struct{}) bool {
-	over, quiet, last := false, 0, int64(-1)
-	ens.Until("the caller to sleep, or to be done", func() bool {
+// asleep waits until it is not asked any more, or returns false when done is closed. It may be wrong if the machine is slow.
+func (l *looker) asleep(done <-chan struct{}) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for quiet, last := 0, int64(-1); quiet < 4; quiet++ {
 		select {
 		case <-done:
-			over = true
-		default:
+			return false
+		case <-tick.C:
 		}
-		if now := l.looks.Load(); now == last {
-			quiet++
-		} else {
-			quiet, last = 0, now
+		if now := l.looks.Load(); now != last {
+			quiet, last = -1, now
 		}
-		return over || quiet > 2
-	})
-	return !over
+	}
+	return true
 }
 
 // left returns how many stand in the queues that the tests of this file use, and have permits.
@@ -215,72 +213,108 @@ func left(t testing.TB, s *embed.Session) (n int) {
 	return n
 }
 
-// Callers lose patience at every single step of their way, on a lock that is free and on one that is taken: they have the Hold, or they
-// have nothing and leave nothing. (CURATOR-315: a semaphore's lease stayed when its caller failed after creating it; CURATOR-462: when its
-// caller was interrupted. kazoo#429: so did the lock around it. go-zookeeper#237: a lock's znode stayed when its caller failed.)
+// A stage is what a caller finds. It is set anew for each call.
+type stage struct {
+	take taker  // if not the one of all calls
+	wake func() // has the caller's turn come; nil: it has, or never does
+	over func() // ends the stage
+}
+
+// Callers lose patience at every single step of their way: on a lock that is free, on one that stays taken, and on one that becomes free.
+// They have the Hold, or they are told so and leave nothing. (CURATOR-315: a semaphore's lease stayed when its caller failed after creating
+// it; CURATOR-462: when its caller was interrupted. kazoo#429: so did the lock around it. go-zookeeper#237: a lock's znode stayed when its
+// caller failed. CURATOR-41: what went wrong in leaving was told instead of why.)
 func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
+	t.Parallel()
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	rw, permits := lock.NewRWMutex(s, path), lock.NewSemaphore(s, path, 2)
-	hold := func(take taker) func() (taker, func()) { // beside somebody who has it
-		return func() (taker, func()) {
+	mutex, rw, permits := lock.NewMutex(s, path), lock.NewRWMutex(s, path), lock.NewSemaphore(s, path, 2)
+	several := lock.NewMulti(s, path, path+"2")
+	free := func() stage { return stage{over: func() {}} }
+	taken := func(take taker) func() stage {
+		return func() stage {
 			h, err := take(bounded(t))
 			must(t, err)
-			return nil, func() { must(t, h.Release()) }
+			return stage{over: func() { must(t, h.Release()) }}
 		}
 	}
-	free := func() (taker, func()) { return nil, func() {} }
-	for _, k := range []struct {
-		name string
-		take taker
-		with func() (taker, func()) // sets the stage; it may say who takes
-	}{
-		{"a mutex", lock.NewMutex(s, path).Lock, free},
-		{"a taken mutex", lock.NewMutex(s, path).Lock, hold(lock.NewMutex(s, path).Lock)},
-		{"a lock to read", rw.RLock, free},
-		{"a lock to read that is written", rw.RLock, hold(rw.Lock)},
-		{"a lock to write that is read", rw.Lock, hold(rw.RLock)},
-		{"several", lock.NewMulti(s, path, path+"2").Lock, free},
-		{"several of which one is taken", lock.NewMulti(s, path, path+"2").Lock, hold(lock.NewMutex(s, path+"2").Lock)},
-		{"an upgrade beside a reader, ahead of a writer", nil, func() (taker, func()) {
+	freed := func(take taker) func() stage {
+		return func() stage {
+			st := taken(take)()
+			st.wake = st.over // which may be called twice
+			return st
+		}
+	}
+	upgrade := func(wakes bool) func() stage { // beside a reader and ahead of a writer
+		return func() stage {
 			mine, err := rw.RLock(bounded(t))
 			must(t, err)
 			other, err := rw.RLock(bounded(t))
 			must(t, err)
 			ctx, cancel := context.WithCancel(bounded(t))
 			writer := taking(t, ens, s, func(context.Context) (*lock.Hold, error) { return rw.Lock(ctx) })
-			return func(ctx context.Context) (*lock.Hold, error) {
+			st := stage{
+				take: func(ctx context.Context) (*lock.Hold, error) {
 					h, err := rw.Upgrade(ctx, mine)
 					if (err == nil) == (mine.Err() == nil) {
 						t.Errorf("the upgrade ended with %v, its read Hold with %v", err, mine.Err())
 					}
 					return h, err
-				}, func() {
+				},
+				over: func() {
 					cancel()
-					<-writer
 					must(t, errors.Join(mine.Release(), other.Release()))
-				}
-		}},
-		{"a downgrade ahead of a writer", nil, func() (taker, func()) {
-			mine, err := rw.Lock(bounded(t))
-			must(t, err)
-			writer := taking(t, ens, s, rw.Lock)
-			return func(ctx context.Context) (*lock.Hold, error) {
+					if o := <-writer; o.err == nil {
+						must(t, o.hold.Release())
+					}
+				},
+			}
+			if wakes {
+				st.wake = func() { must(t, other.Release()) }
+			}
+			return st
+		}
+	}
+	downgrade := func() stage { // ahead of a writer
+		mine, err := rw.Lock(bounded(t))
+		must(t, err)
+		writer := taking(t, ens, s, rw.Lock)
+		return stage{
+			take: func(ctx context.Context) (*lock.Hold, error) {
 				h, err := rw.Downgrade(ctx, mine)
 				if mine.Err() == nil {
 					t.Error("a write Hold outlived its downgrade")
 				}
 				return h, err
-			}, func() { must(t, granted(t, writer).Release()) }
-		}},
+			},
+			over: func() { must(t, granted(t, writer).Release()) },
+		}
+	}
+	for _, k := range []struct {
+		name string
+		take taker
+		with func() stage
+	}{
+		{"a mutex", mutex.Lock, free},
+		{"a taken mutex", mutex.Lock, taken(mutex.Lock)},
+		{"a mutex that is released", mutex.Lock, freed(mutex.Lock)},
+		{"a lock to read", rw.RLock, free},
+		{"a lock to read that is written", rw.RLock, freed(rw.Lock)},
+		{"a lock to write that is read", rw.Lock, freed(rw.RLock)},
+		{"an upgrade", nil, upgrade(false)},
+		{"an upgrade when the other reader leaves", nil, upgrade(true)},
+		{"a downgrade", nil, downgrade},
+		{"several", several.Lock, free},
+		{"several of which one is taken", several.Lock, freed(lock.NewMutex(s, path+"2").Lock)},
 		{"permits", acquires(permits, 2), free},
-		{"permits that are out", acquires(permits, 2), hold(acquires(permits, 1))},
+		{"permits that are out", acquires(permits, 2), taken(acquires(permits, 1))},
+		{"permits that come back", acquires(permits, 2), freed(acquires(permits, 1))},
 	} {
 		for n := int64(1); ; n++ {
 			before := left(t, s)
-			take, over := k.with()
-			if take == nil {
-				take = k.take
+			st := k.with()
+			if st.take == nil {
+				st.take = k.take
 			}
 			inner, cancel := context.WithCancel(bounded(t))
 			ctx := &looker{Context: inner, n: n, do: cancel}
@@ -289,18 +323,23 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				h, err = take(ctx)
+				h, err = st.take(ctx)
 			}()
-			if ctx.asleep(ens, done) {
-				cancel()
+			if ctx.asleep(done) {
+				if st.wake != nil {
+					st.wake()
+				} else {
+					cancel()
+				}
 			}
 			<-done
+			cancel()
 			if err == nil {
 				must(t, h.Release())
 			} else if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s, step %d: %v", k.name, n, err)
 			}
-			over()
+			st.over()
 			ens.Until(fmt.Sprintf("%s, step %d: nothing to be left", k.name, n), func() bool { return left(t, s) == before })
 			if ctx.looks.Load() < n {
 				t.Logf("%s: %d steps", k.name, n-1)
@@ -332,18 +371,15 @@ func TestSemaphore_WhatChangesWhileAWaiterLooks(t *testing.T) {
 				defer close(done)
 				second, err = m.Acquire(ctx, 1)
 			}()
-			late := ctx.asleep(ens, done) && ctx.looks.Load() < n
+			late := ctx.asleep(done) && ctx.looks.Load() < n
 			if late {
 				must(t, first.Release())
 			}
-			ens.Until(fmt.Sprintf("%s at step %d, and who waits is to be told", name, n), func() bool {
-				select {
-				case <-done:
-					return true
-				default:
-					return false
-				}
-			})
+			select {
+			case <-done:
+			case <-bounded(t).Done():
+				t.Fatalf("%s at step %d, and who waits is not told", name, n)
+			}
 			must(t, err)
 			must(t, errors.Join(first.Release(), second.Release()))
 			if late {
