@@ -63,7 +63,8 @@ func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	}
 }
 
-// The leader's candidate is deleted, its session ends: Run leads again, with a session that serves.
+// The leader's candidate is deleted, its session ends: Run leads again, with a session that serves, and fn's ctx is a new one.
+// (curator@62494bd6: the thread whose turn had been cancelled was used again, and the next turn ended as it began.)
 func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -93,7 +94,7 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 }
 
 // The leading member is cut off, another takes over; healed, the first campaigns on without a restart and leads again when
-// the other has gone.
+// the other has gone. (client-go#1155: after a leader had failed to renew its lease it never stood again.)
 func TestRun_ComesBackAfterAPartition(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})

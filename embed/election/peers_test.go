@@ -1,0 +1,260 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// The tests of this file play what went wrong with elections in other coordination systems, as far as no other test shows it. Which bug
+// is shown where is in embed/testdata/peers.md.
+
+// A turn is one call of the fn of a Run.
+type turn struct {
+	ctx   context.Context
+	token lock.Token
+	leave func() // has fn return
+	left  <-chan struct{}
+}
+
+// runs has a Run campaign whose fn returns when it is told so, whatever becomes of its ctx. The Run has ended when over is closed.
+func runs(ctx context.Context, n *embed.Node, value string) (turns <-chan turn, over <-chan error) {
+	began, ended := make(chan turn, 16), make(chan error, 1)
+	go func() {
+		ended <- election.Run(ctx, n, path, []byte(value), func(ctx context.Context, token lock.Token) error {
+			told, left := make(chan struct{}), make(chan struct{})
+			defer close(left)
+			began <- turn{ctx, token, sync.OnceFunc(func() { close(told) }), left}
+			<-told
+			return nil
+		})
+	}()
+	return began, ended
+}
+
+// next returns the next turn of a Run.
+func next(t testing.TB, turns <-chan turn) turn {
+	t.Helper()
+	select {
+	case got := <-turns:
+		return got
+	case <-bounded(t).Done():
+		t.Fatal("its turn never comes")
+		return turn{}
+	}
+}
+
+// Run is called as soon as its node has been started, which is not ready and has no quorum: it leads once there is one. (CURATOR-110: a latch
+// that was started before its client was connected never led.)
+func TestRun_BegunBeforeThereIsAQuorum(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
+	for _, id := range ens.Members() {
+		ens.Kill(id)
+	}
+	ctx, cancel := context.WithCancel(bounded(t))
+	turns, over := runs(ctx, ens.Start(1), "early")
+	ens.Start(2)
+	led := next(t, turns)
+	if err := led.ctx.Err(); err != nil {
+		t.Errorf("its turn has ended as it begins: %v", err)
+	}
+	cancel()
+	led.leave()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// A looker is a ctx that does something when it is asked for the n-th time, whatever it is asked.
+type looker struct {
+	context.Context
+	n     int64
+	do    func()
+	looks atomic.Int64
+}
+
+func (l *looker) look() {
+	if l.looks.Add(1) == l.n {
+		l.do()
+	}
+}
+
+func (l *looker) Err() error            { l.look(); return l.Context.Err() }
+func (l *looker) Done() <-chan struct{} { l.look(); return l.Context.Done() }
+func (l *looker) Value(key any) any     { l.look(); return l.Context.Value(key) }
+
+// The leadership is lost at any step of the way to fn, also when it has been granted and fn is not called yet: fn is told so by the ctx that it
+// begins with, and Run campaigns again. (curator@37cf6524: a turn that was to be cancelled before it had begun had no thread yet that
+// could be interrupted, and went on.)
+func TestRun_LostBeforeItsTurnBegins(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	enough := errors.New("enough")
+	var lost, late atomic.Int32
+	var wg sync.WaitGroup
+	for n := range int64(40) {
+		path := fmt.Sprintf("/election/%d", n)
+		ctx := &looker{Context: bounded(t), n: n + 1, do: func() {
+			names, _, err := s.Children(bounded(t), path)
+			if err == nil && len(names) > 0 {
+				lost.Add(1)
+				err = s.Delete(bounded(t), path+"/"+names[0], embed.AnyVersion)
+			}
+			if err != nil && !errors.Is(err, embed.ErrNoNode) {
+				t.Error(err)
+			}
+		}}
+		wg.Go(func() {
+			err := election.Run(ctx, ens.Node(1), path, nil, func(turn context.Context, token lock.Token) error {
+				leads := false
+				if l, err := election.New(s, path).Leader(bounded(t)); err == nil {
+					leads = l.Token == token
+				} else if !errors.Is(err, election.ErrNoLeader) {
+					t.Error(err)
+				}
+				if leads {
+					return enough
+				}
+				late.Add(1)
+				if turn.Err() == nil || !errors.Is(context.Cause(turn), embed.ErrDeleted) {
+					t.Errorf("step %d: fn begins without the leadership, its ctx says %v, %v", n, turn.Err(), context.Cause(turn))
+				}
+				return nil
+			})
+			if !errors.Is(err, enough) {
+				t.Errorf("step %d: Run returned %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("lost %d times, %d of them between the grant and fn", lost.Load(), late.Load())
+	if late.Load() == 0 {
+		t.Error("no leadership was lost between its grant and fn")
+	}
+}
+
+// Whoever stops leading because its ctx has ended leads until fn has returned: only then is the next one let in, and at once. (kyverno#6048,
+// kyverno#5180: the lock was released while its holder was still at work; kubernetes#95939, knative/pkg#1835: or not at all, and the next one
+// waited for a timeout.)
+func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
+	s := ens.Session(1, embed.SessionOptions{})
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	turns, over := runs(ctx, ens.Node(1), "first")
+	first := next(t, turns)
+	later, stop := context.WithCancel(bounded(t))
+	defer stop()
+	others, _ := runs(later, ens.Node(1), "second")
+	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
+	cancel()
+	<-first.ctx.Done()
+	_, err := s.Sync(bounded(t), path)
+	must(t, err)
+	if l, err := election.New(s, path).Leader(bounded(t)); err != nil || string(l.Value) != "first" {
+		t.Errorf("%q leads, %v; the first is still at work", l.Value, err)
+	}
+	began := time.Now()
+	first.leave()
+	second := next(t, others)
+	t.Logf("handed over in %v", time.Since(began))
+	select {
+	case <-first.left:
+	default:
+		t.Error("the next one leads, and the first is still at work")
+	}
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+	second.leave()
+}
+
+// The node of the leader is shut down: it is told before the next one leads, which does not wait for a timeout. (knative/pkg#1835,
+// kubernetes#95939: a process that ended in good order left its lock to a timeout.)
+func TestRun_AShutdownHandsOver(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
+	turns, over := runs(bounded(t), ens.Node(1), "first")
+	first := next(t, turns)
+	later, stop := context.WithCancel(bounded(t))
+	defer stop()
+	others, _ := runs(later, ens.Node(2), "second")
+	s := ens.Session(3, embed.SessionOptions{})
+	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := ens.Node(1).Shutdown(bounded(t)); err != nil {
+			t.Error(err)
+		}
+	}()
+	second := next(t, others)
+	if first.ctx.Err() == nil {
+		t.Error("two lead")
+	}
+	first.leave()
+	if err := <-over; !errors.Is(err, embed.ErrClosed) {
+		t.Errorf("Run returned %v", err)
+	}
+	<-stopped
+	second.leave()
+}
+
+// The ctx of a Run ends and its node is closed at the same moment: Run returns, and the next one leads when the session has expired.
+// (CURATOR-466: a selector and its client were closed together; the selector was never done with it.)
+func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
+	ens.MoveLeader(2)
+	ctx, cancel := context.WithCancel(bounded(t))
+	turns, over := runs(ctx, ens.Node(1), "first")
+	first := next(t, turns)
+	later, stop := context.WithCancel(bounded(t))
+	defer stop()
+	others, _ := runs(later, ens.Node(2), "second")
+	first.leave()
+	go cancel()
+	must(t, ens.Node(1).Close())
+	select {
+	case err := <-over:
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, embed.ErrClosed) {
+			t.Errorf("Run returned %v", err)
+		}
+	case <-bounded(t).Done():
+		t.Error("Run outlives its ctx and its node")
+	}
+	second := next(t, others)
+	if first.ctx.Err() == nil || second.token.Compare(first.token) <= 0 {
+		t.Errorf("token %v after %v; the first says %v", second.token, first.token, first.ctx.Err())
+	}
+	second.leave()
+}
+
+// A session ends whose candidates wait: they learn it at once, while the leader leads on. (etcd#19597: a candidate with a dead session
+// learned of it when those ahead had gone.)
+func TestElection_ACandidateWithADeadSessionFailsAtOnce(t *testing.T) {
+	ens := one(t)
+	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	leader := (<-stands(t, ens, s, "leader")).leadership
+	first, second := stands(t, ens, dying, "first"), stands(t, ens, dying, "second")
+	must(t, dying.Close())
+	for _, c := range []<-chan outcome{first, second} {
+		if got := <-c; !errors.Is(got.err, embed.ErrSessionClosed) {
+			t.Errorf("a candidate of a closed session: %v, %v", got.leadership, got.err)
+		}
+	}
+	must(t, leader.Err())
+	if names := candidates(t, s); len(names) != 1 {
+		t.Errorf("in the queue: %v", names)
+	}
+}
