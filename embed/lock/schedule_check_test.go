@@ -1,0 +1,187 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A scene is something that the model must find fault with, and next to it what differs only in being right.
+type scene struct {
+	name      string
+	bad, good func(*model)
+	want      string // in what is found
+}
+
+// A pretender answers what it is told to.
+type pretender struct {
+	err  error
+	ctx  context.Context // nil: it agrees with err
+	done chan struct{}   // nil: it agrees with err
+}
+
+func (p *pretender) Err() error { return p.err }
+
+func (p *pretender) Context() context.Context {
+	if p.ctx != nil {
+		return p.ctx
+	}
+	if p.err == nil {
+		return context.Background()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func (p *pretender) Done() <-chan struct{} {
+	if p.done != nil {
+		return p.done
+	}
+	return p.Context().Done()
+}
+
+// given is a grant on /l that has not ended.
+func given(mode mode, token embed.Zxid) *grant {
+	return &grant{who: fmt.Sprint("who has ", token), paths: []string{"/l"}, mode: mode, permits: 1, hold: &pretender{},
+		znode: fmt.Sprintf("/l/%d", token), token: lock.Token{Zxid: token}}
+}
+
+// over is one that has.
+func over(mode mode, token embed.Zxid) *grant {
+	g := given(mode, token)
+	g.hold.(*pretender).err = embed.ErrReleased
+	return g
+}
+
+// after is one whose caller saw another in the queue before.
+func after(g, first *grant) *grant {
+	g.saw = []string{first.znode}
+	return g
+}
+
+// grants is the scene in which these are made, one after the other.
+func grants(list ...*grant) func(*model) {
+	return func(m *model) {
+		for _, g := range list {
+			m.granted(g)
+		}
+	}
+}
+
+// limited is the scene in which there are so many permits.
+func limited(most int, list ...*grant) func(*model) {
+	return func(m *model) {
+		m.limited("/l", most)
+		grants(list...)(m)
+	}
+}
+
+// asked has a grant answer otherwise than it did.
+func asked(before, later error) func(*model) {
+	return func(m *model) {
+		g := given(alone, 1)
+		m.granted(g)
+		for _, err := range []error{before, later} {
+			g.hold.(*pretender).err = err
+			m.held(g)
+		}
+	}
+}
+
+// written is the scene in which guarded writes are applied in the order of their zxids; each grant has the next one.
+func written(list ...*grant) func(*model) {
+	return func(m *model) {
+		m.limited("/l", 1)
+		for i, g := range list {
+			m.wrote(g, "/l", embed.Zxid(i), false)
+		}
+		m.finish()
+	}
+}
+
+func TestModel(t *testing.T) {
+	lost := func(p *pretender) func(*model) {
+		return func(m *model) {
+			g := given(alone, 1)
+			p.err = embed.ErrReleased
+			g.hold = p
+			m.held(g)
+		}
+	}
+	taken := func(m *model) {
+		m.took("/l", "/l/1")
+		grants(given(alone, 1), given(alone, 2))(m)
+	}
+	ended, held := over(alone, 1), given(alone, 1)
+	w1, w2, r1, r2, c1, c2 := given(alone, 1), given(alone, 2), given(shared, 1), given(shared, 2), given(counted, 1), given(counted, 2)
+	for _, s := range []scene{
+		{"two hold at once", grants(given(alone, 1), given(alone, 2)), grants(over(alone, 1), given(alone, 2)), "still holds while"},
+		{"one but the last holds still", grants(given(alone, 1), over(alone, 2), given(alone, 3)), grants(over(alone, 1), over(alone, 2), given(alone, 3)), "still holds while"},
+		{"a writer beside a reader", grants(given(shared, 1), given(alone, 2)), grants(given(shared, 1), given(shared, 2)), "still holds while"},
+		{"a reader beside a writer", grants(given(alone, 1), given(shared, 2)), grants(over(alone, 1), given(shared, 2)), "still holds while"},
+		{"two hold at once, but nobody took one away", grants(given(alone, 1), given(alone, 2)), taken, "still holds while"},
+		{"a token that does not grow", grants(over(alone, 2), given(alone, 1)), grants(over(alone, 1), given(alone, 2)), "granted after"},
+		{"a grant that is told late, and holds", grants(given(alone, 2), given(alone, 1)), grants(given(alone, 2), over(alone, 1)), "granted after"},
+		{"a token twice", grants(over(alone, 1), given(alone, 1)), grants(over(alone, 1), given(alone, 2)), "one token"},
+		{"one that overtakes and is told first", grants(after(over(counted, 1), given(counted, 2)), over(counted, 2)), grants(after(over(counted, 2), given(counted, 1)), over(counted, 1)), "overtook"},
+		{"one that overtakes and is told last", grants(over(counted, 2), after(over(counted, 1), given(counted, 2))), grants(over(counted, 1), after(over(counted, 2), given(counted, 1))), "overtook"},
+		{"readers that share may", grants(over(shared, 2), after(over(alone, 1), given(shared, 2))), grants(over(shared, 2), after(over(shared, 1), given(shared, 2))), "overtook"},
+		{"a permit too many", limited(1, given(counted, 1), given(counted, 2)), limited(1, over(counted, 1), given(counted, 2)), "2 permits"},
+		{"a permit too many under a small limit", limited(1, given(counted, 1), given(counted, 2)), limited(2, given(counted, 1), given(counted, 2)), "2 permits"},
+		{"a hold that ended revives", asked(embed.ErrSuspended, nil), asked(nil, embed.ErrSuspended), "holds again"},
+		{"a hold ends and its context goes on", lost(&pretender{ctx: context.Background()}), lost(&pretender{}), "Context goes on"},
+		{"a hold ends and its channel stays open", lost(&pretender{done: make(chan struct{})}), lost(&pretender{}), "Done is open"},
+		{"a release does nothing", func(m *model) { m.released(given(alone, 1), nil) }, func(m *model) { m.released(over(alone, 1), nil) }, "still holds"},
+		{"everybody is gone but one", func(m *model) { grants(given(alone, 1))(m); m.finish() }, func(m *model) { grants(over(alone, 1))(m); m.finish() }, "everybody is gone"},
+		{"a write after the end", func(m *model) { m.wrote(ended, "/l", 5, true) }, func(m *model) { m.wrote(ended, "/l", 5, false) }, "had ended before"},
+		{"a write after one of the next", written(w1, w2, w1), written(w1, w1, w2), "after one of"},
+		{"a write after a reader's", written(r2, w1), written(w1, r2), "after one of"},
+		{"readers' may mix", written(r1, w2, r1), written(r1, r2, r1), "after one of"},
+		{"writes of a permit too many", written(c1, c2, c1), written(c1, c1, c2, c2), "2 permits"},
+		{"a register ahead", func(m *model) { m.read(held, "/l", lock.Token{Zxid: 2}) }, func(m *model) { m.read(held, "/l", lock.Token{Zxid: 1}) }, "in the register"},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			if found := findings(s.bad); !strings.Contains(found, s.want) {
+				t.Errorf("found %q, want %q", found, s.want)
+			}
+			if found := findings(s.good); found != "" {
+				t.Errorf("found where all is well: %q", found)
+			}
+		})
+	}
+}
+
+// findings shows a scene to a new model and returns what that finds.
+func findings(scene func(*model)) string {
+	var found strings.Builder
+	m := newModel(func(format string, args ...any) { fmt.Fprintf(&found, format+"\n", args...) })
+	scene(m)
+	return found.String()
+}
+
+// Permits that there were once, between the call and the grant, do not count against it; those before the call do.
+func TestModel_Limits(t *testing.T) {
+	for most, began := range map[string]bool{"3 before the call": false, "3 during the call": true} {
+		found := findings(func(m *model) {
+			m.limited("/l", 3)
+			first, second := given(counted, 1), given(counted, 2)
+			m.granted(first)
+			if began {
+				second.began = m.now()
+			}
+			m.limited("/l", 1)
+			if !began {
+				second.began = m.now()
+			}
+			m.granted(second)
+		})
+		if (found == "") != began {
+			t.Errorf("%s: found %q", most, found)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package lock_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// A fault disturbs a schedule for a while.
+type fault struct {
+	name string
+	do   func(*schedule)
+}
+
+// losing are faults by which sessions are lost.
+var losing = []fault{
+	{"isolate long", func(s *schedule) { s.isolate(true) }},
+	{"pause long", func(s *schedule) { s.pause(true) }},
+	{"sleep", (*schedule).sleep},
+	{"kill", func(s *schedule) { s.kill(s.member()) }},
+}
+
+var otherFaults = []fault{
+	{"isolate", func(s *schedule) { s.isolate(false) }},
+	{"pause", func(s *schedule) { s.pause(false) }},
+	{"cut", (*schedule).cut},
+	{"kill all", func(s *schedule) { s.kill(s.ens.Members()...) }},
+	{"stop", (*schedule).stop},
+	{"lag", (*schedule).lag},
+	{"move leader", func(s *schedule) { s.ens.MoveLeader(s.member()) }},
+	{"bad links", (*schedule).badLinks},
+	{"wall clock", (*schedule).wallClock},
+	{"close sessions", (*schedule).closeSessions},
+	{"delete by hand", (*schedule).deleteByHand},
+}
+
+// disturb does one fault after the other.
+func (s *schedule) disturb(long bool) {
+	const calm = 300 // so much may happen between two faults
+	deck := slices.Concat(losing, otherFaults)
+	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	if !long {
+		deck = append([]fault{pick(s.rng, losing...)}, deck[:2]...)
+	}
+	for _, f := range deck {
+		s.pass(s.rng.IntN(calm), time.Second)
+		s.nextTurn()
+		s.model.notef("fault: %s", f.name)
+		f.do(s)
+		s.model.notef("fault over: %s", f.name)
+		s.mu.Lock()
+		s.mu.faults[f.name]++
+		s.mu.Unlock()
+	}
+	s.nextTurn()
+	s.pass(40, time.Second)
+}
+
+// member returns one of the members.
+func (s *schedule) member() embed.MemberID { return pick(s.rng, s.ens.Members()...) }
+
+// outlast waits while a member is away: for a moment, or until its sessions are suspended, or over.
+func (s *schedule) outlast(id embed.MemberID, long bool) {
+	if !long {
+		s.pass(20, 200*time.Millisecond)
+		return
+	}
+	over := s.rng.IntN(2) == 0
+	for _, sl := range s.slots {
+		if sl.member != id || sl.timeout > shortTimeout {
+			continue
+		}
+		sl.mu.Lock()
+		session := sl.session
+		sl.mu.Unlock()
+		if session == nil {
+			continue
+		}
+		for {
+			now, changed := session.State()
+			if now != embed.Connected && (!over || now != embed.Suspended) {
+				break
+			}
+			<-changed
+		}
+	}
+	s.pass(s.rng.IntN(20), 500*time.Millisecond)
+}
+
+func (s *schedule) isolate(long bool) {
+	id := s.member()
+	s.ens.Isolate(id)
+	s.outlast(id, long)
+	s.ens.HealAll()
+}
+
+func (s *schedule) pause(long bool) {
+	id := s.member()
+	s.ens.Pause(id)
+	s.outlast(id, long)
+	s.ens.Resume(id)
+}
+
+// cut cuts one link. The member that lags then is not the leader, or not for long.
+func (s *schedule) cut() {
+	a := s.member()
+	b := a%3 + 1
+	s.ens.Cut(a, b)
+	s.outlast(a, false)
+	s.ens.HealAll()
+}
+
+// badLinks has messages late and lost.
+func (s *schedule) badLinks() {
+	for _, a := range s.ens.Members() {
+		for _, b := range s.ens.Members() {
+			if a != b {
+				s.ens.Faults(a).SetLink(b, embedtest.Link{Loss: 0.2 * s.rng.Float64(), Delay: time.Duration(s.rng.IntN(20)) * time.Millisecond})
+			}
+		}
+	}
+	s.pass(80, 800*time.Millisecond)
+	s.ens.HealAll()
+}
+
+func (s *schedule) kill(ids ...embed.MemberID) {
+	for _, id := range ids {
+		s.ens.Kill(id)
+	}
+	s.pass(s.rng.IntN(30), 200*time.Millisecond)
+	s.start(ids...)
+}
+
+func (s *schedule) stop() {
+	id := s.member()
+	s.ens.Stop(id)
+	s.pass(s.rng.IntN(30), 200*time.Millisecond)
+	s.start(id)
+}
+
+// lag has a member come back to a log that has been compacted.
+func (s *schedule) lag() {
+	id := s.member()
+	s.ens.Kill(id)
+	s.pass(60, time.Second)
+	for _, other := range s.ens.Members() {
+		if other != id {
+			_ = s.ens.Snapshot(other) // one may be under way
+		}
+	}
+	s.pass(20, time.Second)
+	s.start(id)
+}
+
+// start starts members again.
+func (s *schedule) start(ids ...embed.MemberID) {
+	for _, id := range ids {
+		n := s.ens.Start(id)
+		s.mu.Lock()
+		s.mu.nodes[id] = n
+		s.mu.Unlock()
+	}
+	for _, id := range ids {
+		s.ens.Ready(id)
+	}
+}
+
+// sleep has the machine under a member sleep, up to twice as long as its sessions can bear.
+func (s *schedule) sleep() {
+	s.ens.Faults(s.member()).Sleep(time.Duration(s.rng.Int64N(int64(2 * shortTimeout))))
+	s.pass(20, 200*time.Millisecond)
+}
+
+// wallClock sets a clock forth or back, and right again.
+func (s *schedule) wallClock() {
+	f := s.ens.Faults(s.member())
+	f.SetWallClock(pick(s.rng, -time.Hour, time.Hour))
+	s.pass(20, 200*time.Millisecond)
+	f.SetWallClock(0)
+}
+
+func (s *schedule) closeSessions() {
+	for range 3 {
+		if session := s.anySession(s.rng); session != nil {
+			_ = session.Close() // the node goes on trying
+		}
+		s.pass(5, 100*time.Millisecond)
+	}
+}
+
+// deleteByHand has somebody delete contenders that are not his.
+func (s *schedule) deleteByHand() {
+	for range 4 {
+		session := s.anySession(s.rng)
+		if session == nil {
+			continue
+		}
+		k := pick(s.rng, kinds...)
+		path := pick(s.rng, k.paths...)
+		if znodes := k.queued(s.ctx, session, path); len(znodes) > 0 {
+			znode := pick(s.rng, znodes...)
+			s.model.took(path, znode)
+			_ = session.Delete(s.ctx, znode, embed.AnyVersion)
+		}
+		s.pass(5, 100*time.Millisecond)
+	}
+}

@@ -1,0 +1,160 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// register is the znode that the lock of a path protects: its data begins with the token of who wrote it last.
+func register(path string) string { return path + "-register" }
+
+// A holder uses a Hold: it reads and writes the registers of its paths.
+type holder struct {
+	*caller
+	session *embed.Session
+	hold    *lock.Hold
+	grant   *grant
+
+	// versions are those of the registers as far as they are known: nobody else can change them while the Hold lasts.
+	versions map[string]int32
+	sent     []sent
+}
+
+// sent is a write on its way.
+type sent struct {
+	*embed.Pending
+	ended bool // the Hold had, before it was sent
+}
+
+// look reads the registers.
+func (h *holder) look() {
+	if h.grant.mode == counted {
+		return
+	}
+	for _, path := range h.grant.paths {
+		data, stat, err := h.session.Get(h.ctx, register(path))
+		if err != nil {
+			h.expect(err)
+			continue
+		}
+		// Of a lock that is kept, the last Hold's write may be ahead in the stream.
+		if !h.kind.keeps {
+			h.versions[path] = stat.Version
+		}
+		var token lock.Token
+		if text, _, ok := strings.Cut(string(data), " "); ok {
+			must(h.t, token.UnmarshalText([]byte(text)))
+		}
+		h.model.read(h.grant, path, token)
+	}
+}
+
+// ops are a guarded access: to the registers of all paths at once.
+func (h *holder) ops() []embed.Op {
+	ops := []embed.Op{lock.Guard(h.hold)}
+	for _, path := range h.grant.paths {
+		version, ok := h.versions[path]
+		if !ok {
+			version = embed.AnyVersion
+		}
+		if h.grant.mode == shared {
+			ops = append(ops, embed.OpCheck(register(path), version))
+		} else {
+			ops = append(ops, embed.OpSet(register(path), []byte(h.grant.token.String()+" "+h.grant.who), version))
+		}
+	}
+	return ops
+}
+
+// work accesses the registers and waits for the outcome.
+func (h *holder) work() {
+	s := h.session
+	if h.rng.IntN(4) == 0 {
+		if other := h.anySession(h.rng); other != nil {
+			s = other
+		}
+	}
+	ended := h.hold.Err() != nil
+	results, err := s.Multi(h.ctx, h.ops()...)
+	h.outcome(ended, results, err)
+}
+
+// submit sends an access and does not wait.
+func (h *holder) submit() {
+	ended := h.hold.Err() != nil
+	if h.grant.mode != shared { // what else is on its way changes the version
+		clear(h.versions)
+	}
+	h.sent = append(h.sent, sent{h.session.Submit(h.ctx, h.ops()...), ended})
+}
+
+// settle waits for what is on its way.
+func (h *holder) settle() {
+	for _, p := range h.sent {
+		results, err := p.Result()
+		h.outcome(p.ended, results, err)
+	}
+}
+
+// outcome holds what has come of an access against what the Hold promises.
+func (h *holder) outcome(ended bool, results []embed.Result, err error) {
+	switch {
+	case err == nil && h.grant.mode != shared:
+		for i, path := range h.grant.paths {
+			stat := results[1+i].Stat
+			if len(h.sent) == 0 {
+				h.versions[path] = stat.Version
+			}
+			h.model.wrote(h.grant, path, stat.Mzxid, ended)
+		}
+	case err == nil && ended:
+		h.t.Errorf("%v had ended and its guarded check passed", h.grant)
+	case err == nil:
+	case errors.Is(err, embed.ErrNotHeld):
+		if h.hold.Err() == nil && !h.model.tookAny(h.grant.paths...) {
+			h.t.Errorf("%v holds, but a guarded access was refused: %v", h.grant, err)
+		}
+	case errors.Is(err, embed.ErrBadVersion):
+		h.t.Errorf("%v holds, but somebody else wrote: %v", h.grant, err)
+	default:
+		clear(h.versions) // it may be applied yet
+		h.expect(err)
+	}
+}
+
+// expect checks that an error is one that a fault may cause.
+func (h *holder) expect(err error) {
+	for _, known := range []error{embed.ErrUnavailable, embed.ErrUnknownOutcome, embed.ErrSuspended, embed.ErrSessionExpired,
+		embed.ErrSessionClosed, embed.ErrClosed, embed.ErrFailed, context.Canceled} {
+		if errors.Is(err, known) {
+			return
+		}
+	}
+	h.t.Errorf("%v: unexpected: %v", h.grant, err)
+}
+
+// release gives the Hold back, perhaps several times at once.
+func (h *holder) release() {
+	var others sync.WaitGroup
+	for range h.rng.IntN(3) {
+		others.Go(func() { _ = h.hold.Release() })
+	}
+	err := h.hold.Release()
+	h.model.released(h.grant, err)
+	others.Wait()
+	if err != nil {
+		h.expect(err)
+		return
+	}
+	if again := h.hold.Release(); again != nil {
+		h.t.Errorf("%v was released, and then again: %v", h.grant, again)
+	}
+	if _, there, _ := h.session.Exists(h.ctx, h.grant.znode); there && !h.kind.keeps {
+		h.t.Errorf("%v was released and stands in the queue", h.grant)
+	}
+}

@@ -1,0 +1,381 @@
+package lock_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A mode says with whom a grant shares its path.
+type mode int
+
+const (
+	alone   mode = iota // with nobody
+	shared              // with others that share
+	counted             // with others that are counted, as long as there are permits
+)
+
+func (m mode) excludes(other mode) bool { return m == alone || other == alone }
+
+// hold is what the model asks a Hold.
+type hold interface {
+	Err() error
+	Context() context.Context
+	Done() <-chan struct{}
+}
+
+// A grant is one Hold that a caller of a schedule got.
+type grant struct {
+	// Set by who asks.
+	who     string // the caller, and which of its calls
+	paths   []string
+	mode    mode
+	permits int      // of counted
+	saw     []string // contenders in the queue before the call: they came first
+	began   int      // what had happened by then
+
+	// Set when it is granted.
+	hold  hold
+	znode string // of its contender
+	token lock.Token
+
+	// Guarded by the model's mu.
+	most  int  // permits that there may have been between the call and the grant
+	ended bool // the hold has said so
+}
+
+func (g *grant) String() string { return fmt.Sprintf("%s (token %v)", g.who, g.token) }
+
+// A write is one that was guarded by a grant and applied.
+type write struct {
+	*grant
+	zxid embed.Zxid
+}
+
+// A place is a path and what the model knows of it.
+type place struct {
+	live   []*grant // those that had not ended when they were asked last
+	ended  []*grant
+	tops   [counted + 1]*grant // by mode, the one with the greatest token
+	tokens map[lock.Token]*grant
+	znodes map[string]*grant
+	seen   map[string][]*grant // by contender: those that came after it
+	taken  map[string]bool     // contenders that were deleted by hand
+	writes []write
+	limits []limit
+}
+
+// A limit is the number of permits that a semaphore may have had, from something that happened on.
+type limit struct{ at, most int }
+
+// A model holds every grant of a schedule against what the locks promise, as it happens: it asks the Holds then and there.
+type model struct {
+	found func(format string, args ...any) // tells of a fault of the locks
+
+	mu     sync.Mutex
+	places map[string]*place
+	alarms map[int][]func()
+	events int // what has happened: grants and ends
+	grants int
+	losses int
+	began  time.Time
+	log    []string
+}
+
+func newModel(found func(string, ...any)) *model {
+	return &model{found: found, began: time.Now(), places: make(map[string]*place), alarms: make(map[int][]func())}
+}
+
+// placeLocked returns the place of a path.
+func (m *model) placeLocked(path string) *place {
+	p := m.places[path]
+	if p == nil {
+		p = &place{tokens: make(map[lock.Token]*grant), znodes: make(map[string]*grant), seen: make(map[string][]*grant), taken: make(map[string]bool)}
+		m.places[path] = p
+	}
+	return p
+}
+
+// notef adds to the log, which is shown when something is wrong.
+func (m *model) notef(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.noteLocked(format, args...)
+}
+
+func (m *model) noteLocked(format string, args ...any) {
+	m.log = append(m.log, fmt.Sprintf("%8.3fs %5d ", time.Since(m.began).Seconds(), m.events)+fmt.Sprintf(format, args...))
+}
+
+// happenedLocked counts what has happened and lets those go on who waited for it.
+func (m *model) happenedLocked() {
+	m.events++
+	for _, f := range m.alarms[m.events] {
+		f()
+	}
+	delete(m.alarms, m.events)
+}
+
+// after calls f when so much more has happened.
+func (m *model) after(n int, f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alarms[m.events+n] = append(m.alarms[m.events+n], f)
+}
+
+// now returns how much has happened.
+func (m *model) now() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.events
+}
+
+// granted takes note of a Hold, at once when its caller has it, and asks those that it excludes.
+func (m *model) granted(g *grant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.grants++
+	m.noteLocked("%v has %v as %s", g, g.paths, g.znode)
+	for _, path := range g.paths {
+		p := m.placeLocked(path)
+		m.orderLocked(path, p, g)
+		m.excludeLocked(path, p, g)
+		p.live = append(p.live, g)
+		p.tokens[g.token] = g
+		p.znodes[g.znode] = g
+		if top := p.tops[g.mode]; top == nil || top.token.Compare(g.token) < 0 {
+			p.tops[g.mode] = g
+		}
+		if g.mode == counted {
+			g.most = p.mostSince(g.began)
+			m.countLocked(path, p)
+		}
+	}
+	m.happenedLocked()
+}
+
+// orderLocked checks that the grants of a path are made in the order of their tokens, and of their contenders.
+func (m *model) orderLocked(path string, p *place, g *grant) {
+	if twin := p.tokens[g.token]; twin != nil {
+		m.found("%s: %v and %v have one token", path, twin, g)
+	}
+	for mode, top := range p.tops {
+		// A smaller token is an earlier grant that was told late, and has ended before the later one was made.
+		if top != nil && g.mode.excludes(top.mode) && g.token.Compare(top.token) < 0 && !p.taken[g.znode] && m.heldLocked(g) {
+			m.found("%s: %v was granted after %v, of mode %d", path, g, top, mode)
+		}
+	}
+	for _, znode := range g.saw {
+		p.seen[znode] = append(p.seen[znode], g)
+		if first := p.znodes[znode]; first != nil && !(first.mode == shared && g.mode == shared) && first.token.Compare(g.token) > 0 {
+			m.found("%s: %v overtook %v, which was in the queue when it came", path, g, first)
+		}
+	}
+	for _, late := range p.seen[g.znode] {
+		if !(late.mode == shared && g.mode == shared) && late.hold != nil && late.token.Compare(g.token) < 0 {
+			m.found("%s: %v overtook %v, which was in the queue when it came", path, late, g)
+		}
+	}
+}
+
+// excludeLocked asks everybody whom a grant excludes.
+func (m *model) excludeLocked(path string, p *place, g *grant) {
+	p.live = slices.DeleteFunc(p.live, func(earlier *grant) bool {
+		if m.heldLocked(earlier) {
+			// Who has a greater token was granted later: orderLocked has asked g itself.
+			if g.mode.excludes(earlier.mode) && earlier.token.Compare(g.token) < 0 && !p.taken[earlier.znode] {
+				m.found("%s: %v still holds while %v does", path, earlier, g)
+			}
+			return false
+		}
+		p.ended = append(p.ended, earlier)
+		return true
+	})
+	for _, old := range p.ended[max(0, len(p.ended)-10):] {
+		m.heldLocked(old)
+	}
+}
+
+// countLocked checks that the Holds of a semaphore had permits when they were granted. Of those that are alive now all with
+// smaller tokens were then.
+func (m *model) countLocked(path string, p *place) {
+	alive := slices.DeleteFunc(slices.Clone(p.live), func(g *grant) bool { return p.taken[g.znode] || !m.heldLocked(g) })
+	slices.SortFunc(alive, func(a, b *grant) int { return a.token.Compare(b.token) })
+	sum := 0
+	for _, g := range alive {
+		if sum += g.permits; sum > g.most {
+			m.found("%s: %d permits are held with %v, of %d", path, sum, g, g.most)
+		}
+	}
+}
+
+// mostSince returns the most permits that there may have been since something happened.
+func (p *place) mostSince(at int) (most int) {
+	for i, l := range p.limits {
+		if i+1 == len(p.limits) || p.limits[i+1].at > at {
+			most = max(most, l.most)
+		}
+	}
+	return most
+}
+
+// limited says that a semaphore may have so many permits from now on, at most.
+func (m *model) limited(path string, most int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.placeLocked(path)
+	m.happenedLocked() // who has begun has begun before
+	p.limits = append(p.limits, limit{m.events, most})
+}
+
+// heldLocked asks a Hold whether it still is, in every way in which it can be asked.
+func (m *model) heldLocked(g *grant) bool {
+	if err := g.hold.Err(); err == nil {
+		if g.ended {
+			m.found("%v had ended and holds again", g)
+		}
+		return true
+	}
+	g.ended = true
+	if g.hold.Context().Err() == nil {
+		m.found("%v has ended and its Context goes on", g)
+	}
+	select {
+	case <-g.hold.Done():
+	default:
+		m.found("%v has ended and its Done is open", g)
+	}
+	return false
+}
+
+// held asks a Hold.
+func (m *model) held(g *grant) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.heldLocked(g)
+}
+
+// lost takes note of a Hold that its caller did not give up.
+func (m *model) lost(g *grant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.losses++
+	m.noteLocked("%v is lost: %v", g, g.hold.Err())
+	m.happenedLocked()
+}
+
+// released takes note of a Hold that was given up.
+func (m *model) released(g *grant, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.noteLocked("%v is released: %v", g, err)
+	if m.heldLocked(g) {
+		m.found("%v was released and still holds", g)
+	}
+	m.happenedLocked()
+}
+
+// took says that a contender is about to be deleted by hand. Its Hold is told when its node applies that, which may be after the
+// next grant.
+func (m *model) took(path, znode string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.noteLocked("%s is deleted by hand", znode)
+	m.placeLocked(path).taken[znode] = true
+}
+
+// tookAny reports whether contenders of a path were deleted by hand.
+func (m *model) tookAny(paths ...string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(paths, func(path string) bool { return len(m.placeLocked(path).taken) > 0 })
+}
+
+// wrote takes note of a guarded write that was applied. ended says that the Hold had ended before it was issued.
+func (m *model) wrote(g *grant, path string, zxid embed.Zxid, ended bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ended {
+		m.found("%s: a write of %v was applied at zxid %d and the hold had ended before", path, g, zxid)
+		return
+	}
+	p := m.placeLocked(path)
+	p.writes = append(p.writes, write{g, zxid})
+}
+
+// read checks what a holder finds in the register of its path: the token of the last writer.
+func (m *model) read(g *grant, path string, token lock.Token) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if token.Compare(g.token) > 0 && m.heldLocked(g) && !m.placeLocked(path).taken[g.znode] {
+		m.found("%s: %v finds the token %v in the register", path, g, token)
+	}
+}
+
+// finish checks what can be told at the end only.
+func (m *model) finish() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for path, p := range m.places {
+		for _, g := range p.ended {
+			m.heldLocked(g)
+		}
+		for _, g := range p.live {
+			if m.heldLocked(g) {
+				m.found("%s: %v still holds when everybody is gone", path, g)
+			}
+		}
+		m.writesLocked(path, p)
+		m.overlapLocked(path, p)
+	}
+}
+
+// writesLocked checks that no guarded write was applied after one of a later grant that excludes it.
+func (m *model) writesLocked(path string, p *place) {
+	slices.SortFunc(p.writes, func(a, b write) int { return cmp.Compare(a.zxid, b.zxid) })
+	var tops [counted + 1]*grant
+	for _, w := range p.writes {
+		for _, top := range tops {
+			if top != nil && w.mode.excludes(top.mode) && w.token.Compare(top.token) < 0 {
+				m.found("%s: a write of %v was applied at zxid %d, after one of %v", path, w.grant, w.zxid, top)
+			}
+		}
+		if top := tops[w.mode]; top == nil || top.token.Compare(w.token) < 0 {
+			tops[w.mode] = w.grant
+		}
+	}
+}
+
+// overlapLocked checks by the zxids of guarded writes that the Holds of a semaphore never had more permits than there ever
+// were: from its first write to its last one a Hold had its own.
+func (m *model) overlapLocked(path string, p *place) {
+	last := make(map[*grant]embed.Zxid)
+	for _, w := range p.writes {
+		last[w.grant] = w.zxid
+	}
+	most := p.mostSince(-1)
+	begun := make(map[*grant]bool)
+	for _, w := range p.writes {
+		if w.mode != counted {
+			continue
+		}
+		begun[w.grant] = true
+		sum := 0
+		for g := range begun {
+			if last[g] < w.zxid {
+				delete(begun, g)
+			} else {
+				sum += g.permits
+			}
+		}
+		if sum > most {
+			m.found("%s: at zxid %d writes of %d permits pass, of %d", path, w.zxid, sum, most)
+		}
+	}
+}

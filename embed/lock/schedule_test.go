@@ -1,0 +1,391 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+var (
+	seedFlag      = flag.Uint64("seed", 0, "the random choices of TestSchedules; zero means new ones")
+	schedulesFlag = flag.Int("schedules", 0, "how many schedules with every fault TestSchedules plays; zero means a short one")
+	longFlag      = flag.Duration("long", 0, "TestSchedules plays schedules with every fault until so much time has passed")
+)
+
+const (
+	// callersOf is how many callers each kind of lock has.
+	callersOf = 6
+	// requestTimeout is short: who is on a member that is cut off is to go on with something else.
+	requestTimeout = 300 * time.Millisecond
+	// Sessions with shortTimeout, the least there is, are lost to faults; one of longTimeout outlives most.
+	shortTimeout = 720 * time.Millisecond
+	longTimeout  = 6 * time.Second
+)
+
+// Callers on sessions of all members take, hold and release locks of all kinds at random, lose patience and lose sessions, while
+// members are cut off, killed and started again. Every grant is held against a model, see there. What they choose follows from the
+// seed; what comes of it also from the machine.
+func TestSchedules(t *testing.T) {
+	before := runtime.NumGoroutine()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	began, long := time.Now(), *schedulesFlag > 0 || *longFlag > 0
+	for i := 0; i < max(1, *schedulesFlag) || time.Since(began) < *longFlag; i++ {
+		if i > 0 {
+			seed = rand.New(rand.NewPCG(seed, 0)).Uint64()
+		}
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { play(t, seed, long) }) {
+			return // what is left is in the way of the next
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks())
+		}
+	}
+}
+
+// stacks shows what every goroutine is at.
+func stacks() string {
+	b := make([]byte, 1<<22)
+	return string(b[:runtime.Stack(b, true)])
+}
+
+// A schedule is one run of callers and faults, on an ensemble of its own.
+type schedule struct {
+	t     *testing.T
+	ens   *embedtest.Ensemble
+	model *model
+	rng   *rand.Rand      // of the faults
+	ctx   context.Context // bounds everything
+	last  context.Context // ends when the callers are to come to an end
+	slots []*slot
+	turn  atomic.Pointer[chan struct{}] // closed when the next fault comes
+
+	mu struct {
+		sync.Mutex
+		nodes   map[embed.MemberID]*embed.Node // also of those that are down
+		calls   int
+		refused map[string]int // by error
+		faults  map[string]int
+	}
+}
+
+// A slot is a place for a session on a member. Who finds that it has ended opens the next.
+type slot struct {
+	member  embed.MemberID
+	timeout time.Duration
+	mu      sync.Mutex
+	session *embed.Session // guarded by mu
+}
+
+// play plays a schedule: a short one, or one with every fault there is.
+func play(t *testing.T, seed uint64, long bool) {
+	s := &schedule{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ctx: bounded(t)}
+	s.mu.nodes, s.mu.refused, s.mu.faults = make(map[embed.MemberID]*embed.Node), make(map[string]int), make(map[string]int)
+	s.model = newModel(t.Errorf)
+	s.ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = requestTimeout }})
+	for _, id := range s.ens.Members() {
+		s.mu.nodes[id] = s.ens.Node(id)
+		s.slots = append(s.slots, &slot{member: id, timeout: shortTimeout}, &slot{member: id, timeout: shortTimeout})
+	}
+	s.slots = append(s.slots, &slot{member: s.member(), timeout: longTimeout})
+	s.prepare()
+	s.nextTurn()
+	last, end := context.WithCancel(s.ctx)
+	defer end()
+	s.last = last
+	var callers sync.WaitGroup
+	for i, k := range kinds {
+		for j := range callersOf {
+			c := &caller{schedule: s, kind: k, paths: k.paths, name: fmt.Sprintf("%s caller %d", k.name, j), rng: rand.New(rand.NewPCG(seed, uint64(1+i*callersOf+j)))}
+			if j%2 == 0 {
+				c.paths = k.paths[:1]
+			}
+			callers.Go(c.run)
+		}
+	}
+	s.disturb(long)
+	end()
+	s.nextTurn()
+	s.join(&callers)
+	s.model.finish()
+	s.left()
+	s.tell()
+}
+
+// prepare makes the registers, and every other path of a lock: the rest are for the locks to make.
+func (s *schedule) prepare() {
+	session := s.ens.Session(1, embed.SessionOptions{})
+	create := func(path string) {
+		if _, err := session.Create(s.ctx, path, nil, embed.Persistent); !errors.Is(err, embed.ErrNodeExists) {
+			must(s.t, err)
+		}
+	}
+	for _, k := range kinds {
+		for i, path := range k.paths {
+			create(path[:strings.LastIndexByte(path, '/')])
+			create(register(path))
+			if i%2 == 0 {
+				create(path)
+			}
+		}
+	}
+	must(s.t, session.Close())
+}
+
+// join waits until all callers are gone: nothing is broken any more that could keep them.
+func (s *schedule) join(callers *sync.WaitGroup) {
+	gone := make(chan struct{})
+	go func() {
+		callers.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		s.t.Errorf("callers wait for what does not come\n%s", stacks())
+		s.left()
+		s.tell()
+		s.t.FailNow()
+	}
+}
+
+// left checks that nobody is left behind: no contender, no goroutine, no lock that cannot be had.
+func (s *schedule) left() {
+	for _, id := range s.ens.Members() {
+		session := s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
+		for _, k := range kinds {
+			for _, path := range k.paths {
+				_, err := session.Sync(s.ctx, path)
+				must(s.t, err)
+				s.emptied(session, k, path)
+				h, err := k.take(s.ctx, session, k.all(path))
+				if err != nil {
+					s.t.Errorf("nobody has %s, but member %d says: %v", path, id, err)
+					continue
+				}
+				must(s.t, h.Release())
+				s.emptied(session, k, path)
+			}
+		}
+		must(s.t, session.Close())
+	}
+	s.ens.Until("the goroutines of the locks to end", func() bool {
+		all := stacks()
+		return !strings.Contains(all, "vivarium/embed/lock.(") && !strings.Contains(all, "vivarium/embed/internal/queue.")
+	})
+}
+
+// emptied checks that the queue of a path becomes empty.
+func (s *schedule) emptied(session *embed.Session, k *kind, path string) {
+	names := k.queued(s.ctx, session, path)
+	for deadline := time.Now().Add(20 * time.Second); len(names) > 0; names = k.queued(s.ctx, session, path) {
+		if time.Now().After(deadline) {
+			s.t.Errorf("left behind: %q", names)
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// tell logs what has come of the schedule.
+func (s *schedule) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model.mu.Lock()
+	defer s.model.mu.Unlock()
+	s.t.Logf("faults %v\n%d calls, %d grants, %d lost; refused: %v", s.mu.faults, s.mu.calls, s.model.grants, s.model.losses, s.mu.refused)
+	if s.t.Failed() {
+		log := s.model.log
+		s.t.Logf("the last that happened:\n%s", strings.Join(log[max(0, len(log)-400):], "\n"))
+	}
+}
+
+// nextTurn lets those go on who hold something until the next fault.
+func (s *schedule) nextTurn() {
+	next := make(chan struct{})
+	if last := s.turn.Swap(&next); last != nil {
+		close(*last)
+	}
+}
+
+// pass lets so much happen, or so much time go by.
+func (s *schedule) pass(events int, most time.Duration) {
+	happened, expired := make(chan struct{}), time.NewTimer(most)
+	defer expired.Stop()
+	s.model.after(events, func() { close(happened) })
+	select {
+	case <-happened:
+	case <-expired.C:
+	}
+}
+
+// open returns the session of a slot, a new one if the last has ended, or nil if none can be had now.
+func (s *schedule) open(sl *slot) *embed.Session {
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	if sl.session != nil && sl.session.Err() == nil {
+		return sl.session
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, requestTimeout)
+	defer cancel()
+	session, err := s.node(sl.member).NewSession(ctx, embed.SessionOptions{Timeout: sl.timeout})
+	if err != nil {
+		s.refuse(err)
+		return nil
+	}
+	sl.session = session
+	return session
+}
+
+// anySession returns a session of any slot, or nil.
+func (s *schedule) anySession(rng *rand.Rand) *embed.Session {
+	return s.open(s.slots[rng.IntN(len(s.slots))])
+}
+
+func (s *schedule) node(id embed.MemberID) *embed.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.nodes[id]
+}
+
+// refuse counts an error.
+func (s *schedule) refuse(err error) {
+	text := err.Error()
+	if at := strings.LastIndex(text, ": "); at >= 0 {
+		text = text[at+2:]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.refused[text]++
+}
+
+// A caller takes locks of one kind.
+type caller struct {
+	*schedule
+	kind  *kind
+	paths []string
+	name  string
+	rng   *rand.Rand
+	n     int
+}
+
+func (c *caller) run() {
+	for c.last.Err() == nil {
+		session := c.anySession(c.rng)
+		if session == nil {
+			c.pass(1, 10*time.Millisecond)
+			continue
+		}
+		c.call(session)
+	}
+}
+
+// call takes a lock, uses it and gives it back.
+func (c *caller) call(s *embed.Session) {
+	c.n++
+	c.mu.Lock()
+	c.mu.calls++
+	c.mu.Unlock()
+	w := c.kind.want(c.rng, c.paths)
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	switch c.rng.IntN(10) {
+	case 0:
+		cancel()
+	case 1, 2, 3: // often while the create is on its way
+		timer := time.AfterFunc(time.Duration(c.rng.IntN(8000))*time.Microsecond, cancel)
+		defer timer.Stop()
+	case 4, 5:
+		c.model.after(1+c.rng.IntN(2*callersOf), cancel)
+	}
+	g := &grant{who: fmt.Sprintf("%s, call %d (session %x)", c.name, c.n, s.ID()), paths: w.paths, mode: w.mode, permits: w.permits}
+	if c.rng.IntN(4) == 0 && !c.kind.keeps {
+		for _, path := range w.paths {
+			g.saw = append(g.saw, c.kind.queued(ctx, s, path)...)
+		}
+	}
+	g.began = c.model.now()
+	tooLate := s.Err()
+	h, err := c.kind.take(ctx, s, w)
+	if err != nil {
+		c.refuse(err)
+		c.model.notef("%s of %v: %v (session: %v)", g.who, w.paths, err, s.Err())
+		if !c.mayRefuse(ctx, s, w, err) {
+			c.t.Errorf("%s of %v ended with %v (session: %v)", g.who, w.paths, err, s.Err())
+		}
+		return
+	}
+	g.hold, g.znode, g.token = h, h.Path(), h.Token()
+	c.model.granted(g)
+	if tooLate != nil {
+		c.t.Errorf("%v was granted to a session that had ended: %v", g, tooLate)
+	}
+	c.use(s, h, g)
+}
+
+// mayRefuse reports whether a call may end with an error.
+func (c *caller) mayRefuse(ctx context.Context, s *embed.Session, w want, err error) bool {
+	ended := s.Err()
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case ended != nil && (errors.Is(err, ended) || errors.Is(err, embed.ErrUnknownOutcome)):
+	case w.try && (errors.Is(err, lock.ErrHeld) || errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrUnavailable)):
+	case errors.Is(err, embed.ErrDeleted) && c.model.tookAny(w.paths...):
+	default:
+		return false
+	}
+	return true
+}
+
+// use works under a Hold and gives it back, or loses it.
+func (c *caller) use(s *embed.Session, h *lock.Hold, g *grant) {
+	r := &holder{caller: c, session: s, hold: h, grant: g, versions: make(map[string]int32)}
+	r.look()
+	switch n := c.rng.IntN(12); {
+	case n == 0 && c.clings(g): // until the next fault has come and gone, or the Hold with it
+		for range 2 {
+			select {
+			case <-h.Done():
+			case <-*c.turn.Load():
+			case <-c.last.Done():
+			}
+		}
+		r.submit()
+	case n == 1: // until more has happened
+		c.pass(1+c.rng.IntN(callersOf), 20*time.Millisecond)
+	}
+	for range c.rng.IntN(4) {
+		r.work()
+	}
+	if c.rng.IntN(4) == 0 {
+		r.submit() // may be on its way when the Hold ends
+	}
+	if h.Err() != nil {
+		c.model.lost(g)
+	}
+	r.release()
+	if c.rng.IntN(2) == 0 {
+		r.submit()
+	}
+	r.settle()
+}
+
+// clings reports whether a Hold may be kept for long: not on the first path, where half of the callers are.
+func (c *caller) clings(g *grant) bool { return !slices.Contains(g.paths, c.kind.paths[0]) }
