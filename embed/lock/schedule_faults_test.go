@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -190,9 +191,13 @@ func (s *schedule) closeSessions() {
 	}
 }
 
-// deleteByHand has somebody delete contenders that are not his.
+// deleteByHand has somebody delete contenders that are not his, perhaps while a member cannot hear of it.
 func (s *schedule) deleteByHand() {
-	for range 4 {
+	if s.rng.IntN(2) == 0 {
+		s.ens.Isolate(s.member())
+		defer s.ens.HealAll()
+	}
+	for range 6 {
 		session := s.anySession(s.rng)
 		if session == nil {
 			continue
@@ -201,9 +206,12 @@ func (s *schedule) deleteByHand() {
 		path := pick(s.rng, k.paths...)
 		if znodes := k.queued(s.ctx, session, path); len(znodes) > 0 {
 			znode := pick(s.rng, znodes...)
+			if s.rng.IntN(2) == 0 { // who holds, probably
+				znode = slices.MinFunc(znodes, func(a, b string) int { return cmp.Compare(a[len(a)-10:], b[len(b)-10:]) })
+			}
 			s.model.took(path, znode)
 			_ = session.Delete(s.ctx, znode, embed.AnyVersion)
 		}
-		s.pass(5, 100*time.Millisecond)
+		s.pass(5, 50*time.Millisecond)
 	}
 }

@@ -71,8 +71,8 @@ func (h *holder) ops() []embed.Op {
 	return ops
 }
 
-// work accesses the registers and waits for the outcome.
-func (h *holder) work() {
+// work accesses the registers and waits for the outcome. It is false if there is none.
+func (h *holder) work() bool {
 	s := h.session
 	if h.rng.IntN(4) == 0 {
 		if other := h.anySession(h.rng); other != nil {
@@ -81,7 +81,7 @@ func (h *holder) work() {
 	}
 	ended := h.hold.Err() != nil
 	results, err := s.Multi(h.ctx, h.ops()...)
-	h.outcome(ended, results, err)
+	return h.outcome(ended, results, err)
 }
 
 // submit sends an access and does not wait.
@@ -97,12 +97,12 @@ func (h *holder) submit() {
 func (h *holder) settle() {
 	for _, p := range h.sent {
 		results, err := p.Result()
-		h.outcome(p.ended, results, err)
+		_ = h.outcome(p.ended, results, err)
 	}
 }
 
-// outcome holds what has come of an access against what the Hold promises.
-func (h *holder) outcome(ended bool, results []embed.Result, err error) {
+// outcome holds what has come of an access against what the Hold promises. It is false if that is not known, or nothing.
+func (h *holder) outcome(ended bool, results []embed.Result, err error) bool {
 	switch {
 	case err == nil && h.grant.mode != shared:
 		for i, path := range h.grant.paths {
@@ -124,7 +124,9 @@ func (h *holder) outcome(ended bool, results []embed.Result, err error) {
 	default:
 		clear(h.versions) // it may be applied yet
 		h.expect(err)
+		return false
 	}
+	return true
 }
 
 // expect checks that an error is one that a fault may cause.

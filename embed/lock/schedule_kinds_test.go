@@ -52,7 +52,7 @@ func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))]
 
 var numbered = regexp.MustCompile(`[0-9]{10}$`)
 
-// contenders returns the znodes right below a path that stand in its queue.
+// contenders returns the znodes right below a path that stand in its queue, in no order.
 func contenders(ctx context.Context, s *embed.Session, path string) (znodes []string) {
 	names, _, _ := s.Children(ctx, path) // without a path there is nobody
 	for _, name := range names {

@@ -210,7 +210,7 @@ func (s *schedule) tell() {
 	defer s.mu.Unlock()
 	s.model.mu.Lock()
 	defer s.model.mu.Unlock()
-	s.t.Logf("faults %v\n%d calls, %d grants, %d lost; refused: %v", s.mu.faults, s.mu.calls, s.model.grants, s.model.losses, s.mu.refused)
+	s.t.Logf("%d faults: %v\n%d calls, %d grants, %d lost; refused: %v", len(s.mu.faults), s.mu.faults, s.mu.calls, s.model.grants, s.model.losses, s.mu.refused)
 	if s.t.Failed() {
 		log := s.model.log
 		s.t.Logf("the last that happened:\n%s", strings.Join(log[max(0, len(log)-400):], "\n"))
@@ -359,20 +359,16 @@ func (c *caller) use(s *embed.Session, h *lock.Hold, g *grant) {
 	r := &holder{caller: c, session: s, hold: h, grant: g, versions: make(map[string]int32)}
 	r.look()
 	switch n := c.rng.IntN(12); {
-	case n == 0 && c.clings(g): // until the next fault has come and gone, or the Hold with it
-		for range 2 {
-			select {
-			case <-h.Done():
-			case <-*c.turn.Load():
-			case <-c.last.Done():
-			}
-		}
+	case n == 0 && c.clings(g): // until the next fault has come and gone
+		c.cling(h, 2)
 		r.submit()
 	case n == 1: // until more has happened
 		c.pass(1+c.rng.IntN(callersOf), 20*time.Millisecond)
 	}
 	for range c.rng.IntN(4) {
-		r.work()
+		if !r.work() { // its member is in trouble: now it is to be seen when the Hold ends
+			c.cling(h, 1)
+		}
 	}
 	if c.rng.IntN(4) == 0 {
 		r.submit() // may be on its way when the Hold ends
@@ -389,3 +385,14 @@ func (c *caller) use(s *embed.Session, h *lock.Hold, g *grant) {
 
 // clings reports whether a Hold may be kept for long: not on the first path, where half of the callers are.
 func (c *caller) clings(g *grant) bool { return !slices.Contains(g.paths, c.kind.paths[0]) }
+
+// cling waits for so many faults to begin, or for the end of the Hold.
+func (c *caller) cling(h *lock.Hold, faults int) {
+	for range faults {
+		select {
+		case <-h.Done():
+		case <-*c.turn.Load():
+		case <-c.last.Done():
+		}
+	}
+}
