@@ -149,3 +149,39 @@ func TestSemaphore_ACancelledAcquireLeavesNothing(t *testing.T) {
 	must(t, err)
 	must(t, all.Release())
 }
+
+// A fickle context ends when something is so, which whoever asks it finds out.
+type fickle struct {
+	context.Context
+	over func() bool
+}
+
+func (c fickle) Err() error {
+	if c.over() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// The caller loses patience when its permits are there and it has not been told: they come back, and it is told that.
+func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewSemaphore(s, path, 3)
+	first, err := m.Acquire(bounded(t), 3)
+	must(t, err)
+	waiting := permits(t, ens, s, func(ctx context.Context) (*lock.Hold, error) {
+		return m.Acquire(fickle{ctx, func() bool {
+			names, _, err := s.Children(context.Background(), path+"/leases")
+			return err == nil && len(names) == 1
+		}}, 1)
+	})
+	must(t, first.Release())
+	if got := <-waiting; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("Acquire: %v, %v", got.hold, got.err)
+	}
+	ens.Until("the permits to come back", func() bool { return out(t, s) == 0 })
+	free, err := m.TryAcquire(bounded(t), 3)
+	must(t, err)
+	must(t, free.Release())
+}

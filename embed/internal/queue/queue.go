@@ -265,7 +265,8 @@ func (c *Contender) IsVacant() bool {
 	return IsVacant(name)
 }
 
-// Leave gives up the place and returns the reason: why the claim ended if it has, and not because its owner gave it up, else err.
+// Leave gives up the place and returns the reason: why the claim ended if it has, else err. That its owner gave it up is none: he did that
+// for another, of which err tells.
 func (c *Contender) Leave(err error) error {
 	if ended := c.Claim.Err(); ended != nil && !errors.Is(ended, embed.ErrReleased) {
 		err = ended
