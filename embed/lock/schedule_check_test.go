@@ -47,7 +47,7 @@ func (p *pretender) Done() <-chan struct{} {
 
 // given is a grant on /l that has not ended.
 func given(mode mode, token embed.Zxid) *grant {
-	return &grant{who: fmt.Sprint("who has ", token), paths: []string{"/l"}, mode: mode, permits: 1, hold: &pretender{},
+	return &grant{who: fmt.Sprint("who has ", token), note: fmt.Sprint(token), paths: []string{"/l"}, mode: mode, permits: 1, hold: &pretender{},
 		znode: fmt.Sprintf("/l/%d", token), token: lock.Token{Zxid: token}}
 }
 
@@ -60,7 +60,7 @@ func over(mode mode, token embed.Zxid) *grant {
 
 // after is one whose caller saw another in the queue before.
 func after(g, first *grant) *grant {
-	g.saw = []string{first.znode}
+	g.saw = []string{first.note}
 	return g
 }
 
@@ -114,7 +114,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	taken := func(m *model) {
-		m.took("/l", "/l/1")
+		m.took("/l", "/l/1", "")
 		grants(given(alone, 1), given(alone, 2))(m)
 	}
 	ended, held := over(alone, 1), given(alone, 1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // A fault disturbs a schedule for a while.
@@ -35,6 +36,7 @@ var otherFaults = []fault{
 	{"wall clock", (*schedule).wallClock},
 	{"close sessions", (*schedule).closeSessions},
 	{"delete by hand", (*schedule).deleteByHand},
+	{"resize", (*schedule).resize},
 }
 
 // disturb does one fault after the other.
@@ -191,6 +193,35 @@ func (s *schedule) closeSessions() {
 	}
 }
 
+// resize changes the limits of the semaphores.
+func (s *schedule) resize() {
+	for range 6 {
+		path := pick(s.rng, semaphores.paths()...)
+		if session := s.anySession(s.rng); session != nil {
+			s.resizeTo(session, path, s.rng.IntN(5))
+		}
+		s.pass(5, 50*time.Millisecond)
+	}
+}
+
+// resizeTo sets a limit; zero is what the callers agree on.
+func (s *schedule) resizeTo(session *embed.Session, path string, limit int) {
+	most := limit
+	if most == 0 {
+		most = permitsAgreed
+	}
+	before := max(s.limits[path], s.unknown[path])
+	s.model.limited(path, max(before, most))
+	err := lock.NewSemaphore(session, path, 0).Resize(s.ctx, limit)
+	s.model.notef("%s is resized to %d: %v", path, limit, err)
+	if err != nil {
+		s.unknown[path] = max(s.unknown[path], most) // it may come yet
+		return
+	}
+	s.limits[path] = most
+	s.model.limited(path, max(most, s.unknown[path]))
+}
+
 // deleteByHand has somebody delete contenders that are not his, perhaps while a member cannot hear of it.
 func (s *schedule) deleteByHand() {
 	if s.rng.IntN(2) == 0 {
@@ -203,13 +234,14 @@ func (s *schedule) deleteByHand() {
 			continue
 		}
 		k := pick(s.rng, kinds...)
-		path := pick(s.rng, k.paths...)
+		path := pick(s.rng, k.paths()...)
 		if znodes := k.queued(s.ctx, session, path); len(znodes) > 0 {
 			znode := pick(s.rng, znodes...)
 			if s.rng.IntN(2) == 0 { // who holds, probably
 				znode = slices.MinFunc(znodes, func(a, b string) int { return cmp.Compare(a[len(a)-10:], b[len(b)-10:]) })
 			}
-			s.model.took(path, znode)
+			data, _, _ := session.Get(s.ctx, znode)
+			s.model.took(path, znode, string(data))
 			_ = session.Delete(s.ctx, znode, embed.AnyVersion)
 		}
 		s.pass(5, 50*time.Millisecond)

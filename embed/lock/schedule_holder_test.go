@@ -74,7 +74,7 @@ func (h *holder) ops() []embed.Op {
 // work accesses the registers and waits for the outcome. It is false if there is none.
 func (h *holder) work() bool {
 	s := h.session
-	if h.rng.IntN(4) == 0 {
+	if h.rng.IntN(4) == 0 && !h.kind.keeps {
 		if other := h.anySession(h.rng); other != nil {
 			s = other
 		}
@@ -107,7 +107,7 @@ func (h *holder) outcome(ended bool, results []embed.Result, err error) bool {
 	case err == nil && h.grant.mode != shared:
 		for i, path := range h.grant.paths {
 			stat := results[1+i].Stat
-			if len(h.sent) == 0 {
+			if h.grant.mode == alone && len(h.sent) == 0 {
 				h.versions[path] = stat.Version
 			}
 			h.model.wrote(h.grant, path, stat.Mzxid, ended)

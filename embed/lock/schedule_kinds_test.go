@@ -4,22 +4,32 @@ import (
 	"context"
 	"math/rand/v2"
 	"regexp"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A kind of lock that takes part in the schedules.
+// A kind of lock takes part in the schedules. On the hot paths something is to happen all the time: half of the callers use no others,
+// and nobody keeps a Hold of them for long.
 type kind struct {
-	name  string
-	paths []string
-	keeps bool                                      // the contender outlives its Hold, and the next Hold may overtake
-	want  func(rng *rand.Rand, paths []string) want // what a caller on some of the paths asks for
-	all   func(path string) want                    // what excludes everybody else, at once
-	take  func(context.Context, *embed.Session, want) (*lock.Hold, error)
-	// queued returns the contenders of a path: all that is below it.
-	queued func(ctx context.Context, s *embed.Session, path string) []string
+	name      string
+	hot, cold []string
+	keeps     bool // the contender outlives its Hold, and is that of several
+	want      func(rng *rand.Rand, paths []string) want
+	take      func(context.Context, *embed.Session, want) (*lock.Hold, error)
+	// all takes everything that there is of a path. Nobody has it.
+	all func(context.Context, *embed.Session, string) (*lock.Hold, error)
+	// queued returns the znodes of all contenders of a path, in no order.
+	queued func(context.Context, *embed.Session, string) []string
+	// change has a Hold go over into another; nil: that cannot be.
+	change func(context.Context, *embed.Session, *lock.Hold, want) (*lock.Hold, error)
 }
+
+// paths are all of a kind.
+func (k *kind) paths() []string { return slices.Concat(k.hot, k.cold) }
 
 // A want is what a caller asks for.
 type want struct {
@@ -27,32 +37,179 @@ type want struct {
 	mode    mode
 	permits int
 	try     bool
+	keep    bool
+	note    string
 }
 
-var kinds = []*kind{mutexes}
+func (w want) options() lock.Options { return lock.Options{Note: w.note} }
+
+var kinds = []*kind{mutexes, multis, rwmutexes, semaphores, keepers}
 
 var mutexes = &kind{
-	name:  "mutex",
-	paths: []string{"/mutex/a", "/mutex/b"},
-	want: func(rng *rand.Rand, paths []string) want {
-		return want{paths: []string{pick(rng, paths...)}, try: rng.IntN(4) == 0}
-	},
-	all: func(path string) want { return want{paths: []string{path}, try: true} },
+	name: "mutex",
+	hot:  []string{"/mutex/a"},
+	cold: []string{"/mutex/d"},
+	want: single(alone),
 	take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
-		m := lock.NewMutex(s, w.paths[0])
+		m := lock.NewMutex(s, w.paths[0]).With(w.options())
 		if w.try {
 			return m.TryLock(ctx)
 		}
 		return m.Lock(ctx)
 	},
+	all:    tryMutex,
 	queued: contenders,
+}
+
+// single wants one of the paths, in one of the modes.
+func single(modes ...mode) func(*rand.Rand, []string) want {
+	return func(rng *rand.Rand, paths []string) want {
+		return want{paths: []string{pick(rng, paths...)}, mode: pick(rng, modes...), try: rng.IntN(4) == 0}
+	}
+}
+
+func tryMutex(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
+	return lock.NewMutex(s, path).TryLock(ctx)
+}
+
+// multis share paths with mutexes. None has a hot one and a cold one: it would have the first wait for the second.
+var multis = &kind{
+	name: "multi",
+	hot:  []string{"/mutex/a", "/mutex/b", "/mutex/c"},
+	cold: []string{"/mutex/d", "/mutex/e"},
+	want: func(rng *rand.Rand, paths []string) want {
+		if len(paths) > 3 {
+			paths = [][]string{paths[:3], paths[3:]}[rng.IntN(2)]
+		}
+		paths = slices.Clone(paths)
+		rng.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+		return want{paths: paths[:min(len(paths), 2+rng.IntN(2))], try: rng.IntN(4) == 0}
+	},
+	take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		m := lock.NewMulti(s, w.paths...).With(w.options())
+		if w.try {
+			return m.TryLock(ctx)
+		}
+		return m.Lock(ctx)
+	},
+	all:    tryMutex,
+	queued: contenders,
+}
+
+var rwmutexes = &kind{
+	name: "rwmutex",
+	hot:  []string{"/rw/a"},
+	cold: []string{"/rw/b"},
+	want: single(shared, shared, alone),
+	take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		m := lock.NewRWMutex(s, w.paths[0]).With(w.options())
+		switch {
+		case w.mode == shared && w.try:
+			return m.TryRLock(ctx)
+		case w.mode == shared:
+			return m.RLock(ctx)
+		case w.try:
+			return m.TryLock(ctx)
+		}
+		return m.Lock(ctx)
+	},
+	all: func(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
+		return lock.NewRWMutex(s, path).TryLock(ctx)
+	},
+	queued: contenders,
+	change: func(ctx context.Context, s *embed.Session, h *lock.Hold, w want) (*lock.Hold, error) {
+		m := lock.NewRWMutex(s, w.paths[0]).With(w.options())
+		if w.mode == shared {
+			return m.Downgrade(ctx, h)
+		}
+		return m.Upgrade(ctx, h)
+	},
+}
+
+// permits is the limit that the callers of a semaphore agree on.
+const permitsAgreed = 3
+
+var semaphores = &kind{
+	name: "semaphore",
+	hot:  []string{"/semaphore/a"},
+	cold: []string{"/semaphore/b"},
+	want: func(rng *rand.Rand, paths []string) want {
+		w := single(counted)(rng, paths)
+		w.permits = 1 + rng.IntN(permitsAgreed)
+		return w
+	},
+	take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		m := lock.NewSemaphore(s, w.paths[0], permitsAgreed).With(w.options())
+		if w.try {
+			return m.TryAcquire(ctx, w.permits)
+		}
+		return m.Acquire(ctx, w.permits)
+	},
+	all: func(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
+		m := lock.NewSemaphore(s, path, permitsAgreed)
+		n, err := m.Limit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return m.TryAcquire(ctx, n)
+	},
+	queued: func(ctx context.Context, s *embed.Session, path string) []string {
+		return append(contenders(ctx, s, path+"/locks"), contenders(ctx, s, path+"/leases")...)
+	},
+}
+
+// keepFor is how long somebody else has to wait for a lock that is kept.
+const keepFor = 20 * time.Millisecond
+
+// keepers are mutexes with and without Options.Keep.
+var keepers = &kind{
+	name:  "keeper",
+	hot:   []string{"/keep/a"},
+	cold:  []string{"/keep/b"},
+	keeps: true,
+	want: func(rng *rand.Rand, paths []string) want {
+		w := single(alone)(rng, paths)
+		w.keep = rng.IntN(4) > 0
+		return w
+	},
+	take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		m := lock.NewMutex(s, w.paths[0])
+		if w.keep {
+			m = keeping(s, w.paths[0])
+		}
+		if w.try {
+			return m.TryLock(ctx)
+		}
+		return m.Lock(ctx)
+	},
+	all: func(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
+		return lock.NewMutex(s, path).Lock(ctx) // whoever keeps it has to be told
+	},
+	queued: contenders,
+}
+
+// kept are the mutexes that keep their locks, one for each session and path.
+var keptMutexes sync.Map
+
+type keptBy struct {
+	session *embed.Session
+	path    string
+}
+
+func keeping(s *embed.Session, path string) *lock.Mutex {
+	key := keptBy{s, path}
+	if m, ok := keptMutexes.Load(key); ok {
+		return m.(*lock.Mutex)
+	}
+	m, _ := keptMutexes.LoadOrStore(key, lock.NewMutex(s, path).With(lock.Options{Keep: keepFor}))
+	return m.(*lock.Mutex)
 }
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
 var numbered = regexp.MustCompile(`[0-9]{10}$`)
 
-// contenders returns the znodes right below a path that stand in its queue, in no order.
+// contenders returns the znodes right below one that stand in its queue, in no order.
 func contenders(ctx context.Context, s *embed.Session, path string) (znodes []string) {
 	names, _, _ := s.Children(ctx, path) // without a path there is nobody
 	for _, name := range names {

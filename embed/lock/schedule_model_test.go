@@ -34,15 +34,16 @@ type hold interface {
 type grant struct {
 	// Set by who asks.
 	who     string // the caller, and which of its calls
+	note    string // of its contenders; empty if they are not its own
 	paths   []string
 	mode    mode
 	permits int      // of counted
-	saw     []string // contenders in the queue before the call: they came first
+	saw     []string // notes of those who were there before the call: they came first
 	began   int      // what had happened by then
 
 	// Set when it is granted.
 	hold  hold
-	znode string // of its contender
+	znode string // of its contender, of several the first
 	token lock.Token
 
 	// Guarded by the model's mu.
@@ -64,9 +65,9 @@ type place struct {
 	ended  []*grant
 	tops   [counted + 1]*grant // by mode, the one with the greatest token
 	tokens map[lock.Token]*grant
-	znodes map[string]*grant
-	seen   map[string][]*grant // by contender: those that came after it
-	taken  map[string]bool     // contenders that were deleted by hand
+	notes  map[string]*grant
+	seen   map[string][]*grant // by note: those that came after it
+	taken  map[string]bool     // znodes and notes of contenders that were deleted by hand
 	writes []write
 	limits []limit
 }
@@ -96,7 +97,7 @@ func newModel(found func(string, ...any)) *model {
 func (m *model) placeLocked(path string) *place {
 	p := m.places[path]
 	if p == nil {
-		p = &place{tokens: make(map[lock.Token]*grant), znodes: make(map[string]*grant), seen: make(map[string][]*grant), taken: make(map[string]bool)}
+		p = &place{tokens: make(map[lock.Token]*grant), notes: make(map[string]*grant), seen: make(map[string][]*grant), taken: make(map[string]bool)}
 		m.places[path] = p
 	}
 	return p
@@ -148,7 +149,7 @@ func (m *model) granted(g *grant) {
 		m.excludeLocked(path, p, g)
 		p.live = append(p.live, g)
 		p.tokens[g.token] = g
-		p.znodes[g.znode] = g
+		p.notes[g.note] = g
 		if top := p.tops[g.mode]; top == nil || top.token.Compare(g.token) < 0 {
 			p.tops[g.mode] = g
 		}
@@ -167,18 +168,18 @@ func (m *model) orderLocked(path string, p *place, g *grant) {
 	}
 	for mode, top := range p.tops {
 		// A smaller token is an earlier grant that was told late, and has ended before the later one was made.
-		if top != nil && g.mode.excludes(top.mode) && g.token.Compare(top.token) < 0 && !p.taken[g.znode] && m.heldLocked(g) {
+		if top != nil && g.mode.excludes(top.mode) && g.token.Compare(top.token) < 0 && !p.took(g) && m.heldLocked(g) {
 			m.found("%s: %v was granted after %v, of mode %d", path, g, top, mode)
 		}
 	}
-	for _, znode := range g.saw {
-		p.seen[znode] = append(p.seen[znode], g)
-		if first := p.znodes[znode]; first != nil && !(first.mode == shared && g.mode == shared) && first.token.Compare(g.token) > 0 {
+	for _, note := range g.saw {
+		p.seen[note] = append(p.seen[note], g)
+		if first := p.notes[note]; first != nil && !(first.mode == shared && g.mode == shared) && first.token.Compare(g.token) > 0 {
 			m.found("%s: %v overtook %v, which was in the queue when it came", path, g, first)
 		}
 	}
-	for _, late := range p.seen[g.znode] {
-		if !(late.mode == shared && g.mode == shared) && late.hold != nil && late.token.Compare(g.token) < 0 {
+	for _, late := range p.seen[g.note] {
+		if !(late.mode == shared && g.mode == shared) && late.token.Compare(g.token) < 0 {
 			m.found("%s: %v overtook %v, which was in the queue when it came", path, late, g)
 		}
 	}
@@ -189,7 +190,7 @@ func (m *model) excludeLocked(path string, p *place, g *grant) {
 	p.live = slices.DeleteFunc(p.live, func(earlier *grant) bool {
 		if m.heldLocked(earlier) {
 			// Who has a greater token was granted later: orderLocked has asked g itself.
-			if g.mode.excludes(earlier.mode) && earlier.token.Compare(g.token) < 0 && !p.taken[earlier.znode] {
+			if g.mode.excludes(earlier.mode) && earlier.token.Compare(g.token) < 0 && !p.took(earlier) {
 				m.found("%s: %v still holds while %v does", path, earlier, g)
 			}
 			return false
@@ -205,7 +206,7 @@ func (m *model) excludeLocked(path string, p *place, g *grant) {
 // countLocked checks that the Holds of a semaphore had permits when they were granted. Of those that are alive now all with
 // smaller tokens were then.
 func (m *model) countLocked(path string, p *place) {
-	alive := slices.DeleteFunc(slices.Clone(p.live), func(g *grant) bool { return p.taken[g.znode] || !m.heldLocked(g) })
+	alive := slices.DeleteFunc(slices.Clone(p.live), func(g *grant) bool { return p.took(g) || !m.heldLocked(g) })
 	slices.SortFunc(alive, func(a, b *grant) int { return a.token.Compare(b.token) })
 	sum := 0
 	for _, g := range alive {
@@ -281,14 +282,18 @@ func (m *model) released(g *grant, err error) {
 	m.happenedLocked()
 }
 
-// took says that a contender is about to be deleted by hand. Its Hold is told when its node applies that, which may be after the
-// next grant.
-func (m *model) took(path, znode string) {
+// took says that a contender, which has a note, is about to be deleted by hand. Its Hold is told when its node applies that, which may be
+// after the next grant.
+func (m *model) took(path, znode, note string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noteLocked("%s is deleted by hand", znode)
-	m.placeLocked(path).taken[znode] = true
+	m.noteLocked("%s of %s is deleted by hand", znode, note)
+	p := m.placeLocked(path)
+	p.taken[znode], p.taken[note] = true, true
 }
+
+// took reports whether the contender of a grant was deleted by hand.
+func (p *place) took(g *grant) bool { return p.taken[g.znode] || g.note != "" && p.taken[g.note] }
 
 // tookAny reports whether contenders of a path were deleted by hand.
 func (m *model) tookAny(paths ...string) bool {
@@ -313,7 +318,7 @@ func (m *model) wrote(g *grant, path string, zxid embed.Zxid, ended bool) {
 func (m *model) read(g *grant, path string, token lock.Token) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if token.Compare(g.token) > 0 && m.heldLocked(g) && !m.placeLocked(path).taken[g.znode] {
+	if token.Compare(g.token) > 0 && m.heldLocked(g) && !m.placeLocked(path).took(g) {
 		m.found("%s: %v finds the token %v in the register", path, g, token)
 	}
 }

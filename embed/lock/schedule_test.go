@@ -77,6 +77,9 @@ type schedule struct {
 	slots []*slot
 	turn  atomic.Pointer[chan struct{}] // closed when the next fault comes
 
+	limits  map[string]int // of the semaphores, as far as is known
+	unknown map[string]int // the greatest that may come yet
+
 	mu struct {
 		sync.Mutex
 		nodes   map[embed.MemberID]*embed.Node // also of those that are down
@@ -99,6 +102,11 @@ func play(t *testing.T, seed uint64, long bool) {
 	s := &schedule{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ctx: bounded(t)}
 	s.mu.nodes, s.mu.refused, s.mu.faults = make(map[embed.MemberID]*embed.Node), make(map[string]int), make(map[string]int)
 	s.model = newModel(t.Errorf)
+	s.limits, s.unknown = make(map[string]int), make(map[string]int)
+	for _, path := range semaphores.paths() {
+		s.limits[path] = permitsAgreed
+		s.model.limited(path, permitsAgreed)
+	}
 	s.ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = requestTimeout }})
 	for _, id := range s.ens.Members() {
 		s.mu.nodes[id] = s.ens.Node(id)
@@ -113,9 +121,9 @@ func play(t *testing.T, seed uint64, long bool) {
 	var callers sync.WaitGroup
 	for i, k := range kinds {
 		for j := range callersOf {
-			c := &caller{schedule: s, kind: k, paths: k.paths, name: fmt.Sprintf("%s caller %d", k.name, j), rng: rand.New(rand.NewPCG(seed, uint64(1+i*callersOf+j)))}
+			c := &caller{schedule: s, kind: k, paths: k.paths(), name: fmt.Sprintf("%s caller %d", k.name, j), rng: rand.New(rand.NewPCG(seed, uint64(1+i*callersOf+j)))}
 			if j%2 == 0 {
-				c.paths = k.paths[:1]
+				c.paths = k.hot
 			}
 			callers.Go(c.run)
 		}
@@ -138,7 +146,7 @@ func (s *schedule) prepare() {
 		}
 	}
 	for _, k := range kinds {
-		for i, path := range k.paths {
+		for i, path := range k.paths() {
 			create(path[:strings.LastIndexByte(path, '/')])
 			create(register(path))
 			if i%2 == 0 {
@@ -171,11 +179,13 @@ func (s *schedule) left() {
 	for _, id := range s.ens.Members() {
 		session := s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
 		for _, k := range kinds {
-			for _, path := range k.paths {
+			for _, path := range k.paths() {
 				_, err := session.Sync(s.ctx, path)
 				must(s.t, err)
-				s.emptied(session, k, path)
-				h, err := k.take(s.ctx, session, k.all(path))
+				if !k.keeps {
+					s.emptied(session, k, path)
+				}
+				h, err := k.all(s.ctx, session, path)
 				if err != nil {
 					s.t.Errorf("nobody has %s, but member %d says: %v", path, id, err)
 					continue
@@ -304,40 +314,68 @@ func (c *caller) call(s *embed.Session) {
 	c.mu.calls++
 	c.mu.Unlock()
 	w := c.kind.want(c.rng, c.paths)
-	ctx, cancel := context.WithCancel(c.ctx)
+	w.note = fmt.Sprintf("%s, call %d (session %x)", c.name, c.n, s.ID())
+	ctx, cancel := c.patience()
 	defer cancel()
-	switch c.rng.IntN(10) {
-	case 0:
-		cancel()
-	case 1, 2, 3: // often while the create is on its way
-		timer := time.AfterFunc(time.Duration(c.rng.IntN(8000))*time.Microsecond, cancel)
-		defer timer.Stop()
-	case 4, 5:
-		c.model.after(1+c.rng.IntN(2*callersOf), cancel)
-	}
-	g := &grant{who: fmt.Sprintf("%s, call %d (session %x)", c.name, c.n, s.ID()), paths: w.paths, mode: w.mode, permits: w.permits}
-	if c.rng.IntN(4) == 0 && !c.kind.keeps {
-		for _, path := range w.paths {
-			g.saw = append(g.saw, c.kind.queued(ctx, s, path)...)
-		}
+	g := w.grant(c.kind)
+	if !w.try && !w.keep && c.rng.IntN(3) == 0 {
+		g.saw = c.queue(ctx, s, w.paths)
 	}
 	g.began = c.model.now()
 	tooLate := s.Err()
 	h, err := c.kind.take(ctx, s, w)
 	if err != nil {
 		c.refuse(err)
-		c.model.notef("%s of %v: %v (session: %v)", g.who, w.paths, err, s.Err())
+		c.model.notef("%+v: %v (session: %v)", w, err, s.Err())
 		if !c.mayRefuse(ctx, s, w, err) {
-			c.t.Errorf("%s of %v ended with %v (session: %v)", g.who, w.paths, err, s.Err())
+			c.t.Errorf("%+v ended with %v (session: %v)", w, err, s.Err())
 		}
 		return
 	}
-	g.hold, g.znode, g.token = h, h.Path(), h.Token()
-	c.model.granted(g)
+	c.granted(g, h)
 	if tooLate != nil {
 		c.t.Errorf("%v was granted to a session that had ended: %v", g, tooLate)
 	}
-	c.use(s, h, g)
+	c.use(s, w, h, g)
+}
+
+// patience returns a context that may end soon, or when more has happened.
+func (c *caller) patience() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	switch c.rng.IntN(10) {
+	case 0:
+		cancel()
+	case 1, 2, 3: // often while the create is on its way
+		timer := time.AfterFunc(time.Duration(c.rng.IntN(8000))*time.Microsecond, cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	case 4, 5:
+		c.model.after(1+c.rng.IntN(2*callersOf), cancel)
+	}
+	return ctx, cancel
+}
+
+// grant is what a caller has when it gets what it wants.
+func (w want) grant(k *kind) *grant {
+	g := &grant{who: w.note, paths: w.paths, mode: w.mode, permits: w.permits}
+	if !k.keeps {
+		g.note = w.note
+	}
+	return g
+}
+
+// queue returns the notes of those who hold some paths, or wait for them.
+func (c *caller) queue(ctx context.Context, s *embed.Session, paths []string) (notes []string) {
+	for _, path := range paths {
+		for _, look := range []func(context.Context, *embed.Session, string) ([]lock.Contender, error){lock.Holders, lock.Waiters} {
+			list, _ := look(ctx, s, path) // who is not seen is not known to be first
+			for _, who := range list {
+				if who.Note != "" {
+					notes = append(notes, who.Note)
+				}
+			}
+		}
+	}
+	return notes
 }
 
 // mayRefuse reports whether a call may end with an error.
@@ -346,45 +384,85 @@ func (c *caller) mayRefuse(ctx context.Context, s *embed.Session, w want, err er
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case ended != nil && (errors.Is(err, ended) || errors.Is(err, embed.ErrUnknownOutcome)):
+	case errors.Is(err, embed.ErrFailed): // the sessions of a member that is killed end a moment later
 	case w.try && (errors.Is(err, lock.ErrHeld) || errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrUnavailable)):
 	case errors.Is(err, embed.ErrDeleted) && c.model.tookAny(w.paths...):
+	case errors.Is(err, lock.ErrLimit) && w.permits > 1: // the limit may have been smaller
 	default:
 		return false
 	}
 	return true
 }
 
-// use works under a Hold and gives it back, or loses it.
-func (c *caller) use(s *embed.Session, h *lock.Hold, g *grant) {
-	r := &holder{caller: c, session: s, hold: h, grant: g, versions: make(map[string]int32)}
-	r.look()
-	switch n := c.rng.IntN(12); {
-	case n == 0 && c.clings(g): // until the next fault has come and gone
-		c.cling(h, 2)
-		r.submit()
-	case n == 1: // until more has happened
-		c.pass(1+c.rng.IntN(callersOf), 20*time.Millisecond)
-	}
-	for range c.rng.IntN(4) {
-		if !r.work() { // its member is in trouble: now it is to be seen when the Hold ends
-			c.cling(h, 1)
-		}
-	}
-	if c.rng.IntN(4) == 0 {
-		r.submit() // may be on its way when the Hold ends
-	}
-	if h.Err() != nil {
-		c.model.lost(g)
-	}
-	r.release()
-	if c.rng.IntN(2) == 0 {
-		r.submit()
-	}
-	r.settle()
+// granted tells the model of a Hold.
+func (c *caller) granted(g *grant, h *lock.Hold) {
+	g.hold, g.znode, g.token = h, h.Path(), h.Token()
+	c.model.granted(g)
 }
 
-// clings reports whether a Hold may be kept for long: not on the first path, where half of the callers are.
-func (c *caller) clings(g *grant) bool { return !slices.Contains(g.paths, c.kind.paths[0]) }
+// use works under a Hold and gives it back, or loses it.
+func (c *caller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
+	for again := true; again; {
+		r := &holder{caller: c, session: s, hold: h, grant: g, versions: make(map[string]int32)}
+		r.look()
+		switch n := c.rng.IntN(12); {
+		case n == 0 && !slices.Contains(c.kind.hot, g.paths[0]): // until the next fault has come and gone
+			c.cling(h, 2)
+			r.submit()
+		case n == 1: // until more has happened
+			c.pass(1+c.rng.IntN(callersOf), 20*time.Millisecond)
+		}
+		for range c.rng.IntN(4) {
+			if !r.work() { // its member is in trouble: now it is to be seen when the Hold ends
+				c.cling(h, 1)
+			}
+		}
+		if c.rng.IntN(4) == 0 {
+			r.submit() // may be on its way when the Hold ends
+		}
+		if again = c.kind.change != nil && c.rng.IntN(3) == 0; again {
+			h, g, w = c.change(r, w)
+		}
+		if g == r.grant {
+			again = false
+			if r.hold.Err() != nil {
+				c.model.lost(g)
+			}
+		}
+		if !again || c.rng.IntN(2) == 0 { // of what has gone over to another Hold it frees nothing
+			r.release()
+		}
+		if c.rng.IntN(2) == 0 {
+			r.submit()
+		}
+		r.settle()
+	}
+}
+
+// change has a read Hold go over into a write Hold, or the other way round. It returns what the caller has then.
+func (c *caller) change(r *holder, w want) (*lock.Hold, *grant, want) {
+	next := w
+	next.mode = alone + shared - w.mode
+	next.note += " changed"
+	ctx, cancel := c.patience()
+	defer cancel()
+	h, err := c.kind.change(ctx, r.session, r.hold, next)
+	if err == nil {
+		g := next.grant(c.kind)
+		c.granted(g, h)
+		return h, g, next
+	}
+	c.refuse(err)
+	c.model.notef("%+v: %v (session: %v)", next, err, r.session.Err())
+	ended := r.hold.Err()
+	if !c.mayRefuse(ctx, r.session, next, err) && !errors.Is(err, lock.ErrUpgrade) && !(errors.Is(err, embed.ErrNotHeld) && ended != nil) {
+		c.t.Errorf("%+v ended with %v (session: %v)", next, err, r.session.Err())
+	}
+	if w.mode == shared && errors.Is(ended, embed.ErrReleased) {
+		c.t.Errorf("%+v ended with %v, and the read hold is gone", next, err)
+	}
+	return r.hold, r.grant, w
+}
 
 // cling waits for so many faults to begin, or for the end of the Hold.
 func (c *caller) cling(h *lock.Hold, faults int) {
