@@ -106,13 +106,19 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		if ahead, err = m.writer(ctx, c); err != nil || ahead == "" {
 			break
 		}
-		c, err = m.overtake(ctx, e, c, ahead)
+		c, err = m.overtake(ctx, e, c, ahead, h)
+	}
+	if err == nil {
+		c.Past(h.Path())
+		err = c.Wait(ctx)
+	}
+	if lost := m.owns(h, queue.Read); lost != nil { // others may have been in since
+		if err == nil {
+			_ = c.Claim.Release()
+		}
+		err = lost
 	}
 	if err != nil {
-		return nil, wrap("upgrade", m.path, err)
-	}
-	c.Past(h.Path())
-	if err := c.Wait(ctx); err != nil {
 		return nil, wrap("upgrade", m.path, err)
 	}
 	write := newHold(ctx, m.path, c)
@@ -156,8 +162,9 @@ func (m *RWMutex) writer(ctx context.Context, c *queue.Contender) (first string,
 }
 
 // overtake moves a reader who upgrades to right before a writer, behind all readers who can be in. If the writer has gone meanwhile
-// it stays where it is, since others may be in now. After an error it has left.
-func (m *RWMutex) overtake(ctx context.Context, e queue.Entry, c *queue.Contender, writer string) (*queue.Contender, error) {
+// it stays where it is, since others may be in now. The read Hold guards the move: without it the writer may be in. After an error it has
+// left.
+func (m *RWMutex) overtake(ctx context.Context, e queue.Entry, c *queue.Contender, writer string, read *Hold) (*queue.Contender, error) {
 	stat, ok, err := m.session.Exists(ctx, writer)
 	if err != nil {
 		_ = c.Claim.Release()
@@ -166,7 +173,7 @@ func (m *RWMutex) overtake(ctx context.Context, e queue.Entry, c *queue.Contende
 	if !ok {
 		return c, nil
 	}
-	moved, err := queue.Take(ctx, m.session, e, queue.InFrontOf(writer, stat.Czxid), embed.OpCheck(writer, embed.AnyVersion), embed.OpRelease(c.Claim))
+	moved, err := queue.Take(ctx, m.session, e, queue.InFrontOf(writer, stat.Czxid), Guard(read), embed.OpCheck(writer, embed.AnyVersion), embed.OpRelease(c.Claim))
 	switch {
 	case errors.Is(err, embed.ErrNoNode) && c.Claim.Err() == nil:
 		return c, nil

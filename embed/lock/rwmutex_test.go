@@ -3,7 +3,9 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
@@ -201,4 +203,59 @@ func TestRWMutex_AReaderWaitsForNoLaterWriter(t *testing.T) {
 	pending(t, s, "in beside a reader", w2)
 	must(t, reader.Release())
 	must(t, granted(t, w2).Release())
+}
+
+// A reader is lost while it asks to become the writer, and its session comes back: its machine has slept. The writer that was behind it is in
+// then, and nobody may get in front of that.
+func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	m := lock.NewRWMutex(s, path)
+	read, err := m.RLock(bounded(t))
+	must(t, err)
+	_, err = other.Sync(bounded(t), "/")
+	must(t, err)
+	waiting := taking(t, ens, other, lock.NewRWMutex(other, path).Lock)
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	var asleep sync.Once
+	write, err := m.Upgrade(fickle{bounded(t), func() bool { // when the read Hold has been looked at
+		asleep.Do(func() { ens.Faults(1).Sleep(55 * time.Second) })
+		return false
+	}}, read)
+	if !errors.Is(err, embed.ErrNotHeld) || !errors.Is(err, embed.ErrSuspended) {
+		t.Errorf("Upgrade: %v", err)
+	}
+	next := granted(t, waiting)
+	if write != nil && write.Err() == nil && next.Err() == nil {
+		t.Error("two writers are in")
+	}
+	ens.Until("the reader to be gone", func() bool { return len(queued(t, other)) == 1 })
+}
+
+// The same with nobody ahead but another reader: others may have been in since.
+func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	m := lock.NewRWMutex(s, path)
+	read, err := m.RLock(bounded(t))
+	must(t, err)
+	beside, err := lock.NewRWMutex(other, path).RLock(bounded(t))
+	must(t, err)
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	upgrading := taking(t, ens, s, func(ctx context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, read) })
+	ens.Faults(1).Sleep(55 * time.Second)
+	if err := read.Err(); !errors.Is(err, embed.ErrSuspended) {
+		t.Fatalf("the read hold after a sleep: %v", err)
+	}
+	must(t, beside.Release())
+	if got := <-upgrading; !errors.Is(got.err, embed.ErrNotHeld) || !errors.Is(got.err, embed.ErrSuspended) {
+		t.Errorf("Upgrade: %v, %v", got.hold, got.err)
+	}
+	ens.Until("all to be gone", func() bool { return len(queued(t, other)) == 0 })
 }

@@ -64,6 +64,13 @@ func after(g, first *grant) *grant {
 	return g
 }
 
+// down is a reader that was a writer.
+func down(token embed.Zxid, from *grant) *grant {
+	g := over(shared, token)
+	g.from = from
+	return g
+}
+
 // grants is the scene in which these are made, one after the other.
 func grants(list ...*grant) func(*model) {
 	return func(m *model) {
@@ -119,6 +126,7 @@ func TestModel(t *testing.T) {
 	}
 	ended, held := over(alone, 1), given(alone, 1)
 	w1, w2, r1, r2, c1, c2 := given(alone, 1), given(alone, 2), given(shared, 1), given(shared, 2), given(counted, 1), given(counted, 2)
+	was := over(alone, 1)
 	for _, s := range []scene{
 		{"two hold at once", grants(given(alone, 1), given(alone, 2)), grants(over(alone, 1), given(alone, 2)), "still holds while"},
 		{"one but the last holds still", grants(given(alone, 1), over(alone, 2), given(alone, 3)), grants(over(alone, 1), over(alone, 2), given(alone, 3)), "still holds while"},
@@ -131,6 +139,8 @@ func TestModel(t *testing.T) {
 		{"one that overtakes and is told first", grants(after(over(counted, 1), given(counted, 2)), over(counted, 2)), grants(after(over(counted, 2), given(counted, 1)), over(counted, 1)), "overtook"},
 		{"one that overtakes and is told last", grants(over(counted, 2), after(over(counted, 1), given(counted, 2))), grants(over(counted, 1), after(over(counted, 2), given(counted, 1))), "overtook"},
 		{"readers that share may", grants(over(shared, 2), after(over(alone, 1), given(shared, 2))), grants(over(shared, 2), after(over(shared, 1), given(shared, 2))), "overtook"},
+		{"a writer between a writer and the reader it became", grants(was, over(alone, 2), down(3, was)), grants(was, down(2, was), over(alone, 3)), "came between"},
+		{"such a writer, told last", grants(was, down(3, was), over(alone, 2)), grants(was, down(2, was), over(alone, 3)), "came between"},
 		{"a permit too many", limited(1, given(counted, 1), given(counted, 2)), limited(1, over(counted, 1), given(counted, 2)), "2 permits"},
 		{"a permit too many under a small limit", limited(1, given(counted, 1), given(counted, 2)), limited(2, given(counted, 1), given(counted, 2)), "2 permits"},
 		{"a hold that ended revives", asked(embed.ErrSuspended, nil), asked(nil, embed.ErrSuspended), "holds again"},

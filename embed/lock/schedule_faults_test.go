@@ -36,6 +36,7 @@ var otherFaults = []fault{
 	{"wall clock", (*schedule).wallClock},
 	{"close sessions", (*schedule).closeSessions},
 	{"delete by hand", (*schedule).deleteByHand},
+	{"revoke", (*schedule).revoke},
 	{"resize", (*schedule).resize},
 }
 
@@ -43,10 +44,10 @@ var otherFaults = []fault{
 func (s *schedule) disturb(long bool) {
 	const calm = 300 // so much may happen between two faults
 	deck := slices.Concat(losing, otherFaults)
-	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	if !long {
-		deck = append([]fault{pick(s.rng, losing...)}, deck[:2]...)
+		deck = []fault{pick(s.rng, losing...), pick(s.rng, otherFaults...), pick(s.rng, otherFaults...)}
 	}
+	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	for _, f := range deck {
 		s.pass(s.rng.IntN(calm), time.Second)
 		s.nextTurn()
@@ -145,6 +146,7 @@ func (s *schedule) stop() {
 
 // lag has a member come back to a log that has been compacted.
 func (s *schedule) lag() {
+	s.lagged.Store(true)
 	id := s.member()
 	s.ens.Kill(id)
 	s.pass(60, time.Second)
@@ -190,6 +192,18 @@ func (s *schedule) closeSessions() {
 			_ = session.Close() // the node goes on trying
 		}
 		s.pass(5, 100*time.Millisecond)
+	}
+}
+
+// revoke asks holders to give their locks up.
+func (s *schedule) revoke() {
+	for range 6 {
+		k := pick(s.rng, kinds...)
+		if session := s.anySession(s.rng); session != nil {
+			err := lock.Revoke(s.ctx, session, pick(s.rng, k.cold...))
+			s.model.notef("revoked: %v", err)
+		}
+		s.pass(5, 50*time.Millisecond)
 	}
 }
 
@@ -241,6 +255,9 @@ func (s *schedule) deleteByHand() {
 				znode = slices.MinFunc(znodes, func(a, b string) int { return cmp.Compare(a[len(a)-10:], b[len(b)-10:]) })
 			}
 			data, _, _ := session.Get(s.ctx, znode)
+			if string(data) == "__REVOKE__" {
+				continue // nobody knows whose it is
+			}
 			s.model.took(path, znode, string(data))
 			_ = session.Delete(s.ctx, znode, embed.AnyVersion)
 		}

@@ -188,20 +188,20 @@ var keepers = &kind{
 	queued: contenders,
 }
 
-// kept are the mutexes that keep their locks, one for each session and path.
-var keptMutexes sync.Map
-
+// keptBy is what a Mutex with Options.Keep is of.
 type keptBy struct {
 	session *embed.Session
 	path    string
 }
 
+// keptMutexes has a *lock.Mutex for each keptBy.
+var keptMutexes sync.Map
+
 func keeping(s *embed.Session, path string) *lock.Mutex {
-	key := keptBy{s, path}
-	if m, ok := keptMutexes.Load(key); ok {
-		return m.(*lock.Mutex)
+	m, ok := keptMutexes.Load(keptBy{s, path})
+	if !ok {
+		m, _ = keptMutexes.LoadOrStore(keptBy{s, path}, lock.NewMutex(s, path).With(lock.Options{Keep: keepFor}))
 	}
-	m, _ := keptMutexes.LoadOrStore(key, lock.NewMutex(s, path).With(lock.Options{Keep: keepFor}))
 	return m.(*lock.Mutex)
 }
 

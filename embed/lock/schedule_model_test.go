@@ -42,6 +42,7 @@ type grant struct {
 	began   int      // what had happened by then
 
 	// Set when it is granted.
+	from  *grant // that has gone over into this one; nil: none has
 	hold  hold
 	znode string // of its contender, of several the first
 	token lock.Token
@@ -65,6 +66,7 @@ type place struct {
 	ended  []*grant
 	tops   [counted + 1]*grant // by mode, the one with the greatest token
 	tokens map[lock.Token]*grant
+	downs  []*grant // readers that were writers
 	notes  map[string]*grant
 	seen   map[string][]*grant // by note: those that came after it
 	taken  map[string]bool     // znodes and notes of contenders that were deleted by hand
@@ -146,6 +148,7 @@ func (m *model) granted(g *grant) {
 	for _, path := range g.paths {
 		p := m.placeLocked(path)
 		m.orderLocked(path, p, g)
+		m.betweenLocked(path, p, g)
 		m.excludeLocked(path, p, g)
 		p.live = append(p.live, g)
 		p.tokens[g.token] = g
@@ -181,6 +184,24 @@ func (m *model) orderLocked(path string, p *place, g *grant) {
 	for _, late := range p.seen[g.note] {
 		if !(late.mode == shared && g.mode == shared) && late.token.Compare(g.token) < 0 {
 			m.found("%s: %v overtook %v, which was in the queue when it came", path, late, g)
+		}
+	}
+}
+
+// betweenLocked checks that nobody was alone between a writer and the reader that it became.
+func (m *model) betweenLocked(path string, p *place, g *grant) {
+	check := func(down, other *grant) {
+		if other.mode == alone && down.from.token.Compare(other.token) < 0 && other.token.Compare(down.token) < 0 {
+			m.found("%s: %v came between %v and %v", path, other, down.from, down)
+		}
+	}
+	for _, down := range p.downs {
+		check(down, g)
+	}
+	if g.from != nil && g.mode == shared {
+		p.downs = append(p.downs, g)
+		for _, other := range p.tokens {
+			check(g, other)
 		}
 	}
 }

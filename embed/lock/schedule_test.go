@@ -79,6 +79,8 @@ type schedule struct {
 
 	limits  map[string]int // of the semaphores, as far as is known
 	unknown map[string]int // the greatest that may come yet
+	lagged  atomic.Bool    // a member has been given a snapshot, perhaps
+	behind  sync.Map       // keptBy of a contender's path: since when it is known to stand behind a lock that is kept
 
 	mu struct {
 		sync.Mutex
@@ -336,6 +338,9 @@ func (c *caller) call(s *embed.Session) {
 	if tooLate != nil {
 		c.t.Errorf("%v was granted to a session that had ended: %v", g, tooLate)
 	}
+	if w.keep && g.token.Local > 0 {
+		c.bounded(s, g)
+	}
 	c.use(s, w, h, g)
 }
 
@@ -380,11 +385,17 @@ func (c *caller) queue(ctx context.Context, s *embed.Session, paths []string) (n
 
 // mayRefuse reports whether a call may end with an error.
 func (c *caller) mayRefuse(ctx context.Context, s *embed.Session, w want, err error) bool {
+	if errors.Is(err, embed.ErrUnknownOutcome) || errors.Is(err, embed.ErrFailed) {
+		select { // of a member that is killed they end a moment later
+		case <-s.Done():
+		case <-time.After(time.Second):
+		}
+	}
 	ended := s.Err()
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case ended != nil && (errors.Is(err, ended) || errors.Is(err, embed.ErrUnknownOutcome)):
-	case errors.Is(err, embed.ErrFailed): // the sessions of a member that is killed end a moment later
+	case ended != nil && (errors.Is(err, ended) || errors.Is(err, embed.ErrUnknownOutcome) || errors.Is(err, embed.ErrFailed)):
+	case errors.Is(err, embed.ErrUnknownOutcome) && c.lagged.Load(): // a snapshot has taken its place
 	case w.try && (errors.Is(err, lock.ErrHeld) || errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrUnavailable)):
 	case errors.Is(err, embed.ErrDeleted) && c.model.tookAny(w.paths...):
 	case errors.Is(err, lock.ErrLimit) && w.permits > 1: // the limit may have been smaller
@@ -398,6 +409,20 @@ func (c *caller) mayRefuse(ctx context.Context, s *embed.Session, w want, err er
 func (c *caller) granted(g *grant, h *lock.Hold) {
 	g.hold, g.znode, g.token = h, h.Path(), h.Token()
 	c.model.granted(g)
+}
+
+// bounded checks that a lock that is kept is not granted again and again while others wait for long.
+func (c *caller) bounded(s *embed.Session, g *grant) {
+	const slack = time.Second // for a machine that has other things to do
+	for _, znode := range contenders(c.ctx, s, g.paths[0]) {
+		if znode == g.znode {
+			continue
+		}
+		since, _ := c.behind.LoadOrStore(keptBy{s, znode}, time.Now())
+		if waited := time.Since(since.(time.Time)); waited > keepFor+slack && c.model.held(g) {
+			c.t.Errorf("%v was granted without a commit, and %s has stood behind it for %v", g, znode, waited)
+		}
+	}
 }
 
 // use works under a Hold and gives it back, or loses it.
@@ -449,6 +474,7 @@ func (c *caller) change(r *holder, w want) (*lock.Hold, *grant, want) {
 	h, err := c.kind.change(ctx, r.session, r.hold, next)
 	if err == nil {
 		g := next.grant(c.kind)
+		g.from = r.grant
 		c.granted(g, h)
 		return h, g, next
 	}
@@ -464,11 +490,16 @@ func (c *caller) change(r *holder, w want) (*lock.Hold, *grant, want) {
 	return r.hold, r.grant, w
 }
 
-// cling waits for so many faults to begin, or for the end of the Hold.
+// cling waits for so many faults to begin, or for the end of the Hold; perhaps also for somebody to ask for it.
 func (c *caller) cling(h *lock.Hold, faults int) {
+	var revoked <-chan struct{}
+	if c.rng.IntN(2) == 0 {
+		revoked = h.Revoked()
+	}
 	for range faults {
 		select {
 		case <-h.Done():
+		case <-revoked:
 		case <-*c.turn.Load():
 		case <-c.last.Done():
 		}
