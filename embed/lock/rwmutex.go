@@ -117,6 +117,8 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 			_ = c.Claim.Release()
 		}
 		err = lost
+	} else if errors.Is(err, embed.ErrNotHeld) {
+		err = embed.ErrDeleted // the contender, when it was about to move
 	}
 	if err != nil {
 		return nil, wrap("upgrade", m.path, err)

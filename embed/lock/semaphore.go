@@ -81,6 +81,9 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 		return nil, err
 	}
 	h, err = m.grabFirst(ctx, n, c)
+	if errors.Is(err, embed.ErrNotHeld) {
+		err = embed.ErrDeleted // the place, when it was about to be given up
+	}
 	if err != nil {
 		return nil, c.Leave(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
@@ -184,4 +185,30 @@ func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 	free, err := m.TryAcquire(bounded(t), 3)
 	must(t, err)
 	must(t, free.Release())
+}
+
+// Somebody deletes the place of a caller in the queue while the transaction is on its way that gives it up for permits.
+func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	first, err := lock.NewSemaphore(other, path, 1).Acquire(bounded(t), 1)
+	must(t, err)
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	waiting := permits(t, ens, s, acquires(lock.NewSemaphore(s, path, 1), 1))
+	_, err = other.Sync(bounded(t), "/")
+	must(t, err)
+	names, _, err := other.Children(bounded(t), path+"/locks")
+	must(t, err)
+	ens.Faults(1).SetLink(2, embedtest.Link{Delay: 300 * time.Millisecond})
+	must(t, first.Release())
+	must(t, other.Delete(bounded(t), path+"/locks/"+names[0], embed.AnyVersion))
+	if got := <-waiting; !errors.Is(got.err, embed.ErrDeleted) {
+		t.Errorf("Acquire: %v, %v", got.hold, got.err)
+	}
+	if n := out(t, s); n != 0 {
+		t.Errorf("%d permits are out", n)
+	}
 }
