@@ -43,7 +43,7 @@ var otherFaults = []fault{
 // disturb does one fault after the other.
 func (s *schedule) disturb(long bool) {
 	const calm = 300 // so much may happen between two faults
-	deck := slices.Concat(losing, otherFaults)
+	deck := slices.Concat(losing, losing, otherFaults)
 	if !long {
 		deck = []fault{pick(s.rng, losing...), pick(s.rng, otherFaults...), pick(s.rng, otherFaults...)}
 	}

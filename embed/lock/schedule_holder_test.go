@@ -56,6 +56,9 @@ func (h *holder) look() {
 
 // ops are a guarded access: to the registers of all paths at once.
 func (h *holder) ops() []embed.Op {
+	h.mu.Lock()
+	h.mu.accesses++
+	h.mu.Unlock()
 	ops := []embed.Op{lock.Guard(h.hold)}
 	for _, path := range h.grant.paths {
 		version, ok := h.versions[path]

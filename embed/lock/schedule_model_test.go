@@ -33,6 +33,7 @@ type hold interface {
 // A grant is one Hold that a caller of a schedule got.
 type grant struct {
 	// Set by who asks.
+	kind    string // of lock
 	who     string // the caller, and which of its calls
 	note    string // of its contenders; empty if they are not its own
 	paths   []string
@@ -84,15 +85,15 @@ type model struct {
 	mu     sync.Mutex
 	places map[string]*place
 	alarms map[int][]func()
-	events int // what has happened: grants and ends
-	grants int
-	losses int
+	events int            // what has happened: grants and ends
+	grants map[string]int // by kind
+	losses map[string]int
 	began  time.Time
 	log    []string
 }
 
 func newModel(found func(string, ...any)) *model {
-	return &model{found: found, began: time.Now(), places: make(map[string]*place), alarms: make(map[int][]func())}
+	return &model{found: found, began: time.Now(), places: make(map[string]*place), alarms: make(map[int][]func()), grants: make(map[string]int), losses: make(map[string]int)}
 }
 
 // placeLocked returns the place of a path.
@@ -143,7 +144,7 @@ func (m *model) now() int {
 func (m *model) granted(g *grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.grants++
+	m.grants[g.kind]++
 	m.noteLocked("%v has %v as %s", g, g.paths, g.znode)
 	for _, path := range g.paths {
 		p := m.placeLocked(path)
@@ -287,7 +288,7 @@ func (m *model) held(g *grant) bool {
 func (m *model) lost(g *grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.losses++
+	m.losses[g.kind]++
 	m.noteLocked("%v is lost: %v", g, g.hold.Err())
 	m.happenedLocked()
 }

@@ -84,10 +84,11 @@ type schedule struct {
 
 	mu struct {
 		sync.Mutex
-		nodes   map[embed.MemberID]*embed.Node // also of those that are down
-		calls   int
-		refused map[string]int // by error
-		faults  map[string]int
+		nodes    map[embed.MemberID]*embed.Node // also of those that are down
+		calls    int
+		accesses int            // of registers
+		refused  map[string]int // calls, by error
+		faults   map[string]int
 	}
 }
 
@@ -222,7 +223,7 @@ func (s *schedule) tell() {
 	defer s.mu.Unlock()
 	s.model.mu.Lock()
 	defer s.model.mu.Unlock()
-	s.t.Logf("%d faults: %v\n%d calls, %d grants, %d lost; refused: %v", len(s.mu.faults), s.mu.faults, s.mu.calls, s.model.grants, s.model.losses, s.mu.refused)
+	s.t.Logf("faults: %v\n%d calls, %d accesses\ngrants: %v\nlost: %v\nrefused: %v", s.mu.faults, s.mu.calls, s.mu.accesses, s.model.grants, s.model.losses, s.mu.refused)
 	if s.t.Failed() {
 		log := s.model.log
 		s.t.Logf("the last that happened:\n%s", strings.Join(log[max(0, len(log)-400):], "\n"))
@@ -361,7 +362,7 @@ func (c *caller) patience() (context.Context, context.CancelFunc) {
 
 // grant is what a caller has when it gets what it wants.
 func (w want) grant(k *kind) *grant {
-	g := &grant{who: w.note, paths: w.paths, mode: w.mode, permits: w.permits}
+	g := &grant{kind: k.name, who: w.note, paths: w.paths, mode: w.mode, permits: w.permits}
 	if !k.keeps {
 		g.note = w.note
 	}
@@ -445,13 +446,15 @@ func (c *caller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
 		if c.rng.IntN(4) == 0 {
 			r.submit() // may be on its way when the Hold ends
 		}
-		if again = c.kind.change != nil && c.rng.IntN(3) == 0; again {
+		changes := c.kind.change != nil && c.rng.IntN(3) == 0
+		if changes {
 			h, g, w = c.change(r, w)
 		}
-		if g == r.grant {
-			again = false
-			if r.hold.Err() != nil {
-				c.model.lost(g)
+		again = g != r.grant
+		if err := r.hold.Err(); err != nil && !again {
+			c.model.lost(g)
+			if errors.Is(err, embed.ErrReleased) && !changes {
+				c.t.Errorf("nobody has released %v: %v", g, err)
 			}
 		}
 		if !again || c.rng.IntN(2) == 0 { // of what has gone over to another Hold it frees nothing
