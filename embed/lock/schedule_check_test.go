@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -69,6 +70,18 @@ func down(token embed.Zxid, from *grant) *grant {
 	g := over(shared, token)
 	g.from = from
 	return g
+}
+
+// loses is the scene of a Hold that is lost, with a delay for all but an identity, and a grant to another.
+func loses(why error, identity string) func(*model) {
+	return func(m *model) {
+		first, second := given(alone, 1), given(alone, 2)
+		first.delay, first.identity, second.identity = time.Hour, "x", identity
+		m.granted(first)
+		m.held(first)
+		first.hold.(*pretender).err = why
+		m.granted(second)
+	}
 }
 
 // grants is the scene in which these are made, one after the other.
@@ -143,6 +156,8 @@ func TestModel(t *testing.T) {
 		{"such a writer, told last", grants(was, down(3, was), over(alone, 2)), grants(was, down(2, was), over(alone, 3)), "came between"},
 		{"a permit too many", limited(1, given(counted, 1), given(counted, 2)), limited(1, over(counted, 1), given(counted, 2)), "2 permits"},
 		{"a permit too many under a small limit", limited(1, given(counted, 1), given(counted, 2)), limited(2, given(counted, 1), given(counted, 2)), "2 permits"},
+		{"a grant during the delay", loses(embed.ErrSuspended, "y"), loses(embed.ErrSuspended, "x"), "whose delay is"},
+		{"a delay is for what is lost", loses(embed.ErrSessionExpired, ""), loses(embed.ErrReleased, ""), "whose delay is"},
 		{"a hold that ended revives", asked(embed.ErrSuspended, nil), asked(nil, embed.ErrSuspended), "holds again"},
 		{"a hold ends and its context goes on", lost(&pretender{ctx: context.Background()}), lost(&pretender{}), "Context goes on"},
 		{"a hold ends and its channel stays open", lost(&pretender{done: make(chan struct{})}), lost(&pretender{}), "Done is open"},

@@ -15,13 +15,14 @@ import (
 // A kind of lock takes part in the schedules. On the hot paths something is to happen all the time: half of the callers use no others,
 // and nobody keeps a Hold of them for long.
 type kind struct {
-	name      string
-	hot, cold []string
-	keeps     bool // the contender outlives its Hold, and is that of several
-	want      func(rng *rand.Rand, paths []string) want
-	take      func(context.Context, *embed.Session, want) (*lock.Hold, error)
-	// all takes everything that there is of a path. Nobody has it.
-	all func(context.Context, *embed.Session, string) (*lock.Hold, error)
+	name       string
+	hot, cold  []string
+	keeps      bool // the contender outlives its Hold, and is that of several
+	identities bool // who has lost it may have it back at once
+	want       func(rng *rand.Rand, paths []string) want
+	take       func(context.Context, *embed.Session, want) (*lock.Hold, error)
+	// all takes everything that there is of a path: at once, or what somebody keeps or has lost soon.
+	all func(ctx context.Context, s *embed.Session, path string, soon bool) (*lock.Hold, error)
 	// queued returns the znodes of all contenders of a path, in no order.
 	queued func(context.Context, *embed.Session, string) []string
 	// change has a Hold go over into another; nil: that cannot be.
@@ -39,9 +40,14 @@ type want struct {
 	try     bool
 	keep    bool
 	note    string
+
+	delay    time.Duration
+	identity string
 }
 
-func (w want) options() lock.Options { return lock.Options{Note: w.note} }
+func (w want) options() lock.Options {
+	return lock.Options{Note: w.note, Delay: w.delay, Identity: w.identity}
+}
 
 var kinds = []*kind{mutexes, multis, rwmutexes, semaphores, keepers}
 
@@ -57,8 +63,9 @@ var mutexes = &kind{
 		}
 		return m.Lock(ctx)
 	},
-	all:    tryMutex,
-	queued: contenders,
+	all:        takeMutex,
+	queued:     contenders,
+	identities: true,
 }
 
 // single wants one of the paths, in one of the modes.
@@ -68,7 +75,10 @@ func single(modes ...mode) func(*rand.Rand, []string) want {
 	}
 }
 
-func tryMutex(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
+func takeMutex(ctx context.Context, s *embed.Session, path string, soon bool) (*lock.Hold, error) {
+	if soon {
+		return lock.NewMutex(s, path).Lock(ctx)
+	}
 	return lock.NewMutex(s, path).TryLock(ctx)
 }
 
@@ -92,7 +102,7 @@ var multis = &kind{
 		}
 		return m.Lock(ctx)
 	},
-	all:    tryMutex,
+	all:    takeMutex,
 	queued: contenders,
 }
 
@@ -113,10 +123,14 @@ var rwmutexes = &kind{
 		}
 		return m.Lock(ctx)
 	},
-	all: func(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
+	all: func(ctx context.Context, s *embed.Session, path string, soon bool) (*lock.Hold, error) {
+		if soon {
+			return lock.NewRWMutex(s, path).Lock(ctx)
+		}
 		return lock.NewRWMutex(s, path).TryLock(ctx)
 	},
-	queued: contenders,
+	queued:     contenders,
+	identities: true,
 	change: func(ctx context.Context, s *embed.Session, h *lock.Hold, w want) (*lock.Hold, error) {
 		m := lock.NewRWMutex(s, w.paths[0]).With(w.options())
 		if w.mode == shared {
@@ -145,11 +159,14 @@ var semaphores = &kind{
 		}
 		return m.Acquire(ctx, w.permits)
 	},
-	all: func(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
+	all: func(ctx context.Context, s *embed.Session, path string, soon bool) (*lock.Hold, error) {
 		m := lock.NewSemaphore(s, path, permitsAgreed)
 		n, err := m.Limit(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if soon {
+			return m.Acquire(ctx, n)
 		}
 		return m.TryAcquire(ctx, n)
 	},
@@ -182,9 +199,7 @@ var keepers = &kind{
 		}
 		return m.Lock(ctx)
 	},
-	all: func(ctx context.Context, s *embed.Session, path string) (*lock.Hold, error) {
-		return lock.NewMutex(s, path).Lock(ctx) // whoever keeps it has to be told
-	},
+	all:    takeMutex,
 	queued: contenders,
 }
 

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -33,14 +34,16 @@ type hold interface {
 // A grant is one Hold that a caller of a schedule got.
 type grant struct {
 	// Set by who asks.
-	kind    string // of lock
-	who     string // the caller, and which of its calls
-	note    string // of its contenders; empty if they are not its own
-	paths   []string
-	mode    mode
-	permits int      // of counted
-	saw     []string // notes of those who were there before the call: they came first
-	began   int      // what had happened by then
+	kind     string // of lock
+	who      string // the caller, and which of its calls
+	note     string // of its contenders; empty if they are not its own
+	paths    []string
+	mode     mode
+	permits  int           // of counted
+	delay    time.Duration // for which others are kept out if the Hold is lost
+	identity string        // who is not, if that is not empty
+	saw      []string      // notes of those who were there before the call: they came first
+	began    int           // what had happened by then
 
 	// Set when it is granted.
 	from  *grant // that has gone over into this one; nil: none has
@@ -49,8 +52,9 @@ type grant struct {
 	token lock.Token
 
 	// Guarded by the model's mu.
-	most  int  // permits that there may have been between the call and the grant
-	ended bool // the hold has said so
+	most  int       // permits that there may have been between the call and the grant
+	alive time.Time // the hold had not ended then
+	ended bool      // it has said so
 }
 
 func (g *grant) String() string { return fmt.Sprintf("%s (token %v)", g.who, g.token) }
@@ -64,6 +68,7 @@ type write struct {
 // A place is a path and what the model knows of it.
 type place struct {
 	live   []*grant // those that had not ended when they were asked last
+	lost   []*grant // those whose delay may go on
 	ended  []*grant
 	tops   [counted + 1]*grant // by mode, the one with the greatest token
 	tokens map[lock.Token]*grant
@@ -151,6 +156,7 @@ func (m *model) granted(g *grant) {
 		m.orderLocked(path, p, g)
 		m.betweenLocked(path, p, g)
 		m.excludeLocked(path, p, g)
+		m.delayLocked(path, p, g)
 		p.live = append(p.live, g)
 		p.tokens[g.token] = g
 		p.notes[g.note] = g
@@ -175,6 +181,9 @@ func (m *model) orderLocked(path string, p *place, g *grant) {
 		if top != nil && g.mode.excludes(top.mode) && g.token.Compare(top.token) < 0 && !p.took(g) && m.heldLocked(g) {
 			m.found("%s: %v was granted after %v, of mode %d", path, g, top, mode)
 		}
+	}
+	if g.token.Local > 0 {
+		g.saw = nil // it has taken a place over
 	}
 	for _, note := range g.saw {
 		p.seen[note] = append(p.seen[note], g)
@@ -218,10 +227,28 @@ func (m *model) excludeLocked(path string, p *place, g *grant) {
 			return false
 		}
 		p.ended = append(p.ended, earlier)
+		if earlier.delay > 0 && !p.took(earlier) && unclean(earlier.hold.Err()) {
+			p.lost = append(p.lost, earlier)
+		}
 		return true
 	})
 	for _, old := range p.ended[max(0, len(p.ended)-10):] {
 		m.heldLocked(old)
+	}
+}
+
+// unclean reports whether what ended a Hold leaves its delay: its session was lost, or its process.
+func unclean(err error) bool {
+	return errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrSessionExpired) || errors.Is(err, embed.ErrFailed)
+}
+
+// delayLocked checks that nobody is granted during the delay of a Hold that was lost. It began when that was alive last, or later.
+func (m *model) delayLocked(path string, p *place, g *grant) {
+	p.lost = slices.DeleteFunc(p.lost, func(lost *grant) bool { return p.took(lost) || time.Since(lost.alive) >= lost.delay })
+	for _, lost := range p.lost {
+		if g.mode.excludes(lost.mode) && !(g.identity != "" && g.identity == lost.identity) && m.heldLocked(g) {
+			m.found("%s: %v was granted %v after %v was lost, whose delay is %v", path, g, time.Since(lost.alive), lost, lost.delay)
+		}
 	}
 }
 
@@ -231,6 +258,11 @@ func (m *model) countLocked(path string, p *place) {
 	alive := slices.DeleteFunc(slices.Clone(p.live), func(g *grant) bool { return p.took(g) || !m.heldLocked(g) })
 	slices.SortFunc(alive, func(a, b *grant) int { return a.token.Compare(b.token) })
 	sum := 0
+	for _, g := range p.lost { // they have theirs yet
+		if g.mode == counted {
+			sum += g.permits
+		}
+	}
 	for _, g := range alive {
 		if sum += g.permits; sum > g.most {
 			m.found("%s: %d permits are held with %v, of %d", path, sum, g, g.most)
@@ -259,7 +291,9 @@ func (m *model) limited(path string, most int) {
 
 // heldLocked asks a Hold whether it still is, in every way in which it can be asked.
 func (m *model) heldLocked(g *grant) bool {
+	asked := time.Now()
 	if err := g.hold.Err(); err == nil {
+		g.alive = asked
 		if g.ended {
 			m.found("%v had ended and holds again", g)
 		}

@@ -77,6 +77,7 @@ type schedule struct {
 	slots []*slot
 	turn  atomic.Pointer[chan struct{}] // closed when the next fault comes
 
+	delays  bool           // callers ask for delays
 	limits  map[string]int // of the semaphores, as far as is known
 	unknown map[string]int // the greatest that may come yet
 	lagged  atomic.Bool    // a member has been given a snapshot, perhaps
@@ -105,6 +106,7 @@ func play(t *testing.T, seed uint64, long bool) {
 	s := &schedule{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ctx: bounded(t)}
 	s.mu.nodes, s.mu.refused, s.mu.faults = make(map[embed.MemberID]*embed.Node), make(map[string]int), make(map[string]int)
 	s.model = newModel(t.Errorf)
+	s.delays = s.rng.IntN(2) == 0
 	s.limits, s.unknown = make(map[string]int), make(map[string]int)
 	for _, path := range semaphores.paths() {
 		s.limits[path] = permitsAgreed
@@ -185,10 +187,11 @@ func (s *schedule) left() {
 			for _, path := range k.paths() {
 				_, err := session.Sync(s.ctx, path)
 				must(s.t, err)
-				if !k.keeps {
+				soon := k.keeps || s.delays
+				if !soon {
 					s.emptied(session, k, path)
 				}
-				h, err := k.all(s.ctx, session, path)
+				h, err := k.all(s.ctx, session, path, soon)
 				if err != nil {
 					s.t.Errorf("nobody has %s, but member %d says: %v", path, id, err)
 					continue
@@ -223,7 +226,7 @@ func (s *schedule) tell() {
 	defer s.mu.Unlock()
 	s.model.mu.Lock()
 	defer s.model.mu.Unlock()
-	s.t.Logf("faults: %v\n%d calls, %d accesses\ngrants: %v\nlost: %v\nrefused: %v", s.mu.faults, s.mu.calls, s.mu.accesses, s.model.grants, s.model.losses, s.mu.refused)
+	s.t.Logf("delays: %v; faults: %v\n%d calls, %d accesses\ngrants: %v\nlost: %v\nrefused: %v", s.delays, s.mu.faults, s.mu.calls, s.mu.accesses, s.model.grants, s.model.losses, s.mu.refused)
 	if s.t.Failed() {
 		log := s.model.log
 		s.t.Logf("the last that happened:\n%s", strings.Join(log[max(0, len(log)-400):], "\n"))
@@ -318,6 +321,12 @@ func (c *caller) call(s *embed.Session) {
 	c.mu.Unlock()
 	w := c.kind.want(c.rng, c.paths)
 	w.note = fmt.Sprintf("%s, call %d (session %x)", c.name, c.n, s.ID())
+	if c.delays && !w.keep {
+		w.delay = time.Duration(c.rng.IntN(4)) * 50 * time.Millisecond
+		if c.kind.identities {
+			w.identity = pick(c.rng, "", "x", "y")
+		}
+	}
 	ctx, cancel := c.patience()
 	defer cancel()
 	g := w.grant(c.kind)
@@ -362,7 +371,7 @@ func (c *caller) patience() (context.Context, context.CancelFunc) {
 
 // grant is what a caller has when it gets what it wants.
 func (w want) grant(k *kind) *grant {
-	g := &grant{kind: k.name, who: w.note, paths: w.paths, mode: w.mode, permits: w.permits}
+	g := &grant{kind: k.name, who: w.note, paths: w.paths, mode: w.mode, permits: w.permits, delay: w.delay, identity: w.identity}
 	if !k.keeps {
 		g.note = w.note
 	}
