@@ -145,12 +145,12 @@ func (e *ensemble) spreadAddrs(n int) string {
 // spread is the member of the i-th of many, the second first.
 func (e *ensemble) spread(i int) embed.MemberID { return e.Members()[(i+1)%3] }
 
-// curator returns how to start testdata/Curator.java.
-func curator(t *testing.T) func(args ...string) *exec.Cmd {
+// curator returns how to start a program that uses Curator.
+func curator(t *testing.T, file string) func(args ...string) *exec.Cmd {
 	t.Helper()
 	jars := []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar", "failureaccess.jar"}
 	run := func(args ...string) *exec.Cmd {
-		cmd, _ := java(jars, append([]string{"testdata/Curator.java"}, args...)...)
+		cmd, _ := java(jars, append([]string{file}, args...)...)
 		return cmd
 	}
 	_, installed := java(jars)
@@ -173,7 +173,7 @@ func (e *ensemble) curator(run func(args ...string) *exec.Cmd, path string, n in
 
 // A LeaderLatch of Curator's and callers' elections on one path have one leader, in order of arrival.
 func TestElectionIsSharedWithCurator(t *testing.T) {
-	run := curator(t)
+	run := curator(t, "testdata/Curator.java")
 	e := startEnsemble(t)
 	p := e.process(2, run("/leader", e.spreadAddrs(2)))
 	must(t, p.do(0, "lead", "leads"))
@@ -239,7 +239,7 @@ func TestLocks(t *testing.T) {
 		all(t, e, both(e, e.kazoo(path, each)))
 	})
 	t.Run("Curator", func(t *testing.T) {
-		run := curator(t)
+		run := curator(t, "testdata/Curator.java")
 		e := startEnsemble(t)
 		all(t, e, both(e, e.curator(run, path, each)))
 	})

@@ -1,0 +1,10 @@
+package clienttest
+
+import "testing"
+
+// Curator's locks, semaphores and elections do and are told the same as with ZooKeeper.
+func TestCurator(t *testing.T) {
+	t.Parallel()
+	run := curator(t, "testdata/CuratorRecipes.java")
+	compare(t, "curator", func(t *testing.T, s *system) string { return runScript(t, s, run(s.addrs())) })
+}
