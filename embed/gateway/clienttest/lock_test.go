@@ -1,271 +1,165 @@
 package clienttest
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A contender waits for one path's lock, in the process or as a client.
-type contender struct {
-	who    string
-	lock   func() error
-	unlock func() error
-	hold   func() *lock.Hold // nil for clients
-}
-
-// inProcess is a contender with a session on a member.
-func (e *ensemble) inProcess(path string, on embed.MemberID) contender {
-	m := lock.NewMutex(e.Session(on, embed.SessionOptions{}), path)
-	var hold *lock.Hold
-	return contender{
-		who: "a caller",
-		lock: func() (err error) {
-			hold, err = m.Lock(e.t.Context())
-			return err
-		},
-		unlock: func() error { return hold.Release() },
-		hold:   func() *lock.Hold { return hold },
-	}
-}
-
-// goClient is a contender of go-zookeeper's.
-func (e *ensemble) goClient(path string, on embed.MemberID) contender {
-	l := zk.NewLock(e.connect(on).Conn, path, anyone)
-	return contender{who: "go-zookeeper", lock: l.Lock, unlock: l.Unlock}
-}
-
-// kazoo returns contenders of kazoo's, spread over the members.
-func (e *ensemble) kazoo(path string, n int) (list []contender) {
-	e.t.Helper()
-	p := e.process(n, exec.Command(python(e.t), "testdata/lock_kazoo.py", path, e.spreadAddrs(n)))
-	for i := range n {
-		list = append(list, p.contender("kazoo", i))
-	}
-	return list
-}
-
-// A process holds locks on behalf of contenders, each of which is told on a line of its own.
-type process struct {
-	answers []chan string
-
-	mu sync.Mutex // held to write to in
-	in io.Writer
-}
-
-// process starts one, which ends with the test.
-func (e *ensemble) process(n int, cmd *exec.Cmd) *process {
-	e.t.Helper()
-	in, err := cmd.StdinPipe()
-	must(e.t, err)
-	out, err := cmd.StdoutPipe()
-	must(e.t, err)
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
-	must(e.t, cmd.Start())
-	p := &process{in: in, answers: make([]chan string, n)}
-	for i := range p.answers {
-		p.answers[i] = make(chan string, 1)
-	}
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			who, what, _ := strings.Cut(lines.Text(), " ")
-			i, err := strconv.Atoi(who)
-			if err != nil || i >= n {
-				e.t.Errorf("%s says %q", cmd.Path, lines.Text())
-				continue
-			}
-			p.answers[i] <- what
-		}
-		for _, ch := range p.answers {
-			close(ch)
-		}
-	})
-	e.t.Cleanup(func() {
-		_ = in.Close()
-		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-		defer late.Stop()
-		reader.Wait()
-		if err := cmd.Wait(); err != nil {
-			e.t.Errorf("%s: %v\n%s", cmd.Path, err, complaints.String())
-		}
-	})
-	return p
-}
-
-func (p *process) contender(who string, i int) contender {
-	return contender{who: who, lock: func() error { return p.do(i, "lock", "held") }, unlock: func() error { return p.do(i, "unlock", "free") }}
-}
-
-// do has a contender do something, and waits until it has.
-func (p *process) do(i int, what, done string) error {
-	p.mu.Lock()
-	_, err := fmt.Fprintln(p.in, i, what)
-	p.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	select {
-	case got := <-p.answers[i]:
-		if got != done {
-			return fmt.Errorf("%q to %s", got, what)
-		}
-		return nil
-	case <-time.After(patience):
-		return fmt.Errorf("nothing to %s", what)
-	}
-}
-
-// spreadAddrs are where n clients find the members that they are spread over.
-func (e *ensemble) spreadAddrs(n int) string {
-	var addrs []string
-	for i := range min(n, 3) {
-		addrs = append(addrs, e.addrs[e.spread(i)])
-	}
-	return strings.Join(addrs, ",")
-}
-
-// spread is the member of the i-th of many, the second first.
-func (e *ensemble) spread(i int) embed.MemberID { return e.Members()[(i+1)%3] }
-
-// curator returns how to start a program that uses Curator.
-func curator(t *testing.T, file string) func(args ...string) *exec.Cmd {
-	t.Helper()
-	jars := []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar", "failureaccess.jar"}
-	run := func(args ...string) *exec.Cmd {
-		cmd, _ := java(jars, append([]string{file}, args...)...)
-		return cmd
-	}
-	_, installed := java(jars)
-	_, err := exec.LookPath("javac") // whose classes java needs to run a file
-	if _, missing := os.Stat(filepath.Join(javaDir, jars[0])); !installed || err != nil || missing != nil {
-		t.Skip("there is no Curator: the Debian packages are zookeeper, libcurator-recipes-java and default-jdk-headless")
-	}
-	return run
-}
-
-// curator returns contenders of Curator's, spread over the members.
-func (e *ensemble) curator(run func(args ...string) *exec.Cmd, path string, n int) (list []contender) {
-	e.t.Helper()
-	p := e.process(n, run(path, e.spreadAddrs(n)))
-	for i := range n {
-		list = append(list, p.contender("Curator", i))
-	}
-	return list
-}
-
-// A LeaderLatch of Curator's and callers' elections on one path have one leader, in order of arrival.
-func TestElectionIsSharedWithCurator(t *testing.T) {
-	run := curator(t, "testdata/Curator.java")
-	e := startEnsemble(t)
-	p := e.process(2, run("/leader", e.spreadAddrs(2)))
-	must(t, p.do(0, "lead", "leads"))
-	mine := election.New(e.Session(1, embed.SessionOptions{}), "/leader")
-	witness := e.connect(1)
-	queued := func(n int) {
-		e.Until("a candidate in the queue", func() bool {
-			names, _, err := witness.Children("/leader")
-			return err == nil && len(names) == n
-		})
-	}
-	queued(1)
-	led := make(chan *election.Leadership)
-	go func() {
-		l, err := mine.Campaign(t.Context(), []byte("mine"))
-		if err != nil {
-			t.Error(err)
-		}
-		led <- l
-	}()
-	queued(2)
-	third := make(chan error)
-	go func() { third <- p.do(1, "lead", "leads") }()
-	queued(3)
-	now, err := mine.Leader(t.Context())
-	must(t, err)
-	if string(now.Value) != "0" {
-		t.Errorf("%q leads", now.Value)
-	}
-	must(t, p.do(0, "resign", "resigned"))
-	l := <-led
-	if l.Token().Compare(now.Token) <= 0 {
-		t.Errorf("token %v after %v", l.Token(), now.Token)
-	}
-	must(t, l.Resign())
-	must(t, <-third)
-	must(t, p.do(1, "resign", "resigned"))
-}
-
-// Locks of a path are shared by callers in the process, go-zookeeper's clients, and kazoo's or Curator's, eight of each.
+// What a path has to give is shared by callers in the process with go-zookeeper's clients, with kazoo's, and with Curator's and kazoo's under
+// Curator's names: nobody has it beside those whom it excludes, and whoever came first is served first.
 func TestLocks(t *testing.T) {
-	const path, each = "/shared", 8
-	both := func(e *ensemble, list []contender) []contender { // callers come last
-		for _, one := range []func(string, embed.MemberID) contender{e.goClient, e.inProcess} {
-			for i := range each {
-				list = append(list, one(path, e.spread(i)))
-			}
-		}
-		return list
-	}
-	all := func(t *testing.T, e *ensemble, list []contender) {
-		t.Run("exclusive", func(t *testing.T) { exclusive(t, list) })
-		t.Run("fair", func(t *testing.T) { fair(t, e, list) })
-		t.Run("fenced", func(t *testing.T) { fenced(t, e, list[0]) })
-	}
 	t.Run("go-zookeeper", func(t *testing.T) {
 		e := startEnsemble(t)
-		all(t, e, both(e, nil))
+		list := e.mutexes("/shared")
+		share(t, e, "/shared", 1, 1, list)
+		t.Run("fenced", func(t *testing.T) { fenced(t, e, "/shared", list[0]) })
 	})
 	t.Run("kazoo", func(t *testing.T) {
-		python(t)
+		interpreter := python(t)
 		e := startEnsemble(t)
-		all(t, e, both(e, e.kazoo(path, each)))
+		p := e.kazoo(interpreter, sessionTimeout, 2, 3, 1)
+		t.Run("mutex", func(t *testing.T) {
+			list := p.contenders(8, 1, "lock", "/shared")
+			share(t, e, "/shared", 1, 1, slices.Concat(list, e.mutexes("/shared")))
+			t.Run("fenced", func(t *testing.T) { fenced(t, e, "/shared", list[0]) })
+		})
 	})
 	t.Run("Curator", func(t *testing.T) {
 		run := curator(t, "testdata/Curator.java")
 		e := startEnsemble(t)
-		all(t, e, both(e, e.curator(run, path, each)))
+		p := e.curator(run, sessionTimeout, 2, 3, 1)
+		k := e.kazoo(python(t), sessionTimeout, 2, 3, 1)
+		t.Run("mutex", func(t *testing.T) {
+			list := slices.Concat(p.contenders(6, 1, "lock", "/shared"), p.contenders(2, 1, "select", "/shared"))
+			share(t, e, "/shared", 1, 1, slices.Concat(list, e.mutexes("/shared")))
+			t.Run("fenced", func(t *testing.T) { fenced(t, e, "/shared", list[0]) })
+		})
+		t.Run("read-write lock", func(t *testing.T) {
+			list := slices.Concat(p.readersAndWriters("read", "write", "/rw"), k.readersAndWriters("curator-read", "curator-write", "/rw"))
+			share(t, e, "/rw", 1, allOfIt, append(list, p.contender(allOfIt, "write", "/rw")))
+		})
+		t.Run("semaphore", func(t *testing.T) {
+			list := slices.Concat(p.contenders(5, 1, "1/6", "/semaphore"), k.contenders(5, 1, "1/6", "/semaphore"))
+			share(t, e, "/semaphore/locks", 0, 6, append(list, p.contender(6, "6/6", "/semaphore")))
+		})
+		t.Run("election", func(t *testing.T) {
+			list := p.contenders(8, 1, "latch", "/leader")
+			share(t, e, "/leader", 1, 1, append(list, e.callers(8, e.candidate, "/leader")...))
+			must(t, list[0].take())
+			now, err := election.New(e.Session(1, embed.SessionOptions{}), "/leader").Leader(t.Context())
+			must(t, err)
+			if string(now.Value) != "Curator" {
+				t.Errorf("%q leads", now.Value)
+			}
+			must(t, list[0].give())
+		})
+		mortal := e.curator(run, 5*time.Second, 2, 3)
+		t.Run("told first", func(t *testing.T) {
+			e.MoveLeader(3)
+			inherit(t, e, e.heirs(mortal, false), func() { e.Isolate(1) })
+			e.HealAll()
+		})
+		t.Run("killed", func(t *testing.T) {
+			inherit(t, e, e.heirs(mortal, true), func() { must(t, mortal.kill()) })
+		})
 	})
 }
 
-// exclusive: nobody holds the lock beside another, and each gets it.
-func exclusive(t *testing.T, list []contender) {
+// heirs are callers, or clients of a process, who wait for what the other have.
+func (e *ensemble) heirs(p *process, callersWait bool) (list []heir) {
+	s := e.Session(1, embed.SessionOptions{Timeout: time.Second})
+	for _, k := range []struct {
+		what, path, queue string
+		standing          int
+		caller            contender
+	}{
+		{"lock", "/lock", "/lock", 1, e.mutex(s, "/lock")},
+		{"latch", "/latch", "/latch", 1, e.candidate(s, "/latch")},
+	} {
+		client := p.contender(k.caller.weight, k.what, k.path)
+		h := heir{contender: client, of: k.caller, queue: k.queue, standing: k.standing}
+		if callersWait {
+			h.contender, h.of = h.of, h.contender
+		}
+		list = append(list, h)
+	}
+	return list
+}
+
+// mutexes are eight of go-zookeeper's and eight callers.
+func (e *ensemble) mutexes(path string) (list []contender) {
+	for i := range 8 {
+		list = append(list, e.goClient(e.spread(i), path))
+	}
+	return append(list, e.callers(8, e.mutex, path)...)
+}
+
+// callers are n with sessions that are spread over the members.
+func (e *ensemble) callers(n int, one func(*embed.Session, string) contender, path string) (list []contender) {
+	for i := range n {
+		list = append(list, one(e.Session(e.spread(i), embed.SessionOptions{}), path))
+	}
+	return list
+}
+
+// allOfIt is what a writer wants, so much that all readers together do not.
+const allOfIt = 1000
+
+// readersAndWriters are five readers and three writers.
+func (p *process) readersAndWriters(read, write, path string) (list []contender) {
+	for i := range 8 {
+		if i%3 == 2 {
+			list = append(list, p.contender(allOfIt, write, path))
+		} else {
+			list = append(list, p.contender(1, read, path))
+		}
+	}
+	return list
+}
+
+// contenders returns n of a process.
+func (p *process) contenders(n, weight int, what, path string) (list []contender) {
+	for range n {
+		list = append(list, p.contender(weight, what, path))
+	}
+	return list
+}
+
+// share checks that contenders of all kinds share what a path has to give. The last, which wants all of it, is the first in the queue.
+func share(t *testing.T, e *ensemble, queue string, standing, limit int, list []contender) {
+	t.Helper()
+	t.Run("never too much", func(t *testing.T) { neverTooMuch(t, limit, list) })
+	t.Run("fair", func(t *testing.T) { fair(t, e, queue, standing, limit, list) })
+}
+
+// neverTooMuch: what those who are in have by their own word is never more than there is, and each gets in.
+func neverTooMuch(t *testing.T, limit int, list []contender) {
 	const turns = 3
-	var inside sync.Mutex // held by whoever holds the lock: it must be free
+	var taken atomic.Int64
 	var all sync.WaitGroup
 	for _, c := range list {
 		all.Go(func() {
 			for range turns {
-				if err := c.lock(); err != nil {
+				if err := c.take(); err != nil {
 					t.Errorf("%s: %v", c.who, err)
 					return
 				}
-				if inside.TryLock() {
-					for range 100 { // the others have time to come in, if they can
-						runtime.Gosched()
-					}
-					inside.Unlock()
-				} else {
-					t.Errorf("%s has the lock beside another", c.who)
+				if sum := taken.Add(int64(c.weight)); sum > int64(limit) {
+					t.Errorf("%s has %d, that makes %d of %d", c.who, c.weight, sum, limit)
 				}
-				if err := c.unlock(); err != nil {
+				for range 100 { // the others have time to come in, if they can
+					runtime.Gosched()
+				}
+				taken.Add(int64(-c.weight))
+				if err := c.give(); err != nil {
 					t.Errorf("%s: %v", c.who, err)
 				}
 			}
@@ -274,86 +168,167 @@ func exclusive(t *testing.T, list []contender) {
 	all.Wait()
 }
 
-// fair: who came first is served first, and the tokens of callers grow, whoever was served between.
-func fair(t *testing.T, e *ensemble, list []contender) {
-	// A caller has the lock; the kinds take turns in the queue behind it.
+// fair: who came first is served first, together with those behind it for whom there is enough too; and the tokens of callers grow, whoever
+// was served between. Of those who are in, the queue has as many as are left standing in it.
+func fair(t *testing.T, e *ensemble, queue string, standing, limit int, list []contender) {
 	first := list[len(list)-1]
-	must(t, first.lock())
-	var rest []contender
-	for kinds := split(list[:len(list)-1]); len(kinds) > 0; {
-		for i, k := range kinds {
-			rest, kinds[i] = append(rest, k[0]), k[1:]
-		}
-		kinds = slices.DeleteFunc(kinds, func(k []contender) bool { return len(k) == 0 })
+	must(t, first.take())
+	rest := takeTurns(list[:len(list)-1])
+	rounds := inRounds(limit, rest)
+	h := &hall{t: t, rounds: make([]*round, 1+rounds[len(rounds)-1])}
+	for i := range h.rounds {
+		h.rounds[i] = &round{full: make(chan struct{})}
+	}
+	for _, n := range rounds {
+		h.rounds[n].missing++
 	}
 	witness := e.connect(1)
-	var mu sync.Mutex
-	var order []int
-	var last lock.Token
-	served := func(who int, c contender) { // and still the one who holds the lock
-		mu.Lock()
-		defer mu.Unlock()
-		order = append(order, who)
-		if c.hold == nil {
-			return
-		}
-		if now := c.hold().Token(); now.Compare(last) <= 0 {
-			t.Errorf("token %v after %v", now, last)
-		} else {
-			last = now
-		}
-	}
-	served(0, first)
 	var all sync.WaitGroup
 	for i, c := range rest {
 		all.Go(func() {
-			if err := c.lock(); err != nil {
+			if err := c.take(); err != nil {
 				t.Errorf("%s: %v", c.who, err)
 				return
 			}
-			served(i+1, c)
-			if err := c.unlock(); err != nil {
+			h.enter(rounds[i], c)
+			if err := c.give(); err != nil {
 				t.Errorf("%s: %v", c.who, err)
 			}
 		})
 		e.Until("a contender in the queue", func() bool {
-			names, _, err := witness.Children("/shared")
-			return err == nil && len(names) == i+2
+			names, _, err := witness.Children(queue)
+			return err == nil && len(names) == standing+i+1
 		})
 	}
-	must(t, first.unlock())
+	if first.hold != nil {
+		h.newest = first.hold().Token()
+	}
+	must(t, first.give())
 	all.Wait()
-	if !slices.IsSorted(order) || len(order) != len(rest)+1 {
-		t.Errorf("served in the order %v", order)
+}
+
+// takeTurns puts contenders in an order in which those of each kind take turns.
+func takeTurns(list []contender) (mixed []contender) {
+	var kinds [][]contender
+	for _, c := range list {
+		i := slices.IndexFunc(kinds, func(k []contender) bool { return k[0].who == c.who })
+		if i < 0 {
+			kinds, i = append(kinds, nil), len(kinds)
+		}
+		kinds[i] = append(kinds[i], c)
+	}
+	for len(kinds) > 0 {
+		for i, k := range kinds {
+			mixed, kinds[i] = append(mixed, k[0]), k[1:]
+		}
+		kinds = slices.DeleteFunc(kinds, func(k []contender) bool { return len(k) == 0 })
+	}
+	return mixed
+}
+
+// inRounds says in which round each is served: with whoever is before it, as long as there is enough for all.
+func inRounds(limit int, list []contender) (rounds []int) {
+	n, sum := 0, 0
+	for _, c := range list {
+		if sum += c.weight; sum > limit {
+			n, sum = n+1, c.weight
+		}
+		rounds = append(rounds, n)
+	}
+	return rounds
+}
+
+// A hall is where those go who are served, round by round.
+type hall struct {
+	t      *testing.T
+	mu     sync.Mutex
+	now    int // the round
+	rounds []*round
+	newest lock.Token // of the rounds before
+	next   lock.Token // the newest of all
+}
+
+type round struct {
+	missing int
+	full    chan struct{} // closed when all of it are in
+}
+
+// enter returns when all of the round are in.
+func (h *hall) enter(n int, c contender) {
+	h.mu.Lock()
+	if n < h.now {
+		h.t.Errorf("%s is served in round %d, after one of round %d", c.who, n, h.now)
+	} else if n > h.now {
+		h.now, h.newest = n, h.next
+	}
+	if c.hold != nil {
+		if now := c.hold().Token(); now.Compare(h.newest) <= 0 {
+			h.t.Errorf("token %v after %v", now, h.newest)
+		} else if now.Compare(h.next) > 0 {
+			h.next = now
+		}
+	}
+	r := h.rounds[n]
+	if r.missing--; r.missing == 0 {
+		close(r.full)
+	}
+	h.mu.Unlock()
+	select {
+	case <-r.full:
+	case <-time.After(patience):
+		h.t.Errorf("%s waits for %d more of round %d", c.who, r.missing, n)
 	}
 }
 
-// split puts contenders of each kind together.
-func split(list []contender) (kinds [][]contender) {
-	for len(list) > 0 {
-		n := slices.IndexFunc(list, func(c contender) bool { return c.who != list[0].who })
-		if n < 0 {
-			n = len(list)
-		}
-		kinds, list = append(kinds, list[:n]), list[n:]
+// An heir waits for what another has.
+type heir struct {
+	contender
+	of       contender
+	queue    string // where it waits
+	standing int    // who has it is among them
+}
+
+// inherit: what somebody had who is gone is had by whoever waited for it; if it was a caller's it has been told by then.
+func inherit(t *testing.T, e *ensemble, heirs []heir, leave func()) {
+	witness := e.connect(2)
+	var all sync.WaitGroup
+	for _, h := range heirs {
+		must(t, h.of.take())
+		all.Go(func() {
+			if err := h.take(); err != nil {
+				t.Errorf("%s in %s: %v", h.who, h.queue, err)
+				return
+			}
+			if h.of.hold != nil && h.of.hold().Err() == nil {
+				t.Errorf("%s in %s has it, and %s was not told", h.who, h.queue, h.of.who)
+			}
+			if err := h.give(); err != nil {
+				t.Errorf("%s in %s: %v", h.who, h.queue, err)
+			}
+		})
+		e.Until("an heir in the queue", func() bool {
+			names, _, err := witness.Children(h.queue)
+			return err == nil && len(names) == h.standing+1
+		})
 	}
-	return kinds
+	leave()
+	all.Wait()
 }
 
 // fenced: a caller is cut off, its contender is taken away, and a client that is not on its member has the lock. The caller believes in
 // its Hold still, and yet nothing is written under it: neither by its own node when it is back nor by another.
-func fenced(t *testing.T, e *ensemble, client contender) {
+func fenced(t *testing.T, e *ensemble, path string, client contender) {
 	mine, other := e.Session(1, embed.SessionOptions{Timeout: time.Minute}), e.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	_, err := other.Create(t.Context(), "/data", nil, embed.Persistent)
 	must(t, err)
-	hold, err := lock.NewMutex(mine, "/shared").Lock(t.Context())
+	hold, err := lock.NewMutex(mine, path).Lock(t.Context())
 	must(t, err)
 	e.MoveLeader(3)
 	e.Isolate(1)
 	_, err = other.Multi(t.Context(), lock.Guard(hold), embed.OpSet("/data", []byte("held"), embed.AnyVersion))
 	must(t, err)
 	must(t, other.Delete(t.Context(), hold.Path(), embed.AnyVersion))
-	must(t, client.lock())
+	must(t, client.take())
 	if hold.Err() != nil {
 		t.Errorf("the hold has ended by its own clock: %v", hold.Err())
 	}
@@ -363,8 +338,8 @@ func fenced(t *testing.T, e *ensemble, client contender) {
 	e.HealAll()
 	_, err = late.Result()
 	is(t, "a write from where it was cut off", err, embed.ErrNotHeld)
-	must(t, client.unlock())
-	next, err := lock.NewMutex(other, "/shared").Lock(t.Context())
+	must(t, client.give())
+	next, err := lock.NewMutex(other, path).Lock(t.Context())
 	must(t, err)
 	if next.Token().Compare(hold.Token()) <= 0 {
 		t.Errorf("token %v after %v", next.Token(), hold.Token())

@@ -1,78 +1,134 @@
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Scanner;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * Holds Curator's locks on behalf of whoever started this, as lock_kazoo.py does kazoo's.
+ * Holds what Curator's recipes give on behalf of whoever started this, as lock_kazoo.py does for kazoo's.
  *
- * usage: Curator PATH HOST:PORT,HOST:PORT,...
+ * usage: Curator TIMEOUT-MS HOST:PORT,HOST:PORT,...
  *
- * "N lock" begins to wait for the path's InterProcessMutex as contender N, who is told by "N held"; "N unlock" is answered "N free".
- * "N lead" and "N resign" are the same with a LeaderLatch on the path. All end with the input.
+ * "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back and is answered "N free". WHAT is lock
+ * (InterProcessMutex), read or write (InterProcessReadWriteLock), K/LIMIT (K leases of an InterProcessSemaphoreV2), latch (LeaderLatch) or
+ * select (LeaderSelector). The clients of the contenders are spread over the servers. All end with the input.
  */
 public class Curator {
+    interface Step {
+        void run() throws Exception;
+    }
+
     static synchronized void say(String n, String what) {
         System.out.println(n + " " + what);
     }
 
-    public static void main(String[] args) throws Exception {
-        String path = args[0];
-        String[] hosts = args[1].split(",");
-        CuratorFramework[] clients = new CuratorFramework[hosts.length];
-        for (int i = 0; i < hosts.length; i++) {
-            clients[i] = CuratorFrameworkFactory.newClient(hosts[i], 10_000, 10_000, new ExponentialBackoffRetry(50, 10));
-            clients[i].start();
-            clients[i].blockUntilConnected();
+    /** A contender, whose locks belong to a thread. */
+    static class Contender {
+        final ExecutorService thread = Executors.newSingleThreadExecutor(r -> {
+            Thread t = new Thread(r);
+            t.setDaemon(true);
+            return t;
+        });
+        final String n;
+        final CuratorFramework client;
+        private Step end;
+
+        Contender(String n, CuratorFramework client) {
+            this.n = n;
+            this.client = client;
         }
-        Map<String, ExecutorService> threads = new HashMap<>(); // a mutex belongs to the thread that holds it
-        Map<String, InterProcessMutex> locks = new HashMap<>();
-        Map<String, LeaderLatch> latches = new HashMap<>();
-        Scanner lines = new Scanner(System.in);
-        while (lines.hasNext()) {
-            String n = lines.next(), what = lines.next();
-            if (!locks.containsKey(n)) {
-                CuratorFramework client = clients[Integer.parseInt(n) % clients.length];
-                threads.put(n, Executors.newSingleThreadExecutor(r -> {
-                    Thread t = new Thread(r);
-                    t.setDaemon(true);
-                    return t;
-                }));
-                locks.put(n, new InterProcessMutex(client, path));
-                latches.put(n, new LeaderLatch(client, path, n));
-            }
-            threads.get(n).execute(() -> {
+
+        void run(String what, Step step) {
+            thread.execute(() -> {
                 try {
-                    switch (what) {
-                        case "lock":
-                            locks.get(n).acquire();
-                            say(n, "held");
-                            break;
-                        case "unlock":
-                            locks.get(n).release();
-                            say(n, "free");
-                            break;
-                        case "lead":
-                            latches.get(n).start();
-                            latches.get(n).await();
-                            say(n, "leads");
-                            break;
-                        case "resign":
-                            latches.get(n).close();
-                            say(n, "resigned");
-                            break;
-                    }
+                    step.run();
+                    say(n, what);
                 } catch (Exception e) {
                     say(n, e.toString());
                 }
             });
+        }
+
+        void begin(String what, String path) throws Exception {
+            switch (what) {
+                case "lock":
+                    take(new InterProcessMutex(client, path));
+                    break;
+                case "read":
+                    take(new InterProcessReadWriteLock(client, path).readLock());
+                    break;
+                case "write":
+                    take(new InterProcessReadWriteLock(client, path).writeLock());
+                    break;
+                case "latch":
+                    LeaderLatch latch = new LeaderLatch(client, path, "Curator");
+                    latch.start();
+                    latch.await();
+                    end = latch::close;
+                    break;
+                case "select":
+                    select(path);
+                    break;
+                default:
+                    String[] parts = what.split("/");
+                    InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, path, Integer.parseInt(parts[1]));
+                    Collection<Lease> leases = semaphore.acquire(Integer.parseInt(parts[0]));
+                    end = () -> semaphore.returnAll(leases);
+            }
+        }
+
+        private void take(InterProcessMutex lock) throws Exception {
+            lock.acquire();
+            end = lock::release;
+        }
+
+        private void select(String path) throws Exception {
+            CountDownLatch leads = new CountDownLatch(1), stop = new CountDownLatch(1);
+            LeaderSelector selector = new LeaderSelector(client, path, new LeaderSelectorListenerAdapter() {
+                @Override
+                public void takeLeadership(CuratorFramework client) throws Exception {
+                    leads.countDown();
+                    stop.await();
+                }
+            });
+            selector.setId("Curator");
+            selector.start();
+            leads.await();
+            end = stop::countDown; // it gives its mutex back by itself
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        String[] hosts = args[1].split(",");
+        CuratorFramework[] clients = new CuratorFramework[hosts.length];
+        for (int i = 0; i < hosts.length; i++) {
+            clients[i] = CuratorFrameworkFactory.newClient(hosts[i], Integer.parseInt(args[0]), 10_000, new ExponentialBackoffRetry(50, 10));
+            clients[i].start();
+            clients[i].blockUntilConnected();
+        }
+        Map<String, Contender> contenders = new HashMap<>();
+        Scanner lines = new Scanner(System.in);
+        while (lines.hasNextLine()) {
+            String[] words = lines.nextLine().split(" ");
+            Contender c = contenders.computeIfAbsent(words[0], n -> new Contender(n, clients[Integer.parseInt(n) % clients.length]));
+            if (words[1].equals("end")) {
+                c.run("free", () -> c.end.run());
+            } else {
+                c.run("held", () -> c.begin(words[1], words[2]));
+            }
         }
         for (CuratorFramework c : clients) {
             c.close();

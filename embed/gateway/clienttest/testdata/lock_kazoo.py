@@ -1,22 +1,83 @@
-"""Holds kazoo's locks on behalf of whoever started this.
+"""Holds what kazoo's recipes give on behalf of whoever started this.
 
-usage: lock_kazoo.py PATH HOST:PORT,HOST:PORT,...
+usage: lock_kazoo.py TIMEOUT-MS HOST:PORT,HOST:PORT,...
 
-"N lock" begins to wait for the path's lock as contender N, who is told by "N held"; "N unlock" is answered "N free". The clients of the
-contenders are spread over the servers. All end with the input.
+"N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back and is answered "N free". WHAT is lock, read or
+write (kazoo's Lock, ReadLock and WriteLock under their own names), curator-lock, curator-read, curator-write (the same under Curator's
+names) or 1/LIMIT (a Semaphore where Curator has it). The clients of the contenders are spread over the servers. All end
+with the input.
 """
+import functools
 import logging
 import sys
 import threading
 
 from kazoo.client import KazooClient
+from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
 
 logging.disable(logging.CRITICAL)
-path, hosts = sys.argv[1], sys.argv[2].split(",")
-clients = [KazooClient(hosts=h, timeout=10.0) for h in hosts]
+
+# How others name their contenders, as kazoo's patterns: regular expressions, to which it adds the ten digits. A place that was taken over in
+# Vivarium's queue may have twenty.
+LOCKS, READERS, WRITERS = "-lock-", "__READ__", r"__WRIT__(?:\d{10})?"
+
+
+class Fair(object):
+    """Waits for those who came earlier only; a ReadLock of kazoo before 2.9 waits for later writers too (#649)."""
+
+    def _get_predecessor(self, node):
+        names = self.client.get_children(self.path)
+        if node not in names:
+            return super(Fair, self)._get_predecessor(node)
+        earlier = [n for n in names if self._contenders_re.search(n) and n[-10:] < node[-10:]]
+        return max(earlier, key=lambda n: n[-10:]) if earlier else None
+
+
+class CuratorLock(Lock):
+    _NODE_NAME, _EXCLUDE_NAMES = "-lock-", [LOCKS]
+
+
+class CuratorReadLock(Fair, Lock):
+    _NODE_NAME, _EXCLUDE_NAMES = "-__READ__", [WRITERS]
+
+
+class CuratorWriteLock(Fair, Lock):
+    _NODE_NAME, _EXCLUDE_NAMES = "-__WRIT__", [READERS, WRITERS]
+
+
+class FairReadLock(Fair, ReadLock):
+    pass
+
+
+class CuratorSemaphore(Semaphore):
+    def __init__(self, client, path, *args, **kwargs):
+        super(CuratorSemaphore, self).__init__(client, path + "/leases", *args, **kwargs)
+        self.lock_path = path + "/locks"
+
+
+def recipe(client, what, path, n):
+    if what == "lock":
+        # Without the patterns kazoo sees only its own contenders.
+        return Lock(client, path, n, extra_lock_patterns=[LOCKS])
+    if what == "read":
+        return FairReadLock(client, path, n, extra_lock_patterns=[WRITERS])
+    if what == "write":
+        return WriteLock(client, path, n, extra_lock_patterns=[READERS, WRITERS])
+    if what == "curator-lock":
+        return CuratorLock(client, path, n)
+    if what == "curator-read":
+        return CuratorReadLock(client, path, n)
+    if what == "curator-write":
+        return CuratorWriteLock(client, path, n)
+    return CuratorSemaphore(client, path, n, max_leases=int(what.split("/")[1]))
+
+
+timeout, hosts = float(sys.argv[1]) / 1000, sys.argv[2].split(",")
+clients = [KazooClient(hosts=h, timeout=timeout) for h in hosts]
 for c in clients:
+    c.Lock = functools.partial(CuratorLock, c)  # which a Semaphore takes
     c.start(timeout=30)
-locks = {}
+held = {}
 mutex = threading.Lock()
 
 
@@ -25,21 +86,23 @@ def say(n, what):
         print(n, what, flush=True)
 
 
-def lock(n):
-    locks[n].acquire()
+def begin(n, what, path):
+    held[n] = recipe(clients[int(n) % len(clients)], what, path, n)
+    held[n].acquire()
     say(n, "held")
 
 
-def unlock(n):
-    locks[n].release()
+def end(n):
+    held[n].release()
     say(n, "free")
 
 
 for line in sys.stdin:
-    n, what = line.split()
-    if n not in locks:
-        # Without the patterns kazoo sees only its own contenders: Curator's, go-zookeeper's and Vivarium's are named -lock-.
-        locks[n] = clients[int(n) % len(clients)].Lock(path, n, extra_lock_patterns=["-lock-"])
-    threading.Thread(target={"lock": lock, "unlock": unlock}[what], args=(n,), daemon=True).start()
+    words = line.split()
+    n = words[0]
+    if words[1] == "end":
+        threading.Thread(target=end, args=(n,), daemon=True).start()
+    else:
+        threading.Thread(target=begin, args=(n, words[1], words[2]), daemon=True).start()
 for c in clients:
     c.stop()

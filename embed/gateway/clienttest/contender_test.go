@@ -1,0 +1,218 @@
+package clienttest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A contender waits for some of what a path has to give, in the process or as a client. Who wants all of it wants nobody beside it.
+type contender struct {
+	who    string
+	weight int // how much it wants
+	take   func() error
+	give   func() error
+	hold   func() hold // nil for clients
+}
+
+// A hold is what a caller has: a lock.Hold, or an election.Leadership.
+type hold interface {
+	Err() error
+	Token() lock.Token
+}
+
+// caller is a contender in the process. What take returns is what it holds.
+func caller[H hold](t *testing.T, weight int, take func(context.Context) (H, error), give func(H) error) contender {
+	var held H
+	return contender{
+		who: "a caller", weight: weight,
+		take: func() (err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			held, err = take(ctx)
+			return err
+		},
+		give: func() error {
+			if err := held.Err(); err != nil {
+				return fmt.Errorf("it is lost: %w", err)
+			}
+			return give(held)
+		},
+		hold: func() hold { return held },
+	}
+}
+
+// mutex is a caller who locks.
+func (e *ensemble) mutex(s *embed.Session, path string) contender {
+	return caller(e.t, 1, lock.NewMutex(s, path).Lock, (*lock.Hold).Release)
+}
+
+// candidate is a caller who campaigns.
+func (e *ensemble) candidate(s *embed.Session, path string) contender {
+	campaign := func(ctx context.Context) (*election.Leadership, error) {
+		return election.New(s, path).Campaign(ctx, nil)
+	}
+	return caller(e.t, 1, campaign, (*election.Leadership).Resign)
+}
+
+// goClient is a contender of go-zookeeper's.
+func (e *ensemble) goClient(on embed.MemberID, path string) contender {
+	l := zk.NewLock(e.connect(on).Conn, path, anyone)
+	return contender{who: "go-zookeeper", weight: 1, take: l.Lock, give: l.Unlock}
+}
+
+// A process holds what contenders wait for, each of which is told on a line of its own.
+type process struct {
+	who string
+	cmd *exec.Cmd
+
+	mu      sync.Mutex // held to write to in too
+	in      io.Writer
+	answers []chan string
+	killed  bool
+}
+
+// start starts a process, which ends with the test.
+func (e *ensemble) start(who string, cmd *exec.Cmd) *process {
+	e.t.Helper()
+	in, err := cmd.StdinPipe()
+	must(e.t, err)
+	out, err := cmd.StdoutPipe()
+	must(e.t, err)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	must(e.t, cmd.Start())
+	p := &process{who: who, cmd: cmd, in: in}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if !p.told(lines.Text()) {
+				e.t.Errorf("%s says %q", who, lines.Text())
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, ch := range p.answers {
+			close(ch)
+		}
+	})
+	e.t.Cleanup(func() {
+		_ = in.Close()
+		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		reader.Wait()
+		if err := cmd.Wait(); err != nil && !p.killed {
+			e.t.Errorf("%s: %v\n%s", who, err, complaints.String())
+		}
+	})
+	return p
+}
+
+// told gives a line to the contender that it is for.
+func (p *process) told(line string) bool {
+	who, what, _ := strings.Cut(line, " ")
+	i, err := strconv.Atoi(who)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil || i >= len(p.answers) {
+		return false
+	}
+	p.answers[i] <- what
+	return true
+}
+
+func (p *process) kill() error {
+	p.killed = true
+	return p.cmd.Process.Kill()
+}
+
+// contender returns a new one of the process's, which takes what a recipe of a path gives.
+func (p *process) contender(weight int, what, path string) contender {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := len(p.answers)
+	p.answers = append(p.answers, make(chan string, 1))
+	return contender{
+		who: p.who, weight: weight,
+		take: func() error { return p.do(i, what+" "+path, "held") },
+		give: func() error { return p.do(i, "end", "free") },
+	}
+}
+
+// do has a contender do something, and waits until it has.
+func (p *process) do(i int, what, done string) error {
+	p.mu.Lock()
+	answer := p.answers[i]
+	_, err := fmt.Fprintln(p.in, i, what)
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case got := <-answer:
+		if got != done {
+			return fmt.Errorf("%q to %s", got, what)
+		}
+		return nil
+	case <-time.After(patience):
+		return fmt.Errorf("nothing to %s", what)
+	}
+}
+
+// spread is the member of the i-th of many, the second first.
+func (e *ensemble) spread(i int) embed.MemberID { return e.Members()[(i+1)%3] }
+
+// clients are the arguments of a program whose clients have sessions with a timeout, each on one of the members.
+func (e *ensemble) clients(timeout time.Duration, members []embed.MemberID) []string {
+	var addrs []string
+	for _, id := range members {
+		addrs = append(addrs, e.addrs[id])
+	}
+	return []string{strconv.FormatInt(timeout.Milliseconds(), 10), strings.Join(addrs, ",")}
+}
+
+// sessionTimeout is that of clients who do not die.
+const sessionTimeout = 10 * time.Second
+
+// kazoo starts contenders of kazoo's.
+func (e *ensemble) kazoo(python string, timeout time.Duration, members ...embed.MemberID) *process {
+	e.t.Helper()
+	return e.start("kazoo", exec.Command(python, append([]string{"testdata/lock_kazoo.py"}, e.clients(timeout, members)...)...))
+}
+
+// curator starts contenders of Curator's.
+func (e *ensemble) curator(run func(args ...string) *exec.Cmd, timeout time.Duration, members ...embed.MemberID) *process {
+	e.t.Helper()
+	return e.start("Curator", run(e.clients(timeout, members)...))
+}
+
+// curator returns how to start a program that uses Curator.
+func curator(t *testing.T, file string) func(args ...string) *exec.Cmd {
+	t.Helper()
+	jars := []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar", "failureaccess.jar"}
+	run := func(args ...string) *exec.Cmd {
+		cmd, _ := java(jars, append([]string{file}, args...)...)
+		return cmd
+	}
+	_, installed := java(jars)
+	_, err := exec.LookPath("javac") // whose classes java needs to run a file
+	if _, missing := os.Stat(filepath.Join(javaDir, jars[0])); !installed || err != nil || missing != nil {
+		t.Skip("there is no Curator: the Debian packages are zookeeper, libcurator-recipes-java and default-jdk-headless")
+	}
+	return run
+}
