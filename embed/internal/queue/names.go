@@ -22,12 +22,15 @@ type Kind struct {
 
 // The kinds that Curator's recipes know.
 var (
-	Lock  = Kind{Word: "lock-"}                                 // InterProcessMutex
-	Read  = Kind{Word: "__READ__", After: []string{"__WRIT__"}} // InterProcessReadWriteLock
+	Lock  = Kind{Word: "lock-"}                       // InterProcessMutex
+	Read  = Kind{Word: "__READ__", After: notReaders} // InterProcessReadWriteLock
 	Write = Kind{Word: "__WRIT__"}
 	Lease = Kind{Word: "lease-", After: []string{"/"}} // InterProcessSemaphoreV2; waits for nobody, and no name has a slash
 	Latch = Kind{Word: "latch-"}                       // LeaderLatch
 )
+
+// notReaders are words of those who share with nobody; the last is that of kazoo's Lock and WriteLock.
+var notReaders = []string{Write.Word, "-" + Lock.Word, "__lock__"}
 
 // The words that stand between a contender's uuid and its kind, each with a hyphen behind it; nobody else's clients look at them.
 const (
@@ -100,7 +103,7 @@ func delayOf(name string) time.Duration {
 
 // KindOf is what a contender's name says it is, as far as matters for whom it waits for.
 func KindOf(name string) Kind {
-	if strings.Contains(name, Read.Word) {
+	if strings.Contains(name, Read.Word) || strings.Contains(name, "__rlock__") { // kazoo's
 		return Read
 	}
 	return Lock
