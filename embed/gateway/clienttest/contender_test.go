@@ -3,6 +3,7 @@ package clienttest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,6 +29,10 @@ type contender struct {
 	take   func() error
 	give   func() error
 	hold   func() hold // nil for clients
+
+	// What somebody who is in may do, if not nil: have another weight from then on. False: it could not be.
+	turn func() (bool, error)
+	to   int
 }
 
 // A hold is what a caller has: a lock.Hold, or an election.Leadership.
@@ -36,30 +41,94 @@ type hold interface {
 	Token() lock.Token
 }
 
-// caller is a contender in the process. What take returns is what it holds.
+// caller is a contender in the process.
 func caller[H hold](t *testing.T, weight int, take func(context.Context) (H, error), give func(H) error) contender {
-	var held H
+	return callerWith(t, new(H), weight, take, give)
+}
+
+// callerWith is a caller of which others know what it has.
+func callerWith[H hold](t *testing.T, held *H, weight int, take func(context.Context) (H, error), give func(H) error) contender {
 	return contender{
 		who: "a caller", weight: weight,
 		take: func() (err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			held, err = take(ctx)
+			*held, err = take(ctx)
 			return err
 		},
 		give: func() error {
-			if err := held.Err(); err != nil {
+			if err := (*held).Err(); err != nil {
 				return fmt.Errorf("it is lost: %w", err)
 			}
-			return give(held)
+			return give(*held)
 		},
-		hold: func() hold { return held },
+		hold: func() hold { return *held },
 	}
 }
 
 // mutex is a caller who locks.
 func (e *ensemble) mutex(s *embed.Session, path string) contender {
 	return caller(e.t, 1, lock.NewMutex(s, path).Lock, (*lock.Hold).Release)
+}
+
+// keeper is a caller who locks and leaves the lock with its process.
+func (e *ensemble) keeper(s *embed.Session, path string) contender {
+	m := lock.NewMutex(s, path).With(lock.Options{Keep: 5 * time.Millisecond})
+	return caller(e.t, 1, m.Lock, (*lock.Hold).Release)
+}
+
+// reader is a caller who reads.
+func (e *ensemble) reader(s *embed.Session, path string) contender {
+	return caller(e.t, 1, lock.NewRWMutex(s, path).RLock, (*lock.Hold).Release)
+}
+
+// writer is a caller who writes.
+func (e *ensemble) writer(s *embed.Session, path string) contender {
+	return caller(e.t, allOfIt, lock.NewRWMutex(s, path).Lock, (*lock.Hold).Release)
+}
+
+// downgrader is a writer who becomes a reader.
+func (e *ensemble) downgrader(s *embed.Session, path string) contender {
+	m := lock.NewRWMutex(s, path)
+	return turner(e.t, allOfIt, m.Lock, 1, m.Downgrade)
+}
+
+// upgrader is a reader who becomes a writer, if no other does.
+func (e *ensemble) upgrader(s *embed.Session, path string) contender {
+	m := lock.NewRWMutex(s, path)
+	return turner(e.t, 1, m.RLock, allOfIt, m.Upgrade)
+}
+
+func turner(t *testing.T, weight int, take func(context.Context) (*lock.Hold, error), to int, turn func(context.Context, *lock.Hold) (*lock.Hold, error)) contender {
+	held := new(*lock.Hold)
+	c := callerWith(t, held, weight, take, (*lock.Hold).Release)
+	c.to = to
+	c.turn = func() (bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		next, err := turn(ctx, *held)
+		if errors.Is(err, lock.ErrUpgrade) {
+			return false, nil
+		}
+		if err == nil && next.Token().Compare((*held).Token()) <= 0 {
+			err = fmt.Errorf("token %v after %v", next.Token(), (*held).Token())
+		}
+		if err == nil {
+			*held = next
+		}
+		return err == nil, err
+	}
+	return c
+}
+
+// permits returns what makes a caller who acquires n of the permits of a semaphore.
+func (e *ensemble) permits(n, limit int) func(*embed.Session, string) contender {
+	return func(s *embed.Session, path string) contender {
+		acquire := func(ctx context.Context) (*lock.Hold, error) {
+			return lock.NewSemaphore(s, path, limit).Acquire(ctx, n)
+		}
+		return caller(e.t, n, acquire, (*lock.Hold).Release)
+	}
 }
 
 // candidate is a caller who campaigns.
@@ -169,7 +238,7 @@ func (p *process) do(i int, what, done string) error {
 			return fmt.Errorf("%q to %s", got, what)
 		}
 		return nil
-	case <-time.After(patience):
+	case <-time.After(5 * time.Second):
 		return fmt.Errorf("nothing to %s", what)
 	}
 }

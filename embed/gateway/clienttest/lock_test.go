@@ -1,7 +1,6 @@
 package clienttest
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,6 +30,10 @@ func TestLocks(t *testing.T) {
 			share(t, e, "/shared", 1, 1, slices.Concat(list, e.mutexes("/shared")))
 			t.Run("fenced", func(t *testing.T) { fenced(t, e, "/shared", list[0]) })
 		})
+		t.Run("read-write lock", func(t *testing.T) {
+			list := slices.Concat(p.readersAndWriters("read", "write", "/rw"), e.callersRW("/rw"))
+			share(t, e, "/rw", 1, allOfIt, list)
+		})
 	})
 	t.Run("Curator", func(t *testing.T) {
 		run := curator(t, "testdata/Curator.java")
@@ -44,11 +47,14 @@ func TestLocks(t *testing.T) {
 		})
 		t.Run("read-write lock", func(t *testing.T) {
 			list := slices.Concat(p.readersAndWriters("read", "write", "/rw"), k.readersAndWriters("curator-read", "curator-write", "/rw"))
-			share(t, e, "/rw", 1, allOfIt, append(list, p.contender(allOfIt, "write", "/rw")))
+			share(t, e, "/rw", 1, allOfIt, slices.Concat(list, e.callersRW("/rw")))
 		})
 		t.Run("semaphore", func(t *testing.T) {
 			list := slices.Concat(p.contenders(5, 1, "1/6", "/semaphore"), k.contenders(5, 1, "1/6", "/semaphore"))
-			share(t, e, "/semaphore/locks", 0, 6, append(list, p.contender(6, "6/6", "/semaphore")))
+			for _, n := range []int{1, 2, 3, 4, 6} {
+				list = append(list, e.callers(2, e.permits(n, 6), "/semaphore")...)
+			}
+			share(t, e, "/semaphore/locks", 0, 6, list)
 		})
 		t.Run("election", func(t *testing.T) {
 			list := p.contenders(8, 1, "latch", "/leader")
@@ -82,6 +88,9 @@ func (e *ensemble) heirs(p *process, callersWait bool) (list []heir) {
 		caller            contender
 	}{
 		{"lock", "/lock", "/lock", 1, e.mutex(s, "/lock")},
+		{"write", "/write", "/write", 1, e.writer(s, "/write")},
+		{"read", "/read", "/read", 1, e.writer(s, "/read")},
+		{"3/3", "/semaphore3", "/semaphore3/locks", 0, e.permits(3, 3)(s, "/semaphore3")},
 		{"latch", "/latch", "/latch", 1, e.candidate(s, "/latch")},
 	} {
 		client := p.contender(k.caller.weight, k.what, k.path)
@@ -100,6 +109,11 @@ func (e *ensemble) mutexes(path string) (list []contender) {
 		list = append(list, e.goClient(e.spread(i), path))
 	}
 	return append(list, e.callers(8, e.mutex, path)...)
+}
+
+// callersRW are readers and writers, of whom some become the other.
+func (e *ensemble) callersRW(path string) []contender {
+	return slices.Concat(e.callers(3, e.reader, path), e.callers(2, e.upgrader, path), e.callers(2, e.downgrader, path), e.callers(2, e.writer, path))
 }
 
 // callers are n with sessions that are spread over the members.
@@ -140,27 +154,47 @@ func share(t *testing.T, e *ensemble, queue string, standing, limit int, list []
 	t.Run("fair", func(t *testing.T) { fair(t, e, queue, standing, limit, list) })
 }
 
-// neverTooMuch: what those who are in have by their own word is never more than there is, and each gets in.
+// neverTooMuch: what those who are in have by their own word is never more than there is, and each gets in. All go on until each has been in
+// three times, the slowest too.
 func neverTooMuch(t *testing.T, limit int, list []contender) {
 	const turns = 3
-	var taken atomic.Int64
+	var taken, waiting atomic.Int64
+	waiting.Store(int64(len(list)))
 	var all sync.WaitGroup
 	for _, c := range list {
 		all.Go(func() {
-			for range turns {
+			for turn := 1; waiting.Load() > 0; turn++ {
 				if err := c.take(); err != nil {
 					t.Errorf("%s: %v", c.who, err)
+					waiting.Store(0)
 					return
 				}
-				if sum := taken.Add(int64(c.weight)); sum > int64(limit) {
-					t.Errorf("%s has %d, that makes %d of %d", c.who, c.weight, sum, limit)
+				weight := c.weight
+				in := func(more int) {
+					if sum := taken.Add(int64(more)); sum > int64(limit) {
+						t.Errorf("%s has %d, that makes %d of %d", c.who, weight, sum, limit)
+					}
+					<-time.After(time.Millisecond) // the others have time to come in, if they can
 				}
-				for range 100 { // the others have time to come in, if they can
-					runtime.Gosched()
+				in(weight)
+				if c.turn != nil {
+					less := min(c.to-c.weight, 0) // others may have that before it is told that it has less
+					taken.Add(int64(less))
+					turned, err := c.turn()
+					if err != nil {
+						t.Errorf("%s turns: %v", c.who, err)
+					}
+					if turned {
+						weight = c.to
+						in(c.to - c.weight - less)
+					}
 				}
-				taken.Add(int64(-c.weight))
+				taken.Add(int64(-weight))
 				if err := c.give(); err != nil {
 					t.Errorf("%s: %v", c.who, err)
+				}
+				if turn == turns {
+					waiting.Add(-1)
 				}
 			}
 		})

@@ -54,6 +54,11 @@ class CuratorSemaphore(Semaphore):
         super(CuratorSemaphore, self).__init__(client, path + "/leases", *args, **kwargs)
         self.lock_path = path + "/locks"
 
+    def _ensure_path(self):
+        # Not as kazoo does: its limit would be the data of leases, and a znode that was made without any data is none to it.
+        self.client.ensure_path(self.path)
+        self.assured_path = True
+
 
 def recipe(client, what, path, n):
     if what == "lock":
@@ -89,20 +94,26 @@ def say(n, what):
 def begin(n, what, path):
     held[n] = recipe(clients[int(n) % len(clients)], what, path, n)
     held[n].acquire()
-    say(n, "held")
 
 
 def end(n):
     held[n].release()
-    say(n, "free")
+
+
+def do(step, n, done, *args):
+    try:
+        step(n, *args)
+        say(n, done)
+    except Exception as e:
+        say(n, repr(e))
 
 
 for line in sys.stdin:
     words = line.split()
-    n = words[0]
     if words[1] == "end":
-        threading.Thread(target=end, args=(n,), daemon=True).start()
+        args = (end, words[0], "free")
     else:
-        threading.Thread(target=begin, args=(n, words[1], words[2]), daemon=True).start()
+        args = (begin, words[0], "held", words[1], words[2])
+    threading.Thread(target=do, args=args, daemon=True).start()
 for c in clients:
     c.stop()
