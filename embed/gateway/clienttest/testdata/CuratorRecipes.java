@@ -208,6 +208,7 @@ public class CuratorRecipes {
         mutex();
         readWrite();
         downgrade();
+        places();
         semaphore();
         limits();
         semaphoreMutex();
@@ -336,6 +337,50 @@ public class CuratorRecipes {
         shown("a2", reads);
         a2.does("is done", la2.readLock()::release);
         queue(path);
+    }
+
+    /** Contenders of Vivarium's have words in their names, and one right behind all of a number has it twice. */
+    static void places() throws Exception {
+        section("InterProcessReadWriteLock and LeaderLatch behind names of Vivarium's");
+        String path = "/c/place", uuid = "67d4f6a2-ee79-4cbb-9f0e-1d2f6c3a5b70-";
+        String read = path + "/_c_" + uuid + "d500-z7-__READ__0000000000", write = path + "/_u_" + uuid + "up-z7-__WRIT__00000000000000000000";
+        witness.create().creatingParentsIfNeeded().forPath(read);
+        InterProcessReadWriteLock la = new InterProcessReadWriteLock(a.client, path), lb = new InterProcessReadWriteLock(b.client, path);
+        a.does("reads beside a reader", la.readLock()::acquire);
+        a.does("is done", la.readLock()::release);
+        b.show("writes behind a reader, timeout", () -> lb.writeLock().acquire(100, TimeUnit.MILLISECONDS));
+        witness.create().forPath(write);
+        List<String> order = new ArrayList<>();
+        for (String p : lb.readLock().getParticipantNodes()) {
+            order.add(p.replace(path + "/", ""));
+        }
+        say("readers: " + order);
+        a.show("reads behind a writer, timeout", () -> la.readLock().acquire(100, TimeUnit.MILLISECONDS));
+        Future<?> waits = b.begin(() -> {
+            lb.writeLock().acquire();
+            return "writes";
+        });
+        untilChildren(path, 3);
+        witness.delete().forPath(read);
+        children(path);
+        say("b waits: " + !waits.isDone());
+        witness.delete().forPath(write);
+        shown("b", waits);
+        b.does("is done", lb.writeLock()::release);
+
+        LeaderLatch lc = new LeaderLatch(c.client, path, "c");
+        String first = path + "/_c_" + uuid + "latch-0000000000", next = path + "/_u_" + uuid + "p3-z7-latch-00000000000000000000";
+        witness.create().forPath(first, "first".getBytes());
+        lc.start();
+        untilChildren(path, 2);
+        witness.create().forPath(next, "next".getBytes());
+        say("participants: " + render(lc.getParticipants()));
+        witness.delete().forPath(first);
+        c.show("waits, timeout", () -> lc.await(100, TimeUnit.MILLISECONDS));
+        say("leader: " + render(lc.getLeader()));
+        witness.delete().forPath(next);
+        c.does("waits", lc::await);
+        lc.close();
     }
 
     static void semaphore() throws Exception {
