@@ -71,10 +71,13 @@ func (e *ensemble) mutex(s *embed.Session, path string) contender {
 	return caller(e.t, 1, lock.NewMutex(s, path).Lock, (*lock.Hold).Release)
 }
 
-// keeper is a caller who locks and leaves the lock with its process.
-func (e *ensemble) keeper(s *embed.Session, path string) contender {
-	m := lock.NewMutex(s, path).With(lock.Options{Keep: 5 * time.Millisecond})
-	return caller(e.t, 1, m.Lock, (*lock.Hold).Release)
+// keepers are n callers who share what their process keeps.
+func (e *ensemble) keepers(n int, s *embed.Session, path string) (list []contender) {
+	m := lock.NewMutex(s, path).With(lock.Options{Keep: 2 * time.Millisecond})
+	for range n {
+		list = append(list, caller(e.t, 1, m.Lock, (*lock.Hold).Release))
+	}
+	return list
 }
 
 // reader is a caller who reads.

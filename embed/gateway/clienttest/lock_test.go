@@ -45,6 +45,14 @@ func TestLocks(t *testing.T) {
 			share(t, e, "/shared", 1, 1, slices.Concat(list, e.mutexes("/shared")))
 			t.Run("fenced", func(t *testing.T) { fenced(t, e, "/shared", list[0]) })
 		})
+		t.Run("revoked", func(t *testing.T) { revoked(t, e, p) })
+		t.Run("mutex that is kept", func(t *testing.T) {
+			list := slices.Concat(p.contenders(3, 1, "lock", "/kept"), k.contenders(2, 1, "curator-lock", "/kept"), e.callers(2, e.mutex, "/kept"))
+			for _, id := range e.Members() {
+				list = append(list, e.keepers(3, e.Session(id, embed.SessionOptions{}), "/kept")...)
+			}
+			neverTooMuch(t, 1, list)
+		})
 		t.Run("read-write lock", func(t *testing.T) {
 			list := slices.Concat(p.readersAndWriters("read", "write", "/rw"), k.readersAndWriters("curator-read", "curator-write", "/rw"))
 			share(t, e, "/rw", 1, allOfIt, slices.Concat(list, e.callersRW("/rw")))
@@ -159,6 +167,7 @@ func share(t *testing.T, e *ensemble, queue string, standing, limit int, list []
 func neverTooMuch(t *testing.T, limit int, list []contender) {
 	const turns = 3
 	var taken, waiting atomic.Int64
+	var newest atomic.Pointer[lock.Token] // of who had all of it
 	waiting.Store(int64(len(list)))
 	var all sync.WaitGroup
 	for _, c := range list {
@@ -174,6 +183,12 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 					if sum := taken.Add(int64(more)); sum > int64(limit) {
 						t.Errorf("%s has %d, that makes %d of %d", c.who, weight, sum, limit)
 					}
+					if weight == limit && c.hold != nil {
+						now := c.hold().Token()
+						if last := newest.Swap(&now); last != nil && now.Compare(*last) <= 0 {
+							t.Errorf("token %v after %v", now, *last)
+						}
+					}
 					<-time.After(time.Millisecond) // the others have time to come in, if they can
 				}
 				in(weight)
@@ -186,7 +201,7 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 					}
 					if turned {
 						weight = c.to
-						in(c.to - c.weight - less)
+						in(c.to - c.weight - less) // nothing more, if it has less now
 					}
 				}
 				taken.Add(int64(-weight))
@@ -347,6 +362,31 @@ func inherit(t *testing.T, e *ensemble, heirs []heir, leave func()) {
 	}
 	leave()
 	all.Wait()
+}
+
+// revoked: a caller's request reaches Curator's listener, and Curator's a caller.
+func revoked(t *testing.T, e *ensemble, p *process) {
+	s := e.Session(1, embed.SessionOptions{})
+	theirs := p.contender(1, "revocable", "/revoked")
+	must(t, theirs.take())
+	_, err := s.Sync(t.Context(), "/revoked")
+	must(t, err)
+	must(t, lock.Revoke(t.Context(), s, "/revoked"))
+	must(t, theirs.give())
+	hold, err := lock.NewMutex(s, "/revoked").Lock(t.Context())
+	must(t, err)
+	select {
+	case <-hold.Revoked():
+		t.Error("somebody has asked for it already")
+	default:
+	}
+	must(t, p.contender(1, "revoke", "/revoked").take())
+	select {
+	case <-hold.Revoked():
+	case <-time.After(patience):
+		t.Error("nobody has asked for it")
+	}
+	must(t, hold.Release())
 }
 
 // fenced: a caller is cut off, its contender is taken away, and a client that is not on its member has the lock. The caller believes in

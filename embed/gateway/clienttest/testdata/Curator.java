@@ -15,6 +15,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
@@ -23,8 +24,9 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  * usage: Curator TIMEOUT-MS HOST:PORT,HOST:PORT,...
  *
  * "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back and is answered "N free". WHAT is lock
- * (InterProcessMutex), read or write (InterProcessReadWriteLock), K/LIMIT (K leases of an InterProcessSemaphoreV2), latch (LeaderLatch) or
- * select (LeaderSelector). The clients of the contenders are spread over the servers. All end with the input.
+ * (InterProcessMutex), revocable (one that is not given back before somebody has asked for it), read or write (InterProcessReadWriteLock),
+ * K/LIMIT (K leases of an InterProcessSemaphoreV2), latch (LeaderLatch) or select (LeaderSelector); revoke asks whoever has a mutex. The
+ * clients of the contenders are spread over the servers. All end with the input.
  */
 public class Curator {
     interface Step {
@@ -66,6 +68,20 @@ public class Curator {
             switch (what) {
                 case "lock":
                     take(new InterProcessMutex(client, path));
+                    break;
+                case "revocable":
+                    InterProcessMutex revocable = new InterProcessMutex(client, path);
+                    CountDownLatch asked = new CountDownLatch(1);
+                    revocable.makeRevocable(l -> asked.countDown());
+                    revocable.acquire();
+                    end = () -> {
+                        asked.await();
+                        revocable.release();
+                    };
+                    break;
+                case "revoke":
+                    client.sync().forPath(path); // what a client asks for is answered in order
+                    Revoker.attemptRevoke(client, new InterProcessMutex(client, path).getParticipantNodes().iterator().next());
                     break;
                 case "read":
                     take(new InterProcessReadWriteLock(client, path).readLock());
