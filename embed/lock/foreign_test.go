@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -57,4 +58,45 @@ func TestForeignContenders(t *testing.T) {
 			must(t, other.Delete(bounded(t), foreign, embed.AnyVersion))
 		})
 	}
+}
+
+// CURATOR-621: A writer of Curator's (5.5 or newer) becomes a reader: its read contender has the number of the write contender, which goes
+// then. The reader behind comes in, and no writer before both are gone.
+func TestForeignContenders_ADowngradeKeepsItsNumber(t *testing.T) {
+	ens := one(t)
+	mine, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	rw := lock.NewRWMutex(mine, path)
+	first, err := rw.RLock(bounded(t)) // the lock's znode is there
+	must(t, err)
+	const writes, reads = path + "/_c_67d4f6a2-ee79-4cbb-9f0e-1d2f6c3a5b70-__WRIT__", path + "/_c_e7b1b4a7-8d44-4d0b-a1c5-0b1a7e0d9c11-__READ__"
+	writer, err := other.Create(bounded(t), writes, nil, embed.EphemeralSequential)
+	must(t, err)
+	must(t, first.Release())
+	type outcome struct {
+		hold *lock.Hold
+		err  error
+	}
+	begin := func(take func(context.Context) (*lock.Hold, error), queue int) chan outcome {
+		got := make(chan outcome, 1)
+		go func() {
+			h, err := take(bounded(t))
+			got <- outcome{h, err}
+		}()
+		ens.Until("a contender in the queue", func() bool { return len(queued(t, mine)) == queue })
+		return got
+	}
+	r, w := begin(rw.RLock, 2), begin(rw.Lock, 3)
+	reader, err := other.Create(bounded(t), reads+strings.TrimPrefix(writer, writes), nil, embed.Ephemeral)
+	must(t, err)
+	must(t, other.Delete(bounded(t), writer, embed.AnyVersion))
+	beside := <-r
+	must(t, beside.err)
+	must(t, beside.hold.Release())
+	if waiters, err := lock.Waiters(bounded(t), mine, path); err != nil || len(waiters) != 1 || len(w) != 0 {
+		t.Errorf("the writer does not wait: %d waiters, %v", len(waiters), err)
+	}
+	must(t, other.Delete(bounded(t), reader, embed.AnyVersion))
+	last := <-w
+	must(t, last.err)
+	must(t, last.hold.Release())
 }
