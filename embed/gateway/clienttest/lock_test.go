@@ -82,7 +82,7 @@ func TestLocks(t *testing.T) {
 			e.HealAll()
 		})
 		t.Run("killed", func(t *testing.T) {
-			inherit(t, e, e.heirs(mortal, true), func() { must(t, mortal.kill()) })
+			inherit(t, e, append(e.heirs(mortal, true), e.halfway(mortal)), func() { must(t, mortal.kill()) })
 		})
 	})
 }
@@ -109,6 +109,24 @@ func (e *ensemble) heirs(p *process, callersWait bool) (list []heir) {
 		list = append(list, h)
 	}
 	return list
+}
+
+// halfway is a caller who waits for the permits of a client that has some and waits for the last, with a lease that is none yet.
+func (e *ensemble) halfway(p *process) heir {
+	const path = "/halfway"
+	take := func() error {
+		if err := p.contender(1, "1/3", path).take(); err != nil {
+			return err
+		}
+		go func() { _ = p.contender(3, "3/3", path).take() }() // which it does not live to have
+		witness := e.connect(2)
+		e.Until("a lease too many", func() bool {
+			names, _, err := witness.Children(path + "/leases")
+			return err == nil && len(names) == 4
+		})
+		return nil
+	}
+	return heir{contender: e.permits(3, 3)(e.Session(1, embed.SessionOptions{}), path), of: contender{who: p.who, take: take}, queue: path + "/locks", standing: 1}
 }
 
 // mutexes are eight of go-zookeeper's and eight callers.
