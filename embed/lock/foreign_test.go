@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -24,7 +25,7 @@ func TestForeignContenders(t *testing.T) {
 		"67d4f6a2ee794cbb9f0e1d2f6c3a5b70__rlock__":       true,  // ReadLock
 		"_c_" + uuid + "-d500-i0123456789abcdef-__READ__": true,
 		"_c_" + uuid + "-d500-i0123456789abcdef-lock-":    false,
-		"_u_" + uuid + "-up-z12-__WRIT__0000000000":       false, // a place of twenty digits
+		"~u_" + uuid + "-up-z12-__WRIT__0000000000":       false, // a place of twenty digits
 		"_c_" + uuid + "-z12-__READ__":                    true,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,4 +100,54 @@ func TestForeignContenders_ADowngradeKeepsItsNumber(t *testing.T) {
 	last := <-w
 	must(t, last.err)
 	must(t, last.hold.Release())
+}
+
+// A reader who becomes the writer stands behind all readers who can be in, whatever they are called: a place right before a writer is behind
+// others of that number.
+func TestForeignContenders_AnUpgradeIsBehindThem(t *testing.T) {
+	ens := one(t)
+	mine, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	rw := lock.NewRWMutex(mine, path)
+	for _, name := range []string{"0d4f6a2ee794cbb9f0e1d2f6c3a5b70__rlock__", "f7d4f6a2ee794cbb9f0e1d2f6c3a5b70__rlock__", "zzz__READ__"} {
+		t.Run(name, func(t *testing.T) {
+			read, err := rw.RLock(bounded(t))
+			must(t, err)
+			beside, err := other.Create(bounded(t), path+"/"+name, nil, embed.EphemeralSequential)
+			must(t, err)
+			ctx, cancel := context.WithCancel(bounded(t))
+			var all sync.WaitGroup
+			all.Go(func() {
+				if hold, err := rw.Lock(ctx); err == nil {
+					t.Error("a writer came in before the readers were gone")
+					_ = hold.Release()
+				}
+			})
+			ens.Until("a writer", func() bool { return len(queued(t, mine)) == 3 })
+			all.Go(func() {
+				write, err := rw.Upgrade(bounded(t), read)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				cancel() // or the writer comes in when this one goes
+				all.Go(func() { _ = write.Release() })
+			})
+			var upgrade string
+			ens.Until("the one who upgrades to be before the writer", func() bool {
+				for _, n := range queued(t, mine) {
+					if strings.Contains(n, "-up-") && strings.HasSuffix(n, beside[len(beside)-10:]) {
+						upgrade = n
+					}
+				}
+				return upgrade != ""
+			})
+			before, _, err := mine.Before(bounded(t), path+"/"+upgrade)
+			must(t, err)
+			if path+"/"+before != beside {
+				t.Errorf("before %s is %s, not the reader", upgrade, before)
+			}
+			must(t, other.Delete(bounded(t), beside, embed.AnyVersion))
+			all.Wait()
+		})
+	}
 }

@@ -46,7 +46,7 @@ const (
 const (
 	digits     = 10
 	prefix     = "_c_" // Curator's protection
-	prefixLast = "_u_" // of who stands behind all of its number
+	prefixLast = "~u_" // of who stands behind all of its number: greater than what names begin with, kazoo's uuids too
 	uuidLen    = 36
 	keyLen     = 8 // of the uuid's first group
 

@@ -343,7 +343,7 @@ public class CuratorRecipes {
     static void places() throws Exception {
         section("InterProcessReadWriteLock and LeaderLatch behind names of Vivarium's");
         String path = "/c/place", uuid = "67d4f6a2-ee79-4cbb-9f0e-1d2f6c3a5b70-";
-        String read = path + "/_c_" + uuid + "d500-z7-__READ__0000000000", write = path + "/_u_" + uuid + "up-z7-__WRIT__00000000000000000000";
+        String read = path + "/_c_" + uuid + "d500-z7-__READ__0000000000", write = path + "/~u_" + uuid + "up-z7-__WRIT__00000000000000000000";
         witness.create().creatingParentsIfNeeded().forPath(read);
         InterProcessReadWriteLock la = new InterProcessReadWriteLock(a.client, path), lb = new InterProcessReadWriteLock(b.client, path);
         a.does("reads beside a reader", la.readLock()::acquire);
@@ -369,7 +369,7 @@ public class CuratorRecipes {
         b.does("is done", lb.writeLock()::release);
 
         LeaderLatch lc = new LeaderLatch(c.client, path, "c");
-        String first = path + "/_c_" + uuid + "latch-0000000000", next = path + "/_u_" + uuid + "p3-z7-latch-00000000000000000000";
+        String first = path + "/_c_" + uuid + "latch-0000000000", next = path + "/~u_" + uuid + "p3-z7-latch-00000000000000000000";
         witness.create().forPath(first, "first".getBytes());
         lc.start();
         untilChildren(path, 2);
