@@ -18,15 +18,15 @@ func TestForeignContenders(t *testing.T) {
 	mutex, rw := lock.NewMutex(mine, path), lock.NewRWMutex(mine, path)
 	const uuid = "67d4f6a2-ee79-4cbb-9f0e-1d2f6c3a5b70"
 	for name, readersShare := range map[string]bool{
-		"_c_" + uuid + "-lock-":                           false, // InterProcessMutex, LeaderSelector, go-zookeeper
-		"_c_" + uuid + "-__READ__":                        true,  // InterProcessReadWriteLock
-		"_c_" + uuid + "-__WRIT__":                        false,
-		"67d4f6a2ee794cbb9f0e1d2f6c3a5b70__lock__":        false, // kazoo's Lock and WriteLock
-		"67d4f6a2ee794cbb9f0e1d2f6c3a5b70__rlock__":       true,  // ReadLock
-		"_c_" + uuid + "-d500-i0123456789abcdef-__READ__": true,
-		"_c_" + uuid + "-d500-i0123456789abcdef-lock-":    false,
-		"~u_" + uuid + "-up-z12-__WRIT__0000000000":       false, // a place of twenty digits
-		"_c_" + uuid + "-z12-__READ__":                    true,
+		"_c_" + uuid + "-lock-":                             false, // InterProcessMutex, LeaderSelector, go-zookeeper
+		"_c_" + uuid + "-__READ__":                          true,  // InterProcessReadWriteLock
+		"_c_" + uuid + "-__WRIT__":                          false,
+		"67d4f6a2ee794cbb9f0e1d2f6c3a5b70__lock__":          false, // kazoo's Lock and WriteLock
+		"67d4f6a2ee794cbb9f0e1d2f6c3a5b70__rlock__":         true,  // ReadLock
+		"_c_" + uuid + "-d500-i0123456789abcdef-__READ__":   true,
+		"_c_" + uuid + "-d500-i0123456789abcdef-lock-":      false,
+		"~u_" + uuid + "-up-z12-__WRIT__000000000000000000": false, // a place between two numbers
+		"_c_" + uuid + "-z12-__READ__":                      true,
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, err := rw.RLock(bounded(t)) // the lock's znode is there, and what follows is behind a reader

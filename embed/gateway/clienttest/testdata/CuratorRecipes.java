@@ -339,11 +339,11 @@ public class CuratorRecipes {
         queue(path);
     }
 
-    /** Contenders of Vivarium's have words in their names, and one right behind all of a number has it twice. */
+    /** Contenders of Vivarium's have words in their names, and one behind all of a number has it twice, with eight hexadecimal digits between. */
     static void places() throws Exception {
         section("InterProcessReadWriteLock and LeaderLatch behind names of Vivarium's");
         String path = "/c/place", uuid = "67d4f6a2-ee79-4cbb-9f0e-1d2f6c3a5b70-";
-        String read = path + "/_c_" + uuid + "d500-z7-__READ__0000000000", write = path + "/~u_" + uuid + "up-z7-__WRIT__00000000000000000000";
+        String read = path + "/_c_" + uuid + "d500-z7-__READ__0000000000", write = path + "/~u_00000000" + uuid.substring(8) + "up-z7-__WRIT__0000000000000000000000000000";
         witness.create().creatingParentsIfNeeded().forPath(read);
         InterProcessReadWriteLock la = new InterProcessReadWriteLock(a.client, path), lb = new InterProcessReadWriteLock(b.client, path);
         a.does("reads beside a reader", la.readLock()::acquire);
@@ -369,10 +369,11 @@ public class CuratorRecipes {
         b.does("is done", lb.writeLock()::release);
 
         LeaderLatch lc = new LeaderLatch(c.client, path, "c");
-        String first = path + "/_c_" + uuid + "latch-0000000000", next = path + "/~u_" + uuid + "p3-z7-latch-00000000000000000000";
+        String first = path + "/_c_" + uuid + "latch-0000000000", next = path + "/~u_99600002" + uuid.substring(8) + "p3-z7-latch-0000000000996000020000000000";
         witness.create().forPath(first, "first".getBytes());
+        witness.create().forPath(path + "/transfer", "an offer".getBytes()); // Vivarium's, which is no candidate
         lc.start();
-        untilChildren(path, 2);
+        untilChildren(path, 3);
         witness.create().forPath(next, "next".getBytes());
         say("participants: " + render(lc.getParticipants()));
         witness.delete().forPath(first);

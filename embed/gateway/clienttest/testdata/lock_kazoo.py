@@ -3,8 +3,8 @@
 usage: lock_kazoo.py TIMEOUT-MS HOST:PORT,HOST:PORT,...
 
 "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back and is answered "N free". WHAT is lock, read or
-write (kazoo's Lock, ReadLock and WriteLock under their own names), curator-lock, curator-read, curator-write (the same under Curator's
-names) or 1/LIMIT (a Semaphore where Curator has it). The clients of the contenders are spread over the servers. All end
+write (kazoo's Lock, ReadLock and WriteLock under their own names), curator-lock, curator-read, curator-write, curator-latch (the same,
+and an Election's Lock, under Curator's names) or 1/LIMIT (a Semaphore where Curator has it). The clients of the contenders are spread over the servers. All end
 with the input.
 """
 import functools
@@ -17,9 +17,10 @@ from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
 
 logging.disable(logging.CRITICAL)
 
-# How others name their contenders, as kazoo's patterns: regular expressions, to which it adds the ten digits. A place that was taken over in
-# Vivarium's queue may have twenty.
-LOCKS, READERS, WRITERS = "-lock-", "__READ__", r"__WRIT__(?:\d{10})?"
+# How others name their contenders, as kazoo's patterns: regular expressions, to which it adds the ten digits. A place between two numbers in
+# Vivarium's queues has more before those.
+PLACE = "(?:[0-9a-f]{18})?"
+LOCKS, READERS, WRITERS, CANDIDATES = "-lock-", "__READ__", "__WRIT__" + PLACE, "-latch-" + PLACE
 
 
 class Fair(object):
@@ -45,6 +46,10 @@ class CuratorWriteLock(Fair, Lock):
     _NODE_NAME, _EXCLUDE_NAMES = "-__WRIT__", [READERS, WRITERS]
 
 
+class CuratorLatch(Fair, Lock):
+    _NODE_NAME, _EXCLUDE_NAMES = "-latch-", [CANDIDATES]
+
+
 class FairReadLock(Fair, ReadLock):
     pass
 
@@ -68,6 +73,8 @@ def recipe(client, what, path, n):
         return FairReadLock(client, path, n, extra_lock_patterns=[WRITERS])
     if what == "write":
         return WriteLock(client, path, n, extra_lock_patterns=[READERS, WRITERS])
+    if what == "curator-latch":
+        return CuratorLatch(client, path, n)
     if what == "curator-lock":
         return CuratorLock(client, path, n)
     if what == "curator-read":
