@@ -14,6 +14,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -142,14 +143,28 @@ func (e *etcdSession) read(path string, options ...clientv3.OpOption) (op, error
 	}, nil
 }
 
-func (e *etcdSession) lock(path string) (op, error) {
-	ctx, m := context.Background(), concurrency.NewMutex(e.s, path)
-	return func() error {
-		if err := m.Lock(ctx); err != nil {
-			return err
-		}
-		return m.Unlock(ctx)
-	}, nil
+// etcdHold is a mutex of etcd's that is held. A recipe takes no context.
+type etcdHold func() error
+
+func (h etcdHold) Release() error { return h() }
+
+func (e *etcdSession) lock(kind lockKind, path string) (take, error) {
+	if kind.keep > 0 {
+		return nil, errMissing
+	}
+	switch kind.what {
+	case aMutex:
+		m := concurrency.NewMutex(e.s, path)
+		release := etcdHold(func() error { return m.Unlock(context.Background()) })
+		return func(ctx context.Context) (hold, error) { return release, m.Lock(ctx) }, nil
+	case aRead:
+		m := recipe.NewRWMutex(e.s, path)
+		return func(context.Context) (hold, error) { return etcdHold(m.RUnlock), m.RLock() }, nil
+	case aWrite:
+		m := recipe.NewRWMutex(e.s, path)
+		return func(context.Context) (hold, error) { return etcdHold(m.Unlock), m.Lock() }, nil
+	}
+	return nil, errMissing
 }
 
 // etcdKeys counts the keys that create has made.

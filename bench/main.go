@@ -144,7 +144,7 @@ func (s settings) roundsOf(l line) int {
 	return s.rounds
 }
 
-// runSuite measures one suite: each line in all rounds, and in each round the systems one after the other.
+// runSuite measures one suite, the systems one after the other in each line's round.
 func (s settings) runSuite(ctx context.Context, one suite, dir string, rep *report) error {
 	workers := make(map[string]*process)
 	defer func() {
@@ -167,21 +167,44 @@ func (s settings) runSuite(ctx context.Context, one suite, dir string, rep *repo
 		}
 		workers[name] = w
 	}
-	for _, l := range one.lines {
-		for round := range s.roundsOf(l) {
-			for i := range s.systems { // who is the first in one round is the last in the next
-				name := s.systems[(i+round)%len(s.systems)]
-				if rep.row(one.name, l, name).err != nil {
-					continue // what has failed once has no ratio
+	turn := func(l line, round int) error {
+		for i := range s.systems { // who is the first in one round is the last in the next
+			name := s.systems[(i+round)%len(s.systems)]
+			if rep.row(one.name, l, name).err != nil {
+				continue // what has failed once has no ratio
+			}
+			f, err := figures{}, errMissing
+			if w := workers[name]; w != nil {
+				f, err = w.measure(l)
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			rep.add(one.name, l, name, round, f, err)
+		}
+		return nil
+	}
+	return s.eachTurn(one, turn)
+}
+
+// eachTurn goes through the rounds of each line, or where lines are compared, through the lines of each round.
+func (s settings) eachTurn(one suite, turn func(l line, round int) error) error {
+	if one.beside == "" {
+		for _, l := range one.lines {
+			for round := range s.roundsOf(l) {
+				if err := turn(l, round); err != nil {
+					return err
 				}
-				f, err := figures{}, errMissing
-				if w := workers[name]; w != nil {
-					f, err = w.measure(l)
+			}
+		}
+		return nil
+	}
+	for round := range s.rounds {
+		for _, l := range one.lines {
+			if round < s.roundsOf(l) {
+				if err := turn(l, round); err != nil {
+					return err
 				}
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				rep.add(one.name, l, name, round, f, err)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // Suites of each kind measure something of both systems, and the file says what.
 func TestRun(t *testing.T) {
-	s := settings{suites: []string{"read", "handoff", "failover"}, systems: []string{"vivarium", "etcd"},
+	s := settings{suites: []string{"read", "create", "failover"}, systems: []string{"vivarium", "etcd"},
 		window: 50 * time.Millisecond, rounds: 2, dir: t.TempDir()}
 	s.json = filepath.Join(t.TempDir(), "figures")
 	var out bytes.Buffer
@@ -78,7 +78,7 @@ func TestRun(t *testing.T) {
 		}
 		above(r, "clients", "ratio")
 	}
-	for _, want := range []string{"handoff", "vivarium", "etcd", "round 2"} {
+	for _, want := range []string{"create", "vivarium", "etcd", "round 2"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report does not say %q:\n%s", want, &out)
 		}
@@ -118,6 +118,40 @@ func TestGateway(t *testing.T) {
 	}
 }
 
+// Every kind of lock is measured, and compared with the mutex.
+func TestLocks(t *testing.T) {
+	var out bytes.Buffer
+	s := settings{suites: []string{"lock", "handoff"}, systems: []string{"vivarium"}, window: 20 * time.Millisecond, rounds: 1, dir: t.TempDir()}
+	rep := &report{settings: s, began: time.Now(), out: &out}
+	for _, one := range suites {
+		if one.beside == "" {
+			continue
+		}
+		if err := s.runSuite(t.Context(), one, s.dir, rep); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range one.lines {
+			got := rep.row(one.name, l, "vivarium")
+			if got.err != nil || got.rates()[0] <= 0 {
+				t.Errorf("%s %s %d: %s, %v", one.name, l.On, l.Clients, got.brief(), got.err)
+			}
+			values := got.values()
+			if _, ok := foreign[l.On]; ok && values["most_ms"] <= millis(foreign[l.On]) {
+				t.Errorf("%s: %v", l.On, values)
+			}
+			if _, ok := crowds[l.On]; ok && values["heap_bytes_each"] == 0 {
+				t.Errorf("%s: %v", l.On, values)
+			}
+		}
+	}
+	rep.print()
+	for _, want := range []string{"read 64: ", "kept 8: ", "times vivarium mutex"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report does not say %q:\n%s", want, &out)
+		}
+	}
+}
+
 // Nothing that is written, by whatever suite, is acknowledged before it was fsynced: on disks where that takes long, all takes as long.
 func TestDurabilityIsNotTraded(t *testing.T) {
 	const slow = 50 * time.Millisecond
@@ -141,6 +175,9 @@ func TestDurabilityIsNotTraded(t *testing.T) {
 			f.SetDisk(embedtest.Disk{Delay: slow, On: embedtest.Syncs})
 		}
 		l := line{On: onAll, Clients: 6}
+		if name == "lock" {
+			l.On = onMutex
+		}
 		f, err := w.suite.measure(w, l)
 		if most := float64(l.Clients) / slow.Seconds(); err != nil || f.Rate > most || f.P50 < slow*95/100 {
 			t.Errorf("%s: %.0f/s, p50 %v, %v, with fsyncs of %v: want %.0f/s at most", name, f.Rate, f.P50, err, slow, most)

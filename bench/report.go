@@ -124,11 +124,33 @@ type ratio struct {
 // ratios compares a peer's row; ok is false where there is nothing to compare.
 func (r *report) ratio(peer *row) (ratio, bool) {
 	own := r.row(peer.suite, peer.line, order[0])
-	rounds := measure.Ratios(own.rates(), peer.rates())
-	if own == peer || own.err != nil || peer.err != nil || len(rounds) == 0 || measure.Median(peer.rates()) == 0 {
+	if own == peer {
 		return ratio{}, false
 	}
-	return ratio{peer.suite, peer.line.On, peer.line.Clients, peer.system, measure.Median(rounds), slices.Min(rounds), slices.Max(rounds), rounds}, true
+	return compared(own, peer, peer.system)
+}
+
+// compared is a row's rates over another's, who is called peer.
+func compared(own, other *row, peer string) (ratio, bool) {
+	rounds := measure.Ratios(own.rates(), other.rates())
+	if own.err != nil || other.err != nil || len(rounds) == 0 || measure.Median(other.rates()) == 0 {
+		return ratio{}, false
+	}
+	return ratio{own.suite, own.line.On, own.line.Clients, peer, measure.Median(rounds), slices.Min(rounds), slices.Max(rounds), rounds}, true
+}
+
+// beside compares a row of Vivarium's with the line that others of its suite are compared with; ok is false where there is none.
+func (r *report) beside(one *row) (ratio, bool) {
+	i := slices.IndexFunc(suites, func(s suite) bool { return s.name == one.suite })
+	if i < 0 || suites[i].beside == "" || suites[i].beside == one.line.On || one.system != order[0] {
+		return ratio{}, false
+	}
+	for _, base := range r.rows {
+		if base.suite == one.suite && base.system == one.system && base.line.On == suites[i].beside && base.line.Clients == one.line.Clients {
+			return compared(one, base, base.system+" "+base.line.On)
+		}
+	}
+	return ratio{}, false
 }
 
 // print prints a table of each suite.
@@ -153,6 +175,9 @@ func (r *report) print() {
 				}
 				p50, p99 := one.micros()
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", one.line.On, one.line.Clients, one.system, measure.Spread(rates, format), micros(p50), micros(p99), than)
+			}
+			if than, ok := r.beside(one); ok {
+				others = append(others, fmt.Sprintf("  %s %d: %s times %s", one.line.On, one.line.Clients, measure.Spread(than.rounds, "%.2f"), than.Peer))
 			}
 			if text := one.others(); text != "" {
 				others = append(others, fmt.Sprintf("  %s %d %s: %s", one.line.On, one.line.Clients, one.system, text))
@@ -225,8 +250,10 @@ func (r *report) writeJSON(file string) error {
 			res.Error = one.err.Error()
 		}
 		all.Results = append(all.Results, res)
-		if than, ok := r.ratio(one); ok {
-			all.Ratios = append(all.Ratios, than)
+		for _, compare := range []func(*row) (ratio, bool){r.ratio, r.beside} {
+			if than, ok := compare(one); ok {
+				all.Ratios = append(all.Ratios, than)
+			}
 		}
 	}
 	text, err := json.MarshalIndent(all, "", "\t")

@@ -12,7 +12,8 @@ import (
 type suite struct {
 	name    string
 	lines   []line
-	apart   bool // it starts what it needs
+	apart   bool   // it starts what it needs
+	beside  string // On of the lines that others of as many callers are compared with too, so all lines take turns
 	measure func(w *worker, l line) (figures, error)
 }
 
@@ -45,8 +46,8 @@ func init() {
 		{name: "write", lines: lines([]string{onLeader, onFollower, onAll}, 1, 64, 1024), measure: calls(session.set)},
 		{name: "read", lines: lines([]string{onFollower}, 1, 2, 64), measure: calls(written(session.get))},
 		{name: "syncread", lines: append(lines([]string{onLeader, onFollower}, 1), lines([]string{onAll}, 64)...), measure: calls(written(session.syncGet))},
-		{name: "lock", lines: lines([]string{onAll}, 1, 64, 256), measure: calls(session.lock)},
-		{name: "handoff", lines: lines([]string{onAll}, 8), measure: measureHandoff},
+		{name: "lock", lines: lockLines(), beside: onMutex, measure: measureLock},
+		{name: "handoff", lines: handoffLines(), beside: onMutex, measure: measureHandoff},
 		{name: "watch", lines: append(lines([]string{onAll}, 1, 1000, 100_000), line{onIdle, 1_000_000, true}), measure: measureWatch},
 		{name: "create", lines: lines([]string{onAll}, 1, 64), measure: measureCreate},
 		{name: "session", lines: append(lines([]string{onAll}, 1, 64), line{onIdle, 100_000, true}), measure: measureSession},
@@ -127,17 +128,4 @@ func (w *worker) run(ops []op, err error) (figures, error) {
 	}
 	load, err := measure.Run(w.Window, ops...)
 	return figures{Rate: load.Rate, P50: load.P50, P99: load.P99}, err
-}
-
-// measureHandoff has contenders with sessions of their own lock one path in turn.
-func measureHandoff(w *worker, l line) (figures, error) {
-	path := w.path()
-	ops, err := w.prepare(l, func(member, _ int) (op, error) {
-		s, err := w.e.open(member)
-		if err != nil {
-			return nil, err
-		}
-		return s.lock(path)
-	})
-	return w.run(ops, err)
 }

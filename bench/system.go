@@ -95,8 +95,8 @@ type session interface {
 	get(path string) (op, error)
 	// syncGet is for the op that reads what was last acknowledged anywhere.
 	syncGet(path string) (op, error)
-	// lock is for the op that locks and unlocks.
-	lock(path string) (op, error)
+	// lock is for the take of a lock of a kind.
+	lock(kind lockKind, path string) (take, error)
 	// create is for the op that creates a sequential ephemeral below a znode.
 	create(parent string) (op, error)
 	// watch arms a watch of a znode that lasts as long as the session.
@@ -119,14 +119,14 @@ func (selfContained) pids() []int { return []int{os.Getpid()} }
 // writesOnly is a session that can do nothing; systems that can do a little embed it.
 type writesOnly struct{}
 
-func (writesOnly) close() error                 { return nil }
-func (writesOnly) make(string, []byte) error    { return errMissing }
-func (writesOnly) get(string) (op, error)       { return nil, errMissing }
-func (writesOnly) syncGet(string) (op, error)   { return nil, errMissing }
-func (writesOnly) lock(string) (op, error)      { return nil, errMissing }
-func (writesOnly) create(string) (op, error)    { return nil, errMissing }
-func (writesOnly) watch(string) (watch, error)  { return watch{}, errMissing }
-func (writesOnly) arm(string, int) (any, error) { return nil, errMissing }
+func (writesOnly) close() error                        { return nil }
+func (writesOnly) make(string, []byte) error           { return errMissing }
+func (writesOnly) get(string) (op, error)              { return nil, errMissing }
+func (writesOnly) syncGet(string) (op, error)          { return nil, errMissing }
+func (writesOnly) lock(lockKind, string) (take, error) { return nil, errMissing }
+func (writesOnly) create(string) (op, error)           { return nil, errMissing }
+func (writesOnly) watch(string) (watch, error)         { return watch{}, errMissing }
+func (writesOnly) arm(string, int) (any, error)        { return nil, errMissing }
 
 // inParallel does something for each number below n, width of them at a time. The first error ends it.
 func inParallel(n, width int, do func(i int) error) error {

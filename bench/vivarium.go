@@ -128,15 +128,35 @@ func (v vivariumSession) syncGet(path string) (op, error) {
 	}, nil
 }
 
-func (v vivariumSession) lock(path string) (op, error) {
-	ctx, m := context.Background(), lock.NewMutex(v.s, path)
-	return func() error {
-		hold, err := m.Lock(ctx)
-		if err != nil {
-			return err
+func (v vivariumSession) lock(kind lockKind, path string) (take, error) {
+	var lockIt func(context.Context) (*lock.Hold, error)
+	switch m, rw := lock.NewMutex(v.s, path), lock.NewRWMutex(v.s, path); kind.what {
+	case aMutex:
+		lockIt = m.With(lock.Options{Keep: kind.keep}).Lock
+	case aRead:
+		lockIt = rw.RLock
+	case aWrite:
+		lockIt = rw.Lock
+	case aPermit:
+		sem := lock.NewSemaphore(v.s, path, kind.n)
+		lockIt = func(ctx context.Context) (*lock.Hold, error) { return sem.Acquire(ctx, 1) }
+	case aMulti:
+		paths := make([]string, kind.n)
+		for i := range paths {
+			paths[i] = fmt.Sprintf("%s-%d", path, i)
 		}
-		return hold.Release()
-	}, nil
+		lockIt = lock.NewMulti(v.s, paths...).Lock
+	}
+	return func(ctx context.Context) (hold, error) { return lockIt(ctx) }, nil
+}
+
+// queued counts the contenders, of a semaphore those who wait.
+func (v vivariumSession) queued(kind lockKind, path string) (int, error) {
+	if kind.what == aPermit {
+		path += "/locks"
+	}
+	stat, _, err := v.s.Exists(context.Background(), path)
+	return int(stat.NumChildren), err
 }
 
 func (v vivariumSession) create(parent string) (op, error) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -235,14 +236,17 @@ func (z zooKeeperSession) syncGet(path string) (op, error) {
 	}, nil
 }
 
-func (z zooKeeperSession) lock(path string) (op, error) {
+// zooKeeperHold is a lock of the client's that is held.
+type zooKeeperHold struct{ l *zk.Lock }
+
+func (h zooKeeperHold) Release() error { return h.l.Unlock() }
+
+func (z zooKeeperSession) lock(kind lockKind, path string) (take, error) {
+	if kind != mutex {
+		return nil, errMissing
+	}
 	l := zk.NewLock(z.c, path, zk.WorldACL(zk.PermAll))
-	return func() error {
-		if err := l.Lock(); err != nil {
-			return err
-		}
-		return l.Unlock()
-	}, nil
+	return func(context.Context) (hold, error) { return zooKeeperHold{l}, l.Lock() }, nil
 }
 
 func (z zooKeeperSession) create(parent string) (op, error) {
