@@ -123,8 +123,7 @@ func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 // client's to judge, which may take it elsewhere before this node knows.
 func (c *Claim) Hold(again bool) (*Turn, error) {
 	k := c.session.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
 	case c.over:
@@ -161,8 +160,7 @@ func (c *Claim) Done() <-chan struct{} {
 // Err compares the clock and says why the claim ended; nil while it has not.
 func (c *Claim) Err() error {
 	k := c.session.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	return c.err
 }
@@ -202,8 +200,7 @@ func (c *Claim) Release() error {
 // that. The turn ends now, whatever becomes of the transaction: others may see the znodes gone before this node does.
 func (c *Claim) leave(s *Session) ([]tree.Op, error) {
 	k := s.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
 	case c.err != nil:

@@ -25,6 +25,14 @@ func (c Clock) drift() time.Duration {
 	}
 }
 
+// glance returns Boot and drift, each read once. Who was stopped meanwhile sees a drift that is too low by that, and a Boot that has it:
+// to take a jump for none the stop must be as long as the jump was, but for a Margin, and it counts as silence itself.
+func (c Clock) glance() (boot, drift time.Duration) {
+	wall := time.Duration(c.Wall().UnixNano())
+	boot = c.Boot()
+	return boot, wall - boot
+}
+
 // SystemClock is the clock of the machine.
 func SystemClock() Clock { return Clock{Boot: bootTime, Wall: time.Now} }
 

@@ -326,6 +326,18 @@ func (k *keeper) look() {
 	}
 }
 
+// lookAndLock compares the clock as look does, and returns with mu locked. While all is calm it takes one lock and asks the system for
+// one time, not two and three: taking and releasing a lock that a Mutex keeps is little else than two of these.
+func (k *keeper) lookAndLock() {
+	k.mu.Lock()
+	if k.mu.timeouts.least == 0 || k.mu.calm.holds(k.clock.glance()) {
+		return
+	}
+	k.mu.Unlock()
+	k.look()
+	k.mu.Lock()
+}
+
 // pumpAll sends what can be sent on every shard.
 func (k *keeper) pumpAll() {
 	for _, p := range k.pipes {
@@ -643,8 +655,7 @@ func (k *keeper) next() time.Duration {
 // closeAll ends all in-process sessions as their owners would, also those that are still being opened, and lets nobody open another.
 // Those of remote clients stay, for their clients to take elsewhere. It waits until the ensemble has them closed, no longer than ctx.
 func (k *keeper) closeAll(ctx context.Context) error {
-	k.look() // as Session.Close
-	k.mu.Lock()
+	k.lookAndLock() // as Session.Close
 	k.mu.closing = true
 	opening := maps.Clone(k.mu.opening)
 	open := slices.Collect(maps.Values(k.mu.sessions))

@@ -121,8 +121,7 @@ func (s *Session) Timeout() time.Duration { return s.timeout }
 // Context compares the clock and returns a context that ends with the session; its cause says why.
 func (s *Session) Context() context.Context {
 	k := s.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	return s.contextLocked()
 }
@@ -133,8 +132,7 @@ func (s *Session) Done() <-chan struct{} { return s.Context().Done() }
 // Err returns why the session ended, nil while it has not.
 func (s *Session) Err() error {
 	k := s.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	return s.end
 }
@@ -143,8 +141,7 @@ func (s *Session) Err() error {
 // remote client's session than of others: see remote.go.
 func (s *Session) State() (session.State, <-chan struct{}) {
 	k := s.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -155,8 +152,7 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 // Now is State without the channel, which most remote clients' sessions never need.
 func (s *Session) Now() session.State {
 	k := s.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	return k.stateLocked(s)
 }
@@ -166,8 +162,7 @@ func (s *Session) Now() session.State {
 // returns ErrSessionMoved if such a session turns out to be attached elsewhere: there it goes on.
 func (s *Session) Close() error {
 	k := s.engine.keeper
-	k.look() // what its claims lost before, they did not lose by this
-	k.mu.Lock()
+	k.lookAndLock() // what its claims lost before, they did not lose by this
 	if s.end == nil {
 		k.closeLocked(s)
 	}

@@ -30,8 +30,7 @@ var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); retu
 // Context compares the clock and returns a context that ends with the turn; its cause says why.
 func (t *Turn) Context() context.Context {
 	k := t.claim.session.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	if t.ctx == nil {
 		t.ctx, t.cancel = context.WithCancelCause(context.Background())
@@ -45,8 +44,7 @@ func (t *Turn) Context() context.Context {
 // Done compares the clock and returns a channel that is closed when the turn has ended.
 func (t *Turn) Done() <-chan struct{} {
 	k := t.claim.session.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	if t.done == nil {
 		if t.done = closedChan; t.err == nil {
@@ -59,8 +57,7 @@ func (t *Turn) Done() <-chan struct{} {
 // Err compares the clock and says why the turn ended; nil while it has not.
 func (t *Turn) Err() error {
 	k := t.claim.session.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	return t.err
 }
@@ -68,8 +65,7 @@ func (t *Turn) Err() error {
 // End ends the turn with ErrReleased, unless it has ended. It compares the clock first: what was lost before was not given up.
 func (t *Turn) End() {
 	k := t.claim.session.engine.keeper
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	t.endLocked(ErrReleased)
 }
@@ -95,8 +91,7 @@ func (t *Turn) endLocked(why error) {
 func (t *Turn) guard(s *Session) ([]tree.Op, error) {
 	c := t.claim
 	k := c.session.engine.keeper // not that of s: the transaction may be of another node of the ensemble
-	k.look()
-	k.mu.Lock()
+	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
 	case t.err != nil:

@@ -21,9 +21,9 @@ type kept struct {
 	mu struct {
 		sync.Mutex
 		contender *queue.Contender
-		count     uint64 // of its Holds, the first one aside
-		hold      *Hold  // not released yet
-		entering  bool   // a caller is on its way to become first
+		token     Token // of its newest Hold
+		hold      *Hold // not released yet
+		entering  bool  // a caller is on its way to become first
 		queue     []*caller
 		foreign   bool // somebody else waits
 		yield     bool // and has for long enough
@@ -124,15 +124,14 @@ func (k *kept) holdLocked(ctx context.Context) *Hold {
 		k.forgetLocked()
 		return nil
 	}
-	k.mu.count++
-	zxid, _ := c.Order()
-	k.mu.hold = &Hold{contender: c, turn: turn, token: Token{zxid, k.mu.count}, lock: k.mutex.path, values: ctx, kept: k}
+	k.mu.token.Local++
+	k.mu.hold = &Hold{contender: c, turn: turn, token: k.mu.token, lock: k.mutex.path, values: ctx, kept: k}
 	return k.mu.hold
 }
 
 func (k *kept) forgetLocked() *queue.Contender {
 	c := k.mu.contender
-	k.mu.contender, k.mu.count, k.mu.foreign, k.mu.yield = nil, 0, false, false
+	k.mu.contender, k.mu.foreign, k.mu.yield = nil, false, false
 	return c
 }
 
@@ -147,7 +146,7 @@ func (k *kept) enter(ctx context.Context, op string, commit func(context.Context
 		return nil, wrap(op, k.mutex.path, err)
 	}
 	h.kept = k
-	k.mu.contender, k.mu.hold = h.contender, h
+	k.mu.contender, k.mu.hold, k.mu.token = h.contender, h, h.token
 	k.mu.yield = h.token.Local > 0 // at a place that was taken over the count has no room: see Token
 	go k.watchLoop(h.contender)
 	return h, nil
@@ -190,7 +189,8 @@ func (k *kept) nextLocked() {
 		return
 	}
 	c := k.mu.queue[0]
-	k.mu.queue = slices.Delete(k.mu.queue, 0, 1)
+	k.mu.queue[0] = nil
+	k.mu.queue = k.mu.queue[1:] // append makes room where this has left some: a turn costs the same however many wait
 	if k.mu.contender != nil {
 		if h := k.holdLocked(c.ctx); h != nil {
 			c.turn <- h

@@ -89,7 +89,10 @@ func word(name string, letter byte) (string, bool) {
 
 // number is a word that is decimal; zero if there is none.
 func number(name string, letter byte) int64 {
-	text, _ := word(name, letter)
+	text, ok := word(name, letter)
+	if !ok {
+		return 0 // and no error is made
+	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0

@@ -1,0 +1,145 @@
+package lock_test
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// What is handed to the next costs as much when many wait as when few do: some more where the tree of names has become a page deeper.
+func TestHandOver_DoesNotCostByTheQueue(t *testing.T) {
+	for name, kind := range map[string]func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error){
+		"mutex": func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error) {
+			return lock.NewMutex(s, path).Lock
+		},
+		"write": func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error) {
+			return lock.NewRWMutex(s, path).Lock
+		},
+		"semaphore": func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error) {
+			return acquires(lock.NewSemaphore(s, path, 1), 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			few, many := handOver(t, 30, kind), handOver(t, 1000, kind)
+			t.Logf("%.0f allocations of %.0f bytes with 30 waiters, %.0f of %.0f with 1,000", few.allocs, few.bytes, many.allocs, many.bytes)
+			if many.allocs > 2*few.allocs || many.bytes > 2*few.bytes {
+				t.Error("that grows with the queue")
+			}
+		})
+	}
+}
+
+// cost is what one hand-over allocates.
+type cost struct{ allocs, bytes float64 }
+
+// handOver takes a lock for which n others wait, and gives it to one after the other.
+func handOver(t *testing.T, n int, kind func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error)) cost {
+	t.Helper()
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	take := kind(s, path)
+	h, err := take(bounded(t))
+	must(t, err)
+	holds := make(chan outcome, n)
+	ctx, leave := context.WithCancel(bounded(t))
+	for range n {
+		go func() {
+			h, err := take(ctx)
+			holds <- outcome{h, err}
+		}()
+	}
+	ens.Until("all to wait", func() bool {
+		waiters, err := lock.Waiters(ctx, s, path)
+		return err == nil && len(waiters) == n
+	})
+	// Those who are still finding out for whom they wait allocate too: the least of some.
+	const turns = 5
+	least := cost{allocs: math.Inf(1)}
+	left := n
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range turns {
+			must(t, h.Release())
+			o := <-holds
+			must(t, o.err)
+			h = o.hold
+		}
+		runtime.ReadMemStats(&after)
+		left -= turns
+		if allocs := float64(after.Mallocs-before.Mallocs) / turns; allocs < least.allocs {
+			least = cost{allocs, float64(after.TotalAlloc-before.TotalAlloc) / turns}
+		}
+	}
+	leave()
+	for range left {
+		<-holds
+	}
+	return least
+}
+
+// A lock that is kept costs its Hold and what is in it.
+func TestKeep_AllocatesTheHoldOnly(t *testing.T) {
+	m := kept(one(t).Session(1, embed.SessionOptions{}), time.Hour)
+	ctx := bounded(t)
+	again := func() {
+		h, err := m.Lock(ctx)
+		if err == nil {
+			err = h.Release()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	again()
+	// An idle node allocates now and then: the least of some.
+	least := testing.AllocsPerRun(1000, again)
+	for range 4 {
+		least = min(least, testing.AllocsPerRun(1000, again))
+	}
+	if least > 3 { // the Hold, and its turn here and in the engine
+		t.Errorf("a lock that is kept allocates %v times", least)
+	}
+}
+
+// What a lock costs that its Mutex keeps, next to one that is given up each time, on one member and a disk that takes no time.
+func BenchmarkLock(b *testing.B) {
+	s := embedtest.New(b, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
+	for _, bench := range []struct {
+		name    string
+		keep    time.Duration
+		callers int // a processor
+	}{{"committed", 0, 0}, {"kept", time.Hour, 0}, {"kept, 4 callers a processor", time.Hour, 4}} {
+		b.Run(bench.name, func(b *testing.B) {
+			m, ctx := lock.NewMutex(s, path).With(lock.Options{Keep: bench.keep}), bounded(b)
+			again := func() {
+				h, err := m.Lock(ctx)
+				if err == nil {
+					err = h.Release()
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+			b.ReportAllocs()
+			if bench.callers == 0 {
+				for b.Loop() {
+					again()
+				}
+				return
+			}
+			b.SetParallelism(bench.callers)
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					again()
+				}
+			})
+		})
+	}
+}
