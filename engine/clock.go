@@ -7,6 +7,10 @@ import "time"
 type Clock struct {
 	Boot func() time.Duration // since some fixed moment in the past
 	Wall func() time.Time
+
+	// quick, unless it is nil, returns what Wall says and a clock that runs as Boot does but stands still while the machine sleeps, both in one
+	// look. On Linux that takes a tenth of the time: Go has no Boot but by a system call.
+	quick func() (wall, mono time.Duration)
 }
 
 // driftBlur is how far apart the two clocks of a drift may be read. It is little beside any Margin.
@@ -25,16 +29,38 @@ func (c Clock) drift() time.Duration {
 	}
 }
 
-// glance returns Boot and drift, each read once. Who was stopped meanwhile sees a drift that is too low by that, and a Boot that has it:
-// to take a jump for none the stop must be as long as the jump was, but for a Margin, and it counts as silence itself.
-func (c Clock) glance() (boot, drift time.Duration) {
-	wall := time.Duration(c.Wall().UnixNano())
-	boot = c.Boot()
-	return boot, wall - boot
+// An anchor is a moment as all clocks showed it. The zero value is none.
+type anchor struct{ boot, drift, mono time.Duration }
+
+// anchor is the moment at which Boot and drift have just been read, or a later one if this was stopped since.
+func (c Clock) anchor(boot, drift time.Duration) (a anchor) {
+	if c.quick != nil {
+		wall, mono := c.quick()
+		a = anchor{boot: max(boot, wall-drift), drift: drift, mono: mono}
+	}
+	return a
+}
+
+// glance returns what Boot and drift are by the quick clock, counted from an anchor; false if there is none. That clock stands still while the
+// machine sleeps, and the wall clock does not: what the wall clock has gained is counted as time that has passed, so that Boot is never
+// more than it says.
+func (c Clock) glance(a anchor) (boot, drift time.Duration, ok bool) {
+	if c.quick == nil || a == (anchor{}) {
+		return 0, 0, false
+	}
+	wall, mono := c.quick()
+	boot = a.boot + mono - a.mono
+	drift = wall - boot
+	return boot + max(0, drift-a.drift), drift, true
 }
 
 // SystemClock is the clock of the machine.
-func SystemClock() Clock { return Clock{Boot: bootTime, Wall: time.Now} }
+func SystemClock() Clock { return Clock{Boot: bootTime, Wall: time.Now, quick: quickTime} }
+
+func quickTime() (wall, mono time.Duration) {
+	now := time.Now()
+	return time.Duration(now.UnixNano()), now.Sub(processStart)
+}
 
 var processStart = time.Now()
 

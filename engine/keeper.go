@@ -52,6 +52,7 @@ type keeper struct {
 		timeouts  timeouts
 		remotes   remotes
 		calm      calm
+		anchor    anchor                 // of the newest look at all clocks
 		losing    map[*Session][]*waiter // the requests that end claims which it lost
 		unknown   []*Claim               // their outcome is lost: until reconcile has looked for their znodes
 		opening   map[*Session]*waiter   // their requests
@@ -326,11 +327,14 @@ func (k *keeper) look() {
 	}
 }
 
-// lookAndLock compares the clock as look does, and returns with mu locked. While all is calm it takes one lock and asks the system for
-// one time, not two and three: taking and releasing a lock that a Mutex keeps is little else than two of these.
+// lookAndLock compares the clock as look does, and returns with mu locked. While all is calm by the quick clock it takes one lock and no
+// system call, not two and four: taking and releasing a lock that a Mutex keeps is little else than two of these.
 func (k *keeper) lookAndLock() {
 	k.mu.Lock()
-	if k.mu.timeouts.least == 0 || k.mu.calm.holds(k.clock.glance()) {
+	if k.mu.timeouts.least == 0 {
+		return
+	}
+	if now, drift, ok := k.clock.glance(k.mu.anchor); ok && k.mu.calm.holds(now, drift) {
 		return
 	}
 	k.mu.Unlock()
@@ -373,6 +377,7 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 		return nil, false
 	}
 	drift := k.clock.drift()
+	k.mu.anchor = k.clock.anchor(now, drift)
 	if k.mu.calm.holds(now, drift) {
 		return nil, false
 	}

@@ -45,7 +45,7 @@ type Session struct {
 
 // onShard is what a session is to one shard.
 type onShard struct {
-	known  atomic.Bool // the shard knows the session
+	known atomic.Bool // the shard knows the session
 	// Guarded by the pipeline's mu: how many of its requests are in the rest of the shard's queue, and how many, ends aside, have no outcome yet.
 	inRest, onWay int32
 }
@@ -285,6 +285,9 @@ type Pending struct {
 
 // Single is the error of a transaction of one operation without its index.
 func Single(err error) error {
+	if err == nil {
+		return nil // and nothing is allocated
+	}
 	var refused *tree.MultiError
 	if errors.As(err, &refused) {
 		return refused.Err

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -129,47 +128,4 @@ func TestRevoke(t *testing.T) {
 	must(t, lock.Revoke(bounded(t), other, "/locks/y"))
 	<-both.Revoked()
 	must(t, both.Release())
-}
-
-// Netflix/curator#75: two objects of one path in one thread waited for one another.
-func TestHeld(t *testing.T) {
-	ens := one(t)
-	s := ens.Session(1, embed.SessionOptions{})
-	const other = "/locks/y"
-	if _, ok := lock.Held(bounded(t), path); ok {
-		t.Error("nothing is held")
-	}
-	outer, err := lock.NewMutex(s, path).Lock(bounded(t))
-	must(t, err)
-	second, err := lock.NewMutex(s, other).Lock(outer.Context())
-	must(t, err)
-	for _, p := range []string{path, other} {
-		inner, ok := lock.Held(second.Context(), p)
-		if !ok {
-			t.Fatalf("%s is not found in the ctx", p)
-		}
-		// kazoo#291: the first release of a lock that was taken twice freed it.
-		must(t, inner.Release())
-		if inner.Err() != nil || outer.Err() != nil || second.Err() != nil {
-			t.Errorf("the release of what was handed down: %v, %v, %v", inner.Err(), outer.Err(), second.Err())
-		}
-	}
-	inner, _ := lock.Held(second.Context(), path)
-	if inner.Token() != outer.Token() || inner.Path() != outer.Path() {
-		t.Errorf("what was handed down has token %v, not %v", inner.Token(), outer.Token())
-	}
-	must(t, outer.Release())
-	if !errors.Is(inner.Err(), embed.ErrReleased) {
-		t.Errorf("after the release: %v", inner.Err())
-	}
-	if _, ok := lock.Held(second.Context(), path); ok {
-		t.Error("a Hold that has ended is found")
-	}
-	must(t, second.Release())
-	must(t, lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, token lock.Token) error {
-		if h, ok := lock.Held(ctx, path); !ok || h.Token() != token {
-			t.Error("Do's ctx does not carry the Hold")
-		}
-		return nil
-	}))
 }
