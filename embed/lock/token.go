@@ -14,8 +14,12 @@ import (
 //
 // Tokens of different paths compare too, if their paths are of one shard, but mean nothing to one another.
 type Token struct {
-	Zxid  embed.Zxid // of the commit that made the grant
-	Local uint64     // counts grants made without a commit of their own since then
+	// Zxid is of the commit that made the grant: in order of arrival that which created the contender. At a place that was taken over, before
+	// contenders who came earlier, it is one that this place counts from: later than those of all before it, earlier than those behind it.
+	Zxid embed.Zxid
+	// Local orders the grants of one Zxid: zero is the first. Those made without a commit (Options.Keep) count, and those of a place that is
+	// taken over have the zxid of the commit that did it.
+	Local uint64
 }
 
 // Compare returns -1, 0 or 1: whether t is smaller than, equal to or greater than u.
@@ -23,8 +27,8 @@ func (t Token) Compare(u Token) int {
 	return cmp.Or(cmp.Compare(t.Zxid, u.Zxid), cmp.Compare(t.Local, u.Local))
 }
 
-// String returns a text of fixed length that sorts as tokens do: 20 decimal digits, a hyphen, 10 digits.
-func (t Token) String() string { return fmt.Sprintf("%020d-%010d", uint64(t.Zxid), t.Local) }
+// String returns a text of fixed length that sorts as tokens do: 20 decimal digits, a hyphen, 20 digits.
+func (t Token) String() string { return fmt.Sprintf("%020d-%020d", uint64(t.Zxid), t.Local) }
 
 // MarshalText returns String's text.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
@@ -32,7 +36,7 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 // UnmarshalText reads String's text and nothing else.
 func (t *Token) UnmarshalText(text []byte) error {
 	s := string(text)
-	if len(s) == 31 && s[20] == '-' {
+	if len(s) == 41 && s[20] == '-' {
 		zxid, err1 := strconv.ParseUint(s[:20], 10, 64)
 		local, err2 := strconv.ParseUint(s[21:], 10, 64)
 		if err1 == nil && err2 == nil {
