@@ -63,7 +63,7 @@ func (c children) before(name string, match []string) (found string, ok bool) {
 	if !hasSuffix(name) {
 		return "", false
 	}
-	c.bySuffix.descend(name, compareSuffix, func(other string) bool {
+	c.bySuffix.descend(name, match, compareSuffix, func(other string) bool {
 		if ok = matches(other, match); ok {
 			found = other
 		}

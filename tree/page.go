@@ -3,6 +3,7 @@ package tree
 import (
 	"iter"
 	"slices"
+	"sync/atomic"
 )
 
 // A page is a part of an ordered set of names: a B+ tree whose leaves hold the names. Sets are copied on write. Insert
@@ -21,9 +22,10 @@ import (
 //
 // The nil page is the empty set.
 type page struct {
-	edit  uint64
-	names []string
-	kids  []*page
+	edit    uint64
+	letters atomic.Uint64 // of all names below, once somebody has asked; see lettersOf
+	names   []string
+	kids    []*page
 }
 
 // pageMax bounds the names of a page. Larger pages make flatter trees but each change copies more; of 16, 24 and 32 the
@@ -122,18 +124,51 @@ func (p *page) appendTo(names []string) []string {
 	return names
 }
 
-// descend calls fn with the names before the given one, the greatest first, until fn returns false; that it returns.
-func (p *page) descend(name string, cmp order, fn func(string) bool) bool {
+// descend calls fn with the names before the given one, the greatest first, until fn returns false; that it returns. It may
+// leave out pages of which no name contains one of match, if there are any to contain.
+func (p *page) descend(name string, match []string, cmp order, fn func(string) bool) bool {
 	if p == nil {
 		return true
 	}
 	i, _ := p.search(name, cmp)
 	for i--; i >= 0; i-- {
-		if p.kids == nil && !fn(p.names[i]) || p.kids != nil && !p.kids[i].descend(name, cmp, fn) {
+		if p.kids == nil && !fn(p.names[i]) || p.kids != nil && p.kids[i].mayMatch(match) && !p.kids[i].descend(name, match, cmp, fn) {
 			return false
 		}
 	}
 	return true
+}
+
+// mayMatch is false if no name below the page contains one of match, for want of a letter. Thousands of readers in a queue have no W, and
+// each of them looks for a writer.
+func (p *page) mayMatch(match []string) bool {
+	return len(match) == 0 || slices.ContainsFunc(match, func(m string) bool { return lettersOf(m)&^p.allLetters() == 0 })
+}
+
+// allLetters finds out what is asked for the first time. It is asked of pages that change no more.
+func (p *page) allLetters() uint64 {
+	all := p.letters.Load()
+	if all != 0 || len(p.names) == 0 {
+		return all
+	}
+	for _, kid := range p.kids {
+		all |= kid.allLetters()
+	}
+	if p.kids == nil {
+		for _, name := range p.names {
+			all |= lettersOf(name)
+		}
+	}
+	p.letters.Store(all)
+	return all
+}
+
+// lettersOf has a bit for each byte of a string, by its lower six bits: a capital letter shares its own with no other printable character.
+func lettersOf(s string) (letters uint64) {
+	for i := range len(s) {
+		letters |= 1 << (s[i] & 63)
+	}
+	return letters
 }
 
 // insert returns the page with the name, and the page to its right if that made it two.
@@ -220,6 +255,7 @@ func (p *page) split(i int) *page {
 // own returns the page if this transaction made it, else a copy with room for one name more.
 func (p *page) own(edit uint64) *page {
 	if p.edit == edit {
+		p.letters.Store(0)
 		return p
 	}
 	q := &page{edit: edit, names: append(make([]string, 0, len(p.names)+1), p.names...)}

@@ -42,6 +42,9 @@ func testPage(t *testing.T, rnd *rand.Rand, cmp order, ascending bool) {
 					name = fmt.Sprintf("n%010d", next)
 					next++
 				}
+				if rnd.IntN(100) == 0 {
+					name = rare + name[1:]
+				}
 				now.add(name, edit, cmp)
 				continue
 			}
@@ -106,7 +109,7 @@ func (m *pageModel) verifyAround(t *testing.T, rnd *rand.Rand, cmp order) {
 	want := slices.Clone(m.names[max(0, i-50):i])
 	slices.Reverse(want)
 	var got []string
-	m.root.descend(name, cmp, func(other string) bool {
+	m.root.descend(name, nil, cmp, func(other string) bool {
 		if len(got) == len(want) {
 			return false
 		}
@@ -116,6 +119,51 @@ func (m *pageModel) verifyAround(t *testing.T, rnd *rand.Rand, cmp order) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("before %q come\n%q, want\n%q", name, got, want)
 	}
+	match := []string{rare + "0", "ab"} // which is in none
+	has := func(name string) bool { return matches(name, match) }
+	want, got = slices.DeleteFunc(slices.Clone(m.names[:i]), func(name string) bool { return !has(name) }), nil
+	m.root.descend(name, match, cmp, func(other string) bool {
+		if has(other) {
+			got = append(got, other)
+		}
+		return true
+	})
+	if slices.Reverse(want); !slices.Equal(got, want) {
+		t.Fatalf("before %q come of %q\n%q, want\n%q", name, match, got, want)
+	}
+}
+
+// rare begins a name in a hundred.
+const rare = "W"
+
+// Whoever looks for one among thousands of others looks at few of them, and at once when some have come or gone.
+func TestPagesWithoutAMatchAreLeftOut(t *testing.T) {
+	const n = 10_000
+	var root *page
+	for i := range n {
+		kind := "__READ__"
+		if i == 0 {
+			kind = "__WRIT__"
+		}
+		root = insert(root, fmt.Sprintf("%s%010d", kind, i), uint64(i), compareSuffix)
+	}
+	looks := func(want bool) {
+		t.Helper()
+		seen, found := 0, false
+		root.descend(fmt.Sprintf("__READ__%010d", n-1), []string{"__WRIT__"}, compareSuffix, func(name string) bool {
+			seen++
+			found = strings.Contains(name, "__WRIT__")
+			return !found
+		})
+		if most := 2 * pageMax; found != want || seen > most {
+			t.Errorf("found is %v after %d names, want %v after %d at most", found, seen, want, most)
+		}
+	}
+	looks(true)
+	root = remove(root, fmt.Sprintf("__WRIT__%010d", 0), n, compareSuffix)
+	looks(false)
+	root = insert(root, fmt.Sprintf("__WRIT__%010d", n/2), n+1, compareSuffix)
+	looks(true)
 }
 
 // Names created in order leave pages three quarters full, not half.
