@@ -151,3 +151,25 @@ func TestOptions_AreChecked(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// A reader that was lost may have been in beside the readers ahead of it.
+func TestDelay_OfAReaderBehindAnother(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(2, embed.SessionOptions{})
+	ahead, err := lock.NewRWMutex(s, path).RLock(bounded(t))
+	must(t, err)
+	const delay = 500 * time.Millisecond
+	_, err = lock.NewRWMutex(ens.Session(1, embed.SessionOptions{}), path).With(lock.Options{Delay: delay}).RLock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, lock.NewRWMutex(s, path).Lock)
+	began := time.Now()
+	ens.Kill(1)
+	ens.Restart(1)
+	must(t, ahead.Release())
+	writer := granted(t, w)
+	if d := time.Since(began); d < delay {
+		t.Errorf("granted after %v", d)
+	}
+	must(t, writer.Release())
+}

@@ -41,10 +41,10 @@ var otherFaults = []fault{
 }
 
 // disturb does one fault after the other.
-func (s *schedule) disturb(long bool) {
+func (s *schedule) disturb() {
 	const calm = 300 // so much may happen between two faults
 	deck := slices.Concat(losing, losing, otherFaults)
-	if !long {
+	if !s.long {
 		deck = []fault{pick(s.rng, losing...), pick(s.rng, otherFaults...), pick(s.rng, otherFaults...)}
 	}
 	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })

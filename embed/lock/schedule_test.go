@@ -77,6 +77,7 @@ type schedule struct {
 	slots []*slot
 	turn  atomic.Pointer[chan struct{}] // closed when the next fault comes
 
+	long    bool           // every fault, and all that happened if it fails
 	delays  bool           // callers ask for delays
 	limits  map[string]int // of the semaphores, as far as is known
 	unknown map[string]int // the greatest that may come yet
@@ -103,7 +104,7 @@ type slot struct {
 
 // play plays a schedule: a short one, or one with every fault there is.
 func play(t *testing.T, seed uint64, long bool) {
-	s := &schedule{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ctx: bounded(t)}
+	s := &schedule{t: t, long: long, rng: rand.New(rand.NewPCG(seed, 0)), ctx: bounded(t)}
 	s.mu.nodes, s.mu.refused, s.mu.faults = make(map[embed.MemberID]*embed.Node), make(map[string]int), make(map[string]int)
 	s.model = newModel(t.Errorf)
 	s.delays = s.rng.IntN(2) == 0
@@ -133,7 +134,7 @@ func play(t *testing.T, seed uint64, long bool) {
 			callers.Go(c.run)
 		}
 	}
-	s.disturb(long)
+	s.disturb()
 	end()
 	s.nextTurn()
 	s.join(&callers)
@@ -229,7 +230,10 @@ func (s *schedule) tell() {
 	s.t.Logf("delays: %v; faults: %v\n%d calls, %d accesses\ngrants: %v\nlost: %v\nrefused: %v", s.delays, s.mu.faults, s.mu.calls, s.mu.accesses, s.model.grants, s.model.losses, s.mu.refused)
 	if s.t.Failed() {
 		log := s.model.log
-		s.t.Logf("the last that happened:\n%s", strings.Join(log[max(0, len(log)-400):], "\n"))
+		if !s.long {
+			log = log[max(0, len(log)-400):]
+		}
+		s.t.Logf("what happened:\n%s", strings.Join(log, "\n"))
 	}
 }
 

@@ -310,8 +310,12 @@ func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) er
 
 // outwait returns how long somebody ahead that its session has lost is still in the way; see Outwait.
 func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, error) {
-	parent, name := Split(ahead)
-	_, waited, err := c.Session.Before(ctx, Child(parent, name))
+	_, name := Split(ahead)
+	after := KindOf(name).After
+	if IsUpgrading(name) {
+		after = Read.After // it may have been in beside its own read Hold
+	}
+	_, waited, err := c.Session.Before(ctx, ahead, after...)
 	if err == nil && waited {
 		return remove(ctx, c.Session, ahead) // it cannot have held anything
 	}
