@@ -93,7 +93,8 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 }
 
 // Upgrade turns a read Hold of this lock into a write Hold: it waits for the other readers who are in, ahead of the writers who wait. Of two
-// readers who ask the later one is refused with ErrUpgrade. The read Hold ends when the write Hold has begun; after an error it goes on.
+// readers who ask the later one is refused with ErrUpgrade. The read Hold ends when the write Hold has begun; after an error it goes on, unless
+// the quorum or the session was lost just when it was to end: then there is no Hold at all.
 // The token grows. Other errors: those of Mutex.Lock, and embed.ErrNotHeld if the Hold is no live read Hold of this lock.
 func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if err := m.owns(h, queue.Read); err != nil {
@@ -124,8 +125,27 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		return nil, wrap("upgrade", m.path, err)
 	}
 	write := newHold(ctx, m.path, c)
-	_ = h.Release() // if it cannot be sent now the node goes on trying, and nobody but this writer is in
+	if err := m.leave(ctx, h, write); err != nil {
+		_ = write.Release()
+		return nil, wrap("upgrade", m.path, err)
+	}
 	return write, nil
+}
+
+// leave gives the read Hold of the writer up, and waits until the ensemble knows: before that the place of the reader may be taken again
+// (Options.Identity), by somebody with a smaller token than the writer's, of which therefore nobody may have been told.
+func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
+	for {
+		err := read.Release()
+		switch {
+		case write.Err() != nil:
+			return write.Err()
+		case !queue.Unanswered(err):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+	}
 }
 
 // owns returns why a Hold is none of this lock's of a kind.

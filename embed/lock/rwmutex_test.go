@@ -259,3 +259,42 @@ func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 	}
 	ens.Until("all to be gone", func() bool { return len(queued(t, other)) == 0 })
 }
+
+// The member of a reader that has become the writer dies before it could give its read lock up. Whoever takes that place again has a smaller
+// token than the writer, so nobody has been told of the writer.
+func TestRWMutex_UpgradeGivesTheReadLockUpFirst(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	delayed := lock.Options{Delay: time.Hour, Identity: "x"}
+	m := lock.NewRWMutex(s, path).With(delayed)
+	read, err := m.RLock(bounded(t))
+	must(t, err)
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	cut := make(chan struct{})
+	var once sync.Once
+	upgraded := make(chan outcome, 1)
+	go func() {
+		h, err := m.Upgrade(fickle{ctx, func() bool {
+			if names, _, err := s.Children(context.Background(), path); err == nil && len(names) == 2 {
+				once.Do(func() { ens.Isolate(1); close(cut) })
+			}
+			return ctx.Err() != nil
+		}}, read)
+		upgraded <- outcome{h, err}
+	}()
+	<-cut
+	patience := time.AfterFunc(time.Second, cancel)
+	defer patience.Stop()
+	write := <-upgraded
+	ens.Kill(1)
+	ens.HealAll()
+	ens.Restart(1)
+	again, err := lock.NewRWMutex(ens.Session(1, embed.SessionOptions{}), path).With(delayed).RLock(bounded(t))
+	must(t, err)
+	if write.err == nil && again.Token().Compare(write.hold.Token()) < 0 {
+		t.Errorf("a reader has token %v, and there was a writer with %v", again.Token(), write.hold.Token())
+	}
+}

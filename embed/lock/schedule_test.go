@@ -500,7 +500,7 @@ func (c *caller) change(r *holder, w want) (*lock.Hold, *grant, want) {
 	if !c.mayRefuse(ctx, r.session, next, err) && !errors.Is(err, lock.ErrUpgrade) && !(errors.Is(err, embed.ErrNotHeld) && ended != nil) {
 		c.t.Errorf("%+v ended with %v (session: %v)", next, err, r.session.Err())
 	}
-	if w.mode == shared && errors.Is(ended, embed.ErrReleased) {
+	if errors.Is(err, lock.ErrUpgrade) && errors.Is(ended, embed.ErrReleased) {
 		c.t.Errorf("%+v ended with %v, and the read hold is gone", next, err)
 	}
 	return r.hold, r.grant, w
