@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,9 +31,9 @@ type contender struct {
 	give   func() error
 	hold   func() hold // nil for clients
 
-	// What somebody who is in may do, if not nil: have another weight from then on. False: it could not be.
-	turn func() (bool, error)
-	to   int
+	// What somebody who is in may do, if not nil: have another weight from then on, and meanwhile no more than between. False: it could not be.
+	turn        func() (bool, error)
+	between, to int
 }
 
 // A hold is what a caller has: a lock.Hold, or an election.Leadership.
@@ -105,7 +106,7 @@ func (e *ensemble) upgrader(s *embed.Session, path string) contender {
 func turner(t *testing.T, weight int, take func(context.Context) (*lock.Hold, error), to int, turn func(context.Context, *lock.Hold) (*lock.Hold, error)) contender {
 	held := new(*lock.Hold)
 	c := callerWith(t, held, weight, take, (*lock.Hold).Release)
-	c.to = to
+	c.between, c.to = min(weight, to), to
 	c.turn = func() (bool, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -137,9 +138,81 @@ func (e *ensemble) permits(n, limit int) func(*embed.Session, string) contender 
 // candidate is a caller who campaigns.
 func (e *ensemble) candidate(s *embed.Session, path string) contender {
 	campaign := func(ctx context.Context) (*election.Leadership, error) {
-		return election.New(s, path).Campaign(ctx, nil)
+		return election.New(s, path).Campaign(ctx, []byte(aCaller))
 	}
 	return caller(e.t, 1, campaign, (*election.Leadership).Resign)
+}
+
+const aCaller = "a caller" // is published by those who stay where they are until they lead
+
+// preferred is a candidate who goes ahead of others.
+func (e *ensemble) preferred(s *embed.Session, path string) contender {
+	campaign := func(ctx context.Context) (*election.Leadership, error) {
+		c, err := election.New(s, path).Enter(ctx, nil, election.Options{Priority: 7})
+		if err != nil {
+			return nil, err
+		}
+		return c.Wait(ctx)
+	}
+	return caller(e.t, 1, campaign, (*election.Leadership).Resign)
+}
+
+// returner is a leader who stands for election again.
+func (e *ensemble) returner(s *embed.Session, path string) contender {
+	held := new(*election.Leadership)
+	campaign := func(ctx context.Context) (*election.Leadership, error) {
+		return election.New(s, path).Campaign(ctx, []byte(aCaller))
+	}
+	c := callerWith(e.t, held, 1, campaign, (*election.Leadership).Resign)
+	c.between, c.to = 0, 1
+	c.turn = func() (bool, error) {
+		ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+		defer cancel()
+		candidate, err := (*held).Requeue(ctx)
+		if err != nil {
+			return false, err
+		}
+		*held, err = candidate.Wait(ctx)
+		return err == nil, err
+	}
+	return c
+}
+
+// transferrer is a leader who gives the leadership to the last caller in the queue, ahead of all others.
+func (e *ensemble) transferrer(s *embed.Session, path string) contender {
+	who, held := election.New(s, path), new(*election.Leadership)
+	campaign := func(ctx context.Context) (*election.Leadership, error) { return who.Campaign(ctx, nil) }
+	c := callerWith(e.t, held, 1, campaign, (*election.Leadership).Resign)
+	c.turn = func() (bool, error) {
+		ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+		defer cancel()
+		all, err := who.Candidates(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, to := range slices.Backward(all) {
+			if string(to.Value) == aCaller {
+				return true, (*held).Transfer(ctx, to.Path)
+			}
+		}
+		return true, (*held).Resign()
+	}
+	return c
+}
+
+// latched is a caller who leads when a Latch on a member does.
+func (e *ensemble) latched(on embed.MemberID, path string) contender {
+	var latch *election.Latch
+	take := func(ctx context.Context) (*election.Leadership, error) {
+		latch = election.NewLatch(e.Node(on), path, nil, election.Options{})
+		for leads := range latch.Changes(ctx) {
+			if leads != nil {
+				return leads, nil
+			}
+		}
+		return nil, errors.Join(latch.Close(), ctx.Err())
+	}
+	return caller(e.t, 1, take, func(*election.Leadership) error { return latch.Close() })
 }
 
 // goClient is a contender of go-zookeeper's.

@@ -66,7 +66,14 @@ func TestLocks(t *testing.T) {
 		})
 		t.Run("election", func(t *testing.T) {
 			list := p.contenders(8, 1, "latch", "/leader")
-			share(t, e, "/leader", 1, 1, append(list, e.callers(8, e.candidate, "/leader")...))
+			list = slices.Concat(list, k.contenders(4, 1, "curator-latch", "/leader"))
+			share(t, e, "/leader", 1, 1, slices.Concat(list, e.callers(4, e.returner, "/leader"), e.callers(4, e.candidate, "/leader")))
+			list = slices.Concat(list, e.callers(3, e.candidate, "/leader"), e.callers(2, e.preferred, "/leader"), e.callers(2, e.returner, "/leader"),
+				e.callers(2, e.transferrer, "/leader"))
+			for _, id := range e.Members() {
+				list = append(list, e.latched(id, "/leader"))
+			}
+			t.Run("out of turn", func(t *testing.T) { neverTooMuch(t, 1, list) })
 			must(t, list[0].take())
 			now, err := election.New(e.Session(1, embed.SessionOptions{}), "/leader").Leader(t.Context())
 			must(t, err)
@@ -211,20 +218,22 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 				}
 				in(weight)
 				if c.turn != nil {
-					less := min(c.to-c.weight, 0) // others may have that before it is told that it has less
-					taken.Add(int64(less))
+					taken.Add(int64(c.between - weight)) // others may have that before it is told that it has less
+					weight = c.between
 					turned, err := c.turn()
 					if err != nil {
 						t.Errorf("%s turns: %v", c.who, err)
 					}
 					if turned {
 						weight = c.to
-						in(c.to - c.weight - less) // nothing more, if it has less now
+						in(c.to - c.between)
 					}
 				}
 				taken.Add(int64(-weight))
-				if err := c.give(); err != nil {
-					t.Errorf("%s: %v", c.who, err)
+				if weight > 0 {
+					if err := c.give(); err != nil {
+						t.Errorf("%s: %v", c.who, err)
+					}
 				}
 				if turn == turns {
 					waiting.Add(-1)
