@@ -72,6 +72,11 @@ func (e *ensemble) mutex(s *embed.Session, path string) contender {
 	return caller(e.t, 1, lock.NewMutex(s, path).Lock, (*lock.Hold).Release)
 }
 
+// multi is a caller who locks another path too.
+func (e *ensemble) multi(s *embed.Session, path string) contender {
+	return caller(e.t, 1, lock.NewMulti(s, path, path+"-too").Lock, (*lock.Hold).Release)
+}
+
 // keepers are n callers who share what their process keeps.
 func (e *ensemble) keepers(n int, s *embed.Session, path string) (list []contender) {
 	m := lock.NewMutex(s, path).With(lock.Options{Keep: 2 * time.Millisecond})

@@ -41,7 +41,7 @@ func TestLocks(t *testing.T) {
 		p := e.curator(run, sessionTimeout, 2, 3, 1)
 		k := e.kazoo(python(t), sessionTimeout, 2, 3, 1)
 		t.Run("mutex", func(t *testing.T) {
-			list := slices.Concat(p.contenders(6, 1, "lock", "/shared"), p.contenders(2, 1, "select", "/shared"))
+			list := slices.Concat(p.contenders(6, 1, "lock", "/shared"), p.contenders(2, 1, "select", "/shared"), e.callers(4, e.multi, "/shared"))
 			share(t, e, "/shared", 1, 1, slices.Concat(list, e.mutexes("/shared")))
 			t.Run("fenced", func(t *testing.T) { fenced(t, e, "/shared", list[0]) })
 		})
@@ -63,6 +63,10 @@ func TestLocks(t *testing.T) {
 				list = append(list, e.callers(2, e.permits(n, 6), "/semaphore")...)
 			}
 			share(t, e, "/semaphore/locks", 0, 6, list)
+		})
+		t.Run("semaphore of one", func(t *testing.T) {
+			list := append(p.contenders(4, 1, "alone", "/one"), e.callers(4, e.permits(1, 1), "/one")...)
+			share(t, e, "/one/locks", 0, 1, list)
 		})
 		t.Run("election", func(t *testing.T) {
 			list := p.contenders(8, 1, "latch", "/leader")

@@ -13,6 +13,7 @@ import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
@@ -25,8 +26,8 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  *
  * "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back and is answered "N free". WHAT is lock
  * (InterProcessMutex), revocable (one that is not given back before somebody has asked for it), read or write (InterProcessReadWriteLock),
- * K/LIMIT (K leases of an InterProcessSemaphoreV2), latch (LeaderLatch) or select (LeaderSelector); revoke asks whoever has a mutex. The
- * clients of the contenders are spread over the servers. All end with the input.
+ * K/LIMIT (K leases of an InterProcessSemaphoreV2), alone (InterProcessSemaphoreMutex), latch (LeaderLatch) or select (LeaderSelector);
+ * revoke asks whoever has a mutex. The clients of the contenders are spread over the servers. All end with the input.
  */
 public class Curator {
     interface Step {
@@ -88,6 +89,11 @@ public class Curator {
                     break;
                 case "write":
                     take(new InterProcessReadWriteLock(client, path).writeLock());
+                    break;
+                case "alone":
+                    InterProcessSemaphoreMutex alone = new InterProcessSemaphoreMutex(client, path);
+                    alone.acquire();
+                    end = alone::release;
                     break;
                 case "latch":
                     LeaderLatch latch = new LeaderLatch(client, path, "Curator");
