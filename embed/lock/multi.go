@@ -13,7 +13,9 @@ import (
 
 // A Multi is the locks of several paths, taken and given up as one. Its contenders enter all the queues in one transaction, so of two
 // that want some of the same paths one is before the other everywhere: whatever the order of the paths, they cannot wait for one another.
-// Each path is that of a Mutex, and both exclude one another. It may be copied and used by any number of goroutines.
+// Each path is that of a Mutex, and both exclude one another; but whoever holds one of the paths and then asks for another of them, such as
+// Curator's InterProcessMultiLock, and a Multi that came between wait for one another for ever. It may be copied and used by any number of
+// goroutines.
 type Multi struct {
 	session *embed.Session
 	paths   []string
