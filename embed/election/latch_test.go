@@ -123,3 +123,34 @@ func TestLatch_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 		}
 	}
 }
+
+// What campaigns in the background resigns when its turn is over, but a place that is being transferred is the candidate's who was named.
+func TestLatch_TransfersToWhoIsNamed(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	latches := make(map[string]*election.Latch)
+	for i := range 3 {
+		name := fmt.Sprint("latch ", i)
+		latches[name] = election.NewLatch(ens.Node(1), path, []byte(name), election.Options{})
+		defer latches[name].Close()
+	}
+	all := func() (list []election.Standing) {
+		ens.Until("all to stand", func() bool {
+			var err error
+			list, err = election.New(s, path).Candidates(bounded(t))
+			must(t, err)
+			return len(list) == len(latches)
+		})
+		return list
+	}
+	for range 3 {
+		list := all()
+		first, last := latches[string(list[0].Value)], list[2]
+		ens.Until("the first to lead", first.IsLeader)
+		turn, _ := first.Leadership()
+		must(t, turn.Transfer(bounded(t), last.Path))
+		if now := all()[0]; string(now.Value) != string(last.Value) {
+			t.Fatalf("transferred to %s, and %s leads", last.Value, now.Value)
+		}
+	}
+}

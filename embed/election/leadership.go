@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
@@ -16,6 +17,8 @@ type Leadership struct {
 	contender *queue.Contender
 	turn      *embed.Turn
 	values    context.Context // Campaign's
+
+	transferring sync.Mutex // held while a Transfer is under way
 }
 
 // Token returns the fencing token of this turn: the epoch of the leadership.

@@ -86,11 +86,18 @@ func (r *runner) lead(ctx context.Context, s *embed.Session) error {
 		case ctx.Err() != nil:
 			return nil
 		}
-		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
+		l.resign()
 		if !pause(ctx) {
 			return nil
 		}
 	}
+}
+
+// resign gives a leadership up whose turn is over. If it ended because it is being transferred, the place is for the candidate who was named.
+func (l *Leadership) resign() {
+	l.transferring.Lock()
+	defer l.transferring.Unlock()
+	_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
 }
 
 // lost reports whether a leadership has ended otherwise than by its leader's will.

@@ -29,6 +29,8 @@ func (l *Leadership) Transfer(ctx context.Context, to string) error {
 }
 
 func (l *Leadership) transfer(ctx context.Context, to string) error {
+	l.transferring.Lock()
+	defer l.transferring.Unlock()
 	if err := l.Err(); err != nil {
 		return err
 	}
