@@ -1,0 +1,208 @@
+// Leader has three members that each have a Latch, which campaigns in the background, and who leads is decided by arrival, by
+// priority and by a transfer. Then they share out six jobs, each of which one of them leads.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/examples/internal/loopback"
+)
+
+const path = "/leader"
+
+var jobs = []string{"backups", "billing", "index", "mail", "metrics", "reports"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	nodes, end, err := loopback.Start("leader")
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := lead(ctx, nodes); err != nil {
+		return err
+	}
+	return share(ctx, nodes)
+}
+
+// lead has the members lead one after the other.
+func lead(ctx context.Context, nodes map[embed.MemberID]*embed.Node) error {
+	s, err := nodes[1].NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	latches := make(map[embed.MemberID]*election.Latch)
+	stand := func(id embed.MemberID, o election.Options, queue ...string) ([]election.Standing, error) {
+		latches[id] = election.NewLatch(nodes[id], path, fmt.Append(nil, "member ", id), o)
+		return stands(ctx, election.New(s, path), queue...)
+	}
+	defer func() {
+		for _, l := range latches {
+			_ = l.Close()
+		}
+	}()
+	if _, err := stand(1, election.Options{}, "member 1"); err != nil {
+		return err
+	}
+	first, err := elected(ctx, latches[1])
+	if err != nil {
+		return err
+	}
+	fmt.Println("member 1 came first and leads, token", first.Token())
+	if _, err := stand(2, election.Options{}, "member 1", "member 2"); err != nil {
+		return err
+	}
+	// It goes ahead of those who wait, and takes the leadership from nobody.
+	queue, err := stand(3, election.Options{Priority: 10}, "member 1", "member 3", "member 2")
+	if err != nil {
+		return err
+	}
+	fmt.Println("member 2 waits; member 3 has a priority and waits ahead of it")
+
+	// On purpose, as before work on a machine: past whoever waits.
+	if err := first.Transfer(ctx, queue[2].Path); err != nil {
+		return err
+	}
+	second, err := elected(ctx, latches[2])
+	if err != nil {
+		return err
+	}
+	fmt.Println("member 1 has handed over to member 2, token", second.Token())
+	fmt.Println("member 1 leads still:", latches[1].IsLeader())
+
+	if err := second.Resign(); err != nil {
+		return err
+	}
+	third, err := elected(ctx, latches[3])
+	if err != nil {
+		return err
+	}
+	fmt.Println("member 2 has resigned, and member 3 leads, token", third.Token())
+	return nil
+}
+
+// stands waits until candidates stand in an order, and returns them.
+func stands(ctx context.Context, e *election.Election, names ...string) (list []election.Standing, err error) {
+	err = until(ctx, func() (bool, error) {
+		list, err = e.Candidates(ctx)
+		return slices.EqualFunc(list, names, func(c election.Standing, name string) bool { return string(c.Value) == name }), err
+	})
+	return list, err
+}
+
+// elected waits until a member leads. A service ranges over Changes for as long as it lives.
+func elected(ctx context.Context, l *election.Latch) (*election.Leadership, error) {
+	for now := range l.Changes(ctx) {
+		if now != nil {
+			return now, nil
+		}
+	}
+	return nil, cmp.Or(l.Err(), ctx.Err())
+}
+
+// share has the members share out jobs, and what one of them leads when it leaves.
+func share(ctx context.Context, nodes map[embed.MemberID]*embed.Node) error {
+	b := board{leads: make(map[string]embed.MemberID)}
+	var members sync.WaitGroup
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer members.Wait()
+	defer cancel(nil)
+	for id, node := range nodes {
+		members.Go(func() {
+			err := election.Balance(ctx, node, "/jobs", jobs, nil, func(ctx context.Context, job string, _ lock.Token) error {
+				b.takes(job, id)
+				defer b.leaves(job, id)
+				<-ctx.Done() // the work goes here, and ends when this does
+				return nil
+			})
+			if !errors.Is(err, embed.ErrClosed) { // of its node
+				cancel(err)
+			}
+		})
+	}
+	if err := b.print(ctx, 1, 2, 3); err != nil {
+		return err
+	}
+	fmt.Println("member 3 shuts down")
+	if err := nodes[3].Shutdown(ctx); err != nil {
+		return err
+	}
+	return b.print(ctx, 1, 2)
+}
+
+// A board shows who leads which job.
+type board struct {
+	mu    sync.Mutex
+	leads map[string]embed.MemberID
+}
+
+func (b *board) takes(job string, id embed.MemberID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leads[job] = id
+}
+
+func (b *board) leaves(job string, id embed.MemberID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.leads[job] == id { // or another leads it by now
+		delete(b.leads, job)
+	}
+}
+
+// print waits until members have the same number of jobs, and says which.
+func (b *board) print(ctx context.Context, ids ...embed.MemberID) error {
+	shares := make([][]string, len(ids))
+	err := until(ctx, func() (bool, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		even := true
+		for i, id := range ids {
+			shares[i] = slices.DeleteFunc(slices.Clone(jobs), func(job string) bool { return b.leads[job] != id })
+			even = even && len(shares[i]) == len(jobs)/len(ids)
+		}
+		return even, nil
+	})
+	for i, id := range ids {
+		fmt.Printf("member %d leads %s\n", id, strings.Join(shares[i], ", "))
+	}
+	return err
+}
+
+// until polls, for what an example has no other way to wait for.
+func until(ctx context.Context, done func() (bool, error)) error {
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
