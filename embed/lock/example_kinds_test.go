@@ -1,0 +1,216 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// session opens a session of a node that is its own ensemble.
+func session() (s *embed.Session, end func()) {
+	node, end := start()
+	s, err := node.NewSession(context.Background(), embed.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s, end
+}
+
+// Many read a price list, and who changes it goes on reading what it has written.
+func ExampleRWMutex() {
+	session, end := session()
+	defer end()
+	ctx := context.Background()
+	prices := lock.NewRWMutex(session, "/locks/prices")
+	write, err := prices.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = prices.TryRLock(ctx)
+	fmt.Println("a reader beside the writer:", errors.Is(err, lock.ErrHeld))
+
+	read, err := prices.Downgrade(ctx, write) // nobody writes in between
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer read.Release()
+	other, err := prices.TryRLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Release()
+	fmt.Println("two readers:", read.Err() == nil && other.Err() == nil)
+	// Output:
+	// a reader beside the writer: true
+	// two readers: true
+}
+
+// What was read under the read lock is still so when the write lock is had, or the upgrade is refused.
+func ExampleRWMutex_Upgrade() {
+	session, end := session()
+	defer end()
+	ctx := context.Background()
+	prices := lock.NewRWMutex(session, "/locks/prices")
+	read, err := prices.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	write, err := prices.Upgrade(ctx, read)
+	if errors.Is(err, lock.ErrUpgrade) { // another reader was first, and waits for this one
+		_ = read.Release()
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer write.Release()
+	fmt.Println("reads:", read.Err())
+	fmt.Println("writes, with a greater token:", write.Token().Compare(read.Token()) > 0)
+	// Output:
+	// reads: released
+	// writes, with a greater token: true
+}
+
+// A limit that all processes share, and that can be changed while they work.
+func ExampleSemaphore() {
+	session, end := session()
+	defer end()
+	ctx := context.Background()
+	connections := lock.NewSemaphore(session, "/locks/connections", 3)
+	hold, err := connections.Acquire(ctx, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Release()
+	_, err = connections.TryAcquire(ctx, 2)
+	fmt.Println("two permits of the one that is left are refused:", errors.Is(err, lock.ErrHeld))
+
+	if err := connections.Resize(ctx, 4); err != nil {
+		log.Fatal(err)
+	}
+	more, err := connections.TryAcquire(ctx, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer more.Release()
+	fmt.Println("two of the two that are left are granted:", more.Err() == nil)
+	// Output:
+	// two permits of the one that is left are refused: true
+	// two of the two that are left are granted: true
+}
+
+// Both accounts or none: two transfers in opposite directions cannot wait for one another.
+func ExampleMulti() {
+	session, end := session()
+	defer end()
+	ctx := context.Background()
+	hold, err := lock.NewMulti(session, "/locks/alice", "/locks/bob").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = lock.NewMutex(session, "/locks/bob").TryLock(ctx)
+	fmt.Println("held:", errors.Is(err, lock.ErrHeld))
+	fmt.Println(hold.Release()) // of both
+	// Output:
+	// held: true
+	// <nil>
+}
+
+// A process that takes the same lock again and again, and rarely has to share it, keeps it in between: no commit is needed then.
+func ExampleOptions_keep() {
+	session, end := session()
+	defer end()
+	ctx := context.Background()
+	// One Mutex for all goroutines of the process: it is the Mutex that keeps the lock.
+	mutex := lock.NewMutex(session, "/locks/journal").With(lock.Options{Keep: 100 * time.Millisecond})
+	var first, last lock.Token
+	for i := range 1000 {
+		hold, err := mutex.Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		last = hold.Token()
+		if i == 0 {
+			first = last
+		}
+		if err := hold.Release(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("one commit:", first.Zxid == last.Zxid)
+	fmt.Println("tokens grow:", last.Local-first.Local)
+	// Output:
+	// one commit: true
+	// tokens grow: 999
+}
+
+// A function that needs a lock takes it, unless its caller has it.
+func ExampleHeld() {
+	session, end := session()
+	defer end()
+	const path = "/locks/report"
+	appendLine := func(ctx context.Context, line string) error {
+		hold, ok := lock.Held(ctx, path)
+		if !ok {
+			var err error
+			if hold, err = lock.NewMutex(session, path).Lock(ctx); err != nil {
+				return err
+			}
+		}
+		defer hold.Release() // of a lock that the caller has taken it does nothing
+		fmt.Println(line, "- the caller has the lock:", ok)
+		return nil
+	}
+	ctx := context.Background()
+	if err := appendLine(ctx, "by itself"); err != nil {
+		log.Fatal(err)
+	}
+	hold, err := lock.NewMutex(session, path).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Release()
+	if err := appendLine(hold.Context(), "under it"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("held still:", hold.Err() == nil)
+	// Output:
+	// by itself - the caller has the lock: false
+	// under it - the caller has the lock: true
+	// held still: true
+}
+
+// Who has a lock, who waits for it, and asking for it back.
+func ExampleHolders() {
+	session, end := session()
+	defer end()
+	ctx := context.Background()
+	const path = "/locks/printer"
+	hold, err := lock.NewMutex(session, path).With(lock.Options{Note: "a long print"}).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	holders, err := lock.Holders(ctx, session, path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, h := range holders {
+		fmt.Printf("%s, member %d\n", h.Note, h.Member)
+	}
+	waiters, err := lock.Waiters(ctx, session, path)
+	fmt.Println(len(waiters), "wait,", err)
+
+	if err := lock.Revoke(ctx, session, path); err != nil { // asks, no more
+		log.Fatal(err)
+	}
+	<-hold.Revoked()
+	fmt.Println(hold.Release())
+	// Output:
+	// a long print, member 1
+	// 0 wait, <nil>
+	// <nil>
+}
