@@ -19,6 +19,8 @@ var checks = []check{
 	{"single image", findTimeTravel},
 	{"exactly once", findTwoStats},
 	{"told first", findDoubleGrants},
+	{"tokens grow", findSmallTokens},
+	{"within the limit", findTooManyPermits},
 	{"fenced", findStaleWrites},
 	{"election", findBlindObservers},
 	{"watch no gap", findGaps},

@@ -118,6 +118,9 @@ func countChecked(p *past, rep *report) {
 			synced++
 		}
 	}
+	for _, g := range p.Grants {
+		rep.count(sectionChecks, "holds: "+string(g.Kind), 1)
+	}
 	events, passed := 0, 0
 	for _, t := range p.Tapes {
 		events += len(t.Events)
@@ -126,7 +129,7 @@ func countChecked(p *past, rep *report) {
 		passed += len(g.Guarded)
 	}
 	for kind, n := range map[string]int{
-		"writes": writes, "plain reads": reads, "synced reads": synced, "sessions": len(p.Lives), "holds and leaderships": len(p.Grants),
+		"writes": writes, "plain reads": reads, "synced reads": synced, "sessions": len(p.Lives),
 		"guarded writes": passed, "watches": len(p.Tapes), "events": events, "observers": len(p.Observers),
 	} {
 		rep.count(sectionChecks, kind, n)

@@ -9,25 +9,37 @@ import (
 	"strings"
 )
 
-// findDoubleGrants checks that once somebody had a lock or led, no earlier holder was told that it still did, and that every
-// grant has a token of its own. When Lock returned says nothing of the order: its caller may have been stopped since.
-func findDoubleGrants(p *past) (found []string) {
+// shares reports whether two holds of a path may be there at the same time.
+func (g *grant) shares(o *grant) bool {
+	return g.Kind == o.Kind && (g.Kind == kindRead || g.Kind == kindPermit)
+}
+
+// grantsByPath returns the grants of each path.
+func (p *past) grantsByPath() map[string][]grant {
 	byPath := make(map[string][]grant)
 	for _, g := range p.Grants {
 		byPath[g.Path] = append(byPath[g.Path], g)
 	}
-	for path, all := range byPath {
+	return byPath
+}
+
+// findDoubleGrants checks that once somebody had a lock or led, no earlier holder was told that it still did, unless the two share it, and
+// that every grant has a token of its own. When Lock returned says nothing of the order: its caller may have been stopped since.
+func findDoubleGrants(p *past) (found []string) {
+	for path, all := range p.grantsByPath() {
 		slices.SortFunc(all, func(a, b grant) int { return a.Token.Compare(b.Token) })
-		var longest grant // of those with smaller tokens, who was told longest
+		longest := make(map[holdKind]grant) // of those with smaller tokens, who was told longest
 		for i, g := range all {
 			if i > 0 && all[i-1].Token == g.Token {
 				found = append(found, fmt.Sprintf("%s: %v and %v have one token", path, all[i-1], g))
 			}
-			if i > 0 && longest.Until >= g.From {
-				found = append(found, fmt.Sprintf("%s: %v was told that it holds while %v had it", path, longest, g))
+			for _, l := range longest {
+				if !g.shares(&l) && l.Until >= g.From {
+					found = append(found, fmt.Sprintf("%s: %v was told that it holds while %v had it", path, l, g))
+				}
 			}
-			if g.Until > longest.Until {
-				longest = g
+			if l, ok := longest[g.Kind]; !ok || g.Until > l.Until {
+				longest[g.Kind] = g
 			}
 		}
 	}
@@ -36,11 +48,83 @@ func findDoubleGrants(p *past) (found []string) {
 
 // String says whose grant it was.
 func (g grant) String() string {
-	return fmt.Sprintf("the holder on member %d, run %d, with token %v (%.6f to %.6f)", g.Member, g.Run, g.Token, g.From.Seconds(), g.Until.Seconds())
+	return fmt.Sprintf("the %s on member %d, run %d, with token %v (%.6f to %.6f)", g.Kind, g.Member, g.Run, g.Token, g.From.Seconds(), g.Until.Seconds())
+}
+
+// findSmallTokens checks that what was asked for when somebody had been granted a path already is granted with a greater token. Those of
+// readers mean nothing to one another.
+func findSmallTokens(p *past) (found []string) {
+	for path, byAsked := range p.grantsByPath() {
+		byFrom := slices.Clone(byAsked)
+		slices.SortFunc(byFrom, func(a, b grant) int { return cmp.Compare(a.From, b.From) })
+		slices.SortFunc(byAsked, func(a, b grant) int { return cmp.Compare(a.Asked, b.Asked) })
+		greatest := make(map[holdKind]grant) // of those that were there when b was asked for
+		n := 0
+		for _, b := range byAsked {
+			for ; n < len(byFrom) && byFrom[n].From < b.Asked; n++ {
+				a := byFrom[n]
+				if g, ok := greatest[a.Kind]; !ok || a.Token.Compare(g.Token) > 0 {
+					greatest[a.Kind] = a
+				}
+			}
+			for _, a := range greatest {
+				if (a.Kind != kindRead || b.Kind != kindRead) && b.Token.Compare(a.Token) <= 0 {
+					found = append(found, fmt.Sprintf("%s: %v was asked for at %.6f, when %v was there", path, b, b.Asked.Seconds(), a))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// findTooManyPermits checks that never were more permits out than there are: by the times from when Acquire had returned to the last question
+// that was answered "still held", and by the zxids from the grant to the last guarded write that passed.
+func findTooManyPermits(p *past) (found []string) {
+	for path, all := range p.grantsByPath() {
+		all = slices.DeleteFunc(all, func(g grant) bool { return g.Kind != kindPermit })
+		found = append(found, tooMany(path, "ns", all, func(g grant) (from, until int64) { return int64(g.From), int64(g.Until) })...)
+		found = append(found, tooMany(path, "zxid", all, func(g grant) (from, until int64) {
+			for _, w := range g.Guarded {
+				if w.Outcome == applied {
+					until = max(until, int64(w.Mzxid))
+				}
+			}
+			return int64(g.Token.Zxid), until
+		})...)
+	}
+	return found
+}
+
+// tooMany adds up the permits that are out at any time.
+func tooMany(path, unit string, all []grant, during func(grant) (from, until int64)) (found []string) {
+	slices.SortFunc(all, func(a, b grant) int {
+		x, _ := during(a)
+		y, _ := during(b)
+		return cmp.Compare(x, y)
+	})
+	var out []grant
+	for _, g := range all {
+		from, until := during(g)
+		if until < from {
+			continue // it was never told
+		}
+		out = append(slices.DeleteFunc(out, func(o grant) bool {
+			_, until := during(o)
+			return until < from
+		}), g)
+		sum := 0
+		for _, o := range out {
+			sum += o.Permits
+		}
+		if sum > permitsLimit {
+			found = append(found, fmt.Sprintf("%s: %d permits are out at %s %d, of %d: %v", path, sum, unit, from, permitsLimit, out))
+		}
+	}
+	return found
 }
 
 // findStaleWrites checks the writes that were guarded by holds: none of a hold that had ended, and none of an earlier holder
-// after one of a later.
+// after one of a later, unless the two share the lock.
 func findStaleWrites(p *past) (found []string) {
 	type write struct {
 		grant
@@ -60,9 +144,15 @@ func findStaleWrites(p *past) (found []string) {
 	}
 	for path, all := range byPath {
 		slices.SortFunc(all, func(a, b write) int { return cmp.Compare(a.Mzxid, b.Mzxid) })
-		for i := 1; i < len(all); i++ {
-			if a, b := all[i-1], all[i]; b.Token.Compare(a.Token) < 0 {
-				found = append(found, fmt.Sprintf("%s: the write %q of %v passed at zxid %d, after %q of %v at %d", path, b.guarded.Data, b.grant, b.Mzxid, a.guarded.Data, a.grant, a.Mzxid))
+		newest := make(map[holdKind]write) // with the greatest token so far
+		for _, b := range all {
+			for _, a := range newest {
+				if !b.shares(&a.grant) && b.Token.Compare(a.Token) < 0 {
+					found = append(found, fmt.Sprintf("%s: the write %q of %v passed at zxid %d, after %q of %v at %d", path, b.guarded.Data, b.grant, b.Mzxid, a.guarded.Data, a.grant, a.Mzxid))
+				}
+			}
+			if a, ok := newest[b.Kind]; !ok || b.Token.Compare(a.Token) >= 0 {
+				newest[b.Kind] = b
 			}
 		}
 	}

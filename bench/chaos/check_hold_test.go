@@ -11,7 +11,20 @@ import (
 )
 
 func granted(token embed.Zxid, from, until int, writes ...guarded) grant {
-	return grant{Path: "/l", Member: 1, Token: lock.Token{Zxid: token}, From: time.Duration(from), Until: time.Duration(until), Guarded: writes}
+	h := holding{Kind: kindMutex, Token: lock.Token{Zxid: token}, Asked: time.Duration(from) - 1, From: time.Duration(from), Until: time.Duration(until), Guarded: writes}
+	return grant{Path: "/l", Member: 1, holding: h}
+}
+
+// as returns a grant of another kind.
+func as(k holdKind, g grant) grant {
+	g.Kind = k
+	return g
+}
+
+// some returns a grant of permits.
+func some(n int, g grant) grant {
+	g.Permits = n
+	return as(kindPermit, g)
 }
 
 func TestFindDoubleGrants(t *testing.T) {
@@ -20,6 +33,15 @@ func TestFindDoubleGrants(t *testing.T) {
 		{"two hold at once", of(granted(1, 10, 30), granted(2, 20, 40)), of(granted(1, 10, 19), granted(2, 20, 40)), "while"},
 		{"the last but one still holds", of(granted(1, 10, 35), granted(2, 50, 0), granted(3, 30, 40)), of(granted(1, 10, 25), granted(2, 50, 0), granted(3, 30, 40)), "while"},
 		{"two grants have one token", of(granted(1, 10, 15), granted(1, 20, 25)), of(granted(1, 10, 15), granted(2, 20, 25)), "one token"},
+		{"a reader is in with a writer", of(as(kindWrite, granted(1, 10, 30)), as(kindRead, granted(2, 20, 40))), of(as(kindWrite, granted(1, 10, 19)), as(kindRead, granted(2, 20, 40))), "while"},
+		{"a writer is in with a reader", of(as(kindRead, granted(1, 10, 30)), as(kindWrite, granted(2, 20, 40))), of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(2, 20, 40))), "while"},
+		{"a writer behind readers is in with the first of them", of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(2, 11, 15)), as(kindWrite, granted(3, 20, 40))), of(as(kindRead, granted(1, 10, 19)), as(kindRead, granted(2, 11, 15)), as(kindWrite, granted(3, 20, 40))), "while"},
+		{"a writer holds on when readers are in", of(as(kindWrite, granted(1, 10, 35)), as(kindRead, granted(2, 50, 0)), as(kindRead, granted(3, 30, 40))), of(as(kindWrite, granted(1, 10, 25)), as(kindRead, granted(2, 50, 0)), as(kindRead, granted(3, 30, 40))), "while"},
+		{"two readers have one token", of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(1, 20, 40))), of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(2, 20, 40))), "one token"},
+		{"a latch and a leader lead", of(as(kindLatch, granted(1, 10, 30)), as(kindLeader, granted(2, 20, 40))), of(as(kindLatch, granted(1, 10, 19)), as(kindLeader, granted(2, 20, 40))), "while"},
+		{"a mutex holds one of a multi's", of(granted(1, 10, 30), as(kindMulti, granted(2, 20, 40))), of(granted(1, 10, 19), as(kindMulti, granted(2, 20, 40))), "while"},
+		{"two permits have one token", of(some(1, granted(1, 10, 30)), some(1, granted(1, 20, 40))), of(some(1, granted(1, 10, 30)), some(1, granted(2, 20, 40))), "one token"},
+		{"a mutex gives its second turn the token of its first", of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 0, 20, 25))), of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 1, 20, 25))), "one token"},
 		{"an older token is used later", of(granted(2, 10, 15), granted(1, 20, 25)), of(granted(2, 30, 35), granted(1, 20, 25)), "while"},
 	})
 	// Who was stopped between the grant and the look at the clock learns at the first question that it is over.
@@ -28,11 +50,57 @@ func TestFindDoubleGrants(t *testing.T) {
 	}
 }
 
+// with returns a grant with guarded writes.
+func with(g grant, writes ...guarded) grant {
+	g.Guarded = writes
+	return g
+}
+
+// local returns a grant without a commit of its own.
+func local(token embed.Zxid, n uint64, from, until int) grant {
+	g := granted(token, from, until)
+	g.Token.Local = n
+	return g
+}
+
+func TestFindSmallTokens(t *testing.T) {
+	of := func(g ...grant) past { return past{Grants: g} }
+	since := func(asked int, g grant) grant {
+		g.Asked = time.Duration(asked)
+		return g
+	}
+	hold(t, findSmallTokens, []badHistory{
+		{"a mutex counts backwards", of(as(kindKept, local(1, 2, 10, 0)), as(kindKept, local(1, 1, 20, 0))), of(as(kindKept, local(1, 1, 10, 0)), as(kindKept, local(1, 2, 20, 0))), "was there"},
+		{"permits that come later have a smaller token", of(some(1, granted(2, 10, 0)), some(1, granted(1, 20, 0))), of(some(1, granted(2, 10, 0)), some(1, since(9, granted(1, 20, 0)))), "was there"},
+		{"a writer who comes after a reader has a smaller token", of(as(kindRead, granted(2, 10, 0)), as(kindWrite, granted(1, 20, 0))), of(as(kindRead, granted(2, 10, 0)), as(kindRead, granted(1, 20, 0))), "was there"},
+		{"a reader who comes after a writer has a smaller token", of(as(kindWrite, granted(3, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), of(as(kindWrite, granted(1, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), "was there"},
+		{"a transferred leadership has a smaller token", of(as(kindLatch, granted(2, 10, 0)), as(kindLeader, granted(1, 20, 0))), of(as(kindLatch, granted(1, 10, 0)), as(kindLeader, granted(2, 20, 0))), "was there"},
+	})
+}
+
+func TestFindTooManyPermits(t *testing.T) {
+	of := func(g ...grant) past { return past{Grants: g} }
+	w := func(z embed.Zxid) guarded { return guarded{Outcome: applied, Mzxid: z} }
+	hold(t, findTooManyPermits, []badHistory{
+		{"two and two", of(some(2, granted(1, 10, 30)), some(2, granted(2, 20, 40))), of(some(2, granted(1, 10, 30)), some(1, granted(2, 20, 40))), "4 permits"},
+		{"four of one", of(some(1, granted(1, 10, 50)), some(1, granted(2, 20, 50)), some(1, granted(3, 30, 50)), some(1, granted(4, 40, 50))), of(some(1, granted(1, 10, 39)), some(1, granted(2, 20, 50)), some(1, granted(3, 30, 50)), some(1, granted(4, 40, 50))), "4 permits"},
+		{"the first of three lives longest", of(some(2, granted(1, 10, 50)), some(1, granted(2, 15, 18)), some(2, granted(3, 40, 45))), of(some(2, granted(1, 10, 39)), some(1, granted(2, 15, 18)), some(2, granted(3, 40, 45))), "4 permits"},
+		{"a guarded write passes when others have all", of(some(2, granted(1, 10, 19, w(7))), some(2, granted(6, 20, 40, w(8)))), of(some(2, granted(1, 10, 19, w(5))), some(2, granted(6, 20, 40, w(8)))), "at zxid 6"},
+	})
+	if found := findTooManyPermits(&past{Grants: []grant{some(2, granted(1, 10, 0)), some(2, granted(2, 20, 40)), granted(3, 20, 40)}}); len(found) > 0 {
+		t.Errorf("permits that nobody was told of, and a mutex: %q", found)
+	}
+}
+
 func TestFindStaleWrites(t *testing.T) {
 	of := func(g ...grant) past { return past{Grants: g} }
 	w := func(z embed.Zxid, o outcome, ended bool) guarded { return guarded{Outcome: o, Mzxid: z, Ended: ended} }
 	hold(t, findStaleWrites, []badHistory{
 		{"a write after the end passes", of(granted(1, 10, 20, w(5, applied, true))), of(granted(1, 10, 20, w(0, refused, true))), "had ended"},
+		{"a reader's write passes after one of the next writer", of(as(kindRead, granted(1, 10, 20, w(7, applied, false))), as(kindWrite, granted(2, 21, 30, w(6, applied, false)))), of(as(kindRead, granted(1, 10, 20, w(7, applied, false))), as(kindRead, granted(2, 21, 30, w(6, applied, false)))), "passed at zxid 7"},
+		{"a writer's write passes after one of the next reader and one of an earlier", of(as(kindWrite, granted(2, 10, 20, w(8, applied, false))), as(kindRead, granted(3, 21, 30, w(6, applied, false))), as(kindRead, granted(1, 5, 6, w(7, applied, false)))), of(as(kindWrite, granted(2, 10, 20, w(5, applied, false))), as(kindRead, granted(3, 21, 30, w(6, applied, false))), as(kindRead, granted(4, 5, 6, w(7, applied, false)))), "passed at zxid 8"},
+		{"a write of a mutex's first turn passes after one of its second", of(as(kindKept, with(local(1, 2, 21, 30), w(6, applied, false))), as(kindKept, with(local(1, 1, 10, 20), w(7, applied, false)))), of(as(kindKept, with(local(1, 2, 21, 30), w(8, applied, false))), as(kindKept, with(local(1, 1, 10, 20), w(7, applied, false)))), "passed at zxid 7"},
+		{"a write of permits that had ended passes", of(some(1, granted(1, 10, 20, w(5, applied, true)))), of(some(1, granted(1, 10, 20, w(7, applied, false))), some(1, granted(2, 10, 20, w(6, applied, false)))), "had ended"},
 		{"a write passes after one of the next holder", of(granted(1, 10, 20, w(7, applied, false)), granted(2, 21, 30, w(6, applied, false))), of(granted(1, 10, 20, w(5, applied, false)), granted(2, 21, 30, w(6, applied, false))), "passed at zxid 7"},
 	})
 }

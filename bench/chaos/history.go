@@ -84,17 +84,12 @@ func (l *life) home() string {
 	return l.Markers[0]
 }
 
-// A grant is one hold of a lock or one leadership, as far as its holder's process told of it.
+// A grant is one hold of one path, and whose it was.
 type grant struct {
 	Path   string
 	Member embed.MemberID
 	Run    int
-	Token  lock.Token
-	From   time.Duration // Lock had returned
-	Until  time.Duration // the last question was asked that was answered "still held"
-	Lost   string        // what the hold said at its end if it was lost
-	// Guarded are the writes that depended on it.
-	Guarded []guarded
+	holding
 }
 
 // A sighting is a leader that an observer saw.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/child"
 )
 
@@ -43,6 +45,7 @@ type member struct {
 		node     *embed.Node
 		failed   error // why there is none
 		sessions map[string]*embed.Session
+		kept     map[keptKey]*lock.Mutex
 	}
 }
 
@@ -53,6 +56,7 @@ func runMember() int {
 	m := &member{faults: embedtest.NewFaults()}
 	m.rest, m.tire = context.WithCancel(context.Background())
 	m.mu.sessions = make(map[string]*embed.Session)
+	m.mu.kept = make(map[keptKey]*lock.Mutex)
 	child.Serve(func(q request, say func(reply, bool)) {
 		q.say = say
 		switch q.Call {
@@ -218,6 +222,7 @@ func (m *member) open(ctx context.Context, n *embed.Node, q *request, r *reply) 
 func (m *member) close(s *embed.Session, name string) error {
 	m.mu.Lock()
 	delete(m.mu.sessions, name)
+	maps.DeleteFunc(m.mu.kept, func(k keptKey, _ *lock.Mutex) bool { return k.session == s })
 	m.mu.Unlock()
 	if err := s.Close(); err != nil || errors.Is(s.Err(), embed.ErrSessionClosed) {
 		return err

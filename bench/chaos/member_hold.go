@@ -4,8 +4,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -33,70 +36,107 @@ func guardedBy(path string) string {
 	return areaOf(path) + "/guarded-by" + strings.ReplaceAll(inArea(path), "/", "-")
 }
 
-// A holder uses one hold and tells what it sees.
-type holder struct {
+// holders are all that use holds of one request, one after the other or at the same time.
+type holders struct {
 	m     *member
 	s     *embed.Session
 	q     *request
-	r     *reply
-	h     held
-	guard func() embed.Op
-	sent  []*embed.Pending // guarded writes, in the order of r.Guarded
+	count atomic.Int64
 }
 
-// use asks the hold until it is lost or its time is over, calls work now and then, and notes the last question that was
-// answered "still held". It does not let go while a write has no outcome: a holder that is cut off clings to what it has.
-func (h *holder) use(work func()) {
-	h.r.Token, h.r.At = h.h.Token(), now()
-	h.q.say(*h.r, true)
-	h.write()
-	last := h.r.At
-	for at := now(); (at-h.r.At < h.q.Length || h.waits()) && h.m.rest.Err() == nil; at = now() {
-		err := h.h.Err()
+// A holder uses one hold and tells what it sees.
+type holder struct {
+	*holders
+	told  holding
+	h     held
+	guard func() embed.Op
+	sent  []*embed.Pending // guarded writes, in the order of told.Guarded
+}
+
+// holder returns who uses a hold that was asked for at some time or later.
+func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
+	u := &holder{holders: a, h: h}
+	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Token: h.Token(), Asked: asked, From: now()}
+	switch h := h.(type) {
+	case *lock.Hold:
+		u.guard = func() embed.Op { return lock.Guard(h) }
+	case *election.Leadership:
+		u.guard = func() embed.Op { return election.Guard(h) }
+	}
+	u.tell()
+	u.write()
+	return u
+}
+
+// tell tells the parent what was seen of the hold.
+func (u *holder) tell() { u.q.say(reply{Hold: &u.told}, true) }
+
+// wrong tells the parent of a broken promise.
+func (a *holders) wrong(format string, args ...any) {
+	a.q.say(reply{Wrong: fmt.Sprintf(format, args...)}, true)
+}
+
+// use asks the hold until it is lost or a time is over, calls work now and then, and notes the last question that was
+// answered "still held". It does not let go while a write has no outcome: a holder that is cut off clings to what it has. It reports whether
+// the hold was still there.
+func (u *holder) use(length time.Duration, work func()) bool {
+	begun := now()
+	last := begun
+	for at := begun; (at-begun < length || u.waits()) && u.m.rest.Err() == nil; at = now() {
+		err := u.h.Err()
 		if err != nil {
-			if h.h.Context().Err() == nil {
-				h.r.Wrong = fmt.Sprintf("Err of the hold with token %v is %v and its Context goes on", h.h.Token(), err)
+			if u.h.Context().Err() == nil {
+				u.wrong("Err of the %s with token %v is %v and its Context goes on", u.told.Kind, u.told.Token, err)
 			}
-			h.r.Data = err.Error()
-			return
+			u.told.Lost = err.Error()
+			return false
 		}
-		h.r.Until = at
+		u.told.Until = at
 		if at-last >= accessEvery {
 			last = at
-			h.q.say(*h.r, true)
-			if at-h.r.At < h.q.Length {
-				h.write()
+			u.tell()
+			if at-begun < length {
+				u.write()
 				work()
 			}
 		}
 		time.Sleep(questionEvery)
 	}
+	return true
 }
 
 // write sends a guarded write and does not wait for it: it may still be on its way when the hold is lost.
-func (h *holder) write() {
-	data := fmt.Sprintf("%s.%d", h.q.Data, len(h.sent))
-	ended := h.h.Err() != nil
-	h.sent = append(h.sent, h.s.Submit(context.Background(), h.guard(), embed.OpSet(guardedBy(h.q.Path), []byte(data), embed.AnyVersion)))
-	h.r.Guarded = append(h.r.Guarded, guarded{Data: data, Ended: ended})
+func (u *holder) write() {
+	data := fmt.Sprintf("%s.%d.%d", u.q.Data, u.told.Number, len(u.sent))
+	ended := u.h.Err() != nil
+	ops := []embed.Op{u.guard()}
+	for _, path := range u.q.paths() {
+		ops = append(ops, embed.OpSet(guardedBy(path), []byte(data), embed.AnyVersion))
+	}
+	u.sent = append(u.sent, u.s.Submit(context.Background(), ops...))
+	u.told.Guarded = append(u.told.Guarded, guarded{Data: data, Ended: ended})
 }
 
 // waits reports whether the newest write has no outcome yet.
-func (h *holder) waits() bool {
+func (u *holder) waits() bool {
 	select {
-	case <-h.sent[len(h.sent)-1].Done():
+	case <-u.sent[len(u.sent)-1].Done():
 		return false
 	default:
 		return true
 	}
 }
 
-// settle waits for the outcomes of the guarded writes.
-func (h *holder) settle() {
+// end makes sure that the hold has ended, writes once more, which must be refused, and waits for the outcomes of all writes.
+func (u *holder) end() {
+	if u.h.Err() == nil {
+		u.wrong("the %s with token %v was given up and goes on", u.told.Kind, u.told.Token)
+	}
+	u.write()
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	for i, p := range h.sent {
-		g := &h.r.Guarded[i]
+	for i, p := range u.sent {
+		g := &u.told.Guarded[i]
 		g.Outcome = unknown
 		select {
 		case <-p.Done():
@@ -107,6 +147,7 @@ func (h *holder) settle() {
 		case <-ctx.Done():
 		}
 	}
+	u.tell()
 }
 
 // untilRest bounds what waits for others.
@@ -116,43 +157,312 @@ func (m *member) untilRest(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// section takes a lock, uses what it protects and releases it. What is written after that must be refused.
-func (m *member) section(ctx context.Context, s *embed.Session, q *request, r *reply) error {
+// section takes a lock, uses what it protects and releases it.
+func (m *member) section(ctx context.Context, s *embed.Session, q *request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()
-	h, err := lock.NewMutex(s, q.Path).Lock(ctx)
+	a := &holders{m: m, s: s, q: q}
+	switch q.Hold.Kind {
+	case kindKept:
+		return a.share(ctx, m.keptMutex(s, q.Path))
+	case kindRead, kindWrite:
+		return a.readOrWrite(ctx, lock.NewRWMutex(s, q.Path))
+	}
+	begun := now()
+	h, err := takeHold(ctx, s, q)
 	if err != nil {
 		return err
 	}
-	u := &holder{m: m, s: s, q: q, r: r, h: h, guard: func() embed.Op { return lock.Guard(h) }}
-	u.use(func() {})
-	_ = h.Release() // if it cannot be sent the node goes on trying
-	u.write()
-	u.settle()
+	a.hold(q.Hold.Kind, begun, h)
 	return nil
 }
 
-// lead campaigns, publishes a few values and resigns, as section does.
-func (m *member) lead(ctx context.Context, s *embed.Session, q *request, r *reply) error {
-	ctx, cancel := m.untilRest(ctx)
-	defer cancel()
-	l, err := election.New(s, q.Path).Campaign(ctx, []byte(q.Data+".0"))
+// hold uses a hold and releases it.
+func (a *holders) hold(k holdKind, asked time.Duration, h *lock.Hold) {
+	u := a.holder(k, asked, h)
+	u.use(a.q.Length, func() {})
+	_ = h.Release() // if it cannot be sent the node goes on trying
+	u.end()
+}
+
+// A locker is a lock that may be waited for.
+type locker interface {
+	Lock(context.Context) (*lock.Hold, error)
+	TryLock(context.Context) (*lock.Hold, error)
+}
+
+// errTaken says that what was to be had at once was not.
+var errTaken = errors.New("not to be had at once")
+
+// takeHold takes a lock of a kind.
+func takeHold(ctx context.Context, s *embed.Session, q *request) (*lock.Hold, error) {
+	var l locker
+	switch q.Hold.Kind {
+	case kindMutex:
+		l = lock.NewMutex(s, q.Path)
+	case kindMulti:
+		l = lock.NewMulti(s, q.paths()...)
+	case kindWrite:
+		l = lock.NewRWMutex(s, q.Path)
+	case kindRead:
+		l = readLock{lock.NewRWMutex(s, q.Path)}
+	case kindPermit:
+		l = permits{lock.NewSemaphore(s, q.Path, permitsLimit), q.Hold.Permits}
+	default:
+		return nil, fmt.Errorf("no lock %q", q.Hold.Kind)
+	}
+	return lockOrTry(ctx, l, q.Hold.Try)
+}
+
+func lockOrTry(ctx context.Context, l locker, try bool) (*lock.Hold, error) {
+	if !try {
+		return l.Lock(ctx)
+	}
+	h, err := l.TryLock(ctx)
+	if errors.Is(err, lock.ErrHeld) || errors.Is(err, embed.ErrSuspended) {
+		err = errTaken
+	}
+	return h, err
+}
+
+// A readLock is the read lock of a RWMutex.
+type readLock struct{ *lock.RWMutex }
+
+func (l readLock) Lock(ctx context.Context) (*lock.Hold, error)    { return l.RLock(ctx) }
+func (l readLock) TryLock(ctx context.Context) (*lock.Hold, error) { return l.TryRLock(ctx) }
+
+// permits are some of a semaphore's.
+type permits struct {
+	*lock.Semaphore
+	n int
+}
+
+func (l permits) Lock(ctx context.Context) (*lock.Hold, error)    { return l.Acquire(ctx, l.n) }
+func (l permits) TryLock(ctx context.Context) (*lock.Hold, error) { return l.TryAcquire(ctx, l.n) }
+
+const (
+	// keep is how long a kept mutex lets a contender of somebody else wait.
+	keep = 50 * time.Millisecond
+	// sharers take a kept mutex at the same time, each so many times.
+	sharers, sharerTurns = 3, 3
+)
+
+// keptKey says whose kept mutex it is, and of what path.
+type keptKey struct {
+	session *embed.Session
+	path    string
+}
+
+// keptMutex returns the one mutex that all holders of a session have of a path.
+func (m *member) keptMutex(s *embed.Session, path string) *lock.Mutex {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := keptKey{s, path}
+	if m.mu.kept[k] == nil {
+		m.mu.kept[k] = lock.NewMutex(s, path).With(lock.Options{Keep: keep})
+	}
+	return m.mu.kept[k]
+}
+
+// share has several holders take turns with one mutex.
+func (a *holders) share(ctx context.Context, l *lock.Mutex) error {
+	errs := make([]error, sharers)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() {
+			for n := 0; n < sharerTurns && errs[i] == nil; n++ {
+				begun := now()
+				h, err := lockOrTry(ctx, l, a.q.Hold.Try)
+				if errs[i] = err; err == nil {
+					a.hold(kindKept, begun, h)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if !outcomeOf(err).documented() {
+			return err
+		}
+	}
+	return errs[0]
+}
+
+// readOrWrite takes one of the two locks and uses it, and maybe turns it into the other and uses that.
+func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
+	begun := now()
+	h, err := takeHold(ctx, a.s, a.q)
 	if err != nil {
 		return err
 	}
-	u := &holder{m: m, s: s, q: q, r: r, h: l, guard: func() embed.Op { return election.Guard(l) }}
+	k := a.q.Hold.Kind
+	u := a.holder(k, begun, h)
+	if !u.use(a.q.Length, func() {}) || !a.q.Hold.Turn {
+		_ = h.Release()
+		u.end()
+		return nil
+	}
+	begun = now()
+	if k == kindWrite {
+		next, err := l.Downgrade(ctx, h)
+		u.end() // it has ended whatever Downgrade returned
+		if err == nil {
+			a.seen("downgraded")
+			a.hold(kindRead, begun, next)
+		}
+		return err
+	}
+	next, err := l.Upgrade(ctx, h)
+	if err != nil {
+		u.use(0, func() {}) // it goes on, unless it was lost
+		_ = h.Release()
+		u.end()
+		return err
+	}
+	a.seen("upgraded")
+	first := a.holder(kindWrite, begun, next)
+	u.end()
+	first.use(a.q.Length, func() {})
+	_ = next.Release()
+	first.end()
+	return nil
+}
+
+// seen tells the parent of something to be counted.
+func (a *holders) seen(what string) { a.q.say(reply{Data: what}, true) }
+
+// lead campaigns, publishes a few values and makes room, as section does.
+func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *request) error {
+	ctx, cancel := m.untilRest(ctx)
+	defer cancel()
+	a := &holders{m: m, s: s, q: q}
+	if q.Hold.Kind == kindLatch {
+		return a.latch(ctx, n)
+	}
+	begun := now()
+	l, err := stand(ctx, s, q)
+	if err != nil {
+		return err
+	}
+	u := a.holder(kindLeader, begun, l)
+	u.lead(ctx, l)
+	switch begun = now(); q.Hold.Then {
+	case thenTransfer:
+		err = a.transfer(ctx, l)
+		u.end()
+		return err
+	case thenRequeue:
+		c, err := l.Requeue(ctx)
+		u.end()
+		if err != nil {
+			return a.unlessLost(u, err)
+		}
+		if l, err = c.Wait(ctx); err != nil {
+			return err
+		}
+		a.seen("leads after Requeue")
+		u = a.holder(kindLeader, begun, l)
+		u.lead(ctx, l)
+	}
+	_ = l.Resign() // as Release
+	u.end()
+	return nil
+}
+
+// unlessLost returns an error, unless it says only why a leadership had ended.
+func (a *holders) unlessLost(u *holder, err error) error {
+	if u.told.Lost != "" && errors.Is(err, u.h.Err()) {
+		return nil
+	}
+	return err
+}
+
+func stand(ctx context.Context, s *embed.Session, q *request) (*election.Leadership, error) {
+	e, value := election.New(s, q.Path), []byte(q.Data+".0")
+	if q.Hold.Priority == 0 {
+		return e.Campaign(ctx, value)
+	}
+	c, err := e.Enter(ctx, value, election.Options{Priority: q.Hold.Priority})
+	if err != nil {
+		return nil, err
+	}
+	return c.Wait(ctx)
+}
+
+// lead uses a leadership and publishes a few values.
+func (u *holder) lead(ctx context.Context, l *election.Leadership) {
 	n := 0
-	u.use(func() {
+	u.use(u.q.Length, func() {
 		if n++; n%5 == 0 {
 			bound, cancel := context.WithTimeout(ctx, accessEvery)
 			defer cancel()
-			_ = l.Proclaim(bound, fmt.Appendf(nil, "%s.%d", q.Data, n))
+			_ = l.Proclaim(bound, fmt.Appendf(nil, "%s.%d", u.q.Data, n))
 		}
 	})
-	_ = l.Resign() // as Release
-	u.write()
-	u.settle()
-	return nil
+}
+
+// transfer gives a leadership to the last who waits, so that it goes ahead of all others; or gives it up if there is nobody.
+func (a *holders) transfer(ctx context.Context, l *election.Leadership) error {
+	lost := l.Err()
+	all, err := election.New(a.s, a.q.Path).Candidates(ctx)
+	if err != nil || len(all) == 0 || all[len(all)-1].Path == l.Path() {
+		_ = l.Resign()
+		return err
+	}
+	err = l.Transfer(ctx, all[len(all)-1].Path)
+	switch {
+	case err == nil:
+		a.seen("leadership transferred")
+	case errors.Is(err, election.ErrNotTransferred):
+		a.seen("leadership not transferred, but resigned")
+	case lost != nil || l.Err() != nil:
+		err = nil // it was lost before
+	}
+	return err
+}
+
+// latch leads with a latch once, twice if it is granted the time.
+func (a *holders) latch(ctx context.Context, n *embed.Node) error {
+	begun := now()
+	l := election.NewLatch(n, a.q.Path, []byte(a.q.Data+".0"), election.Options{Priority: a.q.Hold.Priority})
+	defer l.Close()
+	turns := 0
+	for leads := range l.Changes(ctx) {
+		if leads == nil {
+			continue
+		}
+		u := a.holder(kindLatch, begun, leads)
+		u.lead(ctx, leads)
+		begun = u.told.From // after a loss the latch asks again before this learns of it
+		_ = leads.Resign()
+		u.end()
+		if turns++; turns == 2 {
+			return nil
+		}
+	}
+	if turns > 0 {
+		return nil
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// take takes a lock, or leads, and gives it up at once.
+func take(ctx context.Context, s *embed.Session, q *request) error {
+	if q.Hold.Kind == kindLeader {
+		l, err := stand(ctx, s, q)
+		if err != nil {
+			return err
+		}
+		return l.Resign()
+	}
+	h, err := takeHold(ctx, s, q)
+	if err != nil {
+		return err
+	}
+	return h.Release()
 }
 
 // observe reports what an observer sees: a token and a value each. It ends with the session, or when the member is to rest.

@@ -46,9 +46,11 @@ func (m *member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *re
 	case callWalk:
 		err = walk(ctx, n, s, q.Full, r)
 	case callSection:
-		err = m.section(ctx, s, q, r)
+		err = m.section(ctx, s, q)
 	case callLead:
-		err = m.lead(ctx, s, q, r)
+		err = m.lead(ctx, n, s, q)
+	case callTake:
+		err = take(ctx, s, q)
 	case callObserve:
 		err = m.observe(ctx, s, q)
 	case callWatch:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/child"
@@ -36,6 +37,7 @@ type request struct {
 	Mode    int            `json:",omitempty"`
 	Version int32          `json:",omitempty"`
 	Count   int            `json:",omitempty"`
+	Hold    asked          `json:",omitzero"`  // section, lead, take
 	Timeout time.Duration  `json:",omitempty"` // of the session
 	Within  time.Duration  `json:",omitempty"` // bounds the call; zero means as the node does
 	Length  time.Duration  `json:",omitempty"` // how long a section, a watch or a jump lasts
@@ -99,6 +101,7 @@ const (
 	callBulk     call = "bulk"    // fill the log
 	callSection  call = "section" // take a lock, ask the hold for a while, release it
 	callLead     call = "lead"    // campaign, ask the leadership for a while, resign
+	callTake     call = "take"    // take a lock or lead, and give it up at once
 	callObserve  call = "observe" // follow an election
 	callWatch    call = "watch"   // arm a watch and report its stream for a while
 	callList     call = "list"    // a znode's children, after a Sync
@@ -119,7 +122,6 @@ type reply struct {
 	Failed  string          `json:",omitempty"` // status, mend: why the node had failed
 	Token   lock.Token      `json:",omitzero"`
 	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
-	Until   time.Duration   `json:",omitempty"` // when the last question was asked that was answered "still held"
 	Wrong   string          `json:",omitempty"` // a promise that the member itself saw broken
 	Events  []event         `json:",omitempty"`
 	Tree    []entry         `json:",omitempty"` // walk
@@ -127,7 +129,7 @@ type reply struct {
 	Digests []string        `json:",omitempty"` // walk: of each shard
 	Since   []embed.Zxid    `json:",omitempty"` // watch: what reads showed before it was armed, by shard
 	Zxids   []embed.Zxid    `json:",omitempty"` // watch, walk: what reads show, by shard
-	Guarded []guarded       `json:",omitempty"` // section, lead
+	Hold    *holding        `json:",omitempty"` // section, lead: what its holder has seen of it so far
 	Sets    []stormSet      `json:",omitempty"` // storm
 	Tapes   []tape          `json:",omitempty"` // storm
 }
@@ -144,6 +146,62 @@ type entry struct {
 	Path string
 	Data string
 	Stat embed.Stat
+}
+
+// A holdKind is what a hold is of.
+type holdKind string
+
+const (
+	kindMutex  holdKind = "mutex"
+	kindKept   holdKind = "kept mutex" // with Options.Keep
+	kindMulti  holdKind = "multi"
+	kindRead   holdKind = "read lock"
+	kindWrite  holdKind = "write lock"
+	kindPermit holdKind = "permits"
+	kindLeader holdKind = "leadership"
+	kindLatch  holdKind = "latch"
+)
+
+// asked is what hold a caller wants, of request.Path.
+type asked struct {
+	Kind     holdKind
+	Also     string  `json:",omitempty"` // the second path of a multi
+	Permits  int     `json:",omitempty"`
+	Try      bool    `json:",omitempty"` // at once or not at all
+	Turn     bool    `json:",omitempty"` // a read lock is upgraded after use, a write lock downgraded
+	Priority int     `json:",omitempty"` // of a candidate
+	Then     parting `json:",omitempty"`
+}
+
+// A parting is how a leader makes room.
+type parting string
+
+const (
+	thenResign   parting = ""
+	thenTransfer parting = "transfer"
+	thenRequeue  parting = "requeue"
+)
+
+// paths are those of what is asked for.
+func (q *request) paths() []string {
+	if q.Hold.Also == "" {
+		return []string{q.Path}
+	}
+	return []string{q.Path, q.Hold.Also}
+}
+
+// A holding is one hold or one leadership, as far as its holder's process tells of it.
+type holding struct {
+	Number  int // among those of its request
+	Kind    holdKind
+	Permits int `json:",omitempty"`
+	Token   lock.Token
+	Asked   time.Duration // it was asked for then or later
+	From    time.Duration // it was there: Lock had returned
+	Until   time.Duration // the last question was asked that was answered "still held"
+	Lost    string        // what it said at its end if it was lost
+	// Guarded are the writes that depended on it.
+	Guarded []guarded
 }
 
 // A guarded write is one that depends on a hold in the same transaction.
@@ -179,12 +237,15 @@ var outcomes = []struct {
 	err  error
 	mean outcome
 }{
+	{election.ErrNotTransferred, refused}, // whatever the reason
 	{embed.ErrUnknownOutcome, unknown},
 	{embed.ErrNoNode, noNode},
 	{embed.ErrNodeExists, nodeExists},
 	{embed.ErrBadVersion, badVersion},
 	{embed.ErrNotEmpty, refused},
 	{embed.ErrNotHeld, refused},
+	{errTaken, refused},
+	{lock.ErrUpgrade, refused},
 	{embed.ErrWatchOverflow, ended},
 	{embed.ErrWatchGap, ended},
 	{embed.ErrUnavailable, notApplied},

@@ -156,6 +156,7 @@ func (c *campaign) inspect(w *workload) []entry {
 		}
 		walkers = append(walkers, walker)
 	}
+	takeEverything(walkers)
 	for {
 		tree, why := c.compare(w, walkers)
 		if why == "" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,7 @@ type workload struct {
 	seed    uint64
 	areas   []string     // of each shard one
 	epoch   atomic.Int64 // of the registers
+	focus   atomic.Int64 // the kind of lock that every other holder takes
 	clients sync.WaitGroup
 	started atomic.Int64
 }
@@ -61,7 +63,7 @@ func (w *workload) parents(area string) []string {
 	for _, path := range []string{registersPath, numbersPath, paidPath, markersPath, bulkPath, stillPath, bankPath} {
 		paths = append(paths, area+path)
 	}
-	for _, path := range append(lockPaths, electionPath) {
+	for _, path := range slices.Concat(mutexPaths, []string{keptPath, rwPath, permitsPath, electionPath}) {
 		paths = append(paths, guardedBy(area+path))
 	}
 	for _, id := range w.e.ids {
@@ -96,6 +98,13 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "sentinel", 0, 10*time.Millisecond, sentinelStep)
 		w.start(ctx, id, "peek", 10*time.Millisecond, 60*time.Millisecond, peekStep)
 	}
+	w.focus.Store(int64(w.seed % uint64(len(lockKinds))))
+	w.clients.Go(func() {
+		for ctx.Err() == nil {
+			pause(ctx, focusLen)
+			w.focus.Add(1)
+		}
+	})
 	w.clients.Go(func() {
 		for ctx.Err() == nil {
 			pause(ctx, epochLen)

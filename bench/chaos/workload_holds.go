@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -12,11 +13,25 @@ const (
 	lockPatience = 10 * time.Second
 	// observation lasts this long, then the next may be of another area.
 	observeMin, observeMax = 5 * time.Second, 40 * time.Second
+	// focusLen is how long every other lock that is taken is of one kind, so that many meet there.
+	focusLen = 2 * time.Second
 
+	keptPath     = "/locks/kept"
+	rwPath       = "/locks/rw"
+	permitsPath  = "/locks/permits"
 	electionPath = "/election"
+
+	// permitsLimit is how many permits there are, and permitsMost how many one holder takes.
+	permitsLimit, permitsMost = 3, 2
+	// priorities of candidates are below it.
+	priorities = 3
 )
 
-var lockPaths = []string{"/locks/a", "/locks/b"}
+// mutexPaths are those of mutexes, and of multis, which take two of them.
+var mutexPaths = []string{"/locks/a", "/locks/b", "/locks/c"}
+
+// lockKinds are what a holder chooses from; a write lock stands for a read lock too.
+var lockKinds = []holdKind{kindMutex, kindKept, kindMulti, kindWrite, kindPermit}
 
 // length is how long a hold is used: mostly for a moment, sometimes so long that a fault is likely to meet it.
 func (c *client) length() time.Duration {
@@ -28,35 +43,97 @@ func (c *client) length() time.Duration {
 
 // lockStep takes a lock, uses what it protects, and releases it.
 func lockStep(_ context.Context, c *client) {
-	c.hold(request{Call: callSection, Path: c.area() + lockPaths[c.rng.IntN(len(lockPaths))], Data: c.next(), Within: lockPatience, Length: c.length()})
-}
-
-// electionStep campaigns, leads and resigns.
-func electionStep(_ context.Context, c *client) {
-	c.hold(request{Call: callLead, Path: c.area() + electionPath, Data: c.next(), Within: lockPatience, Length: 2 * c.length()})
-}
-
-// hold has a hold taken and notes what its holder tells of it.
-func (c *client) hold(q request) {
-	at := -1
-	note := func(r reply) {
-		if at < 0 {
-			at = add(c.w.h, grants, grant{Path: q.Path, Member: c.member, Run: c.run.number, Token: r.Token, From: r.At, Until: r.Until})
-			return
-		}
-		edit(c.w.h, grants, at, func(g *grant) { g.Until = max(g.Until, r.Until) })
+	q := request{Call: callSection, Data: c.next(), Within: lockPatience, Length: c.length()}
+	q.Hold.Kind = lockKinds[c.rng.IntN(len(lockKinds))]
+	if c.rng.IntN(2) == 0 {
+		q.Hold.Kind = lockKinds[int(c.w.focus.Load())%len(lockKinds)]
 	}
-	r := c.call(q, note)
-	if r.Outcome != applied || at < 0 {
+	q.Hold.Try = c.rng.IntN(8) == 0
+	area := c.area()
+	first := c.rng.IntN(len(mutexPaths))
+	switch q.Hold.Kind {
+	case kindMutex:
+		q.Path = area + mutexPaths[first]
+	case kindMulti:
+		q.Path = area + mutexPaths[first]
+		q.Hold.Also = area + mutexPaths[(first+1+c.rng.IntN(len(mutexPaths)-1))%len(mutexPaths)]
+	case kindKept:
+		q.Path = area + keptPath
+		q.Length /= 10 // many take turns
+	case kindWrite:
+		q.Path = area + rwPath
+		q.Hold.Turn = c.rng.IntN(4) == 0
+		if c.rng.IntN(3) > 0 {
+			q.Hold.Kind = kindRead
+		}
+	case kindPermit:
+		q.Path = area + permitsPath
+		q.Hold.Permits = 1 + c.rng.IntN(permitsMost)
+	}
+	c.hold(q)
+}
+
+// electionStep campaigns, leads and makes room.
+func electionStep(_ context.Context, c *client) {
+	q := request{Call: callLead, Path: c.area() + electionPath, Data: c.next(), Within: lockPatience, Length: 2 * c.length(), Hold: asked{Kind: kindLeader}}
+	switch c.rng.IntN(8) {
+	case 0, 1:
+		q.Hold.Then = thenTransfer
+	case 2:
+		q.Hold.Then = thenRequeue
+	case 3, 4:
+		q.Hold.Kind = kindLatch
+	}
+	if c.rng.IntN(3) == 0 {
+		q.Hold.Priority = c.rng.IntN(priorities)
+	}
+	c.hold(q)
+}
+
+// hold has something held and notes what its holders tell of it.
+func (c *client) hold(q request) {
+	paths := q.paths()
+	places := make(map[int]int) // of the first grant of each holding
+	r := c.call(q, func(r reply) {
+		switch h := r.Hold; {
+		case r.Wrong != "":
+			c.w.report.violate("told first", "member %d, %s: %s", c.member, q.Path, r.Wrong)
+		case h == nil:
+			c.w.report.count(sectionSeen, r.Data, 1)
+		default:
+			c.noteHold(paths, places, h)
+		}
+	})
+	switch r.Outcome {
+	case noNode, nodeExists, badVersion, ended: // what a recipe does in the tree is no business of its callers
+		c.w.report.violate("outcome", "%s %s of %s on member %d: %s", q.Call, q.Hold.Kind, q.Path, c.member, r.Error)
+	}
+}
+
+// noteHold writes down what a holder tells of one hold, for each of its paths.
+func (c *client) noteHold(paths []string, places map[int]int, h *holding) {
+	first, known := places[h.Number]
+	if !known {
+		places[h.Number] = addAll(c.w.h, paths, grant{Member: c.member, Run: c.run.number, holding: *h})
 		return
 	}
-	if r.Wrong != "" {
-		c.w.report.violate("told first", "member %d, %s: %s", c.member, q.Path, r.Wrong)
+	for i := range paths {
+		edit(c.w.h, grants, first+i, func(g *grant) { g.holding = *h })
 	}
-	edit(c.w.h, grants, at, func(g *grant) { g.Until, g.Lost, g.Guarded = r.Until, r.Data, r.Guarded })
-	if r.Data != "" {
-		c.w.report.count(sectionSeen, "hold lost: "+r.Data, 1)
+	if h.Lost != "" {
+		c.w.report.count(sectionSeen, "hold lost: "+h.Lost, 1)
 	}
+}
+
+// addAll appends a grant of several paths and returns the place of the first.
+func addAll(h *history, paths []string, g grant) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, path := range paths {
+		g.Path = path
+		h.mu.Grants = append(h.mu.Grants, g)
+	}
+	return len(h.mu.Grants) - len(paths)
 }
 
 // observeStep follows an election for a while.
@@ -66,4 +143,38 @@ func observeStep(_ context.Context, c *client) {
 	c.call(request{Call: callObserve, Path: path, Within: between(c.rng, observeMin, observeMax)}, func(r reply) {
 		edit(c.w.h, observers, at, func(o *observation) { o.Seen = append(o.Seen, sighting{r.Token, r.Data}) })
 	})
+}
+
+// everything is each lock and the election of an area, by the kind that excludes all others.
+func everything(area string) (all []request) {
+	want := func(k holdKind, path string) *request {
+		all = append(all, request{Call: callTake, Path: area + path, Within: settleMax, Hold: asked{Kind: k}})
+		return &all[len(all)-1]
+	}
+	for _, path := range mutexPaths {
+		want(kindMutex, path)
+	}
+	want(kindMulti, mutexPaths[0]).Hold.Also = area + mutexPaths[1]
+	want(kindMutex, keptPath)
+	want(kindRead, rwPath)
+	want(kindWrite, rwPath)
+	want(kindPermit, permitsPath).Hold.Permits = permitsLimit
+	want(kindLeader, electionPath)
+	return all
+}
+
+// takeEverything takes each lock once and leads each election, when nothing is broken and nobody holds anything: so nobody who is gone,
+// nor one who keeps a lock in case of need, is in the way of others for ever. The callers are of different members.
+func takeEverything(callers []*client) {
+	for i, area := range callers[0].w.areas {
+		for n, q := range everything(area) {
+			c := callers[(i+n)%len(callers)]
+			begun := now()
+			if r := c.call(q, nil); r.Outcome != applied {
+				c.w.report.violate("starved", "%v after everything was healed member %d cannot have the %s %v: %s", now()-begun, c.member, q.Hold.Kind, q.paths(), r.Error)
+				continue
+			}
+			c.w.report.count(sectionChecks, fmt.Sprintf("%s to be had in the end", q.Hold.Kind), 1)
+		}
+	}
 }
