@@ -21,6 +21,7 @@ var checks = []check{
 	{"told first", findDoubleGrants},
 	{"tokens grow", findSmallTokens},
 	{"within the limit", findTooManyPermits},
+	{"delayed", findShortDelays},
 	{"fenced", findStaleWrites},
 	{"election", findBlindObservers},
 	{"watch no gap", findGaps},

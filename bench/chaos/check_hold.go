@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 // shares reports whether two holds of a path may be there at the same time.
@@ -77,12 +80,47 @@ func findSmallTokens(p *past) (found []string) {
 	return found
 }
 
+// taken is until when a path stays taken that was lost: its delay is counted from later than the last question that was answered "still held".
+// When somebody's clock jumps that may be a contender's who counts.
+func (p *past) taken(g *grant) time.Duration {
+	lost := g.Died
+	for _, why := range []error{embed.ErrSuspended, embed.ErrSessionExpired, embed.ErrFailed} {
+		lost = lost || g.Lost == why.Error()
+	}
+	if !lost || g.Delay == 0 || p.jumped(g.Until-jumpRoom, g.Until+g.Delay) {
+		return g.Until
+	}
+	return g.Until + g.Delay
+}
+
+// jumpRoom is how late a process may learn that its clock jumps.
+const jumpRoom = 20 * time.Second
+
+// findShortDelays checks that nobody is granted what was lost before its delay is over.
+func findShortDelays(p *past) (found []string) {
+	for path, all := range p.grantsByPath() {
+		for i := range all {
+			a := &all[i]
+			until := p.taken(a)
+			if until == a.Until {
+				continue
+			}
+			for _, b := range all {
+				if !a.shares(&b) && b.Token.Compare(a.Token) > 0 && b.From < until {
+					found = append(found, fmt.Sprintf("%s: %v was lost, to stay taken for %v, and then it was that of %v", path, *a, a.Delay, b))
+				}
+			}
+		}
+	}
+	return found
+}
+
 // findTooManyPermits checks that never were more permits out than there are: by the times from when Acquire had returned to the last question
 // that was answered "still held", and by the zxids from the grant to the last guarded write that passed.
 func findTooManyPermits(p *past) (found []string) {
 	for path, all := range p.grantsByPath() {
 		all = slices.DeleteFunc(all, func(g grant) bool { return g.Kind != kindPermit })
-		found = append(found, tooMany(path, "ns", all, func(g grant) (from, until int64) { return int64(g.From), int64(g.Until) })...)
+		found = append(found, tooMany(path, "ns", all, func(g grant) (from, until int64) { return int64(g.From), int64(p.taken(&g)) })...)
 		found = append(found, tooMany(path, "zxid", all, func(g grant) (from, until int64) {
 			for _, w := range g.Guarded {
 				if w.Outcome == applied {

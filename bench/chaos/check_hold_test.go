@@ -92,6 +92,26 @@ func TestFindTooManyPermits(t *testing.T) {
 	}
 }
 
+func TestFindShortDelays(t *testing.T) {
+	of := func(g ...grant) past { return past{Grants: g} }
+	lost := func(why error, g grant) grant {
+		g.Delay, g.Lost = 20, why.Error()
+		return g
+	}
+	died := lost(errDied, granted(1, 10, 20))
+	died.Lost, died.Died = "", true
+	hold(t, findShortDelays, []badHistory{
+		{"the next is granted too early", of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 40, 50)), "stay taken"},
+		{"whose session expired", of(lost(embed.ErrSessionExpired, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrSessionClosed, granted(1, 10, 20)), granted(2, 39, 50)), "stay taken"},
+		{"whose node failed", of(lost(embed.ErrFailed, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrClosed, granted(1, 10, 20)), granted(2, 39, 50)), "stay taken"},
+		{"who was killed", of(died, granted(2, 39, 50)), of(died, granted(2, 40, 50)), "stay taken"},
+		{"a reader who was lost, and a writer", of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindWrite, granted(3, 39, 50))), of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindRead, granted(3, 39, 50))), "stay taken"},
+	})
+	hold(t, findTooManyPermits, []badHistory{
+		{"lost permits", of(lost(embed.ErrSuspended, some(2, granted(1, 10, 20))), some(2, granted(2, 39, 50))), of(lost(embed.ErrSuspended, some(2, granted(1, 10, 20))), some(2, granted(2, 41, 50))), "4 permits"},
+	})
+}
+
 func TestFindStaleWrites(t *testing.T) {
 	of := func(g ...grant) past { return past{Grants: g} }
 	w := func(z embed.Zxid, o outcome, ended bool) guarded { return guarded{Outcome: o, Mzxid: z, Ended: ended} }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,9 +45,10 @@ type ensemble struct {
 // A run is one life of a member's node: from the start of a process, or of another node in it, to its end.
 type run struct {
 	*process
-	member embed.MemberID
-	number int           // counts the member's runs
-	ready  chan struct{} // closed when the node is
+	member  embed.MemberID
+	number  int           // counts the member's runs
+	orderly atomic.Bool   // it was asked to shut down
+	ready   chan struct{} // closed when the node is
 }
 
 // newEnsemble returns members that are not running yet.

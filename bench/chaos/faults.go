@@ -139,6 +139,7 @@ func shutDown(s *strike) string {
 	defer cancel()
 	r := s.e.run(id)
 	// An error says that sessions stay until their timeouts, as when there is no quorum.
+	r.orderly.Store(true)
 	_, _ = s.e.call(ctx, id, request{Call: callShutdown})
 	r.Kill()
 	<-r.Dead()

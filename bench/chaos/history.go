@@ -89,6 +89,7 @@ type grant struct {
 	Path   string
 	Member embed.MemberID
 	Run    int
+	Died   bool // its holder's process was killed, and had not told of its end
 	holding
 }
 

@@ -56,7 +56,7 @@ type holder struct {
 // holder returns who uses a hold that was asked for at some time or later.
 func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
 	u := &holder{holders: a, h: h}
-	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Token: h.Token(), Asked: asked, From: now()}
+	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Delay: a.q.Hold.Delay, Token: h.Token(), Asked: asked, From: now()}
 	switch h := h.(type) {
 	case *lock.Hold:
 		u.guard = func() embed.Op { return lock.Guard(h) }
@@ -103,6 +103,12 @@ func (u *holder) use(length time.Duration, work func()) bool {
 		time.Sleep(questionEvery)
 	}
 	return true
+}
+
+// give tells the parent that the hold is about to be given up.
+func (u *holder) give() {
+	u.told.Given = true
+	u.tell()
 }
 
 // write sends a guarded write and does not wait for it: it may still be on its way when the hold is lost.
@@ -166,21 +172,21 @@ func (m *member) section(ctx context.Context, s *embed.Session, q *request) erro
 	case kindKept:
 		return a.share(ctx, m.keptMutex(s, q.Path))
 	case kindRead, kindWrite:
-		return a.readOrWrite(ctx, lock.NewRWMutex(s, q.Path))
+		return a.readOrWrite(ctx, lock.NewRWMutex(s, q.Path).With(lock.Options{Delay: q.Hold.Delay}))
 	}
 	begun := now()
 	h, err := takeHold(ctx, s, q)
 	if err != nil {
 		return err
 	}
-	a.hold(q.Hold.Kind, begun, h)
+	a.holder(q.Hold.Kind, begun, h).section(h)
 	return nil
 }
 
-// hold uses a hold and releases it.
-func (a *holders) hold(k holdKind, asked time.Duration, h *lock.Hold) {
-	u := a.holder(k, asked, h)
-	u.use(a.q.Length, func() {})
+// section uses a hold and releases it.
+func (u *holder) section(h *lock.Hold) {
+	u.use(u.q.Length, func() {})
+	u.give()
 	_ = h.Release() // if it cannot be sent the node goes on trying
 	u.end()
 }
@@ -197,17 +203,18 @@ var errTaken = errors.New("not to be had at once")
 // takeHold takes a lock of a kind.
 func takeHold(ctx context.Context, s *embed.Session, q *request) (*lock.Hold, error) {
 	var l locker
+	o := lock.Options{Delay: q.Hold.Delay}
 	switch q.Hold.Kind {
 	case kindMutex:
-		l = lock.NewMutex(s, q.Path)
+		l = lock.NewMutex(s, q.Path).With(o)
 	case kindMulti:
-		l = lock.NewMulti(s, q.paths()...)
+		l = lock.NewMulti(s, q.paths()...).With(o)
 	case kindWrite:
-		l = lock.NewRWMutex(s, q.Path)
+		l = lock.NewRWMutex(s, q.Path).With(o)
 	case kindRead:
-		l = readLock{lock.NewRWMutex(s, q.Path)}
+		l = readLock{lock.NewRWMutex(s, q.Path).With(o)}
 	case kindPermit:
-		l = permits{lock.NewSemaphore(s, q.Path, permitsLimit), q.Hold.Permits}
+		l = permits{lock.NewSemaphore(s, q.Path, permitsLimit).With(o), q.Hold.Permits}
 	default:
 		return nil, fmt.Errorf("no lock %q", q.Hold.Kind)
 	}
@@ -274,7 +281,7 @@ func (a *holders) share(ctx context.Context, l *lock.Mutex) error {
 				begun := now()
 				h, err := lockOrTry(ctx, l, a.q.Hold.Try)
 				if errs[i] = err; err == nil {
-					a.hold(kindKept, begun, h)
+					a.holder(kindKept, begun, h).section(h)
 				}
 			}
 		})
@@ -297,7 +304,9 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 	}
 	k := a.q.Hold.Kind
 	u := a.holder(k, begun, h)
-	if !u.use(a.q.Length, func() {}) || !a.q.Hold.Turn {
+	held := u.use(a.q.Length, func() {})
+	u.give()
+	if !held || !a.q.Hold.Turn {
 		_ = h.Release()
 		u.end()
 		return nil
@@ -305,12 +314,15 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 	begun = now()
 	if k == kindWrite {
 		next, err := l.Downgrade(ctx, h)
-		u.end() // it has ended whatever Downgrade returned
-		if err == nil {
-			a.seen("downgraded")
-			a.hold(kindRead, begun, next)
+		if err != nil {
+			u.end() // it has ended all the same
+			return err
 		}
-		return err
+		a.seen("downgraded")
+		reader := a.holder(kindRead, begun, next)
+		u.end()
+		reader.section(next)
+		return nil
 	}
 	next, err := l.Upgrade(ctx, h)
 	if err != nil {
@@ -320,11 +332,9 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 		return err
 	}
 	a.seen("upgraded")
-	first := a.holder(kindWrite, begun, next)
+	writer := a.holder(kindWrite, begun, next)
 	u.end()
-	first.use(a.q.Length, func() {})
-	_ = next.Release()
-	first.end()
+	writer.section(next)
 	return nil
 }
 

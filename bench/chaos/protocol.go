@@ -165,12 +165,13 @@ const (
 // asked is what hold a caller wants, of request.Path.
 type asked struct {
 	Kind     holdKind
-	Also     string  `json:",omitempty"` // the second path of a multi
-	Permits  int     `json:",omitempty"`
-	Try      bool    `json:",omitempty"` // at once or not at all
-	Turn     bool    `json:",omitempty"` // a read lock is upgraded after use, a write lock downgraded
-	Priority int     `json:",omitempty"` // of a candidate
-	Then     parting `json:",omitempty"`
+	Also     string        `json:",omitempty"` // the second path of a multi
+	Permits  int           `json:",omitempty"`
+	Try      bool          `json:",omitempty"` // at once or not at all
+	Turn     bool          `json:",omitempty"` // a read lock is upgraded after use, a write lock downgraded
+	Delay    time.Duration `json:",omitempty"` // lock-delay
+	Priority int           `json:",omitempty"` // of a candidate
+	Then     parting       `json:",omitempty"`
 }
 
 // A parting is how a leader makes room.
@@ -199,7 +200,9 @@ type holding struct {
 	Asked   time.Duration // it was asked for then or later
 	From    time.Duration // it was there: Lock had returned
 	Until   time.Duration // the last question was asked that was answered "still held"
+	Given   bool          // it is about to be given up
 	Lost    string        // what it said at its end if it was lost
+	Delay   time.Duration `json:",omitempty"` // for which it stays taken when it was lost
 	// Guarded are the writes that depended on it.
 	Guarded []guarded
 }

@@ -70,6 +70,9 @@ func lockStep(_ context.Context, c *client) {
 		q.Path = area + permitsPath
 		q.Hold.Permits = 1 + c.rng.IntN(permitsMost)
 	}
+	if q.Hold.Kind != kindKept && c.rng.IntN(4) == 0 {
+		q.Hold.Delay = between(c.rng, 100*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
+	}
 	c.hold(q)
 }
 
@@ -104,6 +107,13 @@ func (c *client) hold(q request) {
 			c.noteHold(paths, places, h)
 		}
 	})
+	if r.Error == errDied.Error() && !c.run.orderly.Load() {
+		for _, first := range places {
+			for i := range paths {
+				edit(c.w.h, grants, first+i, func(g *grant) { g.Died = g.Lost == "" && !g.Given })
+			}
+		}
+	}
 	switch r.Outcome {
 	case noNode, nodeExists, badVersion, ended: // what a recipe does in the tree is no business of its callers
 		c.w.report.violate("outcome", "%s %s of %s on member %d: %s", q.Call, q.Hold.Kind, q.Path, c.member, r.Error)
@@ -118,10 +128,12 @@ func (c *client) noteHold(paths []string, places map[int]int, h *holding) {
 		return
 	}
 	for i := range paths {
-		edit(c.w.h, grants, first+i, func(g *grant) { g.holding = *h })
-	}
-	if h.Lost != "" {
-		c.w.report.count(sectionSeen, "hold lost: "+h.Lost, 1)
+		edit(c.w.h, grants, first+i, func(g *grant) {
+			if i == 0 && g.Lost == "" && h.Lost != "" {
+				c.w.report.count(sectionSeen, "hold lost: "+h.Lost, 1)
+			}
+			g.holding = *h
+		})
 	}
 }
 
@@ -166,6 +178,10 @@ func everything(area string) (all []request) {
 // takeEverything takes each lock once and leads each election, when nothing is broken and nobody holds anything: so nobody who is gone,
 // nor one who keeps a lock in case of need, is in the way of others for ever. The callers are of different members.
 func takeEverything(callers []*client) {
+	var longest time.Duration
+	defer func() {
+		callers[0].w.report.say("all locks and elections were to be had, each within %v", longest.Round(time.Millisecond))
+	}()
 	for i, area := range callers[0].w.areas {
 		for n, q := range everything(area) {
 			c := callers[(i+n)%len(callers)]
@@ -174,6 +190,7 @@ func takeEverything(callers []*client) {
 				c.w.report.violate("starved", "%v after everything was healed member %d cannot have the %s %v: %s", now()-begun, c.member, q.Hold.Kind, q.paths(), r.Error)
 				continue
 			}
+			longest = max(longest, now()-begun)
 			c.w.report.count(sectionChecks, fmt.Sprintf("%s to be had in the end", q.Hold.Kind), 1)
 		}
 	}
