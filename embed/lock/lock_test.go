@@ -363,6 +363,22 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	ens.Until("the dead contender to leave the queue", func() bool { return len(queued(t, holder)) == 1 })
 }
 
+// Nor does one learn less whose session expires while its contender is on its way: it is not left with an unknown outcome.
+func TestMutex_WhoseSessionExpiresOnTheWayIsToldSo(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // makes the path
+	must(t, err)
+	must(t, hold.Release())
+	ens.Isolate(1)
+	h, err := lock.NewMutex(s, path).Lock(bounded(t))
+	if !errors.Is(err, embed.ErrSessionExpired) || errors.Is(err, embed.ErrUnknownOutcome) {
+		t.Errorf("on its way: %v, %v", h, err)
+	}
+}
+
 // etcd#22082: a retried Unlock of an old Mutex deletes a newer acquisition of the same session. CURATOR-486: a release
 // whose delete had failed could not be repeated.
 func TestHold_ReleaseIsIdempotentAndFreesNothingButItsOwn(t *testing.T) {

@@ -99,6 +99,9 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 	}
 	if err != nil {
 		_ = claim.Release() // the node sees to it once the outcome is known
+		if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
+			err = ended // whatever was created goes with the session
+		}
 		if e.Prompt && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
 			err = embed.ErrUnavailable // whatever is on its way is taken back: nothing comes of it
 		}
