@@ -242,25 +242,31 @@ func (s *schedule) deleteByHand() {
 		s.ens.Isolate(s.member())
 		defer s.ens.HealAll()
 	}
-	for range 6 {
+	for range 12 {
 		session := s.anySession(s.rng)
 		if session == nil {
 			continue
 		}
 		k := pick(s.rng, kinds...)
-		path := pick(s.rng, k.paths()...)
-		if znodes := k.queued(s.ctx, session, path); len(znodes) > 0 {
-			znode := pick(s.rng, znodes...)
-			if s.rng.IntN(2) == 0 { // who holds, probably
-				znode = slices.MinFunc(znodes, func(a, b string) int { return cmp.Compare(a[len(a)-10:], b[len(b)-10:]) })
-			}
-			data, _, _ := session.Get(s.ctx, znode)
-			if string(data) == "__REVOKE__" {
-				continue // nobody knows whose it is
-			}
-			s.model.took(path, znode, string(data))
-			_ = session.Delete(s.ctx, znode, embed.AnyVersion)
-		}
-		s.pass(5, 50*time.Millisecond)
+		s.deleteOne(session, k, pick(s.rng, k.paths()...))
+		s.pass(5, 20*time.Millisecond)
 	}
+}
+
+// deleteOne deletes a contender, mostly the one who has it.
+func (s *schedule) deleteOne(session *embed.Session, k *kind, path string) {
+	znodes := k.queued(s.ctx, session, path)
+	if len(znodes) == 0 {
+		return
+	}
+	znode := pick(s.rng, znodes...)
+	if s.rng.IntN(4) > 0 {
+		znode = slices.MinFunc(znodes, func(a, b string) int { return cmp.Compare(a[len(a)-10:], b[len(b)-10:]) })
+	}
+	data, _, _ := session.Get(s.ctx, znode)
+	if string(data) == "__REVOKE__" {
+		return // nobody knows whose it is
+	}
+	s.model.took(path, znode, string(data))
+	_ = session.Delete(s.ctx, znode, embed.AnyVersion)
 }

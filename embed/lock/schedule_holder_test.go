@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -76,15 +77,54 @@ func (h *holder) ops() []embed.Op {
 
 // work accesses the registers and waits for the outcome. It is false if there is none.
 func (h *holder) work() bool {
-	s := h.session
-	if h.rng.IntN(4) == 0 && !h.kind.keeps {
-		if other := h.anySession(h.rng); other != nil {
-			s = other
-		}
+	if h.rng.IntN(4) == 0 {
+		return h.elsewhere()
 	}
+	return h.access(h.session)
+}
+
+// elsewhere is work by a session of another member, which may guard by the Hold too.
+func (h *holder) elsewhere() bool {
+	sl := pick(h.rng, h.slots...)
+	if sl.member == h.member || h.kind.keeps {
+		return true
+	}
+	s := h.open(sl)
+	return s == nil || h.access(s)
+}
+
+func (h *holder) access(s *embed.Session) bool {
 	ended := h.hold.Err() != nil
 	results, err := s.Multi(h.ctx, h.ops()...)
 	return h.outcome(ended, results, err)
+}
+
+// cling keeps the Hold until so many faults have begun, or it has ended; perhaps also until somebody asks for it. Meanwhile it is used
+// through other members: what becomes of it is for the ensemble to know, which this one may not hear.
+func (h *holder) cling(faults int) {
+	var revoked <-chan struct{}
+	if h.rng.IntN(2) == 0 {
+		revoked = h.hold.Revoked()
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	turn := *h.turn.Load()
+	for faults > 0 {
+		select {
+		case <-turn:
+			faults--
+			turn = *h.turn.Load()
+			continue
+		case <-tick.C:
+			h.elsewhere()
+			continue
+		case <-h.hold.Done():
+			h.elsewhere()
+		case <-revoked:
+		case <-h.last.Done():
+		}
+		return
+	}
 }
 
 // submit sends an access and does not wait.

@@ -303,16 +303,20 @@ type caller struct {
 	paths []string
 	name  string
 	rng   *rand.Rand
-	n     int
+
+	n      int            // calls
+	member embed.MemberID // of the session of this one
 }
 
 func (c *caller) run() {
 	for c.last.Err() == nil {
-		session := c.anySession(c.rng)
+		sl := pick(c.rng, c.slots...)
+		session := c.open(sl)
 		if session == nil {
 			c.pass(1, 10*time.Millisecond)
 			continue
 		}
+		c.member = sl.member
 		c.call(session)
 	}
 }
@@ -446,14 +450,14 @@ func (c *caller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
 		r.look()
 		switch n := c.rng.IntN(12); {
 		case n == 0 && !slices.Contains(c.kind.hot, g.paths[0]): // until the next fault has come and gone
-			c.cling(h, 2)
+			r.cling(2)
 			r.submit()
 		case n == 1: // until more has happened
 			c.pass(1+c.rng.IntN(callersOf), 20*time.Millisecond)
 		}
 		for range c.rng.IntN(4) {
 			if !r.work() { // its member is in trouble: now it is to be seen when the Hold ends
-				c.cling(h, 1)
+				r.cling(1)
 			}
 		}
 		if c.rng.IntN(4) == 0 {
@@ -504,20 +508,4 @@ func (c *caller) change(r *holder, w want) (*lock.Hold, *grant, want) {
 		c.t.Errorf("%+v ended with %v, and the read hold is gone", next, err)
 	}
 	return r.hold, r.grant, w
-}
-
-// cling waits for so many faults to begin, or for the end of the Hold; perhaps also for somebody to ask for it.
-func (c *caller) cling(h *lock.Hold, faults int) {
-	var revoked <-chan struct{}
-	if c.rng.IntN(2) == 0 {
-		revoked = h.Revoked()
-	}
-	for range faults {
-		select {
-		case <-h.Done():
-		case <-revoked:
-		case <-*c.turn.Load():
-		case <-c.last.Done():
-		}
-	}
 }
