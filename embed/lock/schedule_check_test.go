@@ -20,42 +20,44 @@ type scene struct {
 
 // A pretender answers what it is told to.
 type pretender struct {
-	err  error
-	ctx  context.Context // nil: it agrees with err
-	done chan struct{}   // nil: it agrees with err
+	err    error
+	ctx    context.Context
+	cancel context.CancelFunc
+	open   chan struct{} // what Done returns; nil: what goes with the context
 }
 
-func (p *pretender) Err() error { return p.err }
-
-func (p *pretender) Context() context.Context {
-	if p.ctx != nil {
-		return p.ctx
-	}
-	if p.err == nil {
-		return context.Background()
-	}
+func newPretender() *pretender {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
+	return &pretender{ctx: ctx, cancel: cancel}
 }
+
+// say has it answer with an error, or with none.
+func (p *pretender) say(err error) {
+	if p.err = err; err != nil {
+		p.cancel()
+	}
+}
+
+func (p *pretender) Err() error               { return p.err }
+func (p *pretender) Context() context.Context { return p.ctx }
 
 func (p *pretender) Done() <-chan struct{} {
-	if p.done != nil {
-		return p.done
+	if p.open != nil {
+		return p.open
 	}
-	return p.Context().Done()
+	return p.ctx.Done()
 }
 
 // given is a grant on /l that has not ended.
 func given(mode mode, token embed.Zxid) *grant {
-	return &grant{who: fmt.Sprint("who has ", token), note: fmt.Sprint(token), paths: []string{"/l"}, mode: mode, permits: 1, hold: &pretender{},
+	return &grant{who: fmt.Sprint("who has ", token), note: fmt.Sprint(token), paths: []string{"/l"}, mode: mode, permits: 1, hold: newPretender(),
 		znode: fmt.Sprintf("/l/%d", token), token: lock.Token{Zxid: token}}
 }
 
 // over is one that has.
 func over(mode mode, token embed.Zxid) *grant {
 	g := given(mode, token)
-	g.hold.(*pretender).err = embed.ErrReleased
+	g.hold.(*pretender).say(embed.ErrReleased)
 	return g
 }
 
@@ -79,7 +81,7 @@ func loses(why error, identity string) func(*model) {
 		first.delay, first.identity, second.identity = time.Hour, "x", identity
 		m.granted(first)
 		m.held(first)
-		first.hold.(*pretender).err = why
+		first.hold.(*pretender).say(why)
 		m.granted(second)
 	}
 }
@@ -107,7 +109,7 @@ func asked(before, later error) func(*model) {
 		g := given(alone, 1)
 		m.granted(g)
 		for _, err := range []error{before, later} {
-			g.hold.(*pretender).err = err
+			g.hold.(*pretender).say(err)
 			m.held(g)
 		}
 	}
@@ -125,14 +127,17 @@ func written(list ...*grant) func(*model) {
 }
 
 func TestModel(t *testing.T) {
-	lost := func(p *pretender) func(*model) {
+	lost := func(change func(*pretender)) func(*model) {
 		return func(m *model) {
-			g := given(alone, 1)
-			p.err = embed.ErrReleased
+			g, p := given(alone, 1), newPretender()
+			change(p)
 			g.hold = p
+			m.granted(g)
+			p.say(embed.ErrReleased)
 			m.held(g)
 		}
 	}
+	whole := lost(func(*pretender) {})
 	taken := func(m *model) {
 		m.took("/l", "/l/1", "")
 		grants(given(alone, 1), given(alone, 2))(m)
@@ -159,8 +164,8 @@ func TestModel(t *testing.T) {
 		{"a grant during the delay", loses(embed.ErrSuspended, "y"), loses(embed.ErrSuspended, "x"), "whose delay is"},
 		{"a delay is for what is lost", loses(embed.ErrSessionExpired, ""), loses(embed.ErrReleased, ""), "whose delay is"},
 		{"a hold that ended revives", asked(embed.ErrSuspended, nil), asked(nil, embed.ErrSuspended), "holds again"},
-		{"a hold ends and its context goes on", lost(&pretender{ctx: context.Background()}), lost(&pretender{}), "Context goes on"},
-		{"a hold ends and its channel stays open", lost(&pretender{done: make(chan struct{})}), lost(&pretender{}), "Done is open"},
+		{"a hold ends and its context goes on", lost(func(p *pretender) { p.ctx = context.Background() }), whole, "Context goes on"},
+		{"a hold ends and its channel stays open", lost(func(p *pretender) { p.open = make(chan struct{}) }), whole, "Done is open"},
 		{"a release does nothing", func(m *model) { m.released(given(alone, 1), nil) }, func(m *model) { m.released(over(alone, 1), nil) }, "still holds"},
 		{"everybody is gone but one", func(m *model) { grants(given(alone, 1))(m); m.finish() }, func(m *model) { grants(over(alone, 1))(m); m.finish() }, "everybody is gone"},
 		{"a write after the end", func(m *model) { m.wrote(ended, "/l", 5, true) }, func(m *model) { m.wrote(ended, "/l", 5, false) }, "had ended before"},

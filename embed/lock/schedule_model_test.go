@@ -52,6 +52,8 @@ type grant struct {
 	token lock.Token
 
 	// Guarded by the model's mu.
+	ctx   context.Context // the hold's, from when it was asked first
+	done  <-chan struct{}
 	most  int       // permits that there may have been between the call and the grant
 	alive time.Time // the hold had not ended then
 	ended bool      // it has said so
@@ -150,6 +152,7 @@ func (m *model) granted(g *grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.grants[g.kind]++
+	m.heldLocked(g)
 	m.noteLocked("%v has %v as %s", g, g.paths, g.znode)
 	for _, path := range g.paths {
 		p := m.placeLocked(path)
@@ -291,6 +294,9 @@ func (m *model) limited(path string, most int) {
 
 // heldLocked asks a Hold whether it still is, in every way in which it can be asked.
 func (m *model) heldLocked(g *grant) bool {
+	if g.ctx == nil {
+		g.ctx, g.done = g.hold.Context(), g.hold.Done()
+	}
 	asked := time.Now()
 	if err := g.hold.Err(); err == nil {
 		g.alive = asked
@@ -300,13 +306,15 @@ func (m *model) heldLocked(g *grant) bool {
 		return true
 	}
 	g.ended = true
-	if g.hold.Context().Err() == nil {
+	if g.ctx.Err() == nil || g.hold.Context().Err() == nil {
 		m.found("%v has ended and its Context goes on", g)
 	}
-	select {
-	case <-g.hold.Done():
-	default:
-		m.found("%v has ended and its Done is open", g)
+	for _, done := range []<-chan struct{}{g.done, g.hold.Done()} {
+		select {
+		case <-done:
+		default:
+			m.found("%v has ended and its Done is open", g)
+		}
 	}
 	return false
 }
