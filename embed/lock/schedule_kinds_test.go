@@ -190,7 +190,7 @@ var keepers = &kind{
 		return w
 	},
 	take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
-		m := lock.NewMutex(s, w.paths[0])
+		m := lock.NewMutex(s, w.paths[0]).With(lock.Options{Delay: w.delay})
 		if w.keep {
 			m = keeping(s, w.paths[0])
 		}

@@ -104,7 +104,9 @@ type slot struct {
 
 // play plays a schedule: a short one, or one with every fault there is.
 func play(t *testing.T, seed uint64, long bool) {
-	s := &schedule{t: t, long: long, rng: rand.New(rand.NewPCG(seed, 0)), ctx: bounded(t)}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	s := &schedule{t: t, long: long, rng: rand.New(rand.NewPCG(seed, 0)), ctx: ctx}
 	s.mu.nodes, s.mu.refused, s.mu.faults = make(map[embed.MemberID]*embed.Node), make(map[string]int), make(map[string]int)
 	s.model = newModel(t.Errorf)
 	s.delays = s.rng.IntN(2) == 0
@@ -501,7 +503,8 @@ func (c *caller) change(r *holder, w want) (*lock.Hold, *grant, want) {
 	c.refuse(err)
 	c.model.notef("%+v: %v (session: %v)", next, err, r.session.Err())
 	ended := r.hold.Err()
-	if !c.mayRefuse(ctx, r.session, next, err) && !errors.Is(err, lock.ErrUpgrade) && !(errors.Is(err, embed.ErrNotHeld) && ended != nil) {
+	if !c.mayRefuse(ctx, r.session, next, err) && !errors.Is(err, lock.ErrUpgrade) &&
+		!(ended != nil && (errors.Is(err, embed.ErrNotHeld) || errors.Is(err, embed.ErrSuspended))) {
 		c.t.Errorf("%+v ended with %v (session: %v)", next, err, r.session.Err())
 	}
 	if errors.Is(err, lock.ErrUpgrade) && errors.Is(ended, embed.ErrReleased) {
