@@ -23,7 +23,7 @@ func TestDelay_IsNoneAfterARelease(t *testing.T) {
 	must(t, err)
 	must(t, h.Release())
 	other := ens.Session(1, embed.SessionOptions{})
-	h, err = delayed(other, "", time.Hour).Lock(bounded(t))
+	_, err = delayed(other, "", time.Hour).Lock(bounded(t))
 	must(t, err)
 	must(t, other.Close()) // on purpose too
 	h, err = delayed(s, "", time.Hour).TryLock(bounded(t))
