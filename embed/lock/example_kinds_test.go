@@ -194,23 +194,69 @@ func ExampleHolders() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	queued, err := session.Watch(ctx, path, embed.WatchOnce)
+	if err != nil {
+		log.Fatal(err)
+	}
+	printed := make(chan error)
+	go func() {
+		hold, err := lock.NewMutex(session, path).With(lock.Options{Note: "one page"}).Lock(ctx)
+		if err == nil {
+			err = hold.Release()
+		}
+		printed <- err
+	}()
+	<-queued.Events()
+
 	holders, err := lock.Holders(ctx, session, path)
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, h := range holders {
-		fmt.Printf("%s, member %d\n", h.Note, h.Member)
-	}
 	waiters, err := lock.Waiters(ctx, session, path)
-	fmt.Println(len(waiters), "wait,", err)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, of member %d\n", holders[0].Note, holders[0].Member)
+	fmt.Printf("%s waits\n", waiters[0].Note)
 
-	if err := lock.Revoke(ctx, session, path); err != nil { // asks, no more
+	if err := lock.Revoke(ctx, session, path); err != nil { // asks: the holder is free to go on
 		log.Fatal(err)
 	}
 	<-hold.Revoked()
 	fmt.Println(hold.Release())
+	fmt.Println(<-printed)
 	// Output:
-	// a long print, member 1
-	// 0 wait, <nil>
+	// a long print, of member 1
+	// one page waits
 	// <nil>
+	// <nil>
+}
+
+// A write that happens only while the lock is held.
+func ExampleGuard() {
+	session, end := session()
+	defer end()
+	ctx := context.Background()
+	if _, err := session.Create(ctx, "/report", nil, embed.Persistent); err != nil {
+		log.Fatal(err)
+	}
+	hold, err := lock.NewMutex(session, "/locks/report").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	write := func(line string) error {
+		_, err := session.Multi(ctx, lock.Guard(hold), embed.OpSet("/report", []byte(line), embed.AnyVersion))
+		return err
+	}
+	fmt.Println(write("under the lock"))
+	if err := hold.Release(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(errors.Is(write("too late"), embed.ErrNotHeld))
+	data, _, err := session.Get(ctx, "/report")
+	fmt.Printf("%s, %v\n", data, err)
+	// Output:
+	// <nil>
+	// true
+	// under the lock, <nil>
 }
