@@ -149,6 +149,7 @@ func (c *campaign) inspect(w *workload) []entry {
 		walker := w.newClient(id, "walker")
 		for !walker.open(ctx) {
 			if ctx.Err() != nil {
+				w.e.stacks()
 				c.report.violate("available", "member %d gives no session %v after everything was healed", id, patience)
 				return nil
 			}
