@@ -333,6 +333,33 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 	})
 }
 
+// Events.SessionExpired is of what the log expires: what a node gives up by its own clock the log only hears of, as it does of what its owner
+// closes, whether something of it was lost before or not.
+func TestEndByTheOwnClockIsNotToldAsExpiry(t *testing.T) {
+	for name, end := range map[string]func(n *node, s *Session){
+		"expired here": func(n *node, _ *Session) { pass(testDeadline + testTimeout) },
+		"closed when a claim was lost": func(n *node, s *Session) {
+			n.heldToLinger(s, "/q")
+			pass(testDeadline)
+			n.wantState(s, session.Suspended)
+			go s.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				var told []tree.SessionID
+				n.cfg.SessionExpired = func(id tree.SessionID) { told = append(told, id) }
+				end(n, s)
+				n.run(time.Second)
+				if len(n.sessionsOf(testMember)) > 0 || len(told) > 0 {
+					t.Errorf("sessions left: %v; told of the expiry of %v", n.sessionsOf(testMember), told)
+				}
+			})
+		})
+	}
+}
+
 func TestEachSessionHasItsOwnDeadline(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		long, short := n.open(2*testTimeout), n.open(testTimeout)

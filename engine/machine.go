@@ -283,7 +283,11 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 		if err := expired(m.mu.table.Closable(r.session, at, r.attached)); err != nil {
 			return nil, 0, err
 		}
-		m.closeSession(r.session, wall, r.lost)
+		why := ErrSessionClosed
+		if r.lost && r.attached != 0 {
+			why = ErrSessionExpired // its client was silent; a session of the node itself has ended by its owner's will or clock
+		}
+		m.endSession(r.session, wall, r.lost, why)
 		return nil, 0, nil
 	default:
 		return nil, 0, m.release(at, wall, r)
@@ -444,13 +448,18 @@ func (m *machine) reap(c *command) {
 	}
 }
 
-// closeSession ends a session in a transaction of its own: its ephemerals go, or linger if it was lost, then its record. It returns how
-// much that was.
+// closeSession ends a session that is expired if it was lost.
 func (m *machine) closeSession(id tree.SessionID, wall int64, lost bool) int {
 	why := ErrSessionClosed
 	if lost {
 		why = ErrSessionExpired
 	}
+	return m.endSession(id, wall, lost, why)
+}
+
+// endSession ends a session in a transaction of its own: its ephemerals go, or linger if it was lost, then its record. It returns how
+// much that was. Who watches the log is told why.
+func (m *machine) endSession(id tree.SessionID, wall int64, lost bool, why error) int {
 	m.engine.sessionEnded(m.shard, id, why)
 	paths := m.mu.table.Ephemerals(id)
 	ops := make([]tree.Op, len(paths))

@@ -57,7 +57,6 @@ type purgeCall struct {
 func newPurgeModel(t *testing.T, seed uint64, seen map[string]int) *purgeModel {
 	m := &purgeModel{t: t, rng: rand.New(rand.NewPCG(seed, 23)), applied: make(map[*node]*[purgeShards]int), leader: otherMember, lost: make(map[tree.SessionID]bool), started: make(map[tree.SessionID]bool), seen: seen}
 	m.other = m.join(session.Origin{Member: otherMember, Start: 1, Directory: [16]byte{2}, Digest: testOrigin().Digest, Level: formatLevel})
-	m.other.cfg.SessionExpired = func(id tree.SessionID) { m.lost[id] = true }
 	m.restart()
 	return m
 }
@@ -263,9 +262,13 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 	if n == m.other {
 		m.count(n.shards[id-1].mu.table, c)
 	}
+	shard := n.shards[id-1]
+	before := shard.mu.table.Sessions(testMember)
 	n.applyOn(id, c)
 	synctest.Wait()
-	shard := n.shards[id-1]
+	if n == m.other && id == homeShard {
+		m.noteLost(before, shard.mu.table, c)
+	}
 	if err := shard.mu.table.Verify(); err != nil {
 		m.t.Fatalf("member %d, shard %d: %v", n.cfg.Member, id, err)
 	}
@@ -275,6 +278,17 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 		}
 	}
 	return true
+}
+
+// noteLost notes which sessions an entry of the home shard has ended as lost: all that it ended, but for those whose owner closed them.
+func (m *purgeModel) noteLost(before []session.Record, table *session.Table, c command) {
+	for _, r := range before {
+		if now, there := table.Get(r.ID); r.Ended != 0 || there && now.Ended == 0 {
+			continue
+		}
+		i := slices.IndexFunc(c.requests, func(q request) bool { return q.kind == requestClose && q.session == r.ID })
+		m.lost[r.ID] = i < 0 || c.requests[i].lost
+	}
 }
 
 func (m *purgeModel) count(table *session.Table, c command) {
