@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -197,7 +198,7 @@ func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why st
 	return first.Tree, strayEphemerals(first.Tree, w)
 }
 
-// strayEphemerals names an ephemeral whose session is over.
+// strayEphemerals names an ephemeral whose session is over, or that is left of somebody who wants no lock and no leadership any more.
 func strayEphemerals(tree []entry, w *workload) string {
 	alive := make(map[embed.SessionID]bool)
 	for _, l := range w.h.snapshot().Lives {
@@ -206,8 +207,12 @@ func strayEphemerals(tree []entry, w *workload) string {
 		}
 	}
 	for _, z := range tree {
-		if owner := z.Stat.EphemeralOwner; owner != 0 && !alive[owner] {
+		switch owner := z.Stat.EphemeralOwner; {
+		case owner == 0:
+		case !alive[owner]:
 			return fmt.Sprintf("%s of session %x is left, which is over", z.Path, owner)
+		case !strings.HasPrefix(inArea(z.Path), markersPath):
+			return fmt.Sprintf("%s of session %x is left, who is alive and has given up all it had", z.Path, owner)
 		}
 	}
 	return ""
