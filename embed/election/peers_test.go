@@ -159,10 +159,12 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
 	cancel()
 	<-first.ctx.Done()
-	_, err := s.Sync(bounded(t), path)
-	must(t, err)
-	if l, err := election.New(s, path).Leader(bounded(t)); err != nil || string(l.Value) != "first" {
-		t.Errorf("%q leads, %v; the first is still at work", l.Value, err)
+	for i := range 50 { // commits, among which a premature farewell would be
+		_, err := s.Create(bounded(t), fmt.Sprint("/work-", i), nil, embed.Ephemeral)
+		must(t, err)
+		if l, err := election.New(s, path).Leader(bounded(t)); err != nil || string(l.Value) != "first" {
+			t.Fatalf("%q leads, %v; the first is still at work", l.Value, err)
+		}
 	}
 	began := time.Now()
 	first.leave()

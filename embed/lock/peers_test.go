@@ -390,6 +390,54 @@ func TestSemaphore_WhatChangesWhileAWaiterLooks(t *testing.T) {
 	}
 }
 
+// Somebody else takes the only permit, or queues for it, while a caller looks at one that is there. What the caller has seen does not count.
+func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	m, theirs := lock.NewSemaphore(s, path, 1), lock.NewSemaphore(other, path, 1)
+	for name, takes := range map[string]func() (over func() error){
+		"taken": func() func() error {
+			h, err := theirs.TryAcquire(bounded(t), 1)
+			if errors.Is(err, lock.ErrHeld) {
+				return nil // the caller has it
+			}
+			must(t, err)
+			return h.Release
+		},
+		"waited for": func() func() error {
+			if left(t, other) > 0 {
+				return nil
+			}
+			at, err := other.Create(bounded(t), path+"/locks/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
+			must(t, err)
+			return func() error { return other.Delete(bounded(t), at, embed.AnyVersion) }
+		},
+	} {
+		h, err := m.Acquire(bounded(t), 1) // makes the znodes
+		must(t, err)
+		must(t, h.Release())
+		for n := int64(1); ; n++ {
+			var over func() error
+			ctx := &looker{Context: bounded(t), n: n, do: func() { over = takes() }}
+			h, err := m.TryAcquire(ctx, 1)
+			if over != nil && !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("a permit that was %s at step %d: %v, %v", name, n, h, err)
+			} else if over == nil {
+				must(t, err)
+			}
+			if err == nil {
+				must(t, h.Release())
+			}
+			if over != nil {
+				must(t, over())
+			}
+			if ctx.looks.Load() < n {
+				break
+			}
+		}
+	}
+}
+
 // Goroutines share a Semaphore, and sessions do: the permits that are out are never more than there are, and what one gives back is its
 // own. (CURATOR-376: two threads raced for the one lease that a semaphore of one had room to remember. kazoo#65, kazoo#93: who would not
 // wait, or not for long, had to.)
@@ -764,16 +812,25 @@ func TestLock_LeavesNoGoroutine(t *testing.T) {
 			must(t, h.Release())
 		}
 	}
+	ens.Until("their goroutines to end", func() bool { return goroutines("/embed/lock.")+goroutines("/embed/internal/queue.") == 0 })
+	m := kept(s, time.Hour)
+	for range 3 {
+		h, err := m.Lock(bounded(t))
+		must(t, err)
+		_ = h.Revoked()
+		must(t, h.Release())
+	}
+	ens.Until("those of Holds to end whose lock is kept", func() bool { return goroutines("/embed/lock.(*Hold)") == 0 })
+}
+
+// goroutines returns how many goroutines are in something.
+func goroutines(in string) (n int) {
 	var stacks strings.Builder
-	ens.Until("their goroutines to end", func() bool {
-		stacks.Reset()
-		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-		n := 0
-		for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
-			if strings.Contains(stack, "/embed/lock.") || strings.Contains(stack, "/embed/internal/queue.") {
-				n++
-			}
+	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
+	for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
+		if strings.Contains(stack, in) {
+			n++
 		}
-		return n == 0
-	})
+	}
+	return n
 }
