@@ -31,7 +31,8 @@ func TestDelay_IsNoneAfterARelease(t *testing.T) {
 	must(t, h.Release())
 }
 
-// Consul's lock-delay: a holder that was lost may have sent something that has not arrived yet.
+// Consul's lock-delay: a holder that was lost may have sent something that has not arrived yet. (Netflix/curator#9: nobody could have the
+// lock stay taken for a while.)
 func TestDelay_AfterALoss(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -60,7 +61,7 @@ func TestDelay_AfterALoss(t *testing.T) {
 	}
 }
 
-// consul#430: whoever had it could not have it back during the delay.
+// consul#430: whoever had it could not have it back during the delay. (etcd#22384, etcd#22382: nor after a restart.)
 func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
