@@ -65,7 +65,7 @@ func (l *Latch) IsLeader() bool {
 }
 
 // Leadership compares the clock and returns the turn of leading that this process has, or false if it has none: for its Token, its Context,
-// Guard, Transfer. Resigning it lets the next candidate lead, and the Latch stands in the queue again.
+// Guard, Transfer. Resigning it lets the next candidate lead, and the Latch stands in the queue again by itself: Requeue is for others.
 func (l *Latch) Leadership() (*Leadership, bool) {
 	l.mu.Lock()
 	leads := l.mu.leads
