@@ -48,6 +48,12 @@ func OpCheck(path string, version int32) Op {
 	return Op{op: tree.Op{Kind: tree.KindCheck, Path: path, Version: version}}
 }
 
+// OpCheckCzxid makes the Multi fail with ErrNotHeld unless the znode is the ephemeral that the transaction czxid created: not another
+// one of the same path.
+func OpCheckCzxid(path string, czxid Zxid) Op {
+	return Op{op: tree.Op{Kind: tree.KindGuard, Path: path, Czxid: czxid}}
+}
+
 // OpCheckChildren makes the Multi fail with ErrTooManyChildren if the znode has more than so many children, counted where the
 // operation stands: those that the operations before it create and delete count. ErrNoNode if there is no such znode. With several
 // shards the root has children on each, which nothing counts in one step: ErrCrossShard.
@@ -79,7 +85,7 @@ func (o Op) validate(dataMax int) error {
 		if err = o.op.Mode.Validate(); err == nil {
 			err = tree.ValidateCreatePath(o.op.Path, o.op.Mode)
 		}
-	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL:
+	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL, tree.KindGuard:
 		err = tree.ValidatePath(o.op.Path)
 	case tree.KindCheckChildren:
 		if err = tree.ValidatePath(o.op.Path); err == nil && o.op.Version < 0 {

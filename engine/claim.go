@@ -225,6 +225,10 @@ func (c *Claim) stay() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c.leaving = false
+	if c.over && c.created && c.session.end == nil { // it was to leave as a whole, and lost a part by hand
+		c.removeLocked(c.paths, c.czxid, false, c.pipe.queueEnd)
+		c.pipe.signal()
+	}
 }
 
 // goneLocked is told that one of the claim's znodes is gone, or is about to be.

@@ -42,8 +42,8 @@ func (c Clock) anchor(boot, drift time.Duration) (a anchor) {
 }
 
 // glance returns what Boot and drift are by the quick clock, counted from an anchor; false if there is none. That clock stands still while the
-// machine sleeps, and the wall clock does not: what the wall clock has gained is counted as time that has passed, so that Boot is never
-// more than it says.
+// machine sleeps, and the wall clock does not: what the wall clock has gained is counted as time that has passed, so that Boot is not
+// more than it says, unless somebody has set the wall clock back since: by as much as the machine slept, or the drift shows it.
 func (c Clock) glance(a anchor) (boot, drift time.Duration, ok bool) {
 	if c.quick == nil || a == (anchor{}) {
 		return 0, 0, false

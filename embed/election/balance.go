@@ -51,11 +51,15 @@ func (b *balance) share(ctx context.Context, s *embed.Session) error {
 	for _, name := range b.names {
 		running.Go(func() {
 			r := runner{path: queue.Child(b.dir, name), value: b.value, turn: func(ctx context.Context, l *Leadership) error { return b.turn(ctx, name, l) }}
-			if err := r.lead(ctx, s); err != nil {
-				cancel(&fatal{err})
-			} else {
-				cancel(nil) // the session is lost, or ctx has ended
+			for s.Err() == nil {
+				if err := r.lead(ctx, s); err != nil {
+					cancel(&fatal{err})
+				}
+				if !pause(ctx) {
+					return
+				}
 			}
+			cancel(nil)
 		})
 	}
 	b.evenLoop(ctx, s)
@@ -100,7 +104,7 @@ func (b *balance) evenLoop(ctx context.Context, s *embed.Session) {
 // even gives one leadership to whoever has the fewest, if this process has the most and two more than that one. It reports whether it did.
 func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 	own := s.ID()
-	counts := make(map[embed.SessionID]int)
+	counts, stands := make(map[embed.SessionID]int), make(map[embed.SessionID]int)
 	standing := make(map[string][]Standing)
 	for _, name := range b.names {
 		list, err := New(s, queue.Child(b.dir, name)).Candidates(ctx)
@@ -108,6 +112,7 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 			return false
 		}
 		for i, c := range list {
+			stands[c.Owner]++
 			counts[c.Owner] += 0
 			if i == 0 {
 				counts[c.Owner]++
@@ -117,6 +122,9 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 	}
 	least := own
 	for id, n := range counts {
+		if stands[id] < len(b.names) {
+			continue // it shares in something else
+		}
 		if n > counts[own] || n == counts[own] && id < own {
 			return false // that one's turn to give, or nobody's
 		}

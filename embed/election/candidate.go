@@ -75,7 +75,15 @@ func (c *Candidate) entry() queue.Entry {
 	if c.options.Priority > 0 {
 		words = append(words, queue.PriorityWord(c.options.Priority))
 	}
-	return queue.Entry{Kind: queue.Latch, Data: c.value, Words: words}
+	return queue.Entry{Kind: queue.Latch, Data: published(c.value), Words: words}
+}
+
+// published is a value as others get it: Curator cannot read one that is none.
+func published(value []byte) []byte {
+	if value == nil {
+		return []byte{}
+	}
+	return value
 }
 
 // jump goes ahead of those who wait with a lower priority. Whoever comes later stands behind it, so once is enough.
@@ -130,16 +138,28 @@ func (c *Candidate) Withdraw() error {
 	return contender.Claim.Release()
 }
 
+func (c *Candidate) isWithdrawn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.withdrawn
+}
+
 // Wait waits until the candidate leads, and for a quorum, as long as ctx lets it. After an error it has left the queue, or will as soon as that
-// can be sent. Errors are those of Campaign.
+// can be sent. Errors are those of Campaign, and embed.ErrNotHeld for a candidate that was elected, which changes nothing.
 func (c *Candidate) Wait(ctx context.Context) (*Leadership, error) {
 	l, err := c.wait(ctx)
 	return l, c.election.wrap("campaign", err)
 }
 
 func (c *Candidate) wait(ctx context.Context) (*Leadership, error) {
+	if c.contender.Turn != nil {
+		return nil, fmt.Errorf("%w: the candidate was elected before", embed.ErrNotHeld)
+	}
 	for {
 		l, err := c.step(ctx)
+		if c.isWithdrawn() {
+			err = embed.ErrReleased
+		}
 		if err != nil {
 			return nil, c.contender.Leave(err)
 		}

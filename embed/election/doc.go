@@ -9,7 +9,11 @@
 // A candidate with a priority goes ahead of those who wait with a lower one: it takes a place right before the first of them, while somebody
 // is ahead of that one. Its turn is granted by a transaction that moves it to the front of that place, by a name that only one can have, so
 // that of two who both see themselves first one is granted it, and tokens grow. A transfer deletes the leader's znode and creates the
-// candidate's in its place in one transaction, after the leader has ended its turn.
+// candidate's in its place in one transaction, after the candidate has answered the leader's offer and the leader has ended its turn.
+//
+// Only Curator's LeaderLatch may share an election's path: LeaderSelector, go-zookeeper's Lock and kazoo's Election have other names and would not wait
+// for candidates here, nor be waited for; they belong on the path of a lock.Mutex. A client's candidate accepts no transfer, and goes
+// ahead of nobody. "transfer" below an election's path is the election's own.
 //
 // Read election.go first, then candidate.go and leadership.go, transfer.go, run.go, latch.go and balance.go.
 package election

@@ -44,12 +44,12 @@ func (l *Leadership) Err() error { return l.turn.Err() }
 func Guard(l *Leadership) embed.Op { return embed.OpGuard(l.turn) }
 
 // Proclaim replaces the published value. After the end of the leadership nothing is published. Errors: why the leadership
-// ended, and those of embed.Session.Set.
+// ended, embed.ErrNotHeld if it ended on the way, and those of embed.Session.Set.
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("proclaim: %w", err)
 	}
-	if _, err := l.contender.Session.Set(ctx, l.contender.Path(), value, embed.AnyVersion); err != nil {
+	if _, err := l.contender.Session.Multi(ctx, Guard(l), embed.OpSet(l.contender.Path(), published(value), embed.AnyVersion)); err != nil {
 		return fmt.Errorf("proclaim: %w", err)
 	}
 	return nil

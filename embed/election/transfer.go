@@ -12,18 +12,29 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// ErrNotTransferred says that the candidate to whom the leadership was to be given has not taken it. It was resigned instead.
-var ErrNotTransferred = errors.New("leadership was not taken over, but resigned")
+// ErrNotTransferred says that the candidate to whom the leadership was to be given has not taken it. It goes on, if the candidate had not
+// even answered; Leadership.Err tells.
+var ErrNotTransferred = errors.New("leadership was not taken over")
 
-// transferTime is how long a candidate may take to accept.
+// transferTime is how long a candidate may take to answer, and then to accept.
 const transferTime = 5 * time.Second
 
-// offer is the path of a znode that offers a leader's place: its data is the path of the candidate, a space, and the path of the leader.
+// offer is the path of a znode that offers a leader's place: its data are the names of the candidate and of the leader, and the zxid that created
+// the leader's znode, for the name is that of others who are granted the place; with spaces between. Its version says how far they are.
 func (e *Election) offer() string { return queue.Child(e.path, "transfer") }
 
+// The versions of an offer.
+const (
+	offered  = 0
+	answered = 1 // by the candidate, who is there
+	given    = 2 // by the leader, who leads no more
+)
+
 // Transfer gives the leadership to a candidate who is waiting, ahead of all others: to is its path, one of Candidates'. It waits until the
-// candidate has taken it, for ctx and five seconds at most; then, or if there is no such candidate, it resigns and returns ErrNotTransferred. The
-// leadership has ended whatever it returns, and nobody leads until the transfer is over. Other errors: why the leadership had ended before.
+// candidate has taken it, no longer than ctx, and five seconds for each of its answers. If the candidate has gone, or does not answer for it waits for
+// nothing or is a client's that knows no transfers, Transfer returns ErrNotTransferred and the leadership goes on. Once it has answered, the
+// leadership ends and nobody leads until the candidate does: if it does not, the leadership is resigned, and the error is the same. Other
+// errors: embed.ErrInvalidPath if that is no candidate's path, and why the leadership has ended before.
 func (l *Leadership) Transfer(ctx context.Context, to string) error {
 	return l.candidate.election.wrap("transfer", l.transfer(ctx, to))
 }
@@ -31,62 +42,133 @@ func (l *Leadership) Transfer(ctx context.Context, to string) error {
 func (l *Leadership) transfer(ctx context.Context, to string) error {
 	l.transferring.Lock()
 	defer l.transferring.Unlock()
+	e := l.candidate.election
+	if !strings.HasPrefix(to, queue.Child(e.path, "")) || to == l.contender.Path() {
+		return fmt.Errorf("%w: %q is no other candidate's", embed.ErrInvalidPath, to)
+	}
 	if err := l.Err(); err != nil {
 		return err
 	}
+	offer, err := l.makeOffer(ctx, to)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotTransferred, err)
+	}
+	defer offer.Release()
+	if err := l.waitOffer(ctx, to, offer, answered); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotTransferred, err)
+	}
 	// The place stays taken, so nobody else leads; and whoever takes it may know of it before this node does.
 	l.turn.End()
-	err := l.offer(ctx, to)
+	_, err = l.contender.Session.Set(ctx, e.offer(), l.terms(to), answered)
+	if err == nil {
+		err = l.waitOffer(ctx, to, offer, given+1)
+	}
+	_ = offer.Release() // before the place, in their order
 	if released := l.Resign(); err == nil {
 		err = released
 	}
 	if errors.Is(l.contender.Claim.Err(), embed.ErrDeleted) {
 		return nil // by who has taken it
 	}
-	return fmt.Errorf("%w: %w", ErrNotTransferred, err)
+	return fmt.Errorf("%w, but resigned: %w", ErrNotTransferred, err)
 }
 
-// offer offers the place to a candidate until it has taken it, or does not.
-func (l *Leadership) offer(ctx context.Context, to string) error {
-	s, e := l.contender.Session, l.candidate.election
-	if !strings.HasPrefix(to, queue.Child(e.path, "")) || to == l.contender.Path() {
-		return fmt.Errorf("%w: %s is no candidate's", embed.ErrInvalidPath, to)
-	}
+// makeOffer offers the place to a candidate.
+func (l *Leadership) makeOffer(ctx context.Context, to string) (*embed.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
-	claim, err := s.Claim(ctx, embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(), []byte(to+" "+l.contender.Path()), embed.Ephemeral))
-	if err != nil {
-		return err
-	}
-	defer claim.Release()
-	if _, err := claim.Created(ctx); err != nil {
-		return err
-	}
-	gone, err := s.Watch(ctx, to, embed.WatchOnce)
-	if err != nil {
-		return err
-	}
-	defer gone.Close()
-	if _, ok, err := s.Exists(ctx, to); !ok {
-		return cmp.Or(err, errLeft) // unless it is by accepting: that is known by now
-	}
-	select {
-	case <-claim.Done(): // taken, as the place is in the same moment
-		select {
-		case <-l.contender.Claim.Done():
-		case <-ctx.Done():
+	for tries := 3; ; tries-- {
+		claim, err := l.tryOffer(ctx, to)
+		if tries == 0 || !errors.Is(err, embed.ErrNoNode) && !errors.Is(err, embed.ErrNodeExists) {
+			return claim, err
 		}
-		return claim.Err()
-	case <-l.contender.Claim.Done():
-	case <-gone.Events(): // by accepting, or for good
-	case <-ctx.Done():
 	}
-	return cmp.Or(errors.Join(claim.Release(), ctx.Err()), errLeft)
+}
+
+// tryOffer is makeOffer as far as this node knows; what it does not know, it does after it.
+func (l *Leadership) tryOffer(ctx context.Context, to string) (*embed.Claim, error) {
+	s, e := l.contender.Session, l.candidate.election
+	ops := []embed.Op{embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(), l.terms(to), embed.Ephemeral)}
+	if _, ok, err := s.Exists(ctx, e.offer()); err == nil && ok {
+		ops = append([]embed.Op{embed.OpDelete(e.offer(), embed.AnyVersion)}, ops...) // an older one, perhaps of a leader who is no more
+	}
+	claim, err := s.Claim(ctx, ops...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := claim.Created(ctx); err != nil {
+		return nil, errors.Join(err, claim.Release())
+	}
+	return claim, nil
+}
+
+// terms are the data of an offer.
+func (l *Leadership) terms(to string) []byte {
+	_, candidate := queue.Split(to)
+	_, leader := queue.Split(l.contender.Path())
+	return fmt.Appendf(nil, "%s %s %d", candidate, leader, l.contender.Czxid)
 }
 
 var errLeft = errors.New("the candidate has left")
 
-// accept takes a place that is offered to the candidate, and reports whether it has another one.
+// waitOffer waits until the offer has a version, or is gone, as it is when it is taken; for the candidate to leave is an error.
+func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Claim, version int32) error {
+	s, e := l.contender.Session, l.candidate.election
+	ctx, cancel := context.WithTimeout(ctx, transferTime)
+	defer cancel()
+	for {
+		changed, err := s.Watch(ctx, e.offer(), embed.WatchOnce)
+		if err != nil {
+			return err
+		}
+		gone, err := s.Watch(ctx, to, embed.WatchOnce)
+		if err == nil {
+			err = l.lookOffer(ctx, to, version)
+		}
+		if err == nil || !errors.Is(err, errWaiting) {
+			_ = changed.Close()
+			_ = gone.Close()
+			return err
+		}
+		select {
+		case <-changed.Events():
+		case <-gone.Events():
+		case <-offer.Done():
+		case <-l.contender.Claim.Done():
+		case <-ctx.Done():
+		}
+		_ = changed.Close()
+		_ = gone.Close()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+var errWaiting = errors.New("waiting")
+
+// lookOffer returns nil if the offer has a version, errWaiting if it has not yet.
+func (l *Leadership) lookOffer(ctx context.Context, to string, version int32) error {
+	s, e := l.contender.Session, l.candidate.election
+	if ended := l.contender.Claim.Err(); ended != nil {
+		return ended // it has been taken, or was lost
+	}
+	stat, ok, err := s.Exists(ctx, e.offer())
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return errors.New("the offer is gone")
+	case stat.Version >= version:
+		return nil
+	}
+	if _, ok, err := s.Exists(ctx, to); !ok {
+		return cmp.Or(err, errLeft)
+	}
+	return errWaiting
+}
+
+// accept answers an offer to the candidate, and takes the place when it is given. It reports whether the candidate has another one.
 func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	s := c.election.session
 	data, stat, err := s.Get(ctx, c.election.offer())
@@ -96,17 +178,21 @@ func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	to, from, _ := strings.Cut(string(data), " ")
-	if to != c.Path() {
+	var to, name string
+	var czxid embed.Zxid
+	if _, err := fmt.Sscan(string(data), &to, &name, &czxid); err != nil || queue.Child(c.election.path, to) != c.Path() {
 		return false, nil
 	}
-	leader, ok, err := s.Exists(ctx, from)
-	if err != nil || !ok {
-		return false, err
+	switch stat.Version {
+	case offered:
+		_, err = s.Set(ctx, c.election.offer(), data, offered)
+	case given:
+		from := queue.Child(c.election.path, name)
+		err = c.take(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), embed.OpDelete(c.election.offer(), given), embed.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion))
+		moved = err == nil
 	}
-	err = c.take(ctx, queue.PlaceOf(from, leader.Czxid).Granted(), c.entry(), embed.OpDelete(c.election.offer(), stat.Version), embed.OpDelete(from, embed.AnyVersion))
-	if errors.Is(err, embed.ErrNoNode) && c.contender.Claim.Err() == nil {
-		return false, nil // it was taken back
+	if (errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) || errors.Is(err, embed.ErrNotHeld)) && c.contender.Claim.Err() == nil {
+		err = nil // it was taken back, or is of a leader who is no more
 	}
-	return err == nil, err
+	return moved, err
 }

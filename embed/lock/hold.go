@@ -61,7 +61,8 @@ func (h *Hold) Err() error { return h.turn.Err() }
 
 // Release gives the Hold up and lets the next contender in. It is idempotent and can free nothing but this Hold. It
 // waits until the ensemble knows, at most Config.RequestTimeout; after an error the node goes on trying until the
-// session ends, and the Hold has ended all the same. What Options.Keep leaves with the Mutex waits for nobody.
+// session ends, and the Hold has ended all the same. With Options.Keep it waits
+// for nothing but what the session has on its way.
 func (h *Hold) Release() error {
 	switch {
 	case h.outer != nil:
@@ -77,7 +78,8 @@ type heldKey string
 
 // Held returns the Hold of a path that a context carries, which Hold.Context and the ctx of Do's fn do, so that code that is called under a
 // lock takes no second contender, which would wait for the first for ever. It is false if there is none, or if it has ended. path is as it
-// was when the lock was taken; of a Multi, all with commas between. The Release of what it returns does nothing: a lock is given up by who
+// was when the lock was taken, by whatever session and of whatever kind: of a
+// reader, of permits; of a Multi, all with commas between. The Release of what it returns does nothing: a lock is given up by who
 // took it.
 //
 //	hold, ok := lock.Held(ctx, path)

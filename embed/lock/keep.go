@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -147,7 +148,6 @@ func (k *kept) enter(ctx context.Context, op string, commit func(context.Context
 	}
 	h.kept = k
 	k.mu.contender, k.mu.hold, k.mu.token = h.contender, h, h.token
-	k.mu.yield = h.token.Local > 0 // at a place that was taken over the count has no room: see Token
 	go k.watchLoop(h.contender)
 	return h, nil
 }
@@ -160,12 +160,12 @@ func (k *kept) release(h *Hold) error {
 	var given *queue.Contender
 	if k.mu.hold == h {
 		k.mu.hold = nil
-		k.mu.yield = k.mu.yield || unsettled != nil // or the next one would not see it
+		k.mu.yield = k.mu.yield || unsettled != nil || h.wasAsked() // or the next one would not see it, or be asked for what another was
 		given = k.giveLocked()
 		k.nextLocked()
 	}
 	k.mu.Unlock()
-	return giveUp(given)
+	return cmp.Or(giveUp(given), unsettled)
 }
 
 // giveLocked returns the contender, forgotten, if it has to be given up now.

@@ -124,6 +124,20 @@ func (h *Hold) Revoked() <-chan struct{} {
 	return h.revoke.asked
 }
 
+// wasAsked reports whether who watches for it has been asked for the Hold.
+func (h *Hold) wasAsked() bool {
+	asked := false
+	h.revoke.watching.Do(func() {}) // nobody begins to watch any more
+	if h.revoke.asked != nil {
+		select {
+		case <-h.revoke.asked:
+			asked = true
+		default:
+		}
+	}
+	return asked
+}
+
 // revokeLoop ends when somebody has asked, or with the Hold.
 func (h *Hold) revokeLoop(path string) {
 	for {

@@ -20,12 +20,13 @@ type Options struct {
 	Delay time.Duration
 
 	// Identity may take the lock again at once during Delay, from whatever session, ahead of all who wait; of a Mutex and a RWMutex only.
-	// Empty: nobody may.
+	// Empty: nobody may. Not with Keep.
 	Identity string
 
 	// Keep, of a Mutex only, leaves the lock with this Mutex after a release, so that it is taken again without a commit: see the package
 	// documentation. A contender of somebody else is let in when it has waited for Keep, and the Hold of that moment has ended. Zero: it
-	// is given up at each release.
+	// is given up at each release. What is kept is a znode and a goroutine until somebody wants it or the session ends; if it is lost with
+	// a Delay while nobody holds it, it is as if somebody did.
 	Keep time.Duration
 }
 
@@ -48,6 +49,8 @@ func (o *Options) check(identity, keep bool) error {
 		return fmt.Errorf("%w: Options.Delay is %v, not whole milliseconds", embed.ErrInvalidTTL, o.Delay)
 	case o.Keep < 0:
 		return fmt.Errorf("Options.Keep is %v, less than zero", o.Keep)
+	case o.Keep > 0 && o.Identity != "":
+		return fmt.Errorf("Options.Keep and Options.Identity: a lock that is kept is nobody else's to come back to")
 	case o.Keep > 0 && !keep:
 		return fmt.Errorf("Options.Keep is for a Mutex")
 	case o.Identity != "" && !identity:

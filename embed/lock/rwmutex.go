@@ -150,8 +150,8 @@ func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
 
 // owns returns why a Hold is none of this lock's of a kind.
 func (m *RWMutex) owns(h *Hold, k queue.Kind) error {
-	if !h.contender.Is(k) || h.contender.Session != m.session || h.lock != m.path {
-		return fmt.Errorf("%w: %s is not this session's, or not such a lock", embed.ErrNotHeld, h.Path())
+	if !h.contender.Is(k) || h.contender.Session != m.session || h.lock != m.path || h.outer != nil {
+		return fmt.Errorf("%w: %s is not this session's, or not such a lock, or what Held returned", embed.ErrNotHeld, h.Path())
 	}
 	if err := h.Err(); err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrNotHeld, err)

@@ -169,7 +169,7 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 	e := queue.Entry{Kind: queue.Lease, Data: note(m.options.Note), Delay: m.options.Delay, Prompt: prompt}
 	for {
 		limit, version, err := m.agreed(ctx)
-		if queue.Unanswered(err) && !prompt {
+		if queue.Unanswered(err) && !prompt && pause(ctx) {
 			continue
 		}
 		if err != nil {
@@ -197,10 +197,25 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 		case err != nil:
 			return nil, err
 		}
-		if err := c.Wait(ctx); err != nil { // until the session is safe
-			return nil, err
+		if prompt {
+			_, err = c.Try(ctx)
+		} else {
+			err = c.Wait(ctx) // until the session is safe
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.Claim.Release())
 		}
 		return newHold(ctx, m.path, c), nil
+	}
+}
+
+// pause lets some time pass and reports whether ctx goes on.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(50 * time.Millisecond):
+		return true
 	}
 }
 

@@ -325,7 +325,18 @@ func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, e
 	if c.seen == nil {
 		c.seen = make(map[string]time.Time)
 	}
-	return Outwait(ctx, c.Session, ahead, c.seen)
+	left, err := Outwait(ctx, c.Session, ahead, c.seen)
+	// Readers who were lost together have their delays together.
+	for path := ahead; err == nil && left > 0; {
+		parent, _ := Split(path)
+		before, ok, gone := c.Session.Before(ctx, path)
+		if !ok || gone != nil {
+			break
+		}
+		path = Child(parent, before)
+		_, _ = Outwait(ctx, c.Session, path, c.seen)
+	}
+	return left, err
 }
 
 // Outwait returns how long a contender that its session has lost is still in the way: zero if it is no such contender, or nobody here
@@ -355,8 +366,8 @@ func Outwait(ctx context.Context, s *embed.Session, path string, seen map[string
 func remove(ctx context.Context, s *embed.Session, path string) (time.Duration, error) {
 	err := s.Delete(ctx, path, embed.AnyVersion)
 	switch {
-	case errors.Is(err, embed.ErrNoAuth):
-		return 0, nil // the ensemble does it
+	case errors.Is(err, embed.ErrNoAuth), errors.Is(err, embed.ErrNotEmpty):
+		return 0, nil // the ensemble does it, once it can
 	case errors.Is(err, embed.ErrNoNode), Unanswered(err):
 		err = nil
 	}
