@@ -78,10 +78,12 @@ var lockKinds = map[string]lockKind{
 	onMulti8:   {what: aMulti, n: 8},
 }
 
+// lockLines has next to one another what is compared: what many callers leave to be done would cost whoever comes after them.
 func lockLines() []line {
-	all := lines([]string{onMutex}, 1, 64, 256)
-	all = append(all, lines([]string{onRead, onWrite, onPermit1, onMulti2, onMulti8}, 1, 64)...)
-	return append(all, lines([]string{onKept}, 1)...)
+	kinds := []string{onMutex, onRead, onWrite, onPermit1, onMulti2, onMulti8}
+	all := lines(append(kinds, onKept), 1)
+	all = append(all, lines(kinds, 64)...)
+	return append(all, lines([]string{onMutex}, 256)...)
 }
 
 func handoffLines() []line {
