@@ -236,6 +236,9 @@ func (c *client) enter(ctx context.Context) bool {
 	}
 	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: max(timeout, sessionTimeoutMin), Opened: now(), Ended: never}
 	c.life = add(c.w.h, lives, l)
+	if r.End != "" {
+		c.ended(r.End)
+	}
 	return c.alive
 }
 
@@ -268,7 +271,7 @@ func (c *client) call(q request, notice func(reply)) reply {
 		if !r.Outcome.documented() && !strings.Contains(r.Error, "no session") {
 			c.w.report.violate("outcome", "%s %s on member %d: %s", q.Call, q.Path, c.member, r.Error)
 		}
-		if r.End != "" {
+		if r.End != "" && q.Call != callOpen { // which is of the next session
 			c.ended(r.End)
 		}
 		return r
