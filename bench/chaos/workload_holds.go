@@ -87,8 +87,8 @@ func electionStep(_ context.Context, c *client) {
 	case 3, 4:
 		q.Hold.Kind = kindLatch
 	}
-	if c.rng.IntN(3) == 0 {
-		q.Hold.Priority = c.rng.IntN(priorities)
+	if c.rng.IntN(4) > 0 {
+		q.Hold.Priority = c.rng.IntN(priorities) // mostly, so that several wait in one gap of the queue
 	}
 	c.hold(q)
 }
