@@ -139,7 +139,7 @@ func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
 		err := read.Release()
 		switch {
 		case write.Err() != nil:
-			return write.Err()
+			return fmt.Errorf("%w: %w", embed.ErrNotHeld, write.Err()) // as if the read Hold had been lost a moment before
 		case !queue.Unanswered(err):
 			return err
 		case ctx.Err() != nil:

@@ -298,3 +298,26 @@ func TestRWMutex_UpgradeGivesTheReadLockUpFirst(t *testing.T) {
 		t.Errorf("a reader has token %v, and there was a writer with %v", again.Token(), write.hold.Token())
 	}
 }
+
+// The session of a reader that has become the writer is Suspended before it could give its read lock up: it has nothing any more, and is told
+// so as it would have been a moment before.
+func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
+	m := lock.NewRWMutex(s, path)
+	read, err := m.RLock(bounded(t))
+	must(t, err)
+	ctx := bounded(t)
+	var once sync.Once
+	write, err := m.Upgrade(fickle{ctx, func() bool {
+		if names, _, err := s.Children(context.Background(), path); err == nil && len(names) == 2 {
+			once.Do(func() { ens.Isolate(1) })
+		}
+		return ctx.Err() != nil
+	}}, read)
+	if write != nil || !errors.Is(err, embed.ErrNotHeld) || !errors.Is(err, embed.ErrSuspended) {
+		t.Errorf("%v", err)
+	}
+}
