@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,6 +149,9 @@ func (c *Claim) Settle() error {
 	}
 	p := c.session.Submit(context.Background(), []tree.Op{{Kind: tree.KindGuard, Path: c.paths[0], Czxid: c.czxid}})
 	_, err := p.Wait(context.Background())
+	if errors.Is(err, tree.ErrNotHeld) {
+		return nil // the znode is gone, and all that was before is settled
+	}
 	return err
 }
 

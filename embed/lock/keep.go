@@ -155,6 +155,12 @@ func (k *kept) enter(ctx context.Context, op string, commit func(context.Context
 // release ends a Hold. The lock is the next caller's, or is given up if somebody else waits.
 func (k *kept) release(h *Hold) error {
 	h.turn.End()
+	k.mu.Lock()
+	own := k.mu.hold == h
+	k.mu.Unlock()
+	if !own {
+		return nil
+	}
 	unsettled := h.contender.Claim.Settle() // what it wrote without waiting is there for the next one
 	k.mu.Lock()
 	var given *queue.Contender
