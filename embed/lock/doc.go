@@ -42,5 +42,21 @@
 //
 // Within a Mutex callers are served in their order; among them and the contenders of others there is none but that bound.
 //
+// # Beside other clients
+//
+// Through embed/gateway ZooKeeper's clients take the same locks, which embed/gateway/clienttest holds: nobody has one beside those
+// whom it excludes, and who came first is served first.
+//
+//	Mutex      Curator's InterProcessMutex and LeaderSelector, kazoo's Lock, go-zookeeper's Lock
+//	Multi      the same, on each of its paths
+//	RWMutex    Curator's InterProcessReadWriteLock, kazoo's ReadLock and WriteLock; a Mutex there is a writer
+//	Semaphore  Curator's InterProcessSemaphoreV2, and InterProcessSemaphoreMutex for a limit of one; kazoo's Semaphore on <path>/leases
+//	           with its lock_path at <path>/locks
+//
+// Revoke and Hold.Revoked are understood by Curator's Revocable and Revoker. What is peculiar to this package works for its own callers: a
+// client waits for a lost contender as long as the ensemble keeps it, which is its Delay and up to a minute more; it takes nobody's place, and
+// its limit of a semaphore is its own affair. kazoo's pattern for Curator's writers and candidates has to allow for more than ten digits: names of
+// places in front of somebody have 28.
+//
 // Read token.go first, then hold.go and mutex.go, then the kinds; the queue they share with elections is embed/internal/queue.
 package lock
