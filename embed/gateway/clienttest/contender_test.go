@@ -228,8 +228,9 @@ func (e *ensemble) goClient(on embed.MemberID, path string) contender {
 
 // A process holds what contenders wait for, each of which is told on a line of its own.
 type process struct {
-	who string
-	cmd *exec.Cmd
+	who   string
+	cmd   *exec.Cmd
+	ready chan struct{}
 
 	mu      sync.Mutex // held to write to in too
 	in      io.Writer
@@ -237,7 +238,7 @@ type process struct {
 	killed  bool
 }
 
-// start starts a process, which ends with the test.
+// start starts a process, which ends with the test, and waits until its clients are connected.
 func (e *ensemble) start(who string, cmd *exec.Cmd) *process {
 	e.t.Helper()
 	in, err := cmd.StdinPipe()
@@ -247,10 +248,14 @@ func (e *ensemble) start(who string, cmd *exec.Cmd) *process {
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	must(e.t, cmd.Start())
-	p := &process{who: who, cmd: cmd, in: in}
+	p := &process{who: who, cmd: cmd, ready: make(chan struct{}), in: in}
 	var reader sync.WaitGroup
 	reader.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		lines := bufio.NewScanner(out)
+		if lines.Scan() && lines.Text() == "ready" {
+			close(p.ready)
+		}
+		for lines.Scan() {
 			if !p.told(lines.Text()) {
 				e.t.Errorf("%s says %q", who, lines.Text())
 			}
@@ -270,6 +275,11 @@ func (e *ensemble) start(who string, cmd *exec.Cmd) *process {
 			e.t.Errorf("%s: %v\n%s", who, err, complaints.String())
 		}
 	})
+	select {
+	case <-p.ready:
+	case <-time.After(3 * patience): // a JVM that compiles first, where many tests run at once
+		e.t.Fatalf("%s does not start", who)
+	}
 	return p
 }
 

@@ -24,10 +24,11 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  *
  * usage: Curator TIMEOUT-MS HOST:PORT,HOST:PORT,...
  *
- * "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back and is answered "N free". WHAT is lock
- * (InterProcessMutex), revocable (one that is not given back before somebody has asked for it), read or write (InterProcessReadWriteLock),
- * K/LIMIT (K leases of an InterProcessSemaphoreV2), alone (InterProcessSemaphoreMutex), latch (LeaderLatch) or select (LeaderSelector);
- * revoke asks whoever has a mutex. The clients of the contenders are spread over the servers. All end with the input.
+ * It says "ready" when its clients are connected. "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back
+ * and is answered "N free". WHAT is lock (InterProcessMutex), revocable (one that is not given back before somebody has asked for it), read or
+ * write (InterProcessReadWriteLock), K/LIMIT (K leases of an InterProcessSemaphoreV2), alone (InterProcessSemaphoreMutex), latch
+ * (LeaderLatch) or select (LeaderSelector); revoke asks whoever has a mutex. The clients of the contenders are spread over the servers.
+ * All end with the input.
  */
 public class Curator {
     interface Step {
@@ -141,6 +142,7 @@ public class Curator {
             clients[i].start();
             clients[i].blockUntilConnected();
         }
+        System.out.println("ready");
         Map<String, Contender> contenders = new HashMap<>();
         Scanner lines = new Scanner(System.in);
         while (lines.hasNextLine()) {

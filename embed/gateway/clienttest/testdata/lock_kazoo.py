@@ -2,10 +2,10 @@
 
 usage: lock_kazoo.py TIMEOUT-MS HOST:PORT,HOST:PORT,...
 
-"N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back and is answered "N free". WHAT is lock, read or
-write (kazoo's Lock, ReadLock and WriteLock under their own names), curator-lock, curator-read, curator-write, curator-latch (the same, and
-an Election's Lock, under Curator's names) or 1/LIMIT (a Semaphore where Curator has it). The clients of the contenders are spread over
-the servers. All end with the input.
+It says "ready" when its clients are connected. "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back
+and is answered "N free". WHAT is lock, read or write (kazoo's Lock, ReadLock and WriteLock under their own names), curator-lock,
+curator-read, curator-write, curator-latch (the same, and an Election's Lock, under Curator's names) or 1/LIMIT (a Semaphore where
+Curator has it). The clients of the contenders are spread over the servers. All end with the input.
 """
 import functools
 import logging
@@ -115,6 +115,7 @@ def do(step, n, done, *args):
         say(n, repr(e))
 
 
+print("ready", flush=True)
 for line in sys.stdin:
     words = line.split()
     if words[1] == "end":
