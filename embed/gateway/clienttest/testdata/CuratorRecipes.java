@@ -143,9 +143,13 @@ public class CuratorRecipes {
         }
     }
 
-    /** The children of a path as everybody who was answered has left them. */
+    /** Has a client see what everybody has done who was answered. */
+    static void sync(CuratorFramework client) throws Exception {
+        client.sync().forPath("/"); // what a client asks for is answered in order
+    }
+
     static List<String> children(String path) throws Exception {
-        witness.sync().forPath("/"); // what a client asks for is answered in order
+        sync(witness);
         return witness.getChildren().forPath(path);
     }
 
@@ -243,6 +247,7 @@ public class CuratorRecipes {
         });
         untilChildren(path, 3);
         queue(path);
+        sync(c.client);
         say("participants: " + kinds(mc.getParticipantNodes()));
         Revoker.attemptRevoke(c.client, mc.getParticipantNodes().iterator().next());
         say("a is " + asked.poll(PATIENCE, TimeUnit.SECONDS));
@@ -375,9 +380,11 @@ public class CuratorRecipes {
         lc.start();
         untilChildren(path, 3);
         witness.create().forPath(next, "next".getBytes());
+        sync(c.client);
         say("participants: " + render(lc.getParticipants()));
         witness.delete().forPath(first);
         c.show("waits, timeout", () -> lc.await(100, TimeUnit.MILLISECONDS));
+        sync(c.client);
         say("leader: " + render(lc.getLeader()));
         witness.delete().forPath(next);
         c.does("waits", lc::await);
@@ -407,6 +414,7 @@ public class CuratorRecipes {
         Future<?> second = a.begin(() -> got[0] = sa.acquire());
         untilChildren(path + "/locks", 2);
         queue(path + "/locks");
+        sync(a.client);
         say("participants: " + kinds(sa.getParticipantNodes()));
         Lease[] both = two.toArray(new Lease[0]);
         b.does("returns one", () -> sb.returnLease(both[0]));
@@ -578,6 +586,7 @@ public class CuratorRecipes {
         say("a " + terms[0].told.poll(PATIENCE, TimeUnit.SECONDS));
         queue(path);
         say("participants: " + render(selectors[1].getParticipants()));
+        sync(c.client);
         say("leader: " + render(selectors[2].getLeader()));
         selectors[0].interruptLeadership();
         say("a " + terms[0].told.poll(PATIENCE, TimeUnit.SECONDS));
