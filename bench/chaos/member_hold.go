@@ -358,7 +358,8 @@ func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *r
 	u.lead(ctx, l)
 	switch begun = now(); q.Hold.Then {
 	case thenTransfer:
-		err = a.transfer(ctx, l)
+		err = a.transfer(ctx, u, l)
+		_ = l.Resign() // nobody took it
 		u.end()
 		return err
 	case thenRequeue:
@@ -411,21 +412,26 @@ func (u *holder) lead(ctx context.Context, l *election.Leadership) {
 	})
 }
 
-// transfer gives a leadership to the last who waits, so that it goes ahead of all others; or gives it up if there is nobody.
-func (a *holders) transfer(ctx context.Context, l *election.Leadership) error {
+// transfer gives a leadership to the last who waits, if there is one, so that it goes ahead of all others.
+func (a *holders) transfer(ctx context.Context, u *holder, l *election.Leadership) error {
 	lost := l.Err()
 	all, err := election.New(a.s, a.q.Path).Candidates(ctx)
 	if err != nil || len(all) == 0 || all[len(all)-1].Path == l.Path() {
-		_ = l.Resign()
 		return err
 	}
 	err = l.Transfer(ctx, all[len(all)-1].Path)
+	ended := l.Err()
 	switch {
+	case err == nil && ended == nil:
+		u.wrong("the %s with token %v was transferred and goes on", u.told.Kind, u.told.Token)
 	case err == nil:
 		a.seen("leadership transferred")
+	case errors.Is(err, election.ErrNotTransferred) && ended == nil:
+		a.seen("leadership not transferred, goes on")
+		err = nil
 	case errors.Is(err, election.ErrNotTransferred):
 		a.seen("leadership not transferred, but resigned")
-	case lost != nil || l.Err() != nil:
+	case lost != nil || ended != nil:
 		err = nil // it was lost before
 	}
 	return err
