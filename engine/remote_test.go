@@ -3,9 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,231 +12,6 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
-
-// A team is an ensemble without Raft: what a member proposes is committed, and every member applies it, but for those that the test keeps
-// from it.
-type team struct {
-	t      *testing.T
-	shards int
-	leader MemberID
-	nodes  map[MemberID]*node // that run
-	starts map[MemberID]uint64
-	logs   map[ShardID][]*fakeProposal
-	done   map[*node]map[ShardID]int // how much of them it has applied
-	mute   map[*node]bool            // what it proposes does not arrive
-	deaf   map[*node]bool            // it applies nothing
-	gone   bool                      // no quorum: nothing is committed
-	after  func(*node)               // unless nil called when a member has applied an entry
-}
-
-// withTeam runs fn in a bubble with members 1, 2 and 3 of which the last one leads.
-func withTeam(t *testing.T, shards int, fn func(t *testing.T, m *team)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		m := &team{t: t, shards: shards, leader: 3, nodes: make(map[MemberID]*node), starts: make(map[MemberID]uint64),
-			logs: make(map[ShardID][]*fakeProposal), done: make(map[*node]map[ShardID]int), mute: make(map[*node]bool), deaf: make(map[*node]bool)}
-		for id := range MemberID(3) {
-			m.start(id + 1)
-		}
-		m.commit()
-		fn(t, m)
-		for _, n := range m.nodes {
-			for _, shard := range n.shards {
-				if err := shard.mu.table.Verify(); err != nil {
-					t.Errorf("member %d, shard %d: %v", n.cfg.Member, shard.shard, err)
-				}
-			}
-			n.checkRemotes()
-		}
-	})
-}
-
-// checkRemotes holds the keeper to the invariants of remotes.
-func (n *node) checkRemotes() {
-	n.t.Helper()
-	k := n.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := &k.mu.remotes
-	if len(r.byID) != len(r.list) {
-		n.t.Errorf("member %d has %d remote sessions, and %d in its list", n.cfg.Member, len(r.byID), len(r.list))
-	}
-	for i, one := range r.list {
-		if r.byID[one.s.id] != one.s || one.s.remote.place != i || one.s.end != nil {
-			n.t.Errorf("member %d: session %d at %d is %d in the list, ended with %v", n.cfg.Member, one.s.id, i, one.s.remote.place, one.s.end)
-		}
-		if rec, ok := n.shard.mu.table.Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != one.s.remote.attached {
-			n.t.Errorf("member %d has session %d of %d, the table %+v", n.cfg.Member, one.s.id, one.s.remote.attached, rec)
-		}
-	}
-}
-
-// start starts a member, anew if it ran before: it applies the logs from their beginning.
-func (m *team) start(id MemberID) *node {
-	m.starts[id]++
-	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: testOrigin().Digest, Level: formatLevel}
-	n := newShardedNode(m.t, o, m.shards)
-	m.nodes[id], m.done[n] = n, make(map[ShardID]int)
-	n.lead(m.leader)
-	return n
-}
-
-// kill ends a member as a crash does.
-func (m *team) kill(id MemberID) {
-	n := m.nodes[id]
-	n.finish(ErrFailed, errors.New("killed"))
-	n.log.take()
-	delete(m.nodes, id)
-}
-
-func (m *team) elect(id MemberID) {
-	m.leader = id
-	for _, n := range m.nodes {
-		n.lead(id)
-	}
-}
-
-// commit commits and applies until there is nothing more.
-func (m *team) commit() {
-	m.t.Helper()
-	for more := true; more; {
-		more = false
-		synctest.Wait()
-		for id := MemberID(1); id <= 3; id++ {
-			n := m.nodes[id]
-			if n == nil || m.mute[n] || m.gone {
-				continue
-			}
-			for _, p := range n.log.take() {
-				m.logs[p.shard] = append(m.logs[p.shard], p)
-			}
-		}
-		for _, n := range m.nodes {
-			for shard, log := range m.logs {
-				for !m.deaf[n] && m.done[n][shard] < len(log) {
-					p := log[m.done[n][shard]]
-					m.done[n][shard]++
-					n.applyOn(shard, mustDecode(m.t, p.cmd))
-					if m.after != nil {
-						m.after(n)
-					}
-					more = true
-				}
-			}
-		}
-	}
-}
-
-// run lets time pass, with all that members do in it.
-func (m *team) run(d time.Duration) {
-	m.t.Helper()
-	for until := time.Now().Add(d); time.Now().Before(until); {
-		pass(min(10*time.Millisecond, time.Until(until)))
-		for _, n := range m.nodes {
-			n.lookAround()
-			n.expirer.look(time.Now())
-			for _, shard := range n.shards[1:] {
-				shard.expirer.look(time.Now())
-			}
-		}
-		m.commit()
-	}
-}
-
-// await runs the team until fn has returned.
-func await[T any](m *team, fn func() (T, error)) (v T, err error) {
-	m.t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		v, err = fn()
-	}()
-	for range 3000 {
-		m.commit()
-		select {
-		case <-done:
-			return v, err
-		default:
-		}
-		m.run(10 * time.Millisecond)
-	}
-	m.t.Fatal("it does not return")
-	return v, err
-}
-
-func (m *team) open(at MemberID, who ...tree.Identity) *Session {
-	m.t.Helper()
-	s, err := await(m, func() (*Session, error) { return m.nodes[at].OpenRemote(m.t.Context(), testTimeout, who...) })
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return s
-}
-
-func (m *team) tryResume(at MemberID, s *Session, who ...tree.Identity) (*Session, error) {
-	m.t.Helper()
-	return await(m, func() (*Session, error) {
-		return m.nodes[at].Resume(m.t.Context(), s.ID(), s.Password(), testTimeout, who...)
-	})
-}
-
-func (m *team) resume(at MemberID, s *Session, who ...tree.Identity) *Session {
-	m.t.Helper()
-	next, err := m.tryResume(at, s, who...)
-	if err != nil {
-		m.t.Fatalf("resume on %d: %v", at, err)
-	}
-	return next
-}
-
-// create creates an ephemeral of a session.
-func (m *team) create(s *Session, path string) error {
-	m.t.Helper()
-	_, err := await(m, func() ([]tree.Result, error) { return s.Submit(m.t.Context(), []tree.Op{ephemeral(path)}).Result() })
-	return Single(err)
-}
-
-func (m *team) mustCreate(s *Session, paths ...string) {
-	m.t.Helper()
-	for _, path := range paths {
-		if err := m.create(s, path); err != nil {
-			m.t.Fatalf("create %s: %v", path, err)
-		}
-	}
-}
-
-// wantThere says of every member that runs whether it has a znode.
-func (m *team) wantThere(want bool, paths ...string) {
-	m.t.Helper()
-	for id, n := range m.nodes {
-		for _, path := range paths {
-			if !m.deaf[n] && n.exists(path) != want {
-				m.t.Fatalf("member %d has %s: %v, want %v", id, path, !want, want)
-			}
-		}
-	}
-}
-
-func wantEnd(t *testing.T, s *Session, want error) {
-	t.Helper()
-	if err := s.Err(); err != want {
-		t.Fatalf("the session ended with %v, want %v", err, want)
-	}
-	if want != nil && (!isClosed(s.Done()) || cause(s.Context()) != want) {
-		t.Fatalf("its context ended with %v", cause(s.Context()))
-	}
-}
-
-// chat lets time pass while clients say something every now and then.
-func (m *team) chat(d time.Duration, all ...*Session) {
-	m.t.Helper()
-	for ; d > 0; d -= testTimeout / 10 {
-		for _, s := range all {
-			s.Heard()
-		}
-		m.run(min(d, testTimeout/10))
-	}
-}
 
 // Every member can tell which one speaks for a session, for as long as its end is not decided.
 func TestMemberOfASession(t *testing.T) {
@@ -335,81 +108,6 @@ func TestRemoteSessionMoves(t *testing.T) {
 	}
 }
 
-// G1: the former member hears late of the move. What it still sends, a write or a close for its client's silence, is refused, and whoever
-// waits for it is told the truth.
-func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		s := m.open(1)
-		m.mustCreate(s, "/e")
-		former := m.nodes[1]
-		m.deaf[former], m.mute[former] = true, true
-		write := s.Submit(t.Context(), []tree.Op{create("/late")})
-		next := m.resume(2, s)
-		wantEnd(t, s, nil) // it cannot know
-		closed := make(chan error, 1)
-		go func() { closed <- s.Close() }()
-		m.run(time.Second)
-		m.mute[former] = false
-		m.commit() // both come after the move
-		m.deaf[former] = false
-		m.commit()
-		m.run(time.Second)
-		if err := outcome(write.waiter); err != ErrSessionMoved {
-			t.Errorf("the late write: %v", err)
-		}
-		if err := <-closed; err != ErrSessionMoved {
-			t.Errorf("the late close: %v", err)
-		}
-		m.wantThere(true, "/e")
-		m.wantThere(false, "/late")
-		wantEnd(t, next, nil)
-		m.chat(2*testTimeout, next)
-		m.wantThere(true, "/e")
-	})
-}
-
-// G1: the former member counts its client's silence while it does not know that the client has moved, to it anew or elsewhere.
-func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
-	for name, to := range map[string]MemberID{"here": 1, "elsewhere": 2} {
-		t.Run(name, func(t *testing.T) {
-			withTeam(t, 1, func(t *testing.T, m *team) {
-				s := m.open(1)
-				m.mustCreate(s, "/e")
-				former := m.nodes[1]
-				k := former.keeper
-				m.run(testTimeout / 2)
-				var next *Session
-				if to != 1 {
-					m.deaf[former] = true
-					next = m.resume(2, s)
-				}
-				// The close is queued while the former attachment is all that this node knows.
-				k.mu.Lock()
-				k.endLocked(s, session.Expired, ErrSessionExpired)
-				k.queueCloseLocked(s, true)
-				k.mu.Unlock()
-				if to == 1 { // the Move is ahead of the close
-					former.log.elect(0)
-					go func() { next, _ = former.Resume(t.Context(), s.ID(), s.Password(), testTimeout) }()
-					synctest.Wait()
-					former.pipe.mu.Lock()
-					q := &former.pipe.mu.queue
-					q.front, q.rest = append(q.rest, q.front...), nil
-					former.pipe.mu.Unlock()
-					former.lead(3)
-				} else {
-					k.home.pump()
-				}
-				m.commit()
-				m.deaf[former] = false
-				m.chat(2*testTimeout, next)
-				wantEnd(t, next, nil)
-				m.wantThere(true, "/e")
-			})
-		})
-	}
-}
-
 // 5.1.6, E3.2: who is told that the session has expired. Nothing changes by it.
 func TestResumeIsRefused(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
@@ -451,55 +149,6 @@ func TestResumeIsRefused(t *testing.T) {
 	})
 }
 
-// G2: silence closes a session after its timeout, and not before; whoever speaks begins anew.
-func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		quiet, loud := m.open(1), m.open(1)
-		m.mustCreate(quiet, "/quiet")
-		m.mustCreate(loud, "/loud")
-		quiet.Heard()
-		heard := time.Now()
-		for quiet.Err() == nil && time.Since(heard) < 2*testTimeout {
-			m.chat(remoteTickMin/2, loud)
-			if quiet.Err() == nil {
-				m.wantThere(true, "/quiet")
-			}
-		}
-		if took := time.Since(heard); took < testTimeout || took > testTimeout+3*remoteTickMin {
-			t.Fatalf("closed after %v, timeout %v", took, testTimeout)
-		}
-		wantEnd(t, quiet, ErrSessionExpired)
-		m.commit()
-		m.wantThere(false, "/quiet")
-		m.wantThere(true, "/loud")
-		if _, err := m.tryResume(1, quiet); err != ErrSessionExpired {
-			t.Errorf("resumed: %v", err)
-		}
-	})
-}
-
-// Whoever is kept waiting is not silent: nobody listens to it. Then it has as long as others.
-func TestBusySessionIsNotSilent(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		s, silent := m.open(1), m.open(1)
-		s.Busy(true)
-		silent.Busy(false)
-		m.run(3*testTimeout + testTimeout/2)
-		wantEnd(t, s, nil)
-		wantEnd(t, silent, ErrSessionExpired)
-		s.Busy(false)
-		s.Heard() // what it has said meanwhile
-		for range 20 {
-			m.run(testTimeout / 21)
-			s.Busy(true) // for a moment, which does not count
-			s.Busy(false)
-		}
-		wantEnd(t, s, nil)
-		m.run(testTimeout / 10)
-		wantEnd(t, s, ErrSessionExpired)
-	})
-}
-
 // What a former connection was about to submit when its session came back here is not applied behind what was taken out of the queue: it
 // came after that.
 func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
@@ -519,80 +168,6 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 		m.wantThere(false, "/late")
 		m.mustCreate(next, "/late")
 	})
-}
-
-// Nor is it by what lies before the wait, when that ends and nothing has been read yet.
-func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		s := m.open(1)
-		m.run(2 * remoteTickMin)
-		s.Busy(true)
-		m.run(testTimeout - 2*remoteTickMin)
-		s.Busy(false)
-		m.run(testTimeout - remoteTickMin)
-		wantEnd(t, s, nil)
-		m.run(3 * remoteTickMin)
-		wantEnd(t, s, ErrSessionExpired)
-	})
-}
-
-// What clients say costs no proposal: an idle node sends its beats, however many sessions it has.
-func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		var all []*Session
-		for range 20 {
-			all = append(all, m.open(1))
-		}
-		before := len(m.logs[homeShard])
-		m.chat(3*testTimeout, all...)
-		sent := m.logs[homeShard][before:]
-		for _, p := range sent {
-			if c := mustDecode(t, p.cmd); c.kind != commandBatch || len(c.requests) > 0 {
-				t.Errorf("sent %+v", c)
-			}
-		}
-		if most := 3*beatsPerTimeout + 2; len(sent) > most {
-			t.Errorf("%d entries in three timeouts, want at most %d", len(sent), most)
-		}
-		for _, s := range all {
-			wantEnd(t, s, nil)
-		}
-	})
-}
-
-// G2: the node was stopped. Its clients' pings lie in its sockets; they are read before anybody is judged, and who says nothing then has been
-// silent for a tick at most. Also of a stop that is too short for the node to be Suspended.
-func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
-	for _, stop := range []time.Duration{3 * remoteTickMin, time.Second, time.Minute} {
-		for _, left := range []uint64{1, 2, 5, 50} { // ticks
-			t.Run(fmt.Sprintf("stop=%v/left=%d", stop, left), func(t *testing.T) {
-				withTeam(t, 1, func(t *testing.T, m *team) {
-					s, silent := m.open(1), m.open(1)
-					m.mustCreate(s, "/e")
-					n := m.nodes[1]
-					for n.keeper.due(s, s.remote.heard.Load()) > n.keeper.ticks.Load()+left {
-						m.run(10 * time.Millisecond)
-					}
-					pass(remoteTickMin / 2)
-					n.fake.pause(stop)
-					n.keeper.signal() // a tick comes before anything is read
-					synctest.Wait()
-					if left > 1 { // and the node is stopped again: this time it counts, as one
-						n.fake.pause(stop)
-						n.keeper.signal()
-						synctest.Wait()
-					}
-					wantEnd(t, s, nil)
-					s.Heard()
-					m.chat(testTimeout, s)
-					wantEnd(t, s, nil)
-					m.wantThere(true, "/e")
-					m.chat(testTimeout+time.Second, s)
-					wantEnd(t, silent, ErrSessionExpired)
-				})
-			})
-		}
-	}
 }
 
 // A member that starts again speaks for its clients' sessions; they have their timeout anew to come back, and end in time if they do not.
@@ -690,84 +265,6 @@ func TestClientsOfADeadMemberMove(t *testing.T) {
 	})
 }
 
-// G3: a node that is cut off says so in time, closes nobody, and when it is back nobody who has moved. Its other clients have their
-// timeout again: it was the node that they could not reach.
-func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		moves, stays := m.open(1), m.open(1)
-		m.mustCreate(moves, "/moves")
-		m.mustCreate(stays, "/stays")
-		n := m.nodes[1]
-		m.gone = true // nobody has a quorum, so nobody's silence is booked
-		n.lead(0)
-		_, changed := stays.State()
-		var turns atomic.Int64
-		stays.OnTurn(func() { turns.Add(1) })
-		wantTurn := func(state session.State) {
-			t.Helper()
-			if turns.Swap(0) == 0 || stays.Now() != state {
-				t.Errorf("told of no turn, or it is %v and not %v", stays.Now(), state)
-			}
-		}
-		m.run(testTimeout/suspendedParts + remoteTickMin)
-		n.wantState(stays, session.Suspended)
-		if !isClosed(changed) {
-			t.Fatal("nobody is told")
-		}
-		wantTurn(session.Suspended)
-		m.run(3 * testTimeout)
-		wantEnd(t, stays, nil)
-		m.gone = false
-		m.deaf[n], m.mute[n] = true, true
-		moves = m.resume(2, moves)
-		m.run(testTimeout / 4)
-		m.deaf[n], m.mute[n] = false, false
-		n.lead(3)
-		m.chat(time.Second, moves)
-		back := time.Now()
-		n.wantState(stays, session.Connected)
-		wantTurn(session.Connected)
-		for time.Since(back) < testTimeout-time.Second-remoteTickMin {
-			m.wantThere(true, "/stays")
-			m.chat(remoteTickMin, moves)
-		}
-		m.chat(testTimeout/2, moves)
-		wantEnd(t, stays, ErrSessionExpired)
-		wantTurn(session.Expired)
-		m.wantThere(false, "/stays")
-		m.wantThere(true, "/moves")
-		wantEnd(t, moves, nil)
-	})
-}
-
-// A client that never comes back is kept by no number of interruptions: after the first it has its timeout anew, after another only if it was
-// heard in between.
-func TestCutOffAgainAndAgainKeepsNobody(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		gone, stays := m.open(1), m.open(1)
-		m.mustCreate(gone, "/gone")
-		m.mustCreate(stays, "/stays")
-		n := m.nodes[1]
-		cycles := 0
-		for ; gone.Err() == nil && cycles < 20; cycles++ {
-			m.gone = true
-			n.lead(0)
-			m.run(testTimeout / 2)
-			n.wantState(stays, session.Suspended)
-			m.gone = false
-			n.lead(3)
-			m.chat(testTimeout/4, stays)
-		}
-		wantEnd(t, gone, ErrSessionExpired)
-		if cycles < 3 {
-			t.Errorf("it ended after %d interruptions", cycles)
-		}
-		m.wantThere(false, "/gone")
-		m.wantThere(true, "/stays")
-		wantEnd(t, stays, nil)
-	})
-}
-
 // A node that is closed ends its in-process sessions; those of remote clients stay, for them to take elsewhere.
 func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
@@ -850,15 +347,6 @@ func TestImpatientCallers(t *testing.T) {
 	})
 }
 
-func wantOwned(t *testing.T, s *Session, m *team, want ...string) {
-	t.Helper()
-	got, err := await(m, func() ([]string, error) { return s.Ephemerals(t.Context(), "/") })
-	slices.Sort(want)
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("it owns %q (%v), want %q", got, err, want)
-	}
-}
-
 // A session that uses four shards moves, comes back, and ends. What the former member asks of a shard that does not know of the move
 // yet takes nothing.
 func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
@@ -899,36 +387,6 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 				t.Errorf("remembered at home: %v", left)
 			}
 		}
-	})
-}
-
-// G1 on a shard that has not heard of the move: the close for silence goes to the home shard alone, which has.
-func TestSilenceIsJudgedAtHome(t *testing.T) {
-	withTeam(t, 2, func(t *testing.T, m *team) {
-		s, path := m.open(1), m.nodes[1].on(2, 0)
-		m.mustCreate(s, path)
-		// The Move is applied at home, and what tells shard 2 is lost for now.
-		n := m.nodes[2]
-		move := encodeRequest(&request{kind: requestMove, session: s.ID(), password: s.Password(), timeout: testTimeout})
-		late := m.nodes[1]
-		m.deaf[late] = true
-		w := &waiter{wire: move, done: make(chan struct{})}
-		if err := n.pipe.submit(w); err != nil {
-			t.Fatal(err)
-		}
-		m.commit()
-		if r, _ := n.shard.mu.table.Get(s.ID()); r.Origin != 2 {
-			t.Fatal("not moved")
-		}
-		k := late.keeper
-		k.mu.Lock()
-		k.closeLocked(s)
-		k.mu.Unlock()
-		k.pumpAll()
-		m.commit()
-		m.deaf[late] = false
-		m.commit()
-		m.wantThere(true, path)
 	})
 }
 
@@ -1147,26 +605,5 @@ func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 			t.Error("it has registered, and speaks for none")
 		}
 		n.checkRemotes()
-	})
-}
-
-// Whoever watches the log is told of a session that was closed for its client's silence, on every member, and of none that its client closed.
-func TestSilenceIsToldAsExpiry(t *testing.T) {
-	withTeam(t, 1, func(t *testing.T, m *team) {
-		told := make(map[MemberID][]tree.SessionID)
-		for id, n := range m.nodes {
-			n.cfg.SessionExpired = func(s tree.SessionID) { told[id] = append(told[id], s) }
-		}
-		quiet, polite := m.open(1), m.open(2)
-		if _, err := await(m, func() (int, error) { return 0, polite.Close() }); err != nil {
-			t.Fatal(err)
-		}
-		m.run(2 * testTimeout)
-		wantEnd(t, quiet, ErrSessionExpired)
-		for id := range m.nodes {
-			if !slices.Equal(told[id], []tree.SessionID{quiet.ID()}) {
-				t.Errorf("member %d was told of %d, want %d", id, told[id], quiet.ID())
-			}
-		}
 	})
 }

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// twoInFlight fills the window and returns what was proposed.
+func (r *pipeRig) twoInFlight() []*fakeProposal {
+	r.send("/a")
+	r.sendMany(secondBatchMin, "b")
+	synctest.Wait()
+	ps := r.log.take()
+	if len(ps) != 2 {
+		r.t.Fatalf("%d batches in flight", len(ps))
+	}
+	return ps
+}
+
+func (r *pipeRig) wantSame(want []*fakeProposal) []*fakeProposal {
+	r.t.Helper()
+	synctest.Wait()
+	got := r.log.take()
+	if !slices.EqualFunc(got, want, func(a, b *fakeProposal) bool { return bytes.Equal(a.cmd, b.cmd) }) {
+		r.t.Fatalf("%d batches sent again, not the %d as they were", len(got), len(want))
+	}
+	return got
+}
+
+func TestChangeOfLeaderResendsAllInOrder(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		lost := r.twoInFlight()
+		r.lead(otherMember) // the same member, another term
+		r.apply(r.wantSame(lost)...)
+		pass(time.Minute)
+		r.want()
+	})
+}
+
+func TestDroppedProposalResendsAllInOrder(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		lost := r.twoInFlight()
+		lost[1].dropped.Store(true)
+		pass(droppedPoll)
+		again := r.wantSame(lost)
+		pass(droppedPoll)
+		r.want() // the new proposals were not dropped
+		r.apply(again...)
+	})
+}
+
+func TestGapResendsAllInOrder(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		lost := r.twoInFlight()
+		r.apply(lost[1])
+		r.apply(r.wantSame(lost)...)
+		if got := len(r.applied); got != 1+secondBatchMin {
+			t.Fatalf("%d requests applied", got)
+		}
+	})
+}
+
+func TestResendThatIsRefusedIsTriedAgain(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		lost := r.twoInFlight()
+		r.log.refuse(errRefused)
+		r.leaderChanged()
+		pass(time.Second)
+		r.log.refuse(nil)
+		pass(droppedPoll)
+		r.wantSame(lost)
+	})
+}
+
+// B3.1: a disk that stalls has every copy to sync as well, and gets slower by them.
+func TestTimerResendsTheOldestAlone(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		lost := r.twoInFlight()
+		start := time.Now()
+		pass(20 * time.Second)
+		var waits []time.Duration
+		last := start
+		for _, p := range r.log.take() {
+			if !bytes.Equal(p.cmd, lost[0].cmd) {
+				t.Fatalf("%s was sent again", describe(mustDecode(t, p.cmd))[:2])
+			}
+			waits = append(waits, p.at.Sub(last))
+			last = p.at
+		}
+		patience := resendFirstMin
+		for i, w := range waits {
+			// The loop looks every droppedPoll.
+			if w < patience || w > patience+2*droppedPoll {
+				t.Fatalf("copy %d after %v, want %v", i, w, patience)
+			}
+			patience = min(2*patience, resendMax)
+		}
+		if patience != resendMax {
+			t.Fatalf("waited %v", waits)
+		}
+	})
+}
+
+// A link is cut for most of a session's timeout and loses every copy of the batch that is on its way. When it is whole again
+// the next copy must not come so late that the session has expired.
+func TestTimerResendsWithinAPulse(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		const pulse = 300 * time.Millisecond
+		r.pulse = func() time.Duration { return pulse }
+		r.send("/a")
+		r.want("1: /a")
+		pass(10 * time.Second)
+		copies := r.log.take()
+		for i, p := range copies[1:] {
+			if w := p.at.Sub(copies[i].at); w > pulse+2*droppedPoll {
+				t.Fatalf("copy %d after %v, want %v at most", i+2, w, pulse)
+			}
+		}
+		if most := int(10*time.Second/pulse) + 5; len(copies) > most {
+			t.Fatalf("%d copies, want %d at most", len(copies), most)
+		}
+	})
+}
+
+// B3.1: commits that take long are no sign of loss.
+func TestPatienceFollowsTheCommitTime(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		for i := range 50 {
+			r.send(fmt.Sprint("/", i))
+			ps := r.log.take()
+			pass(200 * time.Millisecond)
+			r.apply(ps...)
+			r.log.take()
+		}
+		start := time.Now()
+		r.send("/slow")
+		r.log.take()
+		pass(2 * time.Second)
+		if ps := r.log.take(); len(ps) == 0 || ps[0].at.Sub(start) < 750*time.Millisecond {
+			t.Fatalf("sent again %v after a commit that takes 200ms", ps[0].at.Sub(start))
+		}
+	})
+}
+
+// B3.2: an entry in a leader's own log cannot be lost without a change of term, and every copy would be another fsync.
+func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		r.lead(testMember)
+		r.twoInFlight()
+		pass(time.Minute)
+		r.want()
+	})
+}
+
+// B3.1: a refused copy is no evidence that anything was lost.
+func TestRefusedTimedResendStaysAlone(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		lost := r.twoInFlight()
+		r.log.refuse(errRefused)
+		pass(time.Second)
+		r.log.refuse(nil)
+		pass(50 * time.Millisecond)
+		for _, p := range r.log.take() {
+			if !bytes.Equal(p.cmd, lost[0].cmd) {
+				t.Fatal("a batch was sent again that nothing says was lost")
+			}
+		}
+	})
+}
+
+// B2: a snapshot carries the stream past a batch that waits: nobody will say what it answered.
+func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		a := r.send("/a")
+		b := r.sendMany(secondBatchMin, "b")
+		c := r.send("/c")
+		synctest.Wait()
+		ps := r.log.take()
+		// A snapshot holds batch 1: the table of this node begins there.
+		r.table = session.NewTable()
+		o := testOrigin()
+		o.LastSeq = 1
+		r.table.LoadOrigin(o)
+		r.jumped(1)()
+		r.wantOutcome(a, ErrUnknownOutcome)
+		r.apply(ps...) // batch 1 is a repeat now
+		r.wantOutcome(b[0], nil)
+		r.wantOutcome(a, ErrUnknownOutcome)
+		r.apply(r.want("3: /c")...)
+		r.wantOutcome(c, nil)
+		if slices.Contains(r.applied, "/a") {
+			t.Fatal("applied again what the snapshot held")
+		}
+	})
+}
+
+func TestJumpCarriesTheRegister(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newPipeRig(t)
+		r.lead(otherMember)
+		r.want("register")
+		r.table.LoadOrigin(testOrigin())
+		r.jumped(0)()
+		r.send("/a")
+		r.want("1: /a")
+	})
+}
+
+// A commit that took minutes, because the machine slept or there was no quorum, says nothing about the next one.
+func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
+	withPipeline(t, func(t *testing.T, r *pipeRig) {
+		r.send("/a")
+		sent := r.want("1: /a")
+		r.clock.pause(10 * time.Minute)
+		r.apply(sent...)
+		r.send("/b")
+		r.want("2: /b") // and it is lost on its way
+		pass(resendMax + droppedPoll)
+		r.want("2: /b")
+	})
+}

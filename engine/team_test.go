@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A team is an ensemble without Raft: what a member proposes is committed, and every member applies it, but for those that the test keeps
+// from it.
+type team struct {
+	t      *testing.T
+	shards int
+	leader MemberID
+	nodes  map[MemberID]*node // that run
+	starts map[MemberID]uint64
+	logs   map[ShardID][]*fakeProposal
+	done   map[*node]map[ShardID]int // how much of them it has applied
+	mute   map[*node]bool            // what it proposes does not arrive
+	deaf   map[*node]bool            // it applies nothing
+	gone   bool                      // no quorum: nothing is committed
+	after  func(*node)               // unless nil called when a member has applied an entry
+}
+
+// withTeam runs fn in a bubble with members 1, 2 and 3 of which the last one leads.
+func withTeam(t *testing.T, shards int, fn func(t *testing.T, m *team)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := &team{t: t, shards: shards, leader: 3, nodes: make(map[MemberID]*node), starts: make(map[MemberID]uint64),
+			logs: make(map[ShardID][]*fakeProposal), done: make(map[*node]map[ShardID]int), mute: make(map[*node]bool), deaf: make(map[*node]bool)}
+		for id := range MemberID(3) {
+			m.start(id + 1)
+		}
+		m.commit()
+		fn(t, m)
+		for _, n := range m.nodes {
+			for _, shard := range n.shards {
+				if err := shard.mu.table.Verify(); err != nil {
+					t.Errorf("member %d, shard %d: %v", n.cfg.Member, shard.shard, err)
+				}
+			}
+			n.checkRemotes()
+		}
+	})
+}
+
+// checkRemotes holds the keeper to the invariants of remotes.
+func (n *node) checkRemotes() {
+	n.t.Helper()
+	k := n.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := &k.mu.remotes
+	if len(r.byID) != len(r.list) {
+		n.t.Errorf("member %d has %d remote sessions, and %d in its list", n.cfg.Member, len(r.byID), len(r.list))
+	}
+	for i, one := range r.list {
+		if r.byID[one.s.id] != one.s || one.s.remote.place != i || one.s.end != nil {
+			n.t.Errorf("member %d: session %d at %d is %d in the list, ended with %v", n.cfg.Member, one.s.id, i, one.s.remote.place, one.s.end)
+		}
+		if rec, ok := n.shard.mu.table.Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != one.s.remote.attached {
+			n.t.Errorf("member %d has session %d of %d, the table %+v", n.cfg.Member, one.s.id, one.s.remote.attached, rec)
+		}
+	}
+}
+
+// start starts a member, anew if it ran before: it applies the logs from their beginning.
+func (m *team) start(id MemberID) *node {
+	m.starts[id]++
+	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: testOrigin().Digest, Level: formatLevel}
+	n := newShardedNode(m.t, o, m.shards)
+	m.nodes[id], m.done[n] = n, make(map[ShardID]int)
+	n.lead(m.leader)
+	return n
+}
+
+// kill ends a member as a crash does.
+func (m *team) kill(id MemberID) {
+	n := m.nodes[id]
+	n.finish(ErrFailed, errors.New("killed"))
+	n.log.take()
+	delete(m.nodes, id)
+}
+
+func (m *team) elect(id MemberID) {
+	m.leader = id
+	for _, n := range m.nodes {
+		n.lead(id)
+	}
+}
+
+// commit commits and applies until there is nothing more.
+func (m *team) commit() {
+	m.t.Helper()
+	for more := true; more; {
+		more = false
+		synctest.Wait()
+		for id := MemberID(1); id <= 3; id++ {
+			n := m.nodes[id]
+			if n == nil || m.mute[n] || m.gone {
+				continue
+			}
+			for _, p := range n.log.take() {
+				m.logs[p.shard] = append(m.logs[p.shard], p)
+			}
+		}
+		for _, n := range m.nodes {
+			for shard, log := range m.logs {
+				for !m.deaf[n] && m.done[n][shard] < len(log) {
+					p := log[m.done[n][shard]]
+					m.done[n][shard]++
+					n.applyOn(shard, mustDecode(m.t, p.cmd))
+					if m.after != nil {
+						m.after(n)
+					}
+					more = true
+				}
+			}
+		}
+	}
+}
+
+// run lets time pass, with all that members do in it.
+func (m *team) run(d time.Duration) {
+	m.t.Helper()
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		pass(min(10*time.Millisecond, time.Until(until)))
+		for _, n := range m.nodes {
+			n.lookAround()
+			n.expirer.look(time.Now())
+			for _, shard := range n.shards[1:] {
+				shard.expirer.look(time.Now())
+			}
+		}
+		m.commit()
+	}
+}
+
+// await runs the team until fn has returned.
+func await[T any](m *team, fn func() (T, error)) (v T, err error) {
+	m.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v, err = fn()
+	}()
+	for range 3000 {
+		m.commit()
+		select {
+		case <-done:
+			return v, err
+		default:
+		}
+		m.run(10 * time.Millisecond)
+	}
+	m.t.Fatal("it does not return")
+	return v, err
+}
+
+func (m *team) open(at MemberID, who ...tree.Identity) *Session {
+	m.t.Helper()
+	s, err := await(m, func() (*Session, error) { return m.nodes[at].OpenRemote(m.t.Context(), testTimeout, who...) })
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+func (m *team) tryResume(at MemberID, s *Session, who ...tree.Identity) (*Session, error) {
+	m.t.Helper()
+	return await(m, func() (*Session, error) {
+		return m.nodes[at].Resume(m.t.Context(), s.ID(), s.Password(), testTimeout, who...)
+	})
+}
+
+func (m *team) resume(at MemberID, s *Session, who ...tree.Identity) *Session {
+	m.t.Helper()
+	next, err := m.tryResume(at, s, who...)
+	if err != nil {
+		m.t.Fatalf("resume on %d: %v", at, err)
+	}
+	return next
+}
+
+// create creates an ephemeral of a session.
+func (m *team) create(s *Session, path string) error {
+	m.t.Helper()
+	_, err := await(m, func() ([]tree.Result, error) { return s.Submit(m.t.Context(), []tree.Op{ephemeral(path)}).Result() })
+	return Single(err)
+}
+
+func (m *team) mustCreate(s *Session, paths ...string) {
+	m.t.Helper()
+	for _, path := range paths {
+		if err := m.create(s, path); err != nil {
+			m.t.Fatalf("create %s: %v", path, err)
+		}
+	}
+}
+
+// wantThere says of every member that runs whether it has a znode.
+func (m *team) wantThere(want bool, paths ...string) {
+	m.t.Helper()
+	for id, n := range m.nodes {
+		for _, path := range paths {
+			if !m.deaf[n] && n.exists(path) != want {
+				m.t.Fatalf("member %d has %s: %v, want %v", id, path, !want, want)
+			}
+		}
+	}
+}
+
+func wantEnd(t *testing.T, s *Session, want error) {
+	t.Helper()
+	if err := s.Err(); err != want {
+		t.Fatalf("the session ended with %v, want %v", err, want)
+	}
+	if want != nil && (!isClosed(s.Done()) || cause(s.Context()) != want) {
+		t.Fatalf("its context ended with %v", cause(s.Context()))
+	}
+}
+
+// chat lets time pass while clients say something every now and then.
+func (m *team) chat(d time.Duration, all ...*Session) {
+	m.t.Helper()
+	for ; d > 0; d -= testTimeout / 10 {
+		for _, s := range all {
+			s.Heard()
+		}
+		m.run(min(d, testTimeout/10))
+	}
+}
+
+func wantOwned(t *testing.T, s *Session, m *team, want ...string) {
+	t.Helper()
+	got, err := await(m, func() ([]string, error) { return s.Ephemerals(t.Context(), "/") })
+	slices.Sort(want)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("it owns %q (%v), want %q", got, err, want)
+	}
+}
