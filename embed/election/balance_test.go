@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
@@ -97,5 +100,106 @@ func TestBalance_EndsWithAnErrorOfFn(t *testing.T) {
 	}
 	if err := election.Balance(bounded(t), ens.Node(1), "/jobs", nil, nil, nil); err == nil {
 		t.Error("without names")
+	}
+}
+
+// A led is one turn of a name in a Balance.
+type led struct {
+	name string
+	ctx  context.Context
+}
+
+// balances runs a Balance that leads until it is told to end, and returns where its turns are told.
+func balances(t *testing.T, n *embed.Node, names []string) <-chan led {
+	t.Helper()
+	ctx, cancel := context.WithCancel(bounded(t))
+	turns, over := make(chan led, 100), make(chan error, 1)
+	go func() {
+		over <- election.Balance(ctx, n, "/jobs", names, nil, func(ctx context.Context, name string, _ lock.Token) error {
+			turns <- led{name, ctx}
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-over; !errors.Is(err, context.Canceled) {
+			t.Errorf("Balance returned %v", err)
+		}
+	})
+	return turns
+}
+
+// Somebody stands for all names who answers no offer: a client that knows none, or one that is dead and not yet expired. Nothing is taken from a
+// leader that lives, for him.
+func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	for who, c := range map[string]struct {
+		stand func(t *testing.T, s *embed.Session, path string)
+		dies  bool
+	}{
+		"a client": {stand: func(t *testing.T, s *embed.Session, path string) {
+			_, err := s.Create(bounded(t), path+"/_c_00112233-4455-6677-8899-aabbccddeeff-latch-", []byte("curator"), embed.EphemeralSequential)
+			must(t, err)
+		}},
+		"the dead": {dies: true, stand: func(t *testing.T, s *embed.Session, path string) {
+			_, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+			must(t, err)
+		}},
+	} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			ens := embedtest.New(t, 3, embedtest.Options{})
+			ens.MoveLeader(1)
+			turns := balances(t, ens.Node(1), names)
+			var lead []led
+			for range names {
+				lead = append(lead, <-turns)
+			}
+			other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+			for _, name := range names {
+				c.stand(t, other, "/jobs/"+name)
+			}
+			if c.dies {
+				ens.Kill(2)
+			}
+			s := ens.Session(1, embed.SessionOptions{})
+			ens.Until("an offer", func() bool {
+				return slices.ContainsFunc(names, func(name string) bool {
+					children, _, err := s.Children(bounded(t), "/jobs/"+name)
+					must(t, err)
+					return slices.ContainsFunc(children, func(child string) bool { return strings.HasPrefix(child, "transfer") })
+				})
+			})
+			for _, l := range lead {
+				if err := l.ctx.Err(); err != nil {
+					t.Errorf("%s: %v", l.name, context.Cause(l.ctx))
+				}
+			}
+		})
+	}
+}
+
+// One candidacy is lost: the others of the Balance lead on, and it is taken up again.
+func TestBalance_OneLostCandidacyEndsNoOther(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	names := []string{"a", "b", "c"}
+	turns := balances(t, ens.Node(1), names)
+	lead := make(map[string]led)
+	for range names {
+		l := <-turns
+		lead[l.name] = l
+	}
+	all, err := election.New(s, "/jobs/a").Candidates(bounded(t))
+	must(t, err)
+	must(t, s.Delete(bounded(t), all[0].Path, embed.AnyVersion))
+	if again := <-turns; again.name != "a" {
+		t.Errorf("%s begins anew, and a was lost", again.name)
+	}
+	for _, l := range lead {
+		if over := l.ctx.Err() != nil; over != (l.name == "a") {
+			t.Errorf("%s: has ended: %v, %v", l.name, over, context.Cause(l.ctx))
+		}
 	}
 }

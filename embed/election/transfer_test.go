@@ -51,6 +51,9 @@ func values(t testing.TB, s *embed.Session) (list []string) {
 	return list
 }
 
+// offerPath is where the place of a leader is offered to the candidate of a path.
+func offerPath(string) string { return path + "/transfer" }
+
 func grow(t testing.TB, turns ...*election.Leadership) {
 	t.Helper()
 	for i := range turns[1:] {
@@ -161,28 +164,32 @@ func TestLeadership_TransferAcrossRoots(t *testing.T) {
 	must(t, next.Resign())
 }
 
-// An offer of a leader who is no more is taken from nobody: the name of a place that is granted is that of others after it. (The first two stand
-// for a leader whose offer has outlived its place.)
+// An offer of a leader who is no more deposes nobody: the name of its place is that of others after it. (Whoever has the name now stands behind the
+// candidate here, so that its Wait ends when it has looked at the offer.)
 func TestLeadership_AStaleOfferDeposesNobody(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	first, err := election.New(s, path).Campaign(bounded(t), nil)
+	named, err := election.New(s, path).Enter(bounded(t), []byte("named"), election.Options{})
 	must(t, err)
-	_, waits := enters(t, s, "b", 0)
-	named, _ := enters(t, s, "c", 0)
-	_, err = s.Create(bounded(t), path+"/transfer", fmt.Appendf(nil, "%s %s %d", named.Path()[len(path)+1:], first.Path()[len(path)+1:], 1), embed.Ephemeral)
+	other, err := election.New(s, path).Enter(bounded(t), []byte("other"), election.Options{})
 	must(t, err)
-	for range 2 {
-		_, err = s.Set(bounded(t), path+"/transfer", fmt.Appendf(nil, "%s %s %d", named.Path()[len(path)+1:], first.Path()[len(path)+1:], 1), embed.AnyVersion)
+	stood := named.Path()
+	terms := fmt.Appendf(nil, "%s %s %d", stood[len(path)+1:], other.Path()[len(path)+1:], 1)
+	_, err = s.Create(bounded(t), offerPath(stood), terms, embed.Ephemeral)
+	must(t, err)
+	for range 2 { // it has been answered, and given
+		_, err = s.Set(bounded(t), offerPath(stood), terms, embed.AnyVersion)
 		must(t, err)
 	}
-	_, err = s.Sync(bounded(t), "/")
+	l, err := named.Wait(bounded(t))
 	must(t, err)
-	if first.Err() != nil {
-		t.Fatalf("the leader was deposed: %v", first.Err())
+	if got := values(t, s); l.Path() != stood || !slices.Equal(got, []string{"named", "other"}) {
+		t.Errorf("it has moved from %s to %s, and %v stand", stood, l.Path(), got)
 	}
-	must(t, first.Resign())
-	must(t, leads(t, waits).Resign())
+	must(t, l.Resign())
+	next, err := other.Wait(bounded(t))
+	must(t, err)
+	must(t, next.Resign())
 }
 
 // What a leader proclaims when its leadership has ended on the way is not published, though the next leader has a znode of the same name.
@@ -342,4 +349,25 @@ func TestLeadership_RequeueStaysInTheQueue(t *testing.T) {
 	if _, err := third.Requeue(bounded(t)); !errors.Is(err, embed.ErrReleased) {
 		t.Errorf("of one who does not lead: %v", err)
 	}
+}
+
+// Curator cannot read a value that is none.
+func TestElection_AValueOfNilIsPublishedAsEmpty(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	l, err := election.New(s, path).Campaign(bounded(t), nil)
+	must(t, err)
+	waits, err := election.New(s, path).Enter(bounded(t), nil, election.Options{Priority: 1})
+	must(t, err)
+	published := func(when, path string) {
+		t.Helper()
+		if value, _, err := s.Get(bounded(t), path); value == nil || len(value) > 0 || err != nil {
+			t.Errorf("%s: %#v, %v", when, value, err)
+		}
+	}
+	published("a leader", l.Path())
+	published("a candidate", waits.Path())
+	must(t, l.Proclaim(bounded(t), []byte("something")))
+	must(t, l.Proclaim(bounded(t), nil))
+	published("proclaimed", l.Path())
 }
