@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -258,5 +259,123 @@ func TestElection_ACandidateWithADeadSessionFailsAtOnce(t *testing.T) {
 	must(t, leader.Err())
 	if names := candidates(t, s); len(names) != 1 {
 		t.Errorf("in the queue: %v", names)
+	}
+}
+
+// latched reports which of some latches lead, and since which token.
+func latched(latches []*election.Latch) (now []*election.Leadership) {
+	for _, l := range latches {
+		if leads, ok := l.Leadership(); ok {
+			now = append(now, leads)
+		}
+	}
+	return now
+}
+
+// A Latch loses its session and gets another, again and again, another one of the same member beside it: one at a time leads, nobody
+// leads without a place in the queue, and when nothing happens any more nobody is reset. (CURATOR-620, CURATOR-653: of two reconnects at
+// once one deleted the znode with which the other took the lead; CURATOR-652: a latch that had lost its place led on; CURATOR-504, CURATOR-644,
+// CURATOR-645: two latches reset one another for ever.)
+func TestLatch_TwoReconnectsInterleave(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(3, embed.SessionOptions{})
+	var latches []*election.Latch
+	members := []embed.MemberID{1, 1, 2}
+	for i, id := range members {
+		l := election.NewLatch(ens.Node(id), path, fmt.Append(nil, i), election.Options{})
+		defer l.Close()
+		latches = append(latches, l)
+	}
+	var last *election.Leadership
+	next := func() {
+		t.Helper()
+		ens.Until("the next turn", func() bool {
+			now := latched(latches)
+			if len(now) > 1 && now[0].Err() == nil { // still, when the other one did
+				t.Fatalf("%v leads beside %v", now[0].Token(), now[1].Token())
+			}
+			if len(now) == 0 || now[0] == last {
+				return false
+			}
+			if last != nil && now[0].Token().Compare(last.Token()) <= 0 {
+				t.Errorf("token %v after %v", now[0].Token(), last.Token())
+			}
+			last = now[0]
+			return true
+		})
+	}
+	for range 8 {
+		next()
+		for i, l := range latches {
+			if now, _ := l.Leadership(); now == last {
+				for jump := range 4 { // its sessions are lost and get others, twice before anybody can look
+					ens.Faults(members[i]).SetWallClock(time.Duration(1-jump%2) * time.Hour)
+					if now, ok := l.Leadership(); ok && now == last {
+						t.Errorf("%v leads on, and its session is lost", now.Token())
+					}
+				}
+			}
+		}
+	}
+	next()
+	ens.Until("one to lead and all others to wait", func() bool {
+		_, err := s.Sync(bounded(t), "/")
+		must(t, err)
+		return len(candidates(t, s)) == len(latches) && len(latched(latches)) == 1
+	})
+	stays, before := latched(latches)[0], candidates(t, s)
+	for i := range 50 { // commits, among which a reset would be
+		_, err := s.Create(bounded(t), fmt.Sprint("/after-", i), nil, embed.Ephemeral)
+		must(t, err)
+	}
+	if now := latched(latches); len(now) != 1 || now[0] != stays || !slices.Equal(candidates(t, s), before) {
+		t.Errorf("%d lead, and %v stand after %v, though nothing has happened", len(now), candidates(t, s), before)
+	}
+}
+
+// A Latch begins while a znode of its former self, whose session is not over yet, is the first in the queue: that is not its own.
+// (CURATOR-696: a latch found the znode of its own dead session at the head of the queue and led beside another.)
+func TestLatch_TheCandidateOfItsLostSessionIsNotItsOwn(t *testing.T) {
+	ens := one(t)
+	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	_, first := enters(t, dying, "the same process", 0)
+	former := leads(t, first)
+	l := election.NewLatch(ens.Node(1), path, []byte("the same process"), election.Options{})
+	defer l.Close()
+	ens.Until("it to stand", func() bool { return len(candidates(t, s)) == 2 })
+	_, last := enters(t, s, "another", 0)
+	if l.IsLeader() {
+		t.Error("it leads beside its former self")
+	}
+	must(t, dying.Close())
+	ens.Until("it to lead", l.IsLeader)
+	now, _ := l.Leadership()
+	must(t, l.Close())
+	grow(t, former, now, leads(t, last))
+}
+
+// All that the latches stand on vanishes, at once: they stand again, and one leads. (CURATOR-724: a latch whose parent had vanished never
+// recovered.)
+func TestLatch_SurvivesTheDeletionOfItsPath(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	var latches []*election.Latch
+	for range 3 {
+		l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+		defer l.Close()
+		latches = append(latches, l)
+	}
+	for range 3 {
+		ens.Until("one to lead and all others to wait", func() bool { return len(candidates(t, s)) == 3 && len(latched(latches)) == 1 })
+		lost := latched(latches)[0]
+		var ops []embed.Op
+		for _, name := range candidates(t, s) {
+			ops = append(ops, embed.OpDelete(path+"/"+name, embed.AnyVersion))
+		}
+		_, err := s.Multi(bounded(t), append(ops, embed.OpDelete(path, embed.AnyVersion))...)
+		must(t, err)
+		ens.Until("another turn", func() bool { now := latched(latches); return len(now) == 1 && now[0] != lost })
+		grow(t, lost, latched(latches)[0])
 	}
 }
