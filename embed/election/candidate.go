@@ -171,7 +171,7 @@ func (c *Candidate) wait(ctx context.Context) (*Leadership, error) {
 
 // step leads if it is the candidate's turn, or takes a place that it is offered; otherwise it waits until something is another.
 func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
-	offered, err := c.election.session.Watch(ctx, c.election.offer(), embed.WatchOnce)
+	offered, err := c.election.session.Watch(ctx, c.election.offer(c.Path()), embed.WatchOnce)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 	}
 	switch err := c.contender.Hold(); {
 	case err == nil:
-		return &Leadership{candidate: c, contender: c.contender, turn: c.contender.Turn, values: ctx}, nil
+		return &Leadership{candidate: c, contender: c.contender, turn: c.contender.Turn, values: ctx, transferring: make(chan struct{}, 1)}, nil
 	case errors.Is(err, embed.ErrSuspended) && c.contender.Claim.Err() == nil:
 		return nil, c.contender.WaitChange(ctx, offered.Events())
 	default:

@@ -13,7 +13,7 @@
 //
 // Only Curator's LeaderLatch may share an election's path: LeaderSelector, go-zookeeper's Lock and kazoo's Election have other names and would not wait
 // for candidates here, nor be waited for; they belong on the path of a lock.Mutex. A client's candidate accepts no transfer, and goes
-// ahead of nobody. "transfer" below an election's path is the election's own.
+// ahead of nobody. What begins with "transfer-" below an election's path is the election's own.
 //
 // Read election.go first, then candidate.go and leadership.go, transfer.go, run.go, latch.go and balance.go.
 package election

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
@@ -153,4 +154,37 @@ func TestLatch_TransfersToWhoIsNamed(t *testing.T) {
 			t.Fatalf("transferred to %s, and %s leads", last.Value, now.Value)
 		}
 	}
+}
+
+// A Latch, or a Run, is closed while the leadership that it had is being transferred to somebody who has answered and does not take it: it waits
+// for that no longer.
+func TestLatch_CloseDuringATransfer(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+	ens.Until("it to lead", l.IsLeader)
+	named, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+	must(t, err)
+	turn, _ := l.Leadership()
+	said := make(chan error, 1)
+	go func() { said <- turn.Transfer(bounded(t), named.Path()) }()
+	offer := offerPath(named.Path())
+	version := func(n int32) func() bool {
+		return func() bool { stat, ok, _ := s.Exists(bounded(t), offer); return ok && stat.Version == n }
+	}
+	ens.Until("the offer", version(0))
+	_, err = s.Set(bounded(t), offer, nil, 0)
+	must(t, err)
+	ens.Until("the place to be given", version(2))
+	began := time.Now()
+	must(t, l.Close())
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if err := <-said; !errors.Is(err, embed.ErrUnknownOutcome) || !errors.Is(err, embed.ErrSessionClosed) {
+		t.Errorf("Transfer of a session that was closed: %v", err)
+	}
+	next, err := named.Wait(bounded(t))
+	must(t, err)
+	must(t, next.Err())
 }

@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
@@ -18,7 +17,7 @@ type Leadership struct {
 	turn      *embed.Turn
 	values    context.Context // Campaign's
 
-	transferring sync.Mutex // held while a Transfer is under way
+	transferring chan struct{} // has room for the Transfer that is under way
 }
 
 // Token returns the fencing token of this turn: the epoch of the leadership.

@@ -86,18 +86,27 @@ func (r *runner) lead(ctx context.Context, s *embed.Session) error {
 		case ctx.Err() != nil:
 			return nil
 		}
-		l.resign()
+		l.resign(ctx)
 		if !pause(ctx) {
 			return nil
 		}
 	}
 }
 
-// resign gives a leadership up whose turn is over. If it ended because it is being transferred, the place is for the candidate who was named.
-func (l *Leadership) resign() {
-	l.transferring.Lock()
-	defer l.transferring.Unlock()
-	_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
+// resign gives a leadership up whose turn is over. If it ended because it is being transferred, the place is for the candidate who was named. If
+// ctx ends first nobody waits for that: the session is closed next.
+func (l *Leadership) resign(ctx context.Context) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		l.transferring <- struct{}{}
+		defer func() { <-l.transferring }()
+		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }
 
 // lost reports whether a leadership has ended otherwise than by its leader's will.

@@ -12,16 +12,20 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// ErrNotTransferred says that the candidate to whom the leadership was to be given has not taken it. It goes on, if the candidate had not
-// even answered; Leadership.Err tells.
+// ErrNotTransferred says that the candidate to whom the leadership was to be given has not taken it, and will not. It goes on, if the candidate
+// had not even answered; Leadership.Err tells.
 var ErrNotTransferred = errors.New("leadership was not taken over")
 
 // transferTime is how long a candidate may take to answer, and then to accept.
 const transferTime = 5 * time.Second
 
-// offer is the path of a znode that offers a leader's place: its data are the names of the candidate and of the leader, and the zxid that created
-// the leader's znode, for the name is that of others who are granted the place; with spaces between. Its version says how far they are.
-func (e *Election) offer() string { return queue.Child(e.path, "transfer") }
+// offer is the path of a znode that offers a leader's place to the candidate of a path, who alone looks there: its data are the name of the
+// leader and the zxid that created the leader's znode, for the name is that of others who are granted the place; with a space between. Its
+// version says how far they are.
+func (e *Election) offer(to string) string {
+	_, name := queue.Split(to)
+	return queue.Child(e.path, queue.Offer(name))
+}
 
 // The versions of an offer.
 const (
@@ -33,15 +37,20 @@ const (
 // Transfer gives the leadership to a candidate who is waiting, ahead of all others: to is its path, one of Candidates'. It waits until the
 // candidate has taken it, no longer than ctx, and five seconds for each of its answers. If the candidate has gone, or does not answer for it waits for
 // nothing or is a client's that knows no transfers, Transfer returns ErrNotTransferred and the leadership goes on. Once it has answered, the
-// leadership ends and nobody leads until the candidate does: if it does not, the leadership is resigned, and the error is the same. Other
-// errors: embed.ErrInvalidPath if that is no candidate's path, and why the leadership has ended before.
+// leadership ends and nobody leads until the candidate does: if it does not, the leadership is resigned, and the error is the same; or
+// embed.ErrUnknownOutcome if the session ends, or no quorum tells within embed.Config.RequestTimeout whether it has. Other errors:
+// embed.ErrInvalidPath if that is no candidate's path, and why the leadership has ended before.
 func (l *Leadership) Transfer(ctx context.Context, to string) error {
 	return l.candidate.election.wrap("transfer", l.transfer(ctx, to))
 }
 
 func (l *Leadership) transfer(ctx context.Context, to string) error {
-	l.transferring.Lock()
-	defer l.transferring.Unlock()
+	select {
+	case l.transferring <- struct{}{}:
+		defer func() { <-l.transferring }()
+	case <-ctx.Done():
+		return notTransferred(ctx, ctx.Err())
+	}
 	e := l.candidate.election
 	if !strings.HasPrefix(to, queue.Child(e.path, "")) || to == l.contender.Path() {
 		return fmt.Errorf("%w: %q is no other candidate's", embed.ErrInvalidPath, to)
@@ -51,26 +60,44 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	}
 	offer, err := l.makeOffer(ctx, to)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotTransferred, err)
+		return notTransferred(ctx, err)
 	}
 	defer offer.Release()
 	if err := l.waitOffer(ctx, to, offer, answered); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotTransferred, err)
+		return notTransferred(ctx, err)
 	}
 	// The place stays taken, so nobody else leads; and whoever takes it may know of it before this node does.
 	l.turn.End()
-	_, err = l.contender.Session.Set(ctx, e.offer(), l.terms(to), answered)
+	_, err = l.contender.Session.Set(ctx, e.offer(to), l.terms(), answered)
 	if err == nil {
 		err = l.waitOffer(ctx, to, offer, given+1)
 	}
+	return l.conclude(ctx, offer, err)
+}
+
+// notTransferred says why. That the outcome of a step is not known is none of the transfer's.
+func notTransferred(ctx context.Context, why error) error {
+	if errors.Is(why, embed.ErrUnknownOutcome) {
+		why = cmp.Or(ctx.Err(), embed.ErrUnavailable)
+	}
+	return fmt.Errorf("%w: %w", ErrNotTransferred, why)
+}
+
+// conclude ends a transfer that was given. It takes the offer back, and whether that is still there says whether the place was taken: both go at
+// once.
+func (l *Leadership) conclude(ctx context.Context, offer *embed.Claim, why error) error {
+	_, err := l.contender.Session.Multi(context.Background(), embed.OpRelease(offer))
+	place := l.contender.Claim.Err()
+	switch {
+	case err == nil, errors.Is(err, embed.ErrNotHeld) && place == nil: // nobody has taken it, or somebody has deleted the offer by hand
+		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
+		return notTransferred(ctx, fmt.Errorf("resigned: %w", cmp.Or(why, errLeft)))
+	case errors.Is(err, embed.ErrNotHeld) && (errors.Is(place, embed.ErrDeleted) || errors.Is(place, embed.ErrReleased)):
+		return nil
+	}
 	_ = offer.Release() // before the place, in their order
-	if released := l.Resign(); err == nil {
-		err = released
-	}
-	if errors.Is(l.contender.Claim.Err(), embed.ErrDeleted) {
-		return nil // by who has taken it
-	}
-	return fmt.Errorf("%w, but resigned: %w", ErrNotTransferred, err)
+	go l.Resign()       // which may wait
+	return fmt.Errorf("%w: %w", embed.ErrUnknownOutcome, cmp.Or(place, err))
 }
 
 // makeOffer offers the place to a candidate.
@@ -88,9 +115,9 @@ func (l *Leadership) makeOffer(ctx context.Context, to string) (*embed.Claim, er
 // tryOffer is makeOffer as far as this node knows; what it does not know, it does after it.
 func (l *Leadership) tryOffer(ctx context.Context, to string) (*embed.Claim, error) {
 	s, e := l.contender.Session, l.candidate.election
-	ops := []embed.Op{embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(), l.terms(to), embed.Ephemeral)}
-	if _, ok, err := s.Exists(ctx, e.offer()); err == nil && ok {
-		ops = append([]embed.Op{embed.OpDelete(e.offer(), embed.AnyVersion)}, ops...) // an older one, perhaps of a leader who is no more
+	ops := []embed.Op{embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(to), l.terms(), embed.Ephemeral)}
+	if _, ok, err := s.Exists(ctx, e.offer(to)); err == nil && ok {
+		ops = append([]embed.Op{embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...) // an older one, perhaps of a leader who is no more
 	}
 	claim, err := s.Claim(ctx, ops...)
 	if err != nil {
@@ -103,13 +130,12 @@ func (l *Leadership) tryOffer(ctx context.Context, to string) (*embed.Claim, err
 }
 
 // terms are the data of an offer.
-func (l *Leadership) terms(to string) []byte {
-	_, candidate := queue.Split(to)
+func (l *Leadership) terms() []byte {
 	_, leader := queue.Split(l.contender.Path())
-	return fmt.Appendf(nil, "%s %s %d", candidate, leader, l.contender.Czxid)
+	return fmt.Appendf(nil, "%s %d", leader, l.contender.Czxid)
 }
 
-var errLeft = errors.New("the candidate has left")
+var errLeft = fmt.Errorf("%w: the candidate has left", embed.ErrNoNode)
 
 // waitOffer waits until the offer has a version, or is gone, as it is when it is taken; for the candidate to leave is an error.
 func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Claim, version int32) error {
@@ -117,7 +143,7 @@ func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Clai
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 	for {
-		changed, err := s.Watch(ctx, e.offer(), embed.WatchOnce)
+		changed, err := s.Watch(ctx, e.offer(to), embed.WatchOnce)
 		if err != nil {
 			return err
 		}
@@ -153,7 +179,7 @@ func (l *Leadership) lookOffer(ctx context.Context, to string, version int32) er
 	if ended := l.contender.Claim.Err(); ended != nil {
 		return ended // it has been taken, or was lost
 	}
-	stat, ok, err := s.Exists(ctx, e.offer())
+	stat, ok, err := s.Exists(ctx, e.offer(to))
 	switch {
 	case err != nil:
 		return err
@@ -170,25 +196,26 @@ func (l *Leadership) lookOffer(ctx context.Context, to string, version int32) er
 
 // accept answers an offer to the candidate, and takes the place when it is given. It reports whether the candidate has another one.
 func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
-	s := c.election.session
-	data, stat, err := s.Get(ctx, c.election.offer())
+	s, offer := c.election.session, c.election.offer(c.Path())
+	data, stat, err := s.Get(ctx, offer)
 	if errors.Is(err, embed.ErrNoNode) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	var to, name string
+	var name string
 	var czxid embed.Zxid
-	if _, err := fmt.Sscan(string(data), &to, &name, &czxid); err != nil || queue.Child(c.election.path, to) != c.Path() {
-		return false, nil
+	if _, err := fmt.Sscan(string(data), &name, &czxid); err != nil {
+		return false, nil // somebody else's
 	}
 	switch stat.Version {
 	case offered:
-		_, err = s.Set(ctx, c.election.offer(), data, offered)
+		_, err = s.Set(ctx, offer, data, offered)
 	case given:
+		// The place before the offer: its node knows that it is gone when the offer is.
 		from := queue.Child(c.election.path, name)
-		err = c.take(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), embed.OpDelete(c.election.offer(), given), embed.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion))
+		err = c.take(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), embed.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion), embed.OpDelete(offer, given))
 		moved = err == nil
 	}
 	if (errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) || errors.Is(err, embed.ErrNotHeld)) && c.contender.Claim.Err() == nil {

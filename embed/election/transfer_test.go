@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,7 +53,9 @@ func values(t testing.TB, s *embed.Session) (list []string) {
 }
 
 // offerPath is where the place of a leader is offered to the candidate of a path.
-func offerPath(string) string { return path + "/transfer" }
+func offerPath(to string) string {
+	return path + "/transfer-" + strings.Replace(to[len(path)+1:], "latch-", "", 1) + "-"
+}
 
 func grow(t testing.TB, turns ...*election.Leadership) {
 	t.Helper()
@@ -174,7 +177,7 @@ func TestLeadership_AStaleOfferDeposesNobody(t *testing.T) {
 	other, err := election.New(s, path).Enter(bounded(t), []byte("other"), election.Options{})
 	must(t, err)
 	stood := named.Path()
-	terms := fmt.Appendf(nil, "%s %s %d", stood[len(path)+1:], other.Path()[len(path)+1:], 1)
+	terms := fmt.Appendf(nil, "%s %d", other.Path()[len(path)+1:], 1)
 	_, err = s.Create(bounded(t), offerPath(stood), terms, embed.Ephemeral)
 	must(t, err)
 	for range 2 { // it has been answered, and given
@@ -370,4 +373,94 @@ func TestElection_AValueOfNilIsPublishedAsEmpty(t *testing.T) {
 	must(t, l.Proclaim(bounded(t), []byte("something")))
 	must(t, l.Proclaim(bounded(t), nil))
 	published("proclaimed", l.Path())
+}
+
+// A candidate accepts while the leader gives up waiting for it: what Transfer says is what has become of the place. (The candidate answers by hand
+// here, so that it can be held up.)
+func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		accepts, told bool // told: the leader's node learns of it before it is out of patience
+		patience      time.Duration
+		want          error
+	}{
+		"it does not":                 {told: true, patience: time.Minute, want: election.ErrNotTransferred},
+		"it does":                     {accepts: true, told: true, patience: time.Minute},
+		"it does, and nobody is told": {accepts: true, patience: 300 * time.Millisecond, want: embed.ErrUnknownOutcome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ens := embedtest.New(t, 3, embedtest.Options{Config: func(cfg *embed.Config) { cfg.RequestTimeout = c.patience }})
+			ens.MoveLeader(2)
+			s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+			l, err := election.New(s, path).Campaign(bounded(t), []byte("leader"))
+			must(t, err)
+			named, err := election.New(other, path).Enter(bounded(t), []byte("named"), election.Options{})
+			must(t, err)
+			offer := offerPath(named.Path())
+			version := func(n int32) func() bool {
+				return func() bool { stat, ok, _ := other.Exists(bounded(t), offer); return ok && stat.Version == n }
+			}
+			ctx, cancel := context.WithCancel(bounded(t))
+			defer cancel()
+			said := make(chan error, 1)
+			go func() { said <- l.Transfer(ctx, named.Path()) }()
+			ens.Until("the offer", version(0))
+			_, err = other.Set(bounded(t), offer, []byte("nothing that it would take by itself"), 0)
+			must(t, err)
+			ens.Until("the place to be given", version(2))
+			if c.accepts {
+				ens.Faults(2).SetLink(1, embedtest.Link{Cut: true}) // what member 1 says is heard, and it learns nothing
+				ens.Faults(3).SetLink(1, embedtest.Link{Cut: true})
+				_, err = other.Multi(bounded(t), embed.OpDelete(l.Path(), embed.AnyVersion), embed.OpDelete(offer, 2))
+				must(t, err)
+			}
+			cancel()
+			if c.told {
+				ens.HealAll()
+			}
+			err = <-said
+			if !errors.Is(err, c.want) || errors.Is(err, election.ErrNotTransferred) != (c.want == election.ErrNotTransferred) {
+				t.Errorf("Transfer says %v, want %v", err, c.want)
+			}
+			if l.Err() == nil {
+				t.Error("it leads on")
+			}
+			ens.HealAll()
+			next, err := named.Wait(bounded(t)) // nothing is in its way
+			must(t, err)
+			must(t, next.Err())
+		})
+	}
+}
+
+// A transfer wakes the candidate who is named and no other: of a thousand who wait, each would look at the offer at each of its steps.
+func TestLeadership_TransferWakesNobodyElse(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	l, err := election.New(s, path).Campaign(bounded(t), nil)
+	must(t, err)
+	named, err := election.New(s, path).Enter(bounded(t), nil, election.Options{}) // and answers nothing, so nothing else changes
+	must(t, err)
+	waits, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+	must(t, err)
+	ctx := &looker{Context: bounded(t)}
+	over := make(chan error, 1)
+	go func() {
+		_, err := waits.Wait(ctx)
+		over <- err
+	}()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(bounded(t), 20*time.Millisecond)
+		if err := l.Transfer(ctx, named.Path()); !errors.Is(err, election.ErrNotTransferred) {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if n := ctx.looks.Load(); n > 40 { // it looks a dozen times before it sleeps
+		t.Errorf("who waited for its turn has been woken: %d looks at its ctx", n)
+	}
+	must(t, waits.Withdraw())
+	if err := <-over; !errors.Is(err, embed.ErrReleased) {
+		t.Error(err)
+	}
 }

@@ -121,6 +121,10 @@ func Priority(name string) int { return int(number(name, wordPriority)) }
 // PriorityWord is what a candidate's name says of a priority above zero.
 func PriorityWord(n int) string { return string(wordPriority) + strconv.Itoa(n) }
 
+// Offer is the name of what is offered to a contender. Without its kind and with no number at its end nobody, Curator either, takes it for one in
+// the queue.
+func Offer(name string) string { return "transfer-" + strings.ReplaceAll(name, Latch.Word, "") + "-" }
+
 func delayWord(d time.Duration) string {
 	return string(wordDelay) + strconv.FormatInt(d.Milliseconds(), 10)
 }
