@@ -11,7 +11,7 @@
 //	z<zxid>    its place was taken over: tokens at the place count from there
 //
 // A place is a number. Those that stand in front of somebody who was there before have the number before that one's and come behind all others of
-// that number, in the order of a key: ~u_<key, in the uuid's first eight digits>...<kind><number><key><number>. By the name this is
+// that number, in the order of a key: ~u_<key, in the uuid's first two groups>...<kind><number><key><number>. By the name this is
 // the order of Session.Before, by what follows the kind it is Curator's.
 //
 // Read names.go first, then queue.go and place.go.

@@ -48,7 +48,7 @@ const (
 	prefix     = "_c_" // Curator's protection
 	prefixLast = "~u_" // of who stands behind all of its number: greater than what names begin with, kazoo's uuids too
 	uuidLen    = 36
-	keyLen     = 8 // of the uuid's first group
+	keyLen     = 13 // of the uuid's first two groups, with the hyphen between
 
 	// grantUUID is that of a place that is taken by a grant: the same for all, so that two cannot be granted one place.
 	grantUUID = "00000000-0000-4000-8000-000000000000"
@@ -58,7 +58,7 @@ const (
 	lastNumber = "2147483647"
 )
 
-// newName returns a name without its number. key, which is hexadecimal, takes the place of the first digits of its uuid.
+// newName returns a name without its number. key takes the place of the first digits of its uuid.
 func newName(prefix, key string, k Kind, words []string) string {
 	var b strings.Builder
 	b.WriteString(prefix)

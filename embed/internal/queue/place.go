@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +17,13 @@ import (
 type Place struct {
 	Parent string
 	Number string // ten digits
-	Key    string // empty, or eight hexadecimal digits: behind those of the number without one, in order of the keys
+	Key    string // empty, or as the first two groups of a uuid: behind those of the number without one, in order of the keys
 	Zxid   embed.Zxid
 	Grant  bool // it is taken with the turn, and by one only: ErrNodeExists
 }
 
 // upgradeKey is that of a reader who is upgraded: there is one at a time.
-const upgradeKey = "00000000"
+const upgradeKey = "00000000-0000"
 
 // PlaceOf is where a contender of a path stands.
 func PlaceOf(path string, czxid embed.Zxid) Place {
@@ -55,30 +56,36 @@ const PriorityMax = 999
 // Jump is where a candidate of a priority belongs among the names of all, itself included: the place right before the first who waits
 // with a lower one, and who is ahead of that one, who must still be when the place is taken: or that one may have its turn already. It is false
 // if the candidate is where it belongs.
-func Jump(c *Contender, names []string, priority int) (before, ahead string, ok bool) {
+func Jump(c *Contender, names []string, priority int) (lower, ahead string, ok bool) {
 	parent, own := Split(c.Path())
-	sorted := Sorted(names)
-	for i, name := range sorted {
-		if name == own {
-			break
-		}
-		if i > 0 && Priority(name) < priority {
-			return Child(parent, name), Child(parent, sorted[i-1]), true
+	first, _ := First(names)
+	for _, name := range names {
+		if _, is := sequence(name); is && name != first && Priority(name) < priority && before(name, cmp.Or(lower, own)) < 0 {
+			lower = name
 		}
 	}
-	return "", "", false
+	if lower == "" {
+		return "", "", false
+	}
+	for _, name := range names {
+		if _, is := sequence(name); is && before(name, lower) < 0 && (ahead == "" || before(name, ahead) > 0) {
+			ahead = name
+		}
+	}
+	return Child(parent, lower), Child(parent, ahead), true
 }
 
 // InFrontOfLower is the place of a candidate of a priority right before one with a lower: behind those of its own or a higher one, and of those of
-// its own in the order in which they came. (Of which the key has 20 bits: no two of a million share one.)
+// its own in the order in which they came.
 func (c *Contender) InFrontOfLower(path string, czxid embed.Zxid, priority int) Place {
 	own := c.Place()
-	n, _ := strconv.Atoi(own.Number) // which are digits
-	arrival := fmt.Sprintf("%05x", n&0xfffff)
+	n, _ := strconv.Atoi(own.Number) // which are digits, of a number below 1<<31
+	const rank = 3                   // digits of it in a key
+	arrival := fmt.Sprintf("%05x-%04x", n>>16, n&0xffff)
 	if own.Key != "" {
-		arrival = own.Key[keyLen-len(arrival):]
+		arrival = own.Key[rank:]
 	}
-	return inFrontOf(path, czxid, fmt.Sprintf("%03d", PriorityMax-priority)+arrival)
+	return inFrontOf(path, czxid, fmt.Sprintf("%0*d", rank, PriorityMax-priority)+arrival)
 }
 
 // Take creates a contender at a place, in a transaction that begins with ops, one of which makes sure that the place is free. It outwaits a

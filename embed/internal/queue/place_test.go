@@ -1,0 +1,58 @@
+package queue_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+)
+
+const uuid = "00112233-4455-4677-8899-aabbccddeeff"
+
+// Candidates of a priority keep the order in which they came, up to the last number that a parent gives, and a higher priority comes first.
+func TestInFrontOfLower_Order(t *testing.T) {
+	last := ""
+	for _, priority := range []int{queue.PriorityMax, 10, 9, 1} {
+		for _, n := range []int{1, 9, 15, 16, 0xffff, 0x10000, 1<<20 - 1, 1 << 20, 1<<20 + 1, 1<<31 - 2} {
+			c := &queue.Contender{Paths: []string{fmt.Sprintf("/e/_c_%s-p%d-latch-%010d", uuid, priority, n)}, Czxid: 7}
+			at := c.InFrontOfLower("/e/_c_"+uuid+"-latch-0000000005", 5, priority)
+			if at.Number != "0000000004" || at.Key <= last || len(at.Key) != len("00112233-4455") {
+				t.Errorf("priority %d, arrival %d: %+v after %s", priority, n, at, last)
+			}
+			last = at.Key
+			moved := &queue.Contender{Paths: []string{"/e/~u_" + at.Key + uuid[len(at.Key):] + "-z4-latch-" + at.Number + at.Key + at.Number}}
+			if again := moved.InFrontOfLower("/e/_c_"+uuid+"-latch-0000000003", 3, priority); again.Key != at.Key || again.Number != "0000000002" {
+				t.Errorf("moved on: %+v after %+v", again, at)
+			}
+		}
+	}
+}
+
+func TestJump(t *testing.T) {
+	for range 2000 {
+		var names []string
+		for n := range rand.IntN(7) + 1 {
+			names = append(names, fmt.Sprintf("_c_%s-p%d-latch-%010d", uuid, rand.IntN(3), n))
+		}
+		own := names[rand.IntN(len(names))]
+		c := &queue.Contender{Paths: []string{"/e/" + own}}
+		priority := queue.Priority(own)
+		wantLower, wantAhead := "", ""
+		for i, name := range names {
+			if name == own {
+				break
+			}
+			if i > 0 && queue.Priority(name) < priority {
+				wantLower, wantAhead = "/e/"+name, "/e/"+names[i-1]
+				break
+			}
+		}
+		shuffled := append([]string{"transfer-x-"}, names...)
+		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		lower, ahead, ok := queue.Jump(c, shuffled, priority)
+		if lower != wantLower || ahead != wantAhead || ok != (wantLower != "") {
+			t.Fatalf("%s of %v: before %q, behind %q; want %q and %q", own, names, lower, ahead, wantLower, wantAhead)
+		}
+	}
+}
