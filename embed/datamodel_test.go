@@ -497,7 +497,7 @@ func TestOpCheckChildren_IsRoom(t *testing.T) {
 	for _, most := range []int{-1, math.MinInt, math.MaxInt32 + 1} {
 		_, err := s.Multi(ctx, embed.OpCreate("/x", nil, embed.Persistent), embed.OpCheckChildren("/leases", most))
 		var at *embed.MultiError
-		if !errors.As(err, &at) || at.Index != 1 || errors.Is(err, embed.ErrTooManyChildren) {
+		if !errors.As(err, &at) || at.Index != 1 || !errors.Is(err, embed.ErrInvalidArgument) {
 			t.Errorf("at most %d children: %v", most, err)
 		}
 	}

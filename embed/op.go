@@ -55,7 +55,8 @@ func OpCheckCzxid(path string, czxid Zxid) Op {
 }
 
 // OpCheckChildren makes the Multi fail with ErrTooManyChildren if the znode has more than so many children, counted where the
-// operation stands: those that the operations before it create and delete count. ErrNoNode if there is no such znode. With several
+// operation stands: those that the operations before it create and delete count. Other errors: ErrInvalidArgument if that is a number that no
+// znode can have. ErrNoNode if there is no such znode. With several
 // shards the root has children on each, which nothing counts in one step: ErrCrossShard.
 func OpCheckChildren(path string, most int) Op {
 	if most < 0 || most > math.MaxInt32 {
@@ -75,7 +76,7 @@ func OpGuard(t *Turn) Op { return Op{guard: t} }
 func OpRelease(c *Claim) Op { return Op{release: c} }
 
 // errMost refuses a number of children that no znode can have at most.
-var errMost = errors.New("the most children of a znode are not from 0 to 2147483647")
+var errMost = fmt.Errorf("%w: the most children of a znode are not from 0 to 2147483647", ErrInvalidArgument)
 
 // validate checks what can be checked before anything is sent.
 func (o Op) validate(dataMax int) error {

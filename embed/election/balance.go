@@ -19,11 +19,12 @@ const balancePace = time.Second
 // Balance runs many elections as Run does, one for each name below dir, and spreads the leaderships evenly over the processes that do the same
 // with the same names: who leads at least two more than another transfers one to it, until nobody does. fn is called for several names
 // at once, with a ctx that also ends when its leadership is handed on. Balance ends as Run, and waits for a transfer
-// that is under way besides, at most embed.Config.RequestTimeout; if fn returns an error for one name it ends for all.
+// that is under way besides, at most embed.Config.RequestTimeout; if fn returns an error for one name it ends for all. Without
+// names it returns embed.ErrInvalidArgument.
 func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
 	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
 	if len(b.names) == 0 {
-		return fmt.Errorf("election %s: no names are given", dir)
+		return fmt.Errorf("election %s: %w: no names are given", dir, embed.ErrInvalidArgument)
 	}
 	return sessions(ctx, n, dir, b.share)
 }

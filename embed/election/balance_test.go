@@ -98,8 +98,8 @@ func TestBalance_EndsWithAnErrorOfFn(t *testing.T) {
 	if !errors.Is(err, enough) {
 		t.Error(err)
 	}
-	if err := election.Balance(bounded(t), ens.Node(1), "/jobs", nil, nil, nil); err == nil {
-		t.Error("without names")
+	if err := election.Balance(bounded(t), ens.Node(1), "/jobs", nil, nil, nil); !errors.Is(err, embed.ErrInvalidArgument) {
+		t.Errorf("without names: %v", err)
 	}
 }
 

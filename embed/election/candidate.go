@@ -18,8 +18,6 @@ type Options struct {
 	Priority int
 }
 
-var errPriority = errors.New("Options.Priority is wrong")
-
 // A Candidate stands in an election's queue. Its methods may be called by any number of goroutines, but Wait by one at a time.
 type Candidate struct {
 	// Immutable.
@@ -47,7 +45,9 @@ func (c *Candidate) stand(contender *queue.Contender) {
 	}
 }
 
-// Enter stands for election and does not wait to be elected: Wait does. Errors are those of Campaign, and what is wrong with the Options.
+// Enter stands for election and does not wait to be elected: Wait does. When the candidate is the first in the queue nobody leads until it
+// Waits, and it accepts no transfer before: who will not Wait soon Withdraws it, or closes its session. Errors are those of Campaign, and
+// embed.ErrInvalidArgument for Options that are out of range.
 func (e *Election) Enter(ctx context.Context, value []byte, o Options) (*Candidate, error) {
 	c, err := e.enter(ctx, value, o)
 	return c, e.wrap("enter", err)
@@ -55,7 +55,7 @@ func (e *Election) Enter(ctx context.Context, value []byte, o Options) (*Candida
 
 func (e *Election) enter(ctx context.Context, value []byte, o Options) (*Candidate, error) {
 	if o.Priority < 0 || o.Priority > queue.PriorityMax {
-		return nil, fmt.Errorf("%w: it is %d, not 0 to %d", errPriority, o.Priority, queue.PriorityMax)
+		return nil, fmt.Errorf("%w: Options.Priority is %d, not 0 to %d", embed.ErrInvalidArgument, o.Priority, queue.PriorityMax)
 	}
 	c := &Candidate{election: e, value: value, options: o}
 	contender, err := queue.Enter(ctx, e.session, c.entry(), e.path)

@@ -9,7 +9,7 @@ import (
 )
 
 // A Latch is a process's standing candidacy: it campaigns in the background, again whenever it has lost the leadership, until it is closed. All
-// methods may be called by any number of goroutines.
+// methods may be called by any number of goroutines. One that NewLatch has not made has ended.
 type Latch struct {
 	// Immutable.
 	cancel context.CancelFunc
@@ -84,7 +84,7 @@ func (l *Latch) Changes(ctx context.Context) iter.Seq[*Leadership] {
 		var seen *Leadership
 		for first := true; ctx.Err() == nil; first = false {
 			l.mu.Lock()
-			changed, err := l.mu.changed, l.mu.err
+			changed, err := l.mu.changed, l.errLocked()
 			l.mu.Unlock()
 			now, _ := l.Leadership()
 			if (first || now != seen) && !yield(now) || err != nil {
@@ -105,19 +105,36 @@ func (l *Latch) Changes(ctx context.Context) iter.Seq[*Leadership] {
 }
 
 // Done is closed when the Latch has ended: by Close, with its node, or because no attempt can succeed; see Run.
-func (l *Latch) Done() <-chan struct{} { return l.done }
+func (l *Latch) Done() <-chan struct{} {
+	if l.done == nil {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return l.done
+}
 
-// Err says why the Latch ended, nil while it has not: embed.ErrReleased after Close, else as Run.
+// Err says why the Latch ended, nil while it has not: embed.ErrReleased after Close; embed.ErrInvalidArgument for Options that are out of range;
+// else as Run.
 func (l *Latch) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.errLocked()
+}
+
+func (l *Latch) errLocked() error {
+	if l.done == nil {
+		return embed.ErrReleased
+	}
 	return l.mu.err
 }
 
 // Close gives the leadership or the place in the queue up and ends the Latch. It waits until the ensemble knows, at most
 // embed.Config.RequestTimeout. It is idempotent and always returns nil.
 func (l *Latch) Close() error {
-	l.cancel()
-	<-l.done
+	if l.done != nil {
+		l.cancel()
+		<-l.done
+	}
 	return nil
 }

@@ -119,10 +119,29 @@ func TestLatch_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 		"size":     election.NewLatch(ens.Node(1), path, make([]byte, 2<<20), election.Options{}),
 	} {
 		<-l.Done()
-		if l.Err() == nil || errors.Is(l.Err(), embed.ErrReleased) {
+		if l.Err() == nil || errors.Is(l.Err(), embed.ErrReleased) || name == "priority" && !errors.Is(l.Err(), embed.ErrInvalidArgument) {
 			t.Errorf("%s: %v", name, l.Err())
 		}
 	}
+}
+
+// A Latch that NewLatch has not made has ended.
+func TestLatch_Zero(t *testing.T) {
+	var l election.Latch
+	if l.IsLeader() || !errors.Is(l.Err(), embed.ErrReleased) {
+		t.Errorf("it leads: %v, %v", l.IsLeader(), l.Err())
+	}
+	n := 0
+	for now := range l.Changes(context.Background()) {
+		if n++; now != nil {
+			t.Error("it leads")
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d changes", n)
+	}
+	<-l.Done()
+	must(t, l.Close())
 }
 
 // What campaigns in the background resigns when its turn is over, but a place that is being transferred is the candidate's who was named.

@@ -39,8 +39,13 @@ func (l *Leadership) Done() <-chan struct{} { return l.turn.Done() }
 // Err compares the clock and says why the leadership ended, nil while it has not: as lock.Hold.Err.
 func (l *Leadership) Err() error { return l.turn.Err() }
 
-// Guard makes a Multi happen only while the leadership lasts; as lock.Guard.
-func Guard(l *Leadership) embed.Op { return embed.OpGuard(l.turn) }
+// Guard makes a Multi happen only while the leadership lasts; as lock.Guard. One of no Leadership, nil, is refused.
+func Guard(l *Leadership) embed.Op {
+	if l == nil {
+		return embed.OpGuard(nil)
+	}
+	return embed.OpGuard(l.turn)
+}
 
 // Proclaim replaces the published value. After the end of the leadership nothing is published. Errors: why the leadership
 // ended, embed.ErrNotHeld if it ended on the way, and those of embed.Session.Set.
@@ -58,7 +63,8 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 func (l *Leadership) Resign() error { return l.contender.Claim.Release() }
 
 // Requeue gives the leadership up and stays in the queue, behind all who wait, or with a priority behind those of the same; in one
-// transaction. The leadership has ended whatever it returns; after an error there is no candidate. Errors: why the leadership ended, and
+// transaction. The leadership has ended whatever it returns; after an error there is no candidate. The candidate stands as after Enter, and must
+// be Waited for or Withdrawn. Errors: why the leadership ended, and
 // those of Campaign.
 func (l *Leadership) Requeue(ctx context.Context) (*Candidate, error) {
 	c, err := l.requeue(ctx)

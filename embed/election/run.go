@@ -132,7 +132,7 @@ func (r *runner) take(ctx context.Context, l *Leadership) error {
 
 // final returns err if no further attempt can succeed.
 func final(err error) error {
-	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, errPriority} {
+	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, embed.ErrInvalidArgument} {
 		if errors.Is(err, end) {
 			return err
 		}

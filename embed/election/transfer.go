@@ -36,7 +36,8 @@ const (
 
 // Transfer gives the leadership to a candidate who is waiting, ahead of all others: to is its path, one of Candidates'. It waits until the
 // candidate has taken it, no longer than ctx, and five seconds for each of its answers. If the candidate has gone, or does not answer for it waits for
-// nothing or is a client's that knows no transfers, Transfer returns ErrNotTransferred and the leadership goes on. Once it has answered, the
+// nothing or is a client's that knows no transfers, Transfer returns ErrNotTransferred and the leadership goes on; embed.ErrNoNode too if it
+// has gone. Once it has answered, the
 // leadership ends and nobody leads until the candidate does: if it does not, the leadership is resigned, and the error is the same; or
 // embed.ErrUnknownOutcome if the session ends, or no quorum tells within embed.Config.RequestTimeout whether it has. Other errors:
 // embed.ErrInvalidPath if that is no candidate's path, and why the leadership has ended before.

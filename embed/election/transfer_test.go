@@ -124,6 +124,12 @@ func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 			t.Errorf("to %s: %v, and the leadership: %v", name, err, l.Err())
 		}
 	}
+	if err := l.Transfer(bounded(t), path+"/nobody"); !errors.Is(err, embed.ErrNoNode) {
+		t.Errorf("to one who has gone: %v", err)
+	}
+	if _, err := s.Multi(bounded(t), election.Guard(nil), embed.OpSet(l.Path(), nil, embed.AnyVersion)); err == nil {
+		t.Error("a guard of no Leadership lets pass")
+	}
 	sleeps, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
 	must(t, err)
 	for range 2 {
@@ -265,8 +271,8 @@ func TestElection_Priority(t *testing.T) {
 		last = next
 	}
 	for _, p := range []int{-1, 1000} {
-		if _, err := election.New(s, path).Enter(bounded(t), nil, election.Options{Priority: p}); err == nil {
-			t.Errorf("a priority of %d", p)
+		if _, err := election.New(s, path).Enter(bounded(t), nil, election.Options{Priority: p}); !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("a priority of %d: %v", p, err)
 		}
 	}
 }
