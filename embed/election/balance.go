@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,10 +18,10 @@ import (
 const balancePace = time.Second
 
 // Balance runs many elections as Run does, one for each name below dir, and spreads the leaderships evenly over the processes that do the same
-// with the same names: who leads at least two more than another transfers one to it, until nobody does. fn is called for several names
-// at once, with a ctx that also ends when its leadership is handed on. Balance ends as Run, and waits for a transfer
-// that is under way besides, at most embed.Config.RequestTimeout; if fn returns an error for one name it ends for all. Without
-// names it returns embed.ErrInvalidArgument.
+// with the same names: who leads more than its share transfers them, one after the other, to those who lead less, until nobody leads two more than
+// another. A process that is dead and has not expired yet holds that up. fn is called for several names at once, with a ctx that also ends when its leadership is handed on. Balance ends as Run,
+// and waits for a transfer that is under way besides, at most embed.Config.RequestTimeout; if fn returns an error for one name it ends for all.
+// Without names it returns embed.ErrInvalidArgument.
 func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
 	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
 	if len(b.names) == 0 {
@@ -102,10 +103,10 @@ func (b *balance) evenLoop(ctx context.Context, s *embed.Session) {
 	}
 }
 
-// even gives one leadership to whoever has the fewest, if this process has the most and two more than that one. It reports whether it did.
+// even gives one leadership away, if this process has more than its share. It reports whether it did.
 func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 	own := s.ID()
-	counts, stands := make(map[embed.SessionID]int), make(map[embed.SessionID]int)
+	leads, stands := make(map[embed.SessionID]int), make(map[embed.SessionID]int)
 	standing := make(map[string][]Standing)
 	for _, name := range b.names {
 		list, err := New(s, queue.Child(b.dir, name)).Candidates(ctx)
@@ -114,37 +115,60 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 		}
 		for i, c := range list {
 			stands[c.Owner]++
-			counts[c.Owner] += 0
 			if i == 0 {
-				counts[c.Owner]++
+				leads[c.Owner]++
 			}
 		}
 		standing[name] = list
 	}
-	least := own
-	for id, n := range counts {
-		if stands[id] < len(b.names) {
-			continue // it shares in something else
-		}
-		if n > counts[own] || n == counts[own] && id < own {
-			return false // that one's turn to give, or nobody's
-		}
-		if n < counts[least] || n == counts[least] && id < least {
-			least = id
-		}
-	}
-	if least == 0 || counts[own]-counts[least] < 2 {
+	// Who stands for less shares in something else. Not in all: between two turns nobody stands.
+	maps.DeleteFunc(stands, func(_ embed.SessionID, n int) bool { return 2*n <= len(b.names) })
+	to, ok := gives(leads, slices.Sorted(maps.Keys(stands)), own)
+	if !ok {
 		return false
 	}
 	for _, name := range b.names {
 		b.mu.Lock()
 		l := b.mu.leads[name]
 		b.mu.Unlock()
-		i := slices.IndexFunc(standing[name], func(c Standing) bool { return c.Owner == least })
+		i := slices.IndexFunc(standing[name], func(c Standing) bool { return c.Owner == to })
 		if l == nil || i < 0 || standing[name][0].Owner != own {
 			continue
 		}
 		return l.Transfer(ctx, standing[name][i].Path) == nil
 	}
 	return false
+}
+
+// gives returns to whom one gives a leadership, if it has too many. All see the same and come to the same: the shares differ by one at most, the
+// greater ones are of those who have the most, and the first who has too many gives to the first who has too few. So all can give at
+// once, and nobody gets more than its share.
+func gives(leads map[embed.SessionID]int, ids []embed.SessionID, own embed.SessionID) (to embed.SessionID, ok bool) {
+	total := 0
+	for _, id := range ids {
+		total += leads[id]
+	}
+	slices.SortStableFunc(ids, func(a, b embed.SessionID) int { return leads[b] - leads[a] })
+	surplus := func(i int) int { // of the i-th, below zero if it has too few
+		share := total / len(ids)
+		if i < total%len(ids) {
+			share++
+		}
+		return leads[ids[i]] - share
+	}
+	before := 0 // what is given by those before own
+	for i, id := range ids {
+		n := max(surplus(i), 0)
+		if id == own {
+			ok = n > 0
+			break
+		}
+		before += n
+	}
+	for i, id := range ids {
+		if before += min(surplus(i), 0); before < 0 {
+			return id, ok
+		}
+	}
+	return 0, false
 }
