@@ -19,9 +19,9 @@ const balancePace = time.Second
 
 // Balance runs many elections as Run does, one for each name below dir, and spreads the leaderships evenly over the processes that do the same
 // with the same names: who leads more than its share transfers them, one after the other, to those who lead less, until nobody leads two more than
-// another. A process that is dead and has not expired yet holds that up. fn is called for several names at once, with a ctx that also ends when its leadership is handed on. Balance ends as Run,
-// and waits for a transfer that is under way besides, at most embed.Config.RequestTimeout; if fn returns an error for one name it ends for all.
-// Without names it returns embed.ErrInvalidArgument.
+// another. (A process that is dead and has not expired yet holds that up.) fn is called for several names at once, with a ctx that also ends
+// when its leadership is handed on. Balance ends as Run, and waits for a transfer that is under way besides, at most
+// embed.Config.RequestTimeout; if fn returns an error for one name it ends for all. Without names it returns embed.ErrInvalidArgument.
 func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
 	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
 	if len(b.names) == 0 {
