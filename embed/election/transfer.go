@@ -140,36 +140,43 @@ var errLeft = fmt.Errorf("%w: the candidate has left", embed.ErrNoNode)
 
 // waitOffer waits until the offer has a version, or is gone, as it is when it is taken; for the candidate to leave is an error.
 func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Claim, version int32) error {
-	s, e := l.contender.Session, l.candidate.election
-	ctx, cancel := context.WithTimeout(ctx, transferTime)
-	defer cancel()
+	enough := time.NewTimer(transferTime)
+	defer enough.Stop()
 	for {
-		changed, err := s.Watch(ctx, e.offer(to), embed.WatchOnce)
-		if err != nil {
+		err := l.stepOffer(ctx, to, offer, version, enough.C)
+		if !errors.Is(err, errWaiting) {
 			return err
-		}
-		gone, err := s.Watch(ctx, to, embed.WatchOnce)
-		if err == nil {
-			err = l.lookOffer(ctx, to, version)
-		}
-		if err == nil || !errors.Is(err, errWaiting) {
-			_ = changed.Close()
-			_ = gone.Close()
-			return err
-		}
-		select {
-		case <-changed.Events():
-		case <-gone.Events():
-		case <-offer.Done():
-		case <-l.contender.Claim.Done():
-		case <-ctx.Done():
-		}
-		_ = changed.Close()
-		_ = gone.Close()
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
+}
+
+// stepOffer returns nil if the offer has a version, or waits until something is another.
+func (l *Leadership) stepOffer(ctx context.Context, to string, offer *embed.Claim, version int32, enough <-chan time.Time) error {
+	s, e := l.contender.Session, l.candidate.election
+	changed, err := s.Watch(ctx, e.offer(to), embed.WatchOnce)
+	if err != nil {
+		return err
+	}
+	defer changed.Close()
+	gone, err := s.Watch(ctx, to, embed.WatchOnce)
+	if err != nil {
+		return err
+	}
+	defer gone.Close()
+	if err := l.lookOffer(ctx, to, version); !errors.Is(err, errWaiting) {
+		return err
+	}
+	select {
+	case <-changed.Events():
+	case <-gone.Events():
+	case <-offer.Done():
+	case <-l.contender.Claim.Done():
+	case <-enough:
+		return context.DeadlineExceeded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return errWaiting
 }
 
 var errWaiting = errors.New("waiting")

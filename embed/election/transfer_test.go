@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -468,5 +469,51 @@ func TestLeadership_TransferWakesNobodyElse(t *testing.T) {
 	must(t, waits.Withdraw())
 	if err := <-over; !errors.Is(err, embed.ErrReleased) {
 		t.Error(err)
+	}
+}
+
+// The session of a leader ends at any step of a transfer: nothing is left in the way of who was named.
+func TestLeadership_TransferWhoseSessionEnds(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	var wg sync.WaitGroup
+	var halfway atomic.Int32
+	for n := range int64(60) {
+		path := fmt.Sprintf("/election/%d", n)
+		dying := ens.Session(1, embed.SessionOptions{})
+		wg.Go(func() {
+			l, err := election.New(dying, path).Campaign(bounded(t), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			named, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if next, err := named.Wait(bounded(t)); err != nil || next.Err() != nil {
+					t.Errorf("step %d: who was named: %v", n, err)
+				}
+			}()
+			ctx := &looker{Context: bounded(t), n: n + 1}
+			ctx.do = func() {
+				halfway.Add(1)
+				_ = dying.Close()
+			}
+			err = l.Transfer(ctx, named.Path())
+			if err != nil && !errors.Is(err, election.ErrNotTransferred) && !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrSessionClosed) {
+				t.Errorf("step %d: %v", n, err)
+			}
+			<-done
+		})
+	}
+	wg.Wait()
+	t.Logf("%d ended halfway", halfway.Load())
+	if halfway.Load() < 10 {
+		t.Error("no session ended halfway")
 	}
 }
