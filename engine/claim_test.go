@@ -348,6 +348,31 @@ func TestClaimEndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 	})
 }
 
+// A part of a claim is deleted by hand while the transaction is on its way by which its owner gives it up as a whole: nothing comes of that, and
+// nothing of the claim stays.
+func TestLeavingClaimThatLosesAPartLeavesAsAWhole(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/a", Mode: tree.Ephemeral}, {Kind: tree.KindCreate, Path: "/b", Mode: tree.Ephemeral}}, nil)
+		n.commit()
+		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/a", Version: tree.AnyVersion}})
+		with := new(With)
+		leave, err := with.Leave(s, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := s.SubmitWith(t.Context(), append(leave, create("/x")), with)
+		n.commit()
+		if _, err := p.Result(); !errors.Is(err, tree.ErrNotHeld) || c.Err() == nil {
+			t.Fatalf("given up in part: %v; the claim: %v", err, c.Err())
+		}
+		n.commit()
+		if n.exists("/a") || n.exists("/b") || n.exists("/x") {
+			t.Error("a part of it stays")
+		}
+	})
+}
+
 // The znode was deleted by hand and another claim has its path.
 func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {

@@ -127,11 +127,12 @@ func TestOptions_AreChecked(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	for name, o := range map[string]lock.Options{
-		"a delay of less than nothing":   {Delay: -time.Second},
-		"a delay in microseconds":        {Delay: 1500 * time.Microsecond},
-		"a delay of a century":           {Delay: 100 * 365 * 24 * time.Hour},
-		"less than nothing is kept":      {Keep: -1},
-		"a note that no znode can store": {Note: string(make([]byte, 2<<20))},
+		"a delay of less than nothing":                 {Delay: -time.Second},
+		"a delay in microseconds":                      {Delay: 1500 * time.Microsecond},
+		"a delay of a century":                         {Delay: 100 * 365 * 24 * time.Hour},
+		"less than nothing is kept":                    {Keep: -1},
+		"somebody to come back to a lock that is kept": {Keep: time.Second, Delay: time.Second, Identity: "x"},
+		"a note that no znode can store":               {Note: string(make([]byte, 2<<20))},
 	} {
 		if _, err := lock.NewMutex(s, path).With(o).Lock(bounded(t)); err == nil {
 			t.Errorf("%s: locked", name)
@@ -170,6 +171,29 @@ func TestDelay_OfAReaderBehindAnother(t *testing.T) {
 	must(t, ahead.Release())
 	writer := granted(t, w)
 	if d := time.Since(began); d < delay {
+		t.Errorf("granted after %v", d)
+	}
+	must(t, writer.Release())
+}
+
+// Readers who were lost together have their delays together: a writer does not wait for one after the other.
+func TestDelay_OfReadersWhoWereLostTogether(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s, lost := ens.Session(2, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	const readers, delay = 10, 500 * time.Millisecond
+	for range readers {
+		_, err := lock.NewRWMutex(lost, path).With(lock.Options{Delay: delay}).RLock(bounded(t))
+		must(t, err)
+	}
+	_, err := s.Sync(bounded(t), "/")
+	must(t, err)
+	w := taking(t, ens, s, lock.NewRWMutex(s, path).Lock)
+	began := time.Now()
+	ens.Kill(1)
+	ens.Restart(1)
+	writer := granted(t, w)
+	if d := time.Since(began); d < delay || d >= readers*delay {
 		t.Errorf("granted after %v", d)
 	}
 	must(t, writer.Release())

@@ -241,3 +241,26 @@ func TestKeep_TheNextHolderSeesWhatTheLastOneWrote(t *testing.T) {
 		must(t, next.Release())
 	}
 }
+
+// What was asked of one Hold is not asked of the next: a lock that somebody has asked for is not kept, and who asked gets it.
+func TestKeep_EndsWithARevokedHold(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	m := kept(s, time.Hour)
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	asked := h.Revoked()
+	must(t, lock.Revoke(bounded(t), other, path))
+	<-asked
+	must(t, h.Release())
+	got, err := lock.NewMutex(other, path).TryLock(bounded(t))
+	must(t, err)
+	grows(t, h, got)
+	must(t, got.Release())
+	next, err := m.Lock(bounded(t))
+	must(t, err)
+	if next.Token().Zxid <= got.Token().Zxid {
+		t.Errorf("token %v after %v", next.Token(), got.Token())
+	}
+	must(t, next.Release())
+}

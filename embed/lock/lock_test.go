@@ -293,6 +293,44 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	free(t, s)
 }
 
+// Whoever does not wait is told so, of every kind of lock, if its session is not safe to hold anything now, and leaves nothing.
+func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	rw := lock.NewRWMutex(s, "/locks/rw")
+	kinds := map[string]taker{
+		"a mutex": lock.NewMutex(s, path).TryLock, "a mutex that is kept": lock.NewMutex(s, "/locks/kept").With(lock.Options{Keep: time.Hour}).TryLock,
+		"a reader": rw.TryRLock, "a writer": rw.TryLock, "several": lock.NewMulti(s, path, path+"2").TryLock,
+		"permits": func(ctx context.Context) (*lock.Hold, error) {
+			return lock.NewSemaphore(s, "/locks/permits", 2).TryAcquire(ctx, 1)
+		},
+	}
+	for name, try := range kinds { // which makes the znodes
+		h, err := try(bounded(t))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		must(t, h.Release())
+	}
+	ens.Isolate(1)
+	ens.Faults(1).Sleep(55 * time.Second)
+	for name, try := range kinds {
+		if h, err := try(bounded(t)); !errors.Is(err, embed.ErrSuspended) {
+			t.Errorf("%s: %v, %v", name, h, err)
+		}
+	}
+	ens.HealAll()
+	ens.Until("the session to be back", func() bool { state, _ := s.State(); return state == embed.Connected })
+	_, err := s.Sync(bounded(t), "/")
+	must(t, err)
+	ens.Until("what was kept to be gone, and nothing to be left", func() bool {
+		owned, err := s.Ephemerals(bounded(t), "/")
+		return err == nil && len(owned) == 0
+	})
+}
+
 // A caller who waits no longer is not kept waiting because there is no quorum to tell. The request timeout is out of reach
 // here.
 func TestMutex_LockEndsWithItsCtxAlsoWithoutAQuorum(t *testing.T) {

@@ -321,3 +321,28 @@ func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What Held returns is not its holder's to give up, and so not to exchange either.
+func TestRWMutex_NeitherUpgradesNorDowngradesWhatIsHeldOutside(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewRWMutex(s, path)
+	for name, k := range map[string]struct {
+		take   taker
+		change func(context.Context, *lock.Hold) (*lock.Hold, error)
+	}{"upgrade": {m.RLock, m.Upgrade}, "downgrade": {m.Lock, m.Downgrade}} {
+		h, err := k.take(bounded(t))
+		must(t, err)
+		inner, ok := lock.Held(h.Context(), path)
+		if !ok {
+			t.Fatalf("%s: not held", name)
+		}
+		if got, err := k.change(bounded(t), inner); !errors.Is(err, embed.ErrNotHeld) {
+			t.Fatalf("%s: %v, %v", name, got, err)
+		}
+		if names := queued(t, s); h.Err() != nil || len(names) != 1 {
+			t.Errorf("%s: it ended the Hold: %v, in the queue: %v", name, h.Err(), names)
+		}
+		must(t, h.Release())
+	}
+}
