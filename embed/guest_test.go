@@ -408,6 +408,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Get":              {func() error { _, _, err := s.Get(ctx, "/"); return err }, session},
 				"ID":               {func() error { s.ID(); return nil }, nil},
 				"Member":           {func() error { _, err := s.Member(ctx, s.ID()); return err }, session},
+				"Root":             {func() error { s.Root(); return nil }, nil},
 				"Multi": {func() error {
 					_, err := s.Multi(ctx, embed.OpCheck("/", embed.AnyVersion))
 					_, empty := s.Multi(ctx)

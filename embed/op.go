@@ -68,12 +68,22 @@ func OpCheckChildren(path string, most int) Op {
 // OpGuard makes the Multi fail with ErrNotHeld unless the claim is held by this turn: by its node's clock when the Multi is issued, and by
 // the ensemble when it is applied. So nothing that is guarded by a lock or a leadership is written once somebody else may
 // have it. The Multi may be of any session of the ensemble, but for claims that are held again and again: see Claim.Hold.
-func OpGuard(t *Turn) Op { return Op{guard: t} }
+func OpGuard(t *Turn) Op {
+	if t == nil {
+		t = new(Turn) // which has ended
+	}
+	return Op{guard: t}
+}
 
 // OpRelease gives a claim of the Multi's session up: its znodes are deleted in the same transaction as the rest is done. If the claim is
 // held, its turn ends when the Multi is issued, whatever becomes of it. If nothing comes of the Multi the claim's znodes are still there. It
 // fails with ErrNotHeld if the claim has ended or another Multi is giving it up.
-func OpRelease(c *Claim) Op { return Op{release: c} }
+func OpRelease(c *Claim) Op {
+	if c == nil {
+		c = new(Claim)
+	}
+	return Op{release: c}
+}
 
 // errMost refuses a number of children that no znode can have at most.
 var errMost = fmt.Errorf("%w: the most children of a znode are not from 0 to 2147483647", ErrInvalidArgument)

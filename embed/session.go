@@ -281,6 +281,9 @@ func (s *Session) Sync(ctx context.Context, path string) (Zxid, error) {
 	return z, opError("sync", path, err)
 }
 
+// Root returns what the session knows as "/", as a path of the tree: "/" if it has no other root.
+func (s *Session) Root() string { return s.root.in("/") }
+
 // ID returns the session's id.
 func (s *Session) ID() SessionID { return s.s.ID() }
 

@@ -109,6 +109,43 @@ func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	must(t, claim.Release())
 }
 
+// What never was has ended: nobody is hurt by asking, and a Multi that is to be guarded by it, or to give it up, is refused.
+func TestClaim_ThatNeverWas(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	var c embed.Claim
+	var turn embed.Turn
+	_, created := c.Created(ctx)
+	_, held := c.Hold(false)
+	for name, err := range map[string]error{
+		"Created": created, "Hold": held, "Err": c.Err(), "the turn": turn.Err(), "its context": context.Cause(turn.Context()),
+	} {
+		if !errors.Is(err, embed.ErrNotHeld) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	<-c.Done()
+	<-turn.Done()
+	turn.End()
+	must(t, errors.Join(c.Settle(), c.Release()))
+	for name, op := range map[string]embed.Op{
+		"the zero turn": embed.OpGuard(&turn), "no turn": embed.OpGuard(nil), "the zero claim": embed.OpRelease(&c), "no claim": embed.OpRelease(nil),
+	} {
+		var refused *embed.MultiError
+		_, err := s.Multi(ctx, embed.OpCreate("/x", nil, embed.Persistent), op)
+		if !errors.Is(err, embed.ErrNotHeld) || !errors.As(err, &refused) || refused.Index != 1 {
+			t.Errorf("with %s: %v", name, err)
+		}
+		if _, err := s.Submit(ctx, op).Result(); !errors.Is(err, embed.ErrNotHeld) {
+			t.Errorf("submitted with %s: %v", name, err)
+		}
+	}
+	if _, ok, err := s.Exists(ctx, "/x"); ok || err != nil {
+		t.Errorf("done all the same: %v, %v", ok, err)
+	}
+}
+
 // The disk stands still while a Lock makes the znodes above it, for longer than a call may take. Lock is made to wait.
 func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	t.Parallel()

@@ -203,6 +203,9 @@ func (c *Claim) Release() error {
 // leave is told that a transaction of a session is about to be submitted that deletes the claim's znodes, and returns the operations for
 // that. The turn ends now, whatever becomes of the transaction: others may see the znodes gone before this node does.
 func (c *Claim) leave(s *Session) ([]tree.Op, error) {
+	if c == nil {
+		return nil, fmt.Errorf("%w: there is no claim", tree.ErrNotHeld)
+	}
 	k := s.engine.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()

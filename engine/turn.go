@@ -89,6 +89,9 @@ func (t *Turn) endLocked(why error) {
 // ErrNotHeld, and says why, if the turn has ended at this moment, or if the transaction could come behind what a later turn of the claim
 // guards: those of one session keep their order, and the znodes do not tell the turns apart.
 func (t *Turn) guard(s *Session) ([]tree.Op, error) {
+	if t == nil {
+		return nil, fmt.Errorf("%w: there is no turn", tree.ErrNotHeld)
+	}
 	c := t.claim
 	k := c.session.engine.keeper // not that of s: the transaction may be of another node of the ensemble
 	k.lookAndLock()

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -126,29 +127,35 @@ func TestDelay_OfASemaphore(t *testing.T) {
 func TestOptions_AreChecked(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	for name, o := range map[string]lock.Options{
-		"a delay of less than nothing":                 {Delay: -time.Second},
-		"a delay in microseconds":                      {Delay: 1500 * time.Microsecond},
-		"a delay of a century":                         {Delay: 100 * 365 * 24 * time.Hour},
-		"less than nothing is kept":                    {Keep: -1},
-		"somebody to come back to a lock that is kept": {Keep: time.Second, Delay: time.Second, Identity: "x"},
-		"a note that no znode can store":               {Note: string(make([]byte, 2<<20))},
+	refused := func(name string, want error, takes ...taker) {
+		t.Helper()
+		for i, take := range takes {
+			if h, err := take(bounded(t)); !errors.Is(err, want) {
+				t.Errorf("%s: call %d: %v, %v; want %v", name, i, h, err, want)
+			}
+		}
+	}
+	for name, k := range map[string]struct {
+		o    lock.Options
+		want error
+	}{
+		"a delay of less than nothing":                 {lock.Options{Delay: -time.Second}, embed.ErrInvalidArgument},
+		"a delay in microseconds":                      {lock.Options{Delay: 1500 * time.Microsecond}, embed.ErrInvalidArgument},
+		"a delay of a century":                         {lock.Options{Delay: 100 * 365 * 24 * time.Hour}, embed.ErrInvalidTTL},
+		"less than nothing is kept":                    {lock.Options{Keep: -1}, embed.ErrInvalidArgument},
+		"a note that no znode can store":               {lock.Options{Note: string(make([]byte, 2<<20))}, embed.ErrTooLarge},
+		"somebody to come back to a lock that is kept": {lock.Options{Keep: time.Second, Delay: time.Second, Identity: "x"}, embed.ErrInvalidArgument},
 	} {
-		if _, err := lock.NewMutex(s, path).With(o).Lock(bounded(t)); err == nil {
-			t.Errorf("%s: locked", name)
-		}
+		m := lock.NewMutex(s, path).With(k.o)
+		refused(name, k.want, m.Lock, m.TryLock)
 	}
+	rw, several, permits := lock.NewRWMutex(s, path), lock.NewMulti(s, path), lock.NewSemaphore(s, path, 1)
 	for name, o := range map[string]lock.Options{"Keep": {Keep: 1}, "Identity": {Identity: "x", Delay: time.Second}} {
-		if _, err := lock.NewMulti(s, path).With(o).Lock(bounded(t)); err == nil {
-			t.Errorf("%s of a Multi", name)
-		}
-		if _, err := lock.NewSemaphore(s, path, 1).With(o).Acquire(bounded(t), 1); err == nil {
-			t.Errorf("%s of a Semaphore", name)
-		}
+		m, p := several.With(o), permits.With(o)
+		refused(name+" of others", embed.ErrInvalidArgument, m.Lock, m.TryLock, acquires(p, 1), func(ctx context.Context) (*lock.Hold, error) { return p.TryAcquire(ctx, 1) })
 	}
-	if _, err := lock.NewRWMutex(s, path).With(lock.Options{Keep: 1}).RLock(bounded(t)); err == nil {
-		t.Error("Keep of a RWMutex")
-	}
+	keeps := rw.With(lock.Options{Keep: 1})
+	refused("Keep of a RWMutex", embed.ErrInvalidArgument, keeps.Lock, keeps.RLock, keeps.TryLock, keeps.TryRLock)
 	if left := queued(t, s); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -126,7 +126,7 @@ func (k *kept) holdLocked(ctx context.Context) *Hold {
 		return nil
 	}
 	k.mu.token.Local++
-	k.mu.hold = &Hold{contender: c, turn: turn, token: k.mu.token, lock: k.mutex.path, values: ctx, kept: k}
+	k.mu.hold = &Hold{contender: c, turn: turn, token: k.mu.token, values: ctx, kept: k}
 	return k.mu.hold
 }
 

@@ -117,6 +117,9 @@ type revoke struct {
 func (h *Hold) Revoked() <-chan struct{} {
 	h.revoke.watching.Do(func() {
 		h.revoke.asked = make(chan struct{})
+		if h.contender == nil {
+			return // nobody asks
+		}
 		for _, path := range h.contender.Paths {
 			go h.revokeLoop(path)
 		}

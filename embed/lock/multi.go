@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,8 +32,8 @@ func (m *Multi) With(o Options) *Multi {
 	return &Multi{session: m.session, paths: m.paths, options: o}
 }
 
-// Lock waits for all of the locks; it has none before it has all. If any of them is lost, so is the Hold. Errors: embed.ErrCrossShard, those of
-// Mutex.Lock.
+// Lock waits for all of the locks; it has none before it has all. If any of them is lost, so is the Hold. Errors: embed.ErrCrossShard,
+// embed.ErrInvalidPath also if none is given or one twice, those of Mutex.Lock.
 func (m *Multi) Lock(ctx context.Context) (*Hold, error) {
 	h, err := m.lock(ctx)
 	return h, wrap("lock", m.name(), err)
@@ -51,7 +50,7 @@ func (m *Multi) lock(ctx context.Context) (*Hold, error) {
 	if err := c.Wait(ctx); err != nil {
 		return nil, err
 	}
-	return newHold(ctx, m.name(), c), nil
+	return newHold(ctx, c), nil
 }
 
 // TryLock takes all of the locks if they are free, or none: ErrHeld. Other errors are those of Lock and Mutex.TryLock.
@@ -67,12 +66,12 @@ func (m *Multi) tryLock(ctx context.Context) (*Hold, error) {
 	return try(ctx, m.session, m.paths, m.options.entry(queue.Lock))
 }
 
-// name is the lock's for errors and Held: its paths with commas between.
+// name is the lock's for errors: its paths with commas between.
 func (m *Multi) name() string { return strings.Join(m.paths, ",") }
 
 func (m *Multi) check() error {
 	if len(m.paths) == 0 {
-		return errors.New("no path is given")
+		return fmt.Errorf("%w: none is given", embed.ErrInvalidPath)
 	}
 	sorted := slices.Sorted(slices.Values(m.paths))
 	for i, path := range sorted[1:] {

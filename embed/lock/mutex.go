@@ -40,7 +40,7 @@ func (m *Mutex) With(o Options) *Mutex {
 // Lock waits for the lock, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound it. If it returns
 // an error nothing is left in the queue, or what is left goes as soon as that can be sent. Errors: the ctx's, those of an
 // ended session or node (a waiter whose session ends learns it at once), embed.ErrDeleted if somebody deleted the
-// contender, ErrLockExhausted, those of embed.Session.Create, and what is wrong with the Options.
+// contender, ErrLockExhausted, those of embed.Session.Create, and embed.ErrInvalidArgument of Options.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	if m.kept != nil {
 		return m.kept.lock(ctx)
@@ -72,7 +72,7 @@ func take(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*H
 	if err := c.Wait(ctx); err != nil {
 		return nil, err
 	}
-	return newHold(ctx, path, c), nil
+	return newHold(ctx, c), nil
 }
 
 func enter(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*queue.Contender, error) {
@@ -113,7 +113,7 @@ func try(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (
 	}
 	first, err := c.Try(ctx)
 	if first && err == nil {
-		return newHold(ctx, paths[0], c), nil
+		return newHold(ctx, c), nil
 	}
 	if err == nil {
 		err = ErrHeld

@@ -8,14 +8,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// Options say how a lock is taken. The zero value is usable; what is wrong with them is told by the call that takes the lock.
+// Options say how a lock is taken. The zero value is usable; what is wrong with them is told by the call that takes the lock:
+// embed.ErrInvalidArgument.
 type Options struct {
-	// Note is shown to who asks for Holders and Waiters: it is the data of the contender's znode, at most Config.MaxDataSize.
+	// Note is shown to who asks for Holders and Waiters: it is the data of the contender's znode, at most Config.MaxDataSize:
+	// embed.ErrTooLarge.
 	Note string
 
 	// Delay keeps a lock taken when its holder did not give it up but was lost: its session expired or was Suspended, or its process died. Only
 	// then, for at least so long, nobody else is granted it, so that what the holder had sent elsewhere has the time to arrive. Whole
-	// milliseconds; zero is none. It is counted anew by each contender whose turn it would be, and by the ensemble, which looks once a
+	// milliseconds, less than 2^40, or else embed.ErrInvalidTTL; zero is none. It is counted anew by each contender whose turn it would be, and by the ensemble, which looks once a
 	// minute, if there is none. (Consul's lock-delay.)
 	Delay time.Duration
 
@@ -46,15 +48,15 @@ func note(text string) []byte {
 func (o *Options) check(identity, keep bool) error {
 	switch {
 	case o.Delay < 0 || o.Delay%time.Millisecond != 0:
-		return fmt.Errorf("%w: Options.Delay is %v, not whole milliseconds", embed.ErrInvalidTTL, o.Delay)
+		return fmt.Errorf("%w: %w: Options.Delay is %v, not whole milliseconds", embed.ErrInvalidArgument, embed.ErrInvalidTTL, o.Delay)
 	case o.Keep < 0:
-		return fmt.Errorf("Options.Keep is %v, less than zero", o.Keep)
+		return fmt.Errorf("%w: Options.Keep is %v, less than zero", embed.ErrInvalidArgument, o.Keep)
 	case o.Keep > 0 && o.Identity != "":
-		return fmt.Errorf("Options.Keep and Options.Identity: a lock that is kept is nobody else's to come back to")
+		return fmt.Errorf("%w: Options.Keep and Options.Identity: a lock that is kept is nobody else's to come back to", embed.ErrInvalidArgument)
 	case o.Keep > 0 && !keep:
-		return fmt.Errorf("Options.Keep is for a Mutex")
+		return fmt.Errorf("%w: Options.Keep is for a Mutex", embed.ErrInvalidArgument)
 	case o.Identity != "" && !identity:
-		return fmt.Errorf("Options.Identity is for a Mutex and a RWMutex")
+		return fmt.Errorf("%w: Options.Identity is for a Mutex and a RWMutex", embed.ErrInvalidArgument)
 	}
 	return nil
 }

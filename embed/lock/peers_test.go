@@ -697,56 +697,6 @@ func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 	}
 }
 
-// Whoever is called under a lock finds the Hold in the ctx instead of waiting for it, and cannot give it up. (Netflix/curator#75: two locks
-// of one path in one thread waited for each other. kazoo#291: the first of two releases freed the lock, and the rest ran without it.)
-func TestHeld(t *testing.T) {
-	ens := one(t)
-	s := ens.Session(1, embed.SessionOptions{})
-	rw := lock.NewRWMutex(s, path)
-	for name, take := range map[string]taker{
-		"a mutex": lock.NewMutex(s, path).Lock, "kept": kept(s, time.Millisecond).Lock, "a reader": rw.RLock, "a writer": rw.Lock,
-		"permits": acquires(lock.NewSemaphore(s, path, 1), 1),
-	} {
-		if _, ok := lock.Held(bounded(t), path); ok {
-			t.Errorf("%s: held by a ctx that is of no Hold", name)
-		}
-		h, err := take(bounded(t))
-		must(t, err)
-		ctx, cancel := context.WithCancel(h.Context()) // as it is handed on
-		if _, ok := lock.Held(ctx, path+"2"); ok {
-			t.Errorf("%s: another path is held", name)
-		}
-		for range 2 {
-			inner, ok := lock.Held(ctx, path)
-			if !ok || inner.Token() != h.Token() || inner.Path() != h.Path() {
-				t.Fatalf("%s: %v, %v; want the Hold of %s", name, inner, ok, h.Path())
-			}
-			if again, ok := lock.Held(inner.Context(), path); !ok || again.Token() != h.Token() {
-				t.Errorf("%s: held by the ctx of what is held: %v", name, ok)
-			}
-			must(t, inner.Release())
-			if err := errors.Join(h.Err(), inner.Err()); err != nil {
-				t.Errorf("%s: an inner release ended it: %v", name, err)
-			}
-			if _, ok, err := s.Exists(bounded(t), h.Path()); !ok || err != nil {
-				t.Errorf("%s: an inner release freed it: %v", name, err)
-			}
-		}
-		cancel()
-		must(t, h.Release())
-		if inner, ok := lock.Held(ctx, path); ok {
-			t.Errorf("%s: held after its end: %v", name, inner)
-		}
-		ens.Until(name+" to be free", func() bool { return left(t, s) == 0 || name == "kept" })
-	}
-	must(t, lock.Do(bounded(t), ens.Node(1), "/do", func(ctx context.Context, token lock.Token) error {
-		if inner, ok := lock.Held(ctx, "/do"); !ok || inner.Token() != token {
-			t.Errorf("in Do: %v, %v", inner, ok)
-		}
-		return nil
-	}))
-}
-
 // The ctx by which a lock was waited for ends before the Hold does: that ends nothing, and the release gets through all the same.
 // (CURATOR-468: the thread that was to release a lock had been interrupted, so the delete was never sent.)
 func TestHold_ReleaseAfterTheCtxOfItsLock(t *testing.T) {

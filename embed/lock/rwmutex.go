@@ -89,7 +89,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if err := c.Wait(ctx); err != nil { // nobody was ahead of the writer
 		return nil, wrap("downgrade", m.path, err)
 	}
-	return newHold(ctx, m.path, c), nil
+	return newHold(ctx, c), nil
 }
 
 // Upgrade turns a read Hold of this lock into a write Hold: it waits for the other readers who are in, ahead of the writers who wait. Of two
@@ -124,7 +124,7 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if err != nil {
 		return nil, wrap("upgrade", m.path, err)
 	}
-	write := newHold(ctx, m.path, c)
+	write := newHold(ctx, c)
 	if err := m.leave(ctx, h, write); err != nil {
 		_ = write.Release()
 		return nil, wrap("upgrade", m.path, err)
@@ -150,7 +150,10 @@ func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
 
 // owns returns why a Hold is none of this lock's of a kind.
 func (m *RWMutex) owns(h *Hold, k queue.Kind) error {
-	if !h.contender.Is(k) || h.contender.Session != m.session || h.lock != m.path || h.outer != nil {
+	if h == nil || h.contender == nil {
+		return fmt.Errorf("%w: there is no Hold", embed.ErrNotHeld)
+	}
+	if path, _ := queue.Split(h.Path()); !h.contender.Is(k) || h.contender.Session != m.session || path != m.path || h.outer != nil {
 		return fmt.Errorf("%w: %s is not this session's, or not such a lock, or what Held returned", embed.ErrNotHeld, h.Path())
 	}
 	if err := h.Err(); err != nil {

@@ -333,7 +333,7 @@ func TestRWMutex_NeitherUpgradesNorDowngradesWhatIsHeldOutside(t *testing.T) {
 	}{"upgrade": {m.RLock, m.Upgrade}, "downgrade": {m.Lock, m.Downgrade}} {
 		h, err := k.take(bounded(t))
 		must(t, err)
-		inner, ok := lock.Held(h.Context(), path)
+		inner, ok := lock.HeldRead(h.Context(), path)
 		if !ok {
 			t.Fatalf("%s: not held", name)
 		}

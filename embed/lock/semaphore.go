@@ -205,7 +205,7 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 		if err != nil {
 			return nil, errors.Join(err, c.Claim.Release())
 		}
-		return newHold(ctx, m.path, c), nil
+		return newHold(ctx, c), nil
 	}
 }
 

@@ -183,6 +183,17 @@ func Child(parent, name string) string {
 	return parent + "/" + name
 }
 
+// Below returns the ensemble's path for one of a session with a root.
+func Below(root, path string) string {
+	switch {
+	case root == "/":
+		return path
+	case path == "/":
+		return root
+	}
+	return root + path
+}
+
 // Split returns a path's parent and name.
 func Split(path string) (parent, name string) {
 	i := strings.LastIndexByte(path, '/')
