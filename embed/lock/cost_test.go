@@ -2,6 +2,8 @@ package lock_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"testing"
@@ -82,6 +84,72 @@ func handOver(t *testing.T, n int, kind func(s *embed.Session, path string) func
 		<-holds
 	}
 	return least
+}
+
+// readers has so many readers be in, and as many wait behind a writer.
+func readers(t testing.TB, s *embed.Session, n int) {
+	t.Helper()
+	must(t, mkdirs(s, path))
+	for _, kind := range []string{"READ", "WRIT", "READ"} {
+		for i := 0; i < n && (kind == "READ" || i == 0); {
+			var ops []embed.Op
+			for ; len(ops) < 1000 && i < n && (kind == "READ" || i == 0); i++ {
+				ops = append(ops, embed.OpCreate(fmt.Sprintf("%s/_c_%08x-0000-4000-8000-%012d-__%s__", path, i, i, kind), nil, embed.EphemeralSequential))
+			}
+			_, err := s.Multi(bounded(t), ops...)
+			must(t, err)
+		}
+	}
+}
+
+func mkdirs(s *embed.Session, paths ...string) error {
+	for _, p := range paths {
+		for i := 1; i <= len(p); i++ {
+			if i < len(p) && p[i] != '/' {
+				continue
+			}
+			if _, err := s.Create(context.Background(), p[:i], nil, embed.Persistent); err != nil && !errors.Is(err, embed.ErrNodeExists) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// To look at many costs by their number, and not by its square.
+func TestHolders_CostByTheQueue(t *testing.T) {
+	look := func(n int) time.Duration {
+		s := one(t).Session(1, embed.SessionOptions{})
+		readers(t, s, n)
+		least := time.Duration(math.MaxInt64)
+		for range 5 {
+			began := time.Now()
+			holders, err := lock.Holders(bounded(t), s, path)
+			least = min(least, time.Since(began))
+			must(t, err)
+			waiters, err := lock.Waiters(bounded(t), s, path)
+			must(t, err)
+			if len(holders) != n || len(waiters) != n+1 {
+				t.Fatalf("%d hold it, %d wait; want %d and one more", len(holders), len(waiters), n)
+			}
+		}
+		return least
+	}
+	few, many := look(300), look(3000)
+	t.Logf("%v with 300 readers, %v with 3,000", few, many)
+	if many > 40*few {
+		t.Error("ten times as many cost more than forty times as much")
+	}
+}
+
+func BenchmarkHolders(b *testing.B) {
+	s := one(b).Session(1, embed.SessionOptions{})
+	readers(b, s, 10000)
+	for b.Loop() {
+		if _, err := lock.Holders(bounded(b), s, path); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // A lock that is kept costs its Hold and what is in it.

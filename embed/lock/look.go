@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// A Contender is somebody who holds a lock, or waits for it.
+// A Contender is somebody who holds a lock, or waits for it. Of one whose znode the session that looks may not read there is the Path only.
 type Contender struct {
 	Path    string          // of its znode
 	Session embed.SessionID // zero: it was lost, and keeps the lock for its Options.Delay
@@ -22,65 +22,97 @@ type Contender struct {
 }
 
 // Holders returns who holds the lock of a path, as this node's replica has it, in order: at most one of a Mutex, the readers or the writer of a
-// RWMutex, each permit that is out of a Semaphore; nobody if there is no such lock. Errors are those of embed.Session.Get.
+// RWMutex, each permit that is out of a Semaphore; nobody if there is no such lock. A Multi is the holder of each path where it is the first, which
+// is when it keeps the others out, although it may still wait elsewhere. Errors are those of embed.Session.Get on the path, and
+// of embed.Session.Member.
 func Holders(ctx context.Context, s *embed.Session, path string) ([]Contender, error) {
 	holders, _, err := look(ctx, s, path)
 	return holders, wrap("holders of", path, err)
 }
 
-// Waiters returns who waits for the lock of a path, as this node's replica has it, in order. Errors are those of embed.Session.Get.
+// Waiters returns who waits for the lock of a path, as this node's replica has it, in order. Errors are those of Holders.
 func Waiters(ctx context.Context, s *embed.Session, path string) ([]Contender, error) {
 	_, waiters, err := look(ctx, s, path)
 	return waiters, wrap("waiters for", path, err)
 }
 
 func look(ctx context.Context, s *embed.Session, path string) (holders, waiters []Contender, err error) {
-	names, _, err := s.Children(ctx, path)
-	if err != nil && !errors.Is(err, embed.ErrNoNode) {
+	names, err := children(ctx, s, path)
+	if err != nil {
 		return nil, nil, err
 	}
 	if slices.Contains(names, "leases") { // a semaphore
-		if holders, err = contenders(ctx, s, queue.Child(path, "leases")); err == nil {
-			waiters, err = contenders(ctx, s, queue.Child(path, "locks"))
-		}
-		return holders, waiters, err
+		return lookAtSemaphore(ctx, s, path)
 	}
-	all, err := contenders(ctx, s, path)
-	names = names[:0]
+	all, err := contenders(ctx, s, path, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	crowd, writer := false, false // whether somebody is ahead, and one for whom readers wait
 	for _, c := range all {
 		_, name := queue.Split(c.Path)
-		if queue.Waits(queue.KindOf(name), names) {
+		waits := crowd
+		if len(queue.KindOf(name).After) > 0 {
+			waits = writer
+		}
+		if waits {
 			waiters = append(waiters, c)
 		} else {
 			holders = append(holders, c)
 		}
-		names = append(names, name)
+		crowd, writer = true, writer || queue.Waits(queue.Read, []string{name})
 	}
-	return holders, waiters, err
+	return holders, waiters, nil
 }
 
-// contenders returns those below a znode, in order.
-func contenders(ctx context.Context, s *embed.Session, parent string) (all []Contender, err error) {
-	names, _, err := s.Children(ctx, parent)
-	if err != nil && !errors.Is(err, embed.ErrNoNode) {
-		return nil, err
-	}
-	for _, name := range queue.Sorted(names) {
-		path := queue.Child(parent, name)
-		data, stat, err := s.Get(ctx, path)
-		if errors.Is(err, embed.ErrNoNode) {
-			continue // it has just left
-		}
+func lookAtSemaphore(ctx context.Context, s *embed.Session, path string) (holders, waiters []Contender, err error) {
+	for at, list := range map[string]*[]Contender{"leases": &holders, "locks": &waiters} {
+		parent := queue.Child(path, at)
+		names, err := children(ctx, s, parent)
 		if err != nil {
+			return nil, nil, err
+		}
+		if *list, err = contenders(ctx, s, parent, names); err != nil {
+			return nil, nil, err
+		}
+	}
+	return holders, waiters, nil
+}
+
+// children returns the names of a znode's children, none if there is no such znode.
+func children(ctx context.Context, s *embed.Session, path string) ([]string, error) {
+	names, _, err := s.Children(ctx, path)
+	if errors.Is(err, embed.ErrNoNode) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// contenders returns those among a znode's children, in order.
+func contenders(ctx context.Context, s *embed.Session, parent string, names []string) (all []Contender, err error) {
+	members := make(map[embed.SessionID]embed.MemberID)
+	for _, name := range queue.Sorted(names) {
+		c := Contender{Path: queue.Child(parent, name)}
+		data, stat, err := s.Get(ctx, c.Path)
+		switch {
+		case errors.Is(err, embed.ErrNoNode):
+			continue // it has just left
+		case errors.Is(err, embed.ErrNoAuth):
+			all = append(all, c) // it is there, and in the way of others
+			continue
+		case err != nil:
 			return nil, err
 		}
-		c := Contender{Path: path, Session: stat.EphemeralOwner, Note: string(data), Age: max(0, time.Since(stat.Ctime))}
+		c.Session, c.Note, c.Age = stat.EphemeralOwner, string(data), max(0, time.Since(stat.Ctime))
 		c.Token.Zxid, c.Token.Local = queue.Order(name, stat.Czxid)
-		if c.Session != 0 {
+		if m, known := members[c.Session]; known {
+			c.Member = m
+		} else if c.Session != 0 {
 			c.Member, err = s.Member(ctx, c.Session)
 			if err != nil && !errors.Is(err, embed.ErrNoSession) {
 				return nil, err
 			}
+			members[c.Session] = c.Member
 		}
 		all = append(all, c)
 	}
@@ -91,18 +123,18 @@ func contenders(ctx context.Context, s *embed.Session, parent string) (all []Con
 const revocation = "__REVOKE__"
 
 // Revoke asks whoever holds the lock of a path to give it up: Hold.Revoked tells them, and so does Curator's Revocable. They may not
-// care. It takes the place of their notes. Errors are those of Holders and embed.Session.Set.
+// care. It takes the place of their notes. Errors are those of Holders and embed.Session.Set; whoever else can be asked is all the same.
 func Revoke(ctx context.Context, s *embed.Session, path string) error {
 	holders, err := Holders(ctx, s, path)
 	if err != nil {
 		return err
 	}
 	for _, h := range holders {
-		if _, err := s.Set(ctx, h.Path, []byte(revocation), embed.AnyVersion); err != nil && !errors.Is(err, embed.ErrNoNode) {
-			return wrap("revoke", path, err)
+		if _, e := s.Set(ctx, h.Path, []byte(revocation), embed.AnyVersion); err == nil && !errors.Is(e, embed.ErrNoNode) {
+			err = wrap("revoke", path, e)
 		}
 	}
-	return nil
+	return err
 }
 
 // A revoke is whether somebody has asked for a Hold to be given up.

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -128,4 +129,33 @@ func TestRevoke(t *testing.T) {
 	must(t, lock.Revoke(bounded(t), other, "/locks/y"))
 	<-both.Revoked()
 	must(t, both.Release())
+}
+
+// A contender that one may not look at is in the way of others all the same, and hides nobody else.
+func TestHolders_OfWhichOneMayNotBeRead(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	bob := ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("bob:secret")}}})
+	m := lock.NewRWMutex(s, path)
+	first, err := m.With(lock.Options{Note: "first"}).RLock(bounded(t))
+	must(t, err)
+	hidden, _, err := bob.CreateWith(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-__READ__", []byte("bob's"),
+		embed.CreateOptions{Mode: embed.EphemeralSequential, ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "auth"}}})
+	must(t, err)
+	third, err := m.With(lock.Options{Note: "third"}).RLock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, m.With(lock.Options{Note: "writer"}).Lock)
+	wantNotes(t, s, "one is hidden", []string{"first", "", "third"}, []string{"writer"})
+	holders, err := lock.Holders(bounded(t), s, path)
+	must(t, err)
+	if holders[1] != (lock.Contender{Path: hidden}) {
+		t.Errorf("%+v", holders[1])
+	}
+	if err := lock.Revoke(bounded(t), s, path); !errors.Is(err, embed.ErrNoAuth) {
+		t.Errorf("Revoke: %v", err)
+	}
+	<-first.Revoked()
+	<-third.Revoked()
+	must(t, errors.Join(first.Release(), third.Release(), bob.Close()))
+	must(t, granted(t, w).Release())
 }
