@@ -94,6 +94,14 @@ func (c *Claim) Release() error {
 	return opError("release", "", c.c.Release())
 }
 
+// Lose is Release for who gives up what is to stay taken: what was created with a TTL lingers, as if the session had been lost.
+func (c *Claim) Lose() error {
+	if c.c == nil {
+		return nil
+	}
+	return opError("lose", "", c.c.Lose())
+}
+
 // A Turn is a time for which a Claim is held. It ends at the session's local deadline, with the claim, or by End; it does not come back.
 //
 // What it answers is true at the moment of the question. Its methods may be called by any number of goroutines. The zero Turn has ended:

@@ -440,6 +440,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Done":    {closed(claim.Done()), nil},
 				"Err":     {claim.Err, session},
 				"Hold":    {func() error { _, err := claim.Hold(false); return err }, session},
+				"Lose":    {claim.Lose, nil},
 				"Release": {claim.Release, nil},
 				"Settle":  {claim.Settle, nil}, // there is nothing
 			})
@@ -500,6 +501,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				}, nil},
 			})
 			answers{t, mutex}.are(map[string]answer{
+				"Forget":  {mutex.Forget, nil},
 				"Lock":    {func() error { _, err := mutex.Lock(ctx); return err }, session},
 				"TryLock": {func() error { _, err := mutex.TryLock(ctx); return err }, session},
 				"With":    {func() error { _, err := mutex.With(lock.Options{Keep: time.Second}).Lock(ctx); return err }, session},

@@ -128,7 +128,7 @@ func TestClaim_ThatNeverWas(t *testing.T) {
 	<-c.Done()
 	<-turn.Done()
 	turn.End()
-	must(t, errors.Join(c.Settle(), c.Release()))
+	must(t, errors.Join(c.Settle(), c.Release(), c.Lose()))
 	for name, op := range map[string]embed.Op{
 		"the zero turn": embed.OpGuard(&turn), "no turn": embed.OpGuard(nil), "the zero claim": embed.OpRelease(&c), "no claim": embed.OpRelease(nil),
 	} {

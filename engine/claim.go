@@ -34,6 +34,7 @@ type Claim struct {
 	turn     *Turn
 	leaving  bool // a transaction of its owner's is on its way that deletes it
 	over     bool
+	lost     bool // what there is of it lingers
 	err      error
 	done     chan struct{}
 	releases []*waiter // the deletions on their way
@@ -83,7 +84,7 @@ func (c *Claim) applied(w *waiter) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(c.paths, c.czxid, false, c.pipe.queueEnd)
+		c.removeLocked(c.paths, c.czxid, c.lost, c.pipe.queueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -173,14 +174,19 @@ func (c *Claim) Err() error {
 // outcome is known, ahead of everything that waits but the session's own requests. For a claim that was held Release waits until they
 // are, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own. It compares the clock first: a
 // claim whose deadline has passed was lost, and Err goes on saying so.
-func (c *Claim) Release() error {
+func (c *Claim) Release() error { return c.release(false) }
+
+// Lose is Release of a claim whose znodes are to linger as if it had been lost.
+func (c *Claim) Lose() error { return c.release(true) }
+
+func (c *Claim) release(lost bool) error {
 	k := c.session.engine.keeper
 	k.look() // what was lost before was not given up
 	if c.pipe.cancel(c.waiter, ErrReleased) {
 		return nil
 	}
 	k.mu.Lock()
-	c.endLocked(ErrReleased, false, c.pipe.queueRelease)
+	c.endLocked(ErrReleased, lost, c.pipe.queueRelease)
 	deletions, held := c.releases, c.held
 	k.mu.Unlock()
 	if len(deletions) == 0 {
@@ -260,6 +266,7 @@ func (c *Claim) endLocked(why error, lost bool, queue func(*waiter)) {
 		return
 	}
 	c.finishLocked(why)
+	c.lost = lost
 	if c.created && c.session.end == nil {
 		c.removeLocked(c.paths, c.czxid, lost, queue)
 	}
@@ -274,7 +281,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 	for i := range c.asked {
 		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, taken); ok {
 			taken[path] = true
-			c.removeLocked([]string{path}, czxid, false, c.pipe.queueEnd) // the results are read by now: nobody knows, they say
+			c.removeLocked([]string{path}, czxid, c.lost, c.pipe.queueEnd) // the results are read by now: nobody knows, they say
 		}
 	}
 }

@@ -295,6 +295,47 @@ func (n *node) heldToLinger(s *Session, path string) hold {
 	return hold{c, turn}
 }
 
+// Who has taken a place that is to stay taken gives it up: before its transaction is sent nothing becomes of it, after that its znode lingers,
+// whether or not the outcome is known, and its session is closed.
+func TestClaimIsLostByItsOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim   func(n *node, s *Session, path string) (c *Claim, send func())
+		lingers bool
+	}{
+		"created": {func(n *node, s *Session, path string) (*Claim, func()) { return n.claimToLinger(s, path), func() {} }, true},
+		"on its way": {func(n *node, s *Session, path string) (*Claim, func()) {
+			c := s.Claim(n.t.Context(), []tree.Op{lingering(path)}, nil)
+			_, ps := n.requests()
+			return c, func() { n.apply(ps...) }
+		}, true},
+		"not sent": {func(n *node, s *Session, path string) (*Claim, func()) {
+			n.lead(0)
+			return s.Claim(n.t.Context(), []tree.Op{lingering(path)}, nil), func() { n.lead(otherMember) }
+		}, false},
+	} {
+		for _, closes := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", its session closes: ", closes), func(t *testing.T) {
+				withNode(t, func(t *testing.T, n *node) {
+					s := n.open(testTimeout)
+					claim, send := c.claim(n, s, "/q")
+					if err := errors.Join(claim.Lose(), claim.Lose(), claim.Release()); err != nil || !errors.Is(claim.Err(), ErrReleased) {
+						t.Errorf("given up: %v, the claim: %v", err, claim.Err())
+					}
+					send()
+					if closes {
+						go s.Close()
+					}
+					n.commit()
+					stat, ok := n.tree().Exists("/q")
+					if ok != c.lingers || stat.EphemeralOwner != 0 {
+						t.Errorf("it is there: %v, %+v", ok, stat)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A claim ends before anybody can see that its znode is nobody's, by the log of a shard that knows of the session's end first, and by a
 // snapshot.
 func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {

@@ -88,6 +88,45 @@ func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 	must(t, next.Release())
 }
 
+// Who comes back and loses patience before it has the lock has not had it: the delay is not over.
+func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(2, embed.SessionOptions{})
+	h, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	ens.Kill(1)
+	ens.Restart(1)
+	ens.Ready(1)
+	back := ens.Session(1, embed.SessionOptions{})
+	m := delayed(back, "worker-1", time.Hour)
+	for range 2 {
+		_, err := m.Lock(fickle{bounded(t), func() bool { // when it has the place
+			owned, err := back.Ephemerals(context.Background(), "/")
+			return err == nil && len(owned) > 0
+		}})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("who lost patience: %v", err)
+		}
+		ens.Until("it to be gone", func() bool {
+			owned, err := back.Ephemerals(context.Background(), "/")
+			return err == nil && len(owned) == 0
+		})
+		pending(t, s, "in during the delay", w)
+		if names := queued(t, s); len(names) != 2 {
+			t.Errorf("in the queue: %v", names)
+		}
+	}
+	again, err := m.Lock(bounded(t))
+	must(t, err)
+	grows(t, h, again)
+	must(t, again.Release()) // which is another matter
+	next := granted(t, w)
+	grows(t, again, next)
+	must(t, next.Release())
+}
+
 // Who only waited has nothing that others should wait for.
 func TestDelay_IsNoneAfterTheLossOfAWaiter(t *testing.T) {
 	t.Parallel()

@@ -189,6 +189,15 @@ func giveUp(c *queue.Contender) error {
 	return c.Claim.Release()
 }
 
+// forget has the lock given up: at once, or when its Hold is released.
+func (k *kept) forget() error {
+	k.mu.Lock()
+	k.mu.yield = k.mu.contender != nil
+	given := k.giveLocked()
+	k.mu.Unlock()
+	return giveUp(given)
+}
+
 // nextLocked gives the next caller its turn, if nobody has one.
 func (k *kept) nextLocked() {
 	if k.mu.hold != nil || k.mu.entering || len(k.mu.queue) == 0 {

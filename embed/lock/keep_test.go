@@ -264,3 +264,43 @@ func TestKeep_EndsWithARevokedHold(t *testing.T) {
 	}
 	must(t, next.Release())
 }
+
+// What is kept can be given up before its session ends.
+func TestKeep_IsForgotten(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	must(t, lock.NewMutex(s, path).Forget()) // which keeps nothing
+	m := kept(s, time.Hour)
+	must(t, m.Forget()) // nor has this one yet
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	must(t, h.Release())
+	if names := queued(t, s); len(names) != 1 {
+		t.Errorf("kept: %v", names)
+	}
+	must(t, m.Forget())
+	must(t, m.Forget())
+	free(t, other)
+	// While it is held, and somebody here waits: it goes with the Hold.
+	h, err = m.Lock(bounded(t))
+	must(t, err)
+	next := make(chan outcome, 1)
+	go func() {
+		h, err := m.Lock(bounded(t))
+		next <- outcome{h, err}
+	}()
+	must(t, m.Forget())
+	if h.Err() != nil || len(queued(t, s)) != 1 {
+		t.Errorf("it was given up under a Hold: %v", h.Err())
+	}
+	must(t, h.Release())
+	again := granted(t, next)
+	if again.Token().Zxid <= h.Token().Zxid {
+		t.Errorf("token %v after %v", again.Token(), h.Token())
+	}
+	// And what came after that is kept again.
+	must(t, again.Release())
+	if names := queued(t, s); len(names) != 1 {
+		t.Errorf("kept: %v", names)
+	}
+}

@@ -128,6 +128,7 @@ func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Con
 	if err != nil || !ok || stat.EphemeralOwner != 0 {
 		return nil, nil
 	}
+	e.back = true
 	c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), embed.OpDelete(path, embed.AnyVersion))
 	if errors.Is(err, embed.ErrNoNode) {
 		return nil, nil // somebody has waited for long enough
