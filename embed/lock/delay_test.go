@@ -57,9 +57,7 @@ func TestDelay_AfterALoss(t *testing.T) {
 	grows(t, h, next)
 	must(t, next.Release())
 	must(t, granted(t, behind).Release())
-	if left := queued(t, s); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	empty(t, s)
 }
 
 // consul#430: whoever had it could not have it back during the delay. (etcd#22384, etcd#22382: nor after a restart.)
@@ -195,9 +193,7 @@ func TestOptions_AreChecked(t *testing.T) {
 	}
 	keeps := rw.With(lock.Options{Keep: 1})
 	refused("Keep of a RWMutex", embed.ErrInvalidArgument, keeps.Lock, keeps.RLock, keeps.TryLock, keeps.TryRLock)
-	if left := queued(t, s); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	empty(t, s)
 }
 
 // A reader that was lost may have been in beside the readers ahead of it.

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -40,10 +41,7 @@ func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want .
 func TestGuard(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	for _, p := range []string{"/locks", "/locks/data"} {
-		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
-		must(t, err)
-	}
+	create(t, s, "/locks", "/locks/data")
 	m := lock.NewMutex(s, path)
 	hold, err := m.Lock(bounded(t))
 	must(t, err)
@@ -90,10 +88,7 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-	for _, p := range []string{"/locks", "/locks/data"} {
-		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
-		must(t, err)
-	}
+	create(t, s, "/locks", "/locks/data")
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
 	must(t, err)
 	_, err = other.Sync(bounded(t), "/")
@@ -122,4 +117,48 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 		t.Errorf("a guarded write that was on its way: %v", err)
 	}
 	guarded(t, other, lock.Guard(next), "still the next holder's")
+}
+
+// Every kind of Hold has a znode of its session's and guards what is written under it. (CURATOR-662: a read-write lock kept the path of its
+// znode to itself, so nothing could be tied to it.)
+func TestGuard_OfEveryKindOfHold(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	create(t, s, "/locks", "/locks/data")
+	rw := lock.NewRWMutex(s, "/locks/rw")
+	for _, k := range []struct {
+		name string
+		take taker
+	}{
+		{"read", rw.RLock},
+		{"write", rw.Lock},
+		{"downgraded", func(ctx context.Context) (*lock.Hold, error) {
+			w, err := rw.Lock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return rw.Downgrade(ctx, w)
+		}},
+		{"upgraded", func(ctx context.Context) (*lock.Hold, error) {
+			r, err := rw.RLock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return rw.Upgrade(ctx, r)
+		}},
+		{"permits", acquires(lock.NewSemaphore(s, "/locks/semaphore", 3), 2)},
+		{"several", lock.NewMulti(s, "/locks/a", "/locks/b").Lock},
+	} {
+		h, err := k.take(bounded(t))
+		if err != nil {
+			t.Fatalf("%s: %v", k.name, err)
+		}
+		if stat, ok, err := s.Exists(bounded(t), h.Path()); !ok || err != nil || stat.EphemeralOwner != s.ID() {
+			t.Errorf("%s: %s is of session %d: %v, %v", k.name, h.Path(), stat.EphemeralOwner, ok, err)
+		}
+		guarded(t, s, lock.Guard(h), k.name)
+		guarded(t, other, lock.Guard(h), k.name+" by another session")
+		must(t, h.Release())
+		guarded(t, other, lock.Guard(h), k.name+" late", embed.ErrNotHeld)
+	}
 }

@@ -97,10 +97,7 @@ func TestHeld_TellsKindsApart(t *testing.T) {
 func TestHeld_IsOfAPathOfTheEnsemble(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	for _, p := range []string{"/a", "/b"} {
-		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
-		must(t, err)
-	}
+	create(t, s, "/a", "/b")
 	a := ens.Session(1, embed.SessionOptions{Root: "/a"})
 	if s.Root() != "/" || a.Root() != "/a" {
 		t.Errorf("the roots are %s and %s", s.Root(), a.Root())

@@ -122,16 +122,7 @@ func TestKeep_IsBounded(t *testing.T) {
 			}
 		})
 	}
-	last := lock.Token{}
-	for range 5 {
-		h, err := lock.NewMutex(other, path).Lock(bounded(t)) // which they would never let in
-		must(t, err)
-		if h.Token().Compare(last) <= 0 {
-			t.Errorf("token %v after %v", h.Token(), last)
-		}
-		last = h.Token()
-		must(t, h.Release())
-	}
+	again(t, lock.NewMutex(other, path), 5) // whom they would never let in
 	close(stop)
 	wg.Wait()
 }
@@ -140,10 +131,7 @@ func TestKeep_IsBounded(t *testing.T) {
 func TestKeep_GuardsEndWithTheHold(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	for _, p := range []string{"/locks", "/locks/data"} {
-		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
-		must(t, err)
-	}
+	create(t, s, "/locks", "/locks/data")
 	m := kept(s, time.Hour)
 	h, err := m.Lock(bounded(t))
 	must(t, err)
@@ -219,10 +207,7 @@ func TestKeep_TheNextHolderSeesWhatTheLastOneWrote(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.MoveLeader(2)
 	s := ens.Session(1, embed.SessionOptions{})
-	for _, p := range []string{"/locks", "/locks/data"} {
-		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
-		must(t, err)
-	}
+	create(t, s, "/locks", "/locks/data")
 	m := kept(s, time.Hour)
 	for range 50 {
 		h, err := m.Lock(bounded(t))

@@ -62,6 +62,38 @@ func queued(t testing.TB, s *embed.Session) []string {
 	return names
 }
 
+// empty checks that nobody is left in the queue.
+func empty(t testing.TB, s *embed.Session) {
+	t.Helper()
+	if left := queued(t, s); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// create makes persistent znodes.
+func create(t testing.TB, s *embed.Session, paths ...string) {
+	t.Helper()
+	for _, p := range paths {
+		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
+		must(t, err)
+	}
+}
+
+// again takes a lock so many times, each of which has a greater token.
+func again(t testing.TB, m *lock.Mutex, n int) {
+	t.Helper()
+	var last lock.Token
+	for range n {
+		h, err := m.Lock(bounded(t))
+		must(t, err)
+		if h.Token().Compare(last) <= 0 {
+			t.Errorf("token %v after %v", h.Token(), last)
+		}
+		last = h.Token()
+		must(t, h.Release())
+	}
+}
+
 // waits lets a contender queue and returns where its outcome will be.
 func waits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session) <-chan outcome {
 	t.Helper()
@@ -113,9 +145,7 @@ func TestMutex_GoroutinesOfOneSessionExcludeOneAnother(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if names := queued(t, s); len(names) > 0 {
-		t.Errorf("left in the queue: %v", names)
-	}
+	empty(t, s)
 }
 
 // Who only asks is told at once, and may ask again. (etcd#10493, etcd#14062: there was no such call; kazoo#315: it waited.)
@@ -291,44 +321,6 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	ens.Until("those who did not wait to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 	must(t, got.hold.Release())
 	free(t, s)
-}
-
-// Whoever does not wait is told so, of every kind of lock, if its session is not safe to hold anything now, and leaves nothing.
-func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
-	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
-	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	rw := lock.NewRWMutex(s, "/locks/rw")
-	kinds := map[string]taker{
-		"a mutex": lock.NewMutex(s, path).TryLock, "a mutex that is kept": lock.NewMutex(s, "/locks/kept").With(lock.Options{Keep: time.Hour}).TryLock,
-		"a reader": rw.TryRLock, "a writer": rw.TryLock, "several": lock.NewMulti(s, path, path+"2").TryLock,
-		"permits": func(ctx context.Context) (*lock.Hold, error) {
-			return lock.NewSemaphore(s, "/locks/permits", 2).TryAcquire(ctx, 1)
-		},
-	}
-	for name, try := range kinds { // which makes the znodes
-		h, err := try(bounded(t))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		must(t, h.Release())
-	}
-	ens.Isolate(1)
-	ens.Faults(1).Sleep(55 * time.Second)
-	for name, try := range kinds {
-		if h, err := try(bounded(t)); !errors.Is(err, embed.ErrSuspended) {
-			t.Errorf("%s: %v, %v", name, h, err)
-		}
-	}
-	ens.HealAll()
-	ens.Until("the session to be back", func() bool { state, _ := s.State(); return state == embed.Connected })
-	_, err := s.Sync(bounded(t), "/")
-	must(t, err)
-	ens.Until("what was kept to be gone, and nothing to be left", func() bool {
-		owned, err := s.Ephemerals(bounded(t), "/")
-		return err == nil && len(owned) == 0
-	})
 }
 
 // A caller who waits no longer is not kept waiting because there is no quorum to tell. The request timeout is out of reach
@@ -634,16 +626,7 @@ func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 			}
 		}
 	})
-	var last lock.Token
-	for range 20 {
-		h, err := lock.NewMutex(s, path).Lock(bounded(t))
-		must(t, err)
-		if h.Token().Compare(last) <= 0 {
-			t.Errorf("token %v after %v", h.Token(), last)
-		}
-		last = h.Token()
-		must(t, h.Release())
-	}
+	again(t, lock.NewMutex(s, path), 20)
 	close(stop)
 	wg.Wait()
 	t.Logf("deleted %d times", deleted)

@@ -159,3 +159,63 @@ func TestHolders_OfWhichOneMayNotBeRead(t *testing.T) {
 	must(t, errors.Join(first.Release(), third.Release(), bob.Close()))
 	must(t, granted(t, w).Release())
 }
+
+// Who holds and who waits is told of every kind of lock, of its own znodes. (curator@10eb1efe: a semaphore told of another path's.)
+func TestHolders_OfEveryKind(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	rw, theirs := lock.NewRWMutex(s, path), lock.NewRWMutex(other, path)
+	note := func(o string) lock.Options { return lock.Options{Note: o} }
+	for _, k := range []struct {
+		name  string
+		holds []taker
+		waits taker
+	}{
+		{name: "a mutex", holds: []taker{lock.NewMutex(s, path).With(note("a")).Lock}, waits: lock.NewMutex(other, path).With(note("z")).Lock},
+		{name: "a writer", holds: []taker{rw.With(note("a")).Lock}, waits: theirs.With(note("z")).RLock},
+		{name: "readers", holds: []taker{rw.With(note("a")).RLock, rw.With(note("b")).RLock}, waits: theirs.With(note("z")).Lock},
+		{name: "permits", holds: []taker{acquires(lock.NewSemaphore(s, path, 2).With(note("a")), 1), acquires(lock.NewSemaphore(s, path, 2).With(note("b")), 1)},
+			waits: acquires(lock.NewSemaphore(other, path, 2).With(note("z")), 1)},
+	} {
+		var holds []*lock.Hold
+		for _, take := range k.holds {
+			h, err := take(bounded(t))
+			must(t, err)
+			holds = append(holds, h)
+		}
+		next := permits(t, ens, s, k.waits)
+		is := func(what string, c lock.Contender, session embed.SessionID, note string) {
+			t.Helper()
+			stat, ok, err := s.Exists(bounded(t), c.Path)
+			if !ok || err != nil || c.Session != session || stat.EphemeralOwner != session || c.Note != note {
+				t.Errorf("%s: %s: %+v, of session %d with the note %q; there: %v, %v", k.name, what, c, session, note, ok, err)
+			}
+		}
+		list, err := lock.Holders(bounded(t), other, path)
+		must(t, err)
+		if len(list) != len(holds) {
+			t.Fatalf("%s: %d hold it: %+v", k.name, len(list), list)
+		}
+		for i, c := range list {
+			is("holder", c, s.ID(), string(rune('a'+i)))
+			if c.Path != holds[i].Path() || c.Token != holds[i].Token() {
+				t.Errorf("%s: %s holds it with token %v, want %s with %v", k.name, c.Path, c.Token, holds[i].Path(), holds[i].Token())
+			}
+		}
+		list, err = lock.Waiters(bounded(t), s, path)
+		must(t, err)
+		if len(list) != 1 {
+			t.Fatalf("%s: %d wait for it: %+v", k.name, len(list), list)
+		}
+		is("waiter", list[0], other.ID(), "z")
+		for _, h := range holds {
+			must(t, h.Release())
+		}
+		h := granted(t, next)
+		list, err = lock.Holders(bounded(t), s, path)
+		if err != nil || len(list) != 1 || list[0].Path != h.Path() || list[0].Note != "z" {
+			t.Errorf("%s: then %+v holds it, %v; want %s", k.name, list, err, h.Path())
+		}
+		must(t, h.Release())
+	}
+}

@@ -324,3 +324,79 @@ func TestToken_Grows(t *testing.T) {
 		})
 	}
 }
+
+// A member dies with a lock, a read-write lock, permits and several paths in its hands, with callers who wait, and right after releases. All of
+// it is free for the others, and nobody waits for the dead. (CURATOR-595: permits of a lost client stayed out; kazoo#412: a lock that had
+// been released by a process that then died was never free; etcd#17470: a client was gone and its lock was kept alive.)
+func TestHold_AMemberThatDiesGivesBackAllItHad(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	dying, s := ens.Session(1, embed.SessionOptions{Timeout: time.Second}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	kinds := map[string]func(s *embed.Session, at string) taker{
+		"mutex": func(s *embed.Session, at string) taker { return lock.NewMutex(s, at).Lock },
+		"kept": func(s *embed.Session, at string) taker {
+			return lock.NewMutex(s, at).With(lock.Options{Keep: time.Hour}).Lock
+		},
+		"reader": func(s *embed.Session, at string) taker { return lock.NewRWMutex(s, at).RLock },
+		"writer": func(s *embed.Session, at string) taker { return lock.NewRWMutex(s, at).Lock },
+		"permit": func(s *embed.Session, at string) taker { return acquires(lock.NewSemaphore(s, at, 2), 2) },
+		"multi":  func(s *embed.Session, at string) taker { return lock.NewMulti(s, at, at+"-2").Lock },
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var released []*lock.Hold
+	for name, kind := range kinds {
+		h, err := kind(dying, "/held/"+name)(bounded(t))
+		must(t, err)
+		must(t, h.Release())
+		_, err = kind(dying, "/held/"+name)(bounded(t))
+		must(t, err)
+		for range 2 { // who wait on the dying member, ahead of the others
+			wg.Go(func() { _, _ = kind(dying, "/held/"+name)(bounded(t)) })
+		}
+		h, err = kind(dying, "/released/"+name)(bounded(t))
+		must(t, err)
+		released = append(released, h)
+	}
+	for _, h := range released {
+		wg.Go(func() { _ = h.Release() }) // which may get through or not
+	}
+	ens.Kill(1)
+	for name, kind := range kinds {
+		if name == "reader" {
+			kind = kinds["writer"]
+		}
+		for _, at := range []string{"/held/", "/released/"} {
+			h, err := kind(s, at+name)(bounded(t))
+			if err != nil {
+				t.Fatalf("%s%s: %v", at, name, err)
+			}
+			must(t, h.Release())
+		}
+	}
+}
+
+// The ctx by which a lock was waited for ends before the Hold does: that ends nothing, and the release gets through all the same.
+// (CURATOR-468: the thread that was to release a lock had been interrupted, so the delete was never sent.)
+func TestHold_ReleaseAfterTheCtxOfItsLock(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	rw := lock.NewRWMutex(s, path)
+	for name, take := range map[string]taker{
+		"a mutex": lock.NewMutex(s, path).Lock, "a reader": rw.RLock, "a writer": rw.Lock,
+		"several": lock.NewMulti(s, path, path+"2").Lock, "permits": acquires(lock.NewSemaphore(s, path, 3), 3),
+	} {
+		ctx, cancel := context.WithCancel(bounded(t))
+		h, err := take(ctx)
+		must(t, err)
+		cancel()
+		if h.Err() != nil || h.Context().Err() != nil {
+			t.Errorf("%s: ended with the ctx that it was taken by: %v", name, h.Err())
+		}
+		must(t, h.Release())
+		if n := left(t, s); n != 0 {
+			t.Errorf("%s: %d znodes are left", name, n)
+		}
+	}
+}

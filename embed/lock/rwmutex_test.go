@@ -3,6 +3,9 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -56,6 +59,18 @@ func grows(t testing.TB, holds ...*lock.Hold) {
 	}
 }
 
+// behindAWriter has a writer in, and a reader and another writer behind it.
+func behindAWriter(t testing.TB) (ens *embedtest.Ensemble, s *embed.Session, m *lock.RWMutex, writer *lock.Hold, reads, writes <-chan outcome) {
+	t.Helper()
+	ens = one(t)
+	s = ens.Session(1, embed.SessionOptions{})
+	m = lock.NewRWMutex(s, path)
+	writer, err := m.Lock(bounded(t))
+	must(t, err)
+	reads = taking(t, ens, s, m.RLock)
+	return ens, s, m, writer, reads, taking(t, ens, s, m.Lock)
+}
+
 func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -82,20 +97,12 @@ func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
 	r3 := granted(t, late)
 	grows(t, r1, r2, writer, r3)
 	must(t, r3.Release())
-	if left := queued(t, s); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	empty(t, s)
 }
 
 // CURATOR-621: the place of a writer who takes the read lock as well came behind a writer that was queued, which then came in beside it.
 func TestRWMutex_DowngradeLetsNoQueuedWriterIn(t *testing.T) {
-	ens := one(t)
-	s := ens.Session(1, embed.SessionOptions{})
-	m := lock.NewRWMutex(s, path)
-	w1, err := m.Lock(bounded(t))
-	must(t, err)
-	r := taking(t, ens, s, m.RLock) // right behind
-	w2 := taking(t, ens, s, m.Lock)
+	ens, s, m, w1, r, w2 := behindAWriter(t)
 	late := taking(t, ens, s, m.RLock)
 	down, err := m.Downgrade(bounded(t), w1)
 	must(t, err)
@@ -158,9 +165,7 @@ func TestRWMutex_UpgradeWaitsForTheReadersAndNobodyElse(t *testing.T) {
 	grows(t, again, next)
 	must(t, next.Release())
 	must(t, granted(t, late).Release())
-	if left := queued(t, s); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	empty(t, s)
 }
 
 // Nobody waits: the upgrade stands at the end, and who comes later is behind it.
@@ -184,20 +189,12 @@ func TestRWMutex_UpgradeThatIsGivenUpLeavesTheReadHold(t *testing.T) {
 	for _, h := range []*lock.Hold{r1, r2, r3} {
 		must(t, h.Release())
 	}
-	if left := queued(t, s); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	empty(t, s)
 }
 
 // kazoo#649: a reader waited for a writer that had come after it.
 func TestRWMutex_AReaderWaitsForNoLaterWriter(t *testing.T) {
-	ens := one(t)
-	s := ens.Session(1, embed.SessionOptions{})
-	m := lock.NewRWMutex(s, path)
-	w1, err := m.Lock(bounded(t))
-	must(t, err)
-	r := taking(t, ens, s, m.RLock)
-	w2 := taking(t, ens, s, m.Lock)
+	_, s, _, w1, r, w2 := behindAWriter(t)
 	must(t, w1.Release())
 	reader := granted(t, r)
 	pending(t, s, "in beside a reader", w2)
@@ -344,5 +341,98 @@ func TestRWMutex_NeitherUpgradesNorDowngradesWhatIsHeldOutside(t *testing.T) {
 			t.Errorf("%s: it ended the Hold: %v, in the queue: %v", name, h.Err(), names)
 		}
 		must(t, h.Release())
+	}
+}
+
+// A crowd checks who is in a read-write lock together.
+type crowd struct {
+	mu               sync.Mutex
+	readers, writers int
+}
+
+func (c *crowd) enter(t *testing.T, writes bool) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writers > 0 || writes && c.readers > 0 {
+		t.Errorf("one more (a writer: %v) is in beside %d readers and %d writers", writes, c.readers, c.writers)
+	}
+	c.count(writes, 1)
+}
+
+func (c *crowd) leave(writes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count(writes, -1)
+}
+
+func (c *crowd) count(writes bool, n int) {
+	if writes {
+		c.writers += n
+	} else {
+		c.readers += n
+	}
+}
+
+// Readers and writers come in every order, and leave in any, those who wait too. In are always the first ones: the readers up to the first
+// writer, or the one writer. (CURATOR-211: who was in was counted among other znodes than those whose order counts.
+// kazoo#649: a reader came to wait for a writer behind it.)
+func TestRWMutex_WhoIsInFollowsFromTheQueue(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewRWMutex(s, path)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	type member struct {
+		writes bool
+		cancel context.CancelFunc
+		out    <-chan outcome
+		hold   *lock.Hold
+	}
+	const n = 4
+	for pattern := range 1 << n {
+		var in crowd
+		var queue []*member
+		for i := range n {
+			c := &member{writes: pattern>>i&1 == 1}
+			ctx, cancel := context.WithCancel(bounded(t))
+			c.cancel = cancel
+			c.out = taking(t, ens, s, func(context.Context) (*lock.Hold, error) {
+				take := m.RLock
+				if c.writes {
+					take = m.Lock
+				}
+				h, err := take(ctx)
+				if err == nil {
+					in.enter(t, c.writes)
+				}
+				return h, err
+			})
+			queue = append(queue, c)
+		}
+		for len(queue) > 0 {
+			for i, c := range queue {
+				writer := slices.IndexFunc(queue, func(c *member) bool { return c.writes })
+				first := i == 0 || !c.writes && (writer < 0 || i < writer)
+				switch {
+				case first && c.hold == nil:
+					c.hold = granted(t, c.out)
+				case !first:
+					pending(t, s, fmt.Sprintf("pattern %0*b: number %d of %d is in", n, pattern, i, len(queue)), c.out)
+				}
+			}
+			i := rng.IntN(len(queue))
+			c := queue[i]
+			queue = slices.Delete(queue, i, i+1)
+			c.cancel()
+			if c.hold != nil {
+				in.leave(c.writes)
+				must(t, c.hold.Release())
+			} else if o := <-c.out; !errors.Is(o.err, context.Canceled) {
+				t.Fatalf("one who gave up: %v", o.err)
+			}
+		}
+		ens.Until("all to leave", func() bool { return len(queued(t, s)) == 0 })
 	}
 }

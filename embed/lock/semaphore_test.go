@@ -3,6 +3,8 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,4 +213,60 @@ func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
 	if n := out(t, s); n != 0 {
 		t.Errorf("%d permits are out", n)
 	}
+}
+
+// Goroutines share a Semaphore, and sessions do: the permits that are out are never more than there are, and what one gives back is its
+// own. (CURATOR-376: two threads raced for the one lease that a semaphore of one had room to remember. kazoo#65, kazoo#93: who would not
+// wait, or not for long, had to.)
+func TestSemaphore_ManyGoroutinesAndSessions(t *testing.T) {
+	ens := one(t)
+	const limit = 3
+	var out atomic.Int32
+	var held, refused, late atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 3 {
+		s := ens.Session(1, embed.SessionOptions{})
+		m := lock.NewSemaphore(s, path, limit)
+		for j := range 3 {
+			wg.Go(func() {
+				for k := range 15 {
+					n := (i+j+k)%limit + 1
+					ctx, cancel := context.WithCancel(bounded(t))
+					take := m.Acquire
+					switch k % 3 {
+					case 1:
+						take = m.TryAcquire
+					case 2:
+						ctx, cancel = context.WithTimeout(ctx, time.Duration(k)*200*time.Microsecond)
+					}
+					h, err := take(ctx, n)
+					cancel()
+					switch {
+					case err == nil:
+						held.Add(1)
+						if now := out.Add(int32(n)); now > limit {
+							t.Errorf("%d permits of %d are out", now, limit)
+						}
+						out.Add(int32(-n))
+						if err := errors.Join(h.Err(), h.Release(), h.Release()); err != nil {
+							t.Error(err)
+						}
+					case k%3 == 1 && errors.Is(err, lock.ErrHeld):
+						refused.Add(1)
+					case k%3 == 2 && errors.Is(err, context.DeadlineExceeded):
+						late.Add(1)
+					default:
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	t.Logf("%d held, %d refused, %d late", held.Load(), refused.Load(), late.Load())
+	s := ens.Session(1, embed.SessionOptions{})
+	ens.Until("the late ones to leave", func() bool { return left(t, s) == 0 })
+	h, err := lock.NewSemaphore(s, path, limit).TryAcquire(bounded(t), limit)
+	must(t, err)
+	must(t, h.Release())
 }

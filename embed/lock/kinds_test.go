@@ -1,0 +1,210 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A taker is a call that takes a Hold.
+type taker = func(context.Context) (*lock.Hold, error)
+
+// A session ends whose callers wait, for every kind of lock: each of them learns it at once, while those ahead go on, and none is granted
+// anything. (etcd#16221: a read-write lock was granted to a session that had expired; etcd#9921: so was a mutex.)
+func TestLock_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
+	ens := one(t)
+	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	rw, theirs := lock.NewRWMutex(s, "/rw"), lock.NewRWMutex(dying, "/rw")
+	reading := lock.NewRWMutex(dying, "/up")
+	own, err := reading.RLock(bounded(t))
+	must(t, err)
+	outs := make(map[string]chan outcome)
+	var holds []*lock.Hold
+	for _, k := range []struct {
+		name         string
+		holds, waits taker
+	}{
+		{"a mutex", lock.NewMutex(s, "/mutex").Lock, lock.NewMutex(dying, "/mutex").Lock},
+		{"a mutex that is kept", lock.NewMutex(s, "/kept").Lock, lock.NewMutex(dying, "/kept").With(lock.Options{Keep: time.Hour}).Lock},
+		{"a reader behind a writer", rw.Lock, theirs.RLock},
+		{"a writer", nil, theirs.Lock},
+		{"an upgrade", lock.NewRWMutex(s, "/up").RLock, func(ctx context.Context) (*lock.Hold, error) { return reading.Upgrade(ctx, own) }},
+		{"permits", acquires(lock.NewSemaphore(s, "/permits", 2), 1), acquires(lock.NewSemaphore(dying, "/permits", 2), 2)},
+		{"permits behind others", nil, acquires(lock.NewSemaphore(dying, "/permits", 2), 1)},
+		{"several", lock.NewMutex(s, "/several").Lock, lock.NewMulti(dying, "/several", "/free").Lock},
+	} {
+		if k.holds != nil {
+			h, err := k.holds(bounded(t))
+			must(t, err)
+			holds = append(holds, h)
+		}
+		before, err := dying.Ephemerals(bounded(t), "/")
+		must(t, err)
+		out := make(chan outcome, 1)
+		outs[k.name] = out
+		go func() {
+			h, err := k.waits(bounded(t))
+			out <- outcome{h, err}
+		}()
+		ens.Until(k.name+" to queue", func() bool {
+			now, err := dying.Ephemerals(bounded(t), "/")
+			return err == nil && len(now) > len(before)
+		})
+	}
+	must(t, dying.Close())
+	for name, out := range outs {
+		if o := <-out; !errors.Is(o.err, embed.ErrSessionClosed) {
+			t.Errorf("%s: %v, %v", name, o.hold, o.err)
+		}
+	}
+	for _, h := range holds {
+		must(t, errors.Join(h.Err(), h.Release()))
+	}
+}
+
+// A session is Suspended, and back, while its callers wait: what it held has ended, and they wait on and are served in their order.
+// (kazoo#170: after that a lock was waited for for ever.)
+func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	m, permits := lock.NewRWMutex(s, path), lock.NewSemaphore(s, "/permits", 1)
+	hours := 0
+	suspend := func() {
+		t.Helper()
+		hours++
+		ens.Faults(1).SetWallClock(time.Duration(hours) * time.Hour)
+		if state, _ := s.State(); state != embed.Suspended {
+			t.Fatalf("the session is %v", state)
+		}
+	}
+	for range 3 {
+		hold, err := m.Lock(bounded(t))
+		must(t, err)
+		permit, err := permits.Acquire(bounded(t), 1)
+		must(t, err)
+		reads, writes := taking(t, ens, s, m.RLock), taking(t, ens, s, m.Lock)
+		enough := make(chan outcome, 1)
+		go func() {
+			h, err := permits.Acquire(bounded(t), 1)
+			enough <- outcome{h, err}
+		}()
+		suspend() // which ends the Holds, and nobody's place
+		if hold.Err() == nil || permit.Err() == nil {
+			t.Error("a Hold outlived the suspension")
+		}
+		must(t, errors.Join(hold.Release(), permit.Release()))
+		read := granted(t, reads)
+		must(t, read.Release())
+		must(t, granted(t, writes).Release())
+		must(t, granted(t, enough).Release())
+	}
+}
+
+// Whoever does not wait is told so, of every kind of lock, if its session is not safe to hold anything now, and leaves nothing.
+func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(2)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	rw := lock.NewRWMutex(s, "/locks/rw")
+	kinds := map[string]taker{
+		"a mutex": lock.NewMutex(s, path).TryLock, "a mutex that is kept": lock.NewMutex(s, "/locks/kept").With(lock.Options{Keep: time.Hour}).TryLock,
+		"a reader": rw.TryRLock, "a writer": rw.TryLock, "several": lock.NewMulti(s, path, path+"2").TryLock,
+		"permits": func(ctx context.Context) (*lock.Hold, error) {
+			return lock.NewSemaphore(s, "/locks/permits", 2).TryAcquire(ctx, 1)
+		},
+	}
+	for name, try := range kinds { // which makes the znodes
+		h, err := try(bounded(t))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		must(t, h.Release())
+	}
+	ens.Isolate(1)
+	ens.Faults(1).Sleep(55 * time.Second)
+	for name, try := range kinds {
+		if h, err := try(bounded(t)); !errors.Is(err, embed.ErrSuspended) {
+			t.Errorf("%s: %v, %v", name, h, err)
+		}
+	}
+	ens.HealAll()
+	ens.Until("the session to be back", func() bool { state, _ := s.State(); return state == embed.Connected })
+	_, err := s.Sync(bounded(t), "/")
+	must(t, err)
+	ens.Until("what was kept to be gone, and nothing to be left", func() bool {
+		owned, err := s.Ephemerals(bounded(t), "/")
+		return err == nil && len(owned) == 0
+	})
+}
+
+// Locks are taken, waited for in vain, asked to be given up, and lost; when nothing of them is held any more none of their goroutines is
+// left. (curator#1277: what told of changes ran in threads that nobody ended.)
+func TestLock_LeavesNoGoroutine(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	rw := lock.NewRWMutex(s, path)
+	for i, take := range []taker{
+		lock.NewMutex(s, path).Lock, kept(s, time.Millisecond).Lock, kept(s, time.Hour).Lock, rw.RLock, rw.Lock,
+		lock.NewMulti(s, path, path+"2").Lock, acquires(lock.NewSemaphore(s, "/permits", 2), 2),
+	} {
+		for _, lose := range []bool{false, true} {
+			h, err := take(bounded(t))
+			must(t, err)
+			derived, stop := context.WithCancel(h.Context())
+			defer stop()
+			revoked := h.Revoked()
+			ctx, cancel := context.WithCancel(bounded(t))
+			waiter := make(chan outcome, 1)
+			go func() {
+				h, err := lock.NewMutex(s, path).Lock(ctx)
+				waiter <- outcome{h, err}
+			}()
+			if i%2 == 0 {
+				for _, at := range []string{path, "/permits"} {
+					must(t, lock.Revoke(bounded(t), s, at))
+				}
+				<-revoked
+			}
+			if lose {
+				must(t, s.Delete(bounded(t), h.Path(), embed.AnyVersion))
+				<-derived.Done()
+			}
+			cancel()
+			if o := <-waiter; o.err == nil {
+				must(t, o.hold.Release())
+			} else if !errors.Is(o.err, context.Canceled) {
+				t.Error(o.err)
+			}
+			must(t, h.Release())
+		}
+	}
+	ens.Until("their goroutines to end", func() bool { return goroutines("/embed/lock.")+goroutines("/embed/internal/queue.") == 0 })
+	m := kept(s, time.Hour)
+	for range 3 {
+		h, err := m.Lock(bounded(t))
+		must(t, err)
+		_ = h.Revoked()
+		must(t, h.Release())
+	}
+	ens.Until("those of Holds to end whose lock is kept", func() bool { return goroutines("/embed/lock.(*Hold)") == 0 })
+}
+
+// goroutines returns how many goroutines are in something.
+func goroutines(in string) (n int) {
+	var stacks strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
+	for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
+		if strings.Contains(stack, in) {
+			n++
+		}
+	}
+	return n
+}

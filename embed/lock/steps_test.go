@@ -1,0 +1,288 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// A looker is a ctx that does something when it is asked for its Err for the n-th time, which every method of a Session does first of all.
+type looker struct {
+	context.Context
+	n     int64
+	do    func()
+	looks atomic.Int64
+}
+
+func (l *looker) Err() error {
+	if l.looks.Add(1) == l.n {
+		l.do()
+	}
+	return l.Context.Err()
+}
+
+// asleep waits until it is not asked any more, or returns false when done is closed. It may be wrong if the machine is slow.
+func (l *looker) asleep(done <-chan struct{}) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for quiet, last := 0, int64(-1); quiet < 4; quiet++ {
+		select {
+		case <-done:
+			return false
+		case <-tick.C:
+		}
+		if now := l.looks.Load(); now != last {
+			quiet, last = -1, now
+		}
+	}
+	return true
+}
+
+// left returns how many stand in the queues that the tests of this file use, and have permits.
+func left(t testing.TB, s *embed.Session) (n int) {
+	t.Helper()
+	for _, p := range []string{path, path + "2", path + "/locks", path + "/leases"} {
+		names, _, err := s.Children(bounded(t), p)
+		if err != nil && !errors.Is(err, embed.ErrNoNode) {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, "_") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// A stage is what a caller finds. It is set anew for each call.
+type stage struct {
+	take taker  // if not the one of all calls
+	wake func() // has the caller's turn come; nil: it has, or never does
+	over func() // ends the stage
+}
+
+// Callers lose patience at every single step of their way: on a lock that is free, on one that stays taken, and on one that becomes free.
+// They have the Hold, or they are told so and leave nothing. (CURATOR-315: a semaphore's lease stayed when its caller failed after creating
+// it; CURATOR-462: when its caller was interrupted. kazoo#429: so did the lock around it. go-zookeeper#237: a lock's znode stayed when its
+// caller failed. CURATOR-41: what went wrong in leaving was told instead of why.)
+func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
+	t.Parallel()
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	mutex, rw, permits := lock.NewMutex(s, path), lock.NewRWMutex(s, path), lock.NewSemaphore(s, path, 2)
+	several := lock.NewMulti(s, path, path+"2")
+	free := func() stage { return stage{over: func() {}} }
+	taken := func(take taker) func() stage {
+		return func() stage {
+			h, err := take(bounded(t))
+			must(t, err)
+			return stage{over: func() { must(t, h.Release()) }}
+		}
+	}
+	freed := func(take taker) func() stage {
+		return func() stage {
+			st := taken(take)()
+			st.wake = st.over // which may be called twice
+			return st
+		}
+	}
+	upgrade := func(wakes bool) func() stage { // beside a reader and ahead of a writer
+		return func() stage {
+			mine, err := rw.RLock(bounded(t))
+			must(t, err)
+			other, err := rw.RLock(bounded(t))
+			must(t, err)
+			ctx, cancel := context.WithCancel(bounded(t))
+			writer := taking(t, ens, s, func(context.Context) (*lock.Hold, error) { return rw.Lock(ctx) })
+			st := stage{
+				take: func(ctx context.Context) (*lock.Hold, error) {
+					h, err := rw.Upgrade(ctx, mine)
+					if (err == nil) == (mine.Err() == nil) {
+						t.Errorf("the upgrade ended with %v, its read Hold with %v", err, mine.Err())
+					}
+					return h, err
+				},
+				over: func() {
+					cancel()
+					must(t, errors.Join(mine.Release(), other.Release()))
+					if o := <-writer; o.err == nil {
+						must(t, o.hold.Release())
+					}
+				},
+			}
+			if wakes {
+				st.wake = func() { must(t, other.Release()) }
+			}
+			return st
+		}
+	}
+	downgrade := func() stage { // ahead of a writer
+		mine, err := rw.Lock(bounded(t))
+		must(t, err)
+		writer := taking(t, ens, s, rw.Lock)
+		return stage{
+			take: func(ctx context.Context) (*lock.Hold, error) {
+				h, err := rw.Downgrade(ctx, mine)
+				if mine.Err() == nil {
+					t.Error("a write Hold outlived its downgrade")
+				}
+				return h, err
+			},
+			over: func() { must(t, granted(t, writer).Release()) },
+		}
+	}
+	for _, k := range []struct {
+		name string
+		take taker
+		with func() stage
+	}{
+		{"a mutex", mutex.Lock, free},
+		{"a taken mutex", mutex.Lock, taken(mutex.Lock)},
+		{"a mutex that is released", mutex.Lock, freed(mutex.Lock)},
+		{"a lock to read", rw.RLock, free},
+		{"a lock to read that is written", rw.RLock, freed(rw.Lock)},
+		{"a lock to write that is read", rw.Lock, freed(rw.RLock)},
+		{"an upgrade", nil, upgrade(false)},
+		{"an upgrade when the other reader leaves", nil, upgrade(true)},
+		{"a downgrade", nil, downgrade},
+		{"several", several.Lock, free},
+		{"several of which one is taken", several.Lock, freed(lock.NewMutex(s, path+"2").Lock)},
+		{"permits", acquires(permits, 2), free},
+		{"permits that are out", acquires(permits, 2), taken(acquires(permits, 1))},
+		{"permits that come back", acquires(permits, 2), freed(acquires(permits, 1))},
+	} {
+		for n := int64(1); ; n++ {
+			before := left(t, s)
+			st := k.with()
+			if st.take == nil {
+				st.take = k.take
+			}
+			inner, cancel := context.WithCancel(bounded(t))
+			ctx := &looker{Context: inner, n: n, do: cancel}
+			var h *lock.Hold
+			var err error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				h, err = st.take(ctx)
+			}()
+			if ctx.asleep(done) {
+				if st.wake != nil {
+					st.wake()
+				} else {
+					cancel()
+				}
+			}
+			<-done
+			cancel()
+			if err == nil {
+				must(t, h.Release())
+			} else if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, step %d: %v", k.name, n, err)
+			}
+			st.over()
+			ens.Until(fmt.Sprintf("%s, step %d: nothing to be left", k.name, n), func() bool { return left(t, s) == before })
+			if ctx.looks.Load() < n {
+				t.Logf("%s: %d steps", k.name, n-1)
+				break
+			}
+		}
+	}
+}
+
+// Whenever a permit comes back, or the limit grows, while somebody who waits looks: it is told, and nobody is forgotten. (CURATOR-75: a limit
+// that grew woke nobody; CURATOR-527: who left between two looks left its successor waiting.)
+func TestSemaphore_WhatChangesWhileAWaiterLooks(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewSemaphore(s, path, 0)
+	must(t, m.Resize(bounded(t), 1))
+	for name, change := range map[string]func(*lock.Hold){
+		"a permit comes back": func(h *lock.Hold) { must(t, h.Release()) },
+		"the limit grows":     func(*lock.Hold) { must(t, m.Resize(bounded(t), 2)) },
+	} {
+		for n := int64(1); ; n++ {
+			must(t, m.Resize(bounded(t), 1))
+			first, err := m.Acquire(bounded(t), 1)
+			must(t, err)
+			ctx := &looker{Context: bounded(t), n: n, do: func() { change(first) }}
+			done := make(chan struct{})
+			var second *lock.Hold
+			go func() {
+				defer close(done)
+				second, err = m.Acquire(ctx, 1)
+			}()
+			late := ctx.asleep(done) && ctx.looks.Load() < n
+			if late {
+				must(t, first.Release())
+			}
+			select {
+			case <-done:
+			case <-bounded(t).Done():
+				t.Fatalf("%s at step %d, and who waits is not told", name, n)
+			}
+			must(t, err)
+			must(t, errors.Join(first.Release(), second.Release()))
+			if late {
+				t.Logf("%s: %d steps", name, n-1)
+				break
+			}
+		}
+	}
+}
+
+// Somebody else takes the only permit, or queues for it, while a caller looks at one that is there. What the caller has seen does not count.
+func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
+	ens := one(t)
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	m, theirs := lock.NewSemaphore(s, path, 1), lock.NewSemaphore(other, path, 1)
+	for name, takes := range map[string]func() (over func() error){
+		"taken": func() func() error {
+			h, err := theirs.TryAcquire(bounded(t), 1)
+			if errors.Is(err, lock.ErrHeld) {
+				return nil // the caller has it
+			}
+			must(t, err)
+			return h.Release
+		},
+		"waited for": func() func() error {
+			if left(t, other) > 0 {
+				return nil
+			}
+			at, err := other.Create(bounded(t), path+"/locks/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
+			must(t, err)
+			return func() error { return other.Delete(bounded(t), at, embed.AnyVersion) }
+		},
+	} {
+		h, err := m.Acquire(bounded(t), 1) // makes the znodes
+		must(t, err)
+		must(t, h.Release())
+		for n := int64(1); ; n++ {
+			var over func() error
+			ctx := &looker{Context: bounded(t), n: n, do: func() { over = takes() }}
+			h, err := m.TryAcquire(ctx, 1)
+			if over != nil && !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("a permit that was %s at step %d: %v, %v", name, n, h, err)
+			} else if over == nil {
+				must(t, err)
+			}
+			if err == nil {
+				must(t, h.Release())
+			}
+			if over != nil {
+				must(t, over())
+			}
+			if ctx.looks.Load() < n {
+				break
+			}
+		}
+	}
+}
