@@ -123,7 +123,7 @@ func contenders(ctx context.Context, s *embed.Session, parent string, names []st
 const revocation = "__REVOKE__"
 
 // Revoke asks whoever holds the lock of a path to give it up: Hold.Revoked tells them, and so does Curator's Revocable. They may not
-// care. It takes the place of their notes. Errors are those of Holders and embed.Session.Set; whoever else can be asked is all the same.
+// care. Of a lock that is only kept (Options.Keep) the next Hold is told. It takes the place of their notes. Errors are those of Holders and embed.Session.Set; whoever else can be asked is all the same.
 func Revoke(ctx context.Context, s *embed.Session, path string) error {
 	holders, err := Holders(ctx, s, path)
 	if err != nil {
