@@ -1,24 +1,43 @@
-package lock_test
+package recipetest
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // register is the znode that the lock of a path protects: its data begins with the token of who wrote it last.
 func register(path string) string { return path + "-register" }
 
+// held is what a Hold and a leadership have in common.
+type held interface {
+	hold
+	Path() string
+	Token() lock.Token
+	Revoked() <-chan struct{}
+	Release() error
+}
+
+// guard is an operation that is refused unless what is held still is.
+func guard(h held) embed.Op {
+	if l, ok := h.(leadership); ok {
+		return election.Guard(l.Leadership)
+	}
+	return lock.Guard(h.(*lock.Hold))
+}
+
 // A holder uses a Hold: it reads and writes the registers of its paths.
 type holder struct {
 	*caller
 	session *embed.Session
-	hold    *lock.Hold
+	hold    held
 	grant   *grant
 
 	// versions are those of the registers as far as they are known: nobody else can change them while the Hold lasts.
@@ -30,6 +49,30 @@ type holder struct {
 type sent struct {
 	*embed.Pending
 	ended bool // the Hold had, before it was sent
+}
+
+func (c *caller) holder(s *embed.Session, h held, g *grant) *holder {
+	return &holder{caller: c, session: s, hold: h, grant: g, versions: make(map[string]int32)}
+}
+
+// use does what a Hold is for.
+func (h *holder) use() {
+	h.look()
+	switch n := h.rng.IntN(12); {
+	case n == 0 && !slices.Contains(h.kind.hot, h.grant.paths[0]): // until the next fault has come and gone
+		h.cling(2)
+		h.submit()
+	case n == 1: // until more has happened
+		h.pass(1+h.rng.IntN(callersOf), 20*time.Millisecond)
+	}
+	for range h.rng.IntN(4) {
+		if !h.work() { // its member is in trouble: now it is to be seen when the Hold ends
+			h.cling(1)
+		}
+	}
+	if h.rng.IntN(4) == 0 {
+		h.submit() // may be on its way when the Hold ends
+	}
 }
 
 // look reads the registers.
@@ -57,10 +100,8 @@ func (h *holder) look() {
 
 // ops are a guarded access: to the registers of all paths at once.
 func (h *holder) ops() []embed.Op {
-	h.mu.Lock()
-	h.mu.accesses++
-	h.mu.Unlock()
-	ops := []embed.Op{lock.Guard(h.hold)}
+	h.accesses.Add(1)
+	ops := []embed.Op{guard(h.hold)}
 	for _, path := range h.grant.paths {
 		version, ok := h.versions[path]
 		if !ok {

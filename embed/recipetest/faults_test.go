@@ -1,4 +1,4 @@
-package lock_test
+package recipetest
 
 import (
 	"cmp"
@@ -36,6 +36,9 @@ var otherFaults = []fault{
 	{"wall clock", (*schedule).wallClock},
 	{"close sessions", (*schedule).closeSessions},
 	{"delete by hand", (*schedule).deleteByHand},
+}
+
+var lockFaults = []fault{
 	{"revoke", (*schedule).revoke},
 	{"resize", (*schedule).resize},
 }
@@ -43,9 +46,10 @@ var otherFaults = []fault{
 // disturb does one fault after the other.
 func (s *schedule) disturb() {
 	const calm = 300 // so much may happen between two faults
-	deck := slices.Concat(losing, losing, otherFaults)
-	if !s.long {
-		deck = []fault{pick(s.rng, losing...), pick(s.rng, otherFaults...), pick(s.rng, otherFaults...)}
+	others := slices.Concat(otherFaults, s.faults)
+	deck := slices.Concat(losing, losing, others)
+	if !long() {
+		deck = []fault{pick(s.rng, losing...), pick(s.rng, others...), pick(s.rng, others...)}
 	}
 	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	for _, f := range deck {
@@ -198,7 +202,7 @@ func (s *schedule) closeSessions() {
 // revoke asks holders to give their locks up.
 func (s *schedule) revoke() {
 	for range 6 {
-		k := pick(s.rng, kinds...)
+		k := pick(s.rng, s.kinds...)
 		if session := s.anySession(s.rng); session != nil {
 			err := lock.Revoke(s.ctx, session, pick(s.rng, k.cold...))
 			s.model.notef("revoked: %v", err)
@@ -247,7 +251,7 @@ func (s *schedule) deleteByHand() {
 		if session == nil {
 			continue
 		}
-		k := pick(s.rng, kinds...)
+		k := pick(s.rng, s.kinds...)
 		s.deleteOne(session, k, pick(s.rng, k.paths()...))
 		s.pass(5, 20*time.Millisecond)
 	}

@@ -1,4 +1,4 @@
-package lock_test
+package recipetest
 
 import (
 	"cmp"
@@ -58,6 +58,9 @@ type grant struct {
 	alive time.Time // the hold had not ended then
 	ended bool      // it has said so
 }
+
+// gets is told of what was granted.
+func (g *grant) gets(h held) { g.hold, g.znode, g.token = h, h.Path(), h.Token() }
 
 func (g *grant) String() string { return fmt.Sprintf("%s (token %v)", g.who, g.token) }
 
@@ -184,9 +187,6 @@ func (m *model) orderLocked(path string, p *place, g *grant) {
 		if top != nil && g.mode.excludes(top.mode) && g.token.Compare(top.token) < 0 && !p.took(g) && m.heldLocked(g) {
 			m.found("%s: %v was granted after %v, of mode %d", path, g, top, mode)
 		}
-	}
-	if g.token.Local > 0 {
-		g.saw = nil // it has taken a place over
 	}
 	for _, note := range g.saw {
 		p.seen[note] = append(p.seen[note], g)

@@ -1,0 +1,213 @@
+package recipetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// callersOf is how many callers each kind of lock has.
+const callersOf = 6
+
+// Callers on sessions of all members take, hold and release locks of all kinds at random, lose patience and lose sessions, while
+// members are cut off, killed and started again. Every grant is held against a model, see there.
+func TestLocks(t *testing.T) { schedules(t, playLocks) }
+
+// locks is what only schedules of locks have.
+type locks struct {
+	delays  bool           // callers ask for delays
+	limits  map[string]int // of the semaphores, as far as is known
+	unknown map[string]int // the greatest that may come yet
+	behind  sync.Map       // keptBy of a contender's path: since when it is known to stand behind a lock that is kept
+}
+
+func playLocks(t *testing.T, seed uint64) {
+	s := newSchedule(t, seed, lockKinds, lockFaults)
+	s.delays = s.rng.IntN(2) == 0
+	s.limits, s.unknown = make(map[string]int), make(map[string]int)
+	for _, path := range semaphores.paths() {
+		s.limits[path] = permitsAgreed
+		s.model.limited(path, permitsAgreed)
+	}
+	var callers []func()
+	for i, k := range s.kinds {
+		for j := range callersOf {
+			c := &lockCaller{caller: s.caller(i*callersOf+j, k, fmt.Sprintf("%s caller %d", k.name, j)), paths: k.paths()}
+			if j%2 == 0 {
+				c.paths = k.hot
+			}
+			callers = append(callers, c.run)
+		}
+	}
+	s.play(callers)
+	s.left(func(k *kind) bool { return k.keeps || s.delays })
+	s.tell("delays: %v", s.delays)
+}
+
+// A lockCaller takes locks of one kind.
+type lockCaller struct {
+	caller
+	paths []string
+}
+
+func (c *lockCaller) run() {
+	for c.last.Err() == nil {
+		if s := c.session(); s != nil {
+			c.call(s)
+		}
+	}
+}
+
+// call takes a lock, uses it and gives it back.
+func (c *lockCaller) call(s *embed.Session) {
+	w := c.kind.want(c.rng, c.paths)
+	w.note = c.begin(s)
+	if c.delays && !w.keep {
+		w.delay = time.Duration(c.rng.IntN(4)) * 50 * time.Millisecond
+		if c.kind.identities {
+			w.identity = pick(c.rng, "", "x", "y")
+		}
+	}
+	ctx, cancel := c.patience()
+	defer cancel()
+	g := w.grant(c.kind)
+	if !w.try && !w.keep && c.rng.IntN(3) == 0 {
+		g.saw = c.queue(ctx, s, w.paths)
+	}
+	g.began = c.model.now()
+	tooLate := s.Err()
+	h, err := c.kind.take(ctx, s, w)
+	if err != nil {
+		c.refuse(err)
+		c.model.notef("%+v: %v (session: %v)", w, err, s.Err())
+		if !c.mayRefuse(ctx, s, w, err) {
+			c.t.Errorf("%+v ended with %v (session: %v)", w, err, s.Err())
+		}
+		return
+	}
+	c.granted(g, h)
+	if tooLate != nil {
+		c.t.Errorf("%v was granted to a session that had ended: %v", g, tooLate)
+	}
+	if w.keep && g.token.Local > 0 {
+		c.bounded(s, g)
+	}
+	c.use(s, w, h, g)
+}
+
+// grant is what a caller has when it gets what it wants.
+func (w want) grant(k *kind) *grant {
+	g := &grant{kind: k.name, who: w.note, paths: w.paths, mode: w.mode, permits: w.permits, delay: w.delay, identity: w.identity}
+	if !k.keeps {
+		g.note = w.note
+	}
+	return g
+}
+
+// queue returns the notes of those who hold some paths, or wait for them.
+func (c *lockCaller) queue(ctx context.Context, s *embed.Session, paths []string) (notes []string) {
+	for _, path := range paths {
+		for _, look := range []func(context.Context, *embed.Session, string) ([]lock.Contender, error){lock.Holders, lock.Waiters} {
+			list, _ := look(ctx, s, path) // who is not seen is not known to be first
+			for _, who := range list {
+				if who.Note != "" {
+					notes = append(notes, who.Note)
+				}
+			}
+		}
+	}
+	return notes
+}
+
+// mayRefuse reports whether a call may end with an error.
+func (c *lockCaller) mayRefuse(ctx context.Context, s *embed.Session, w want, err error) bool {
+	switch {
+	case w.try && (errors.Is(err, lock.ErrHeld) || errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrUnavailable)):
+	case errors.Is(err, lock.ErrLimit) && w.permits > 1: // the limit may have been smaller
+	default:
+		return c.caller.mayRefuse(ctx, s, w.paths, err)
+	}
+	return true
+}
+
+// granted tells the model of a Hold.
+func (c *lockCaller) granted(g *grant, h *lock.Hold) {
+	if h.Token().Local > 0 {
+		g.saw = nil // it has taken a place over
+	}
+	g.gets(h)
+	c.model.granted(g)
+}
+
+// bounded checks that a lock that is kept is not granted again and again while others wait for long.
+func (c *lockCaller) bounded(s *embed.Session, g *grant) {
+	const slack = time.Second // for a machine that has other things to do
+	for _, znode := range contenders(c.ctx, s, g.paths[0]) {
+		if znode == g.znode {
+			continue
+		}
+		since, _ := c.behind.LoadOrStore(keptBy{s, znode}, time.Now())
+		if waited := time.Since(since.(time.Time)); waited > keepFor+slack && c.model.held(g) {
+			c.t.Errorf("%v was granted without a commit, and %s has stood behind it for %v", g, znode, waited)
+		}
+	}
+}
+
+// use works under a Hold and gives it back, or loses it.
+func (c *lockCaller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
+	for again := true; again; {
+		r := c.holder(s, h, g)
+		r.use()
+		changes := c.kind.change != nil && c.rng.IntN(3) == 0
+		if changes {
+			h, g, w = c.change(r, h, w)
+		}
+		again = g != r.grant
+		if err := r.hold.Err(); err != nil && !again {
+			c.model.lost(g)
+			if errors.Is(err, embed.ErrReleased) && !changes {
+				c.t.Errorf("nobody has released %v: %v", g, err)
+			}
+		}
+		if !again || c.rng.IntN(2) == 0 { // of what has gone over to another Hold it frees nothing
+			r.release()
+		}
+		if c.rng.IntN(2) == 0 {
+			r.submit()
+		}
+		r.settle()
+	}
+}
+
+// change has a read Hold go over into a write Hold, or the other way round. It returns what the caller has then.
+func (c *lockCaller) change(r *holder, h *lock.Hold, w want) (*lock.Hold, *grant, want) {
+	next := w
+	next.mode = alone + shared - w.mode
+	next.note += " changed"
+	ctx, cancel := c.patience()
+	defer cancel()
+	changed, err := c.kind.change(ctx, r.session, h, next)
+	if err == nil {
+		g := next.grant(c.kind)
+		g.from = r.grant
+		c.granted(g, changed)
+		return changed, g, next
+	}
+	c.refuse(err)
+	c.model.notef("%+v: %v (session: %v)", next, err, r.session.Err())
+	ended := r.hold.Err()
+	if !c.mayRefuse(ctx, r.session, next, err) && !errors.Is(err, lock.ErrUpgrade) &&
+		!(ended != nil && (errors.Is(err, embed.ErrNotHeld) || errors.Is(err, embed.ErrSuspended))) {
+		c.t.Errorf("%+v ended with %v (session: %v)", next, err, r.session.Err())
+	}
+	if errors.Is(err, lock.ErrUpgrade) && errors.Is(ended, embed.ErrReleased) {
+		c.t.Errorf("%+v ended with %v, and the read hold is gone", next, err)
+	}
+	return h, r.grant, w
+}

@@ -1,0 +1,59 @@
+package recipetest
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+)
+
+var (
+	seedFlag      = flag.Uint64("seed", 0, "the random choices of the schedules; zero means new ones")
+	schedulesFlag = flag.Int("schedules", 0, "how many schedules with every fault each test plays; zero means a short one")
+	longFlag      = flag.Duration("long", 0, "each test plays schedules with every fault until so much time has passed")
+)
+
+func init() { shardsflag.Define() }
+
+// long reports whether schedules have every fault, and tell all that happened if they fail.
+func long() bool { return *schedulesFlag > 0 || *longFlag > 0 }
+
+// schedules plays one short schedule, or as many long ones as the flags say.
+func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
+	before := runtime.NumGoroutine()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	began := time.Now()
+	for i := 0; i < max(1, *schedulesFlag) || time.Since(began) < *longFlag; i++ {
+		if i > 0 {
+			seed = rand.New(rand.NewPCG(seed, 0)).Uint64()
+		}
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { play(t, seed) }) {
+			return // what is left is in the way of the next
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks())
+		}
+	}
+}
+
+// stacks shows what every goroutine is at.
+func stacks() string {
+	b := make([]byte, 1<<22)
+	return string(b[:runtime.Stack(b, true)])
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,338 @@
+package recipetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+const (
+	// requestTimeout is short: who is on a member that is cut off is to go on with something else.
+	requestTimeout = 300 * time.Millisecond
+	// Sessions with shortTimeout, the least there is, are lost to faults; one of longTimeout outlives most.
+	shortTimeout = 720 * time.Millisecond
+	longTimeout  = 6 * time.Second
+)
+
+// A kind of lock, or elections, take part in a schedule. On the hot paths something is to happen all the time: half of the callers use no
+// others, and nobody keeps a Hold of them for long.
+type kind struct {
+	name      string
+	hot, cold []string
+	// all takes everything that there is of a path: at once, or what somebody keeps or has lost soon.
+	all func(ctx context.Context, s *embed.Session, path string, soon bool) (held, error)
+	// queued returns the znodes of all contenders of a path, in no order.
+	queued func(context.Context, *embed.Session, string) []string
+
+	lockKind // only locks have more
+}
+
+// paths are all of a kind.
+func (k *kind) paths() []string { return append(append([]string(nil), k.hot...), k.cold...) }
+
+// A schedule is one run of callers and faults, on an ensemble of its own. What is chosen follows from the seed; what comes of it also from
+// the machine.
+type schedule struct {
+	t      *testing.T
+	seed   uint64
+	ens    *embedtest.Ensemble
+	model  *model
+	kinds  []*kind
+	faults []fault         // beside those that all schedules have
+	rng    *rand.Rand      // of the faults
+	ctx    context.Context // bounds everything
+	last   context.Context // ends when the callers are to come to an end
+	slots  []*slot
+	turn   atomic.Pointer[chan struct{}] // closed when the next fault comes
+	lagged atomic.Bool                   // a member has been given a snapshot, perhaps
+
+	calls, accesses atomic.Int64 // the latter of registers
+
+	locks // only schedules of locks have more
+
+	mu struct {
+		sync.Mutex
+		nodes   map[embed.MemberID]*embed.Node // also of those that are down
+		refused map[string]int                 // calls, by error
+		faults  map[string]int
+	}
+}
+
+// A slot is a place for a session on a member. Who finds that it has ended opens the next.
+type slot struct {
+	member  embed.MemberID
+	timeout time.Duration
+	mu      sync.Mutex
+	session *embed.Session // guarded by mu
+}
+
+// newSchedule starts an ensemble, and makes the registers and every other path: the rest are for the recipes to make.
+func newSchedule(t *testing.T, seed uint64, kinds []*kind, faults []fault) *schedule {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	s := &schedule{t: t, seed: seed, kinds: kinds, faults: faults, rng: rand.New(rand.NewPCG(seed, 0)), ctx: ctx, model: newModel(t.Errorf)}
+	s.mu.nodes, s.mu.refused, s.mu.faults = make(map[embed.MemberID]*embed.Node), make(map[string]int), make(map[string]int)
+	s.ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = requestTimeout }})
+	for _, id := range s.ens.Members() {
+		s.mu.nodes[id] = s.ens.Node(id)
+		s.slots = append(s.slots, &slot{member: id, timeout: shortTimeout}, &slot{member: id, timeout: shortTimeout})
+	}
+	s.slots = append(s.slots, &slot{member: s.member(), timeout: longTimeout})
+	s.prepare()
+	return s
+}
+
+func (s *schedule) prepare() {
+	session := s.ens.Session(1, embed.SessionOptions{})
+	create := func(path string) {
+		if _, err := session.Create(s.ctx, path, nil, embed.Persistent); !errors.Is(err, embed.ErrNodeExists) {
+			must(s.t, err)
+		}
+	}
+	for _, k := range s.kinds {
+		for i, path := range k.paths() {
+			create(path[:strings.LastIndexByte(path, '/')])
+			create(register(path))
+			if i%2 == 0 {
+				create(path)
+			}
+		}
+	}
+	_ = session.Close() // the node goes on trying
+}
+
+// play has callers at work, each of which ends with s.last, and disturbs them.
+func (s *schedule) play(callers []func()) {
+	s.nextTurn()
+	last, end := context.WithCancel(s.ctx)
+	defer end()
+	s.last = last
+	var all sync.WaitGroup
+	for _, c := range callers {
+		all.Go(c)
+	}
+	s.disturb()
+	end()
+	s.nextTurn()
+	if s.join(&all) {
+		s.model.finish()
+	}
+}
+
+// join waits until all callers are gone: nothing is broken any more that could keep them.
+func (s *schedule) join(callers *sync.WaitGroup) bool {
+	gone := make(chan struct{})
+	go func() {
+		callers.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return true
+	case <-time.After(time.Minute):
+		s.t.Errorf("callers wait for what does not come\n%s", stacks())
+		return false
+	}
+}
+
+// left checks that nobody is left behind: no contender, no goroutine, nothing that cannot be had; of some kinds it is not to be had at once.
+func (s *schedule) left(soon func(*kind) bool) {
+	for _, id := range s.ens.Members() {
+		session := s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
+		for _, k := range s.kinds {
+			for _, path := range k.paths() {
+				_, err := session.Sync(s.ctx, path)
+				must(s.t, err)
+				if !soon(k) {
+					s.emptied(session, k, path)
+				}
+				h, err := k.all(s.ctx, session, path, soon(k))
+				if err != nil {
+					s.t.Errorf("nobody has %s, but member %d says: %v", path, id, err)
+					continue
+				}
+				s.ens.Until("what nobody else has to be released", func() bool { return h.Release() == nil })
+				s.emptied(session, k, path)
+			}
+		}
+		_ = session.Close() // the node goes on trying
+	}
+	s.ens.Until("the goroutines of the recipes to end", func() bool {
+		all := stacks()
+		for _, room := range []string{"lock.(", "election.", "internal/queue."} {
+			if strings.Contains(all, "vivarium/embed/"+room) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// emptied checks that the queue of a path becomes empty.
+func (s *schedule) emptied(session *embed.Session, k *kind, path string) {
+	names := k.queued(s.ctx, session, path)
+	for deadline := time.Now().Add(20 * time.Second); len(names) > 0; names = k.queued(s.ctx, session, path) {
+		if time.Now().After(deadline) {
+			s.t.Errorf("left behind: %q", names)
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// tell logs what has come of the schedule.
+func (s *schedule) tell(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model.mu.Lock()
+	defer s.model.mu.Unlock()
+	s.t.Logf("%s; faults: %v\n%d calls, %d accesses\ngrants: %v\nlost: %v\nrefused: %v", fmt.Sprintf(format, args...), s.mu.faults, s.calls.Load(), s.accesses.Load(), s.model.grants, s.model.losses, s.mu.refused)
+	if s.t.Failed() {
+		log := s.model.log
+		if !long() {
+			log = log[max(0, len(log)-400):]
+		}
+		s.t.Logf("what happened:\n%s", strings.Join(log, "\n"))
+	}
+}
+
+// nextTurn lets those go on who hold something until the next fault.
+func (s *schedule) nextTurn() {
+	next := make(chan struct{})
+	if last := s.turn.Swap(&next); last != nil {
+		close(*last)
+	}
+}
+
+// pass lets so much happen, or so much time go by.
+func (s *schedule) pass(events int, most time.Duration) {
+	happened, expired := make(chan struct{}), time.NewTimer(most)
+	defer expired.Stop()
+	s.model.after(events, func() { close(happened) })
+	select {
+	case <-happened:
+	case <-expired.C:
+	}
+}
+
+// open returns the session of a slot, a new one if the last has ended, or nil if none can be had now.
+func (s *schedule) open(sl *slot) *embed.Session {
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	if sl.session != nil && sl.session.Err() == nil {
+		return sl.session
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, requestTimeout)
+	defer cancel()
+	session, err := s.node(sl.member).NewSession(ctx, embed.SessionOptions{Timeout: sl.timeout})
+	if err != nil {
+		s.refuse(err)
+		return nil
+	}
+	sl.session = session
+	return session
+}
+
+// anySession returns a session of any slot, or nil.
+func (s *schedule) anySession(rng *rand.Rand) *embed.Session {
+	return s.open(s.slots[rng.IntN(len(s.slots))])
+}
+
+func (s *schedule) node(id embed.MemberID) *embed.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.nodes[id]
+}
+
+// refuse counts an error.
+func (s *schedule) refuse(err error) {
+	text := err.Error()
+	if at := strings.LastIndex(text, ": "); at >= 0 {
+		text = text[at+2:]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.refused[text]++
+}
+
+// A caller uses what there is of one kind.
+type caller struct {
+	*schedule
+	kind *kind
+	name string
+	rng  *rand.Rand
+
+	n      int            // calls
+	member embed.MemberID // of the session of this one
+}
+
+// caller returns the caller of a number.
+func (s *schedule) caller(number int, k *kind, name string) caller {
+	return caller{schedule: s, kind: k, name: name, rng: rand.New(rand.NewPCG(s.seed, uint64(1+number)))}
+}
+
+// session returns one to use next, or nil.
+func (c *caller) session() *embed.Session {
+	sl := pick(c.rng, c.slots...)
+	session := c.open(sl)
+	if session == nil {
+		c.pass(1, 10*time.Millisecond)
+		return nil
+	}
+	c.member = sl.member
+	return session
+}
+
+// begin counts a call, and returns the note of what it will have in the tree.
+func (c *caller) begin(s *embed.Session) string {
+	c.n++
+	c.calls.Add(1)
+	return fmt.Sprintf("%s, call %d (session %x)", c.name, c.n, s.ID())
+}
+
+// patience returns a context that may end soon, or when more has happened.
+func (c *caller) patience() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	switch c.rng.IntN(10) {
+	case 0:
+		cancel()
+	case 1, 2, 3: // often while the create is on its way
+		timer := time.AfterFunc(time.Duration(c.rng.IntN(8000))*time.Microsecond, cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	case 4, 5:
+		c.model.after(1+c.rng.IntN(2*callersOf), cancel)
+	}
+	return ctx, cancel
+}
+
+// mayRefuse reports whether a call of which nothing more is known may end with an error.
+func (c *caller) mayRefuse(ctx context.Context, s *embed.Session, paths []string, err error) bool {
+	if errors.Is(err, embed.ErrUnknownOutcome) || errors.Is(err, embed.ErrFailed) {
+		select { // of a member that is killed they end a moment later
+		case <-s.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	ended := s.Err()
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case ended != nil && (errors.Is(err, ended) || errors.Is(err, embed.ErrUnknownOutcome) || errors.Is(err, embed.ErrFailed)):
+	case errors.Is(err, embed.ErrUnknownOutcome) && c.lagged.Load(): // a snapshot has taken its place
+	case errors.Is(err, embed.ErrDeleted) && c.model.tookAny(paths...):
+	default:
+		return false
+	}
+	return true
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
