@@ -86,8 +86,8 @@ func (h *holder) look() {
 			h.expect(err)
 			continue
 		}
-		// Of a lock that is kept, the last Hold's write may be ahead in the stream.
-		if !h.kind.keeps {
+		// Of a lock that is kept, the last Hold's write may be ahead in the stream; as may be one of this Hold.
+		if !h.kind.keeps && len(h.sent) == 0 {
 			h.versions[path] = stat.Version
 		}
 		var token lock.Token
@@ -240,7 +240,8 @@ func (h *holder) release() {
 	if again := h.hold.Release(); again != nil {
 		h.t.Errorf("%v was released, and then again: %v", h.grant, again)
 	}
-	if _, there, _ := h.session.Exists(h.ctx, h.grant.znode); there && !h.kind.keeps && errors.Is(h.hold.Err(), embed.ErrReleased) {
+	// Another who was elected to the same place has the same name.
+	if stat, there, _ := h.session.Exists(h.ctx, h.grant.znode); there && stat.Czxid == max(h.grant.token.Zxid, embed.Zxid(h.grant.token.Local)) && !h.kind.keeps && errors.Is(h.hold.Err(), embed.ErrReleased) {
 		h.t.Errorf("%v was released and stands in the queue", h.grant)
 	}
 }

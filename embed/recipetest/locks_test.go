@@ -28,7 +28,7 @@ type locks struct {
 }
 
 func playLocks(t *testing.T, seed uint64) {
-	s := newSchedule(t, seed, lockKinds, lockFaults)
+	s := newSchedule(t, seed, lockKinds, lockFaults, func(*embed.Config) {})
 	s.delays = s.rng.IntN(2) == 0
 	s.limits, s.unknown = make(map[string]int), make(map[string]int)
 	for _, path := range semaphores.paths() {

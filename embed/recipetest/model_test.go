@@ -37,6 +37,7 @@ type grant struct {
 	kind     string // of lock
 	who      string // the caller, and which of its calls
 	note     string // of its contenders; empty if they are not its own
+	value    string // of elections: what it publishes first, of which others may be too
 	paths    []string
 	mode     mode
 	permits  int           // of counted
@@ -83,6 +84,11 @@ type place struct {
 	taken  map[string]bool     // znodes and notes of contenders that were deleted by hand
 	writes []write
 	limits []limit
+
+	// Of elections.
+	standing map[string]int  // priorities of those who wait, by note
+	offered  map[string]bool // values of those who were to go ahead of others
+	moves    []move
 }
 
 // A limit is the number of permits that a semaphore may have had, from something that happened on.
@@ -98,6 +104,7 @@ type model struct {
 	events int            // what has happened: grants and ends
 	grants map[string]int // by kind
 	losses map[string]int
+	sights int // of observers
 	began  time.Time
 	log    []string
 }
@@ -110,7 +117,8 @@ func newModel(found func(string, ...any)) *model {
 func (m *model) placeLocked(path string) *place {
 	p := m.places[path]
 	if p == nil {
-		p = &place{tokens: make(map[lock.Token]*grant), notes: make(map[string]*grant), seen: make(map[string][]*grant), taken: make(map[string]bool)}
+		p = &place{tokens: make(map[lock.Token]*grant), notes: make(map[string]*grant), seen: make(map[string][]*grant), taken: make(map[string]bool),
+			standing: make(map[string]int), offered: make(map[string]bool)}
 		m.places[path] = p
 	}
 	return p
@@ -190,12 +198,12 @@ func (m *model) orderLocked(path string, p *place, g *grant) {
 	}
 	for _, note := range g.saw {
 		p.seen[note] = append(p.seen[note], g)
-		if first := p.notes[note]; first != nil && !(first.mode == shared && g.mode == shared) && first.token.Compare(g.token) > 0 {
+		if first := p.notes[note]; first != nil && !(first.mode == shared && g.mode == shared) && first.token.Compare(g.token) > 0 && !p.offered[g.value] {
 			m.found("%s: %v overtook %v, which was in the queue when it came", path, g, first)
 		}
 	}
 	for _, late := range p.seen[g.note] {
-		if !(late.mode == shared && g.mode == shared) && late.token.Compare(g.token) < 0 {
+		if !(late.mode == shared && g.mode == shared) && late.token.Compare(g.token) < 0 && !p.offered[late.value] {
 			m.found("%s: %v overtook %v, which was in the queue when it came", path, late, g)
 		}
 	}
@@ -357,7 +365,10 @@ func (m *model) took(path, znode, note string) {
 }
 
 // took reports whether the contender of a grant was deleted by hand.
-func (p *place) took(g *grant) bool { return p.taken[g.znode] || g.note != "" && p.taken[g.note] }
+func (p *place) took(g *grant) bool {
+	data := cmp.Or(g.value, g.note)
+	return p.taken[g.znode] || data != "" && p.taken[data]
+}
 
 // tookAny reports whether contenders of a path were deleted by hand.
 func (m *model) tookAny(paths ...string) bool {
@@ -401,6 +412,7 @@ func (m *model) finish() {
 			}
 		}
 		m.writesLocked(path, p)
+		m.movesLocked(path, p)
 		m.overlapLocked(path, p)
 	}
 }

@@ -22,6 +22,8 @@ const (
 	// Sessions with shortTimeout, the least there is, are lost to faults; one of longTimeout outlives most.
 	shortTimeout = 720 * time.Millisecond
 	longTimeout  = 6 * time.Second
+	// patient is how long a call may take when nothing is broken.
+	patient = time.Minute
 )
 
 // A kind of lock, or elections, take part in a schedule. On the hot paths something is to happen all the time: half of the callers use no
@@ -77,12 +79,18 @@ type slot struct {
 }
 
 // newSchedule starts an ensemble, and makes the registers and every other path: the rest are for the recipes to make.
-func newSchedule(t *testing.T, seed uint64, kinds []*kind, faults []fault) *schedule {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+func newSchedule(t *testing.T, seed uint64, kinds []*kind, faults []fault, configure func(*embed.Config)) *schedule {
+	// It has no deadline: one would bound calls instead of requestTimeout.
+	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
+	bound := time.AfterFunc(10*time.Minute, cancel)
+	t.Cleanup(func() { bound.Stop() })
 	s := &schedule{t: t, seed: seed, kinds: kinds, faults: faults, rng: rand.New(rand.NewPCG(seed, 0)), ctx: ctx, model: newModel(t.Errorf)}
 	s.mu.nodes, s.mu.refused, s.mu.faults = make(map[embed.MemberID]*embed.Node), make(map[string]int), make(map[string]int)
-	s.ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = requestTimeout }})
+	s.ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.RequestTimeout = requestTimeout
+		configure(c)
+	}})
 	for _, id := range s.ens.Members() {
 		s.mu.nodes[id] = s.ens.Node(id)
 		s.slots = append(s.slots, &slot{member: id, timeout: shortTimeout}, &slot{member: id, timeout: shortTimeout})
@@ -93,9 +101,11 @@ func newSchedule(t *testing.T, seed uint64, kinds []*kind, faults []fault) *sche
 }
 
 func (s *schedule) prepare() {
+	ctx, cancel := context.WithTimeout(s.ctx, patient)
+	defer cancel()
 	session := s.ens.Session(1, embed.SessionOptions{})
 	create := func(path string) {
-		if _, err := session.Create(s.ctx, path, nil, embed.Persistent); !errors.Is(err, embed.ErrNodeExists) {
+		if _, err := session.Create(ctx, path, nil, embed.Persistent); !errors.Is(err, embed.ErrNodeExists) {
 			must(s.t, err)
 		}
 	}
@@ -139,7 +149,7 @@ func (s *schedule) join(callers *sync.WaitGroup) bool {
 	select {
 	case <-gone:
 		return true
-	case <-time.After(time.Minute):
+	case <-time.After(patient):
 		s.t.Errorf("callers wait for what does not come\n%s", stacks())
 		return false
 	}
@@ -147,16 +157,18 @@ func (s *schedule) join(callers *sync.WaitGroup) bool {
 
 // left checks that nobody is left behind: no contender, no goroutine, nothing that cannot be had; of some kinds it is not to be had at once.
 func (s *schedule) left(soon func(*kind) bool) {
+	ctx, cancel := context.WithTimeout(s.ctx, 3*patient)
+	defer cancel()
 	for _, id := range s.ens.Members() {
 		session := s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
 		for _, k := range s.kinds {
 			for _, path := range k.paths() {
-				_, err := session.Sync(s.ctx, path)
+				_, err := session.Sync(ctx, path)
 				must(s.t, err)
 				if !soon(k) {
 					s.emptied(session, k, path)
 				}
-				h, err := k.all(s.ctx, session, path, soon(k))
+				h, err := k.all(ctx, session, path, soon(k))
 				if err != nil {
 					s.t.Errorf("nobody has %s, but member %d says: %v", path, id, err)
 					continue
