@@ -330,11 +330,13 @@ func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) 
 
 // stacks has every member that still answers write its goroutines to its log.
 func (e *ensemble) stacks() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
 	defer cancel()
+	var all sync.WaitGroup
 	for _, id := range e.ids {
-		_, _ = e.call(ctx, id, request{Call: callStacks})
+		all.Go(func() { _, _ = e.call(ctx, id, request{Call: callStacks}) })
 	}
+	all.Wait()
 }
 
 func (e *ensemble) over() bool {

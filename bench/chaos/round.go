@@ -51,6 +51,7 @@ func (c *campaign) run() {
 		dir := filepath.Join(c.dir, fmt.Sprintf("round-%02d", n))
 		if err := c.round(n, size, length-roundRest, dir); err != nil {
 			c.report.violate("harness", "round %d: %v", n, err)
+			_ = c.report.keep(c.dir)
 		}
 		if c.settings.dir == "" && !c.report.failed() {
 			_ = os.RemoveAll(dir)
@@ -84,6 +85,7 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 	ready, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if late := e.allReady(ready); len(late) > 0 {
+		e.stacks()
 		return fmt.Errorf("members %v of a new ensemble are not ready in %v", late, patience)
 	}
 	if err := w.plant(ready); err != nil {
@@ -148,10 +150,10 @@ func (c *campaign) inspect(w *workload) []entry {
 	var walkers []*client
 	for _, id := range w.e.ids {
 		walker := w.newClient(id, "walker")
-		for !walker.open(ctx) {
+		for tries := 1; !walker.open(ctx); tries++ {
 			if ctx.Err() != nil {
 				w.e.stacks()
-				c.report.violate("available", "member %d gives no session %v after everything was healed", id, patience)
+				c.report.violate("available", "member %d gives no session %v after everything was healed, asked %d times: %s", id, patience, tries, walker.why)
 				return nil
 			}
 			pause(ctx, tick)

@@ -138,7 +138,7 @@ type client struct {
 	member embed.MemberID
 	rng    *rand.Rand
 	ids    int
-	// patient: its sessions have a long timeout, so that its watches live to see a snapshot installed.
+	// patient: its sessions have a long timeout, so that its watches live to see a snapshot installed, and a busy machine does not end them.
 	patient bool
 	// leaver: its sessions are there to end soon, with something in every area.
 	leaver bool
@@ -148,12 +148,13 @@ type client struct {
 	sessions int
 	life     int // its place in the history
 	alive    bool
+	why      string // it has no session
 }
 
 func (w *workload) newClient(id embed.MemberID, kind string) *client {
 	number := w.started.Add(1)
 	name := fmt.Sprintf("%d-%s-%d", id, kind, number)
-	return &client{w: w, name: name, member: id, patient: kind == "sentinel" || kind == "install", leaver: kind == "leaver", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
+	return &client{w: w, name: name, member: id, patient: kind == "sentinel" || kind == "install" || kind == "walker", leaver: kind == "leaver", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
 }
 
 // area returns where a client does its next thing: every other time where all of them meet in this epoch.
@@ -217,6 +218,7 @@ func (c *client) mark(area string) bool {
 // enter opens a session. Most are short of breath: they have the least timeout.
 func (c *client) enter(ctx context.Context) bool {
 	if c.run = c.w.e.running(ctx, c.member); c.run == nil {
+		c.why = "the member is not ready"
 		return false
 	}
 	timeout := []time.Duration{time.Millisecond, time.Millisecond, 3 * time.Second, sessionTimeoutLong}[c.rng.IntN(4)]
@@ -231,7 +233,7 @@ func (c *client) enter(ctx context.Context) bool {
 	c.alive = true
 	r := c.call(request{Call: callOpen, Run: c.run.number, Timeout: timeout}, nil)
 	if r.Outcome != applied {
-		c.alive = false
+		c.alive, c.why = false, r.Error
 		return false
 	}
 	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: max(timeout, sessionTimeoutMin), Opened: now(), Ended: never}
@@ -253,7 +255,7 @@ func (c *client) close() {
 
 func (c *client) ended(why string) {
 	if c.alive {
-		c.alive = false
+		c.alive, c.why = false, why
 		edit(c.w.h, lives, c.life, func(l *life) { l.Ended, l.Why = now(), why })
 		c.w.report.count(sectionSeen, "session ended: "+why, 1)
 	}
