@@ -271,6 +271,7 @@ func (n *candidacy) campaign() (*election.Leadership, error) {
 func (n *candidacy) wait(entered *election.Candidate) (*election.Leadership, error) {
 	n.model.stands(n.path, n.grant.note, n.priority)
 	defer n.model.standsNoMore(n.path, n.grant.note)
+	n.before(entered)
 	if n.rng.IntN(6) > 0 {
 		return entered.Wait(n.ctx)
 	}
@@ -289,6 +290,17 @@ func (n *candidacy) wait(entered *election.Candidate) (*election.Leadership, err
 	close(waited)
 	other.Wait()
 	return l, err
+}
+
+// before checks that who waits in front of a candidate that has entered has no lower priority. The first may: it leads, or is about to.
+func (n *candidacy) before(entered *election.Candidate) {
+	path := entered.Path()
+	all, _ := election.New(n.session, n.path).Candidates(n.ctx)
+	for i, other := range all[:max(0, slices.IndexFunc(all, func(s election.Standing) bool { return s.Path == path }))] {
+		if i > 0 && other.Priority < n.priority {
+			n.t.Errorf("%v has priority %d and waits behind %s, which has %d", n.grant.note, n.priority, other.Path, other.Priority)
+		}
+	}
 }
 
 // failed checks that a call may end with an error.
