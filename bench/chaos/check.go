@@ -23,6 +23,8 @@ var checks = []check{
 	{"within the limit", findTooManyPermits},
 	{"delayed", findShortDelays},
 	{"fenced", findStaleWrites},
+	{"told who asks", findDeaf},
+	{"withdrawn", findWithdrawnLeaders},
 	{"election", findBlindObservers},
 	{"watch no gap", findGaps},
 	{"expiry bounded", findEarlyExpiry},

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // shares reports whether two holds of a path may be there at the same time.
@@ -96,7 +98,8 @@ func (p *past) taken(g *grant) time.Duration {
 // jumpRoom is how late a process may learn that its clock jumps.
 const jumpRoom = 20 * time.Second
 
-// findShortDelays checks that nobody is granted what was lost before its delay is over.
+// findShortDelays checks that nobody is granted what was lost before its delay is over, but who is of the same identity, and who comes after
+// that one.
 func findShortDelays(p *past) (found []string) {
 	for path, all := range p.grantsByPath() {
 		for i := range all {
@@ -105,8 +108,11 @@ func findShortDelays(p *past) (found []string) {
 			if until == a.Until {
 				continue
 			}
+			if back := a.backIn(all); back != nil {
+				until = min(until, back.From)
+			}
 			for _, b := range all {
-				if !a.shares(&b) && b.Token.Compare(a.Token) > 0 && b.From < until {
+				if !a.shares(&b) && b.Token.Compare(a.Token) > 0 && b.From < until && !a.isBack(&b) {
 					found = append(found, fmt.Sprintf("%s: %v was lost, to stay taken for %v, and then it was that of %v", path, *a, a.Delay, b))
 				}
 			}
@@ -115,13 +121,92 @@ func findShortDelays(p *past) (found []string) {
 	return found
 }
 
+// isBack reports whether a later grant is that of the identity that lost an earlier one.
+func (g *grant) isBack(o *grant) bool {
+	return g.Identity != "" && g.Identity == o.Identity && o.Token.Compare(g.Token) > 0
+}
+
+// backIn returns the first grant that isBack.
+func (g *grant) backIn(all []grant) (first *grant) {
+	for i := range all {
+		if o := &all[i]; g.isBack(o) && (first == nil || o.From < first.From) {
+			first = o
+		}
+	}
+	return first
+}
+
+// deafMax is how long somebody may hold on whom others have asked, who gives up when he hears of it: who cannot hear for so long has lost his
+// session.
+const deafMax = sessionTimeoutLong + 5*time.Second
+
+// findDeaf checks that who holds when others ask for it hears of it.
+func findDeaf(p *past) (found []string) {
+	byPath := p.grantsByPath()
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if o.Call != callRevoke || o.Outcome != applied || inArea(o.Path) != askedPath {
+			continue
+		}
+		for _, g := range byPath[o.Path] {
+			if g.From < o.Begin && g.Until > o.End+deafMax {
+				found = append(found, fmt.Sprintf("%s: somebody asked %v to give it up from %.6f to %.6f", o.Path, g, o.Begin.Seconds(), o.End.Seconds()))
+			}
+		}
+	}
+	return found
+}
+
+// findWithdrawnLeaders checks that nobody is told that it leads whose candidate was withdrawn.
+func findWithdrawnLeaders(p *past) (found []string) {
+	for _, g := range p.Grants {
+		if g.Withdrawn > 0 && g.Until > g.Withdrawn {
+			found = append(found, fmt.Sprintf("%s: %v was withdrawn at %.6f", g.Path, g, g.Withdrawn.Seconds()))
+		}
+	}
+	return found
+}
+
+// resizes are what may have set the limits of semaphores, by path.
+func (p *past) resizes() map[string][]op {
+	byPath := make(map[string][]op)
+	for _, o := range p.Ops {
+		if o.Call == callResize && (o.Outcome == applied || o.Outcome == unknown) {
+			byPath[o.Path] = append(byPath[o.Path], o)
+		}
+	}
+	return byPath
+}
+
+// permitsBetween returns the most permits that there may have been in a time: those of every resize that had begun, unless another came after it
+// that was over before.
+func permitsBetween(resizes []op, from, until time.Duration) (most int) {
+	for _, o := range append([]op{{Outcome: applied, Data: "0"}}, resizes...) { // as it was
+		after := func(r op) bool { return r.Outcome == applied && r.Begin > o.End && r.End < from }
+		if o.Begin > until || o.Outcome == applied && slices.ContainsFunc(resizes, after) {
+			continue
+		}
+		n, _ := strconv.Atoi(o.Data)
+		if n == 0 {
+			n = permitsLimit // on which all agree
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
 // findTooManyPermits checks that never were more permits out than there are: by the times from when Acquire had returned to the last question
 // that was answered "still held", and by the zxids from the grant to the last guarded write that passed.
 func findTooManyPermits(p *past) (found []string) {
+	resizes := p.resizes()
 	for path, all := range p.grantsByPath() {
 		all = slices.DeleteFunc(all, func(g grant) bool { return g.Kind != kindPermit })
-		found = append(found, tooMany(path, "ns", all, func(g grant) (from, until int64) { return int64(g.From), int64(p.taken(&g)) })...)
-		found = append(found, tooMany(path, "zxid", all, func(g grant) (from, until int64) {
+		most := make(map[lock.Token]int) // when it was granted
+		for _, g := range all {
+			most[g.Token] = permitsBetween(resizes[path], g.Asked, g.From)
+		}
+		found = append(found, tooMany(path, "ns", all, most, func(g grant) (from, until int64) { return int64(g.From), int64(p.taken(&g)) })...)
+		found = append(found, tooMany(path, "zxid", all, most, func(g grant) (from, until int64) {
 			for _, w := range g.Guarded {
 				if w.Outcome == applied {
 					until = max(until, int64(w.Mzxid))
@@ -133,8 +218,8 @@ func findTooManyPermits(p *past) (found []string) {
 	return found
 }
 
-// tooMany adds up the permits that are out at any time.
-func tooMany(path, unit string, all []grant, during func(grant) (from, until int64)) (found []string) {
+// tooMany adds up the permits that are out at any time, of those that were out when the newest of them was granted.
+func tooMany(path, unit string, all []grant, most map[lock.Token]int, during func(grant) (from, until int64)) (found []string) {
 	slices.SortFunc(all, func(a, b grant) int {
 		x, _ := during(a)
 		y, _ := during(b)
@@ -150,12 +235,15 @@ func tooMany(path, unit string, all []grant, during func(grant) (from, until int
 			_, until := during(o)
 			return until < from
 		}), g)
-		sum := 0
+		sum, limit := 0, 0
 		for _, o := range out {
 			sum += o.Permits
+			if o.Token.Compare(g.Token) >= 0 { // of which one may have been granted later than g, and told earlier
+				limit = max(limit, most[o.Token])
+			}
 		}
-		if sum > permitsLimit {
-			found = append(found, fmt.Sprintf("%s: %d permits are out at %s %d, of %d: %v", path, sum, unit, from, permitsLimit, out))
+		if sum > limit {
+			found = append(found, fmt.Sprintf("%s: %d permits are out at %s %d, of %d: %v", path, sum, unit, from, limit, out))
 		}
 	}
 	return found

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -92,6 +93,49 @@ func TestFindTooManyPermits(t *testing.T) {
 	}
 }
 
+func TestFindTooManyPermits_Resized(t *testing.T) {
+	resize := func(from, to int, n string, o outcome) op {
+		r := op{Call: callResize, Path: "/l", Data: n, Outcome: o, Begin: time.Duration(from), End: time.Duration(to)}
+		if o == unknown {
+			r.End = never
+		}
+		return r
+	}
+	both := []grant{some(1, granted(1, 10, 90)), some(1, granted(2, 50, 90))} // the second was asked for at 49
+	of := func(ops ...op) past { return past{Grants: both, Ops: ops} }
+	hold(t, findTooManyPermits, []badHistory{
+		{"the limit was one before", of(resize(20, 48, "1", applied)), of(resize(20, 49, "1", applied), resize(49, 60, "2", applied)), "of 1"},
+		{"a resize that was refused", of(resize(20, 30, "1", applied), resize(31, 40, "3", refused)), of(resize(20, 30, "1", applied), resize(31, 40, "3", applied)), "of 1"},
+		{"one that may have come earlier", of(resize(15, 16, "2", applied), resize(20, 30, "1", applied)), of(resize(15, 16, "2", unknown), resize(20, 30, "1", applied)), "of 1"},
+		{"two at the same time", of(resize(20, 30, "2", applied), resize(31, 40, "1", applied)), of(resize(20, 30, "2", applied), resize(29, 40, "1", applied)), "of 1"},
+		{"one that takes the word back", of(resize(20, 30, "1", applied)), of(resize(20, 30, "1", applied), resize(31, 40, "0", applied)), "of 1"},
+	})
+}
+
+func TestFindDeaf(t *testing.T) {
+	of := func(o op, g grant) past {
+		g.Path, o.Path, o.Call, o.Outcome = "/area0"+askedPath, "/area0"+askedPath, callRevoke, cmp.Or(o.Outcome, applied)
+		return past{Ops: []op{o}, Grants: []grant{g}}
+	}
+	long := int(deafMax)
+	hold(t, findDeaf, []badHistory{
+		{"who was asked holds on", of(op{Begin: 11, End: 12}, granted(1, 10, long+13)), of(op{Begin: 11, End: 12}, granted(1, 10, long+12)), "asked"},
+		{"who held before", of(op{Begin: 11, End: 12}, granted(1, 10, long+13)), of(op{Begin: 10, End: 12}, granted(1, 10, long+13)), "asked"},
+		{"who was asked for certain", of(op{Begin: 11, End: 12}, granted(1, 10, long+13)), of(op{Begin: 11, End: 12, Outcome: unknown}, granted(1, 10, long+13)), "asked"},
+	})
+}
+
+func TestFindWithdrawnLeaders(t *testing.T) {
+	of := func(at int, g grant) past {
+		g.Withdrawn = time.Duration(at)
+		return past{Grants: []grant{as(kindLeader, g)}}
+	}
+	hold(t, findWithdrawnLeaders, []badHistory{
+		{"it leads on", of(20, granted(1, 10, 21)), of(20, granted(1, 10, 20)), "withdrawn at"},
+		{"its Withdraw had returned", of(20, granted(1, 10, 21)), of(0, granted(1, 10, 21)), "withdrawn at"},
+	})
+}
+
 func TestFindShortDelays(t *testing.T) {
 	of := func(g ...grant) past { return past{Grants: g} }
 	lost := func(why error, g grant) grant {
@@ -106,6 +150,15 @@ func TestFindShortDelays(t *testing.T) {
 		{"whose node failed", of(lost(embed.ErrFailed, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrClosed, granted(1, 10, 20)), granted(2, 39, 50)), "stay taken"},
 		{"who was killed", of(died, granted(2, 39, 50)), of(died, granted(2, 40, 50)), "stay taken"},
 		{"a reader who was lost, and a writer", of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindWrite, granted(3, 39, 50))), of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindRead, granted(3, 39, 50))), "stay taken"},
+	})
+	by := func(identity string, g grant) grant {
+		g.Identity = identity
+		return g
+	}
+	hold(t, findShortDelays, []badHistory{
+		{"somebody else comes back", of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("y", granted(2, 25, 30))), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 30))), "stay taken"},
+		{"nobody is who comes back", of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 25, 30)), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 30))), "stay taken"},
+		{"the next comes before who is back", of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(3, 30, 35)), granted(2, 25, 28)), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 28)), granted(3, 30, 35)), "stay taken"},
 	})
 	hold(t, findTooManyPermits, []badHistory{
 		{"lost permits", of(lost(embed.ErrSuspended, some(2, granted(1, 10, 20))), some(2, granted(2, 39, 50))), of(lost(embed.ErrSuspended, some(2, granted(1, 10, 20))), some(2, granted(2, 41, 50))), "4 permits"},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,23 +50,43 @@ type holder struct {
 	*holders
 	told  holding
 	h     held
-	guard func() embed.Op
+	guard func() embed.Op  // nil: there is none
+	heard <-chan struct{}  // closed when somebody has asked for it
 	sent  []*embed.Pending // guarded writes, in the order of told.Guarded
 }
 
 // holder returns who uses a hold that was asked for at some time or later.
 func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
 	u := &holder{holders: a, h: h}
-	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Delay: a.q.Hold.Delay, Token: h.Token(), Asked: asked, From: now()}
+	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Delay: a.q.Hold.Delay, Identity: a.q.Hold.Identity, Token: h.Token(), Asked: asked, From: now()}
 	switch h := h.(type) {
 	case *lock.Hold:
 		u.guard = func() embed.Op { return lock.Guard(h) }
 	case *election.Leadership:
 		u.guard = func() embed.Op { return election.Guard(h) }
+	case running:
+		u.told.Name = h.name
 	}
 	u.tell()
 	u.write()
 	return u
+}
+
+// running is what a function knows that is run while it holds or leads.
+type running struct {
+	ctx   context.Context
+	token lock.Token
+	name  string // below the path of the request
+}
+
+func (r running) Token() lock.Token        { return r.token }
+func (r running) Context() context.Context { return r.ctx }
+
+func (r running) Err() error {
+	if r.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(r.ctx)
 }
 
 // tell tells the parent what was seen of the hold.
@@ -92,6 +113,12 @@ func (u *holder) use(length time.Duration, work func()) bool {
 			return false
 		}
 		u.told.Until = at
+		select {
+		case <-u.heard:
+			u.seen("hold given up for who asked")
+			return true
+		default:
+		}
 		if at-last >= accessEvery {
 			last = at
 			u.tell()
@@ -113,6 +140,9 @@ func (u *holder) give() {
 
 // write sends a guarded write and does not wait for it: it may still be on its way when the hold is lost.
 func (u *holder) write() {
+	if u.guard == nil {
+		return
+	}
 	data := fmt.Sprintf("%s.%d.%d", u.q.Data, u.told.Number, len(u.sent))
 	ended := u.h.Err() != nil
 	ops := []embed.Op{u.guard()}
@@ -125,6 +155,9 @@ func (u *holder) write() {
 
 // waits reports whether the newest write has no outcome yet.
 func (u *holder) waits() bool {
+	if len(u.sent) == 0 {
+		return false
+	}
 	select {
 	case <-u.sent[len(u.sent)-1].Done():
 		return false
@@ -164,7 +197,7 @@ func (m *member) untilRest(ctx context.Context) (context.Context, context.Cancel
 }
 
 // section takes a lock, uses what it protects and releases it.
-func (m *member) section(ctx context.Context, s *embed.Session, q *request) error {
+func (m *member) section(ctx context.Context, n *embed.Node, s *embed.Session, q *request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()
 	a := &holders{m: m, s: s, q: q}
@@ -172,7 +205,10 @@ func (m *member) section(ctx context.Context, s *embed.Session, q *request) erro
 	case kindKept:
 		return a.share(ctx, m.keptMutex(s, q.Path))
 	case kindRead, kindWrite:
-		return a.readOrWrite(ctx, lock.NewRWMutex(s, q.Path).With(lock.Options{Delay: q.Hold.Delay}))
+		return a.readOrWrite(ctx, lock.NewRWMutex(s, q.Path).With(options(q)))
+	}
+	if q.Hold.Do {
+		return a.do(ctx, n)
 	}
 	begun := now()
 	h, err := takeHold(ctx, s, q)
@@ -185,10 +221,56 @@ func (m *member) section(ctx context.Context, s *embed.Session, q *request) erro
 
 // section uses a hold and releases it.
 func (u *holder) section(h *lock.Hold) {
+	if u.q.Hold.Heed {
+		u.heard = h.Revoked()
+	}
 	u.use(u.q.Length, func() {})
 	u.give()
 	_ = h.Release() // if it cannot be sent the node goes on trying
 	u.end()
+}
+
+// do uses what a mutex protects in a function.
+func (a *holders) do(ctx context.Context, n *embed.Node) error {
+	var u *holder
+	held := false
+	begun := now()
+	err := lock.Do(ctx, n, a.q.Path, func(inner context.Context, t lock.Token) error {
+		u = a.holder(kindMutex, begun, running{ctx: inner, token: t})
+		held = u.use(a.q.Length, func() {})
+		u.give()
+		return nil
+	})
+	if u == nil {
+		return err
+	}
+	u.end()
+	if !held && err == nil && ctx.Err() == nil {
+		u.wrong("the %s with token %v was lost and Do says nothing", u.told.Kind, u.told.Token)
+	}
+	return nil // it tells only that the hold was lost
+}
+
+// resize sets the limit of a semaphore.
+func resize(ctx context.Context, s *embed.Session, q *request) error {
+	limit, err := strconv.Atoi(q.Data)
+	if err != nil {
+		return err
+	}
+	return lock.NewSemaphore(s, q.Path, 0).Resize(ctx, limit)
+}
+
+// revoke asks for a lock, of whoever has it now or later.
+func revoke(ctx context.Context, s *embed.Session, path string) error {
+	if _, err := s.Sync(ctx, path); err != nil { // else it may be somebody earlier who is asked
+		return err
+	}
+	return lock.Revoke(ctx, s, path)
+}
+
+// options are those of a lock that is asked for.
+func options(q *request) lock.Options {
+	return lock.Options{Delay: q.Hold.Delay, Identity: q.Hold.Identity}
 }
 
 // A locker is a lock that may be waited for.
@@ -203,7 +285,7 @@ var errTaken = errors.New("not to be had at once")
 // takeHold takes a lock of a kind.
 func takeHold(ctx context.Context, s *embed.Session, q *request) (*lock.Hold, error) {
 	var l locker
-	o := lock.Options{Delay: q.Hold.Delay}
+	o := options(q)
 	switch q.Hold.Kind {
 	case kindMutex:
 		l = lock.NewMutex(s, q.Path).With(o)
@@ -349,6 +431,9 @@ func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *r
 	if q.Hold.Kind == kindLatch {
 		return a.latch(ctx, n)
 	}
+	if q.Hold.Withdraw > 0 {
+		return a.withdraw(ctx)
+	}
 	begun := now()
 	l, err := stand(ctx, s, q)
 	if err != nil {
@@ -398,6 +483,60 @@ func stand(ctx context.Context, s *embed.Session, q *request) (*election.Leaders
 		return nil, err
 	}
 	return c.Wait(ctx)
+}
+
+// withdraw has a candidate withdrawn, which may lead by then.
+func (a *holders) withdraw(ctx context.Context) error {
+	begun := now()
+	c, err := election.New(a.s, a.q.Path).Enter(ctx, []byte(a.q.Data+".0"), election.Options{Priority: a.q.Hold.Priority})
+	if err != nil {
+		return err
+	}
+	withdrawn := make(chan time.Duration, 1)
+	time.AfterFunc(a.q.Hold.Withdraw, func() {
+		if err := c.Withdraw(); err != nil {
+			withdrawn <- 0 // the node goes on trying
+			return
+		}
+		withdrawn <- now()
+	})
+	l, err := c.Wait(ctx)
+	if err == nil {
+		u := a.holder(kindLeader, begun, l)
+		u.use(a.q.Hold.Withdraw+requestTimeout, func() {})
+		u.give()
+		u.told.Withdrawn = <-withdrawn
+		_ = l.Resign()
+		u.end()
+		a.seen("leader withdrawn")
+		return nil
+	}
+	at := <-withdrawn
+	if !errors.Is(err, embed.ErrReleased) {
+		return err
+	}
+	// Withdraw waits until the znode is gone only for who leads, but what is sent after it comes after it.
+	if err := a.s.Delete(ctx, c.Path(), embed.AnyVersion); err == nil && at > 0 {
+		a.wrong("a candidate was withdrawn and stood in the queue: %s", c.Path())
+	}
+	a.seen("candidate withdrawn")
+	return errTaken
+}
+
+// balance shares elections with the other members.
+func (m *member) balance(ctx context.Context, n *embed.Node, s *embed.Session, q *request) error {
+	ctx, cancel := m.untilRest(ctx)
+	defer cancel()
+	a := &holders{m: m, s: s, q: q}
+	begun := now()
+	return election.Balance(ctx, n, q.Path, sharedNames, []byte(q.Data+".0"), func(inner context.Context, name string, t lock.Token) error {
+		u := a.holder(kindShared, begun, running{inner, t, name})
+		if !u.use(q.Length, func() {}) && ctx.Err() == nil {
+			a.seen("balanced leadership lost or handed on")
+		}
+		u.give()
+		return nil
+	})
 }
 
 // lead uses a leadership and publishes a few values.
@@ -473,6 +612,11 @@ func take(ctx context.Context, s *embed.Session, q *request) error {
 			return err
 		}
 		return l.Resign()
+	}
+	if q.Hold.Kind == kindPermit { // all of them: what others have made of the limit, its node may not know
+		if err := lock.NewSemaphore(s, q.Path, 0).Resize(ctx, 0); err != nil {
+			return err
+		}
 	}
 	h, err := takeHold(ctx, s, q)
 	if err != nil {

@@ -46,9 +46,15 @@ func (m *member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *re
 	case callWalk:
 		err = walk(ctx, n, s, q.Full, r)
 	case callSection:
-		err = m.section(ctx, s, q)
+		err = m.section(ctx, n, s, q)
 	case callLead:
 		err = m.lead(ctx, n, s, q)
+	case callBalance:
+		err = m.balance(ctx, n, s, q)
+	case callResize:
+		err = resize(ctx, s, q)
+	case callRevoke:
+		err = revoke(ctx, s, q.Path)
 	case callTake:
 		err = take(ctx, s, q)
 	case callObserve:

@@ -102,6 +102,9 @@ const (
 	callSection  call = "section" // take a lock, ask the hold for a while, release it
 	callLead     call = "lead"    // campaign, ask the leadership for a while, resign
 	callTake     call = "take"    // take a lock or lead, and give it up at once
+	callBalance  call = "balance" // share elections with the other members
+	callResize   call = "resize"  // set how many permits there are, to Data
+	callRevoke   call = "revoke"  // ask whoever has a lock to give it up
 	callObserve  call = "observe" // follow an election
 	callWatch    call = "watch"   // arm a watch and report its stream for a while
 	callList     call = "list"    // a znode's children, after a Sync
@@ -160,6 +163,7 @@ const (
 	kindPermit holdKind = "permits"
 	kindLeader holdKind = "leadership"
 	kindLatch  holdKind = "latch"
+	kindShared holdKind = "balanced leadership"
 )
 
 // asked is what hold a caller wants, of request.Path.
@@ -170,7 +174,11 @@ type asked struct {
 	Try      bool          `json:",omitempty"` // at once or not at all
 	Turn     bool          `json:",omitempty"` // a read lock is upgraded after use, a write lock downgraded
 	Delay    time.Duration `json:",omitempty"` // lock-delay
+	Identity string        `json:",omitempty"` // who may come back meanwhile
+	Do       bool          `json:",omitempty"` // by lock.Do
+	Heed     bool          `json:",omitempty"` // until somebody asks for it
 	Priority int           `json:",omitempty"` // of a candidate
+	Withdraw time.Duration `json:",omitempty"` // a candidate does so after this time
 	Then     parting       `json:",omitempty"`
 }
 
@@ -193,7 +201,8 @@ func (q *request) paths() []string {
 
 // A holding is one hold or one leadership, as far as its holder's process tells of it.
 type holding struct {
-	Number  int // among those of its request
+	Number  int    // among those of its request
+	Name    string `json:",omitempty"` // below the request's path
 	Kind    holdKind
 	Permits int `json:",omitempty"`
 	Token   lock.Token
@@ -203,6 +212,10 @@ type holding struct {
 	Given   bool          // it is about to be given up
 	Lost    string        // what it said at its end if it was lost
 	Delay   time.Duration `json:",omitempty"` // for which it stays taken when it was lost
+	// Identity may come back meanwhile.
+	Identity string `json:",omitempty"`
+	// Withdrawn is when its candidate's Withdraw had returned.
+	Withdrawn time.Duration `json:",omitempty"`
 	// Guarded are the writes that depended on it.
 	Guarded []guarded
 }
@@ -249,6 +262,7 @@ var outcomes = []struct {
 	{embed.ErrNotHeld, refused},
 	{errTaken, refused},
 	{lock.ErrUpgrade, refused},
+	{lock.ErrLimit, refused},
 	{embed.ErrWatchOverflow, ended},
 	{embed.ErrWatchGap, ended},
 	{embed.ErrUnavailable, notApplied},

@@ -63,7 +63,7 @@ func (w *workload) parents(area string) []string {
 	for _, path := range []string{registersPath, numbersPath, paidPath, markersPath, bulkPath, stillPath, bankPath} {
 		paths = append(paths, area+path)
 	}
-	for _, path := range slices.Concat(mutexPaths, []string{keptPath, rwPath, permitsPath, electionPath}) {
+	for _, path := range slices.Concat(mutexPaths, []string{keptPath, doPath, askedPath, rwPath, permitsPath, electionPath}) {
 		paths = append(paths, guardedBy(area+path))
 	}
 	for _, id := range w.e.ids {
@@ -90,6 +90,9 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "lock", time.Millisecond, 20*time.Millisecond, lockStep)
 		w.start(ctx, id, "lock", time.Millisecond, 20*time.Millisecond, lockStep)
 		w.start(ctx, id, "election", time.Millisecond, 50*time.Millisecond, electionStep)
+		w.start(ctx, id, "balance", time.Millisecond, 50*time.Millisecond, balanceStep)
+		w.start(ctx, id, "revoke", 50*time.Millisecond, time.Second, revokeStep)
+		w.start(ctx, id, "resize", 50*time.Millisecond, 2*time.Second, resizeStep)
 		w.start(ctx, id, "observer", 0, 10*time.Millisecond, observeStep)
 		w.start(ctx, id, "watch", 0, 10*time.Millisecond, watchStep)
 		w.start(ctx, id, "watch", 0, 10*time.Millisecond, watchStep)

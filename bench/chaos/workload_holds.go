@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -20,12 +21,18 @@ const (
 	rwPath       = "/locks/rw"
 	permitsPath  = "/locks/permits"
 	electionPath = "/election"
+	doPath       = "/locks/do"
+	askedPath    = "/locks/asked" // who has it gives it up when somebody asks for it, and not before
+	sharedPath   = "/shared"      // of elections of a Balance
 
 	// permitsLimit is how many permits there are, and permitsMost how many one holder takes.
 	permitsLimit, permitsMost = 3, 2
 	// priorities of candidates are below it.
 	priorities = 3
 )
+
+// sharedNames are those of the elections below sharedPath.
+var sharedNames = []string{"a", "b", "c"}
 
 // mutexPaths are those of mutexes, and of multis, which take two of them.
 var mutexPaths = []string{"/locks/a", "/locks/b", "/locks/c"}
@@ -50,10 +57,18 @@ func lockStep(_ context.Context, c *client) {
 	}
 	q.Hold.Try = c.rng.IntN(8) == 0
 	area := c.area()
+	if c.rng.IntN(32) == 0 {
+		q.Path, q.Length, q.Hold = area+askedPath, 2*deafMax, asked{Kind: kindMutex, Heed: true}
+		c.hold(q)
+		return
+	}
 	first := c.rng.IntN(len(mutexPaths))
 	switch q.Hold.Kind {
 	case kindMutex:
 		q.Path = area + mutexPaths[first]
+		if c.rng.IntN(6) == 0 {
+			q.Path, q.Hold.Do = area+doPath, c.rng.IntN(2) == 0
+		}
 	case kindMulti:
 		q.Path = area + mutexPaths[first]
 		q.Hold.Also = area + mutexPaths[(first+1+c.rng.IntN(len(mutexPaths)-1))%len(mutexPaths)]
@@ -70,8 +85,11 @@ func lockStep(_ context.Context, c *client) {
 		q.Path = area + permitsPath
 		q.Hold.Permits = 1 + c.rng.IntN(permitsMost)
 	}
-	if q.Hold.Kind != kindKept && c.rng.IntN(4) == 0 {
+	if q.Hold.Kind != kindKept && !q.Hold.Do && c.rng.IntN(4) == 0 {
 		q.Hold.Delay = between(c.rng, 100*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
+		if k := q.Hold.Kind; k == kindMutex || k == kindRead || k == kindWrite {
+			q.Hold.Identity = []string{"", "x", "y"}[c.rng.IntN(3)]
+		}
 	}
 	c.hold(q)
 }
@@ -86,11 +104,32 @@ func electionStep(_ context.Context, c *client) {
 		q.Hold.Then = thenRequeue
 	case 3, 4:
 		q.Hold.Kind = kindLatch
+	case 5:
+		q.Hold.Withdraw = between(c.rng, time.Millisecond, 500*time.Millisecond)
 	}
 	if c.rng.IntN(4) > 0 {
 		q.Hold.Priority = c.rng.IntN(priorities) // mostly, so that several wait in one gap of the queue
 	}
 	c.hold(q)
+}
+
+// balanceStep shares elections with the other members for a while.
+func balanceStep(_ context.Context, c *client) {
+	c.hold(request{Call: callBalance, Path: c.area() + sharedPath, Data: c.next(), Within: between(c.rng, observeMin, observeMax), Length: between(c.rng, time.Second, 10*time.Second)})
+}
+
+// revokeStep asks for a lock.
+func revokeStep(_ context.Context, c *client) {
+	path := askedPath
+	if c.rng.IntN(2) == 0 {
+		path = []string{keptPath, rwPath, mutexPaths[0]}[c.rng.IntN(3)]
+	}
+	c.do(request{Call: callRevoke, Path: c.area() + path})
+}
+
+// resizeStep sets how many permits there are, or lets the holders agree on permitsLimit again.
+func resizeStep(_ context.Context, c *client) {
+	c.do(request{Call: callResize, Path: c.area() + permitsPath, Data: strconv.Itoa(c.rng.IntN(permitsLimit))})
 }
 
 // hold has something held and notes what its holders tell of it.
@@ -123,6 +162,9 @@ func (c *client) hold(q request) {
 // noteHold writes down what a holder tells of one hold, for each of its paths.
 func (c *client) noteHold(paths []string, places map[int]int, h *holding) {
 	first, known := places[h.Number]
+	if h.Name != "" {
+		paths = []string{paths[0] + "/" + h.Name}
+	}
 	if !known {
 		places[h.Number] = addAll(c.w.h, paths, grant{Member: c.member, Run: c.run.number, holding: *h})
 		return
@@ -160,7 +202,7 @@ func observeStep(_ context.Context, c *client) {
 // everything is each lock and the election of an area, by the kind that excludes all others.
 func everything(area string) (all []request) {
 	want := func(k holdKind, path string) *request {
-		all = append(all, request{Call: callTake, Path: area + path, Within: settleMax, Hold: asked{Kind: k}})
+		all = append(all, request{Call: callTake, Path: area + path, Within: 2 * settleMax, Hold: asked{Kind: k}})
 		return &all[len(all)-1]
 	}
 	for _, path := range mutexPaths {
@@ -168,10 +210,15 @@ func everything(area string) (all []request) {
 	}
 	want(kindMulti, mutexPaths[0]).Hold.Also = area + mutexPaths[1]
 	want(kindMutex, keptPath)
+	want(kindMutex, doPath)
+	want(kindMutex, askedPath)
 	want(kindRead, rwPath)
 	want(kindWrite, rwPath)
 	want(kindPermit, permitsPath).Hold.Permits = permitsLimit
 	want(kindLeader, electionPath)
+	for _, name := range sharedNames {
+		want(kindLeader, sharedPath+"/"+name)
+	}
 	return all
 }
 
