@@ -193,6 +193,9 @@ func addAll(h *history, paths []string, g grant) int {
 // observeStep follows an election for a while.
 func observeStep(_ context.Context, c *client) {
 	path := c.area() + electionPath
+	if c.rng.IntN(3) == 0 {
+		path = c.area() + sharedPath + "/" + sharedNames[c.rng.IntN(len(sharedNames))]
+	}
 	at := add(c.w.h, observers, observation{Path: path})
 	c.call(request{Call: callObserve, Path: path, Within: between(c.rng, observeMin, observeMax)}, func(r reply) {
 		edit(c.w.h, observers, at, func(o *observation) { o.Seen = append(o.Seen, sighting{r.Token, r.Data}) })

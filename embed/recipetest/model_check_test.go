@@ -86,6 +86,19 @@ func loses(why error, identity string) func(*model) {
 	}
 }
 
+// comesBack is the scene of a Hold that is lost, of its identity that then is granted a place, and a grant to another.
+func comesBack(place embed.Zxid) func(*model) {
+	return func(m *model) {
+		back := over(alone, place)
+		back.token.Local, back.identity = 3, "x"
+		first := given(alone, 1)
+		first.delay, first.identity = time.Hour, "x"
+		m.granted(first)
+		first.hold.(*pretender).say(embed.ErrSuspended)
+		grants(back, given(alone, 4))(m)
+	}
+}
+
 // grants is the scene in which these are made, one after the other.
 func grants(list ...*grant) func(*model) {
 	return func(m *model) {
@@ -163,6 +176,7 @@ func TestModel(t *testing.T) {
 		{"a permit too many under a small limit", limited(1, given(counted, 1), given(counted, 2)), limited(2, given(counted, 1), given(counted, 2)), "2 permits"},
 		{"a grant during the delay", loses(embed.ErrSuspended, "y"), loses(embed.ErrSuspended, "x"), "whose delay is"},
 		{"a delay is for what is lost", loses(embed.ErrSessionExpired, ""), loses(embed.ErrReleased, ""), "whose delay is"},
+		{"a delay to which nobody came back", comesBack(2), comesBack(1), "whose delay is"},
 		{"a hold that ended revives", asked(embed.ErrSuspended, nil), asked(nil, embed.ErrSuspended), "holds again"},
 		{"a hold ends and its context goes on", lost(func(p *pretender) { p.ctx = context.Background() }), whole, "Context goes on"},
 		{"a hold ends and its channel stays open", lost(func(p *pretender) { p.open = make(chan struct{}) }), whole, "Done is open"},

@@ -253,9 +253,13 @@ func unclean(err error) bool {
 	return errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrSessionExpired) || errors.Is(err, embed.ErrFailed)
 }
 
-// delayLocked checks that nobody is granted during the delay of a Hold that was lost. It began when that was alive last, or later.
+// delayLocked checks that nobody is granted during the delay of a Hold that was lost. It began when that was alive last, or later, and ends when
+// its place is taken over.
 func (m *model) delayLocked(path string, p *place, g *grant) {
-	p.lost = slices.DeleteFunc(p.lost, func(lost *grant) bool { return p.took(lost) || time.Since(lost.alive) >= lost.delay })
+	p.lost = slices.DeleteFunc(p.lost, func(lost *grant) bool {
+		back := g.identity != "" && g.identity == lost.identity && g.token.Zxid == lost.token.Zxid
+		return back || p.took(lost) || time.Since(lost.alive) >= lost.delay
+	})
 	for _, lost := range p.lost {
 		if g.mode.excludes(lost.mode) && !(g.identity != "" && g.identity == lost.identity) && m.heldLocked(g) {
 			m.found("%s: %v was granted %v after %v was lost, whose delay is %v", path, g, time.Since(lost.alive), lost, lost.delay)
