@@ -147,7 +147,7 @@ func (c *client) linger(ctx context.Context) {
 }
 
 // bulkSets is what takes the log beyond everything that it keeps for members that lag: 64 MiB make a snapshot due, and 64 MiB
-// before it stay.
+// before it stay. A busy machine with the race detector may need more than a minute for it, and then it is given up.
 const bulkSets = 140
 
 // lag cuts a member off and fills the log until the member can only be brought back with a snapshot.
@@ -162,7 +162,7 @@ func lag(s *strike) string {
 	path := s.w.areas[s.rng.IntN(len(s.w.areas))] + bulkPath
 	filled := make(chan outcome, 1)
 	s.w.clients.Go(func() {
-		filled <- c.call(request{Call: callBulk, Path: path, Count: bulkSets}, nil).Outcome
+		filled <- c.call(request{Call: callBulk, Path: path, Count: bulkSets, Within: patience}, nil).Outcome
 		c.close()
 	})
 	enough := s.ctx.Done()
