@@ -117,8 +117,11 @@ func (c *Candidate) jump(ctx context.Context) error {
 // take moves the candidate to another place. If the operations are refused it stays where it is.
 func (c *Candidate) take(ctx context.Context, at queue.Place, e queue.Entry, ops ...embed.Op) error {
 	contender, err := queue.Take(ctx, c.election.session, e, at, append(ops, embed.OpRelease(c.contender.Claim))...)
-	if err == nil {
+	switch {
+	case err == nil:
 		c.stand(contender)
+	case errors.Is(err, embed.ErrNotHeld) && errors.Is(c.contender.Claim.Err(), embed.ErrReleased):
+		err = embed.ErrDeleted // by hand, before it could go: of what is on its way out the claim says no more
 	}
 	return err
 }

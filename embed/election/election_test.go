@@ -487,3 +487,34 @@ func TestElection_NeverTwo(t *testing.T) {
 		t.Error("nobody ever took over")
 	}
 }
+
+// Who is on the way to another place when somebody deletes the place it has is told so.
+func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
+	ctx := bounded(t)
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.MoveLeader(1)
+	far, near := ens.Session(3, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	first, err := election.New(near, path).Campaign(ctx, nil)
+	must(t, err)
+	_, err = election.New(near, path).Enter(ctx, nil, election.Options{})
+	must(t, err)
+	c, err := election.New(far, path).Enter(ctx, nil, election.Options{Priority: 1})
+	must(t, err)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := c.Wait(ctx)
+		waited <- err
+	}()
+	for _, to := range []embed.MemberID{1, 2} { // it hears at once that it is the first, and is heard late
+		ens.Faults(3).SetLink(to, embedtest.Link{Delay: 500 * time.Millisecond})
+	}
+	must(t, first.Resign())
+	ens.Until("the candidate's node to know that it is the first", func() bool {
+		_, there, err := far.Exists(ctx, first.Path())
+		return err == nil && !there
+	})
+	must(t, near.Delete(ctx, c.Path(), embed.AnyVersion))
+	if err := <-waited; !errors.Is(err, embed.ErrDeleted) {
+		t.Errorf("a candidate that was deleted is told: %v", err)
+	}
+}
