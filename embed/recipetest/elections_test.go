@@ -206,6 +206,7 @@ func (h *holder) transfer(l *election.Leadership) bool {
 		h.t.Errorf("%v was transferred and goes on", h.grant)
 	case err == nil:
 		h.model.moved(h.grant, string(to.Value))
+	case ended != nil && errors.Is(err, embed.ErrUnknownOutcome): // no quorum has told in time whether it was taken
 	default:
 		h.refuse(err)
 		if !errors.Is(err, election.ErrNotTransferred) && !(before != nil && errors.Is(err, before)) && !h.mayRefuse(ctx, h.session, h.grant.paths, err) {

@@ -40,8 +40,10 @@ type holder struct {
 	hold    held
 	grant   *grant
 
-	// versions are those of the registers as far as they are known: nobody else can change them while the Hold lasts.
+	// versions are those of the registers as far as they are known: nobody else can change them while the Hold lasts. They are known no
+	// more once a write is on its way of which nobody waits for the outcome, or has none: it may be applied at any time.
 	versions map[string]int32
+	blind    bool
 	sent     []sent
 }
 
@@ -86,8 +88,8 @@ func (h *holder) look() {
 			h.expect(err)
 			continue
 		}
-		// Of a lock that is kept, the last Hold's write may be ahead in the stream; as may be one of this Hold.
-		if !h.kind.keeps && len(h.sent) == 0 {
+		// Of a lock that is kept, the last Hold's write may be ahead in the stream.
+		if !h.kind.keeps && !h.blind {
 			h.versions[path] = stat.Version
 		}
 		var token lock.Token
@@ -171,8 +173,8 @@ func (h *holder) cling(faults int) {
 // submit sends an access and does not wait.
 func (h *holder) submit() {
 	ended := h.hold.Err() != nil
-	if h.grant.mode != shared { // what else is on its way changes the version
-		clear(h.versions)
+	if h.grant.mode != shared {
+		h.forget()
 	}
 	h.sent = append(h.sent, sent{h.session.Submit(h.ctx, h.ops()...), ended})
 }
@@ -191,7 +193,7 @@ func (h *holder) outcome(ended bool, results []embed.Result, err error) bool {
 	case err == nil && h.grant.mode != shared:
 		for i, path := range h.grant.paths {
 			stat := results[1+i].Stat
-			if h.grant.mode == alone && len(h.sent) == 0 {
+			if h.grant.mode == alone && !h.blind {
 				h.versions[path] = stat.Version
 			}
 			h.model.wrote(h.grant, path, stat.Mzxid, ended)
@@ -206,11 +208,18 @@ func (h *holder) outcome(ended bool, results []embed.Result, err error) bool {
 	case errors.Is(err, embed.ErrBadVersion):
 		h.t.Errorf("%v holds, but somebody else wrote: %v", h.grant, err)
 	default:
-		clear(h.versions) // it may be applied yet
+		if h.grant.mode != shared {
+			h.forget()
+		}
 		h.expect(err)
 		return false
 	}
 	return true
+}
+
+func (h *holder) forget() {
+	clear(h.versions)
+	h.blind = true
 }
 
 // expect checks that an error is one that a fault may cause.
