@@ -197,6 +197,8 @@ func (h *holder) transfer(l *election.Leadership) bool {
 	h.model.offered(path, string(to.Value))
 	ctx, cancel := h.patience()
 	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, time.Second) // who cannot answer may not for long
+	defer cancel()
 	before := l.Err()
 	err := l.Transfer(ctx, to.Path)
 	ended := l.Err()

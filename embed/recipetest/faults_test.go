@@ -53,7 +53,7 @@ func (s *schedule) disturb() {
 	}
 	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	for _, f := range deck {
-		s.pass(s.rng.IntN(calm), time.Second)
+		s.pass(s.rng.IntN(calm), time.Second/2)
 		s.nextTurn()
 		s.model.notef("fault: %s", f.name)
 		f.do(s)
@@ -63,7 +63,7 @@ func (s *schedule) disturb() {
 		s.mu.Unlock()
 	}
 	s.nextTurn()
-	s.pass(40, time.Second)
+	s.pass(40, time.Second/2)
 }
 
 // member returns one of the members.
