@@ -225,6 +225,20 @@ func (e *ensemble) leader(shard int) embed.MemberID {
 	return 0
 }
 
+// applied returns what a member has applied of the log of each shard, nil if it does not say.
+func (e *ensemble) applied(id embed.MemberID) (at []uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
+	defer cancel()
+	a, err := e.call(ctx, id, request{Call: callStatus})
+	if err != nil {
+		return nil
+	}
+	for _, s := range a.Status.Shards {
+		at = append(at, s.Applied)
+	}
+	return at
+}
+
 // kill ends a member's process; start begins another.
 func (e *ensemble) kill(id embed.MemberID) {
 	r := e.run(id)

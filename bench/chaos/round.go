@@ -143,8 +143,47 @@ func (c *campaign) progress(p *past) {
 	c.report.say("%d operations in this round; so far %d faults, %d operations", len(p.Ops), c.report.total(sectionFaults), c.report.total(sectionOps))
 }
 
+// catchUp waits until every member has applied what any of them has. A busy machine may take longer than patience over what a member has
+// missed, but not without coming nearer.
+func (c *campaign) catchUp(e *ensemble) bool {
+	goal := make([]uint64, c.shards)
+	for _, id := range e.ids {
+		for i, at := range e.applied(id) {
+			goal[i] = max(goal[i], at)
+		}
+	}
+	for _, id := range e.ids {
+		last, moved := e.applied(id), now()
+		for at := last; !reached(at, goal); at = e.applied(id) {
+			if !slices.Equal(at, last) {
+				last, moved = at, now()
+			}
+			if now()-moved > patience {
+				e.stacks()
+				c.report.violate("available", "member %d has applied %v, others %v, and it has not come nearer for %v", id, at, goal, patience)
+				return false
+			}
+			pause(context.Background(), 5*tick)
+		}
+	}
+	return true
+}
+
+// reached reports whether a member that has answered is as far as all others were.
+func reached(at, goal []uint64) bool {
+	for i, g := range goal {
+		if at == nil || at[i] < g {
+			return false
+		}
+	}
+	return true
+}
+
 // inspect compares the members when nothing is broken and nobody writes, and returns the tree.
 func (c *campaign) inspect(w *workload) []entry {
+	if !c.catchUp(w.e) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var walkers []*client
