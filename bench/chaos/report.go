@@ -86,7 +86,17 @@ func (r *report) violate(promise, format string, args ...any) {
 		close(r.mu.found)
 	}
 	r.mu.violations = append(r.mu.violations, text)
-	r.sayLocked("VIOLATION %s", text)
+	r.sayLocked("VIOLATION %s%s", text, load())
+}
+
+// load tells how busy the machine is, where that is to be had: members that get no processor answer nobody, and elect nobody.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	last, _, _ := strings.Cut(string(text), " ")
+	if last == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (the load is %s)", last)
 }
 
 // found is closed at the first violation.
