@@ -84,6 +84,7 @@ func lockStep(_ context.Context, c *client) {
 	case kindPermit:
 		q.Path = area + permitsPath
 		q.Hold.Permits = 1 + c.rng.IntN(permitsMost)
+		q.Length *= 4 // so that some are out when others are asked for
 	}
 	if q.Hold.Kind != kindKept && !q.Hold.Do && c.rng.IntN(4) == 0 {
 		q.Hold.Delay = between(c.rng, 100*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
