@@ -16,8 +16,9 @@ import (
 var ErrLimit = errors.New("limit of the semaphore")
 
 // A Semaphore gives out permits, up to a limit that all its callers share. It is fair: permits go to callers in the order they
-// arrived, so one who wants many holds up those behind it who want few. Permits belong to sessions and come back with their end; they are
-// taken and given back as one, so none is lost on the way. It may be copied and used by any number of goroutines.
+// arrived, so one who wants many holds up those behind it who want few; those who had to queue are let in by one commit after the
+// other. Permits belong to sessions and come back with their end; they are taken and given back as one, so none is lost on the way. It may
+// be copied and used by any number of goroutines.
 //
 // The znode of the path has three children: locks, where callers queue; leases, with one znode for each permit that is out (as
 // Curator's InterProcessSemaphoreV2 has them), and limit, if Resize has spoken. The path's own data is the limit that callers agree on.
@@ -43,7 +44,8 @@ func (m *Semaphore) With(o Options) *Semaphore {
 const permitsMax = 1000
 
 // Acquire waits for n permits, 1 to 1,000, as long as ctx lets it. If it returns an error it has none, and nothing is left in the queue, or
-// what is left goes as soon as that can be sent. Errors: ErrLimit and those of Mutex.Lock.
+// what is left goes as soon as that can be sent. Errors: ErrLimit, also by a limit that this node has not yet heard to be another, and those of
+// Mutex.Lock.
 func (m *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := m.acquire(ctx, n)
 	return h, wrap("acquire", m.path, err)
