@@ -57,8 +57,8 @@ func (c *Claim) Hold(again bool) (*Turn, error) {
 }
 
 // Settle waits until everything that the claim's session submitted before, of the claim's shard, has been applied here or refused: what
-// follows without a commit, a Turn of a claim that is held again, sees it. It waits at most Config.RequestTimeout, and costs nothing if there
-// is nothing. Errors are those of Multi.
+// follows without a commit, a Turn of a claim that is held again, sees it. It waits at most Config.RequestTimeout, and for another one until the
+// claim's own outcome is known; it costs nothing if there is nothing. Errors are those of Created and Multi.
 func (c *Claim) Settle() error {
 	if c.c == nil {
 		return nil
@@ -92,14 +92,6 @@ func (c *Claim) Release() error {
 		return nil
 	}
 	return opError("release", "", c.c.Release())
-}
-
-// Lose is Release for who gives up what is to stay taken: what was created with a TTL lingers, as if the session had been lost.
-func (c *Claim) Lose() error {
-	if c.c == nil {
-		return nil
-	}
-	return opError("lose", "", c.c.Lose())
 }
 
 // A Turn is a time for which a Claim is held. It ends at the session's local deadline, with the claim, or by End; it does not come back.

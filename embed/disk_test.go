@@ -441,6 +441,8 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	select {
 	case <-n.Done():
 	case <-ctx.Done():
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
 		w.t.Fatalf("%s: the member has not failed, %d calls are left\n%s", what, tr.left, allStacks())
 	}
 	w.large.Store(false)

@@ -440,7 +440,6 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Done":    {closed(claim.Done()), nil},
 				"Err":     {claim.Err, session},
 				"Hold":    {func() error { _, err := claim.Hold(false); return err }, session},
-				"Lose":    {claim.Lose, nil},
 				"Release": {claim.Release, nil},
 				"Settle":  {claim.Settle, nil}, // there is nothing
 			})

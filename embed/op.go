@@ -11,12 +11,13 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck, OpCheckChildren, OpGuard or
-// OpRelease; the zero Op is refused.
+// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck, OpCheckCzxid, OpCheckChildren, OpGuard,
+// OpRelease or OpInherit; the zero Op is refused.
 type Op struct {
 	op      tree.Op
 	guard   *Turn // these two are made into operations when they are sent
 	release *Claim
+	inherit bool
 }
 
 // OpCreate creates a znode.
@@ -83,6 +84,12 @@ func OpRelease(c *Claim) Op {
 		c = new(Claim)
 	}
 	return Op{release: c}
+}
+
+// OpInherit deletes an ephemeral that was seen to linger, for a Claim that takes its place: see CreateOptions.TTL. As long as the claim has not
+// been held whatever ends it is a loss too, its Release and its session's Close as well, so that what it has created lingers in its turn.
+func OpInherit(path string) Op {
+	return Op{op: tree.Op{Kind: tree.KindDelete, Path: path, Version: AnyVersion}, inherit: true}
 }
 
 // errMost refuses a number of children that no znode can have at most.
@@ -152,6 +159,7 @@ func (t *txn) add(s *Session, o *Op) error {
 	default:
 		if err = o.validate(s.dataMax); err == nil {
 			t.ops = append(t.ops, s.root.op(o.op))
+			t.with.Inherits = t.with.Inherits || o.inherit
 		}
 	}
 	t.ops = append(t.ops, ops...)

@@ -71,9 +71,9 @@ type CreateOptions struct {
 	// arrived by the time that others see it go. It stays as a TTL znode of nobody: EphemeralOwner is zero, Version, Mzxid and Mtime have
 	// moved, watches see NodeDataChanged, the data is as it was, and a guard of its claim fails. Who may delete it may do so sooner.
 	//
-	// A session is lost when it expires, or its process ends without closing it; what its claims held also when it is Suspended, and what
-	// Claim.Lose gives up. What is deleted or released, or belongs to a session that is closed (Session.Close, Node.Shutdown, by a remote
-	// client), goes at once.
+	// A session is lost when it expires, or its process ends without closing it; what a Turn of its claims held also when it is
+	// Suspended. What is deleted or released, or belongs to a session that is closed (Session.Close, Node.Shutdown, by a remote
+	// client), goes at once; but for what OpInherit says.
 	TTL time.Duration
 }
 

@@ -109,6 +109,39 @@ func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	must(t, claim.Release())
 }
 
+// Everything can be asked of a claim before its outcome is known.
+func TestClaim_IsSettledWhileItIsOnItsWay(t *testing.T) {
+	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
+	for range 20 {
+		c, err := s.Claim(bounded(t), embed.OpCreate("/x-", nil, embed.EphemeralSequential))
+		must(t, err)
+		must(t, c.Settle())
+		_, err = c.Hold(false)
+		must(t, errors.Join(err, c.Release()))
+	}
+	refused, err := s.Claim(bounded(t), embed.OpCreate("/no/such", nil, embed.Ephemeral))
+	must(t, err)
+	if err := refused.Settle(); err != nil && !errors.Is(err, embed.ErrNoNode) {
+		t.Error(err)
+	}
+}
+
+// Only the session of a claim gives it up in a transaction, and others who try race with nobody.
+func TestClaim_IsGivenUpByItsSession(t *testing.T) {
+	ens := embedtest.New(t, 2, embedtest.Options{})
+	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
+	c, err := s.Claim(bounded(t), embed.OpCreate("/y", nil, embed.Ephemeral))
+	must(t, err)
+	_, err = c.Created(bounded(t))
+	must(t, err)
+	released := make(chan error)
+	go func() { released <- c.Release() }()
+	if _, err := other.Multi(bounded(t), embed.OpRelease(c)); !errors.Is(err, embed.ErrNotHeld) {
+		t.Errorf("another's session: %v", err)
+	}
+	must(t, <-released)
+}
+
 // What never was has ended: nobody is hurt by asking, and a Multi that is to be guarded by it, or to give it up, is refused.
 func TestClaim_ThatNeverWas(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{})
@@ -128,7 +161,7 @@ func TestClaim_ThatNeverWas(t *testing.T) {
 	<-c.Done()
 	<-turn.Done()
 	turn.End()
-	must(t, errors.Join(c.Settle(), c.Release(), c.Lose()))
+	must(t, errors.Join(c.Settle(), c.Release()))
 	for name, op := range map[string]embed.Op{
 		"the zero turn": embed.OpGuard(&turn), "no turn": embed.OpGuard(nil), "the zero claim": embed.OpRelease(&c), "no claim": embed.OpRelease(nil),
 	} {

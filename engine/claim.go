@@ -21,6 +21,7 @@ type Claim struct {
 	pipe    *pipeline // of its shard
 	waiter  *waiter
 	asked   []tree.Op // the creates of ephemerals, without their data
+	heir    bool      // it takes the place of what was lost: until it is held it is lost itself
 
 	// The outcome; read after the waiter is done.
 	results []tree.Result
@@ -34,7 +35,6 @@ type Claim struct {
 	turn     *Turn
 	leaving  bool // a transaction of its owner's is on its way that deletes it
 	over     bool
-	lost     bool // what there is of it lingers
 	err      error
 	done     chan struct{}
 	releases []*waiter // the deletions on their way
@@ -56,9 +56,20 @@ func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	c := &Claim{session: s, pipe: m.pipe, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops)}
 	c.waiter.with = with
 	c.waiter.applied = c.applied
+	if with != nil && with.Inherits {
+		c.heir = true
+		k := s.engine.keeper
+		k.mu.Lock()
+		k.losingLocked(c.waiter)
+		k.mu.Unlock()
+	}
 	c.pipe.take(c.waiter, s.admissible(ctx, c.waiter, ops, err))
 	return c
 }
+
+// lingersLocked reports whether what there is of the claim lingers when it ends. The owner of what was lost may have something on its way
+// elsewhere, and nobody can say before it has had its turn that this has arrived.
+func (c *Claim) lingersLocked() bool { return c.heir && !c.held }
 
 // applied takes note of the outcome of the transaction. It runs before its caller is told, on the apply goroutine if it was
 // applied.
@@ -84,7 +95,7 @@ func (c *Claim) applied(w *waiter) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(c.paths, c.czxid, c.lost, c.pipe.queueEnd)
+		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.queueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -143,10 +154,13 @@ func (c *Claim) Hold(again bool) (*Turn, error) {
 }
 
 // Settle waits until everything that the claim's session submitted before, on the claim's shard, has been applied here or refused; at most for
-// the node's request timeout. It costs a commit, but nothing if there is nothing.
+// the node's request timeout, and for another until the claim's own outcome is known. It costs a commit, but nothing if there is nothing.
 func (c *Claim) Settle() error {
 	if !c.pipe.busy(c.session) {
 		return nil
+	}
+	if _, err := c.Created(context.Background()); err != nil {
+		return err
 	}
 	p := c.session.Submit(context.Background(), []tree.Op{{Kind: tree.KindGuard, Path: c.paths[0], Czxid: c.czxid}})
 	_, err := p.Wait(context.Background())
@@ -174,19 +188,14 @@ func (c *Claim) Err() error {
 // outcome is known, ahead of everything that waits but the session's own requests. For a claim that was held Release waits until they
 // are, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own. It compares the clock first: a
 // claim whose deadline has passed was lost, and Err goes on saying so.
-func (c *Claim) Release() error { return c.release(false) }
-
-// Lose is Release of a claim whose znodes are to linger as if it had been lost.
-func (c *Claim) Lose() error { return c.release(true) }
-
-func (c *Claim) release(lost bool) error {
+func (c *Claim) Release() error {
 	k := c.session.engine.keeper
 	k.look() // what was lost before was not given up
 	if c.pipe.cancel(c.waiter, ErrReleased) {
 		return nil
 	}
 	k.mu.Lock()
-	c.endLocked(ErrReleased, lost, c.pipe.queueRelease)
+	c.endLocked(ErrReleased, false, c.pipe.queueRelease)
 	deletions, held := c.releases, c.held
 	k.mu.Unlock()
 	if len(deletions) == 0 {
@@ -212,14 +221,17 @@ func (c *Claim) leave(s *Session) ([]tree.Op, error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: there is no claim", tree.ErrNotHeld)
 	}
+	if c.session != s {
+		return nil, fmt.Errorf("%w: a claim is given up by its own session", tree.ErrNotHeld)
+	}
 	k := s.engine.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
 	case c.err != nil:
 		return nil, fmt.Errorf("%w: %w", tree.ErrNotHeld, c.err)
-	case c.session != s || !c.created || c.leaving:
-		return nil, fmt.Errorf("%w: a claim is given up once, by its own session, when its znodes are there", tree.ErrNotHeld)
+	case !c.created || c.leaving:
+		return nil, fmt.Errorf("%w: a claim is given up once, when its znodes are there", tree.ErrNotHeld)
 	}
 	if c.turn != nil {
 		c.turn.endLocked(ErrReleased)
@@ -239,7 +251,7 @@ func (c *Claim) stay() {
 	defer k.mu.Unlock()
 	c.leaving = false
 	if c.over && c.created && c.session.end == nil { // it was to leave as a whole, and lost a part by hand
-		c.removeLocked(c.paths, c.czxid, false, c.pipe.queueEnd)
+		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.queueEnd)
 		c.pipe.signal()
 	}
 }
@@ -255,7 +267,7 @@ func (c *Claim) goneLocked(path string) {
 	}
 	c.finishLocked(why)
 	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); !c.leaving && len(rest) > 0 {
-		c.removeLocked(rest, c.czxid, false, c.pipe.queueEnd) // nobody holds a part of a claim
+		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.pipe.queueEnd) // nobody holds a part of a claim
 		c.pipe.signal()
 	}
 }
@@ -266,9 +278,8 @@ func (c *Claim) endLocked(why error, lost bool, queue func(*waiter)) {
 		return
 	}
 	c.finishLocked(why)
-	c.lost = lost
 	if c.created && c.session.end == nil {
-		c.removeLocked(c.paths, c.czxid, lost, queue)
+		c.removeLocked(c.paths, c.czxid, lost || c.lingersLocked(), queue)
 	}
 }
 
@@ -281,7 +292,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 	for i := range c.asked {
 		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, taken); ok {
 			taken[path] = true
-			c.removeLocked([]string{path}, czxid, c.lost, c.pipe.queueEnd) // the results are read by now: nobody knows, they say
+			c.removeLocked([]string{path}, czxid, c.lingersLocked(), c.pipe.queueEnd) // the results are read by now: nobody knows, they say
 		}
 	}
 }
@@ -323,8 +334,7 @@ func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue f
 	for _, path := range paths {
 		w := newWaiter(s, &request{kind: requestRelease, session: s.id, path: path, czxid: czxid, lost: lost})
 		if lost {
-			losing := s.engine.keeper.mu.losing
-			losing[s] = append(slices.DeleteFunc(losing[s], (*waiter).isDone), w)
+			s.engine.keeper.losingLocked(w)
 		}
 		c.releases = append(c.releases, w)
 		queue(w)

@@ -306,6 +306,25 @@ func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
 	})
 }
 
+// An heir of what was lost of whom nobody knows is lost as well.
+func TestInstallLosesAnHeirThatItBrought(t *testing.T) {
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		s := n.open(testTimeout)
+		heir := s.Claim(t.Context(), []tree.Op{lingering("/q")}, &With{Inherits: true})
+		passed := n.wantRequests("create /q")
+		ahead.catchUp()
+		ahead.node.apply(passed...)
+		ahead.install()
+		if err := heir.Err(); !errors.Is(err, ErrUnknownOutcome) {
+			t.Errorf("the heir: %v", err)
+		}
+		n.commit()
+		if stat, ok := n.tree().Exists("/q"); !ok || stat.EphemeralOwner != 0 {
+			t.Errorf("it is there: %v, %+v", ok, stat)
+		}
+	})
+}
+
 func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		s, gone := n.open(testTimeout), n.open(testTimeout)

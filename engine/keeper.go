@@ -53,7 +53,7 @@ type keeper struct {
 		remotes   remotes
 		calm      calm
 		anchor    anchor                 // of the newest look at all clocks
-		losing    map[*Session][]*waiter // the requests that end claims which it lost
+		losing    map[*Session][]*waiter // the requests by which claims that it lost end, or inherit what was lost
 		unknown   []*Claim               // their outcome is lost: until reconcile has looked for their znodes
 		opening   map[*Session]*waiter   // their requests
 		closing   bool                   // no session is opened any more
@@ -221,12 +221,23 @@ func (k *keeper) abandon(s *Session) {
 	k.home.pump()
 }
 
-// closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, all that it has is lost: on the claim's
-// shard the end may come first, by way of home.
+// closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, or has inherited what was lost and not had
+// its turn, all that it has is lost: on the claim's shard the end may come first, by way of home.
 func (k *keeper) closeLocked(s *Session) {
 	lost := slices.ContainsFunc(k.mu.losing[s], func(w *waiter) bool { return !w.isDone() })
+	for _, c := range s.claims {
+		lost = lost || c.lingersLocked()
+	}
+	for _, c := range k.mu.unknown {
+		lost = lost || c.session == s && c.lingersLocked()
+	}
 	k.endLocked(s, session.Closed, ErrSessionClosed)
 	s.closing = k.queueCloseLocked(s, lost)
+}
+
+// losingLocked notes a request of a session by which something of it is lost.
+func (k *keeper) losingLocked(w *waiter) {
+	k.mu.losing[w.session] = append(slices.DeleteFunc(k.mu.losing[w.session], (*waiter).isDone), w)
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that

@@ -295,36 +295,56 @@ func (n *node) heldToLinger(s *Session, path string) hold {
 	return hold{c, turn}
 }
 
-// Who has taken a place that is to stay taken gives it up: before its transaction is sent nothing becomes of it, after that its znode lingers,
-// whether or not the outcome is known, and its session is closed.
-func TestClaimIsLostByItsOwner(t *testing.T) {
+// An heir of what was lost has the same to lose until it is held: whatever ends it before is a loss, whether or not its outcome is known, and also
+// if that is the close of its session. Before its transaction is sent nothing becomes of it.
+func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
+	inherit := func(n *node, s *Session) *Claim {
+		return s.Claim(n.t.Context(), []tree.Op{lingering("/q")}, &With{Inherits: true})
+	}
+	created := func(n *node, s *Session) (*Claim, func()) {
+		c := inherit(n, s)
+		n.commit()
+		return c, func() {}
+	}
 	for name, c := range map[string]struct {
-		claim   func(n *node, s *Session, path string) (c *Claim, send func())
+		claim   func(n *node, s *Session) (c *Claim, send func())
 		lingers bool
 	}{
-		"created": {func(n *node, s *Session, path string) (*Claim, func()) { return n.claimToLinger(s, path), func() {} }, true},
-		"on its way": {func(n *node, s *Session, path string) (*Claim, func()) {
-			c := s.Claim(n.t.Context(), []tree.Op{lingering(path)}, nil)
+		"created": {created, true},
+		"on its way": {func(n *node, s *Session) (*Claim, func()) {
+			c := inherit(n, s)
 			_, ps := n.requests()
 			return c, func() { n.apply(ps...) }
 		}, true},
-		"not sent": {func(n *node, s *Session, path string) (*Claim, func()) {
+		"not sent": {func(n *node, s *Session) (*Claim, func()) {
 			n.lead(0)
-			return s.Claim(n.t.Context(), []tree.Op{lingering(path)}, nil), func() { n.lead(otherMember) }
+			return inherit(n, s), func() { n.lead(otherMember) }
+		}, false},
+		"held": {func(n *node, s *Session) (*Claim, func()) {
+			c, send := created(n, s)
+			if _, err := c.Hold(false); err != nil {
+				n.t.Error(err)
+			}
+			return c, send
 		}, false},
 	} {
-		for _, closes := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", its session closes: ", closes), func(t *testing.T) {
+		for _, how := range []string{"released", "its session closed", "both"} {
+			t.Run(name+", "+how, func(t *testing.T) {
 				withNode(t, func(t *testing.T, n *node) {
 					s := n.open(testTimeout)
-					claim, send := c.claim(n, s, "/q")
-					if err := errors.Join(claim.Lose(), claim.Lose(), claim.Release()); err != nil || !errors.Is(claim.Err(), ErrReleased) {
-						t.Errorf("given up: %v, the claim: %v", err, claim.Err())
+					claim, send := c.claim(n, s)
+					if how != "its session closed" {
+						go claim.Release()
+						<-claim.Done()
+						if err := claim.Err(); !errors.Is(err, ErrReleased) {
+							t.Errorf("given up: %v", err)
+						}
+					}
+					if how != "released" {
+						go s.Close()
+						<-s.Done()
 					}
 					send()
-					if closes {
-						go s.Close()
-					}
 					n.commit()
 					stat, ok := n.tree().Exists("/q")
 					if ok != c.lingers || stat.EphemeralOwner != 0 {

@@ -111,6 +111,9 @@ func (t *Turn) guard(s *Session) ([]tree.Op, error) {
 
 // With says what a transaction has to do with claims. The zero value, and nil, is nothing.
 type With struct {
+	// Inherits: a claim of the transaction takes the place of what was lost, and lingers likewise unless it has been held.
+	Inherits bool
+
 	turns  []*Turn  // that guard it
 	leaves []*Claim // whose znodes it deletes
 }

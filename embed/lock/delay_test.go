@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -250,4 +251,119 @@ func TestDelay_OfReadersWhoWereLostTogether(t *testing.T) {
 		t.Errorf("granted after %v", d)
 	}
 	must(t, writer.Release())
+}
+
+// And so it does if the session of who came back is closed before it has had the lock: while it has the place and is to learn of it, and while
+// it has lost patience and does not know whether it has the place.
+func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
+	for name, deaf := range map[string]bool{"in its place": false, "not knowing": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ens := embedtest.New(t, 3, embedtest.Options{})
+			s := ens.Session(2, embed.SessionOptions{})
+			_, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
+			must(t, err)
+			w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+			ens.Kill(1)
+			ens.Restart(1)
+			ens.Ready(1)
+			ens.MoveLeader(2)
+			back := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+			lost := func(s *embed.Session) bool {
+				return slices.ContainsFunc(queued(t, s), func(name string) bool {
+					stat, ok, err := s.Exists(bounded(t), path+"/"+name)
+					return err == nil && ok && stat.EphemeralOwner == 0
+				})
+			}
+			ens.Until("the holder to be lost", func() bool { return lost(back) })
+			owns := func(s *embed.Session) bool {
+				owned, err := s.Ephemerals(bounded(t), "/")
+				return err == nil && len(owned) > 0
+			}
+			ctx, cancel := context.WithCancel(bounded(t))
+			defer cancel()
+			tried := make(chan error, 1)
+			lock := func() {
+				_, err := delayed(back, "worker-1", time.Hour).Lock(ctx)
+				tried <- err
+			}
+			if deaf {
+				for _, id := range []embed.MemberID{2, 3} { // what member 1 says is heard, and it learns nothing
+					ens.Faults(id).SetLink(1, embedtest.Link{Cut: true})
+				}
+				go lock()
+				ens.Until("it to have the place", func() bool { return !lost(s) && len(queued(t, s)) == 2 })
+				cancel()
+				if err := <-tried; !errors.Is(err, context.Canceled) {
+					t.Errorf("who lost patience: %v", err)
+				}
+			} else {
+				ctx = fickle{ctx, func() bool {
+					if !owns(back) {
+						return false
+					}
+					go back.Close()
+					<-back.Done()
+					return true
+				}}
+				go lock()
+				if err := <-tried; err == nil {
+					t.Error("it has the lock")
+				}
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- back.Close() }()
+			<-back.Done()
+			ens.HealAll()
+			must(t, <-closed)
+			pending(t, s, "in during the delay", w)
+			if !lost(s) || len(queued(t, s)) != 2 {
+				t.Errorf("in the queue: %v", queued(t, s))
+			}
+		})
+	}
+}
+
+// A reader comes back beside others who read.
+func TestDelay_OfAReaderWhoComesBackBesideOthers(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(2, embed.SessionOptions{})
+	ahead, err := lock.NewRWMutex(s, path).RLock(bounded(t))
+	must(t, err)
+	o := lock.Options{Delay: time.Hour, Identity: "worker-1"}
+	read, err := lock.NewRWMutex(ens.Session(1, embed.SessionOptions{}), path).With(o).RLock(bounded(t))
+	must(t, err)
+	w := taking(t, ens, s, lock.NewRWMutex(s, path).Lock)
+	ens.Kill(1)
+	ens.Restart(1)
+	ens.Ready(1)
+	back := ens.Session(1, embed.SessionOptions{})
+	if _, err := lock.NewRWMutex(back, path).With(lock.Options{Delay: time.Hour, Identity: "worker-2"}).TryRLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("another one, who comes behind the writer: %v", err)
+	}
+	again, err := lock.NewRWMutex(back, path).With(o).RLock(bounded(t))
+	must(t, err)
+	grows(t, read, again)
+	pending(t, s, "beside readers", w)
+	must(t, errors.Join(ahead.Release(), again.Release()))
+	must(t, granted(t, w).Release())
+}
+
+// What stands in the way and is nobody's contender is not for who waits to delete.
+func TestLock_DeletesNobodysZnode(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	h, err := lock.NewMutex(s, path).Lock(bounded(t))
+	must(t, err)
+	item, err := s.Create(bounded(t), path+"/item-", []byte("precious"), embed.Persistent|embed.Sequential)
+	must(t, err)
+	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	must(t, h.Release())
+	pending(t, s, "in ahead of what stands there", w)
+	if data, _, err := s.Get(bounded(t), item); string(data) != "precious" {
+		t.Errorf("%s: %q, %v", item, data, err)
+	}
+	must(t, s.Delete(bounded(t), item, embed.AnyVersion))
+	must(t, granted(t, w).Release())
 }

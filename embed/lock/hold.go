@@ -126,8 +126,8 @@ func (h *Hold) keys() []heldKey {
 
 // Held returns the Hold of a path that a context carries, which Hold.Context and the ctx of Do's fn do, so that code that is called under a
 // lock takes no second contender, which would wait for the first for ever. It is one that is alone: of a Mutex, of the writer of a RWMutex, of a
-// Multi with that path among its own. It is false if there is none, or if it has ended. path is the ensemble's: below the Root of a
-// session that has one. The Release of what it returns does nothing: a lock is given up by who took it.
+// Multi with that path among its own. It is false if there is none, or if it has ended. path is the ensemble's: for a session that may have a
+// Root it is path.Join(session.Root(), the session's own). The Release of what it returns does nothing: a lock is given up by who took it.
 //
 //	hold, ok := lock.Held(ctx, path)
 //	if !ok {

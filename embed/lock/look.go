@@ -66,17 +66,21 @@ func look(ctx context.Context, s *embed.Session, path string) (holders, waiters 
 }
 
 func lookAtSemaphore(ctx context.Context, s *embed.Session, path string) (holders, waiters []Contender, err error) {
-	for at, list := range map[string]*[]Contender{"leases": &holders, "locks": &waiters} {
-		parent := queue.Child(path, at)
-		names, err := children(ctx, s, parent)
-		if err != nil {
-			return nil, nil, err
-		}
-		if *list, err = contenders(ctx, s, parent, names); err != nil {
-			return nil, nil, err
-		}
+	// In this order: who is let in meanwhile is seen twice rather than not at all.
+	if waiters, err = below(ctx, s, queue.Child(path, "locks")); err != nil {
+		return nil, nil, err
 	}
-	return holders, waiters, nil
+	holders, err = below(ctx, s, queue.Child(path, "leases"))
+	return holders, waiters, err
+}
+
+// below returns the contenders below a znode, none if there is no such znode.
+func below(ctx context.Context, s *embed.Session, parent string) ([]Contender, error) {
+	names, err := children(ctx, s, parent)
+	if err != nil {
+		return nil, err
+	}
+	return contenders(ctx, s, parent, names)
 }
 
 // children returns the names of a znode's children, none if there is no such znode.
@@ -123,7 +127,8 @@ func contenders(ctx context.Context, s *embed.Session, parent string, names []st
 const revocation = "__REVOKE__"
 
 // Revoke asks whoever holds the lock of a path to give it up: Hold.Revoked tells them, and so does Curator's Revocable. They may not
-// care. Of a lock that is only kept (Options.Keep) the next Hold is told. It takes the place of their notes. Errors are those of Holders and embed.Session.Set; whoever else can be asked is all the same.
+// care. Of a lock that is only kept (Options.Keep) the next Hold is told. It takes the place of their notes. Errors are those of Holders
+// and embed.Session.Set; whoever else can be asked is all the same.
 func Revoke(ctx context.Context, s *embed.Session, path string) error {
 	holders, err := Holders(ctx, s, path)
 	if err != nil {

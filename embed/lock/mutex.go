@@ -118,7 +118,7 @@ func try(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (
 	if err == nil {
 		err = ErrHeld
 	}
-	return nil, errors.Join(err, c.GiveUp())
+	return nil, errors.Join(err, c.Claim.Release())
 }
 
 // tryEnter asks first, which keeps a taken lock free of the znodes of those who only ask.
@@ -145,8 +145,8 @@ func tryEnter(ctx context.Context, s *embed.Session, paths []string, e queue.Ent
 	return queue.Enter(ctx, s, e, paths...)
 }
 
-// Forget gives up what the Mutex keeps by Options.Keep: at once, or if somebody holds it with the release of that Hold. After an error the node goes
-// on trying. Errors are those of Hold.Release.
+// Forget gives up what the Mutex keeps by Options.Keep: at once, or if somebody holds it with the release of that Hold. What a Lock that has
+// begun before gets is kept again. After an error the node goes on trying. Errors are those of Hold.Release.
 func (m *Mutex) Forget() error {
 	if m.kept == nil {
 		return nil

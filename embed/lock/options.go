@@ -21,14 +21,15 @@ type Options struct {
 	// minute, if there is none. (Consul's lock-delay.)
 	Delay time.Duration
 
-	// Identity may take the lock again at once during Delay, from whatever session, ahead of all who wait; of a Mutex and a RWMutex only.
-	// The delay is over with the release of that Hold; who gives up before there is one has it begin anew. Empty: nobody may. Not with Keep.
+	// Identity may take the lock again at once during Delay, from whatever session, ahead of all who wait; of a Mutex and a RWMutex only, and as
+	// what it was, reader or writer. The delay is over with the release of that Hold; until there is one whatever ends the attempt, and
+	// its session's Close, has it begin anew. Empty: nobody may. Not with Keep.
 	Identity string
 
 	// Keep, of a Mutex only, leaves the lock with this Mutex after a release, so that it is taken again without a commit: see the package
 	// documentation. A contender of somebody else is let in when it has waited for Keep, and the Hold of that moment has ended. Zero: it
-	// is given up at each release. What is kept is a znode and a goroutine until somebody wants it, Mutex.Forget, or the session's end; if it is
-	// lost with a Delay while nobody holds it, it is as if somebody did.
+	// is given up at each release. What is kept is a znode and a goroutine until somebody wants it, Mutex.Forget, or the session's end; if its
+	// session expires, or its process ends, there is the Delay as if somebody held it.
 	Keep time.Duration
 }
 

@@ -109,8 +109,8 @@ func (p Place) Granted() Place {
 	return p
 }
 
-// Return takes the place of the first contender, if that was the same kind and identity and is there only because it was lost. It returns nil
-// if there is no such place.
+// Return takes the place of a contender of the same kind and identity that is there only because it was lost, if nobody is ahead of it for whom
+// that kind waits. It returns nil if there is no such place.
 func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Contender, error) {
 	if e.Identity == "" || e.Delay == 0 {
 		return nil, nil
@@ -119,19 +119,21 @@ func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Con
 	if err != nil {
 		return nil, nil // whoever enters is told
 	}
-	first, _ := First(names)
-	if who, ok := word(first, wordIdentity); !ok || identityWord(e.Identity)[1:] != who || !strings.Contains(first, e.Kind.Word) {
-		return nil, nil
+	for _, name := range Sorted(names) {
+		if who, _ := word(name, wordIdentity); identityWord(e.Identity)[1:] == who && strings.Contains(name, e.Kind.Word) {
+			path := Child(parent, name)
+			stat, ok, err := s.Exists(ctx, path)
+			if err == nil && ok && stat.EphemeralOwner == 0 {
+				c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), embed.OpInherit(path))
+				if errors.Is(err, embed.ErrNoNode) {
+					return nil, nil // somebody has waited for long enough
+				}
+				return c, err
+			}
+		}
+		if Waits(e.Kind, []string{name}) {
+			return nil, nil
+		}
 	}
-	path := Child(parent, first)
-	stat, ok, err := s.Exists(ctx, path)
-	if err != nil || !ok || stat.EphemeralOwner != 0 {
-		return nil, nil
-	}
-	e.back = true
-	c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), embed.OpDelete(path, embed.AnyVersion))
-	if errors.Is(err, embed.ErrNoNode) {
-		return nil, nil // somebody has waited for long enough
-	}
-	return c, err
+	return nil, nil
 }

@@ -23,7 +23,6 @@ type Contender struct {
 	Czxid   embed.Zxid  // of their creation
 	kind    Kind
 	again   bool
-	back    bool                 // it has the place of one that was lost
 	past    string               // the path of one that it does not wait for
 	seen    map[string]time.Time // when it saw that those before it were lost
 }
@@ -37,7 +36,6 @@ type Entry struct {
 	Identity string        // who may take its place meanwhile; empty: nobody
 	Again    bool          // its claim is held again and again
 	Prompt   bool          // it does not outwait a quorum that is away: embed.ErrUnavailable
-	back     bool          // it takes the place of one that was lost
 }
 
 // words are all that an entry's name says.
@@ -99,9 +97,8 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 	for !e.Prompt && late(claim, err) {
 		results, err = claim.Created(ctx)
 	}
-	c := &Contender{Session: s, Claim: claim, kind: e.Kind, again: e.Again, back: e.back}
 	if err != nil {
-		_ = c.GiveUp() // the node sees to it once the outcome is known
+		_ = claim.Release() // the node sees to it once the outcome is known
 		if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
 			err = ended // whatever was created goes with the session
 		}
@@ -110,6 +107,7 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 		}
 		return nil, err
 	}
+	c := &Contender{Session: s, Claim: claim, kind: e.Kind, again: e.Again}
 	for _, r := range results {
 		if r.Path != "" {
 			c.Paths, c.Czxid = append(c.Paths, r.Path), r.Stat.Czxid
@@ -276,17 +274,8 @@ func (c *Contender) Leave(err error) error {
 	if ended := c.Claim.Err(); ended != nil && !errors.Is(ended, embed.ErrReleased) {
 		err = ended
 	}
-	_ = c.GiveUp()
+	_ = c.Claim.Release()
 	return err
-}
-
-// GiveUp gives up the place. In the place of one that was lost a contender that has not had its turn is lost as well: nobody can say
-// before the delay is over that what the first one had on its way has arrived.
-func (c *Contender) GiveUp() error {
-	if c.back && c.Turn == nil {
-		return c.Claim.Lose()
-	}
-	return c.Claim.Release()
 }
 
 // WaitChange waits until somebody ahead has gone, or until the session is Connected again when there is nobody; or until there is an event of
@@ -325,6 +314,9 @@ func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) er
 // outwait returns how long somebody ahead that its session has lost is still in the way; see Outwait.
 func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, error) {
 	_, name := Split(ahead)
+	if delayOf(name) == 0 {
+		return 0, nil // somebody else's znode
+	}
 	after := KindOf(name).After
 	if IsUpgrading(name) {
 		after = Read.After // it may have been in beside its own read Hold
