@@ -73,13 +73,16 @@ func newName(prefix, key string, k Kind, words []string) string {
 	return b.String()
 }
 
-// word returns what a contender's name says after a letter.
+// word returns what a contender's name says after a letter, between its uuid and its kind.
 func word(name string, letter byte) (string, bool) {
-	head := len(prefix) + uuidLen + 1
-	if len(name) < head+digits {
+	head, tail := len(prefix)+uuidLen+1, digits
+	if key(name) != "" {
+		tail += keyLen + digits // it is behind the kind again, and any group of it may look like a word
+	}
+	if len(name) < head+tail {
 		return "", false
 	}
-	for w := range strings.SplitSeq(name[head:len(name)-digits], "-") {
+	for w := range strings.SplitSeq(name[head:len(name)-tail], "-") {
 		if len(w) > 1 && w[0] == letter && strings.Trim(w[1:], "0123456789abcdef") == "" {
 			return w[1:], true
 		}

@@ -78,14 +78,9 @@ func Jump(c *Contender, names []string, priority int) (lower, ahead string, ok b
 // InFrontOfLower is the place of a candidate of a priority right before one with a lower: behind those of its own or a higher one, and of those of
 // its own in the order in which they came.
 func (c *Contender) InFrontOfLower(path string, czxid embed.Zxid, priority int) Place {
-	own := c.Place()
-	n, _ := strconv.Atoi(own.Number) // which are digits, of a number below 1<<31
-	const rank = 3                   // digits of it in a key
-	arrival := fmt.Sprintf("%05x-%04x", n>>16, n&0xffff)
-	if own.Key != "" {
-		arrival = own.Key[rank:]
-	}
-	return inFrontOf(path, czxid, fmt.Sprintf("%0*d", rank, PriorityMax-priority)+arrival)
+	n, _ := strconv.Atoi(c.Place().Number) // which are digits, of a number below 1<<31
+	const rank = 3                         // digits of the priority in a key
+	return inFrontOf(path, czxid, fmt.Sprintf("%0*d%05x-%04x", rank, PriorityMax-priority, n>>16, n&0xffff))
 }
 
 // Take creates a contender at a place, in a transaction that begins with ops, one of which makes sure that the place is free. It outwaits a

@@ -1,0 +1,31 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// What a name says stands between its uuid and its kind: the key of its place may look like a delay.
+func TestWord(t *testing.T) {
+	const uuid = "d0112233-d455-d677-d899-daabbccddeef"
+	for name, want := range map[string]struct {
+		delay    time.Duration
+		priority int
+		place    embed.Zxid
+	}{
+		"_c_" + uuid + "-latch-0000000007":                                                        {},
+		"_c_" + uuid + "-p3-d20-z5-latch-0000000007":                                              {delay: 20 * time.Millisecond, priority: 3, place: 5},
+		"_c_" + uuid + "-d20-__WRIT__0000000007":                                                  {delay: 20 * time.Millisecond},
+		"~u_99000000-d003" + uuid[keyLen:] + "-latch-000000000699000000-d0030000000006":           {},
+		"~u_99000000-d003" + uuid[keyLen:] + "-p9-d20-z5-latch-000000000699000000-d0030000000006": {delay: 20 * time.Millisecond, priority: 9, place: 5},
+		"~u_99000000-d003" + uuid[keyLen:] + "-p9-0000000006":                                     {}, // too short for a key
+		"d0112233-p3-0000000007":                                                                  {},
+	} {
+		place, _ := Order(name, 0)
+		if delayOf(name) != want.delay || Priority(name) != want.priority || place != want.place {
+			t.Errorf("%s: delay %v, priority %d, place %d; want %v", name, delayOf(name), Priority(name), place, want)
+		}
+	}
+}
