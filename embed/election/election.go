@@ -149,7 +149,7 @@ type Standing struct {
 	Path     string          // of its znode, which Leadership.Transfer takes
 	Value    []byte          // that it publishes
 	Owner    embed.SessionID // zero: its session was lost
-	Priority int
+	Priority int             // zero too for who was granted its place, which is the first: its znode does not say more
 }
 
 // Candidates returns who stands in the queue, as this node's replica has it, in order: the first leads, or is about to. Errors are

@@ -19,8 +19,9 @@ const runPause = 100 * time.Millisecond
 // whichever is first. When fn returns nil Run resigns and campaigns again; when the leadership is lost, whatever fn returns,
 // Run campaigns again with a new session. Run returns when ctx ends (its error), when the node does (embed.ErrClosed, embed.ErrFailed), when
 // fn returns an error while it still leads (that error), or when no attempt can succeed (embed.ErrInvalidPath,
-// embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted). Before it returns it closes its session, which
-// lets the next candidate lead, and waits until the ensemble knows, at most embed.Config.RequestTimeout, also if ctx is over.
+// embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, embed.ErrCrossShard for the root of an ensemble with several
+// shards). Before it returns it closes its session, which lets the next candidate lead, and waits until the ensemble knows, at most
+// embed.Config.RequestTimeout, also if ctx is over.
 func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
 	r := runner{path: path, value: value, turn: func(ctx context.Context, l *Leadership) error { return fn(ctx, l.Token()) }}
 	return r.run(ctx, n)
@@ -132,7 +133,7 @@ func (r *runner) take(ctx context.Context, l *Leadership) error {
 
 // final returns err if no further attempt can succeed.
 func final(err error) error {
-	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, embed.ErrInvalidArgument} {
+	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, embed.ErrInvalidArgument, embed.ErrCrossShard} {
 		if errors.Is(err, end) {
 			return err
 		}

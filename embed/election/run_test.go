@@ -259,6 +259,15 @@ func TestRun_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 	}
 }
 
+// The root of an ensemble with several shards is on all of them, so nobody queues there.
+func TestRun_EndsAtTheRootOfSeveralShards(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 3 }})
+	err := election.Run(bounded(t), ens.Node(1), "/", nil, func(context.Context, lock.Token) error { return errors.New("it leads") })
+	if !errors.Is(err, embed.ErrCrossShard) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
 func TestRun_APanicGivesTheLeadershipUp(t *testing.T) {
 	ens := one(t)
 	func() {

@@ -37,10 +37,10 @@ const (
 // Transfer gives the leadership to a candidate who is waiting, ahead of all others: to is its path, one of Candidates'. It waits until the
 // candidate has taken it, no longer than ctx, and five seconds for each of its answers. If the candidate has gone, or does not answer for it waits for
 // nothing or is a client's that knows no transfers, Transfer returns ErrNotTransferred and the leadership goes on; embed.ErrNoNode too if it
-// has gone. Once it has answered, the
-// leadership ends and nobody leads until the candidate does: if it does not, the leadership is resigned, and the error is the same; or
-// embed.ErrUnknownOutcome if the session ends, or no quorum tells within embed.Config.RequestTimeout whether it has. Other errors:
-// embed.ErrInvalidPath if that is no candidate's path, and why the leadership has ended before.
+// has gone. Once it has answered, the leadership ends and nobody leads until the candidate does: if it does not, the leadership is
+// resigned, and the error is the same; or embed.ErrUnknownOutcome if the session ends, or no quorum tells within
+// embed.Config.RequestTimeout whether it has. Other errors: embed.ErrInvalidPath at once if that is the path of no other candidate of the
+// election, and why the leadership has ended before.
 func (l *Leadership) Transfer(ctx context.Context, to string) error {
 	return l.candidate.election.wrap("transfer", l.transfer(ctx, to))
 }
@@ -53,7 +53,8 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 		return notTransferred(ctx, ctx.Err())
 	}
 	e := l.candidate.election
-	if !strings.HasPrefix(to, queue.Child(e.path, "")) || to == l.contender.Path() {
+	name, below := strings.CutPrefix(to, queue.Child(e.path, ""))
+	if _, stands := queue.First([]string{name}); !below || !stands || strings.Contains(name, "/") || to == l.contender.Path() {
 		return fmt.Errorf("%w: %q is no other candidate's", embed.ErrInvalidPath, to)
 	}
 	if err := l.Err(); err != nil {
@@ -98,7 +99,10 @@ func (l *Leadership) conclude(ctx context.Context, offer *embed.Claim, why error
 	}
 	_ = offer.Release() // before the place, in their order
 	go l.Resign()       // which may wait
-	return fmt.Errorf("%w: %w", embed.ErrUnknownOutcome, cmp.Or(place, err))
+	if why = cmp.Or(place, err); !errors.Is(why, embed.ErrUnknownOutcome) {
+		why = fmt.Errorf("%w: %w", embed.ErrUnknownOutcome, why)
+	}
+	return why
 }
 
 // makeOffer offers the place to a candidate.

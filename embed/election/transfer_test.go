@@ -75,7 +75,7 @@ func TestLeadership_Transfer(t *testing.T) {
 	must(t, err)
 	_, b := enters(t, ens.Session(2, embed.SessionOptions{}), "b", 0)
 	third, c := enters(t, ens.Session(3, embed.SessionOptions{}), "c", 0)
-	before, now := third.Path(), make(chan string, 1)
+	before := third.Path()
 	if err := first.Transfer(bounded(t), third.Path()); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,7 @@ func TestLeadership_Transfer(t *testing.T) {
 		t.Errorf("the former leader: %v", first.Err())
 	}
 	second := leads(t, c)
-	now <- third.Path()
-	if <-now == before {
+	if third.Path() == before {
 		t.Error("the candidate has not moved")
 	}
 	leader, err := election.New(s, path).Leader(bounded(t))
@@ -106,27 +105,35 @@ func TestLeadership_Transfer(t *testing.T) {
 	must(t, last.Resign())
 }
 
-// The candidate has gone, or is none, or waits for nothing: the leadership goes on.
+// The candidate has gone, or is none of the election's, or waits for nothing: the leadership goes on.
 func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	l, err := election.New(s, path).Campaign(bounded(t), nil)
 	must(t, err)
-	for name, c := range map[string]struct {
-		to   string
-		want error
-	}{
-		"itself":     {l.Path(), embed.ErrInvalidPath},
-		"no znode":   {path + "/nobody", election.ErrNotTransferred},
-		"elsewhere":  {"/elsewhere", embed.ErrInvalidPath},
-		"not a path": {"", embed.ErrInvalidPath},
+	sub, err := election.New(s, path+"/sub").Campaign(bounded(t), nil)
+	must(t, err)
+	for name, to := range map[string]string{
+		"itself":               l.Path(),
+		"one of another below": sub.Path(),
+		"another election":     path + "/sub",
+		"an offer":             offerPath(l.Path()),
+		"the election":         path,
+		"no name":              path + "/",
+		"elsewhere":            "/elsewhere",
+		"not a path":           "",
 	} {
-		if err := l.Transfer(bounded(t), c.to); !errors.Is(err, c.want) || l.Err() != nil {
+		if err := l.Transfer(bounded(t), to); !errors.Is(err, embed.ErrInvalidPath) || errors.Is(err, election.ErrNotTransferred) || l.Err() != nil {
 			t.Errorf("to %s: %v, and the leadership: %v", name, err, l.Err())
 		}
 	}
-	if err := l.Transfer(bounded(t), path+"/nobody"); !errors.Is(err, embed.ErrNoNode) {
-		t.Errorf("to one who has gone: %v", err)
+	gone, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+	must(t, err)
+	must(t, gone.Withdraw())
+	_, err = s.Sync(bounded(t), path)
+	must(t, err)
+	if err := l.Transfer(bounded(t), gone.Path()); !errors.Is(err, election.ErrNotTransferred) || !errors.Is(err, embed.ErrNoNode) || l.Err() != nil {
+		t.Errorf("to one who has gone: %v, and the leadership: %v", err, l.Err())
 	}
 	if _, err := s.Multi(bounded(t), election.Guard(nil), embed.OpSet(l.Path(), nil, embed.AnyVersion)); err == nil {
 		t.Error("a guard of no Leadership lets pass")
