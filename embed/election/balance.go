@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,11 +16,19 @@ import (
 // balancePace is how often a process looks whether it leads more than its share.
 const balancePace = time.Second
 
+// deafTime is how long nothing is offered to who has not answered.
+const deafTime = time.Minute
+
 // Balance runs many elections as Run does, one for each name below dir, and spreads the leaderships evenly over the processes that do the same
 // with the same names: who leads more than its share transfers them, one after the other, to those who lead less, until nobody leads two more than
-// another. (A process that is dead and has not expired yet holds that up.) fn is called for several names at once, with a ctx that also ends
-// when its leadership is handed on. Balance ends as Run, and waits for a transfer that is under way besides, at most
-// embed.Config.RequestTimeout; if fn returns an error for one name it ends for all. Without names it returns embed.ErrInvalidArgument.
+// another. Who does not stand for all names of a process gets nothing from it, so while some have other names, as in a change of the list
+// from one process to the next, they come to rest, and not always to even shares. Who does not answer, as the dead before they expire and
+// clients that know no transfers, holds that up for the five seconds of a Transfer, and is counted out for a minute then; but who leads is
+// expected to give by itself.
+//
+// fn is called for several names at once, with a ctx that also ends when its leadership is handed on; the next leader's fn does not wait until
+// it has returned. Balance ends as Run, and waits for a transfer that is under way besides, at most twice embed.Config.RequestTimeout; if fn
+// returns an error for one name it ends for all. Without names it returns embed.ErrInvalidArgument.
 func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
 	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
 	if len(b.names) == 0 {
@@ -38,10 +45,19 @@ type balance struct {
 	value []byte
 	fn    func(ctx context.Context, name string, t lock.Token) error
 
+	seen map[embed.SessionID]*fellow // evenLoop's
+
 	mu struct {
 		sync.Mutex
 		leads map[string]*Leadership // by name
 	}
+}
+
+// A fellow is a session that stands for names of a balance, its own included.
+type fellow struct {
+	stood map[string]bool // the names for which it has been seen to stand
+	leads int
+	deaf  time.Time // when it has not answered
 }
 
 // share runs all elections with one session, until that is lost.
@@ -105,25 +121,16 @@ func (b *balance) evenLoop(ctx context.Context, s *embed.Session) {
 
 // even gives one leadership away, if this process has more than its share. It reports whether it did.
 func (b *balance) even(ctx context.Context, s *embed.Session) bool {
-	own := s.ID()
-	leads, stands := make(map[embed.SessionID]int), make(map[embed.SessionID]int)
 	standing := make(map[string][]Standing)
 	for _, name := range b.names {
 		list, err := New(s, queue.Child(b.dir, name)).Candidates(ctx)
 		if err != nil {
 			return false
 		}
-		for i, c := range list {
-			stands[c.Owner]++
-			if i == 0 {
-				leads[c.Owner]++
-			}
-		}
 		standing[name] = list
 	}
-	// Who stands for less shares in something else. Not in all: between two turns nobody stands.
-	maps.DeleteFunc(stands, func(_ embed.SessionID, n int) bool { return 2*n <= len(b.names) })
-	to, ok := gives(leads, slices.Sorted(maps.Keys(stands)), own)
+	b.look(standing)
+	to, ok := b.receiver(s.ID(), time.Now())
 	if !ok {
 		return false
 	}
@@ -132,12 +139,52 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 		l := b.mu.leads[name]
 		b.mu.Unlock()
 		i := slices.IndexFunc(standing[name], func(c Standing) bool { return c.Owner == to })
-		if l == nil || i < 0 || standing[name][0].Owner != own {
+		if l == nil || i < 0 {
 			continue
 		}
-		return l.Transfer(ctx, standing[name][i].Path) == nil
+		if err := l.Transfer(ctx, standing[name][i].Path); !errors.Is(err, context.DeadlineExceeded) {
+			return err == nil
+		}
+		break
 	}
+	b.seen[to].deaf = time.Now() // or it stands for nothing that this process could give
 	return false
+}
+
+// look takes in who stands for each name.
+func (b *balance) look(standing map[string][]Standing) {
+	seen := make(map[embed.SessionID]*fellow) // without those who have gone
+	for name, list := range standing {
+		for i, c := range list {
+			f := seen[c.Owner]
+			if f == nil {
+				f = &fellow{stood: make(map[string]bool)}
+				if known := b.seen[c.Owner]; known != nil {
+					f.stood, f.deaf = known.stood, known.deaf
+				}
+				seen[c.Owner] = f
+			}
+			f.stood[name] = true
+			if i == 0 {
+				f.leads++
+			}
+		}
+	}
+	b.seen = seen
+}
+
+// receiver returns to whom one gives a leadership, if it has too many. Those share who have stood for all names, be it not at once: between two
+// turns nobody stands. So of two with different names one at most gives to the other, or they would give the same back and forth.
+func (b *balance) receiver(own embed.SessionID, now time.Time) (to embed.SessionID, ok bool) {
+	var ids []embed.SessionID
+	leads := make(map[embed.SessionID]int)
+	for id, f := range b.seen {
+		if len(f.stood) == len(b.names) && now.Sub(f.deaf) >= deafTime {
+			ids, leads[id] = append(ids, id), f.leads
+		}
+	}
+	slices.Sort(ids)
+	return gives(leads, ids, own)
 }
 
 // gives returns to whom one gives a leadership, if it has too many. All see the same and come to the same: the shares differ by one at most, the

@@ -1,9 +1,12 @@
 package election
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
@@ -48,5 +51,170 @@ func TestGives(t *testing.T) {
 				t.Fatalf("%d has %d: %v", id, n, leads)
 			}
 		}
+	}
+}
+
+// A town is processes that have a Balance each, as far as they see one another: whoever has a name stands for it all the time.
+type town struct {
+	names   []string
+	leads   map[string]embed.SessionID
+	members map[embed.SessionID]*balance
+	deaf    map[embed.SessionID]bool // answer nothing
+}
+
+// even is what balance.even does.
+func (w *town) even(own embed.SessionID, now time.Time) bool {
+	b := w.members[own]
+	standing := make(map[string][]Standing)
+	for _, name := range b.names {
+		for id, m := range w.members {
+			if w.leads[name] != id && slices.Contains(m.names, name) {
+				standing[name] = append(standing[name], Standing{Owner: id})
+			}
+		}
+		if id := w.leads[name]; id != 0 {
+			standing[name] = slices.Insert(standing[name], 0, Standing{Owner: id})
+		}
+	}
+	b.look(standing)
+	to, ok := b.receiver(own, now)
+	switch {
+	case !ok:
+		return false
+	case w.deaf[to]:
+		b.seen[to].deaf = now
+		return true
+	}
+	for _, name := range b.names {
+		if w.leads[name] == own && slices.Contains(w.members[to].names, name) {
+			w.leads[name] = to
+			return true
+		}
+	}
+	return false
+}
+
+// rest lets all go on, in any order, until nobody gives anything.
+func (w *town) rest(t *testing.T, now time.Time) {
+	t.Helper()
+	for range 100 {
+		given := false
+		for id := range w.members { // in any order
+			if !w.deaf[id] {
+				given = w.even(id, now) || given
+			}
+		}
+		if !given {
+			return
+		}
+	}
+	t.Fatalf("they give for ever: %v", w)
+}
+
+func (w *town) String() string {
+	text := fmt.Sprint(w.leads, " deaf ", w.deaf)
+	for id, m := range w.members {
+		text += fmt.Sprint(", ", id, " has ", m.names)
+	}
+	return text
+}
+
+// anyTown is one in which each has the names that pick chooses, and the first of them leads each.
+func anyTown(pick func() bool) *town {
+	w := &town{leads: make(map[string]embed.SessionID), members: make(map[embed.SessionID]*balance), deaf: make(map[embed.SessionID]bool)}
+	for i := range rand.IntN(8) + 1 {
+		w.names = append(w.names, fmt.Sprint("job-", i))
+	}
+	for i := range rand.IntN(5) + 2 {
+		b := &balance{names: []string{w.names[0]}}
+		for _, name := range w.names[1:] {
+			if pick() {
+				b.names = append(b.names, name)
+			}
+		}
+		id := embed.SessionID(i + 1)
+		w.members[id] = b
+		for _, name := range b.names {
+			if w.leads[name] == 0 || rand.IntN(6) == 0 {
+				w.leads[name] = id
+			}
+		}
+	}
+	return w
+}
+
+// Whichever names each has: they come to rest.
+func TestBalance_OfDifferentNamesComesToRest(t *testing.T) {
+	for range 2000 {
+		anyTown(func() bool { return rand.IntN(3) > 0 }).rest(t, time.Now())
+	}
+}
+
+// Some who lead nothing answer nothing: the others come to even shares. Who hears again gets its share when that is offered again.
+func TestBalance_SharesPastTheDeaf(t *testing.T) {
+	for range 2000 {
+		w := anyTown(func() bool { return true })
+		for id := range w.members {
+			w.deaf[id] = !slices.Contains(slices.Collect(maps.Values(w.leads)), id) && rand.IntN(3) > 0
+		}
+		even := func() {
+			t.Helper()
+			least, most := len(w.names), 0
+			for id, m := range w.members {
+				if w.deaf[id] {
+					continue
+				}
+				n := 0
+				for _, name := range m.names {
+					if w.leads[name] == id {
+						n++
+					}
+				}
+				least, most = min(least, n), max(most, n)
+			}
+			if most-least > 1 {
+				t.Fatalf("one has %d, another %d: %v", least, most, w)
+			}
+		}
+		now := time.Now()
+		w.rest(t, now)
+		even()
+		clear(w.deaf)
+		w.rest(t, now.Add(deafTime))
+		even()
+	}
+}
+
+// What is known of a session ends when it stands for nothing; until then it shares, though it stands for less than all between two turns.
+func TestBalance_ForgetsWhoHasGone(t *testing.T) {
+	b := &balance{names: []string{"a", "b"}}
+	now := time.Now()
+	see := func(a, b2 []Standing) (embed.SessionID, bool) {
+		b.look(map[string][]Standing{"a": a, "b": b2})
+		return b.receiver(1, now)
+	}
+	own, other := Standing{Owner: 1}, Standing{Owner: 2}
+	for i, c := range []struct {
+		a, b []Standing
+		want embed.SessionID
+	}{
+		{[]Standing{own}, []Standing{own}, 0},
+		{[]Standing{own}, []Standing{own, other}, 0}, // it has another list
+		{[]Standing{own, other}, []Standing{own}, 2}, // it has not
+		{[]Standing{own}, []Standing{own}, 0},
+		{[]Standing{own, other}, []Standing{own}, 0}, // whoever that is
+		{[]Standing{own, other}, []Standing{own, other}, 2},
+	} {
+		if to, ok := see(c.a, c.b); to != c.want && ok || ok != (c.want != 0) {
+			t.Errorf("look %d: gives to %d, %v; want %d", i, to, ok, c.want)
+		}
+	}
+	b.seen[2].deaf = now
+	if to, ok := see([]Standing{own, other}, []Standing{own, other}); ok {
+		t.Errorf("gives to %d, which is deaf", to)
+	}
+	see([]Standing{own}, []Standing{own})
+	if len(b.seen) != 1 {
+		t.Errorf("%d are known, and one stands", len(b.seen))
 	}
 }

@@ -131,7 +131,7 @@ func balances(t *testing.T, n *embed.Node, names []string) <-chan led {
 }
 
 // Somebody stands for all names who answers no offer: a client that knows none, or one that is dead and not yet expired. Nothing is taken from a
-// leader that lives, for him.
+// leader that lives, for him, and he keeps nobody else from his share.
 func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	for who, c := range map[string]struct {
@@ -164,20 +164,45 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 				ens.Kill(2)
 			}
 			s := ens.Session(1, embed.SessionOptions{})
-			ens.Until("an offer", func() bool {
+			offered := func() bool {
 				return slices.ContainsFunc(names, func(name string) bool {
 					children, _, err := s.Children(bounded(t), "/jobs/"+name)
 					must(t, err)
 					return slices.ContainsFunc(children, func(child string) bool { return strings.HasPrefix(child, "transfer") })
 				})
-			})
+			}
+			ens.Until("an offer", offered)
+			ens.Until("the offer to be taken back", func() bool { return !offered() })
 			for _, l := range lead {
 				if err := l.ctx.Err(); err != nil {
 					t.Errorf("%s: %v", l.name, context.Cause(l.ctx))
 				}
 			}
+			<-balances(t, ens.Node(3), names)
 		})
 	}
+}
+
+// One process has more names than another, as when the list is changed in one after the other: they come to rest.
+func TestBalance_OfMoreNamesTakesAndGivesNot(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 2, embedtest.Options{})
+	former := balances(t, ens.Node(1), []string{"a", "b", "c", "d"})
+	for range 4 {
+		<-former
+	}
+	latter := balances(t, ens.Node(2), []string{"a", "b", "c", "d", "e", "f"})
+	for range 4 { // two that nobody else has, and two that it is given
+		<-latter
+	}
+	var again led
+	select {
+	case again = <-former:
+	case again = <-latter:
+	case <-time.After(3 * time.Second): // in which each looks about three times
+		return
+	}
+	t.Errorf("%s has another turn, and nobody came or went", again.name)
 }
 
 // One candidacy is lost: the others of the Balance lead on, and it is taken up again.
