@@ -97,8 +97,7 @@ func (l *Leadership) conclude(ctx context.Context, offer *embed.Claim, why error
 	case errors.Is(err, embed.ErrNotHeld) && (errors.Is(place, embed.ErrDeleted) || errors.Is(place, embed.ErrReleased)):
 		return nil
 	}
-	_ = offer.Release() // before the place, in their order
-	go l.Resign()       // which may wait
+	go l.Resign() // which may wait
 	if why = cmp.Or(place, err); !errors.Is(why, embed.ErrUnknownOutcome) {
 		why = fmt.Errorf("%w: %w", embed.ErrUnknownOutcome, why)
 	}

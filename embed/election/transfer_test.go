@@ -389,6 +389,36 @@ func TestElection_AValueOfNilIsPublishedAsEmpty(t *testing.T) {
 	published("proclaimed", l.Path())
 }
 
+// gives has a leader at member 1 transfer its place to a candidate of another session, as far as it is the candidate's turn to take it; by itself
+// it does not. It returns where what Transfer says will be.
+func gives(ctx context.Context, t *testing.T, ens *embedtest.Ensemble, other *embed.Session) (*election.Leadership, *election.Candidate, <-chan error) {
+	t.Helper()
+	l, err := election.New(ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), path).Campaign(bounded(t), []byte("leader"))
+	must(t, err)
+	named, err := election.New(other, path).Enter(bounded(t), []byte("named"), election.Options{})
+	must(t, err)
+	offer := offerPath(named.Path())
+	version := func(n int32) func() bool {
+		return func() bool { stat, ok, _ := other.Exists(bounded(t), offer); return ok && stat.Version == n }
+	}
+	said := make(chan error, 1)
+	go func() { said <- l.Transfer(ctx, named.Path()) }()
+	ens.Until("the offer", version(0))
+	_, err = other.Set(bounded(t), offer, []byte("nothing that it would take by itself"), 0)
+	must(t, err)
+	ens.Until("the place to be given", version(2))
+	return l, named, said
+}
+
+// takesUnheard takes the place of a leader at member 1, which learns nothing from then on, and is heard.
+func takesUnheard(t *testing.T, ens *embedtest.Ensemble, other *embed.Session, l *election.Leadership, named *election.Candidate) {
+	t.Helper()
+	ens.Faults(2).SetLink(1, embedtest.Link{Cut: true})
+	ens.Faults(3).SetLink(1, embedtest.Link{Cut: true})
+	_, err := other.Multi(bounded(t), embed.OpDelete(l.Path(), embed.AnyVersion), embed.OpDelete(offerPath(named.Path()), 2))
+	must(t, err)
+}
+
 // A candidate accepts while the leader gives up waiting for it: what Transfer says is what has become of the place. (The candidate answers by hand
 // here, so that it can be held up.)
 func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
@@ -405,36 +435,23 @@ func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(cfg *embed.Config) { cfg.RequestTimeout = c.patience }})
 			ens.MoveLeader(2)
-			s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-			l, err := election.New(s, path).Campaign(bounded(t), []byte("leader"))
-			must(t, err)
-			named, err := election.New(other, path).Enter(bounded(t), []byte("named"), election.Options{})
-			must(t, err)
-			offer := offerPath(named.Path())
-			version := func(n int32) func() bool {
-				return func() bool { stat, ok, _ := other.Exists(bounded(t), offer); return ok && stat.Version == n }
-			}
 			ctx, cancel := context.WithCancel(bounded(t))
 			defer cancel()
-			said := make(chan error, 1)
-			go func() { said <- l.Transfer(ctx, named.Path()) }()
-			ens.Until("the offer", version(0))
-			_, err = other.Set(bounded(t), offer, []byte("nothing that it would take by itself"), 0)
-			must(t, err)
-			ens.Until("the place to be given", version(2))
+			other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+			l, named, said := gives(ctx, t, ens, other)
 			if c.accepts {
-				ens.Faults(2).SetLink(1, embedtest.Link{Cut: true}) // what member 1 says is heard, and it learns nothing
-				ens.Faults(3).SetLink(1, embedtest.Link{Cut: true})
-				_, err = other.Multi(bounded(t), embed.OpDelete(l.Path(), embed.AnyVersion), embed.OpDelete(offer, 2))
-				must(t, err)
+				takesUnheard(t, ens, other, l, named)
 			}
 			cancel()
 			if c.told {
 				ens.HealAll()
 			}
-			err = <-said
+			err := <-said
 			if !errors.Is(err, c.want) || errors.Is(err, election.ErrNotTransferred) != (c.want == election.ErrNotTransferred) {
 				t.Errorf("Transfer says %v, want %v", err, c.want)
+			}
+			if strings.Count(fmt.Sprint(err), embed.ErrUnknownOutcome.Error()) > 1 {
+				t.Errorf("Transfer says it twice: %v", err)
 			}
 			if l.Err() == nil {
 				t.Error("it leads on")
@@ -445,6 +462,37 @@ func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
 			must(t, next.Err())
 		})
 	}
+}
+
+// Somebody deletes the offer by hand: the place is resigned.
+func TestLeadership_TransferWhoseOfferIsDeleted(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	l, named, said := gives(bounded(t), t, ens, s)
+	must(t, s.Delete(bounded(t), offerPath(named.Path()), embed.AnyVersion))
+	if err := <-said; !errors.Is(err, election.ErrNotTransferred) {
+		t.Errorf("Transfer says %v", err)
+	}
+	if got := values(t, s); !errors.Is(l.Err(), embed.ErrReleased) || !slices.Equal(got, []string{"named"}) {
+		t.Errorf("the leadership: %v, and %v stand", l.Err(), got)
+	}
+}
+
+// Somebody resigns the leadership that is being transferred, after the candidate has taken it: it is transferred.
+func TestLeadership_TransferAndResign(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(cfg *embed.Config) { cfg.RequestTimeout = time.Minute }})
+	ens.MoveLeader(2)
+	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	l, named, said := gives(bounded(t), t, ens, other)
+	takesUnheard(t, ens, other, l, named)
+	resigned := make(chan error, 1)
+	go func() { resigned <- l.Resign() }()
+	ens.Until("the place to be given up", func() bool { return election.PlaceErr(l) != nil })
+	ens.HealAll()
+	if err := <-said; err != nil {
+		t.Errorf("Transfer says %v", err)
+	}
+	must(t, <-resigned)
 }
 
 // A transfer wakes the candidate who is named and no other: of a thousand who wait, each would look at the offer at each of its steps.
@@ -463,12 +511,21 @@ func TestLeadership_TransferWakesNobodyElse(t *testing.T) {
 		_, err := waits.Wait(ctx)
 		over <- err
 	}()
+	offered := func() bool {
+		_, ok, err := s.Exists(bounded(t), offerPath(named.Path()))
+		must(t, err)
+		return ok
+	}
 	for range 20 {
-		ctx, cancel := context.WithTimeout(bounded(t), 20*time.Millisecond)
-		if err := l.Transfer(ctx, named.Path()); !errors.Is(err, election.ErrNotTransferred) {
+		ctx, cancel := context.WithCancel(bounded(t))
+		said := make(chan error, 1)
+		go func() { said <- l.Transfer(ctx, named.Path()) }()
+		ens.Until("an offer", offered)
+		cancel()
+		if err := <-said; !errors.Is(err, election.ErrNotTransferred) {
 			t.Error(err)
 		}
-		cancel()
+		ens.Until("the offer to be taken back", func() bool { return !offered() })
 	}
 	if n := ctx.looks.Load(); n > 40 { // it looks a dozen times before it sleeps
 		t.Errorf("who waited for its turn has been woken: %d looks at its ctx", n)
