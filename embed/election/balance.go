@@ -26,9 +26,10 @@ const deafTime = time.Minute
 // clients that know no transfers, holds that up for the five seconds of a Transfer, and is counted out for a minute then; but who leads is
 // expected to give by itself.
 //
-// fn is called for several names at once, with a ctx that also ends when its leadership is handed on; the next leader's fn does not wait until
-// it has returned. Balance ends as Run, and waits for a transfer that is under way besides, at most twice embed.Config.RequestTimeout; if fn
-// returns an error for one name it ends for all. Without names it returns embed.ErrInvalidArgument.
+// fn is called for several names at once, with a ctx that also ends when its leadership is to be handed on. That happens when fn has returned:
+// until then nobody leads, and the process hands on nothing else. Balance ends as Run, and waits for a transfer that is under way besides, at
+// most twice embed.Config.RequestTimeout; if fn returns an error for one name it ends for all. Without names it returns
+// embed.ErrInvalidArgument.
 func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
 	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
 	if len(b.names) == 0 {
@@ -93,6 +94,8 @@ func (b *balance) share(ctx context.Context, s *embed.Session) error {
 type fatal struct{ error }
 
 func (b *balance) turn(ctx context.Context, name string, l *Leadership) error {
+	l.busy = make(chan struct{})
+	defer close(l.busy)
 	b.mu.Lock()
 	b.mu.leads[name] = l
 	b.mu.Unlock()

@@ -205,6 +205,45 @@ func TestBalance_OfMoreNamesTakesAndGivesNot(t *testing.T) {
 	t.Errorf("%s has another turn, and nobody came or went", again.name)
 }
 
+// A leadership is handed on when fn has returned, and not only its ctx ended. (kyverno#5180: one was released while its holder was still at work.)
+func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
+	ens := embedtest.New(t, 2, embedtest.Options{})
+	names := []string{"a", "b"}
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	begins, ends, second := make(chan string, 2), make(chan string, 2), make(chan (<-chan led), 1)
+	over := make(chan error, 1)
+	go func() {
+		over <- election.Balance(ctx, ens.Node(1), "/jobs", names, nil, func(turn context.Context, name string, _ lock.Token) error {
+			begins <- name
+			<-turn.Done()
+			if ctx.Err() != nil {
+				return nil
+			}
+			select {
+			case l := <-<-second:
+				t.Errorf("%s is led by another when its ctx has ended and fn has not returned", l.name)
+			case <-time.After(500 * time.Millisecond): // for who does not wait
+			}
+			ends <- name
+			return nil
+		})
+	}()
+	for range names {
+		<-begins
+	}
+	turns := balances(t, ens.Node(2), names)
+	second <- turns
+	name := <-ends
+	if l := <-turns; l.name != name {
+		t.Errorf("%s is handed on, and %s led", name, l.name)
+	}
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("Balance returned %v", err)
+	}
+}
+
 // One candidacy is lost: the others of the Balance lead on, and it is taken up again.
 func TestBalance_OneLostCandidacyEndsNoOther(t *testing.T) {
 	ens := one(t)

@@ -18,6 +18,7 @@ type Leadership struct {
 	values    context.Context // Campaign's
 
 	transferring chan struct{} // has room for the Transfer that is under way
+	busy         chan struct{} // until it is closed a transfer does not give the place; nil: it does at once
 }
 
 // Token returns the fencing token of this turn: the epoch of the leadership.

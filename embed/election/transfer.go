@@ -70,11 +70,29 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	}
 	// The place stays taken, so nobody else leads; and whoever takes it may know of it before this node does.
 	l.turn.End()
+	if err := l.waitIdle(ctx); err != nil {
+		return notTransferred(ctx, err)
+	}
 	_, err = l.contender.Session.Set(ctx, e.offer(to), l.terms(), answered)
 	if err == nil {
 		err = l.waitOffer(ctx, to, offer, given+1)
 	}
 	return l.conclude(ctx, offer, err)
+}
+
+// waitIdle waits until who had the turn has done with it. After an error whoever made it wait gives the place up.
+func (l *Leadership) waitIdle(ctx context.Context) error {
+	if l.busy == nil {
+		return nil
+	}
+	select {
+	case <-l.busy:
+		return nil
+	case <-l.contender.Claim.Done():
+		return l.contender.Claim.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // notTransferred says why. That the outcome of a step is not known is none of the transfer's.
