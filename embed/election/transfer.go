@@ -39,8 +39,8 @@ const (
 // nothing or is a client's that knows no transfers, Transfer returns ErrNotTransferred and the leadership goes on; embed.ErrNoNode too if it
 // has gone. Once it has answered, the leadership ends and nobody leads until the candidate does: if it does not, the leadership is
 // resigned, and the error is the same; or embed.ErrUnknownOutcome if the session ends, or no quorum tells within
-// embed.Config.RequestTimeout whether it has. Other errors: embed.ErrInvalidPath at once if that is the path of no other candidate of the
-// election, and why the leadership has ended before.
+// embed.Config.RequestTimeout whether it has. Other errors: embed.ErrInvalidPath if that is the path of no other candidate of the election,
+// and why the leadership has ended before.
 func (l *Leadership) Transfer(ctx context.Context, to string) error {
 	return l.candidate.election.wrap("transfer", l.transfer(ctx, to))
 }
@@ -52,13 +52,13 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	case <-ctx.Done():
 		return notTransferred(ctx, ctx.Err())
 	}
+	if err := l.Err(); err != nil {
+		return err
+	}
 	e := l.candidate.election
 	name, below := strings.CutPrefix(to, queue.Child(e.path, ""))
 	if _, stands := queue.First([]string{name}); !below || !stands || strings.Contains(name, "/") || to == l.contender.Path() {
 		return fmt.Errorf("%w: %q is no other candidate's", embed.ErrInvalidPath, to)
-	}
-	if err := l.Err(); err != nil {
-		return err
 	}
 	offer, err := l.makeOffer(ctx, to)
 	if err != nil {
