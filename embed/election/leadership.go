@@ -64,8 +64,9 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 func (l *Leadership) Resign() error { return l.contender.Claim.Release() }
 
 // Requeue gives the leadership up and stays in the queue, behind all who wait, in one transaction; with a priority it goes from there ahead of
-// those who wait with a lower one, in another. The leadership has ended whatever it returns; after an error there is no candidate. The candidate stands as after Enter, and must
-// be Waited for or Withdrawn. Errors: why the leadership ended, embed.ErrNotHeld if somebody deletes its znode on the way, and those of Campaign.
+// those who wait with a lower one, in another. The leadership has ended whatever it returns; after an error there is no candidate. The
+// candidate stands as after Enter, and must be Waited for or Withdrawn. Errors: why the leadership ended, embed.ErrNotHeld if somebody
+// deletes its znode on the way, and those of Campaign.
 func (l *Leadership) Requeue(ctx context.Context) (*Candidate, error) {
 	c, err := l.requeue(ctx)
 	if err != nil {
