@@ -56,7 +56,7 @@
 // Revoke and Hold.Revoked are understood by Curator's Revocable and Revoker. What is peculiar to this package works for its own callers: a
 // client waits for a lost contender as long as the ensemble keeps it, which is its Delay and up to a minute more; it takes nobody's place, and
 // its limit of a semaphore is its own affair. kazoo's pattern for Curator's writers and candidates has to allow for more than ten digits: names of
-// places in front of somebody have 28.
+// places in front of somebody end with 33 characters, which are [0-9]{10}[0-9a-f]{8}-[0-9a-f]{4}[0-9]{10}.
 //
 // Read token.go first, then hold.go and mutex.go, then the kinds; the queue they share with elections is embed/internal/queue.
 package lock

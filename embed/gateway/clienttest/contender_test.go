@@ -34,6 +34,7 @@ type contender struct {
 	// What somebody who is in may do, if not nil: have another weight from then on, and meanwhile no more than between. False: it could not be.
 	turn        func() (bool, error)
 	between, to int
+	most        int // turns that it takes at the most; 0: as many as there are
 }
 
 // A hold is what a caller has: a lock.Hold, or an election.Leadership.
@@ -159,7 +160,9 @@ func (e *ensemble) preferred(s *embed.Session, path string) contender {
 		}
 		return c.Wait(ctx)
 	}
-	return caller(e.t, 1, campaign, (*election.Leadership).Resign)
+	c := caller(e.t, 1, campaign, (*election.Leadership).Resign)
+	c.most = 50 // two of them could keep everybody else out for ever
+	return c
 }
 
 // returner is a leader who stands for election again.

@@ -19,7 +19,7 @@ logging.disable(logging.CRITICAL)
 
 # How others name their contenders, as kazoo's patterns: regular expressions, to which it adds the ten digits. A place between two numbers in
 # Vivarium's queues has more before those.
-PLACE = "(?:[0-9a-f]{18})?"
+PLACE = "(?:[0-9]{10}[0-9a-f]{8}-[0-9a-f]{4})?"
 LOCKS, READERS, WRITERS, CANDIDATES = "-lock-", "__READ__", "__WRIT__" + PLACE, "-latch-" + PLACE
 
 
