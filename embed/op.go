@@ -57,8 +57,8 @@ func OpCheckCzxid(path string, czxid Zxid) Op {
 
 // OpCheckChildren makes the Multi fail with ErrTooManyChildren if the znode has more than so many children, counted where the
 // operation stands: those that the operations before it create and delete count. Other errors: ErrInvalidArgument if that is a number that no
-// znode can have. ErrNoNode if there is no such znode. With several
-// shards the root has children on each, which nothing counts in one step: ErrCrossShard.
+// znode can have, ErrNoNode if there is no such znode, and with several shards ErrCrossShard for the root, which has children on each that
+// nothing counts in one step.
 func OpCheckChildren(path string, most int) Op {
 	if most < 0 || most > math.MaxInt32 {
 		most = -1 // which is refused

@@ -60,7 +60,9 @@ func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 		c.heir = true
 		k := s.engine.keeper
 		k.mu.Lock()
-		k.losingLocked(c.waiter)
+		if s.end == nil { // or nobody would forget it again
+			k.losingLocked(c.waiter)
+		}
 		k.mu.Unlock()
 	}
 	c.pipe.take(c.waiter, s.admissible(ctx, c.waiter, ops, err))

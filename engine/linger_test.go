@@ -356,6 +356,22 @@ func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
 	}
 }
 
+// Of a session that has ended nothing is kept for an heir that comes too late.
+func TestHeirOfAnEndedSessionIsForgotten(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		go s.Close()
+		<-s.Done()
+		n.commit()
+		heir := s.Claim(t.Context(), []tree.Op{lingering("/q")}, &With{Inherits: true})
+		n.keeper.mu.Lock()
+		defer n.keeper.mu.Unlock()
+		if heir.err == nil || len(n.keeper.mu.losing) != 0 {
+			t.Errorf("the heir: %v; %d sessions are losing something", heir.err, len(n.keeper.mu.losing))
+		}
+	})
+}
+
 // A claim ends before anybody can see that its znode is nobody's, by the log of a shard that knows of the session's end first, and by a
 // snapshot.
 func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {

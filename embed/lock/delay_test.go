@@ -253,7 +253,7 @@ func TestDelay_OfReadersWhoWereLostTogether(t *testing.T) {
 	must(t, writer.Release())
 }
 
-// And so it does if the session of who came back is closed before it has had the lock: while it has the place and is to learn of it, and while
+// The delay goes on if the session of who came back is closed before it has had the lock: while it has the place and is to learn of it, and while
 // it has lost patience and does not know whether it has the place.
 func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 	for name, deaf := range map[string]bool{"in its place": false, "not knowing": true} {
