@@ -18,6 +18,19 @@ func delayed(s *embed.Session, identity string, d time.Duration) *lock.Mutex {
 	return lock.NewMutex(s, path).With(lock.Options{Delay: d, Identity: identity})
 }
 
+// lost has a Hold of worker-1 with a delay of an hour be lost with member 1, which is there again, while a session of another waits for it.
+func lost(t testing.TB, ens *embedtest.Ensemble) (s *embed.Session, h *lock.Hold, w <-chan outcome) {
+	t.Helper()
+	s = ens.Session(2, embed.SessionOptions{})
+	h, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
+	must(t, err)
+	w = taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	ens.Kill(1)
+	ens.Restart(1)
+	ens.Ready(1)
+	return s, h, w
+}
+
 // What is given up is free at once.
 func TestDelay_IsNoneAfterARelease(t *testing.T) {
 	ens := one(t)
@@ -66,13 +79,7 @@ func TestDelay_AfterALoss(t *testing.T) {
 func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	s := ens.Session(2, embed.SessionOptions{})
-	h, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
-	must(t, err)
-	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
-	ens.Kill(1)
-	ens.Restart(1)
-	ens.Ready(1)
+	s, h, w := lost(t, ens)
 	back := ens.Session(1, embed.SessionOptions{})
 	if _, err := delayed(back, "worker-2", time.Hour).TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("another identity: %v", err)
@@ -92,13 +99,7 @@ func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	s := ens.Session(2, embed.SessionOptions{})
-	h, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
-	must(t, err)
-	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
-	ens.Kill(1)
-	ens.Restart(1)
-	ens.Ready(1)
+	s, h, w := lost(t, ens)
 	back := ens.Session(1, embed.SessionOptions{})
 	m := delayed(back, "worker-1", time.Hour)
 	for range 2 {
@@ -260,22 +261,16 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, 3, embedtest.Options{})
-			s := ens.Session(2, embed.SessionOptions{})
-			_, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
-			must(t, err)
-			w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
-			ens.Kill(1)
-			ens.Restart(1)
-			ens.Ready(1)
+			s, _, w := lost(t, ens)
 			ens.MoveLeader(2)
 			back := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-			lost := func(s *embed.Session) bool {
+			lingers := func(s *embed.Session) bool {
 				return slices.ContainsFunc(queued(t, s), func(name string) bool {
 					stat, ok, err := s.Exists(bounded(t), path+"/"+name)
 					return err == nil && ok && stat.EphemeralOwner == 0
 				})
 			}
-			ens.Until("the holder to be lost", func() bool { return lost(back) })
+			ens.Until("the holder to be lost", func() bool { return lingers(back) })
 			owns := func(s *embed.Session) bool {
 				owned, err := s.Ephemerals(bounded(t), "/")
 				return err == nil && len(owned) > 0
@@ -292,7 +287,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 					ens.Faults(id).SetLink(1, embedtest.Link{Cut: true})
 				}
 				go lock()
-				ens.Until("it to have the place", func() bool { return !lost(s) && len(queued(t, s)) == 2 })
+				ens.Until("it to have the place", func() bool { return !lingers(s) && len(queued(t, s)) == 2 })
 				cancel()
 				if err := <-tried; !errors.Is(err, context.Canceled) {
 					t.Errorf("who lost patience: %v", err)
@@ -317,7 +312,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 			ens.HealAll()
 			must(t, <-closed)
 			pending(t, s, "in during the delay", w)
-			if !lost(s) || len(queued(t, s)) != 2 {
+			if !lingers(s) || len(queued(t, s)) != 2 {
 				t.Errorf("in the queue: %v", queued(t, s))
 			}
 		})
