@@ -70,9 +70,10 @@ func VerifyLog(c Config, shard ShardID) (first, last uint64, exists bool, err er
 	if err := checkWhole(c.Disk, whole); err != nil {
 		return 0, 0, false, err
 	}
+	torn := checkWhole(c.Disk, lists) // before tan opens the log, which may write a new list of the same name
 	first, last, exists, err = CheckLog(c, shard)
 	if err != nil {
-		err = errors.Join(checkWhole(c.Disk, lists), err) // a crash may tear one, so by itself that is no damage
+		err = errors.Join(torn, err) // a crash may tear one, so by itself that is no damage
 	}
 	return first, last, exists, err
 }

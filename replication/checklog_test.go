@@ -296,3 +296,43 @@ func TestVerifyLog_ABitThatTurns(t *testing.T) {
 		}
 	}
 }
+
+// A list of log files that is damaged is named, whatever number it has: tan, which takes it for a short one, begins a new list, and may
+// give it the same name.
+func TestVerifyLog_NamesADamagedList(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	noticed := 0
+	for range 4 {
+		e.start(n)
+		e.write(n, 1, "x")
+		e.stop(n)
+		names, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/tandb/node-1-1/MANIFEST-*"))
+		if err != nil || len(names) == 0 {
+			t.Fatal(names, err)
+		}
+		list := names[len(names)-1]
+		whole, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range whole {
+			text := bytes.Clone(whole)
+			text[at] ^= 0x10
+			if err := os.WriteFile(list, text, 0o640); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, _, err := VerifyLog(viewOf(t, e, n), 1); err != nil {
+				if noticed++; !strings.Contains(err.Error(), list) {
+					t.Errorf("byte %d of %s: %v", at, list, err)
+				}
+			}
+		}
+		if err := os.WriteFile(list, whole, 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if noticed == 0 {
+		t.Error("no damage was found")
+	}
+}

@@ -114,7 +114,7 @@ func TestCheck_Sound(t *testing.T) {
 		files specimen
 		line  string
 	}{
-		"killed":  {killed, `^shard 1: sound: 4 znodes, 0 sessions, zxid 0x[0-9a-f]+; image at entry \d+, log to entry \d+\n`},
+		"killed":  {killed, `^shard 1: sound: 4 znodes, [01] sessions, zxid 0x[0-9a-f]+; image at entry \d+, log to entry \d+\n`},
 		"stopped": {stopped, `^shard 1: sound: 44 znodes, 1 sessions, zxid 0x[0-9a-f]+; image at entry \d+, log to entry \d+\n`},
 	} {
 		dir := c.files.restore(t)
