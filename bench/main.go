@@ -187,7 +187,8 @@ func (s settings) runSuite(ctx context.Context, one suite, dir string, rep *repo
 	return s.eachTurn(one, turn)
 }
 
-// eachTurn goes through the rounds of each line, or where lines are compared, through the lines of each round.
+// eachTurn goes through the rounds of each line, or where lines are compared, through the lines of each round: in every other one backwards, for
+// a line may cost the next one something.
 func (s settings) eachTurn(one suite, turn func(l line, round int) error) error {
 	if one.beside == "" {
 		for _, l := range one.lines {
@@ -199,14 +200,16 @@ func (s settings) eachTurn(one suite, turn func(l line, round int) error) error 
 		}
 		return nil
 	}
+	all := slices.Clone(one.lines)
 	for round := range s.rounds {
-		for _, l := range one.lines {
+		for _, l := range all {
 			if round < s.roundsOf(l) {
 				if err := turn(l, round); err != nil {
 					return err
 				}
 			}
 		}
+		slices.Reverse(all)
 	}
 	return nil
 }
