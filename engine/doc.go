@@ -63,7 +63,7 @@
 // started by run and end with Close; apply runs on Raft's workers. While a session becomes known to a shard introduce runs, which
 // ends with the session: Close does not wait for it.
 //
-// Read engine.go first, then start.go, waiter.go, pipeline.go, batch.go, resend.go, machine.go, load.go, keeper.go, session.go, remote.go,
-// watch.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go and census.go; for several shards
-// route.go, span.go, purger.go and spread.go; command.go and record.go are the formats, codec.go how they are written.
+// Read engine.go first, then start.go, waiter.go, pipeline.go, batch.go, resend.go, machine.go, load.go, keeper.go, deadline.go, session.go,
+// remote.go, watch.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go, reconcile.go and census.go; for
+// several shards route.go, span.go, purger.go and spread.go; command.go and record.go are the formats, codec.go how they are written.
 package engine

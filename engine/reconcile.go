@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// gone ends the claims of this node whose znodes a transaction is about to remove, or to leave to nobody.
+func (k *keeper) gone(changes []tree.Change) {
+	for i := range changes {
+		if c := &changes[i]; c.Owner != 0 && (c.Type == tree.Deleted || c.Lost) {
+			k.deleted(c.Owner, c.Path)
+		}
+	}
+}
+
+func (k *keeper) deleted(owner tree.SessionID, path string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.findLocked(owner); s != nil {
+		if claim := s.claims[path]; claim != nil {
+			claim.goneLocked(path)
+		}
+	}
+}
+
+// reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone, or lingers, and, at home, sessions
+// that the table does not know, or knows attached otherwise. The other way round, sessions and znodes of claims that the snapshot has and
+// whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
+// its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
+func (k *keeper) reconcile(p *pipeline, old, next *tree.Tree, table *session.Table, registered bool) {
+	gone, moved := k.reconcileLocked(p, old, next, table)
+	k.drop(gone)
+	k.cancel(ErrSessionMoved, moved...)
+	if p == k.home && registered {
+		k.adopt(table)
+	}
+	k.signalAll() // not pump: this is the apply goroutine
+}
+
+func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p == k.home {
+		gone = k.reconcileSessionsLocked(table)
+		over, left := k.reconcileRemotesLocked(table)
+		gone, moved = append(gone, over...), left
+	}
+	for s := range k.allLocked() {
+		for path, c := range s.claims {
+			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.id) {
+				c.goneLocked(path)
+			}
+		}
+	}
+	taken := make(map[string]bool)
+	k.mu.unknown = slices.DeleteFunc(k.mu.unknown, func(c *Claim) bool {
+		if c.pipe == p {
+			c.findLocked(old, next, taken)
+		}
+		return c.pipe == p
+	})
+	return gone, moved
+}
+
+func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session) {
+	me := k.home.register.Member
+	for id, s := range k.mu.sessions {
+		if table.Usable(id, me) != nil {
+			k.endLocked(s, session.Expired, ErrSessionExpired)
+			gone = append(gone, s)
+		}
+	}
+	for _, r := range table.Sessions(me) {
+		if k.mu.sessions[r.ID] == nil && !r.Remote() {
+			k.home.queueEnd(newWaiter(nil, &request{kind: requestClose, session: r.ID}))
+		}
+	}
+	return gone
+}
