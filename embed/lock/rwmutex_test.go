@@ -18,6 +18,8 @@ import (
 // taking has a call that waits for a Hold made, and returns where its outcome will be once its contender is in the queue.
 func taking(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(context.Context) (*lock.Hold, error)) <-chan outcome {
 	t.Helper()
+	_, err := s.Sync(bounded(t), "/") // who queued through another member is none of those who come now
+	must(t, err)
 	before := len(queued(t, s))
 	out := make(chan outcome, 1)
 	go func() {

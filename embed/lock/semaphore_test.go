@@ -21,6 +21,8 @@ func permits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(
 		must(t, err)
 		return len(list)
 	}
+	_, err := s.Sync(bounded(t), "/")
+	must(t, err)
 	before := waits()
 	out := make(chan outcome, 1)
 	go func() {
