@@ -1,11 +1,14 @@
 package replication
 
 import (
+	"bytes"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -67,7 +70,7 @@ func VerifyLog(c Config, shard ShardID) (first, last uint64, exists bool, err er
 			lists = append(lists, name)
 		}
 	}
-	if err := checkWhole(c.Disk, whole); err != nil {
+	if err := errors.Join(checkWhole(c.Disk, whole), checkSnapshots(c.Disk, snapshotsDir(dir, uint64(shard), uint64(c.Member)))); err != nil {
 		return 0, 0, false, err
 	}
 	torn := checkWhole(c.Disk, lists) // before tan opens the log, which may write a new list of the same name
@@ -92,6 +95,40 @@ func checkWhole(d Disk, files []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// snapshotName is how the folders of snapshots are called that are complete.
+var snapshotName = regexp.MustCompile(`^snapshot-[0-9A-F]+$`)
+
+// checkSnapshots returns an error for each snapshot in dir that a start would stumble over. Where a crash came right after it was made, the
+// file that says which one it is is still there, and is read: eight bytes of a checksum, then what it is of.
+func checkSnapshots(d Disk, dir string) error {
+	names, err := d.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, name := range names {
+		if !snapshotName.MatchString(name) {
+			continue // a start throws it away
+		}
+		name = filepath.Join(dir, name, "dragonboat.snapshot.message")
+		data, err := readFile(d, name, 1<<20)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%w: %s: %w (restore the directory, or replace the member)", ErrLog, name, err))
+		case len(data) < 8 || !bytes.Equal(data[:8], flagSum(data[8:])):
+			errs = append(errs, fmt.Errorf("%w: %s: the checksum does not match (restore the directory, or replace the member)", ErrLog, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// flagSum is dragonboat's checksum of what a flag file says.
+func flagSum(data []byte) []byte {
+	sum := md5.Sum(data)
+	return sum[8:]
 }
 
 // measure returns the size of a file and where its last whole record ends.
@@ -229,6 +266,11 @@ func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (first,
 // header, sixteen bytes of its own, a checksum and a trailer. With content it is larger.
 const shrunkSize = 1024 + 16 + 4 + 16
 
+// snapshotsDir is where the snapshots of a shard are.
+func snapshotsDir(dir string, shard, replica uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("snapshot-part-%d", shard), fmt.Sprintf("snapshot-%d-%d", shard, replica))
+}
+
 // firstIndex is the first index that can be applied after the snapshot ss, which is usually a mere record that
 // the image was made durable: such a one only lets images pass that reach it.
 func firstIndex(d Disk, dir string, shard, replica uint64, ss raftpb.Snapshot) (uint64, error) {
@@ -238,8 +280,7 @@ func firstIndex(d Disk, dir string, shard, replica uint64, ss raftpb.Snapshot) (
 	if ss.Dummy {
 		return ss.OnDiskIndex + 1, nil
 	}
-	name := filepath.Join(dir, fmt.Sprintf("snapshot-part-%d", shard), fmt.Sprintf("snapshot-%d-%d", shard, replica),
-		fmt.Sprintf("snapshot-%016X", ss.Index), fmt.Sprintf("snapshot-%016X.gbsnap", ss.Index))
+	name := filepath.Join(snapshotsDir(dir, shard, replica), fmt.Sprintf("snapshot-%016X", ss.Index), fmt.Sprintf("snapshot-%016X.gbsnap", ss.Index))
 	info, err := d.Stat(name)
 	if err != nil {
 		return 0, err

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lni/dragonboat/v4/raftpb"
+
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -335,4 +337,47 @@ func TestVerifyLog_NamesADamagedList(t *testing.T) {
 	if noticed == 0 {
 		t.Error("no damage was found")
 	}
+}
+
+// A kill right after a snapshot leaves the file that says which one it is, and a start reads it. (dragonboat panics when it is damaged.)
+func TestVerifyLog_NamesADamagedSnapshot(t *testing.T) {
+	e := found(t, 1, 1)
+	n := e.nodes[0]
+	e.start(n)
+	e.write(n, 1, "x")
+	snapshotNow(t, n)
+	e.stop(n)
+	folders, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/snapshot-part-1/snapshot-1-1/snapshot-*"))
+	if err != nil || len(folders) != 1 {
+		t.Fatal(folders, err)
+	}
+	verify := func(folder string, text []byte) error {
+		t.Helper()
+		if err := os.MkdirAll(folder, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "dragonboat.snapshot.message"), text, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		_, _, _, err := VerifyLog(viewOf(t, e, n), 1)
+		return err
+	}
+	says := raftpb.MustMarshal(&raftpb.Snapshot{Index: 3, Term: 1})
+	whole := append(flagSum(says), says...)
+	if err := verify(folders[0]+".generating", []byte("half")); err != nil {
+		t.Errorf("a snapshot that was never complete: %v", err)
+	}
+	for at := range whole {
+		turned := bytes.Clone(whole)
+		turned[at] ^= 1
+		for what, text := range map[string][]byte{"a bit that turned": turned, "cut off": whole[:at]} {
+			if err := verify(folders[0], text); !errors.Is(err, ErrLog) || !strings.Contains(err.Error(), folders[0]) {
+				t.Errorf("%s at byte %d: %v", what, at, err)
+			}
+		}
+	}
+	if err := verify(folders[0], whole); err != nil {
+		t.Fatal(err)
+	}
+	e.start(n) // which takes the same for whole
 }
