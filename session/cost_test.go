@@ -100,6 +100,9 @@ func BenchmarkTable(b *testing.B) {
 // TestCostOf100000Sessions compares the best of many short runs with a hundredth of the sessions and with
 // all of them. What costs by the session takes a hundred times as long; caches explain a few times.
 func TestCostOf100000Sessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	const factor = 20
 	for _, different := range []bool{false, true} {
 		for _, op := range operations {

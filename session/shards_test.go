@@ -423,6 +423,9 @@ func (w *world) any(ids []tree.SessionID) tree.SessionID {
 // left on the other shard in the end, no session loses anything there before it has ended, no late Admit takes it back to a
 // former member, and nothing is remembered for ever.
 func TestSessionsOverShards(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	seen := make(map[string]int)
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

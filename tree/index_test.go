@@ -8,6 +8,9 @@ import (
 
 // The index must hold what it was given, whatever splits and joins that makes, and let go of the room.
 func TestIndex(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	x, has, r := newIndex(0), map[string]*entry{}, rand.New(rand.NewPCG(1, 2))
 	path := func() string { return fmt.Sprintf("/%d", r.IntN(20_000)) }
 	check := func() {

@@ -8,6 +8,9 @@ import (
 
 // What was loaded goes when nobody needs it any more, like all else, although a Loader allocates in blocks.
 func TestLoadedMemoryIsLetGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	large := Znode{Data: make([]byte, 100<<10)}
 	for name, c := range map[string]struct {
 		znodes int

@@ -17,6 +17,9 @@ type pageModel struct {
 // Sets of both orders against sorted slices, in phases that grow and shrink them, with transactions of several changes.
 // Roots of earlier transactions are kept and must show at the end what they showed then.
 func TestPageAgainstSlice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	orders := map[string]order{"name": strings.Compare, "suffix": compareSuffix}
 	for label, cmp := range orders {
 		for _, ascending := range []bool{false, true} {
@@ -191,6 +194,9 @@ func TestPageAscendingFill(t *testing.T) {
 
 // What is built at once is as sound as what grew by inserts, and goes on like it.
 func TestBuiltPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	for n := 0; n < 20_000; n += 1 + n/20 {
 		var c children
 		for i := range n {

@@ -185,6 +185,9 @@ func TestAllocations(t *testing.T) {
 
 // A million znodes are to fit: one with 100 bytes of data and a short path takes 300 bytes at most, however it came to be.
 func TestZnodeIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	const n, most = 50_000, 300
 	live := func() uint64 {
 		runtime.GC()

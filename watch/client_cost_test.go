@@ -27,6 +27,9 @@ func idleClients(paths []string, clients int, mode Mode) (*Registry, []*Client, 
 
 // A watch at rest is small; Persistent ones are in two tables. One watch of a connection of its own pays for the connection.
 func TestClient_IdleWatchIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	paths := idlePaths(100_000)
 	for _, c := range []struct {
 		clients int

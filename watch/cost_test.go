@@ -41,6 +41,9 @@ func heap() int64 {
 
 // D3: a watch at rest has no buffer.
 func TestIdleWatchIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	paths := idlePaths(100_000)
 	for _, mode := range []Mode{Once, Persistent, Recursive} {
 		r, streams, size := idle(paths, mode, false)
