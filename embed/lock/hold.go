@@ -87,7 +87,7 @@ func (h *Hold) Err() error { return h.life().Err() }
 // Release gives the Hold up and lets the next contender in. It is idempotent and can free nothing but this Hold. It
 // waits until the ensemble knows, at most Config.RequestTimeout; after an error the node goes on trying until the
 // session ends, and the Hold has ended all the same. With Options.Keep it waits
-// for nothing but what the session has on its way.
+// for nothing but what the session has on its way, unless somebody else wants the lock.
 func (h *Hold) Release() error {
 	switch {
 	case h.outer != nil, h.contender == nil:

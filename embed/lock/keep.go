@@ -41,6 +41,9 @@ func newKept(m *Mutex) *kept { return &kept{mutex: m} }
 
 // lock waits for a Hold.
 func (k *kept) lock(ctx context.Context) (*Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, wrap("lock", k.mutex.path, err)
+	}
 	k.mu.Lock()
 	if h := k.grantLocked(ctx); h != nil {
 		k.mu.Unlock()
@@ -78,7 +81,7 @@ func (k *kept) quit(c *caller) {
 		return
 	}
 	if h := <-c.turn; h != nil {
-		_ = h.Release()
+		go h.Release() // which may wait
 		return
 	}
 	k.mu.Lock()
@@ -89,6 +92,9 @@ func (k *kept) quit(c *caller) {
 
 // try takes a Hold if that can be had at once.
 func (k *kept) try(ctx context.Context) (*Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, wrap("try lock", k.mutex.path, err)
+	}
 	k.mu.Lock()
 	if h := k.grantLocked(ctx); h != nil {
 		k.mu.Unlock()
@@ -110,7 +116,7 @@ func (k *kept) freeLocked() bool {
 
 // grantLocked returns a Hold without a commit, or nil if there is none to be had.
 func (k *kept) grantLocked(ctx context.Context) *Hold {
-	if k.mu.contender == nil || k.mu.hold != nil || len(k.mu.queue) > 0 || ctx.Err() != nil {
+	if k.mu.contender == nil || k.mu.hold != nil || len(k.mu.queue) > 0 {
 		return nil
 	}
 	return k.holdLocked(ctx)

@@ -289,3 +289,69 @@ func TestKeep_IsForgotten(t *testing.T) {
 		t.Errorf("kept: %v", names)
 	}
 }
+
+// endedContext is one that has ended, of which who waits for it learns later.
+type endedContext struct {
+	context.Context
+	asked func()
+	told  chan struct{}
+}
+
+func (c endedContext) Err() error { return context.Canceled }
+
+func (c endedContext) Done() <-chan struct{} {
+	c.asked()
+	return c.told
+}
+
+// A caller whose ctx has ended takes nothing, and is in nobody's way.
+func TestKeep_ACallerWhoseCtxHasEnded(t *testing.T) {
+	ens := one(t)
+	m := kept(ens.Session(1, embed.SessionOptions{}), time.Hour)
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	must(t, h.Release())
+	queues := make(chan struct{})
+	ended := endedContext{bounded(t), sync.OnceFunc(func() { close(queues) }), make(chan struct{})}
+	if _, err := m.TryLock(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("TryLock: %v", err)
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := m.Lock(ended)
+		first <- err
+	}()
+	select {
+	case <-queues: // behind nobody
+	case err = <-first:
+		first <- err
+	}
+	second := make(chan outcome, 1)
+	waits := make(chan struct{})
+	go func() {
+		ctx := endedContext{bounded(t), sync.OnceFunc(func() { close(waits) }), nil}
+		h, err := m.Lock(liveContext{ctx})
+		second <- outcome{h, err}
+	}()
+	var got outcome
+	select {
+	case <-waits: // behind the first one
+	case got = <-second:
+		second <- got
+	}
+	close(ended.told)
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v", err)
+	}
+	must(t, granted(t, second).Release())
+}
+
+// liveContext is one that has not ended, and tells when it is asked for its channel.
+type liveContext struct{ endedContext }
+
+func (c liveContext) Err() error { return c.Context.Err() }
+
+func (c liveContext) Done() <-chan struct{} {
+	c.asked()
+	return c.Context.Done()
+}
