@@ -241,6 +241,9 @@ func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	switch stat.Version {
 	case offered:
 		_, err = s.Set(ctx, offer, data, offered)
+		if queue.Unanswered(err) && ctx.Err() == nil && s.Err() == nil {
+			err = nil // a candidate outwaits a quorum that is away; whoever offers will lose patience
+		}
 	case given:
 		// The place before the offer: its node knows that it is gone when the offer is.
 		from := queue.Child(c.election.path, name)

@@ -581,3 +581,57 @@ func TestLeadership_TransferWhoseSessionEnds(t *testing.T) {
 		t.Error("no session ended halfway")
 	}
 }
+
+// askedContext does something whenever somebody asks whether it has ended.
+type askedContext struct {
+	context.Context
+	do func()
+}
+
+func (c askedContext) Err() error {
+	c.do()
+	return c.Context.Err()
+}
+
+// A candidate's node loses the quorum between an offer and the answer. The candidate outwaits that like any other, and leads when it is its turn.
+func TestTransfer_AnOfferThatCannotBeAnswered(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 300 * time.Millisecond }})
+	ens.MoveLeader(2)
+	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	l, err := election.New(other, path).Campaign(bounded(t), nil)
+	must(t, err)
+	_, err = s.Sync(bounded(t), "/")
+	must(t, err)
+	c, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+	must(t, err)
+	cut := make(chan struct{})
+	isolate := sync.OnceFunc(func() { ens.Isolate(1); close(cut) })
+	forever, cancel := context.WithCancel(context.Background()) // no deadline
+	defer cancel()
+	ctx := askedContext{forever, func() {
+		if _, ok, err := s.Exists(context.Background(), offerPath(c.Path())); err == nil && ok {
+			isolate()
+		}
+	}}
+	out := make(chan elected, 1)
+	go func() {
+		l, err := c.Wait(ctx)
+		out <- elected{l, err}
+	}()
+	_, err = other.Sync(bounded(t), "/")
+	must(t, err)
+	// It waits for the answer for five seconds, much longer than the candidate does for a quorum.
+	if err := l.Transfer(bounded(t), c.Path()); !errors.Is(err, election.ErrNotTransferred) {
+		t.Errorf("Transfer: %v", err)
+	}
+	<-cut
+	select {
+	case e := <-out:
+		t.Fatalf("the campaign has ended, its ctx has not: %v", e.err)
+	default:
+	}
+	ens.HealAll()
+	must(t, l.Resign())
+	must(t, leads(t, out).Resign())
+}
