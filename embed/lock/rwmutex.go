@@ -83,7 +83,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	h.turn.End()
 	c, err := queue.Take(ctx, m.session, m.options.entry(queue.Read), h.contender.Place(), embed.OpRelease(h.contender.Claim))
 	if err != nil {
-		_ = h.Release()
+		go h.Release() // which may wait
 		return nil, wrap("downgrade", m.path, err)
 	}
 	if err := c.Wait(ctx); err != nil { // nobody was ahead of the writer
@@ -111,7 +111,9 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	}
 	if err == nil {
 		c.Past(h.Path())
-		err = c.Wait(ctx)
+		while, cancel := queue.Both(ctx, h.Context()) // without it there is nothing to wait for, and this one would keep others out
+		err = c.Wait(while)
+		cancel()
 	}
 	if lost := m.owns(h, queue.Read); lost != nil { // others may have been in since
 		if err == nil {

@@ -252,10 +252,14 @@ func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 	if err := read.Err(); !errors.Is(err, embed.ErrSuspended) {
 		t.Fatalf("the read hold after a sleep: %v", err)
 	}
-	must(t, beside.Release())
 	if got := <-upgrading; !errors.Is(got.err, embed.ErrNotHeld) || !errors.Is(got.err, embed.ErrSuspended) {
 		t.Errorf("Upgrade: %v, %v", got.hold, got.err)
 	}
+	// It is not in the way of who reads beside the other.
+	third, err := lock.NewRWMutex(other, path).RLock(bounded(t))
+	must(t, err)
+	must(t, third.Release())
+	must(t, beside.Release())
 	ens.Until("all to be gone", func() bool { return len(queued(t, other)) == 0 })
 }
 
