@@ -300,7 +300,7 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 		h, err := lock.NewMutex(s, path).Lock(context.Background())
 		granted <- outcome{h, err}
 	}()
-	for _, p := range []string{path, "/new/path", path} {
+	for _, p := range []string{"/new/path", path, "/new/other", path} {
 		began := time.Now()
 		h, err := lock.NewMutex(s, p).TryLock(context.Background())
 		if !errors.Is(err, embed.ErrUnavailable) || errors.Is(err, lock.ErrHeld) {

@@ -171,10 +171,12 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 	e := queue.Entry{Kind: queue.Lease, Data: note(m.options.Note), Delay: m.options.Delay, Prompt: prompt}
 	for {
 		limit, version, err := m.agreed(ctx)
-		if queue.Unanswered(err) && !prompt && pause(ctx) {
+		switch {
+		case queue.Unanswered(err) && !prompt && pause(ctx):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, embed.ErrUnknownOutcome) && prompt && ctx.Err() == nil:
+			return nil, embed.ErrUnavailable // it has no permit
+		case err != nil:
 			return nil, err
 		}
 		if n > limit {
@@ -264,10 +266,11 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 		if err != nil {
 			return 0, 0, err
 		}
-		for _, path := range []string{m.locks(), m.leases()} {
-			if err := queue.Ensure(ctx, m.session, path); err != nil {
+		if made, err := m.complete(ctx); made || err != nil {
+			if err != nil {
 				return 0, 0, err
 			}
+			continue // without its children the znode may have been reaped, and made anew with another limit
 		}
 		spoken, _, err := m.session.Get(ctx, m.override())
 		switch {
@@ -289,6 +292,19 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 		}
 		return limit, stat.Version, err
 	}
+}
+
+// complete makes what is missing below the znode, and reports whether there was any.
+func (m *Semaphore) complete(ctx context.Context) (made bool, err error) {
+	for _, path := range []string{m.locks(), m.leases()} {
+		if _, ok, err := m.session.Exists(ctx, path); ok || err != nil {
+			continue // what is wrong with it is told by whoever uses it
+		}
+		if made, err = true, queue.Ensure(ctx, m.session, path); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
 }
 
 func parseLimit(path string, data []byte) (int, error) {

@@ -75,7 +75,7 @@ func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*
 		for i, parent := range parents {
 			// What this node does not have is made first: to have the claim refused for it would cost a commit.
 			if err := Ensure(ctx, s, parent); err != nil && (e.Prompt || !Unanswered(err)) {
-				return nil, err
+				return nil, e.prompt(ctx, err)
 			}
 			ops[i] = e.Create(parent)
 		}
@@ -102,10 +102,7 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 		if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
 			err = ended // whatever was created goes with the session
 		}
-		if e.Prompt && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
-			err = embed.ErrUnavailable // whatever is on its way is taken back: nothing comes of it
-		}
-		return nil, err
+		return nil, e.prompt(ctx, err)
 	}
 	c := &Contender{Session: s, Claim: claim, kind: e.Kind, again: e.Again}
 	for _, r := range results {
@@ -119,6 +116,15 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 		}
 	}
 	return c, nil
+}
+
+// prompt is the error of an entry that does not outwait a quorum: whatever is on its way is taken back, or is an empty container, so nothing
+// comes of it.
+func (e *Entry) prompt(ctx context.Context, err error) error {
+	if e.Prompt && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
+		return embed.ErrUnavailable
+	}
+	return err
 }
 
 // late reports whether an error of Created means that the claim's transaction is still on its way.
@@ -321,8 +327,8 @@ func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, e
 	if IsUpgrading(name) {
 		after = Read.After // it may have been in beside its own read Hold
 	}
-	_, waited, err := c.Session.Before(ctx, ahead, after...)
-	if err == nil && waited {
+	before, waited, err := c.Session.Before(ctx, ahead, after...)
+	if err == nil && waited && !IsUpgrading(before) { // which may be its own, come in front of it while it was in
 		return remove(ctx, c.Session, ahead) // it cannot have held anything
 	}
 	if c.seen == nil {
