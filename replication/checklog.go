@@ -100,8 +100,9 @@ func checkWhole(d Disk, files []string) error {
 // snapshotName is how the folders of snapshots are called that are complete.
 var snapshotName = regexp.MustCompile(`^snapshot-[0-9A-F]+$`)
 
-// checkSnapshots returns an error for each snapshot in dir that a start would stumble over. Where a crash came right after it was made, the
-// file that says which one it is is still there, and is read: eight bytes of a checksum, then what it is of.
+// checkSnapshots returns an error for each snapshot in dir of which a start could not tell which one it is: where a crash came right after it
+// was made, the file that says so is still there, and is read. It has eight bytes of a checksum, then what it is of. The snapshot itself is not
+// looked at.
 func checkSnapshots(d Disk, dir string) error {
 	names, err := d.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -67,8 +67,8 @@
 //
 // It reads every byte that counts and changes none. What it calls sound starts, with all that the member had acknowledged. A last record of the log
 // that is not whole is sound: a power cut leaves such a one, of which nobody was told that it was durable. Files that nothing depends on
-// are not looked at: what a crash left behind, Pebble's log (there is nothing in it), and snapshots from other members that were
-// not installed yet.
+// are not looked at: what a crash left behind, and Pebble's log (there is nothing in it). Nor is what is in a snapshot from another member, which
+// counts from when it has come until the member's next one: a start on such a one that is damaged fails.
 //
 // # Exit codes
 //

@@ -137,10 +137,12 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 	if !ok {
 		return false
 	}
+	between := true // the turns of all that this process leads
 	for _, name := range b.names {
 		b.mu.Lock()
 		l := b.mu.leads[name]
 		b.mu.Unlock()
+		between = between && l == nil
 		i := slices.IndexFunc(standing[name], func(c Standing) bool { return c.Owner == to })
 		if l == nil || i < 0 {
 			continue
@@ -150,7 +152,9 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 		}
 		break
 	}
-	b.seen[to].deaf = time.Now() // or it stands for nothing that this process could give
+	if !between {
+		b.seen[to].deaf = time.Now() // or it stands for nothing that this process could give
+	}
 	return false
 }
 

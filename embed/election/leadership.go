@@ -70,7 +70,7 @@ func (l *Leadership) Resign() error { return l.contender.Claim.Release() }
 func (l *Leadership) Requeue(ctx context.Context) (*Candidate, error) {
 	c, err := l.requeue(ctx)
 	if err != nil {
-		_ = l.Resign()
+		go l.Resign() // which may wait
 	}
 	return c, l.candidate.election.wrap("requeue", err)
 }
