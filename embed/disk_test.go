@@ -387,7 +387,7 @@ func (w *sweep) revive() {
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
 	if err := n.Ready(ctx); err != nil {
-		w.t.Fatalf("it does not become ready again: %v", err)
+		w.t.Fatalf("it does not become ready again: %v\n%+v\n%s", err, n.Status(), allStacks())
 	}
 	w.check(n)
 	w.ens.Kill(victim)
