@@ -341,16 +341,7 @@ func TestVerifyLog_NamesADamagedList(t *testing.T) {
 
 // A kill right after a snapshot leaves the file that says which one it is, and a start reads it. (dragonboat panics when it is damaged.)
 func TestVerifyLog_NamesADamagedSnapshot(t *testing.T) {
-	e := found(t, 1, 1)
-	n := e.nodes[0]
-	e.start(n)
-	e.write(n, 1, "x")
-	snapshotNow(t, n)
-	e.stop(n)
-	folders, err := filepath.Glob(filepath.Join(n.dir, "raft/*/*/snapshot-part-1/snapshot-1-1/snapshot-*"))
-	if err != nil || len(folders) != 1 {
-		t.Fatal(folders, err)
-	}
+	e, n, folder := withSnapshot(t)
 	verify := func(folder string, text []byte) error {
 		t.Helper()
 		if err := os.MkdirAll(folder, 0o750); err != nil {
@@ -364,19 +355,19 @@ func TestVerifyLog_NamesADamagedSnapshot(t *testing.T) {
 	}
 	says := raftpb.MustMarshal(&raftpb.Snapshot{Index: 3, Term: 1})
 	whole := append(flagSum(says), says...)
-	if err := verify(folders[0]+".generating", []byte("half")); err != nil {
+	if err := verify(folder+".generating", []byte("half")); err != nil {
 		t.Errorf("a snapshot that was never complete: %v", err)
 	}
 	for at := range whole {
 		turned := bytes.Clone(whole)
 		turned[at] ^= 1
 		for what, text := range map[string][]byte{"a bit that turned": turned, "cut off": whole[:at]} {
-			if err := verify(folders[0], text); !errors.Is(err, ErrLog) || !strings.Contains(err.Error(), folders[0]) {
+			if err := verify(folder, text); !errors.Is(err, ErrLog) || !strings.Contains(err.Error(), folder) {
 				t.Errorf("%s at byte %d: %v", what, at, err)
 			}
 		}
 	}
-	if err := verify(folders[0], whole); err != nil {
+	if err := verify(folder, whole); err != nil {
 		t.Fatal(err)
 	}
 	e.start(n) // which takes the same for whole

@@ -169,10 +169,11 @@ func TestStartShard_Refusals(t *testing.T) {
 	}
 }
 
-// dragonboat panics on a flag file of a snapshot that is damaged, without a word about which. The error names the directory.
-func TestStartShard_ADamagedSnapshot(t *testing.T) {
-	e := found(t, 1, 1)
-	n := e.nodes[0]
+// withSnapshot returns an ensemble whose only node has stopped, with the folder of its only snapshot.
+func withSnapshot(t *testing.T) (e *ensemble, n *node, folder string) {
+	t.Helper()
+	e = found(t, 1, 1)
+	n = e.nodes[0]
 	e.start(n)
 	e.write(n, 1, "x")
 	snapshotNow(t, n)
@@ -181,13 +182,20 @@ func TestStartShard_ADamagedSnapshot(t *testing.T) {
 	if err != nil || len(folders) != 1 {
 		t.Fatal(folders, err)
 	}
-	flag := filepath.Join(folders[0], "dragonboat.snapshot.message") // a kill leaves it where it comes right after the snapshot
+	return e, n, folders[0]
+}
+
+// dragonboat panics on a flag file of a snapshot that is damaged, without a word about which. The error names the directory.
+func TestStartShard_ADamagedSnapshot(t *testing.T) {
+	e, n, folder := withSnapshot(t)
+	flag := filepath.Join(folder, "dragonboat.snapshot.message") // a kill leaves it where it comes right after the snapshot
 	if err := os.WriteFile(flag, []byte("noise that is no checksum"), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	n.disk = e.newDisk(n.dir)
 	c := e.config(n)
 	c.Deployment = deployment(c.Digest)
+	var err error
 	if n.host, err = Open(c); err != nil {
 		t.Fatal(err)
 	}
