@@ -177,8 +177,13 @@ func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 	must(t, err)
 	waiting := permits(t, ens, s, func(ctx context.Context) (*lock.Hold, error) {
 		return m.Acquire(fickle{ctx, func() bool {
-			names, _, err := s.Children(context.Background(), path+"/leases")
-			return err == nil && len(names) == 1
+			holders, err := lock.Holders(context.Background(), s, path)
+			if err != nil || len(holders) != 1 {
+				return false
+			}
+			// It may be the last of those that come back, one by one, but not when the caller has left the queue.
+			waiters, err := lock.Waiters(context.Background(), s, path)
+			return err == nil && len(waiters) == 0
 		}}, 1)
 	})
 	must(t, first.Release())

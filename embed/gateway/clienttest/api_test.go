@@ -1,8 +1,10 @@
 package clienttest
 
 import (
+	"errors"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -193,10 +195,15 @@ func TestOddOps(t *testing.T) {
 	}
 	_, err = c.CreateTTL("/ttl", nil, zk.FlagTTL, anyone, 0)
 	is(t, "TTL of zero", err, zk.ErrBadArguments)
+	// The connection ends at the length of a frame that is too large, and the client may be writing the rest of it then.
 	_, err = c.Create("/big", make([]byte, 1<<20), 0, anyone)
-	is(t, "what is too large", err, zk.ErrConnectionClosed)
-	until(t, "a client to be back", func() bool { return c.State() == zk.StateHasSession })
-	_, _, err = c.Get("/none")
+	if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("what is too large: %v", err)
+	}
+	until(t, "the client to be back", func() bool {
+		_, _, err = c.Get("/big")
+		return !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer)
+	})
 	is(t, "get after it", err, zk.ErrNoNode)
 }
 
