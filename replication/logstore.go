@@ -12,7 +12,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// logStore is tan with four things mended.
+// logStore is tan with five things mended.
 //
 // dragonboat leaves Update.State empty when it has not changed, and tan takes that for a changed term and vote:
 // it would fsync once more after every commit. So the last saved State is filled in; a changed term or vote is
@@ -44,8 +44,40 @@ type shardLog struct {
 
 	mu struct {
 		sync.Mutex
-		stop <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
+		stop  <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
+		saves uint64          // of entries, so far
+		asked place           // whose term was asked for last, since the last of the saves
 	}
+}
+
+// A place in the log has a term. The zero value is of none.
+type place struct{ index, term uint64 }
+
+// term returns an entry's term, zero if it is not known, and how many saves of entries there were.
+func (l *shardLog) term(index uint64) (term, saves uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.asked.index == index {
+		term = l.mu.asked.term
+	}
+	return term, l.mu.saves
+}
+
+// noteTerm notes what was read of an entry, if no entries were saved since there were so many saves of them.
+func (l *shardLog) noteTerm(e raftpb.Entry, saves uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.saves == saves {
+		l.mu.asked = place{e.Index, e.Term}
+	}
+}
+
+// forgetTerm is told of other entries in the log: an entry that was there may have another term now.
+func (l *shardLog) forgetTerm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.saves++
+	l.mu.asked = place{}
 }
 
 // logFactory makes the NodeHost's log store and keeps hold of it.
@@ -134,6 +166,17 @@ const (
 // IterateEntries reads entries of a shard from low on, up to high, at least one. It ends early at its own limits as at
 // maxSize, and dragonboat asks for the rest when it needs it: a size above maxSize says that there is more.
 func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low, high, maxSize uint64) ([]raftpb.Entry, uint64, error) {
+	// A size of zero is how dragonboat asks for an entry's term, and it looks at nothing else of the entry. It asks for the last one's with
+	// each message of an election, if only for a line of a log that nobody reads: if that means to read some MiB each time, an election
+	// takes longer on a busy machine than its timeout, and none is ever won.
+	var saves uint64
+	asksTerm := maxSize == 0 && high == low+1
+	if asksTerm {
+		var term uint64
+		if term, saves = s.shard(shard).term(low); term > 0 {
+			return append(ents, raftpb.Entry{Index: low, Term: term}), size, nil
+		}
+	}
 	end, limit := min(high, low+readEntries), min(maxSize, readBytes)
 	read := func() ([]raftpb.Entry, uint64, error) {
 		return s.ILogDB.IterateEntries(ents, size, shard, replica, low, end, limit)
@@ -150,6 +193,9 @@ func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low
 		next := ents[len(ents)-1].Index + 1
 		if next < high && (next == end || size > limit) {
 			size = max(size, maxSize+1)
+		}
+		if asksTerm {
+			s.shard(shard).noteTerm(ents[0], saves)
 		}
 	}
 	return ents, size, s.afterRead(err)
@@ -189,6 +235,9 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 		return err
 	}
 	for _, u := range filled {
+		if len(u.EntriesToSave) > 0 {
+			s.shard(u.ShardID).forgetTerm()
+		}
 		if !raftpb.IsEmptyState(u.State) {
 			s.shard(u.ShardID).saved = u.State
 		}
@@ -254,7 +303,7 @@ func (s *logStore) RemoveEntriesTo(shard, replica, index uint64) error {
 // it does not park.
 func (s *logStore) RemoveNodeData(shard, replica uint64) error {
 	return s.serially(func() error {
-		s.shard(shard).saved = raftpb.State{}
+		s.forget(shard)
 		return s.ILogDB.RemoveNodeData(shard, replica)
 	})
 }
@@ -262,9 +311,16 @@ func (s *logStore) RemoveNodeData(shard, replica uint64) error {
 // ImportSnapshot starts a replica's log anew from a snapshot. It is used on a store no NodeHost runs on.
 func (s *logStore) ImportSnapshot(snapshot raftpb.Snapshot, replica uint64) error {
 	return s.serially(func() error {
-		s.shard(snapshot.ShardID).saved = raftpb.State{}
+		s.forget(snapshot.ShardID)
 		return s.ILogDB.ImportSnapshot(snapshot, replica)
 	})
+}
+
+// forget drops what the store knows of a log that is about to be another one.
+func (s *logStore) forget(shard uint64) {
+	l := s.shard(shard)
+	l.saved = raftpb.State{}
+	l.forgetTerm()
 }
 
 func (s *logStore) serially(work func() error) error {

@@ -153,6 +153,86 @@ func TestLogStore_FillsInTheLastState(t *testing.T) {
 	}
 }
 
+// termLog is a log of entries with terms that counts how often it is read.
+type termLog struct {
+	memoryLog
+	terms map[uint64]uint64 // by index
+	reads int
+	slow  func() // runs when an entry has been read, before that is answered
+}
+
+func (l *termLog) SaveRaftState(updates []raftpb.Update, _ uint64) error {
+	for _, u := range updates {
+		for _, e := range u.EntriesToSave {
+			l.terms[e.Index] = e.Term
+		}
+	}
+	return nil
+}
+
+func (l *termLog) IterateEntries(ents []raftpb.Entry, size, _, _, low, _, _ uint64) ([]raftpb.Entry, uint64, error) {
+	l.reads++
+	e := raftpb.Entry{Index: low, Term: l.terms[low], Cmd: make([]byte, 10)}
+	if l.slow != nil {
+		l.slow()
+	}
+	return append(ents, e), size + 10, nil
+}
+
+// dragonboat asks for the last entry's term with each message of an election: it is read once, but no save is missed.
+func TestLogStore_ReadsATermOnce(t *testing.T) {
+	db := &termLog{memoryLog: memoryLog{t: t}, terms: make(map[uint64]uint64)}
+	s := newLogStore(db, newPlainDisk(t))
+	save := func(index, term uint64) {
+		if err := s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{Term: term}, raftpb.Entry{Index: index, Term: term})}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks := func(what string, index, term uint64, reads int) {
+		t.Helper()
+		db.reads = 0
+		for range 3 {
+			ents, size, err := s.IterateEntries(nil, 0, 1, 1, index, index+1, 0)
+			if err != nil || len(ents) != 1 || ents[0].Index != index || ents[0].Term != term || size > 0 && len(ents[0].Cmd) == 0 {
+				t.Errorf("%s: %+v, size %d, %v, want term %d", what, ents, size, err, term)
+			}
+		}
+		if db.reads != reads {
+			t.Errorf("%s: %d reads, want %d", what, db.reads, reads)
+		}
+	}
+	save(7, 2)
+	save(8, 2)
+	asks("the last", 8, 2, 1)
+	asks("another", 7, 2, 1)
+	save(8, 3)
+	asks("one that was written anew", 8, 3, 1)
+	if err := s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{Term: 4, Vote: 2})}, 1); err != nil {
+		t.Fatal(err)
+	}
+	asks("after a vote", 8, 3, 0)
+	save(9, 4)
+	db.slow = func() { db.slow = nil; save(8, 5) }
+	if ents, _, err := s.IterateEntries(nil, 0, 1, 1, 8, 9, 0); err != nil || ents[0].Term != 3 {
+		t.Errorf("while it is written anew: %+v, %v", ents, err)
+	}
+	asks("after it was", 8, 5, 1)
+	for _, other := range []func() error{
+		func() error { return s.RemoveNodeData(1, 1) },
+		func() error { return s.ImportSnapshot(raftpb.Snapshot{ShardID: 1}, 1) },
+	} {
+		db.terms[8]++
+		if err := other(); err != nil {
+			t.Fatal(err)
+		}
+		asks("of another log", 8, db.terms[8], 1)
+	}
+	db.reads = 0
+	if ents, _, err := s.IterateEntries(nil, 0, 1, 1, 8, 9, 1<<20); err != nil || len(ents[0].Cmd) == 0 || db.reads != 1 {
+		t.Errorf("the entry itself: %+v, %v", ents, err)
+	}
+}
+
 // C2: all that writes to tan goes one at a time: it syncs the file it reads without its lock.
 func TestLogStore_OneWriterAtATime(t *testing.T) {
 	s := newLogStore(&memoryLog{t: t}, newPlainDisk(t))
