@@ -260,7 +260,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 	for name, deaf := range map[string]bool{"in its place": false, "not knowing": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{})
+			ens := newDeaf(t, embed.DefaultRequestTimeout)
 			s, _, w := lost(t, ens)
 			ens.MoveLeader(2)
 			back := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})

@@ -18,7 +18,7 @@ func free(t *testing.T, s *embed.Session) {
 	must(t, err)
 	h, err := lock.NewMutex(s, path).TryLock(bounded(t))
 	must(t, err)
-	must(t, h.Release())
+	release(t, h)
 }
 
 func TestDo_RunsUnderTheLockAndGivesItBack(t *testing.T) {
@@ -119,7 +119,7 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 	for name, want := range map[string]error{"fn succeeds": nil, "fn fails": wanted} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const patience = 2 * time.Second
+			const patience = 3 * time.Second
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = patience }})
 			ens.MoveLeader(2)
 			ctx, cancel := context.WithCancel(bounded(t))
@@ -135,7 +135,7 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 			if err != want {
 				t.Errorf("Do says %v, fn %v", err, want)
 			}
-			if took := time.Since(ran); took > patience+patience/2 {
+			if took := time.Since(ran); took >= 2*patience { // two waits; one may be late by anything less on a busy machine
 				t.Errorf("Do returned %v after fn, it may wait %v", took, patience)
 			}
 			ens.HealAll()
@@ -148,12 +148,11 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 // The hold is lost while fn works and fn does not notice: it may not have been alone.
 func TestDo_SaysThatTheHoldWasLostWithTheQuorum(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-		c.RequestTimeout, c.MaxSessionTimeout = 100*time.Millisecond, time.Second
-	}})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
 	ens.MoveLeader(2)
 	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
 		ens.Isolate(1)
+		ens.Faults(1).Sleep(embed.DefaultSessionTimeout)
 		<-ctx.Done()
 		return nil
 	})

@@ -70,6 +70,26 @@ func empty(t testing.TB, s *embed.Session) {
 	}
 }
 
+// settled waits until all that the node of a session has sent by now is applied: of what nobody waits for any more, as the create of a Lock that
+// was cancelled, a look into the queue may see nothing yet.
+func settled(t testing.TB, s *embed.Session) {
+	t.Helper()
+	if err := s.Delete(bounded(t), path+"/nobody", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
+		t.Fatalf("deleting nobody: %v", err)
+	}
+}
+
+// release gives a Hold up, and waits until the ensemble knows: of a short request timeout a busy machine needs several.
+func release(t testing.TB, h *lock.Hold) {
+	t.Helper()
+	ctx := bounded(t)
+	err := h.Release()
+	for ctx.Err() == nil && (errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)) {
+		err = h.Release()
+	}
+	must(t, err)
+}
+
 // create makes persistent znodes.
 func create(t testing.TB, s *embed.Session, paths ...string) {
 	t.Helper()
@@ -241,6 +261,7 @@ func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d held, %d cancelled", held.Load(), cancelled.Load())
+	settled(t, s)
 	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, s)) == 0 })
 	h, err := lock.NewMutex(s, path).TryLock(bounded(t))
 	must(t, err)
@@ -280,7 +301,7 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 	got := <-next
 	must(t, got.err)
 	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, waiter)) == 1 })
-	must(t, hold.Release())
+	release(t, hold) // which its member may learn later than the waiter's
 	must(t, got.hold.Err())
 }
 
@@ -293,7 +314,7 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // makes the path
 	must(t, err)
-	must(t, hold.Release())
+	release(t, hold)
 	ens.Isolate(1)
 	granted := make(chan outcome, 1)
 	go func() {
@@ -306,7 +327,7 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 		if !errors.Is(err, embed.ErrUnavailable) || errors.Is(err, lock.ErrHeld) {
 			t.Errorf("TryLock of %s without a quorum: %v, %v", p, h, err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("TryLock of %s took %v", p, took)
 		}
 	}
@@ -319,7 +340,7 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	got := <-granted
 	must(t, got.err)
 	ens.Until("those who did not wait to leave the queue", func() bool { return len(queued(t, s)) == 1 })
-	must(t, got.hold.Release())
+	release(t, got.hold)
 	free(t, s)
 }
 
@@ -382,9 +403,10 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	holder := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(holder, path).Lock(bounded(t))
 	must(t, err)
-	s := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	waiting := waits(t, ens, s)
 	ens.Isolate(1)
+	expire(t, ens, s)
 	if got := <-waiting; !errors.Is(got.err, embed.ErrSessionExpired) {
 		t.Errorf("a waiter of an expired session: %v, %v", got.hold, got.err)
 	}
@@ -398,14 +420,30 @@ func TestMutex_WhoseSessionExpiresOnTheWayIsToldSo(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.MoveLeader(2)
-	s := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // makes the path
 	must(t, err)
 	must(t, hold.Release())
 	ens.Isolate(1)
-	h, err := lock.NewMutex(s, path).Lock(bounded(t))
-	if !errors.Is(err, embed.ErrSessionExpired) || errors.Is(err, embed.ErrUnknownOutcome) {
-		t.Errorf("on its way: %v, %v", h, err)
+	ctx := &looker{Context: bounded(t)}
+	out := make(chan outcome, 1)
+	go func() {
+		h, err := lock.NewMutex(s, path).Lock(ctx)
+		out <- outcome{h, err}
+	}()
+	ctx.asleep(nil)
+	expire(t, ens, s)
+	if got := <-out; !errors.Is(got.err, embed.ErrSessionExpired) || errors.Is(got.err, embed.ErrUnknownOutcome) {
+		t.Errorf("on its way: %v, %v", got.hold, got.err)
+	}
+}
+
+// expire has a session of member 1, which is cut off, expire at once: the machine under the member sleeps.
+func expire(t testing.TB, ens *embedtest.Ensemble, s *embed.Session) {
+	t.Helper()
+	ens.Faults(1).Sleep(2 * s.Timeout())
+	if state, _ := s.State(); state != embed.Expired {
+		t.Fatalf("the session is %v", state)
 	}
 }
 

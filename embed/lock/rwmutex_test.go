@@ -308,15 +308,18 @@ func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
 	ens.MoveLeader(2)
-	s := ens.Session(1, embed.SessionOptions{Timeout: time.Second})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	m := lock.NewRWMutex(s, path)
 	read, err := m.RLock(bounded(t))
 	must(t, err)
 	ctx := bounded(t)
-	var once sync.Once
+	var cut, asleep sync.Once
 	write, err := m.Upgrade(fickle{ctx, func() bool {
 		if names, _, err := s.Children(context.Background(), path); err == nil && len(names) == 2 {
-			once.Do(func() { ens.Isolate(1) })
+			cut.Do(func() { ens.Isolate(1) })
+		}
+		if errors.Is(read.Err(), embed.ErrReleased) { // as far as its member knows
+			asleep.Do(func() { ens.Faults(1).Sleep(55 * time.Second) })
 		}
 		return ctx.Err() != nil
 	}}, read)

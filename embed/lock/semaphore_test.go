@@ -206,14 +206,22 @@ func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
 	must(t, err)
 	_, err = s.Sync(bounded(t), "/")
 	must(t, err)
-	waiting := permits(t, ens, s, acquires(lock.NewSemaphore(s, path, 1), 1))
+	looks := &looker{Context: bounded(t)}
+	waiting := permits(t, ens, s, func(context.Context) (*lock.Hold, error) {
+		return lock.NewSemaphore(s, path, 1).Acquire(looks, 1)
+	})
 	_, err = other.Sync(bounded(t), "/")
 	must(t, err)
 	names, _, err := other.Children(bounded(t), path+"/locks")
 	must(t, err)
-	ens.Faults(1).SetLink(2, embedtest.Link{Delay: 300 * time.Millisecond})
-	must(t, first.Release())
+	for _, id := range []embed.MemberID{2, 3} { // it hears that the permit is back, and what it sends then is heard later
+		ens.Faults(1).SetLink(id, embedtest.Link{Cut: true})
+	}
+	release(t, first)
+	ens.Until("the permit to come back", func() bool { return out(t, s) == 0 })
+	looks.asleep(nil)
 	must(t, other.Delete(bounded(t), path+"/locks/"+names[0], embed.AnyVersion))
+	ens.HealAll()
 	if got := <-waiting; !errors.Is(got.err, embed.ErrDeleted) {
 		t.Errorf("Acquire: %v, %v", got.hold, got.err)
 	}
