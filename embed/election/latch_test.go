@@ -49,6 +49,8 @@ func TestLatch(t *testing.T) {
 
 	// Who resigns stands again.
 	second := next()
+	s := ens.Session(second, embed.SessionOptions{})
+	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
 	turn, _ := latches[second].Leadership()
 	must(t, turn.Resign())
 	third := next()
@@ -76,15 +78,20 @@ func TestLatch_Changes(t *testing.T) {
 	l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
 	defer l.Close()
 	var seen []bool
+	var other <-chan outcome // who leads next, so that the end of a turn is told: the Latch has no other one before this resigns
 	for now := range l.Changes(bounded(t)) {
 		seen = append(seen, now != nil)
 		switch len(seen) {
 		case 1:
 			must(t, holds.Resign())
 		case 2, 4:
+			other = stands(t, ens, s, "")
 			must(t, now.Resign())
+		case 3:
+			must(t, (<-other).leadership.Resign())
 		case 5:
 			must(t, l.Close())
+			must(t, (<-other).leadership.Resign())
 		}
 	}
 	for i, leads := range seen {
@@ -97,14 +104,14 @@ func TestLatch_Changes(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	other := election.NewLatch(ens.Node(1), path, nil, election.Options{})
-	defer other.Close()
-	for now := range other.Changes(ctx) {
+	second := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+	defer second.Close()
+	for now := range second.Changes(ctx) {
 		if now != nil {
 			cancel()
 		}
 	}
-	if !other.IsLeader() {
+	if !second.IsLeader() {
 		t.Error("the end of a loop ended the leadership")
 	}
 }

@@ -90,6 +90,18 @@ func (l *looker) look() {
 	}
 }
 
+// asleep waits until it is not asked any more. It may be wrong if the machine is slow.
+func (l *looker) asleep() {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for quiet, last := 0, int64(-1); quiet < 4; quiet++ {
+		<-tick.C
+		if now := l.looks.Load(); now != last {
+			quiet, last = -1, now
+		}
+	}
+}
+
 func (l *looker) Err() error            { l.look(); return l.Context.Err() }
 func (l *looker) Done() <-chan struct{} { l.look(); return l.Context.Done() }
 func (l *looker) Value(key any) any     { l.look(); return l.Context.Value(key) }

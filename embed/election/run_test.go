@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,25 +41,29 @@ func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 // Between two turns of one the others have theirs.
 func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
 	ctx, cancel := context.WithCancel(bounded(t))
-	turns := make(chan int)
+	turns, over := make(chan int), make(chan struct{})
 	for i := range 3 {
 		go election.Run(ctx, ens.Node(1), path, nil, func(ctx context.Context, _ lock.Token) error {
 			select {
 			case turns <- i:
+				<-over
 			case <-ctx.Done():
 			}
 			return nil
 		})
 	}
-	counts := make([]int, 3)
+	var order []int
 	for range 12 {
-		counts[<-turns]++
+		order = append(order, <-turns)
+		ens.Until("all to stand", func() bool { return len(candidates(t, s)) == 3 }) // or who comes late has missed it
+		over <- struct{}{}
 	}
 	cancel()
-	for i, n := range counts {
-		if n < 2 {
-			t.Errorf("candidate %d led %d times of 12: %v", i, n, counts)
+	for i, who := range order {
+		if slices.Contains(order[max(0, i-2):i], who) {
+			t.Fatalf("who had led led again before the others: %v", order)
 		}
 	}
 }
@@ -97,7 +102,11 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 // the other has gone. (client-go#1155: after a leader had failed to renew its lease it never stood again.)
 func TestRun_ComesBackAfterAPartition(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID == 1 { // the others are to keep their sessions
+			c.MaxSessionTimeout = time.Second
+		}
+	}})
 	ens.MoveLeader(3)
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
@@ -183,7 +192,7 @@ func TestRun_TheFarewellIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const patience = 2 * time.Second
+			const patience = 3 * time.Second
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = patience }})
 			ens.MoveLeader(2)
 			ctx, cancel := context.WithCancel(bounded(t))
@@ -201,7 +210,7 @@ func TestRun_TheFarewellIsBounded(t *testing.T) {
 			if !errors.Is(err, c.want) || errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome) {
 				t.Errorf("Run says %v, want %v", err, c.want)
 			}
-			if took := time.Since(ran); took > patience+patience/2 {
+			if took := time.Since(ran); took >= 2*patience { // two waits; one may be late by anything less on a busy machine
 				t.Errorf("Run returned %v after fn, it may wait %v", took, patience)
 			}
 			ens.HealAll()

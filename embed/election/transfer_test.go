@@ -632,6 +632,6 @@ func TestTransfer_AnOfferThatCannotBeAnswered(t *testing.T) {
 	default:
 	}
 	ens.HealAll()
-	must(t, l.Resign())
-	must(t, leads(t, out).Resign())
+	resign(t, l)
+	resign(t, leads(t, out))
 }
