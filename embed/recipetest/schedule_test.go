@@ -160,24 +160,31 @@ func (s *schedule) left(soon func(*kind) bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, 3*patient)
 	defer cancel()
 	for _, id := range s.ens.Members() {
-		session := s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
-		for _, k := range s.kinds {
-			for _, path := range k.paths() {
-				_, err := session.Sync(ctx, path)
-				must(s.t, err)
-				if !soon(k) {
-					s.emptied(session, k, path)
-				}
-				h, err := k.all(ctx, session, path, soon(k))
-				if err != nil {
-					s.t.Errorf("nobody has %s, but member %d says: %v", path, id, err)
-					continue
-				}
-				s.ens.Until("what nobody else has to be released", func() bool { return h.Release() == nil })
+		// A write behind all that its callers have sent: what they do not wait for any more may be seen only when it is applied.
+		s.visit(id, func(session *embed.Session, _ *kind, path string) error {
+			err := session.Delete(ctx, register(path)+"-nobody", embed.AnyVersion)
+			if errors.Is(err, embed.ErrNoNode) {
+				return nil
+			}
+			return err
+		})
+	}
+	for _, id := range s.ens.Members() {
+		s.visit(id, func(session *embed.Session, k *kind, path string) error {
+			if _, err := session.Sync(ctx, path); err != nil {
+				return err
+			}
+			if !soon(k) {
 				s.emptied(session, k, path)
 			}
-		}
-		_ = session.Close() // the node goes on trying
+			h, err := k.all(ctx, session, path, soon(k))
+			if err != nil {
+				return err
+			}
+			s.ens.Until("what nobody else has to be released", func() bool { return h.Release() == nil })
+			s.emptied(session, k, path)
+			return nil
+		})
 	}
 	s.ens.Until("the goroutines of the recipes to end", func() bool {
 		all := stacks()
@@ -190,10 +197,28 @@ func (s *schedule) left(soon func(*kind) bool) {
 	})
 }
 
+// visit does something with each path through a member, again if its session is lost meanwhile, as a busy machine may.
+func (s *schedule) visit(id embed.MemberID, do func(*embed.Session, *kind, string) error) {
+	session := s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
+	for _, k := range s.kinds {
+		for _, path := range k.paths() {
+			err := do(session, k, path)
+			for err != nil && session.Err() != nil {
+				session = s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
+				err = do(session, k, path)
+			}
+			if err != nil {
+				s.t.Errorf("nobody has %s, but member %d says: %v", path, id, err)
+			}
+		}
+	}
+	_ = session.Close() // the node goes on trying
+}
+
 // emptied checks that the queue of a path becomes empty.
 func (s *schedule) emptied(session *embed.Session, k *kind, path string) {
 	names := k.queued(s.ctx, session, path)
-	for deadline := time.Now().Add(20 * time.Second); len(names) > 0; names = k.queued(s.ctx, session, path) {
+	for deadline := time.Now().Add(patient); len(names) > 0; names = k.queued(s.ctx, session, path) {
 		if time.Now().After(deadline) {
 			s.t.Errorf("left behind: %q", names)
 			return
@@ -329,22 +354,22 @@ func (c *caller) patience() (context.Context, context.CancelFunc) {
 
 // mayRefuse reports whether a call of which nothing more is known may end with an error.
 func (c *caller) mayRefuse(ctx context.Context, s *embed.Session, paths []string, err error) bool {
-	if errors.Is(err, embed.ErrUnknownOutcome) || errors.Is(err, embed.ErrFailed) {
-		select { // of a member that is killed they end a moment later
-		case <-s.Done():
-		case <-time.After(time.Second):
-		}
-	}
-	ended := s.Err()
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case ended != nil && (errors.Is(err, ended) || errors.Is(err, embed.ErrUnknownOutcome) || errors.Is(err, embed.ErrFailed)):
+		return true
 	case errors.Is(err, embed.ErrUnknownOutcome) && c.lagged.Load(): // a snapshot has taken its place
+		return true
 	case errors.Is(err, embed.ErrDeleted) && c.model.tookAny(paths...):
-	default:
-		return false
+		return true
+	case errors.Is(err, embed.ErrUnknownOutcome), errors.Is(err, embed.ErrFailed):
+		select { // of a member that is killed they end a moment later
+		case <-s.Done():
+		case <-time.After(patient):
+		}
+		return s.Err() != nil
 	}
-	return true
+	ended := s.Err()
+	return ended != nil && errors.Is(err, ended)
 }
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
