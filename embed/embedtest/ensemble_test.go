@@ -55,7 +55,8 @@ func TestEnsemble_StopKillRestart(t *testing.T) {
 // Two followers that cannot reach each other serve as before: they need their leader only. One that reaches nobody does
 // not.
 func TestEnsemble_Links(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
+	// A longer tick: member 3 is to lead until it is cut off, also on a busy machine.
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
 	ens.MoveLeader(3)
 	ens.Cut(1, 2)
 	for _, id := range ens.Members() {

@@ -380,6 +380,23 @@ func TestFaults_Sleep(t *testing.T) {
 	must(t, kept.Err())
 }
 
+// leads waits until a member knows of a leader and returns it.
+func leads(t *testing.T, n *embed.Node) embed.MemberID {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ctx := bounded(t); ; {
+		if leader := n.Status().Shards[0].Leader; leader != 0 {
+			return leader
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("there is no leader")
+		}
+	}
+}
+
 // Members as they are in processes of their own: real connections, started with their Faults, and again with the same.
 func TestStart(t *testing.T) {
 	t.Parallel()
@@ -417,7 +434,7 @@ func TestStart(t *testing.T) {
 		must(t, n.Ready(bounded(t)))
 	}
 
-	leader := nodes[1].Status().Shards[0].Leader
+	leader := leads(t, nodes[1])
 	one, other := leader%3+1, (leader+1)%3+1
 	cut := embedtest.Link{Cut: true}
 	faults[leader].SetLink(one, cut)
