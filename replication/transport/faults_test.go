@@ -242,7 +242,7 @@ func TestShutTakesWhatIsDelayed(t *testing.T) {
 	s, f := &spy{Network: o.Network}, NewFaults()
 	o.Network = f.Network(s)
 	a, b := newPeer(t, o), onMesh(t, m, identity(2))
-	link := a.link(t, 2)
+	link := a.connected(t, 2)
 	link.SendMessageBatch(beat(1, 2, 1))
 	get(t, b.batches, "batch")
 	f.Set(2, Fault{Delay: 20 * time.Millisecond})
@@ -293,7 +293,7 @@ func TestFaultsOverTCP(t *testing.T) {
 		f.Set(2, Fault{Delay: 30 * time.Millisecond})
 		exchange(t, a, b)
 		f.Set(2, Fault{Cut: true})
-		ab, ba := a.link(t, 2), b.link(t, 1)
+		ab, ba := a.link(t, 2), b.connected(t, 1)
 		for i := range uint64(20) {
 			ab.SendMessageBatch(beat(1, 2, i))
 			ba.SendMessageBatch(beat(2, 1, i))

@@ -68,12 +68,12 @@ func TestHandshakeMatrix(t *testing.T) {
 			}
 			b := newPeer(t, o)
 			a := newPeer(t, Options{Self: c.self, Members: []uint64{1, 2, 3, 4}, Network: everywhere{mesh.Network(c.self.Member), 2}})
-			link := a.link(t, c.dial)
-			link.SendMessageBatch(beat(c.self.Member, 2, 1))
 			if c.kind == nil {
+				a.connected(t, c.dial).SendMessageBatch(beat(c.self.Member, 2, 1))
 				get(t, b.batches, "batch")
 				return
 			}
+			a.link(t, c.dial).SendMessageBatch(beat(c.self.Member, 2, 1))
 			reason := get(t, a.refused, "refusal")
 			if !errors.Is(reason, c.kind) || !strings.Contains(reason.Error(), c.text) {
 				t.Fatalf("refused because %v: %q", errors.Unwrap(reason), reason)

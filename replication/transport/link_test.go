@@ -278,7 +278,7 @@ func TestLargeBatches(t *testing.T) {
 	o := meshOptions(t, m, identity(1))
 	o.FrameMax = 10_000
 	a, b := newPeer(t, o), onMesh(t, m, identity(2))
-	link := a.link(t, 2)
+	link := a.connected(t, 2)
 	proposal := func(n int) pb.Message {
 		return pb.Message{Type: pb.Propose, From: 1, To: 2, ShardID: 1, Entries: []pb.Entry{{Cmd: make([]byte, n)}}}
 	}

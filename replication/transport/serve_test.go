@@ -109,7 +109,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		})
 	}
 	until(t, "a crowd of strangers", func() bool { return crowded() == greetingMax })
-	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+	a.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
 	get(t, b.batches, "batch of a member among strangers")
 	until(t, "strangers dropped", func() bool {
 		b.mu.Lock()
@@ -154,7 +154,7 @@ func TestConnectionsOfAMemberAreBounded(t *testing.T) {
 func TestMalformedAndForged(t *testing.T) {
 	m := NewMesh()
 	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
-	well := a.link(t, 2)
+	well := a.connected(t, 2)
 	well.SendMessageBatch(beat(1, 2, 1))
 	get(t, b.batches, "batch")
 

@@ -103,7 +103,7 @@ func exchange(t *testing.T, a, b *peer) {
 	t.Helper()
 	ab, ba := a.o.Self.Member, b.o.Self.Member
 	ten := func(p *peer, from, to uint64) {
-		link := p.link(t, to)
+		link := p.connected(t, to)
 		for i := range uint64(10) {
 			link.SendMessageBatch(beat(from, to, i))
 		}

@@ -161,6 +161,17 @@ func (p *peer) link(t *testing.T, m uint64) raftio.IConnection {
 	return c
 }
 
+// connected is link with a connection, which on a busy machine may take longer to come than a message waits for it.
+func (p *peer) connected(t *testing.T, m uint64) raftio.IConnection {
+	t.Helper()
+	c := p.link(t, m)
+	until(t, "a connection", func() bool {
+		w, _, _ := c.(*link).look(time.Now())
+		return w != nil
+	})
+	return c
+}
+
 // beat is a batch with one heartbeat, numbered.
 func beat(from, to, number uint64) pb.MessageBatch {
 	return batchOf(pb.Message{Type: pb.Heartbeat, From: from, To: to, ShardID: 1, Term: 1, Commit: number})
@@ -224,7 +235,7 @@ func noGoroutines(t *testing.T) {
 func TestMessagesAndChunksArrive(t *testing.T) {
 	mesh := NewMesh()
 	a, b := onMesh(t, mesh, identity(1)), onMesh(t, mesh, identity(2))
-	link := a.link(t, 2)
+	link := a.connected(t, 2)
 	for i := range uint64(100) {
 		if err := link.SendMessageBatch(beat(1, 2, i)); err != nil {
 			t.Fatal(err)
@@ -318,7 +329,7 @@ func TestStartUseAndCloseLeavesNothing(t *testing.T) {
 		for i, p := range peers {
 			for to := uint64(1); to <= 3; to++ {
 				if from := uint64(i + 1); from != to {
-					p.link(t, to).SendMessageBatch(beat(from, to, 1)) // the links are left open
+					p.connected(t, to).SendMessageBatch(beat(from, to, 1)) // the links are left open
 				}
 			}
 		}
