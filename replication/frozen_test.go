@@ -113,15 +113,7 @@ func frozenAt(t *testing.T, at int64) {
 	// The disk is repaired: the directory is what a crash would have left.
 	e.start(victim)
 	e.write(victim, 1, "again")
-	for _, n := range e.nodes {
-		e.barrier(n, 1)
-	}
-	want := others[0].tapes[0].state()
-	for _, n := range e.nodes {
-		if got := n.tapes[0].state(); got != want {
-			t.Errorf("member %d has %v, member %d has %v", n.id, got, others[0].id, want)
-		}
-	}
+	e.same(t)
 	acked.Range(func(cmd, _ any) bool {
 		if others[0].tapes[0].times(cmd.(string)) == 0 {
 			t.Errorf("%q was applied somewhere and is lost", cmd)

@@ -40,16 +40,8 @@ func TestThreeMembers_AgreeAfterWritesFromAll(t *testing.T) {
 		for i := range 30 {
 			e.write(e.nodes[i%3], shard, fmt.Sprintf("%d/%d", shard, i))
 		}
-		for _, n := range e.nodes {
-			e.barrier(n, shard)
-		}
-		want := e.nodes[0].tapes[shard-1].state()
-		for _, n := range e.nodes[1:] {
-			if got := n.tapes[shard-1].state(); got != want {
-				t.Errorf("shard %d: member %d has %v, member 1 has %v", shard, n.id, got, want)
-			}
-		}
 	}
+	e.same(t)
 }
 
 func TestPropose_Refusals(t *testing.T) {

@@ -59,10 +59,10 @@ func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
 		return l.Member == to
 	})
 	for _, n := range e.nodes {
-		eventually(t, "one leader", func() bool { return n.host.Leader(1) == e.nodes[0].host.Leader(1) })
-		if n.host.Leads(1) != (n.id == n.host.Leader(1).Member) {
-			t.Errorf("member %d: leads %v under leader %d", n.id, n.host.Leads(1), n.host.Leader(1).Member)
-		}
+		eventually(t, "one leader, who knows it", func() bool { // and who may be another the next moment
+			l := n.host.Leader(1)
+			return l.Member != 0 && l == e.nodes[0].host.Leader(1) && n.host.Leads(1) == (n.id == l.Member)
+		})
 	}
 	if l := e.nodes[0].host.Leader(2); l != (Leader{}) {
 		t.Errorf("a shard that does not exist is led by %v", l)
@@ -90,25 +90,34 @@ func TestLeader_IsolatedStepsDown(t *testing.T) {
 }
 
 // C12.2: a member that is cut off asks for votes again and again. When it comes back its term must not be ahead of the
-// others': they would depose their leader for it.
+// others': they would depose their leader for it. (That they follow the same one as before cannot be asked for: a leader that is not heard
+// for a moment on a busy machine is followed by another.)
 func TestLeader_AMemberThatComesBackDeposesNobody(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
 	e.write(e.nodes[0], 1, "warm")
 	leader := awaitLeader(t, e.nodes[0], 1)
 	away := e.nodes[leader.Member%3]
+	term := func(n *node) uint64 {
+		rs, err := n.host.store.ReadRaftState(1, uint64(n.id), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rs.State.Term
+	}
 	e.carrier.isolate(UUID(e.digest, away.id), true)
 	for range 3 { // elections that it loses
 		asked := e.carrier.lost(UUID(e.digest, away.id), raftpb.RequestPreVote, raftpb.RequestVote)
 		eventually(t, "request for a vote", func() bool { return isClosed(asked) })
 	}
+	others := slicesWithout(e.nodes, away)
+	if its, newest := term(away), max(term(others[0]), term(others[1])); its > newest {
+		t.Errorf("who was cut off is in term %d, the others in %d", its, newest)
+	}
 	e.carrier.isolate(UUID(e.digest, away.id), false)
 	e.write(away, 1, "back")
 	for _, n := range e.nodes {
 		n.tapes[0].has(t, "back")
-		if now := n.host.Leader(1); now != leader {
-			t.Errorf("member %d follows %v after one came back, it was %v", n.id, now, leader)
-		}
 	}
 }
 

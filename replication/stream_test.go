@@ -52,19 +52,6 @@ func compacted(n *node) bool {
 	return err == nil && len(entries) == 0
 }
 
-func (e *ensemble) same(t *testing.T) {
-	t.Helper()
-	for _, n := range e.nodes {
-		e.barrier(n, 1)
-	}
-	want := e.nodes[0].tapes[0].state()
-	for _, n := range e.nodes[1:] {
-		if got := n.tapes[0].state(); got != want {
-			t.Errorf("member %d has %v, member 1 has %v", n.id, got, want)
-		}
-	}
-}
-
 func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
 	e, behind := lag(t)
 	e.start(behind)
@@ -155,18 +142,18 @@ func TestStream_InstallFails(t *testing.T) {
 // A state that cannot be read now is streamed later; a stream that breaks off is sent anew.
 func TestStream_SenderHasTrouble(t *testing.T) {
 	e, behind := lag(t)
-	troubles := map[string]int{}
+	var snapshots, writes atomic.Int32
 	for _, n := range slicesWithout(e.nodes, behind) {
 		m := n.tapes[0]
 		m.mu.Lock()
 		m.onSnapshot = func() error {
-			if troubles["snapshot"]++; troubles["snapshot"] == 1 {
+			if snapshots.Add(1) == 1 {
 				return errInjected
 			}
 			return nil
 		}
 		m.onWrite = func(io.Writer) error {
-			if troubles["write"]++; troubles["write"] == 1 {
+			if writes.Add(1) == 1 {
 				return errInjected
 			}
 			return nil

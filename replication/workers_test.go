@@ -35,12 +35,12 @@ func TestShards_ASlowOneKeepsNoOtherFromApplying(t *testing.T) {
 // logs of the shards must not wait for it.
 func TestStream_ASlowOneKeepsNoShardFromItsSnapshots(t *testing.T) {
 	e := found(t, 3, 2)
-	streaming, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
+	streaming, release := make(chan *node, 3), make(chan struct{})
 	e.prepare = func(n *node) {
 		n.host.keepEntries = 1
+		var once sync.Once
 		n.tapes[0].onWrite = func(io.Writer) error {
-			once.Do(func() { close(streaming) })
+			once.Do(func() { streaming <- n })
 			<-release
 			return nil
 		}
@@ -50,17 +50,19 @@ func TestStream_ASlowOneKeepsNoShardFromItsSnapshots(t *testing.T) {
 	for shard := ShardID(1); shard <= 2; shard++ {
 		e.write(e.nodes[0], shard, "warm")
 	}
-	sender := e.node(awaitLeader(t, e.nodes[0], 1).Member)
-	behind := e.nodes[sender.id%3]
+	behind := e.nodes[awaitLeader(t, e.nodes[0], 1).Member%3]
 	e.stop(behind)
+	others := slicesWithout(e.nodes, behind)
 	for i := range 10 {
-		e.write(sender, 1, fmt.Sprintf("missed-%d", i))
+		e.write(others[0], 1, fmt.Sprintf("missed-%d", i))
 	}
-	sender = e.node(awaitLeader(t, sender, 1).Member)
-	snapshotNow(t, sender)
-	eventually(t, "cut log", func() bool { return compacted(sender) })
+	for _, n := range others { // whoever leads then has to stream
+		e.barrier(n, 1)
+		snapshotNow(t, n)
+		eventually(t, "cut log", func() bool { return compacted(n) })
+	}
 	e.start(behind)
-	<-streaming
+	sender := <-streaming
 	e.write(sender, 2, "meanwhile")
 	index := sender.tapes[1].lastIndex()
 	if err := sender.host.RequestSnapshot(2); err != nil {
