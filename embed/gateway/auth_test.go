@@ -118,8 +118,9 @@ func TestX509(t *testing.T) {
 	authorities := cryptox509.NewCertPool()
 	authorities.AddCert(ca.Leaf)
 	n := startNode(t, func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"x509": X509()} })
-	g := startOn(t, n, Config{FirstFrame: 300 * time.Millisecond, Words: []string{"ruok"}, TLS: &TLS{Config: &tls.Config{
-		Certificates: []tls.Certificate{*server}, ClientCAs: authorities, ClientAuth: tls.VerifyClientCertIfGiven}}})
+	cfg := Config{TLS: &TLS{Config: &tls.Config{
+		Certificates: []tls.Certificate{*server}, ClientCAs: authorities, ClientAuth: tls.VerifyClientCertIfGiven}}}
+	g := startOn(t, n, cfg)
 	c := connectTLS(t, g, &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{*web}})
 	if r := c.must(op(wire.OpWhoAmI, "")); !slices.Contains(r.Users, wire.User{Scheme: "x509", Name: "CN=web,OU=shop"}) {
 		t.Errorf("whoAmI: %+v", r.Users)
@@ -141,5 +142,6 @@ func TestX509(t *testing.T) {
 	plain := dial(t, g)
 	plain.write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
 	plain.ends()
-	dial(t, g).endsSilently()
+	cfg.FirstFrame = 300 * time.Millisecond
+	dial(t, startOn(t, n, cfg)).endsSilently()
 }

@@ -118,5 +118,5 @@ func TestHandshakeMalformed(t *testing.T) {
 		t.Log(name)
 		c.endsSilently()
 	}
-	connect(t, g).must(create("/fine", nil, 0))
+	enter(t, g).must(create("/fine", nil, 0))
 }

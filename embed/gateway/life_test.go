@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -53,14 +52,12 @@ func TestCloseOfASessionThatMoved(t *testing.T) {
 
 // 5.4: whoever says nothing for its timeout loses its connection and its session, and not before.
 func TestSilentClient(t *testing.T) {
+	t.Parallel() // it waits more than it computes
 	g := start(t, Config{})
 	other := connect(t, g)
-	c := dial(t, g)
-	c.open(wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)})
 	saying := time.Now() // what it says is heard no earlier; how much later the end may be is the machine's to say
-	c.must(create("/e", nil, 1))
-	c.endsSilently()
-	if silent := time.Since(saying); silent < 2*time.Second {
+	visit(t, g, shortTimeout, "/e").endsSilently()
+	if silent := time.Since(saying); silent < shortTimeout {
 		t.Errorf("dropped after %v", silent)
 	}
 	wait(t, "the end of its ephemeral", func() bool { return other.do(op(wire.OpExists, "/e")).Err == wire.NoNode })
@@ -105,17 +102,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 // G3: a member that is cut off drops its clients, and takes none.
 func TestMemberCutOff(t *testing.T) {
-	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 500 * time.Millisecond }})
+	t.Parallel() // it waits more than it computes
+	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 3 * time.Second }})
 	g := startOn(t, e.Node(1), Config{Words: []string{"ruok", "srvr", "isro"}})
-	c := dial(t, g)
-	c.open(wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)})
-	c.must(create("/a", nil, 0))
-	if got := ask(t, g, "isro"); got != "rw" {
-		t.Errorf("isro: %q", got)
-	}
+	c := visit(t, g, shortTimeout, "/a")
+	wait(t, "the member to serve", func() bool { return ask(t, g, "isro") == "rw" })
 	e.Cut(1, 2)
 	e.Cut(1, 3)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(patience); ; <-time.After(settlePause) {
 		if _, err := c.Write(raw(wire.Request{Xid: wire.XidPing, Operation: op(wire.OpPing, "")})); err != nil {
 			break
 		}
@@ -134,16 +128,11 @@ func TestMemberCutOff(t *testing.T) {
 		}
 	}
 	late := dial(t, g)
-	late.write((&wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)}).AppendFrame(nil))
+	late.write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
 	late.endsSilently()
 	e.Heal(1, 2)
 	e.Heal(1, 3)
-	wait(t, "a session after the gap", func() bool {
-		again := dial(t, g)
-		again.write((&wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)}).AppendFrame(nil))
-		b, err := wire.ReadFrame(again, nil, 100)
-		return err == nil && again.ConnectResponse.Decode(b) == nil && again.SessionID != 0
-	})
+	enter(t, g)
 }
 
 // slow is a scheme of the service's that takes its time.
@@ -159,23 +148,18 @@ func (s slow) Identify(credential []byte) (string, error) {
 
 // A client whose request takes longer than its timeout is not silent meanwhile: what it says is not read.
 func TestRequestThatTakesLongerThanTheTimeout(t *testing.T) {
+	t.Parallel() // it waits more than it computes
 	scheme := slow{until: make(chan struct{})}
 	g := startOn(t, startNode(t, func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"slow": scheme} }), Config{})
 	other := connect(t, g)
-	client := func(path string) *client {
-		c := dial(t, g)
-		c.open(wire.ConnectRequest{Timeout: 1500, Password: make([]byte, 16)}) // a third of it is what a slow disk may take
-		c.must(create(path, nil, 1))
-		return c
-	}
-	c := client("/waits")
+	c := visit(t, g, shortTimeout-time.Second, "/waits")
 	q := wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "slow", Proof: []byte("x")}}
 	c.write(raw(q))
-	for i := range 2 { // one after the other, each of which is told of its end by the same ticks
-		path := fmt.Sprint("/silent-", i)
-		client(path)
-		wait(t, "the end of a silent client", func() bool { return other.do(op(wire.OpExists, path)).Err == wire.NoNode })
-	}
+	visit(t, g, shortTimeout, "/silent") // of whose end the same ticks tell, later
+	wait(t, "the end of a silent client", func() bool {
+		<-time.After(settlePause)
+		return other.do(op(wire.OpExists, "/silent")).Err == wire.NoNode
+	})
 	close(scheme.until)
 	if r := c.receive(q); r.Err != wire.OK {
 		t.Errorf("code %d", r.Err)

@@ -44,8 +44,8 @@ func TestResume(t *testing.T) {
 			c.must(watching(op(wire.OpGetData, path)))
 			c.must(with(op(wire.OpAddWatch, path), func(o *wire.Operation) { o.Mode = wire.WatchRecursive }))
 
-			next := resume(t, gates[i], c, 5000)
-			if next.SessionID != c.SessionID || !bytes.Equal(next.Password, c.Password) || next.Timeout != 5000 {
+			next := resume(t, gates[i], c, 20_000)
+			if next.SessionID != c.SessionID || !bytes.Equal(next.Password, c.Password) || next.Timeout != 20_000 {
 				t.Errorf("%+v went on as %+v", c.ConnectResponse, next.ConnectResponse)
 			}
 			c.endsSilently()
@@ -63,7 +63,7 @@ func TestResume(t *testing.T) {
 				t.Errorf("a timeout of %d ms", last.Timeout)
 			}
 			last.must(op(wire.OpCloseSession, ""))
-			resume(t, gates[0], c, 5000).wantExpired("a closed session")
+			resume(t, gates[0], c, 20_000).wantExpired("a closed session")
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -195,21 +196,17 @@ func TestCloseIsOneTransaction(t *testing.T) {
 
 // 5.4: every request keeps a session alive, a ping too, but not auth and sasl. All are judged by the same ticks.
 func TestWhatKeepsASessionAlive(t *testing.T) {
+	t.Parallel() // it waits more than it computes
 	g := start(t, Config{})
 	watcher := connect(t, g)
-	client := func(path string) *client {
-		c := dial(t, g)
-		c.open(wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)}) // a third of it is what a slow disk may take
-		c.must(create(path, nil, 1))
-		return c
-	}
-	client("/silent")
-	pings, auths := client("/pings"), client("/auths")
+	visit(t, g, shortTimeout, "/silent")
+	pings, auths := visit(t, g, shortTimeout, "/pings"), visit(t, g, shortTimeout, "/auths")
 	ping := wire.Request{Xid: wire.XidPing, Operation: op(wire.OpPing, "")}
 	auth := wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "digest", Proof: []byte("bob:pw")}}
 	sasl := wire.Request{Xid: 7, Operation: op(wire.OpSASL, "")}
 	there := func(path string) bool { return watcher.do(op(wire.OpExists, path)).Err == wire.OK }
 	wait(t, "the end of who is silent, and of who says what does not count", func() bool {
+		<-time.After(settlePause)
 		pings.write(raw(ping))
 		if r := pings.receive(ping); r.Err != wire.OK {
 			t.Errorf("ping: code %d", r.Err)
@@ -306,7 +303,9 @@ func TestLastOps(t *testing.T) {
 			t.Errorf("after %s cons has no %s: %s", what, want, got)
 		}
 	}
-	wantLast("the handshake", "SESS")
+	wait(t, "the handshake to be the last op", func() bool { // which is noted after the client is told
+		return strings.Contains(ask(t, g, "cons"), ",lop=SESS,")
+	})
 	c.must(create("/a", nil, 0))
 	for _, test := range []struct {
 		op   wire.Operation

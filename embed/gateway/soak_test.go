@@ -34,12 +34,12 @@ func TestSoak(t *testing.T) {
 	for _, id := range e.Members() {
 		s.gates = append(s.gates, startOn(t, e.Node(id), Config{ConnectionsPerAddress: -1, FirstFrame: 500 * time.Millisecond, WriteTimeout: 300 * time.Millisecond, Words: []string{"*"}}))
 	}
-	host := connect(t, s.gates[0])
+	host := enter(t, s.gates[0])
 	host.must(create("/soak", nil, 0))
 	host.must(create("/soak/shared", nil, 0))
 	host.must(create("/soak/big", make([]byte, 200_000), 0))
 	for _, g := range s.gates { // all members have it before anybody asks
-		connect(t, g).must(op(wire.OpSync, "/soak/big"))
+		enter(t, g).must(op(wire.OpSync, "/soak/big"))
 	}
 
 	crook := s.crook(0)
@@ -56,9 +56,7 @@ func TestSoak(t *testing.T) {
 	var all []*tenant
 	for i := range 6 {
 		p := &tenant{street: s, path: fmt.Sprintf("/soak/tenant-%d", i), gate: s.gates[i%len(s.gates)], writes: i == 0}
-		if err := p.moveIn(); err != nil {
-			t.Fatal(err)
-		}
+		p.moveIn()
 		all = append(all, p)
 		s.victims = append(s.victims, p.session)
 	}
@@ -90,13 +88,11 @@ func TestSoak(t *testing.T) {
 			t.Errorf("a member has ended: %v", g.node.Engine.Err())
 		default:
 		}
-		c := connect(t, g)
+		c := enter(t, g)
 		c.must(create("/soak/after", nil, 1))
 		c.must(op(wire.OpCloseSession, ""))
 		_ = c.Close()
-		if got := ask(t, g, "ruok"); got != "imok" {
-			t.Errorf("ruok: %q", got)
-		}
+		wait(t, "imok", func() bool { return ask(t, g, "ruok") == "imok" })
 	}
 	s.settle(len(s.gates) + 1)
 	after := measure()
@@ -228,29 +224,14 @@ type tenant struct {
 	err               error
 }
 
-func (p *tenant) moveIn() (err error) {
-	if p.conn, err = net.Dial("tcp", p.gate.Addr().String()); err != nil {
-		return err
-	}
-	p.t.Cleanup(func() { _ = p.conn.Close() })
-	p.r = bufio.NewReader(p.conn)
-	q := wire.ConnectRequest{Timeout: 30_000, Password: make([]byte, 16)}
-	if _, err := p.conn.Write(q.AppendFrame(nil)); err != nil {
-		return err
-	}
-	frame, err := wire.ReadFrame(p.r, nil, 100)
-	if err == nil {
-		err = p.session.Decode(frame)
-	}
-	if err == nil && p.session.Timeout == 0 {
-		err = errors.New("no session")
-	}
-	return err
+func (p *tenant) moveIn() {
+	c := enter(p.t, p.gate)
+	p.conn, p.r, p.session = c.Conn, bufio.NewReader(c.Conn), c.ConnectResponse
 }
 
 // say sends requests, and returns the answers to all of them.
 func (p *tenant) say(ops ...wire.Operation) ([]wire.Reply, error) {
-	_ = p.conn.SetDeadline(time.Now().Add(15 * patience)) // the machine may be busy with something else
+	_ = p.conn.SetDeadline(time.Now().Add(5 * patience)) // the machine may be busy with something else
 	var b []byte
 	first := p.xid + 1
 	for _, o := range ops {
