@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,12 +61,21 @@ func TestServe_NobodyReadsTheLog(t *testing.T) {
 // A gate lets nothing through until it is opened.
 type gate struct {
 	open chan struct{}
-	bytes.Buffer
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
 func (g *gate) Write(b []byte) (int, error) {
 	<-g.open
-	return g.Buffer.Write(b)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.Write(b)
+}
+
+func (g *gate) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.String()
 }
 
 // Lines for which there is no room are counted, and how many they were is said, as soon as somebody reads on.
@@ -78,7 +88,10 @@ func TestLog_SaysWhatIsLost(t *testing.T) {
 		}
 		end() // has a bound while nobody reads
 		close(to.open)
-		end()
+		until(t, "all that is written", func() bool {
+			end() // which has it still
+			return strings.Contains(to.String(), "lines were lost")
+		})
 		lines := strings.Split(strings.TrimSpace(to.String()), "\n")
 		said := 0
 		for _, line := range lines {
