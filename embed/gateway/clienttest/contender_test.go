@@ -332,7 +332,7 @@ func (p *process) do(i int, what, done string) error {
 			return fmt.Errorf("%q to %s", got, what)
 		}
 		return nil
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		return fmt.Errorf("nothing to %s", what)
 	}
 }
@@ -349,8 +349,9 @@ func (e *ensemble) clients(timeout time.Duration, members []embed.MemberID) []st
 	return []string{strconv.FormatInt(timeout.Milliseconds(), 10), strings.Join(addrs, ",")}
 }
 
-// sessionTimeout is that of clients who do not die.
-const sessionTimeout = 10 * time.Second
+// sessionTimeout is that of clients who do not die. For less than a third of it a machine that is busy may keep a member from proving
+// itself alive, or it ends their connections for that.
+const sessionTimeout = 20 * time.Second
 
 // kazoo starts contenders of kazoo's.
 func (e *ensemble) kazoo(python string, timeout time.Duration, members ...embed.MemberID) *process {

@@ -51,7 +51,7 @@ func (e *ensemble) connect(members ...embed.MemberID) *client {
 		addrs = append(addrs, e.addrs[id])
 	}
 	c := &client{}
-	conn, _, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silent{}), zk.WithEventCallback(func(ev zk.Event) {
+	conn, _, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(silent{}), zk.WithEventCallback(func(ev zk.Event) {
 		if ev.Type == zk.EventSession {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -111,6 +111,8 @@ func TestMemberIsKilled(t *testing.T) {
 	if c.SessionID() != id || c.expired() {
 		t.Fatalf("session %#x, was %#x; expired: %v", c.SessionID(), id, c.expired())
 	}
+	_, err = witness.Sync("/mine")
+	must(t, err)
 	ok, stat, err := witness.Exists("/mine")
 	must(t, err)
 	if !ok || stat.EphemeralOwner != id {
@@ -127,7 +129,7 @@ func TestMemberIsKilled(t *testing.T) {
 		if ev.Type != zk.EventNodeDataChanged || ev.Path != "/watched" {
 			t.Errorf("watch: %+v", ev)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("the watch was not told")
 	}
 	must(t, mine.Unlock())

@@ -86,7 +86,7 @@ func TestLocks(t *testing.T) {
 			}
 			must(t, list[0].give())
 		})
-		mortal := e.curator(run, 5*time.Second, 2, 3)
+		mortal := e.curator(run, 10*time.Second, 2, 3)
 		t.Run("told first", func(t *testing.T) {
 			e.MoveLeader(3)
 			inherit(t, e, e.heirs(mortal, false), func() { e.Isolate(1) })
@@ -100,7 +100,7 @@ func TestLocks(t *testing.T) {
 
 // heirs are callers, or clients of a process, who wait for what the other have.
 func (e *ensemble) heirs(p *process, callersWait bool) (list []heir) {
-	s := e.Session(1, embed.SessionOptions{Timeout: time.Second})
+	s := e.Session(1, embed.SessionOptions{Timeout: 5 * time.Second})
 	for _, k := range []struct {
 		what, path, queue string
 		standing          int

@@ -38,7 +38,7 @@ func (silent) Printf(string, ...any) {}
 
 func connect(t *testing.T, g *gateway.Gateway) *zk.Conn {
 	t.Helper()
-	c, events, err := zk.Connect([]string{g.Addr().String()}, 5*time.Second, zk.WithLogger(silent{}))
+	c, events, err := zk.Connect([]string{g.Addr().String()}, sessionTimeout, zk.WithLogger(silent{}))
 	must(t, err)
 	t.Cleanup(c.Close)
 	for e := range events {
@@ -234,7 +234,7 @@ func TestWatches(t *testing.T) {
 			if e.Type != want || e.Path != path || e.Err != nil {
 				t.Errorf("%s: %+v", what, e)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s: nothing", what)
 		}
 	}
@@ -287,14 +287,14 @@ func TestWords(t *testing.T) {
 	_, err := c.Create("/a", nil, 0, anyone)
 	must(t, err)
 	servers := []string{g.Addr().String()}
-	if ok := zk.FLWRuok(servers, 5*time.Second); !ok[0] {
+	if ok := zk.FLWRuok(servers, patience); !ok[0] {
 		t.Error("ruok")
 	}
-	stats, ok := zk.FLWSrvr(servers, 5*time.Second)
+	stats, ok := zk.FLWSrvr(servers, patience)
 	if !ok || stats[0].Error != nil || stats[0].NodeCount != 6 || stats[0].Mode != zk.ModeStandalone || stats[0].Received < 1 {
 		t.Errorf("srvr: %v %+v", ok, stats[0])
 	}
-	conns, _ := zk.FLWCons(servers, 5*time.Second)
+	conns, _ := zk.FLWCons(servers, patience)
 	if conns[0].Error != nil || !slices.ContainsFunc(conns[0].Clients, func(x *zk.ServerClient) bool { return x.SessionID == c.SessionID() }) {
 		t.Errorf("cons: %+v", conns[0]) // a connection without a session, such as this one, is a line that it cannot parse
 	}

@@ -154,7 +154,7 @@ def spawn(do, *args, **kwargs):
 
 
 def barrier(*members):
-    """What was written through any of them is seen by all of them."""
+    """What was written through anybody is seen by all of them: kazoo deletes recursively what it sees."""
     for c in members:
         c.sync("/")
 
@@ -403,6 +403,7 @@ def acls():
     show("bad scheme", lambda: e.add_auth("nonsense", "x"))
     until("a client that is not let in to stop", lambda: not e.connected)
     show("bad scheme, state", lambda: str(e.state))
+    barrier(d)
     d.delete("/acl", recursive=True)
 
 
@@ -528,6 +529,7 @@ def watches():
     box.rest("box")
     kids.rest("kids")
     c.stop()
+    barrier(d)
     d.delete("/dw", recursive=True)
 
 
@@ -559,6 +561,7 @@ def chroot():
     c.chroot = "/root"
     c.sync("/")
     show("another chroot", lambda: c.get_children("/"))
+    barrier(plain)
     plain.delete("/root", recursive=True)
 
 
@@ -610,7 +613,7 @@ def sessions():
 
     section("lost")
     gone = Inbox()
-    f = client("f", 1, timeout=1.0)
+    f = client("f", 1, timeout=6.0)  # which nothing but the cut may end
     ends = Inbox()
     f.add_listener(ends)
     f.create("/se/lost", b"", ephemeral=True)
@@ -876,6 +879,7 @@ def recipes():
     many = [bool(x.MultiNonBlockingLease(2, "/r/leases", timedelta(seconds=600), identifier=name)) for x, name in zip(everyone, "abc")]
     show("two of three", lambda: many)
 
+    barrier(a)
     a.delete("/r", recursive=True)
 
 
