@@ -214,11 +214,17 @@ func (e *ensemble) stacks() {
 	}
 }
 
-// session opens a session on a member and returns its process.
+// session opens a session on a member and returns its process. A disk that stands still for longer than the node waits is waited for.
 func (e *ensemble) session(id embed.MemberID, name string, timeout time.Duration) *run {
 	e.t.Helper()
 	r := e.ready(id)
-	r.must(e.t, request{Call: callOpen, Session: name, Timeout: timeout})
+	e.until("a session", func() bool {
+		a, err := r.callWithin(request{Call: callOpen, Session: name, Timeout: timeout})
+		if err != nil && (err == errDied || a.Outcome != unknown && a.Outcome != notApplied) {
+			e.t.Fatalf("member %d, run %d: %v", id, r.number, err)
+		}
+		return err == nil
+	})
 	return r
 }
 

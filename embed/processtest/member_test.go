@@ -407,7 +407,8 @@ func (m *member) paused(ctx context.Context, s *embed.Session, h *lock.Hold, q *
 	for at := before; at-before < q.Timeout; at = now() {
 		before = at
 	}
-	r.Pause = now() - before
+	r.At = now()
+	r.Pause = r.At - before
 	r.Data = firstQuestion(ctx, s, h, q)
 	r.Lost = text(h.Err())
 	r.LostCtx = text(h.Context().Err())

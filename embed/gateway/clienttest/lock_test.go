@@ -79,7 +79,10 @@ func TestLocks(t *testing.T) {
 			}
 			t.Run("out of turn", func(t *testing.T) { neverTooMuch(t, 1, list) })
 			must(t, list[0].take())
-			now, err := election.New(e.Session(1, embed.SessionOptions{}), "/leader").Leader(t.Context())
+			s := e.Session(1, embed.SessionOptions{})
+			_, err := s.Sync(t.Context(), "/leader")
+			must(t, err)
+			now, err := election.New(s, "/leader").Leader(t.Context())
 			must(t, err)
 			if string(now.Value) != "Curator" {
 				t.Errorf("%q leads", now.Value)
