@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -502,8 +503,16 @@ func TestGuarantee_LinearizableSync(t *testing.T) {
 	}
 }
 
-// watchedSets is how many sets of all places together are watched.
-const watchedSets = 500
+const (
+	// watchedSets is how many sets of all places together are watched.
+	watchedSets = 500
+	// watchedAhead is by how many sets the writer may be ahead of a follower. Together with those that a follower counts twice, between its
+	// watch and its first read, they fit into a watch's buffer, however long it waits for its turn.
+	watchedAhead = watchBuffer / 4
+)
+
+// A follower says how many of the sets it has seen, counted from the first one.
+type follower struct{ seen atomic.Int64 }
 
 // D1, D3: Watches of one znode and of all there are, and a reader on the same member: when the reader sees a change, its event
 // can be received.
@@ -518,17 +527,29 @@ func TestGuarantee_WatchNoGap(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
+	var followers []*follower
+	follow := func(s *embed.Session, on string, mode embed.WatchMode, paths ...string) {
+		f := new(follower)
+		followers = append(followers, f)
+		wg.Go(func() {
+			defer f.seen.Store(watchedSets)
+			watchAll(t, ctx, s, f, on, mode, paths...)
+		})
+	}
 	for _, id := range ens.Members() {
 		s := ens.Session(id, embed.SessionOptions{})
 		if _, err := s.Sync(ctx, "/"); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range paths {
-			wg.Go(func() { watchAll(t, ctx, s, p, embed.WatchPersistent, p) })
+			follow(s, p, embed.WatchPersistent, p)
 		}
-		wg.Go(func() { watchAll(t, ctx, s, "/", embed.WatchRecursive, paths...) })
+		follow(s, "/", embed.WatchRecursive, paths...)
 	}
 	for i := range watchedSets {
+		ens.Until("the followers to follow", func() bool {
+			return !slices.ContainsFunc(followers, func(f *follower) bool { return f.seen.Load() < int64(i-watchedAhead) })
+		})
 		if _, err := writer.Set(ctx, paths[i%len(paths)], fmt.Append(nil, i), embed.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
@@ -543,7 +564,7 @@ func TestGuarantee_WatchNoGap(t *testing.T) {
 
 // watchAll follows znodes to their deletion with one watch and checks that it was told of every version once, in order, and of
 // none later than a read showed it.
-func watchAll(t *testing.T, ctx context.Context, s *embed.Session, on string, mode embed.WatchMode, paths ...string) {
+func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, on string, mode embed.WatchMode, paths ...string) {
 	w, err := s.Watch(ctx, on, mode)
 	if err != nil {
 		t.Error(err)
@@ -551,6 +572,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, on string, mo
 	}
 	defer w.Close()
 	told, last, want := make(map[string]int), make(map[string]embed.Zxid), make(map[string]int)
+	share := int64(len(places()) / len(paths)) // of the sets, one in so many is of its paths
 	for _, p := range paths {
 		_, from, err := s.Get(ctx, p)
 		if err != nil {
@@ -558,6 +580,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, on string, mo
 			return
 		}
 		last[p], want[p] = w.Zxid(), watchedSets/len(places())+1-int(from.Version)
+		f.seen.Add(int64(from.Version) * share)
 	}
 	left := len(paths)
 	take := func(e embed.Event, ok bool) bool {
@@ -567,6 +590,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, on string, mo
 		}
 		last[e.Path] = e.Zxid
 		told[e.Path]++
+		f.seen.Add(share)
 		if e.Type == embed.NodeDeleted {
 			left--
 		}

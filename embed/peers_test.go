@@ -234,14 +234,14 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 	writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	_, err := writer.Create(ctx, "/w", nil, embed.Persistent)
 	must(t, err)
-	told := make(map[embed.MemberID]chan []news)
+	told, count := make(map[embed.MemberID]chan []news), make(map[embed.MemberID]*atomic.Int64)
 	for _, id := range ens.Members() {
 		s := ens.Session(id, embed.SessionOptions{Timeout: time.Minute})
 		_, err := s.Sync(ctx, "/")
 		must(t, err)
 		w, err := s.Watch(ctx, "/w", embed.WatchRecursive)
 		must(t, err)
-		told[id] = make(chan []news, 1)
+		told[id], count[id] = make(chan []news, 1), new(atomic.Int64)
 		go func() {
 			var got []news
 			last := w.Zxid()
@@ -251,6 +251,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 				}
 				last = e.Zxid
 				got = append(got, news{e.Type, e.Path})
+				count[id].Add(1)
 				if e.Path == "/w" {
 					break // its deletion, the last
 				}
@@ -266,13 +267,26 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 		beside.Go(func() { every(ctx, 3*time.Millisecond, func() { _ = ens.Snapshot(id) }) })
 	}
 	var made []news
-	for i := range 60 {
-		if i%30 == 10 {
-			ens.Isolate(3)
+	// caughtUp waits until members have told all but so much: what the others make beside fits into a watch's buffer, however long a
+	// replica or a goroutine is behind.
+	caughtUp := func(but int, ids ...embed.MemberID) {
+		for _, id := range ids {
+			ens.Until(fmt.Sprintf("member %d to tell", id), func() bool { return t.Failed() || count[id].Load() >= int64(len(made)-but) })
 		}
-		if i%30 == 16 { // what it missed fits into a watch's buffer
+	}
+	for i := range 60 {
+		switch i % 30 {
+		case 10:
+			caughtUp(0, 3)
+			ens.Isolate(3)
+		case 16: // what it missed fits into a watch's buffer
 			ens.HealAll()
 			ens.Ready(3)
+			caughtUp(0, 3)
+		}
+		caughtUp(watchBuffer/2, 1, 2)
+		if i%30 < 10 || i%30 >= 16 {
+			caughtUp(watchBuffer/2, 3)
 		}
 		p, q := fmt.Sprint("/w/p-", i), fmt.Sprint("/w/q-", i)
 		_, err := writer.Create(ctx, p, nil, embed.Persistent)
@@ -288,6 +302,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 	}
 	for i := range 60 {
 		q := fmt.Sprint("/w/q-", i)
+		caughtUp(watchBuffer/2, ens.Members()...)
 		must(t, writer.Delete(ctx, q, embed.AnyVersion))
 		made = append(made, news{embed.NodeDeleted, q})
 	}

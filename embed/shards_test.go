@@ -554,9 +554,14 @@ func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	must(t, err)
 	var running sync.WaitGroup
 	written := make([][]embed.Zxid, len(onShard))
+	room := make(chan struct{}, watchBuffer-len(onShard)) // what is written and not yet told fits into the watch's buffer
 	for i, path := range onShard {
 		running.Go(func() {
 			for version := range int32(sets) {
+				select {
+				case room <- struct{}{}:
+				case <-ctx.Done():
+				}
 				stat, err := writer.Set(ctx, path, nil, version)
 				if err != nil {
 					t.Error(err)
@@ -578,6 +583,7 @@ func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 				}
 				told[e.Path] = append(told[e.Path], e.Zxid)
 				count.Add(1)
+				<-room
 			case <-ctx.Done():
 				t.Errorf("told of %d changes", count.Load())
 				return
