@@ -18,6 +18,10 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
+// livesAWhile is the timeout of a session that is to expire when its member is gone, and not before, while it gets what it is to lose, on a
+// machine where an election or some commits take seconds.
+const livesAWhile = 4 * time.Second
+
 // lastHeld asks over and over whether something holds and says when it last asked and was told that it does.
 func lastHeld(holds func() bool) <-chan time.Time {
 	out := make(chan time.Time, 1)
@@ -87,7 +91,7 @@ func TestGuarantee_ToldFirst(t *testing.T) {
 			} else {
 				ens.MoveLeader(other)
 			}
-			s := ens.Session(victim, embed.SessionOptions{Timeout: 1500 * time.Millisecond})
+			s := ens.Session(victim, embed.SessionOptions{Timeout: livesAWhile})
 			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
 			must(t, err)
 			leadership, err := election.New(s, "/election").Campaign(ctx, nil)

@@ -14,14 +14,14 @@ import (
 
 // lingerers starts an ensemble of three members that reap often, with a session of member 2 that has, on each shard, an ephemeral that
 // is to linger and one that is not.
-func lingerers(t *testing.T, shards int) (*embedtest.Ensemble, *embed.Session, []string) {
+func lingerers(t *testing.T, shards int, timeout time.Duration) (*embedtest.Ensemble, *embed.Session, []string) {
 	t.Helper()
 	ens := embedtest.New(t, 3, embedtest.Options{
 		Config: func(c *embed.Config) { c.Shards = shards },
 		Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Reap: 5 * time.Millisecond} },
 	})
 	ctx := bounded(t)
-	s := ens.Session(2, embed.SessionOptions{Timeout: time.Second})
+	s := ens.Session(2, embed.SessionOptions{Timeout: timeout})
 	paths := onShard[:shards]
 	for _, path := range paths {
 		_, err := s.Create(ctx, path, nil, embed.Persistent)
@@ -38,24 +38,25 @@ func lingerers(t *testing.T, shards int) (*embedtest.Ensemble, *embed.Session, [
 // as nobody's, and it is reaped in time.
 func TestLinger(t *testing.T) {
 	for name, c := range map[string]struct {
-		lost bool
-		end  func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session)
+		timeout time.Duration
+		lost    bool
+		end     func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session)
 	}{
-		"its member is cut off": {true, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) { ens.Isolate(2) }},
-		"its member is killed":  {true, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) { ens.Kill(2) }},
-		"its member is killed and starts again": {true, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) {
+		"its member is cut off": {livesAWhile, true, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) { ens.Isolate(2) }},
+		"its member is killed":  {livesAWhile, true, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) { ens.Kill(2) }},
+		"its member is killed and starts again": {time.Minute, true, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) {
 			ens.Kill(2)
 			ens.Restart(2)
 		}},
-		"it is closed": {false, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) { must(t, s.Close()) }},
-		"its member shuts down": {false, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) {
+		"it is closed": {time.Minute, false, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) { must(t, s.Close()) }},
+		"its member shuts down": {time.Minute, false, func(t *testing.T, ens *embedtest.Ensemble, s *embed.Session) {
 			must(t, ens.Node(2).Shutdown(bounded(t)))
 		}},
 	} {
 		for _, shards := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s, %d shards", name, shards), func(t *testing.T) {
 				t.Parallel()
-				ens, s, paths := lingerers(t, shards)
+				ens, s, paths := lingerers(t, shards, c.timeout)
 				ctx := bounded(t)
 				other := ens.Session(1, embed.SessionOptions{})
 				var watches []*embed.Watch
@@ -106,7 +107,7 @@ func TestLinger(t *testing.T) {
 // What lingers goes when its time is over and not before; a member that was away learns of it, and nothing is amiss in any directory.
 func TestLinger_IsReaped(t *testing.T) {
 	t.Parallel()
-	ens, s, paths := lingerers(t, 4)
+	ens, s, paths := lingerers(t, 4, time.Minute)
 	ctx := bounded(t)
 	other := ens.Session(1, embed.SessionOptions{})
 	for _, path := range paths {

@@ -121,7 +121,7 @@ func TestPeers_ADeposedLeaderWithAStuckDiskExpiresNobody(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.MoveLeader(1)
-	const timeout = 1200 * time.Millisecond
+	const timeout = livesAWhile // longer than the election that comes
 	var live []*embed.Session
 	for _, id := range []embed.MemberID{2, 3} {
 		s := ens.Session(id, embed.SessionOptions{Timeout: timeout})
@@ -438,14 +438,18 @@ func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	for round := range rounds {
 		own(keeper, "/live")
 		own(ens.Session(2, embed.SessionOptions{Timeout: time.Minute}), "/killed") // which ends with its process
-		silent := ens.Session(3, embed.SessionOptions{Timeout: time.Second})
+		expires, timeout := round == rounds/2, time.Minute
+		if expires {
+			timeout = livesAWhile
+		}
+		silent := ens.Session(3, embed.SessionOptions{Timeout: timeout})
 		own(silent, "/expired")
 		brief := ens.Session(1, embed.SessionOptions{})
 		own(brief, "/closed")
 		_ = ens.Snapshot(2)
 		ens.Kill(2)
 		must(t, func() error { ens.Start(2); ens.Ready(2); return brief.Close() }())
-		if round == rounds/2 {
+		if expires {
 			ens.Isolate(3) // its sessions expire, and it has to be sent a snapshot
 			ens.Until("the expiry", func() bool {
 				names, _, err := keeper.Children(bounded(t), "/expired")

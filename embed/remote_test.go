@@ -22,7 +22,7 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
 			t.Parallel()
-			const timeout = 4 * time.Second
+			const timeout = 2 * livesAWhile // its member's end and an election lie between two attachments
 			var mu sync.Mutex
 			engines := make(map[embed.MemberID]*engine.Engine)
 			at := func(id embed.MemberID) *engine.Engine {
@@ -60,6 +60,12 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 				return paths
 			}
 			s, lost := open(), open()
+			talk := func() (end func()) { // its client is heard all the time
+				talking, end := context.WithCancel(ctx)
+				go every(talking, timeout/20, s.Heard)
+				return end
+			}
+			quiet := talk()
 			kept, gone := own(s, "kept"), own(lost, "gone")
 			look := ens.Session(3, embed.SessionOptions{})
 			there := func(path string) bool {
@@ -79,13 +85,14 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				quiet()
 				s = next
+				quiet = talk()
 				kept = append(kept, own(s, fmt.Sprint("round", round, "-"))...)
 				ens.Start(from)
 				ens.Ready(from)
 			}
 			ens.Until("the session of the client that is gone ends", func() bool {
-				s.Heard()
 				for _, path := range gone {
 					if there(path) {
 						return false

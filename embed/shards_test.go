@@ -222,7 +222,6 @@ func TestShards_SessionsEndEverywhere(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
 	ctx := bounded(t)
-	dead := ens.Session(3, embed.SessionOptions{Timeout: time.Second})
 	alive := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	for _, p := range spread() {
 		_, err := alive.Create(ctx, p, nil, embed.Persistent)
@@ -230,6 +229,7 @@ func TestShards_SessionsEndEverywhere(t *testing.T) {
 		_, err = alive.Create(ctx, p+"/alive", nil, embed.Ephemeral)
 		must(t, err)
 	}
+	dead := ens.Session(3, embed.SessionOptions{Timeout: livesAWhile})
 	var holds []*lock.Hold
 	for _, p := range spread() {
 		h, err := lock.NewMutex(dead, p+"/lock").Lock(ctx)
