@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -267,10 +268,10 @@ func every(ctx context.Context, interval time.Duration, fn func()) {
 }
 
 // commits has every shard commit something and returns how long the slowest took.
-func commits(t *testing.T, s *embed.Session) (slowest time.Duration) {
+func commits(ctx context.Context, t *testing.T, s *embed.Session) (slowest time.Duration) {
 	for _, p := range append(places(), ofSessions) {
 		began := time.Now()
-		if err := s.Delete(context.Background(), p+"/none", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
+		if err := s.Delete(ctx, p+"/none", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
 			t.Error(err)
 		}
 		slowest = max(slowest, time.Since(began))
@@ -292,33 +293,47 @@ func carried() int {
 //
 // The bound is computed from what happened: the timeout, a commit for each of its four steps and those that carry the end to
 // another shard, and for every change of leader a step that was lost and has to be committed again, or the time without a leader
-// if that is longer. No commit and no time without a leader was longer than the slowest write of the witness. A second is for
+// if that is longer. No commit and no time without a leader was longer than the slowest write of the witnesses. A second is for
 // goroutines that wait for their turn.
+//
+// Each live member has a witness, whose writes prove it alive. Where they took so long that its silence may have been that of a
+// whole timeout, its session may have ended.
 func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	const timeout, moves, killedAt = 1500 * time.Millisecond, 20, 6
 	const victim = embed.MemberID(3)
-	sessions := make(map[embed.MemberID]*embed.Session)
+	sessions, opened := make(map[embed.MemberID]*embed.Session), time.Now()
 	for _, id := range ens.Members() {
 		sessions[id] = ens.Session(id, embed.SessionOptions{Timeout: timeout})
 		_, err := sessions[id].Create(bounded(t), fmt.Sprint("/of-", id), nil, embed.Ephemeral)
 		must(t, err)
 	}
 	witness := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	witnesses := []*embed.Session{witness, ens.Session(2, embed.SessionOptions{Timeout: time.Minute})}
 	_, err := witness.Sync(bounded(t), "/")
 	must(t, err)
 	gone, err := witness.Watch(bounded(t), fmt.Sprint("/of-", victim), embed.WatchOnce)
 	must(t, err)
 	term := func() uint64 { return ens.Node(1).Status().Shards[0].Term }
-	writing, stop := context.WithCancel(bounded(t))
-	var slowest time.Duration
+	ctx := bounded(t)
 	var beside sync.WaitGroup
-	beside.Go(func() {
-		every(writing, 10*time.Millisecond, func() {
-			slowest = max(slowest, commits(t, witness))
+	defer beside.Wait()
+	writing, stop := context.WithCancel(ctx)
+	defer stop()
+	took, silent := make([]time.Duration, len(witnesses)), make([]time.Duration, len(witnesses)) // the longest of each
+	for i, s := range witnesses {
+		beside.Go(func() {
+			heard := opened
+			every(writing, 10*time.Millisecond, func() {
+				began := time.Now()
+				took[i] = max(took[i], commits(ctx, t, s))
+				silent[i] = max(silent[i], time.Since(heard))
+				heard = began
+			})
+			silent[i] = max(silent[i], time.Since(heard))
 		})
-	})
+	}
 	ens.MoveLeader(victim)
 	live := len(ens.Members())
 	var alive, killed, expired time.Time
@@ -335,10 +350,12 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	every(moving, timeout/2, func() {
 		if n == killedAt { // and leads
 			alive = time.Now()
-			_, err := sessions[victim].Set(bounded(t), ofSessions, nil, embed.AnyVersion)
-			must(t, err)
-			before, killed = term(), time.Now()
+			if _, err := sessions[victim].Set(bounded(t), ofSessions, nil, embed.AnyVersion); err != nil {
+				t.Skipf("on this machine it was silent before it was killed: %v", err)
+			}
+			before = term()
 			ens.Kill(victim)
+			killed = time.Now()
 			live--
 		}
 		ens.MoveLeader(ens.Leader()%embed.MemberID(live) + 1)
@@ -348,8 +365,12 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	})
 	stop()
 	beside.Wait()
+	slowest := slices.Max(took)
 	for id, s := range sessions {
 		if err := s.Err(); err != nil && id != victim {
+			if quiet := silent[id-1]; quiet >= timeout {
+				t.Skipf("on this machine member %d is silent for up to %v: %v", id, quiet, err)
+			}
 			t.Errorf("the session of member %d, which lives, ended: %v", id, err)
 		}
 		if _, ok, err := witness.Exists(bounded(t), fmt.Sprint("/of-", id)); ok == (id == victim) || err != nil {
@@ -359,11 +380,11 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	if expired.IsZero() {
 		t.Fatalf("%v after its member was killed the session is there", time.Since(killed))
 	}
-	took, changes := expired.Sub(killed), time.Duration(after-before) // a term has one leader at most
+	lasted, changes := expired.Sub(killed), time.Duration(after-before) // a term has one leader at most
 	bound := timeout + time.Duration(4+carried())*slowest + changes*(slowest+max(timeout/4, slowest)) + time.Second
-	t.Logf("expired %v after the kill, %d terms later; writes took up to %v, the bound is %v", took, changes, slowest, bound)
-	if took > bound {
-		t.Errorf("expired %v after the kill, the bound is %v", took, bound)
+	t.Logf("expired %v after the kill, %d terms later; writes took up to %v, the bound is %v", lasted, changes, slowest, bound)
+	if lasted > bound {
+		t.Errorf("expired %v after the kill, the bound is %v", lasted, bound)
 	}
 	if lived := expired.Sub(alive); lived < timeout {
 		t.Errorf("expired %v after its last word was sent, its timeout is %v", lived, timeout)
@@ -410,7 +431,7 @@ func TestGuarantee_ExpiryBounded(t *testing.T) {
 			watching, done := context.WithCancel(ctx)
 			beside.Go(func() {
 				every(watching, 10*time.Millisecond, func() {
-					slowest = max(slowest, commits(t, witness))
+					slowest = max(slowest, commits(ctx, t, witness))
 				})
 			})
 			select {
@@ -500,7 +521,5 @@ func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 		must(t, err)
 		return !there
 	})
-	if got := ens.Leader(); got != other {
-		t.Errorf("member %d leads", got)
-	}
+	ens.Until("the one that applies to lead", func() bool { return ens.Leader() == other }) // an election may come between
 }
