@@ -193,7 +193,7 @@ func TestEvents(t *testing.T) {
 	}})
 	ens.MoveLeader(1)
 	ens.MoveLeader(2)
-	polite, silent := ens.Session(3, embed.SessionOptions{Timeout: time.Second}), ens.Session(3, embed.SessionOptions{Timeout: time.Second})
+	polite, silent := ens.Session(3, embed.SessionOptions{Timeout: time.Minute}), ens.Session(3, embed.SessionOptions{Timeout: time.Second})
 	must(t, polite.Close())
 	ens.Kill(3)
 	ens.Until("the expiry to be told", func() bool {
@@ -209,7 +209,10 @@ func TestEvents(t *testing.T) {
 	if !slices.IsSortedFunc(changes, func(a, b embed.LeaderChange) int { return int(a.Term) - int(b.Term) }) {
 		t.Errorf("terms go back: %v", changes)
 	}
-	if !slices.ContainsFunc(changes, func(l embed.LeaderChange) bool { return l.Leader == 1 }) || changes[len(changes)-1].Leader != 2 {
+	led := func(id embed.MemberID) bool { // and others, by elections that nobody asked for
+		return slices.ContainsFunc(changes, func(l embed.LeaderChange) bool { return l.Leader == id })
+	}
+	if !led(1) || !led(2) {
 		t.Errorf("changes of leader: %v", changes)
 	}
 }
