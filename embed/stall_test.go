@@ -277,13 +277,18 @@ func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
 	_, err := known.Set(ctx, onShard[2], nil, embed.AnyVersion)
 	must(t, err)
 	sent := begin()
-	impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		if _, err := known.Ephemerals(impatient, "/"); !errors.Is(err, embed.ErrUnavailable) {
-			t.Errorf("of a shard that stands still: %v", err)
+		for unavailable := false; !unavailable; {
+			impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+			_, err := known.Ephemerals(impatient, "/")
+			cancel()
+			// The ctx's error alone is that of one which was over before the call looked at it.
+			if unavailable = errors.Is(err, embed.ErrUnavailable); !unavailable && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("of a shard that stands still: %v", err)
+				break
+			}
 		}
 		if m, err := known.Member(ctx, known.ID()); m != 2 || err != nil {
 			t.Errorf("the member is %d, %v", m, err)
@@ -291,7 +296,7 @@ func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
 	}()
 	select {
 	case <-told:
-	case <-time.After(3 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("Ephemerals waits longer than its ctx")
 	}
 	still.end()
