@@ -45,7 +45,7 @@ var imports = map[string][]string{
 	"embed/internal/queue": {"embed"},
 	"embed/lock":           {"embed", "embed/internal/queue"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
-	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication/transport", "storage/disk"}, // the last two for what can be broken
+	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication", "replication/transport", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},

@@ -134,7 +134,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 }
 
 // Close stops the node now. Holds and sessions end here at once; the ensemble waits for their timeouts, or for the next
-// Start on this directory. It is idempotent and takes little more than twice Config.RequestTimeout at worst, or 4 s if that is
+// Start on this directory. It is idempotent and takes little more than twice Config.RequestTimeout at worst, or 20 s if that is
 // more; the error says what it had to leave behind. If the disk hangs, the directory stays locked until it answers.
 func (n *Node) Close() error {
 	err := n.e.Close()

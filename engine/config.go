@@ -85,8 +85,9 @@ func LongestElection(tick time.Duration) time.Duration {
 // SessionTimeoutFloor is the least session timeout that survives the crash of a leader.
 func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestElection(tick) }
 
-// closeMin is the least that a node gets to stop in: a disk that is merely busy is no reason to leave anything behind.
-const closeMin = 2 * time.Second
+// closeMin is the least that a node gets to stop in: a disk that is merely busy is no reason to leave anything behind, and one may take
+// more than 5 s for an fsync.
+const closeMin = 10 * time.Second
 
 // closeTimeout bounds each half of a Close: Raft's, and the rest.
 func (c *Config) closeTimeout() time.Duration { return max(c.RequestTimeout, closeMin) }

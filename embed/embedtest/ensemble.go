@@ -2,9 +2,11 @@ package embedtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
@@ -88,10 +91,19 @@ func (e *Ensemble) close() {
 		e.Resume(id)
 		if m := e.take(id); m != nil {
 			if err := m.node.Close(); err != nil {
-				e.t.Errorf("member %d: %v", id, err)
+				e.t.Errorf("member %d: %v%s", id, err, inTheWay(err))
 			}
 		}
 	}
+}
+
+// inTheWay shows what every goroutine is at if one of them kept a member from stopping.
+func inTheWay(err error) []byte {
+	if !errors.Is(err, replication.ErrStillRunning) {
+		return nil
+	}
+	stacks := append([]byte{'\n'}, make([]byte, 1<<22)...)
+	return stacks[:1+runtime.Stack(stacks[1:], true)]
 }
 
 // Members returns the ids of all members.
@@ -215,7 +227,7 @@ func (e *Ensemble) Stop(id embed.MemberID) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := m.node.Shutdown(ctx); err != nil {
-		e.t.Fatalf("member %d: %v", id, err)
+		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
 	}
 }
 
@@ -227,7 +239,7 @@ func (e *Ensemble) Kill(id embed.MemberID) {
 	m.engine.Kill()
 	e.Resume(id) // what hangs would keep Close
 	if err := m.node.Close(); err != nil {
-		e.t.Fatalf("member %d: %v", id, err)
+		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
 	}
 }
 
