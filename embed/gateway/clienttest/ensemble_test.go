@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 // An ensemble is three members with a gateway each.
@@ -27,8 +28,10 @@ func startEnsemble(t *testing.T) *ensemble {
 	t.Helper()
 	e := &ensemble{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, addrs: make(map[embed.MemberID]string),
 		gates: make(map[embed.MemberID]*gateway.Gateway)}
-	for _, id := range e.Members() {
-		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: "127.0.0.1:0", Words: []string{"*"}, ConnectionsPerAddress: -1})
+	addrs, err := child.FreeAddrs(len(e.Members())) // at which a gateway may be opened again
+	must(t, err)
+	for i, id := range e.Members() {
+		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: addrs[i], Words: []string{"*"}, ConnectionsPerAddress: -1})
 		must(t, err)
 		t.Cleanup(func() { _ = g.Close() })
 		e.addrs[id], e.gates[id] = g.Addr().String(), g

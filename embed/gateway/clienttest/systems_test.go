@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 var update = flag.Bool("update", false, "record what ZooKeeper's servers answer in testdata/*.golden; needs the Debian package zookeeper")
@@ -188,7 +189,7 @@ func startZooKeeper(t *testing.T, members int) (*system, bool) {
 		})
 		s.doors = append(s.doors, newDoor(t, fmt.Sprintf("127.0.0.1:%d", ports[i])))
 	}
-	end := time.Now().Add(patience)
+	end := time.Now().Add(3 * patience) // JVMs, where many tests run at once
 	for _, d := range s.doors {
 		for !strings.Contains(ask(d.server, "srvr"), "Mode: ") {
 			if time.Now().After(end) {
@@ -203,14 +204,15 @@ func startZooKeeper(t *testing.T, members int) (*system, bool) {
 // leastTimeout is the least session timeout of an ensemble of embedtest's.
 const leastTimeout = 720 * time.Millisecond
 
-// freePorts are not in use when it returns.
+// freePorts are not in use when it returns, and nobody else is given them.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := child.FreeAddrs(n)
+	must(t, err)
+	for _, addr := range addrs {
+		a, err := net.ResolveTCPAddr("tcp", addr)
 		must(t, err)
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, a.Port)
 	}
 	return ports
 }
