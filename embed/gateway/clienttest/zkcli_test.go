@@ -48,19 +48,23 @@ func shell(t *testing.T, s *system, script string) string {
 	}
 	out, code := zkCLI(t, s, in.String())
 	var text, events strings.Builder
+	var states []string // of one connection and of the next, each of which is told by a thread of its own
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(line, "\r\n")
 		var n int
 		switch _, err := fmt.Sscanf(line, "Node does not exist: /line-%d", &n); {
 		case err == nil:
 			fmt.Fprintf(&text, "> %s\n", lines[n])
+		case strings.HasPrefix(line, "WatchedEvent") && strings.Contains(line, "type:None"):
+			states = append(states, line+"\n")
 		case strings.HasPrefix(line, "WatchedEvent"):
 			events.WriteString(line + "\n")
 		default:
 			text.WriteString(line + "\n")
 		}
 	}
-	fmt.Fprintf(&text, "exit code %d\n== events\n%s", code, events.String())
+	slices.Sort(states)
+	fmt.Fprintf(&text, "exit code %d\n== events\n%s%s", code, events.String(), strings.Join(states, ""))
 	return tidy(text.String())
 }
 
