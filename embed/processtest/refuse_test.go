@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestDirectoryInUse: a directory that another process has open is refused with an error that says so, and nothing in it
@@ -20,7 +21,7 @@ import (
 func TestDirectoryInUse(t *testing.T) {
 	e := newEnsemble(t, quickTick)
 	e.startAll()
-	r := e.session(1, "s", 0)
+	r := e.session(1, "s", time.Minute) // which outlasts its stops
 	r.must(t, request{Call: callCreate, Session: "s", Path: "/a", Data: "a"})
 	dir := e.memberDir(1)
 
