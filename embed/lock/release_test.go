@@ -185,7 +185,7 @@ func TestHold_ReleaseAfterItsSessionExpired(t *testing.T) {
 	}
 	ens.HealAll()
 	<-s.Done()
-	must(t, errors.Join(releaseAll(old)...))
+	ens.Until("the old holder to be told", func() bool { return errors.Join(releaseAll(old)...) == nil })
 	must(t, got.hold.Err())
 	if names := queued(t, other); len(names) != 1 || path+"/"+names[0] != got.hold.Path() {
 		t.Errorf("in the queue: %v, want %s", names, got.hold.Path())
