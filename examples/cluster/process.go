@@ -22,7 +22,7 @@ import (
 // Starting.
 const (
 	processes    = 3
-	startTimeout = 10 * time.Second // for the hello of a process
+	startTimeout = 30 * time.Second // for the hello of a process
 	startTries   = 10               // with other ports, when one is taken
 	// Ports are taken from below the ranges that systems give to outgoing connections: one of those could sit on the port
 	// of a member that is to come back.
@@ -131,7 +131,7 @@ func (p *process) kill() {
 // stop asks the process to end, waits a while, and then kills it.
 func (p *process) stop() error {
 	_ = p.stdin.Close() // it may have ended
-	late := time.NewTimer(2 * stopTimeout)
+	late := time.NewTimer(10 * stopTimeout)
 	defer late.Stop()
 	select {
 	case <-p.exited:
