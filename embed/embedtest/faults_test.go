@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -380,6 +381,18 @@ func TestFaults_Sleep(t *testing.T) {
 	must(t, kept.Err())
 }
 
+// listen listens on a port below the ranges that systems give to outgoing connections: one of those could sit there when a member is to come back.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(10000))); err == nil {
+			return l
+		}
+	}
+	t.Fatal("no port is free")
+	return nil
+}
+
 // leads waits until a member knows of a leader and returns it.
 func leads(t *testing.T, n *embed.Node) embed.MemberID {
 	t.Helper()
@@ -403,8 +416,7 @@ func TestStart(t *testing.T) {
 	members := make(map[embed.MemberID]string)
 	ports := make(map[embed.MemberID]net.Listener)
 	for id := embed.MemberID(1); id <= 3; id++ {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		l := listen(t)
 		members[id], ports[id] = l.Addr().String(), l
 	}
 	dir := t.TempDir()
