@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/child"
 )
 
 // bounded returns a ctx that ends a test that hangs.
@@ -381,18 +380,6 @@ func TestFaults_Sleep(t *testing.T) {
 	must(t, kept.Err())
 }
 
-// listen listens on a port below the ranges that systems give to outgoing connections: one of those could sit there when a member is to come back.
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	for range 100 {
-		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(10000))); err == nil {
-			return l
-		}
-	}
-	t.Fatal("no port is free")
-	return nil
-}
-
 // leads waits until a member knows of a leader and returns it.
 func leads(t *testing.T, n *embed.Node) embed.MemberID {
 	t.Helper()
@@ -413,11 +400,11 @@ func leads(t *testing.T, n *embed.Node) embed.MemberID {
 // Members as they are in processes of their own: real connections, started with their Faults, and again with the same.
 func TestStart(t *testing.T) {
 	t.Parallel()
+	addrs, err := child.FreeAddrs(3) // where no outgoing connection sits when a member is to come back
+	must(t, err)
 	members := make(map[embed.MemberID]string)
-	ports := make(map[embed.MemberID]net.Listener)
-	for id := embed.MemberID(1); id <= 3; id++ {
-		l := listen(t)
-		members[id], ports[id] = l.Addr().String(), l
+	for i, addr := range addrs {
+		members[embed.MemberID(i+1)] = addr
 	}
 	dir := t.TempDir()
 	faults, nodes := make(map[embed.MemberID]*embedtest.Faults), make(map[embed.MemberID]*embed.Node)
@@ -439,7 +426,6 @@ func TestStart(t *testing.T) {
 	}
 	for id := range members {
 		faults[id] = embedtest.NewFaults()
-		must(t, ports[id].Close())
 		start(id)
 	}
 	for _, n := range nodes {
