@@ -174,7 +174,7 @@ const stageOwner embed.MemberID = 3
 var everybody = []embed.MemberID{1, 2, stageOwner}
 
 const (
-	shortLife = 2 * time.Second  // the timeout of a session that expires in a run
+	shortLife = livesAWhile      // the timeout of a session that expires in a run
 	longLife  = 30 * time.Second // and of one that must not
 )
 
