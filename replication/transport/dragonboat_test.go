@@ -179,6 +179,16 @@ func (m *member) read(t *testing.T) {
 	})
 }
 
+// logRange returns the first and the last index of the member's log.
+func (m *member) logRange(t *testing.T) (first, last uint64) {
+	t.Helper()
+	r, err := m.GetLogReader(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.GetRange()
+}
+
 var quiet sync.Once
 
 // Three hosts of dragonboat talk through the transport: they elect, commit from every member, go on without
@@ -267,20 +277,26 @@ func TestDragonboat(t *testing.T) {
 			for round, id := range []uint64{3, leaderOf(t, members[1])} {
 				before := members[id].machine
 				_, _, installed := before.state()
-				for attempt := 1; ; attempt++ { // the others cut their logs in the background: it may have been quick enough
-					stopped(id)
-					alive := 1 + id%3
-					for i := range uint64(150) {
-						proposeOn(alive, i)
-					}
-					back(id)
-					agree()
-					if _, _, now := members[id].machine.state(); now > installed {
-						break
-					}
-					if attempt == 10 {
-						t.Fatalf("round %d: member %d always caught up without a snapshot", round, id)
-					}
+				_, last := members[id].logRange(t)
+				const more = 10 // may come until it is stopped
+				stopped(id)
+				since := time.Now()
+				alive := 1 + id%3
+				for other, m := range members {
+					// It is cut in the background; and what is on its way to who is away is held for it for a while.
+					until(t, "log without what is missed", func() bool {
+						if other == id {
+							return true
+						}
+						proposeOn(alive, 1)
+						first, _ := m.logRange(t)
+						return first > last+more && time.Since(since) > 2*holdMax
+					})
+				}
+				back(id)
+				agree()
+				if _, _, now := members[id].machine.state(); now == installed {
+					t.Errorf("round %d: member %d caught up without a snapshot", round, id)
 				}
 				proposeOn(id, 1)
 				agree()
