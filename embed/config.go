@@ -53,8 +53,8 @@ type Config struct {
 
 	// Tick is the unit of heartbeats and elections; zero means DefaultTick. The same on every member.
 	Tick time.Duration `yaml:"tick"`
-	// RequestTimeout bounds calls whose ctx has no deadline, and teardown; zero means DefaultRequestTimeout. It does not bound
-	// what is made for waiting, see Session.
+	// RequestTimeout bounds calls whose ctx has no deadline; zero means DefaultRequestTimeout. It does not bound what is made for
+	// waiting, see Session. What it is to teardown, see Node.Close.
 	RequestTimeout time.Duration `yaml:"requestTimeout"`
 	// MinSessionTimeout is the least timeout a session gets. Zero means three times the longest election at this Tick,
 	// 3.6 s at the default; less is refused: every crash of a leader would cost all sessions.

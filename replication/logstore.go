@@ -142,6 +142,7 @@ func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState,
 	s.write.Lock()
 	defer s.write.Unlock()
 	rs, err := s.ILogDB.ReadRaftState(shard, replica, last)
+	s.shard(shard).forgetTerm() // a replica starts here, and it may be another one than before
 	if err == nil {
 		s.shard(shard).saved = rs.State
 	}
@@ -231,18 +232,25 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 	if len(filled) == 0 {
 		return nil
 	}
+	defer s.forgetTerms(filled) // also of what was saved before an error
 	if err := s.ILogDB.SaveRaftState(filled, worker); err != nil {
 		return err
 	}
 	for _, u := range filled {
-		if len(u.EntriesToSave) > 0 {
-			s.shard(u.ShardID).forgetTerm()
-		}
 		if !raftpb.IsEmptyState(u.State) {
 			s.shard(u.ShardID).saved = u.State
 		}
 	}
 	return nil
+}
+
+// forgetTerms is told that entries may have been saved. Not before: a read in between would be remembered.
+func (s *logStore) forgetTerms(updates []raftpb.Update) {
+	for i := range updates {
+		if len(updates[i].EntriesToSave) > 0 {
+			s.shard(updates[i].ShardID).forgetTerm()
+		}
+	}
 }
 
 // fill returns copies of the updates that have something to save, each with a State. The caller's slice is not
@@ -303,7 +311,7 @@ func (s *logStore) RemoveEntriesTo(shard, replica, index uint64) error {
 // it does not park.
 func (s *logStore) RemoveNodeData(shard, replica uint64) error {
 	return s.serially(func() error {
-		s.forget(shard)
+		defer s.forget(shard)
 		return s.ILogDB.RemoveNodeData(shard, replica)
 	})
 }
@@ -311,12 +319,12 @@ func (s *logStore) RemoveNodeData(shard, replica uint64) error {
 // ImportSnapshot starts a replica's log anew from a snapshot. It is used on a store no NodeHost runs on.
 func (s *logStore) ImportSnapshot(snapshot raftpb.Snapshot, replica uint64) error {
 	return s.serially(func() error {
-		s.forget(snapshot.ShardID)
+		defer s.forget(snapshot.ShardID)
 		return s.ILogDB.ImportSnapshot(snapshot, replica)
 	})
 }
 
-// forget drops what the store knows of a log that is about to be another one.
+// forget drops what the store knows of a log that is another one now, or partly so after an error.
 func (s *logStore) forget(shard uint64) {
 	l := s.shard(shard)
 	l.saved = raftpb.State{}

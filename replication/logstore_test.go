@@ -156,80 +156,119 @@ func TestLogStore_FillsInTheLastState(t *testing.T) {
 // termLog is a log of entries with terms that counts how often it is read.
 type termLog struct {
 	memoryLog
-	terms map[uint64]uint64 // by index
+	terms map[[2]uint64]uint64 // by shard and index
 	reads int
-	slow  func() // runs when an entry has been read, before that is answered
+	slow  func() error // runs when entries have been read or saved, before that is answered
+}
+
+func (l *termLog) pause() (err error) {
+	if slow := l.slow; slow != nil {
+		l.slow = nil
+		err = slow()
+	}
+	return err
 }
 
 func (l *termLog) SaveRaftState(updates []raftpb.Update, _ uint64) error {
 	for _, u := range updates {
 		for _, e := range u.EntriesToSave {
-			l.terms[e.Index] = e.Term
+			l.terms[[2]uint64{u.ShardID, e.Index}] = e.Term
 		}
 	}
-	return nil
+	return l.pause()
 }
 
-func (l *termLog) IterateEntries(ents []raftpb.Entry, size, _, _, low, _, _ uint64) ([]raftpb.Entry, uint64, error) {
+func (l *termLog) IterateEntries(ents []raftpb.Entry, size, shard, _, low, _, _ uint64) ([]raftpb.Entry, uint64, error) {
 	l.reads++
-	e := raftpb.Entry{Index: low, Term: l.terms[low], Cmd: make([]byte, 10)}
-	if l.slow != nil {
-		l.slow()
-	}
-	return append(ents, e), size + 10, nil
+	e := raftpb.Entry{Index: low, Term: l.terms[[2]uint64{shard, low}], Cmd: make([]byte, 10)}
+	return append(ents, e), size + 10, l.pause()
 }
 
-// dragonboat asks for the last entry's term with each message of an election: it is read once, but no save is missed.
+// dragonboat asks for the last entry's term with each message of an election: it is read once, but no change of the log is missed. A term
+// that is too great would have a member vote for who lacks what is committed.
 func TestLogStore_ReadsATermOnce(t *testing.T) {
-	db := &termLog{memoryLog: memoryLog{t: t}, terms: make(map[uint64]uint64)}
+	db := &termLog{memoryLog: memoryLog{t: t}, terms: make(map[[2]uint64]uint64)}
 	s := newLogStore(db, newPlainDisk(t))
-	save := func(index, term uint64) {
-		if err := s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{Term: term}, raftpb.Entry{Index: index, Term: term})}, 1); err != nil {
+	saved := func(shard, index, term uint64) raftpb.Update {
+		return update(shard, raftpb.State{Term: term}, raftpb.Entry{Index: index, Term: term})
+	}
+	save := func(updates ...raftpb.Update) {
+		if err := s.SaveRaftState(updates, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	asks := func(what string, index, term uint64, reads int) {
+	ask := func(shard, index uint64) raftpb.Entry {
+		t.Helper()
+		ents, _, err := s.IterateEntries(nil, 0, shard, 1, index, index+1, 0)
+		if err != nil || len(ents) != 1 || ents[0].Index != index {
+			t.Fatalf("%+v, %v", ents, err)
+		}
+		return ents[0]
+	}
+	asks := func(what string, shard, index, term uint64, reads int) {
 		t.Helper()
 		db.reads = 0
 		for range 3 {
-			ents, size, err := s.IterateEntries(nil, 0, 1, 1, index, index+1, 0)
-			if err != nil || len(ents) != 1 || ents[0].Index != index || ents[0].Term != term || size > 0 && len(ents[0].Cmd) == 0 {
-				t.Errorf("%s: %+v, size %d, %v, want term %d", what, ents, size, err, term)
+			if e := ask(shard, index); e.Term != term {
+				t.Errorf("%s: term %d, want %d", what, e.Term, term)
 			}
 		}
 		if db.reads != reads {
 			t.Errorf("%s: %d reads, want %d", what, db.reads, reads)
 		}
 	}
-	save(7, 2)
-	save(8, 2)
-	asks("the last", 8, 2, 1)
-	asks("another", 7, 2, 1)
-	save(8, 3)
-	asks("one that was written anew", 8, 3, 1)
-	if err := s.SaveRaftState([]raftpb.Update{update(1, raftpb.State{Term: 4, Vote: 2})}, 1); err != nil {
-		t.Fatal(err)
+	save(saved(1, 7, 2), saved(2, 7, 9))
+	save(saved(1, 8, 2))
+	asks("the last", 1, 8, 2, 1)
+	asks("another", 1, 7, 2, 1)
+	asks("another shard's", 2, 7, 9, 1)
+	asks("beside another shard's", 1, 7, 2, 0)
+	asks("the last again", 1, 8, 2, 1)
+	save(saved(2, 8, 9), saved(1, 8, 3))
+	asks("one that was written anew", 1, 8, 3, 1)
+	save(update(1, raftpb.State{Term: 4, Vote: 2}))
+	asks("after a vote", 1, 8, 3, 0)
+	save(saved(1, 7, 4)) // and 8 is no more
+	asks("after an earlier one was written anew", 1, 8, 3, 1)
+
+	db.slow = func() error { save(saved(1, 7, 5)); return nil }
+	if e := ask(1, 7); e.Term != 4 {
+		t.Errorf("read just before it is written anew: %+v", e)
 	}
-	asks("after a vote", 8, 3, 0)
-	save(9, 4)
-	db.slow = func() { db.slow = nil; save(8, 5) }
-	if ents, _, err := s.IterateEntries(nil, 0, 1, 1, 8, 9, 0); err != nil || ents[0].Term != 3 {
-		t.Errorf("while it is written anew: %+v, %v", ents, err)
+	asks("read while it was written anew", 1, 7, 5, 1)
+	ask(1, 8)
+	db.terms[[2]uint64{1, 7}] = 0
+	db.slow = func() error { // tan has half of it
+		db.terms[[2]uint64{1, 7}] = 1
+		ask(1, 7)
+		db.terms[[2]uint64{1, 7}] = 6
+		return nil
 	}
-	asks("after it was", 8, 5, 1)
-	for _, other := range []func() error{
-		func() error { return s.RemoveNodeData(1, 1) },
-		func() error { return s.ImportSnapshot(raftpb.Snapshot{ShardID: 1}, 1) },
+	save(saved(1, 7, 6))
+	asks("read while it was saved", 1, 7, 6, 1)
+
+	for what, other := range map[string]func() error{
+		"removed":   func() error { return s.RemoveNodeData(1, 1) },
+		"imported":  func() error { return s.ImportSnapshot(raftpb.Snapshot{ShardID: 1}, 1) },
+		"another's": func() error { _, err := s.ReadRaftState(1, 2, 0); return err },
+		"half written": func() error {
+			db.slow = func() error { return errInjected }
+			_ = s.save([]raftpb.Update{saved(1, 9, 7)}, 1)
+			return nil
+		},
 	} {
-		db.terms[8]++
+		ask(1, 7)
+		db.terms[[2]uint64{1, 7}]++
 		if err := other(); err != nil {
 			t.Fatal(err)
 		}
-		asks("of another log", 8, db.terms[8], 1)
+		asks(what, 1, 7, db.terms[[2]uint64{1, 7}], 1)
 	}
-	db.reads = 0
-	if ents, _, err := s.IterateEntries(nil, 0, 1, 1, 8, 9, 1<<20); err != nil || len(ents[0].Cmd) == 0 || db.reads != 1 {
-		t.Errorf("the entry itself: %+v, %v", ents, err)
+	for _, c := range []struct{ high, maxSize uint64 }{{8, 1 << 20}, {9, 0}} {
+		db.reads = 0
+		if ents, _, err := s.IterateEntries(nil, 0, 1, 1, 7, c.high, c.maxSize); err != nil || len(ents[0].Cmd) == 0 || db.reads != 1 {
+			t.Errorf("the entry itself, %+v: %+v, %v", c, ents, err)
+		}
 	}
 }
 
