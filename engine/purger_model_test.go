@@ -453,7 +453,7 @@ func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 		})
 	}
 	for _, what := range []string{"expired", "attach", "admit", "purge", "purge that finds the session", "purged", "lost", "closed"} {
-		if seen[what] == 0 && *seedFlag == 0 {
+		if seen[what] == 0 && *seedFlag == 0 && !testing.Short() { // a quarter of the schedules has a call that is told "closed" three times, if at all
 			t.Errorf("%s: not once", what)
 		}
 	}
