@@ -91,7 +91,8 @@ type TLS struct {
 // Events are told what happens on a node. They are called one at a time, never with a lock held, in order; a slow one
 // delays the others, and past 1,024 waiting calls the oldest is dropped.
 type Events struct {
-	// LeaderChanged is told of a new leader or term of a shard.
+	// LeaderChanged is told of a new leader or term of a shard. When the node fails or is closed it is told, of each shard whose
+	// leader was known, that none is known any more.
 	LeaderChanged func(LeaderChange)
 	// SessionExpired is told of every session whose expiry this node saw in the log, whichever member it was of, those of silent clients of a
 	// gateway among them; after a restart it may be told again of the newest ones. It is not told of those that ended while the node was away so long that

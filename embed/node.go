@@ -89,23 +89,26 @@ type Status struct {
 	Shards []ShardStatus
 }
 
-// ShardStatus is what a node knows of one shard.
+// ShardStatus is what a node knows of one shard. A node that has failed or is closed knows of no leader; the rest is the last that
+// it knew.
 type ShardStatus struct {
 	Shard   int      // from 1
 	Leader  MemberID // zero: none known
-	Term    uint64
-	Applied uint64 // index in the Raft log
-	Zxid    Zxid   // what reads show
+	Term    uint64   // the newest known
+	Applied uint64   // index in the Raft log
+	Zxid    Zxid     // what reads show
 
 	// OverSoftQuota counts the transactions, since the start, that raised the use of a subtree to above a soft limit. The
 	// subtrees are logged too, each at most once a minute, and a hundred of them.
 	OverSoftQuota uint64
 }
 
-// Leading reports whether this node leads the shard.
-func (s Status) Leading(shard ShardStatus) bool { return shard.Leader == s.Member }
+// Leading reports whether this node leads the shard. One that has failed or is closed leads nothing.
+func (s Status) Leading(shard ShardStatus) bool {
+	return shard.Leader != 0 && shard.Leader == s.Member
+}
 
-// Status returns what the node knows now. It works at any time.
+// Status returns what the node knows now. It works at any time, also after Close.
 func (n *Node) Status() Status {
 	out := Status{Member: n.cfg.Member}
 	for _, s := range n.e.Status() {

@@ -21,8 +21,16 @@ type SessionCensus struct {
 }
 
 // Census counts the sessions and what they own. It looks at all of them, and waits for a shard that is at an entry as Ephemerals does.
+// A node that is over has none to count: ErrFailed, ErrClosed.
 func (e *Engine) Census(ctx context.Context) (Census, error) {
-	var c Census
+	c, err := e.count(ctx)
+	if over := e.over(); over != nil { // asked last: the tables may have gone meanwhile
+		return Census{}, over
+	}
+	return c, err
+}
+
+func (e *Engine) count(ctx context.Context) (c Census, err error) {
 	home := e.home()
 	if err := home.lock(ctx); err != nil {
 		return Census{}, err
@@ -49,7 +57,7 @@ func (e *Engine) Census(ctx context.Context) (Census, error) {
 // Znodes counts the znodes, those that there are from birth included.
 func (e *Engine) Znodes() (n int) {
 	for _, m := range e.shards {
-		n += m.tree.Load().Len() - fromBirth - 1 // the root too is on every shard
+		n += m.figures().znodes - fromBirth - 1 // the root too is on every shard
 	}
 	return n + fromBirth + 1
 }
@@ -60,14 +68,14 @@ const bornBytes = len("/" + "/zookeeper" + "/zookeeper/quota" + "/zookeeper/conf
 // Size is the bytes of the paths and data of all znodes.
 func (e *Engine) Size() (n int) {
 	for _, m := range e.shards {
-		n += m.tree.Load().Size() - bornBytes
+		n += m.figures().size - bornBytes
 	}
 	return n + bornBytes
 }
 
 // Peers is how many members are connected to this one.
 func (e *Engine) Peers() int {
-	if e.transport == nil {
+	if e.transport == nil || e.silenced() {
 		return 0
 	}
 	return e.transport.Heard()
@@ -75,14 +83,6 @@ func (e *Engine) Peers() int {
 
 // Proposals says how large they were that this node has applied on the first shard.
 func (e *Engine) Proposals() *Sizes { return &e.home().sizes }
-
-// LeadsSince is since when this node leads the first shard; false if it does not.
-func (e *Engine) LeadsSince() (time.Time, bool) {
-	if since := e.leading.Load(); since != nil {
-		return *since, true
-	}
-	return time.Time{}, false
-}
 
 // Sizes are of things of which the last, the smallest and the largest count. All are zero while there was none.
 type Sizes struct{ last, least, most atomic.Int64 }
@@ -113,7 +113,7 @@ func (s *Sizes) Reset() {
 // do not compare.
 func (e *Engine) Visible() (z tree.Zxid) {
 	for _, m := range e.shards {
-		z = max(z, m.tree.Load().Visible())
+		z = max(z, m.figures().Zxid)
 	}
 	return z
 }

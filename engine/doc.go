@@ -51,6 +51,7 @@
 //	watch.Client       events of a remote client's connection
 //	pipeline.mu        queue and batches in flight
 //	errands.mu         what a shard has purged
+//	leaders            what observers were told of who leads
 //	Engine.identity    the identity file
 //
 // No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service, except

@@ -20,7 +20,7 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := on.home()
-	full, empty, want := m.tree.Load(), tree.New(nil), m.status()
+	full, empty, want := m.tree.Load(), tree.New(nil), m.figures()
 	defer m.tree.Store(full)
 	reads := map[string]func(s *Session) (seen bool, err error){
 		"Get":         func(s *Session) (bool, error) { _, _, err := s.Get("/a"); return err == nil, err },
@@ -37,12 +37,12 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 			var both sync.WaitGroup
 			both.Go(func() { // the order of Engine.finish and machine.Close
 				s.over.Store(true)
-				last := m.status()
+				last := m.figures()
 				m.last.Store(&last)
 				m.tree.Store(empty)
 			})
 			for {
-				if got := m.status(); got.Zxid != want.Zxid {
+				if got := m.figures(); got.Zxid != want.Zxid {
 					t.Fatalf("status %+v, was %+v", got, want)
 				}
 				if seen, err := read(s); errors.Is(err, ErrClosed) {

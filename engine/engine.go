@@ -37,8 +37,8 @@ type Engine struct {
 	purger     *purger
 
 	host    atomic.Pointer[replication.Host]
-	leading atomic.Pointer[time.Time] // since when this node leads the first shard; nil: it does not
-	stop    chan struct{}             // closed by Close: the loops end
+	leaders leaders
+	stop    chan struct{} // closed by Close: the loops end
 	loops   sync.WaitGroup
 	done    chan struct{} // closed when the node has failed or is closed
 	refusal atomic.Pointer[error]
@@ -98,6 +98,7 @@ func (e *Engine) finish(why, cause error) {
 		e.end.err = cause
 		e.end.Unlock()
 		close(e.done)
+		e.leaveOffice()
 	})
 }
 
@@ -124,29 +125,6 @@ func (e *Engine) Propose(id ShardID, cmd []byte) (proposal, error) {
 		return nil, err // not p: a nil *Proposal is no nil proposal
 	}
 	return p, nil
-}
-
-// Leader says who leads a shard, as far as this node knows.
-func (e *Engine) Leader(id ShardID) Leader {
-	if h := e.host.Load(); h != nil {
-		return h.Leader(id)
-	}
-	return Leader{}
-}
-
-func (e *Engine) leaderChanged(id ShardID, l Leader) {
-	m := e.shards[id-1]
-	if now := time.Now(); id == homeShard && l.Member == e.cfg.Member {
-		e.leading.Store(&now)
-	} else if id == homeShard {
-		e.leading.Store(nil)
-	}
-	m.pipe.leaderChanged()
-	m.expirer.signal()
-	e.purger.signal()
-	if e.cfg.LeaderChanged != nil {
-		e.cfg.LeaderChanged(id, l)
-	}
 }
 
 // home is the shard of the session table.
@@ -180,6 +158,9 @@ func unavailable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
+// silenced reports whether nothing of this node reaches anybody any more: it is over, or about to be because its disk has failed.
+func (e *Engine) silenced() bool { return e.disk.Err() != nil || e.over() != nil }
+
 // over returns ErrFailed or ErrClosed once the node is.
 func (e *Engine) over() error {
 	select {
@@ -198,11 +179,11 @@ func (e *Engine) over() error {
 func (e *Engine) Ready(ctx context.Context) error {
 	for {
 		err := e.tryReady(ctx)
-		if err == nil {
-			return nil
-		}
 		if over := e.over(); over != nil {
 			return errors.Join(over, e.Err())
+		}
+		if err == nil {
+			return nil
 		}
 		if ctx.Err() != nil {
 			if refusal := e.refusal.Load(); refusal != nil {
@@ -297,7 +278,7 @@ type ShardStatus struct {
 func (e *Engine) Status() []ShardStatus {
 	list := make([]ShardStatus, len(e.shards))
 	for i, m := range e.shards {
-		list[i] = m.status()
+		list[i] = m.figures().ShardStatus
 	}
 	return list
 }

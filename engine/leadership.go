@@ -8,6 +8,79 @@ import (
 	"time"
 )
 
+// leaders is what observers were told of who leads.
+type leaders struct {
+	sync.Mutex
+	over  bool      // there will be no more to tell
+	known []Leader  // by ShardID - 1; empty before the first
+	since time.Time // this node leads the first shard since then; zero: it does not
+}
+
+// Leader says who leads a shard, as far as this node knows. One that is over leads nothing, and cannot know who does: what is left is
+// the last term.
+func (e *Engine) Leader(id ShardID) Leader {
+	h := e.host.Load()
+	if h == nil {
+		return Leader{}
+	}
+	l := h.Leader(id)
+	if e.silenced() {
+		l.Member = 0
+	}
+	return l
+}
+
+// leaderChanged is told by Raft, whose goroutine it must not keep.
+func (e *Engine) leaderChanged(id ShardID, l Leader) {
+	m := e.shards[id-1]
+	m.pipe.leaderChanged()
+	m.expirer.signal()
+	e.purger.signal()
+	e.leaders.Lock()
+	defer e.leaders.Unlock()
+	if !e.leaders.over {
+		e.tellLeaderLocked(id, l)
+	}
+}
+
+// leaveOffice tells observers that this node, which is over, knows of no leader, and nothing after that.
+func (e *Engine) leaveOffice() {
+	e.leaders.Lock()
+	defer e.leaders.Unlock()
+	e.leaders.over = true
+	for i, l := range e.leaders.known {
+		if l.Member != 0 {
+			e.tellLeaderLocked(ShardID(i+1), Leader{Term: l.Term})
+		}
+	}
+}
+
+func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
+	if e.leaders.known == nil {
+		e.leaders.known = make([]Leader, len(e.shards))
+	}
+	e.leaders.known[id-1] = l
+	if id == homeShard {
+		e.leaders.since = time.Time{}
+		if l.Member == e.cfg.Member {
+			e.leaders.since = time.Now()
+		}
+	}
+	if e.cfg.LeaderChanged != nil {
+		e.cfg.LeaderChanged(id, l) // which queues it
+	}
+}
+
+// LeadsSince is since when this node leads the first shard; false if it does not.
+func (e *Engine) LeadsSince() (time.Time, bool) {
+	if e.silenced() {
+		return time.Time{}, false
+	}
+	e.leaders.Lock()
+	defer e.leaders.Unlock()
+	return e.leaders.since, !e.leaders.since.IsZero()
+}
+
 // TransferLeadership asks a shard's leader to hand over to a member.
 func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 	if _, ok := e.cfg.Members[to]; !ok {

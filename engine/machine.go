@@ -48,9 +48,9 @@ type machine struct {
 
 	// tree is replaced when a snapshot is installed, and by an empty one at the end; readers load it anew for each read.
 	tree  atomic.Pointer[tree.Tree]
-	index atomic.Uint64               // in the Raft log, of the newest entry that was applied
-	sizes Sizes                       // of the entries
-	last  atomic.Pointer[ShardStatus] // what status says once there is no tree any more
+	index atomic.Uint64           // in the Raft log, of the newest entry that was applied
+	sizes Sizes                   // of the entries
+	last  atomic.Pointer[figures] // once there is no tree any more
 
 	// Owned by the goroutine that applies.
 	batch    *storage.Batch               // of the image
@@ -88,9 +88,17 @@ func (m *machine) load() error {
 	return nil
 }
 
-// status is what this node knows of the shard. It waits for nothing.
-func (m *machine) status() ShardStatus {
-	now := ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard), Applied: m.index.Load(), Zxid: m.tree.Load().Visible(), OverSoftQuota: m.quotas.count.Load()}
+// figures are what monitors ask of a shard. Once its machine is closed they stay as they were.
+type figures struct {
+	ShardStatus
+	znodes, size int // bytes
+}
+
+// figures are what this node knows of the shard. It waits for nothing.
+func (m *machine) figures() figures {
+	t := m.tree.Load()
+	now := figures{znodes: t.Len(), size: t.Size(), ShardStatus: ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard),
+		Applied: m.index.Load(), Zxid: t.Visible(), OverSoftQuota: m.quotas.count.Load()}}
 	if last := m.last.Load(); last != nil { // asked last: the tree may have gone meanwhile
 		return *last
 	}
@@ -572,7 +580,7 @@ func (m *machine) Close() error {
 	err := m.save()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last := m.status()
+	last := m.figures()
 	m.last.Store(&last)
 	m.tree.Store(tree.New(nil))
 	m.mu.table = session.NewTable()

@@ -453,7 +453,10 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	}
 	wait := func(m *machine) error { return s.engine.barrier(ctx, m.shard) }
 	if s.engine.spans(path) {
-		return 0, s.engine.eachShard(wait)
+		if err := s.engine.eachShard(wait); err != nil {
+			return 0, err
+		}
+		return 0, s.live()
 	}
 	m := s.engine.at(path)
 	if err := wait(m); err != nil {

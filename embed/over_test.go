@@ -1,0 +1,285 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// A node that has failed or is closed is over. What it says must be true: it leads nothing and knows of no leader, nobody can do
+// anything through it, and what it has to tell of its state is the last that there was.
+func TestOver_EveryAnswerIsTrue(t *testing.T) {
+	t.Parallel()
+	ends := map[string]struct {
+		end  func(t *testing.T, o *over)
+		want error
+	}{
+		"failed": {func(t *testing.T, o *over) { o.failDisk(t) }, embed.ErrFailed},
+		"closed": {func(t *testing.T, o *over) { must(t, o.node.Close()) }, embed.ErrClosed},
+		"failed and closed": {func(t *testing.T, o *over) {
+			o.failDisk(t)
+			must(t, o.node.Close())
+		}, embed.ErrFailed},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOver(t)
+			end.end(t, o)
+			o.checkNode(t, end.want)
+			o.checkSession(t, end.want)
+			o.checkHeld(t, end.want)
+			o.checkEngine(t, end.want)
+			for _, s := range o.before.Shards {
+				o.ens.Until("observers to be told", func() bool { return o.changeOf(s.Shard).Leader == 0 })
+			}
+		})
+	}
+}
+
+// An over is a node that led everything, and what somebody had of it.
+type over struct {
+	ens    *embedtest.Ensemble
+	node   *embed.Node
+	engine *engine.Engine
+	before embed.Status // when it led, and nothing was written any more
+
+	session *embed.Session
+	watch   *embed.Watch
+	claim   *embed.Claim
+	turn    *embed.Turn
+
+	mu      sync.Mutex
+	changes map[int]embed.LeaderChange // the newest one of each shard
+}
+
+func newOver(t *testing.T) *over {
+	t.Helper()
+	ctx := bounded(t)
+	o := &over{changes: make(map[int]embed.LeaderChange)}
+	o.ens = embedtest.New(t, 3, embedtest.Options{
+		Config: func(c *embed.Config) {
+			if c.ID == 1 {
+				c.Events.LeaderChanged = o.changed
+			}
+		},
+		Inside: func(id embed.MemberID) inside.Seams {
+			return inside.Seams{Started: func(e *engine.Engine) {
+				if id == 1 {
+					o.engine = e
+				}
+			}}
+		},
+	})
+	o.ens.MoveLeader(1)
+	o.node = o.ens.Node(1)
+	o.session = o.ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	var err error
+	_, err = o.session.Create(ctx, "/a", []byte("data"), embed.Persistent)
+	must(t, err)
+	o.watch, err = o.session.Watch(ctx, "/a", embed.WatchPersistent)
+	must(t, err)
+	o.claim, err = o.session.Claim(ctx, embed.OpCreate("/claim", nil, embed.Ephemeral))
+	must(t, err)
+	_, err = o.claim.Created(ctx)
+	must(t, err)
+	o.turn, err = o.claim.Hold(false)
+	must(t, err)
+	o.before = o.node.Status()
+	for _, s := range o.before.Shards {
+		if !o.before.Leading(s) {
+			t.Fatalf("it does not lead shard %d", s.Shard)
+		}
+	}
+	return o
+}
+
+func (o *over) changed(c embed.LeaderChange) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changes[c.Shard] = c
+}
+
+func (o *over) changeOf(shard int) embed.LeaderChange {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.changes[shard]
+}
+
+// failDisk has the node's disk fail under a write.
+func (o *over) failDisk(t *testing.T) {
+	t.Helper()
+	o.ens.Faults(1).SetDisk(embedtest.Disk{Err: syscall.EIO})
+	if _, err := o.session.Create(bounded(t), "/lost", nil, embed.Persistent); err == nil {
+		t.Error("a write on a failed disk was acknowledged")
+	}
+	<-o.node.Done()
+}
+
+// checkNode asks the node everything.
+func (o *over) checkNode(t *testing.T, want error) {
+	t.Helper()
+	n, ctx := o.node, bounded(t)
+	asked := map[string]func(t *testing.T){
+		"Status": func(t *testing.T) { o.checkStatus(t) },
+		"Ready":  func(t *testing.T) { wantErr(t, n.Ready(ctx), want) },
+		"NewSession": func(t *testing.T) {
+			_, err := n.NewSession(ctx, embed.SessionOptions{})
+			wantErr(t, err, want)
+		},
+		"TransferLeadership": func(t *testing.T) { wantErr(t, n.TransferLeadership(1, 2), want) },
+		"Done": func(t *testing.T) {
+			select {
+			case <-n.Done():
+			default:
+				t.Error("it is not closed")
+			}
+		},
+		"Err": func(t *testing.T) {
+			if err := n.Err(); (err != nil) != (want == embed.ErrFailed) || err != nil && !errors.Is(err, syscall.EIO) {
+				t.Errorf("%v", err)
+			}
+		},
+		"Close":    nil, // what ends it; below, for it ends what failed only
+		"Shutdown": nil,
+	}
+	everyMethod(t, n, asked)
+}
+
+func (o *over) checkStatus(t *testing.T) {
+	now := o.node.Status()
+	for i, s := range now.Shards {
+		if now.Leading(s) || s.Leader != 0 {
+			t.Errorf("member 1 says that member %d leads shard %d", s.Leader, s.Shard)
+		}
+		if was := o.before.Shards[i]; s.Applied < was.Applied || s.Zxid < was.Zxid || s.Term < was.Term {
+			t.Errorf("%+v, it was %+v", s, was)
+		}
+	}
+}
+
+// checkSession asks the session everything.
+func (o *over) checkSession(t *testing.T, want error) {
+	t.Helper()
+	s, ctx := o.session, bounded(t)
+	fails := func(err error) func(t *testing.T) { return func(t *testing.T) { wantErr(t, err, want) } }
+	_, _, acl := s.ACL(ctx, "/a")
+	_, _, before := s.Before(ctx, "/a/b-0000000001")
+	_, _, children := s.Children(ctx, "/")
+	made, err := s.Claim(ctx, embed.OpCreate("/b", nil, embed.Ephemeral))
+	must(t, err)
+	_, claim := made.Created(ctx)
+	_, count := s.CountDescendants(ctx, "/")
+	_, create := s.Create(ctx, "/b", nil, embed.Persistent)
+	_, _, createWith := s.CreateWith(ctx, "/b", nil, embed.CreateOptions{})
+	_, ephemerals := s.Ephemerals(ctx, "/")
+	_, _, exists := s.Exists(ctx, "/a")
+	_, _, get := s.Get(ctx, "/a")
+	_, member := s.Member(ctx, s.ID())
+	_, multi := s.Multi(ctx)
+	_, set := s.Set(ctx, "/a", nil, embed.AnyVersion)
+	_, setACL := s.SetACL(ctx, "/a", embed.OpenACL(), embed.AnyVersion)
+	_, submit := s.Submit(ctx, embed.OpSet("/a", nil, embed.AnyVersion)).Result()
+	_, sync := s.Sync(ctx, "/")
+	_, syncOne := s.Sync(ctx, "/a")
+	_, watch := s.Watch(ctx, "/a", embed.WatchOnce)
+	everyMethod(t, s, map[string]func(t *testing.T){
+		"ACL": fails(acl), "Before": fails(before), "Children": fails(children), "Claim": fails(claim),
+		"CountDescendants": fails(count), "Create": fails(create), "CreateWith": fails(createWith),
+		"Delete": fails(s.Delete(ctx, "/a", embed.AnyVersion)), "Ephemerals": fails(ephemerals), "Err": fails(s.Err()),
+		"Exists": fails(exists), "Get": fails(get), "Member": fails(member), "Multi": fails(multi), "Set": fails(set),
+		"SetACL": fails(setACL), "Submit": fails(submit), "Sync": func(t *testing.T) { wantErr(t, sync, want); wantErr(t, syncOne, want) },
+		"Watch":   fails(watch),
+		"Context": fails(context.Cause(s.Context())),
+		"State": func(t *testing.T) {
+			if now, _ := s.State(); now != embed.Closed {
+				t.Errorf("it is %v", now)
+			}
+		},
+		"Done": func(t *testing.T) { <-s.Done() },
+		"Close": func(t *testing.T) {
+			must(t, s.Close()) // it has ended
+		},
+		"ID": nil, "Root": nil, "Timeout": nil, // never change
+	})
+}
+
+// checkHeld looks at what lasted as long as the session.
+func (o *over) checkHeld(t *testing.T, want error) {
+	t.Helper()
+	for range o.watch.Events() {
+	}
+	wantErr(t, o.watch.Err(), want)
+	wantErr(t, o.claim.Err(), want)
+	wantErr(t, o.turn.Err(), want)
+	wantErr(t, context.Cause(o.turn.Context()), want)
+	_, err := o.claim.Hold(true)
+	wantErr(t, err, want)
+}
+
+// checkEngine asks what monitors and the gateway ask.
+func (o *over) checkEngine(t *testing.T, want error) {
+	t.Helper()
+	if _, err := o.engine.Census(bounded(t)); !errors.Is(err, want) {
+		t.Errorf("Census: %v, want %v", err, want)
+	}
+	if since, leads := o.engine.LeadsSince(); leads {
+		t.Errorf("it leads since %v", since)
+	}
+	if n := o.engine.Peers(); n != 0 {
+		t.Errorf("%d members are connected to it", n)
+	}
+	if n := o.engine.Znodes(); n < 5 { // three from birth, and two of the test
+		t.Errorf("%d znodes", n)
+	}
+	if n := o.engine.Size(); n < len("data") {
+		t.Errorf("%d bytes", n)
+	}
+	if o.engine.Visible() == 0 {
+		t.Error("nothing is visible")
+	}
+	must(t, o.node.Shutdown(bounded(t)))
+	must(t, o.node.Close())
+	o.checkStatus(t)
+}
+
+// A status of nobody leads nothing.
+func TestStatus_LeadingOfTheZeroValueIsFalse(t *testing.T) {
+	if (embed.Status{}).Leading(embed.ShardStatus{}) {
+		t.Error("it leads")
+	}
+}
+
+// everyMethod runs one test for each method of v; nil is for one that needs none.
+func everyMethod(t *testing.T, v any, asked map[string]func(t *testing.T)) {
+	t.Helper()
+	for m := range reflect.TypeOf(v).Methods() {
+		check, ok := asked[m.Name]
+		if !ok {
+			t.Errorf("what does %T.%s say once the node is over?", v, m.Name)
+		}
+		if check != nil {
+			t.Run(reflect.TypeOf(v).Elem().Name()+"."+m.Name, check)
+		}
+		delete(asked, m.Name)
+	}
+	for name := range asked {
+		t.Errorf("%T has no method %s", v, name)
+	}
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
