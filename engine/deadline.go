@@ -230,7 +230,7 @@ func (k *keeper) next() time.Duration {
 	least, own, quiet := k.leastLocked(), k.mu.timeouts.least, now-k.mu.proved
 	suspended := len(k.mu.suspended) > 0
 	again := time.Hour
-	if len(k.mu.remotes.list) > 0 {
+	if len(k.mu.remotes.byID) > 0 {
 		again = max(k.mu.remotes.ticked+k.tick-now, 0)
 	}
 	k.mu.Unlock()

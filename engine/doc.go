@@ -24,7 +24,8 @@
 // the clock compared with that first. A claim is held only while its session is Connected; it ends on this node before
 // anything of it can be granted elsewhere. What is lost, not given up, lingers if it was made to: whoever ends a session or a claim says
 // which it is, in the log (request.lost, ending.lost, Table.Lost). A remote client's session lives by that too, but is not this node's to judge: it may be attached
-// to another at any time, and outlives this one (remote.go).
+// to another at any time, and outlives this one (remote.go). But its client's silence is, by the
+// session's own timeout, also while commits are slow (silence.go).
 //
 // # Shards
 //
@@ -65,6 +66,6 @@
 // ends with the session: Close does not wait for it.
 //
 // Read engine.go first, then start.go, waiter.go, pipeline.go, batch.go, resend.go, machine.go, load.go, keeper.go, deadline.go, session.go,
-// remote.go, watch.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go, reconcile.go and census.go; for
+// remote.go, silence.go, watch.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go, reconcile.go and census.go; for
 // several shards route.go, span.go, purger.go and spread.go; command.go and record.go are the formats, codec.go how they are written.
 package engine

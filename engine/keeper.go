@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
@@ -34,8 +33,6 @@ type keeper struct {
 	pipes  []*pipeline   // of all shards
 	wake   chan struct{} // capacity 1: a nearer deadline or a beat may be due
 	tick   time.Duration // in which the silence of remote clients is counted
-
-	ticks atomic.Uint64 // how many there were; moved by loop
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {

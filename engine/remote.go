@@ -24,27 +24,12 @@ import (
 // counted in ticks. The node closes it then in the log, at home only, and names the attachment: the home shard alone knows whether that is
 // still the newest one. The other shards are told by the purger.
 //
-// What counts is never more than the client was silent for while this node could hear it:
-//   - a tick counts one tick, however long the node was stopped in it, and one that comes late does not count at all unless the one
-//     before was late too: what has arrived meanwhile is read first;
-//   - while nobody listens to a client, because a request of it takes its time, it is not silent;
-//   - while a session is Suspended its client is kept away by this node, so no silence is counted, and afterwards the client has its
-//     full timeout anew, if it was heard since it had it last: a client that never comes back is not kept by a node that is cut off again
-//     and again.
+// How silence is counted, and how long a session lives at most whose client has gone, is in silence.go.
 //
 // A node that starts again gives all its clients their full timeout, for it does not know when its predecessor heard them. So one that
 // starts again before the timeout is over, and again, keeps a client that never comes back until it stops doing so, as ZooKeeper does with
 // leaders that follow one another as fast. What would bound that is silence which outlives the node, in the log: entries of idle nodes for
 // clients of which all but few are back at once. While the node is away the log counts, and a client that is elsewhere is not concerned.
-
-const (
-	// ticksPerTimeout is how exactly silence is counted: a session ends up to two ticks late.
-	ticksPerTimeout = 20
-	remoteTickMin   = 100 * time.Millisecond
-	// suspendedParts is the part of its timeout after which a remote session is Suspended. Twice as long as an idle node takes to
-	// prove itself alive; and then its client has as much left as it needs.
-	suspendedParts = 3
-)
 
 // remote is what the session of a remote client has beside others.
 type remote struct {
@@ -53,63 +38,41 @@ type remote struct {
 	attached tree.Zxid
 	orphan   bool // nobody here ever had it: it has no requests
 
-	heard atomic.Uint64 // tick in which its client was heard last
-	busy  atomic.Uint64 // the tick after that since which nobody listens to its client; zero: somebody does
+	class *class // nil: the keeper never had it
+
+	heard atomic.Int64 // by the class's clock, when its client was heard last
+	busy  atomic.Int64 // the tick after that since which nobody listens to its client; zero: somebody does
 
 	// Guarded by the keeper's mu.
-	place     int // in remotes.list
-	suspended bool
-	renewed   uint64 // tick in which its client had its timeout anew for this node's sake
+	place   int   // in class.list
+	renewed int64 // when its client had its timeout anew for this node's sake; negative: never
 }
 
 // remotes are the sessions of remote clients that are attached to this node. They are guarded by the keeper's mu.
 //
 // Invariants:
 //  1. they are those that the home shard's table as applied here has attached to this incarnation, but for those that ended here first;
-//  2. byID and list hold the same ones, and each is at its place in the list.
+//  2. byID and the lists of classes hold the same ones, and each is at its place in its class's list;
+//  3. classes are in the order of their timeouts, and none is empty.
 type remotes struct {
 	byID     map[tree.SessionID]*Session
-	list     []silent
+	classes  []*class
 	timeouts timeouts
 	proved   time.Duration // as the keeper's, but known as soon as a session is attached
 	ticked   time.Duration // when the newest tick was
 	late     bool          // it did not count
-	cut      bool          // somebody may be Suspended
-}
-
-// silent is a session whose client has to be heard before a tick. A tick looks at these alone, which lie side by side: see
-// BenchmarkTick.
-type silent struct {
-	due uint64
-	s   *Session
-}
-
-// remoteTick is how often silence is counted.
-func remoteTick(least time.Duration) time.Duration { return max(least/ticksPerTimeout, remoteTickMin) }
-
-// due is the tick in which a session has been silent for its timeout if it was heard in one: that one may have been over soon after.
-func (k *keeper) due(s *Session, heard uint64) uint64 {
-	return heard + 1 + uint64((s.timeout+k.tick-1)/k.tick)
-}
-
-// anewLocked gives a session's client its full timeout.
-func (k *keeper) anewLocked(s *Session) {
-	s.Heard()
-	k.mu.remotes.list[s.remote.place].due = k.due(s, k.ticks.Load())
 }
 
 // attachLocked takes charge of a session that a batch first sent at sent has attached to this node.
 func (k *keeper) attachLocked(s *Session, sent time.Duration) {
 	r := &k.mu.remotes
-	if len(r.list) == 0 {
+	if len(r.byID) == 0 {
 		r.ticked = k.clock.Boot()
 	}
 	r.proved = max(r.proved, sent)
 	r.byID[s.id] = s
-	s.remote.place = len(r.list)
-	r.list = append(r.list, silent{s: s})
 	r.timeouts.add(s.timeout)
-	k.anewLocked(s)
+	r.classOf(s.timeout, k.tick).add(s, k.tick)
 	k.signal()
 }
 
@@ -120,12 +83,8 @@ func (k *keeper) detachLocked(s *Session) {
 		return
 	}
 	delete(r.byID, s.id)
-	last := len(r.list) - 1
-	r.list[s.remote.place] = r.list[last]
-	r.list[s.remote.place].s.remote.place = s.remote.place
-	r.list[last] = silent{}
-	r.list = r.list[:last]
 	r.timeouts.remove(s.timeout)
+	r.leave(s)
 }
 
 // takes returns why no session can be attached any more.
@@ -198,84 +157,13 @@ func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Se
 	return gone, moved
 }
 
-// countSilence counts a tick if it is time to, and closes the sessions whose clients have been silent for their timeout.
-func (k *keeper) countSilence() {
-	k.mu.Lock()
-	gone := k.tickLocked(k.clock.Boot())
-	k.mu.Unlock()
-	k.drop(gone)
-	if len(gone) > 0 {
-		k.home.pump()
-	}
-}
-
-func (k *keeper) tickLocked(now time.Duration) (gone []*Session) {
-	r := &k.mu.remotes
-	took := now - r.ticked
-	if len(r.list) == 0 || took < k.tick {
-		return nil
-	}
-	r.ticked = now
-	k.judgeLocked(now)
-	if r.late = took >= 2*k.tick && !r.late; r.late {
-		return nil
-	}
-	if now-r.proved >= r.timeouts.least/suspendedParts {
-		return nil
-	}
-	n := k.ticks.Add(1)
-	for i := 0; i < len(r.list); i++ {
-		if r.list[i].due > n {
-			continue
-		}
-		s := r.list[i].s
-		if since := s.remote.busy.Load(); since > 0 && n > since { // for a whole tick at least
-			s.remote.heard.Store(n)
-		}
-		if r.list[i].due = k.due(s, s.remote.heard.Load()); r.list[i].due > n {
-			continue
-		}
-		k.endLocked(s, session.Expired, ErrSessionExpired)
-		k.queueCloseLocked(s, true)
-		gone = append(gone, s)
-		i-- // another has its place
-	}
-	return gone
-}
-
-// judgeLocked tells who is Suspended now, and who is not any more.
-func (k *keeper) judgeLocked(now time.Duration) {
-	r := &k.mu.remotes
-	cut := now-r.proved >= r.timeouts.least/suspendedParts
-	if cut || r.cut {
-		for _, one := range r.list {
-			k.judgeOneLocked(one.s, now)
-		}
-	}
-	r.cut = cut
-}
-
-func (k *keeper) judgeOneLocked(s *Session, now time.Duration) {
-	suspended := now-k.mu.remotes.proved >= s.timeout/suspendedParts
-	if suspended == s.remote.suspended {
-		return
-	}
-	s.remote.suspended = suspended
-	k.mu.remotes.cut = true // somebody has to be told when it is over
-	if r := s.remote; !suspended && (r.renewed == 0 || r.heard.Load() > r.renewed) {
-		k.anewLocked(s)
-		r.renewed = k.ticks.Load()
-	}
-	s.turnLocked()
-}
-
 // stateLocked is the state of a session now.
 func (k *keeper) stateLocked(s *Session) session.State {
 	state := s.life.State()
 	if s.remote == nil || state.Final() {
 		return state
 	}
-	if k.judgeOneLocked(s, k.clock.Boot()); s.remote.suspended {
+	if k.judgeLocked(s.remote.class, k.clock.Boot()); s.remote.class.suspended {
 		return session.Suspended
 	}
 	return session.Connected
@@ -366,11 +254,12 @@ func (s *Session) Password() [16]byte {
 
 // Heard tells that a remote client has said something. It is cheap.
 func (s *Session) Heard() {
-	if s.remote == nil {
+	r := s.remote
+	if r == nil || r.class == nil {
 		return
 	}
-	if tick := s.engine.keeper.ticks.Load(); s.remote.heard.Load() != tick { // mostly it is: the line stays where it is
-		s.remote.heard.Store(tick)
+	if now := r.class.clock.Load(); r.heard.Load() != now { // mostly it is: the line stays where it is
+		r.heard.Store(now)
 	}
 }
 
@@ -378,16 +267,16 @@ func (s *Session) Heard() {
 // cheap.
 func (s *Session) Busy(is bool) {
 	r := s.remote
-	if r == nil {
+	if r == nil || r.class == nil {
 		return
 	}
-	switch since, n := r.busy.Load(), s.engine.keeper.ticks.Load(); {
+	switch since, now := r.busy.Load(), r.class.clock.Load(); {
 	case is == (since > 0):
 	case is:
-		r.busy.Store(n + 1)
+		r.busy.Store(now + int64(s.engine.keeper.tick))
 	default:
-		if n > since { // as a tick would have it: what it has said meanwhile is still to be read
-			r.heard.Store(n)
+		if now > since { // as a tick would have it: what it has said meanwhile is still to be read
+			r.heard.Store(now)
 		}
 		r.busy.Store(0)
 	}

@@ -199,7 +199,7 @@ func TestRestartKeepsRemoteSessions(t *testing.T) {
 		m.chat(testTimeout, back, away)
 		m.wantThere(false, "/stays")
 		m.wantThere(true, "/back", "/away")
-		if n := len(m.nodes[1].keeper.mu.remotes.list); n != 1 {
+		if n := len(m.nodes[1].keeper.mu.remotes.byID); n != 1 {
 			t.Errorf("%d sessions are attached", n)
 		}
 	})
@@ -223,14 +223,14 @@ func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 			t.Fatalf("it knows already: %+v", r)
 		}
 		m.chat(2*testTimeout, next)
-		if len(n.keeper.mu.remotes.list) > 0 {
+		if len(n.keeper.mu.remotes.byID) > 0 {
 			t.Error("it speaks for a session of its predecessor")
 		}
 		m.deaf[n], m.mute[n] = false, false
 		m.chat(2*testTimeout, next)
 		wantEnd(t, next, nil)
 		m.wantThere(true, "/e")
-		if len(n.keeper.mu.remotes.list) > 0 {
+		if len(n.keeper.mu.remotes.byID) > 0 {
 			t.Error("it speaks for a session that has moved")
 		}
 	})
@@ -570,7 +570,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 			t.Fatalf("resumed %v, opened %v", back, opening)
 		}
 		n.checkRemotes()
-		if known := len(n.keeper.mu.remotes.list); known != 3 {
+		if known := len(n.keeper.mu.remotes.byID); known != 3 {
 			t.Errorf("%d sessions, want those two and what was opened", known)
 		}
 		for range 20 {
@@ -596,12 +596,12 @@ func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 		ahead.node.apply(&fakeProposal{cmd: former},
 			&fakeProposal{cmd: encodeBatch(testMember, origin.Start-1, 1, 0, 0, []*waiter{{wire: encodeRequest(&open)}})})
 		ahead.install()
-		if known := len(n.sessionsOf(testMember)); known != 1 || len(n.keeper.mu.remotes.list) > 0 {
-			t.Fatalf("of %d sessions it speaks for %d", known, len(n.keeper.mu.remotes.list))
+		if known := len(n.sessionsOf(testMember)); known != 1 || len(n.keeper.mu.remotes.byID) > 0 {
+			t.Fatalf("of %d sessions it speaks for %d", known, len(n.keeper.mu.remotes.byID))
 		}
 		n.lead(otherMember)
 		n.commit()
-		if len(n.keeper.mu.remotes.list) != 1 {
+		if len(n.keeper.mu.remotes.byID) != 1 {
 			t.Error("it has registered, and speaks for none")
 		}
 		n.checkRemotes()

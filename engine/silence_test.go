@@ -179,13 +179,13 @@ func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 // silent for a tick at most. Also of a stop that is too short for the node to be Suspended.
 func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 	for _, stop := range []time.Duration{3 * remoteTickMin, time.Second, time.Minute} {
-		for _, left := range []uint64{1, 2, 5, 50} { // ticks
+		for _, left := range []time.Duration{1, 2, 5, 50} { // ticks
 			t.Run(fmt.Sprintf("stop=%v/left=%d", stop, left), func(t *testing.T) {
 				withTeam(t, 1, func(t *testing.T, m *team) {
 					s, silent := m.open(1), m.open(1)
 					m.mustCreate(s, "/e")
 					n := m.nodes[1]
-					for n.keeper.due(s, s.remote.heard.Load()) > n.keeper.ticks.Load()+left {
+					for class := s.remote.class; class.due(s, n.keeper.tick) > class.clock.Load()+int64(left*n.keeper.tick); {
 						m.run(10 * time.Millisecond)
 					}
 					pass(remoteTickMin / 2)
@@ -337,4 +337,119 @@ func TestSilenceIsToldAsExpiry(t *testing.T) {
 			}
 		}
 	})
+}
+
+// outlive runs a node whose commits take what latency says when they are sent, until the session has
+// ended or the limit has passed. It returns how long that was.
+func (n *node) outlive(s *Session, limit time.Duration, latency func() time.Duration) time.Duration {
+	n.t.Helper()
+	var waiting []*fakeProposal
+	var due []time.Time
+	begin := time.Now()
+	for s.Err() == nil && time.Since(begin) < limit {
+		pass(20 * time.Millisecond)
+		for _, p := range n.log.take() {
+			waiting, due = append(waiting, p), append(due, p.at.Add(latency()))
+		}
+		for len(waiting) > 0 && time.Now().After(due[0]) {
+			n.apply(waiting[0])
+			waiting, due = waiting[1:], due[1:]
+		}
+	}
+	return time.Since(begin)
+}
+
+// openRemote opens a remote client's session.
+func (n *node) openRemote(timeout time.Duration) (s *Session) {
+	n.t.Helper()
+	go func() { s, _ = n.OpenRemote(n.t.Context(), timeout) }()
+	n.commit()
+	if s == nil {
+		n.t.Fatal("no session")
+	}
+	return s
+}
+
+// G3.1: while commits take more than a third of another session's timeout, and of its own, a session whose
+// client has gone ends in a time that its own timeout bounds.
+func TestSilenceIsCountedWhileCommitsAreSlow(t *testing.T) {
+	const timeout = 10 * time.Second
+	always := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+	alternate := func(all ...time.Duration) func() time.Duration {
+		i := 0
+		return func() time.Duration { i++; return all[i%len(all)] }
+	}
+	slack := 4 * remoteTick(time.Second)
+	for name, c := range map[string]struct {
+		latency func() time.Duration
+		most    time.Duration
+	}{
+		"a third of another's":         {always(400 * time.Millisecond), timeout + slack},
+		"its timeout of another's":     {always(1100 * time.Millisecond), timeout + slack},
+		"just below a third":           {always(timeout/suspendedParts - 50*time.Millisecond), 8*timeout + slack},
+		"a third":                      {always(timeout / suspendedParts), 4*timeout + slack},
+		"half":                         {always(timeout / 2), 4*timeout + slack},
+		"nearly all":                   {always(timeout - 100*time.Millisecond), 4*timeout + slack},
+		"more":                         {always(3 * timeout), 4*3*timeout + timeout + slack},
+		"now longer, now short":        {alternate(3*timeout, 10*time.Millisecond), 8*3*timeout + slack},
+		"now long, now short":          {alternate(timeout*9/10, 10*time.Millisecond), 8*timeout + slack},
+		"now long, now nearly a third": {alternate(timeout*9/10, timeout*3/10), 8*timeout + slack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				n.openRemote(time.Second)
+				s := n.openRemote(timeout)
+				s.Heard()
+				took := n.outlive(s, 2*c.most, c.latency)
+				if t.Logf("it lived for %v", took); took < timeout || took > c.most {
+					t.Errorf("it lived for %v, want %v to %v", took, timeout, c.most)
+				}
+			})
+		})
+	}
+}
+
+// G3.1: a session with a short timeout that is Suspended again and again gives nobody else a timeout anew.
+func TestSuspensionIsOfOneTimeout(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		short, long := n.openRemote(time.Second), n.openRemote(30*time.Second)
+		opened := time.Now()
+		n.lead(0)
+		n.run(2 * time.Second)
+		n.wantState(short, session.Suspended)
+		n.wantState(long, session.Connected)
+		n.lead(otherMember)
+		for short.Err() == nil {
+			n.run(remoteTickMin)
+		}
+		if took := time.Since(opened); took > 4*time.Second {
+			t.Errorf("the short one ended after %v", took)
+		}
+		for long.Err() == nil && time.Since(opened) < time.Minute {
+			n.run(remoteTickMin)
+		}
+		if took := time.Since(opened); took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("the long one ended after %v", took)
+		}
+	})
+}
+
+// G3.2: an outage takes nothing from a client that had been heard when it began, however long it is and
+// wherever in it the batches were sent that end it.
+func TestOutageIsNobodysSilence(t *testing.T) {
+	for _, outage := range []time.Duration{testTimeout / 2, testTimeout * 9 / 10, 2 * testTimeout, time.Hour} {
+		t.Run(fmt.Sprint(outage), func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.openRemote(testTimeout)
+				n.run(testTimeout / 3) // as its pings are apart
+				until := time.Now().Add(outage)
+				n.outlive(s, outage+time.Second, func() time.Duration { return max(time.Until(until), 10*time.Millisecond) })
+				n.wantState(s, session.Connected)
+				n.run(testTimeout - time.Second - 2*remoteTickMin)
+				wantEnd(t, s, nil)
+				n.run(time.Second + 4*remoteTickMin)
+				wantEnd(t, s, ErrSessionExpired)
+			})
+		})
+	}
 }

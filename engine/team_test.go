@@ -56,16 +56,29 @@ func (n *node) checkRemotes() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := &k.mu.remotes
-	if len(r.byID) != len(r.list) {
-		n.t.Errorf("member %d has %d remote sessions, and %d in its list", n.cfg.Member, len(r.byID), len(r.list))
+	listed := 0
+	for i, c := range r.classes {
+		if listed += len(c.list); len(c.list) == 0 || i > 0 && r.classes[i-1].timeout >= c.timeout {
+			n.t.Errorf("member %d: the class of %v, at %d, has %d sessions", n.cfg.Member, c.timeout, i, len(c.list))
+		}
+		for i, one := range c.list {
+			n.checkRemote(c, i, one)
+		}
 	}
-	for i, one := range r.list {
-		if r.byID[one.s.id] != one.s || one.s.remote.place != i || one.s.end != nil {
-			n.t.Errorf("member %d: session %d at %d is %d in the list, ended with %v", n.cfg.Member, one.s.id, i, one.s.remote.place, one.s.end)
-		}
-		if rec, ok := n.shard.mu.table.Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != one.s.remote.attached {
-			n.t.Errorf("member %d has session %d of %d, the table %+v", n.cfg.Member, one.s.id, one.s.remote.attached, rec)
-		}
+	if len(r.byID) != listed {
+		n.t.Errorf("member %d has %d remote sessions, and %d in its lists", n.cfg.Member, len(r.byID), listed)
+	}
+}
+
+// checkRemote checks the i-th session of a class. The keeper's mu is held.
+func (n *node) checkRemote(c *class, i int, one silent) {
+	n.t.Helper()
+	r := one.s.remote
+	if n.keeper.mu.remotes.byID[one.s.id] != one.s || r.place != i || r.class != c || one.s.timeout.Truncate(n.keeper.tick) != c.timeout || one.s.end != nil {
+		n.t.Errorf("member %d: session %d of %v at %d of the class of %v is %d, ended with %v", n.cfg.Member, one.s.id, one.s.timeout, i, c.timeout, r.place, one.s.end)
+	}
+	if rec, ok := n.shard.mu.table.Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != r.attached {
+		n.t.Errorf("member %d has session %d of %d, the table %+v", n.cfg.Member, one.s.id, r.attached, rec)
 	}
 }
 

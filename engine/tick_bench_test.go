@@ -41,8 +41,8 @@ func BenchmarkTick(b *testing.B) {
 				b.StartTimer()
 				k.countSilence()
 			}
-			if k.ticks.Load() == 0 || len(k.mu.remotes.list) != sessions {
-				b.Fatalf("%d ticks, %d sessions", k.ticks.Load(), len(k.mu.remotes.list))
+			if n := len(k.mu.remotes.byID); all[0].remote.class.clock.Load() == 0 || n != sessions {
+				b.Fatalf("the clock stands still, or %d sessions are left", n)
 			}
 		})
 	}

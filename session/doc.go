@@ -94,6 +94,8 @@
 //
 // So when a member dies, those of its clients that come to another within their timeout keep their sessions. A member that starts again
 // and again gives them their timeout anew each time, and whose client has gone is for the node to find out once it stays up.
+// It does within eight of the session's own timeouts, or eight commits if those take longer: see
+// silence.go in package engine.
 //
 // # Several shards
 //

@@ -17,6 +17,8 @@
 //     connection, and what the client sent behind it is not carried out: a client may rely on that. (With several shards, what is
 //     sent behind it to another shard may be.) A member that cannot tell whether its sessions still live answers no pings and ends
 //     its connections, so that clients look for another in time.
+//   - While commits take more than a third of a session's timeout, its client is kept away as above. If the client has gone for good, the
+//     session ends at most eight timeouts after it was heard last, or after eight commits if those take longer. Nobody else's timeout matters.
 //   - There is no read-only mode, no SASL, no reconfig, no local sessions; they answer as a server that has them turned off.
 //   - /zookeeper/config has no data, also in an ensemble: a client that asks for the members is told of none.
 //   - A connection for which 65,536 events wait is ended, and so is one whose persistent watches may have missed something because this
