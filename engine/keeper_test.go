@@ -145,31 +145,56 @@ func TestSessionThatEndedHereIsNotKeptAliveByItsNode(t *testing.T) {
 }
 
 // A5: what this node sends reaches the others, and nothing reaches this node. Its sessions end here for want of a proof; in
-// the log no beat may keep them alive meanwhile.
+// the log no beat may keep them alive meanwhile. Neither pipeline.beat nor readyLocked lets one out beside a batch: this test
+// fails when both do, and TestNoBeatWhileABatchIsInFlight when only the first does.
 func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
-	withNode(t, func(t *testing.T, n *node) {
-		origin := testOrigin()
-		origin.Member, origin.Directory = otherMember, [16]byte{2}
-		other := newNodeOf(t, origin)
-		other.loops.Go(func() { other.expirer.loop(other.stop, other.done) })
-		other.log.elect(otherMember)
-		other.leaderChanged(homeShard, other.log.Leader(homeShard))
-		s := n.open(testTimeout)
-		opened := time.Now()
-		other.apply(n.applied...)
-		var expired time.Time
-		other.cfg.SessionExpired = func(tree.SessionID) { expired = time.Now() }
-		for expired.IsZero() && time.Since(opened) < 10*testTimeout {
-			pass(10 * time.Millisecond)
-			other.apply(n.log.take()...)
-			other.commit()
-		}
-		n.wantState(s, session.Suspended)
-		// One beat was sent before the first was missed.
-		if took := expired.Sub(opened); expired.IsZero() || took > testTimeout+testTimeout/beatsPerTimeout+200*time.Millisecond {
-			t.Fatalf("expired %v after the last batch that its node saw, timeout %v", took, testTimeout)
-		}
-	})
+	for name, c := range map[string]struct {
+		each  int           // requests every tenth of a second
+		until time.Duration // the newest batch was sent by then
+		sent  int           // batches
+	}{
+		"idle":               {0, testTimeout / beatsPerTimeout, 1}, // a beat before the first was missed
+		"one asks":           {1, 0, 1},
+		"a batch can be had": {secondBatchMin, time.Second / 10, inflightMax},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				origin := testOrigin()
+				origin.Member, origin.Directory = otherMember, [16]byte{2}
+				other := newNodeOf(t, origin)
+				other.loops.Go(func() { other.expirer.loop(other.stop, other.done) })
+				other.log.elect(otherMember)
+				other.leaderChanged(homeShard, other.log.Leader(homeShard))
+				s := n.open(testTimeout)
+				opened := time.Now()
+				other.apply(n.applied...)
+				var expired time.Time
+				other.cfg.SessionExpired = func(tree.SessionID) { expired = time.Now() }
+				sent := make(map[uint64]bool)
+				for i := 0; expired.IsZero() && time.Since(opened) < 10*testTimeout; i++ {
+					if i%10 == 0 {
+						for range c.each {
+							s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCheck, Path: "/"}})
+						}
+					}
+					ps := n.log.take()
+					for _, p := range ps {
+						sent[mustDecode(t, p.cmd).origin.LastSeq] = true
+					}
+					other.apply(ps...)
+					other.commit()
+					pass(10 * time.Millisecond)
+				}
+				n.wantState(s, session.Suspended)
+				if len(sent) > c.sent {
+					t.Errorf("it sent %d batches after the last one that it saw, want %d at most", len(sent), c.sent)
+				}
+				if took := expired.Sub(opened); expired.IsZero() || took > testTimeout+c.until+200*time.Millisecond {
+					t.Errorf("expired %v after the last batch that its node saw, timeout %v", took, testTimeout)
+				}
+			})
+		})
+	}
 }
 
 // B4.1: a request that was sent may be applied, or not: its session has ended here and nobody will say.
