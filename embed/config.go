@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -35,7 +36,9 @@ const MaxShards = engine.MaxShards
 type Config struct {
 	// Dir holds everything the node persists. It is created if missing, and belongs to this node while it is open.
 	Dir string `yaml:"dir"`
-	// ID is this member; zero means 1.
+	// ID is this member, one of Members. Zero means 1 for a node that is alone, and is an error beside Members: a process
+	// that forgot its ID would be taken for member 1. Ids begin at 1, so where ordinals begin at 0, as those of a
+	// StatefulSet do, use the ordinal plus 1, here and in Members; ExampleConfig_statefulSet does.
 	ID MemberID `yaml:"id"`
 	// Members are the founding members and their host:port, this one included; the same ids on every member. Addresses may
 	// change at any restart. Empty means alone, and then no port is opened.
@@ -117,7 +120,7 @@ func (c Config) Validate() error {
 func (c Config) complete() (engine.Config, error) {
 	p := &problems{}
 	e := engine.Config{
-		Dir: c.Dir, Member: or(c.ID, 1), Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
+		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
 		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), Logger: c.Logger,
 	}
@@ -145,20 +148,25 @@ func (c Config) complete() (engine.Config, error) {
 func (c Config) completeMembers(e *engine.Config, p *problems) {
 	if len(c.Members) == 0 {
 		e.Alone = true
+		e.Member = or(c.ID, 1)
 		e.Members = map[MemberID]string{e.Member: ""}
 		if c.Listen != "" {
 			p.add("Listen is %q but Members is empty: a node alone opens no port", c.Listen)
 		}
 		return
 	}
-	if _, ok := c.Members[e.Member]; !ok {
-		p.add("ID is %d, which is not in Members", e.Member)
+	ids := sortedIDs(c.Members)
+	switch _, ok := c.Members[c.ID]; {
+	case !ok && c.ID == 0:
+		p.add("ID is 0 or left out: say which of the Members %s this is", list(ids))
+	case !ok:
+		p.add("ID is %d, which is none of the Members %s", c.ID, list(ids))
 	}
 	seen := make(map[string]MemberID)
-	for _, id := range sortedIDs(c.Members) {
+	for _, id := range ids {
 		addr := c.Members[id]
 		if id == 0 {
-			p.add("Members has the id 0: ids begin at 1")
+			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too")
 		}
 		if err := checkAddr(addr, false); err != nil {
 			p.add("Members[%d] is %q: %v", id, addr, err)
@@ -270,6 +278,11 @@ func sortedIDs(m map[MemberID]string) []MemberID {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// list is how ids stand in an error: 1, 2, 3.
+func list(ids []MemberID) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }
 
 // checkAddr checks a host:port; to bind, the host may be empty.

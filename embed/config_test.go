@@ -26,7 +26,7 @@ func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
 		MaxDataSize: -1,
 	}
 	want := []string{
-		"Dir is empty", "ID is 9, which is not in Members", "Members has the id 0", "Members[0] and Members[1] are both",
+		"Dir is empty", "ID is 9, which is none of the Members 0, 1, 2, 3, 4", "Members has the id 0", "Members[0] and Members[1] are both",
 		`Members[2] is "10.0.0.2"`, `Members[3] is ":7400"`, `Members[4] is "10.0.0.4:nowhere"`, `Listen is "::1:7400"`, "Shards is 65",
 		"TLS.CertFile", "TLS.CAFile", "Tick is 1µs", "RequestTimeout is -1s", "MinSessionTimeout is 1s", "MaxSessionTimeout is 1ms",
 		"MaxDataSize is -1",
@@ -71,6 +71,30 @@ func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 	}
 }
 
+// A default would make every process that leaves ID out member 1, and the first of them to come would be taken for it.
+func TestValidate_MembersNeedAnID(t *testing.T) {
+	from0 := map[embed.MemberID]string{0: "s-0.s:7400", 1: "s-1.s:7400", 2: "s-2.s:7400"}
+	from1 := map[embed.MemberID]string{3: "s-2.s:7400", 1: "s-0.s:7400", 2: "s-1.s:7400"}
+	for _, c := range []struct {
+		id      embed.MemberID
+		members map[embed.MemberID]string
+		want    string
+	}{
+		{0, from1, "ID is 0 or left out: say which of the Members 1, 2, 3 this is"},
+		{4, from1, "ID is 4, which is none of the Members 1, 2, 3"},
+		{0, map[embed.MemberID]string{7: "s-0.s:7400"}, "ID is 0 or left out: say which of the Members 7 this is"},
+		{0, from0, "Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too"},
+		{2, from0, "Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too"},
+	} {
+		if err := (embed.Config{Dir: "x", ID: c.id, Members: c.members}).Validate(); err == nil || err.Error() != c.want {
+			t.Errorf("%d of %v: got %v, want %s", c.id, c.members, err, c.want)
+		}
+	}
+	if n := alone(t, t.TempDir(), inside.Seams{}); n.Status().Member != 1 {
+		t.Errorf("a node alone is member %d, want 1", n.Status().Member)
+	}
+}
+
 func TestStart_ReportsABadConfigAndTouchesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	cfg := embed.Config{Dir: dir, ID: 2, Members: map[embed.MemberID]string{1: "127.0.0.1:1"}, MaxDataSize: 1 << 30}
@@ -106,7 +130,7 @@ func TestValidate_TLSThatLetsStrangersIn(t *testing.T) {
 		"InsecureSkipVerify":      {Config: &tls.Config{Certificates: certs, RootCAs: pool, ClientCAs: pool, InsecureSkipVerify: true}},
 		"both a Config and files": {Config: &tls.Config{Certificates: certs, RootCAs: pool, ClientCAs: pool}, CAFile: "ca.pem"},
 	} {
-		cfg := embed.Config{Dir: "x", Members: map[embed.MemberID]string{1: "127.0.0.1:7400"}, TLS: &c}
+		cfg := embed.Config{Dir: "x", ID: 1, Members: map[embed.MemberID]string{1: "127.0.0.1:7400"}, TLS: &c}
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -70,6 +71,25 @@ tick: 50ms
 	// Output:
 	// 2 3 50ms <nil>
 	// <nil>
+}
+
+// The pods of a StatefulSet are vivarium-0, vivarium-1, and so on, and member ids begin at 1. With all of the config
+// the same in every pod, each finds its ID in its host's name, which os.Hostname returns.
+func ExampleConfig_statefulSet() {
+	memberOf := func(hostname string) (embed.MemberID, error) {
+		ordinal, err := strconv.ParseUint(hostname[strings.LastIndexByte(hostname, '-')+1:], 10, 32)
+		return embed.MemberID(ordinal + 1), err
+	}
+	id, err := memberOf("vivarium-2")
+	if err != nil {
+		log.Fatal(err)
+	}
+	cfg := embed.Config{Dir: "/var/lib/service/vivarium", ID: id, Members: make(map[embed.MemberID]string)}
+	for ordinal := range embed.MemberID(3) {
+		cfg.Members[ordinal+1] = fmt.Sprintf("vivarium-%d.vivarium:7400", ordinal)
+	}
+	fmt.Println(cfg.ID, cfg.Members[cfg.ID], cfg.Validate())
+	// Output: 3 vivarium-2.vivarium:7400 <nil>
 }
 
 func ExampleSession_Multi() {

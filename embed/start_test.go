@@ -266,7 +266,7 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 		"of another member":   {cfg: embed.Config{ID: 2}, words: []string{"belongs to member 1", "says 2"}},
 		"of another ensemble": {cfg: embed.Config{Ensemble: "orders"}, words: []string{`the ensemble ""`, `"orders"`}},
 		"of other members": {
-			cfg:   embed.Config{Members: three},
+			cfg:   embed.Config{ID: 1, Members: three},
 			words: []string{"other members", "[1 2 3]"},
 		},
 		"of other shards": {
@@ -401,7 +401,7 @@ func TestStart_RefusesAPortInUse(t *testing.T) {
 	addr := l.Addr().String()
 	members := map[embed.MemberID]string{1: addr, 2: "127.0.0.1:1"}
 	dir := filepath.Join(t.TempDir(), "missing", "data")
-	err = startsNot(t, embed.Config{Dir: dir, Members: members}, addr, "address already in use")
+	err = startsNot(t, embed.Config{Dir: dir, ID: 1, Members: members}, addr, "address already in use")
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%v is no EADDRINUSE", err)
 	}
@@ -410,7 +410,7 @@ func TestStart_RefusesAPortInUse(t *testing.T) {
 	}
 
 	used, _ := lived(t)
-	startsNot(t, embed.Config{Dir: used, Members: members}, "address already in use")
+	startsNot(t, embed.Config{Dir: used, ID: 1, Members: members}, "address already in use")
 }
 
 // A refused Start gives back all it had taken: the same Config starts once the reason is gone.
@@ -424,7 +424,7 @@ func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
 	}
 	must(t, os.Rename(name+".away", name))
 	for range 20 {
-		startsNot(t, embed.Config{Dir: dir, Members: map[embed.MemberID]string{1: addr, 2: "127.0.0.1:1"}}, "other members")
+		startsNot(t, embed.Config{Dir: dir, ID: 1, Members: map[embed.MemberID]string{1: addr, 2: "127.0.0.1:1"}}, "other members")
 	}
 	has(t, alone(t, dir, inside.Seams{}), "/a", "/b")
 	again, err := net.Listen("tcp", addr)

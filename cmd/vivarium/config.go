@@ -23,8 +23,9 @@ type config struct {
 	Gateway      gateway.Config `yaml:"gateway"`
 }
 
-// readConfig reads a config and validates it. The error has a line for each problem.
-func readConfig(name string) (c config, err error) {
+// readConfig reads a config and validates it. An id that is not zero takes the place of the file's. The error has a
+// line for each problem.
+func readConfig(name string, id embed.MemberID) (c config, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return c, err
@@ -44,6 +45,9 @@ func readConfig(name string) (c config, err error) {
 	}
 	r := reader{name: name}
 	r.fill(reflect.ValueOf(&c).Elem(), first.Content[0], "")
+	if id != 0 {
+		c.ID = id
+	}
 	if r.problems == nil {
 		r.invalid(c.Config, "", c.Config.Validate())
 		r.invalid(c.Gateway, "gateway.", c.Gateway.Validate())

@@ -31,8 +31,10 @@ func TestBadConfigs(t *testing.T) {
 		{"a member twice", "dir: data\nmembers: {1: \"a:1\", 1: \"b:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"a secret that is no text", "dir: data\nsuperDigest: {secret: hunter2}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"members", "dir: data\nid: 4\nmembers:\n  0: 10.0.0.1:7400\n  1: 10.0.0.1:7400\n  2: 10.0.0.2\n  3: :7400\nlisten: nowhere\ngateway: {listen: 127.0.0.1:0}\n"},
+		{"members and no id", "dir: data\nmembers: {1: \"a:1\", 2: \"b:1\", 3: \"c:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
+		{"ordinals", "dir: data\nid: 0\nmembers: {0: \"s-0:1\", 1: \"s-1:1\", 2: \"s-2:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"bounds", "dir: data\nshards: 65\ntick: 1us\nrequestTimeout: -1s\nminSessionTimeout: 1s\nmaxSessionTimeout: 1ms\nmaxDataSize: -1\ngateway:\n  listen: \"2181\"\n  frameSize: 1\n  outstanding: -1\n  writeTimeout: -1s\n  words: [srvr, dance]\n"},
-		{"certificates", "dir: data\nmembers: {1: \"127.0.0.1:7400\"}\ntls: {certFile: no.crt, keyFile: no.key, caFile: no-ca.crt}\ngateway:\n  listen: 127.0.0.1:0\n  tls: {certFile: no.crt, keyFile: no.key}\n"},
+		{"certificates", "dir: data\nid: 1\nmembers: {1: \"127.0.0.1:7400\"}\ntls: {certFile: no.crt, keyFile: no.key, caFile: no-ca.crt}\ngateway:\n  listen: 127.0.0.1:0\n  tls: {certFile: no.crt, keyFile: no.key}\n"},
 		{"an anchor", "dir: &d data\nid: *d\ngateway: {listen: 127.0.0.1:0}\n"},
 	} {
 		dir := t.TempDir()
@@ -56,7 +58,7 @@ func TestBadConfigs(t *testing.T) {
 func TestConfig_NameIsNoFormat(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "100%d.yaml")
 	must(t, os.WriteFile(name, []byte("port: 1\n"), 0o644))
-	if _, err := readConfig(name); err == nil || err.Error() != name+":1: port: there is no such key" {
+	if _, err := readConfig(name, 0); err == nil || err.Error() != name+":1: port: there is no such key" {
 		t.Error(err)
 	}
 }
@@ -106,7 +108,7 @@ gateway:
 func TestConfig_ReadsEveryKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	must(t, os.WriteFile(file, []byte(everyKey), 0o644))
-	got, err := readConfig(file)
+	got, err := readConfig(file, 0)
 	if err == nil || strings.Count(err.Error(), "\n") != 2 { // the files of tls and gateway.tls are not there
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func TestConfig_IsThatOfEmbed(t *testing.T) {
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	must(t, os.WriteFile(file, []byte(text), 0o644))
-	if got, _ := readConfig(file); !reflect.DeepEqual(got.Config, want) {
+	if got, _ := readConfig(file, 0); !reflect.DeepEqual(got.Config, want) {
 		t.Errorf("got %+v, want %+v", got.Config, want)
 	}
 }

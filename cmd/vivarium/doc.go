@@ -19,7 +19,7 @@
 // All the keys, with what they are if they are not given; keys that there are not are refused:
 //
 //	dir: /var/lib/vivarium     # all that the member persists; a relative one is taken from where the process was started. Required
-//	id: 1                      # this member
+//	id: 1                      # this member; required beside members, here or as -id N
 //	members:                   # the founding members and where they listen for one another, the same on all of them; none: alone
 //	  1: 10.0.0.1:7400
 //	  2: 10.0.0.2:7400
@@ -51,6 +51,17 @@
 //	  writeTimeout: 10s        # for a client to read what it is sent
 //	  firstFrame: 10s          # for a connection to say what it wants
 //	  words: [srvr]            # four-letter words that are answered; ["*"] is all of them
+//
+// One file serves all members if it has no id and each process is told its own: vivarium serve -config node.yaml -id 2. The ordinals of a
+// StatefulSet begin at 0 and ids at 1, so let its ordinals begin at 1 too; then they are the ids:
+//
+//	spec:
+//	  ordinals: {start: 1}     # vivarium-1, vivarium-2, vivarium-3
+//	  podManagementPolicy: Parallel
+//	  template: {spec: {containers: [{
+//	    args: [serve, -config, /etc/vivarium/node.yaml, -id, $(ID)],
+//	    env: [{name: ID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}],
+//	  }]}}
 //
 // Package embed and package embed/gateway say more of each in their types Config. What serve has to say goes to standard error, in
 // lines of text or (-log json) of JSON; it does not wait for whoever reads them, and says how many were lost when they did not. "serving" is the line that comes when the ensemble has taken the member in and clients are answered; the port is open

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -18,8 +19,17 @@ import (
 )
 
 func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	flags := newFlags("serve", "-config node.yaml [-check] [-log text|json] [-v]", stderr)
+	flags := newFlags("serve", "-config node.yaml [-id N] [-check] [-log text|json] [-v]", stderr)
 	file := flags.String("config", "", "YAML `file`: dir, gateway and what else there is, see the package's documentation; a relative dir is taken from\nthe directory that the command is started in")
+	var id embed.MemberID
+	flags.Func("id", "this member, in place of the file's id: so one file serves all members; `N` begins at 1", func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err == nil && n == 0 {
+			err = errors.New("ids begin at 1")
+		}
+		id = embed.MemberID(n)
+		return err
+	})
 	form := flags.String("log", "text", "`form` of the lines on standard error, text or json")
 	verbose := flags.Bool("v", false, "log what is for debugging too")
 	only := flags.Bool("check", false, "check the config and start nothing")
@@ -30,7 +40,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		flags.Usage()
 		return exitUsage
 	}
-	c, err := readConfig(*file)
+	c, err := readConfig(*file, id)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage

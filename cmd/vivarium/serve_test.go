@@ -181,6 +181,40 @@ func TestServe_CheckOnly(t *testing.T) {
 	}
 }
 
+// One file serves all members: each process is told its id beside it.
+func TestServe_IDBesideTheFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		file, id string
+		want     string // of standard error, if it is not ok
+	}{
+		{"", "2", ""},
+		{"id: 1", "2", ""},
+		{"", "", "node.yaml: id is 0 or left out"},
+		{"", "4", "node.yaml: id is 4, which is none of the members 1, 2, 3"},
+		{"id: 2", "0", "invalid value \"0\" for flag -id: ids begin at 1"},
+		{"", "vivarium-0", "invalid value \"vivarium-0\" for flag -id"},
+	} {
+		must(t, os.WriteFile("node.yaml", []byte(c.file+`
+dir: data
+members: {1: "a:1", 2: "b:1", 3: "c:1"}
+gateway: {listen: 127.0.0.1:0}
+`), 0o644))
+		args := []string{"serve", "-config", "node.yaml", "-check"}
+		if c.id != "" {
+			args = append(args, "-id", c.id)
+		}
+		code, _, stderr := vivarium(args...)
+		if ok := c.want == ""; ok != (code == exitOK) || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q with -id %q: %d %s", c.file, c.id, code, stderr)
+		}
+	}
+	must(t, os.WriteFile("node.yaml", []byte("id: 1\nmembers: {1: \"a:1\", 2: \"b:1\"}\n"), 0o644))
+	if c, _ := readConfig("node.yaml", 2); c.ID != 2 {
+		t.Errorf("the id is %d, want that of the flag, 2", c.ID)
+	}
+}
+
 // Both signals wait until the process goes on: the second one is there before it can be closed.
 func TestServe_SecondSignal(t *testing.T) {
 	dir := t.TempDir()
