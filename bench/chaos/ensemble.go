@@ -29,6 +29,7 @@ type ensemble struct {
 	report  *report
 	history *history
 	members map[embed.MemberID]string
+	doors   map[embed.MemberID]string // addresses of the members' gateways
 	ids     []embed.MemberID
 	shards  int
 
@@ -53,19 +54,19 @@ type run struct {
 
 // newEnsemble returns members that are not running yet.
 func newEnsemble(dir string, size, shards int, h *history, rep *report) (*ensemble, error) {
-	e := &ensemble{dir: dir, shards: shards, report: rep, history: h, members: make(map[embed.MemberID]string)}
+	e := &ensemble{dir: dir, shards: shards, report: rep, history: h, members: make(map[embed.MemberID]string), doors: make(map[embed.MemberID]string)}
 	e.mu.runs = make(map[embed.MemberID]*run)
 	e.mu.links = make(map[[2]embed.MemberID]link)
 	e.mu.stopped = make(map[embed.MemberID]bool)
 	e.mu.broken = make(map[embed.MemberID]bool)
-	addrs, err := child.FreeAddrs(size)
+	addrs, err := child.FreeAddrs(2 * size)
 	if err != nil {
 		return nil, err
 	}
-	for i, addr := range addrs {
+	for i := range size {
 		id := embed.MemberID(i + 1)
 		e.ids = append(e.ids, id)
-		e.members[id] = addr
+		e.members[id], e.doors[id] = addrs[i], addrs[size+i]
 	}
 	return e, nil
 }
@@ -80,7 +81,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 	if err != nil {
 		return err
 	}
-	q := &start{Dir: filepath.Join(e.dir, fmt.Sprintf("member-%d", id)), ID: id, Members: e.members, Shards: e.shards, Links: make(map[embed.MemberID]link)}
+	q := &start{Dir: filepath.Join(e.dir, fmt.Sprintf("member-%d", id)), ID: id, Members: e.members, Door: e.doors[id], Shards: e.shards, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	for _, to := range e.ids {
 		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {

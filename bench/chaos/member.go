@@ -15,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/child"
 )
@@ -35,6 +36,7 @@ const notStarted = "not started"
 type member struct {
 	faults  *embedtest.Faults
 	expired request         // who wants to know of expired sessions; set before the first start
+	door    string          // of the gateway; set by the first start
 	rest    context.Context // ends when nobody shall go on for longer than he has to
 	tire    context.CancelFunc
 
@@ -43,7 +45,8 @@ type member struct {
 		cfg      embed.Config
 		run      int // number of the newest
 		node     *embed.Node
-		failed   error // why there is none
+		gateway  *gateway.Gateway // of node
+		failed   error            // why there is none
 		sessions map[string]*embed.Session
 		kept     map[keptKey]*lock.Mutex
 	}
@@ -167,6 +170,7 @@ func (m *member) start(s *start) error {
 	for to, l := range s.Links {
 		setLink(m.faults, to, l)
 	}
+	m.door = s.Door
 	return m.run(s.Run, embed.Config{
 		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
 		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(reply{Session: id, At: now()}, true) }},
@@ -175,9 +179,13 @@ func (m *member) start(s *start) error {
 
 func (m *member) run(number int, cfg embed.Config) error {
 	n, err := embedtest.Start(cfg, m.faults)
+	var g *gateway.Gateway
+	if err == nil {
+		g, err = gateway.Start(n, door(m.door))
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.cfg, m.mu.run, m.mu.node, m.mu.failed = cfg, number, n, err
+	m.mu.cfg, m.mu.run, m.mu.node, m.mu.gateway, m.mu.failed = cfg, number, n, g, err
 	return err
 }
 
@@ -185,7 +193,7 @@ func (m *member) run(number int, cfg embed.Config) error {
 func (m *member) mend(next int, r *reply) error {
 	setDisk(m.faults, diskFault{})
 	m.mu.Lock()
-	n, cfg, failed := m.mu.node, m.mu.cfg, m.mu.failed
+	n, g, cfg, failed := m.mu.node, m.mu.gateway, m.mu.cfg, m.mu.failed
 	m.mu.Unlock()
 	if n != nil {
 		failed = n.Err()
@@ -197,6 +205,9 @@ func (m *member) mend(next int, r *reply) error {
 	case failed == nil:
 		return nil
 	case n != nil:
+		if g != nil {
+			_ = g.Close()
+		}
 		if err := n.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, "closing the failed node:", err)
 		}

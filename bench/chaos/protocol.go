@@ -54,6 +54,7 @@ type start struct {
 	Dir     string
 	ID      embed.MemberID
 	Members map[embed.MemberID]string
+	Door    string // address of its gateway
 	Shards  int
 	Links   map[embed.MemberID]link
 }

@@ -1,0 +1,169 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+// Strangers are clients of the members' gateways that only read, and are rude. A counter counts the
+// whole tree all the time; a hoarder asks for more than it reads. A member may end their
+// connections, and goes on serving its own service.
+
+const (
+	strangerTimeout = 5 * time.Second
+	// stayMax is how long a stranger stays on one member.
+	stayMax = 10 * time.Second
+	// spate is how many requests a stranger sends at once.
+	spate = 100
+)
+
+// door is the gateway of a member.
+func door(listen string) gateway.Config {
+	return gateway.Config{Listen: listen}
+}
+
+// strangers are the kinds that there are.
+var strangers = []struct {
+	name string
+	stay func(*stranger) error
+}{{"counter", (*stranger).count}, {"hoarder", (*stranger).hoard}}
+
+// receive starts a stranger of each kind. They end with ctx.
+func (w *workload) receive(ctx context.Context) {
+	for i := range strangers {
+		w.clients.Go(func() { w.roam(ctx, i, 10*tick) })
+	}
+}
+
+// roam is the life of a stranger, which visits one member after the other.
+func (w *workload) roam(ctx context.Context, number int, rest time.Duration) {
+	kind := strangers[number%len(strangers)]
+	rng := rand.New(rand.NewPCG(w.seed, uint64(number)))
+	for ctx.Err() == nil {
+		how := w.visit(ctx, w.e.ids[rng.IntN(len(w.e.ids))], kind.stay)
+		w.report.count(sectionSeen, fmt.Sprintf("visit of a %s: %s", kind.name, how), 1)
+		pause(ctx, between(rng, tick, rest))
+	}
+}
+
+// visit is one connection of a stranger. It returns how that ended.
+func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*stranger) error) string {
+	ctx, cancel := context.WithTimeout(ctx, stayMax)
+	defer cancel()
+	c, err := net.DialTimeout("tcp", w.e.doors[id], strangerTimeout)
+	if err != nil {
+		return "nobody was in"
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	v := &stranger{conn: c, area: w.areas[0], report: w.report}
+	if err := v.enter(); err != nil {
+		return "it was not let in"
+	}
+	_ = stay(v)
+	if ctx.Err() != nil {
+		return "it left"
+	}
+	return "its connection was ended"
+}
+
+// A stranger is one connection of a client.
+type stranger struct {
+	conn   net.Conn
+	area   string // that others write to
+	xid    int32
+	buf    []byte
+	report *report
+}
+
+// enter opens a session.
+func (v *stranger) enter() error {
+	if err := v.conn.SetDeadline(time.Now().Add(2 * strangerTimeout)); err != nil {
+		return err
+	}
+	hello := wire.ConnectRequest{Timeout: int32(strangerTimeout.Milliseconds()), Password: make([]byte, 16)}
+	if _, err := v.conn.Write(hello.AppendFrame(nil)); err != nil {
+		return err
+	}
+	if _, err := wire.ReadFrame(v.conn, nil, 1<<10); err != nil {
+		return err
+	}
+	return v.conn.SetDeadline(time.Time{})
+}
+
+// send sends n requests at once.
+func (v *stranger) send(n int, operation func(i int) wire.Operation) error {
+	v.buf = v.buf[:0]
+	for i := range n {
+		v.xid++
+		v.buf = (&wire.Request{Xid: v.xid, Operation: operation(i)}).AppendFrame(v.buf)
+	}
+	_, err := v.conn.Write(v.buf)
+	return err
+}
+
+// count watches an area, and counts the tree until the connection ends.
+func (v *stranger) count() error {
+	err := v.send(1, func(int) wire.Operation {
+		return wire.Operation{Op: wire.OpAddWatch, Path: v.area, Mode: wire.WatchRecursive}
+	})
+	for err == nil {
+		err = v.send(spate, func(int) wire.Operation {
+			return wire.Operation{Op: wire.OpGetAllChildrenNumber, Path: rootPath}
+		})
+		for answers := 0; err == nil && answers < spate; answers++ {
+			_, err = wire.ReadFrame(v.conn, nil, wire.FrameMax)
+		}
+		v.report.count(sectionSeen, "counts of the tree by strangers", spate)
+	}
+	return err
+}
+
+// hoard arms watches of long paths and asks for lists, and reads no answer.
+func (v *stranger) hoard() (err error) {
+	for n := 0; err == nil; n++ {
+		err = v.send(spate, func(i int) wire.Operation {
+			if i%2 == 0 {
+				return wire.Operation{Op: wire.OpGetChildren2, Path: v.area + markersPath}
+			}
+			path := fmt.Sprintf("/%d-%d-%s", n, i, strings.Repeat("x", 1000))
+			return wire.Operation{Op: wire.OpExists, Path: path, Watch: true}
+		})
+		v.report.count(sectionSeen, "requests of strangers who do not read", spate)
+	}
+	return err
+}
+
+// rush brings more strangers, and counts the sessions of members that end meanwhile for want of
+// proof that their member lives. It is no violation: a machine that stands still does that too.
+func rush(s *strike) string {
+	begun, more := now(), 3*len(s.e.ids)
+	var all sync.WaitGroup
+	for i := range more {
+		all.Go(func() { s.w.roam(s.ctx, i, tick) })
+	}
+	all.Wait()
+	if !s.alone {
+		return fmt.Sprintf("%d more", more)
+	}
+	lost := 0
+	for _, l := range s.w.h.snapshot().Lives {
+		if l.Ended != never && l.Ended > begun && strings.Contains(l.Why, embed.ErrSessionExpired.Error()) {
+			lost++
+		}
+	}
+	s.report.count(sectionSeen, "sessions lost while nothing but strangers came", lost)
+	s.report.count(sectionSeen, "times that nothing but strangers came", 1)
+	return fmt.Sprintf("%d more, alone", more)
+}
