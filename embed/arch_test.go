@@ -20,34 +20,35 @@ import (
 // The house as text: which room may import which. A new edge needs a line here, and a reason. Everything third-party is
 // named too: this library is embedded in other people's binaries.
 var imports = map[string][]string{
-	"tree":    {},
+	"tree":    {"internal/rank"},
 	"session": {"tree"},
-	"watch":   {"tree"},
+	"watch":   {"tree", "internal/rank"},
 
-	"storage/disk":          {},
+	"storage/disk":          {"internal/rank"},
 	"storage/disk/powercut": {"storage/disk"}, // for tests
-	"storage":               {"storage/disk", "github.com/cockroachdb/pebble"},
+	"storage":               {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
 
-	"replication":           {"internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport": {"github.com/lni/dragonboat/v4"},
+	"replication":           {"internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
+	"replication/transport": {"internal/rank", "github.com/lni/dragonboat/v4"},
 
-	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/timers",
+	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
 		"github.com/vmihailenco/msgpack/v5", "github.com/cespare/xxhash/v2"},
 
 	"internal/child":  {}, // for tests
+	"internal/rank":   {},
 	"internal/timers": {},
 
 	"embed/internal/bridge":     {"engine", "tree"},
 	"embed/internal/inside":     {"engine"},
 	"embed/internal/shardsflag": {}, // for tests
-	"embed": {"engine", "embed/internal/bridge", "embed/internal/inside", "tree", "session", "watch", // the last three for the vocabulary only
+	"embed": {"engine", "embed/internal/bridge", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
 		"go.yaml.in/yaml/v3"},
 	"embed/internal/queue": {"embed"},
-	"embed/lock":           {"embed", "embed/internal/queue"},
-	"embed/election":       {"embed", "embed/internal/queue", "embed/lock"},
+	"embed/lock":           {"embed", "embed/internal/queue", "internal/rank"},
+	"embed/election":       {"embed", "embed/internal/queue", "embed/lock", "internal/rank"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication", "replication/transport", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
-	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/wire", "engine", "tree", "watch"},
+	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 }

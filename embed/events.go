@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // eventsMax bounds the calls that wait for a slow observer; past it the oldest is dropped.
@@ -14,7 +15,7 @@ type notifier struct {
 	events Events
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Notifier]
 		calls  []func()
 		closed bool
 	}

@@ -42,21 +42,61 @@
 //
 // # Locks
 //
-// A goroutine that holds one of these may take those below it, never one above:
+// A goroutine that holds one of these may take those below it, never one above, and never two of one line. The order is that of all
+// packages, and internal/rank has it for programs: tests that are built with the tag lockrank end where it is broken.
 //
-//	machine.mu         while one entry is applied; the loops of expiry, reaper and purger, and Ephemerals take it shortly
-//	watch registry     while one transaction's events are queued and it becomes visible; several only in the order of the shards
-//	keeper.mu          lives, claims and watches of this node's sessions
-//	watch registry     to end a watch: never while Deliver runs on the same goroutine
-//	watch.Joint        a watch on several shards
-//	watch.Client       events of a remote client's connection
-//	pipeline.mu        queue and batches in flight
-//	errands.mu         what a shard has purged
-//	leaders            what observers were told of who leads
-//	Engine.identity    the identity file
+//	election.balance     what a process leads of an election.Share
+//	election.Candidate   where a candidate stands
+//	election.Latch       what it leads
+//	lock.kept            a lock that its Mutex keeps
+//	gateway.Gateway      the connections
+//	gateway.conn         the queue of answers, and nothing is sent: while what has to fit between two events is read
+//	machine.mu           while one entry is applied; the loops of expiry, reaper and purger, and Ephemerals take it shortly
+//	keeper.mu            lives, claims and watches of this node's sessions
+//	watch registry       while one transaction's events are queued and it becomes visible; several only in the order of the shards
+//	watch.Joint          a watch on several shards
+//	watch.Client         events of a remote client's connection
+//	tree.pin             who reads one zxid of a tree for as long as it takes
+//	pipeline.mu          queue and batches in flight
+//	errands.mu           what a shard has purged
+//	leaders              what observers were told of who leads
+//	embed.notifier       calls of Events that wait
+//	Engine.identity      the identity file
+//	Engine.end           why the node failed
+//	replication.Host     calls of dragonboat: it does not survive some during its end
+//	shard.starting       one start of a shard at a time
+//	barrier.mu           who waits to read
+//	retention.mu         where the log is cut
+//	shard.mu             who leads
+//	logBridge.mu         the hosts of the process
+//	replication.locked   the directories of the process
+//	logStore.write       one write to the logs at a time
+//	logStore.mu          the logs
+//	shardLog.mu          what is known of a log
+//	fileSystem.mu        what dragonboat has open
+//	Image.installing     one install at a time
+//	Image.pointing       the pointer file
+//	storage.Snapshot     while one is written
+//	storage.Image        the image's state
+//	file.turn            one read that goes on at a time
+//	node.writer          one write to a log at a time
+//	file.mu              where a file is read on
+//	overlay.mu           the names that memory alone has
+//	nodes.mu             the files that are open
+//	node.mu              what of a file memory alone has
+//	disk.Disk            the switch
+//	transport.link       the way to a peer
+//	transport.Transport  all connections
+//	notices.mu           what was logged
+//	transport.Faults     in tests: what is broken
+//	transport.Mesh       in tests: a network in memory
+//	transport.pipe       in tests: one of its connections
 //
-// No lock is held over I/O, except Engine.identity over the identity file, or over a call of the embedding service, except
-// the pure functions of its authentication schemes.
+// So what is called with a registry's lock held, as a look of watch.Client.Arm is, asks nothing of the keeper: it cannot compare
+// clocks, or say why a session ended.
+//
+// No lock is held over a call of the embedding service, except over the pure functions of its authentication schemes; and above those
+// of replication none over I/O, except Engine.identity over the identity file.
 //
 // # Goroutines
 //

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -45,13 +46,13 @@ type Engine struct {
 
 	// identity is what the identity file holds; the transport's goroutines add peers to it.
 	identity struct {
-		sync.Mutex
+		rank.Mutex[rank.Identity]
 		now replication.Identity
 	}
 
 	end struct {
 		sync.Once
-		sync.Mutex
+		rank.Mutex[rank.End]
 		err error // why the node failed
 	}
 	closing sync.Once

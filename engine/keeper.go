@@ -6,9 +6,9 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -36,7 +36,7 @@ type keeper struct {
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Keeper]
 		proved    time.Duration               // boot clock
 		drift     time.Duration               // wall clock minus boot clock at that moment
 		sessions  map[tree.SessionID]*Session // in-process ones

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // leaders is what observers were told of who leads.
 type leaders struct {
-	sync.Mutex
+	rank.Mutex[rank.Leaders]
 	over  bool      // there will be no more to tell
 	known []Leader  // by ShardID - 1; empty before the first
 	since time.Time // this node leads the first shard since then; zero: it does not

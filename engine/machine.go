@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
@@ -64,7 +64,7 @@ type machine struct {
 
 	// mu is held while one entry is applied, and shortly by the loops and by Ephemerals.
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Machine]
 		table *session.Table
 		state
 		// since is when this node applied the entry that made an origin's newest (last seq, step); the

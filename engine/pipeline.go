@@ -1,9 +1,9 @@
 package engine
 
 import (
-	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/timers"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
@@ -55,7 +55,7 @@ type pipeline struct {
 	timers timers.Pool
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Pipeline]
 		queue      queue
 		wanted     int       // requests there will be for the next batch if all who were in the last one ask again
 		hold       time.Time // until when the next batch waits for them; zero: it does not

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -58,7 +59,7 @@ type errands struct {
 
 	// mu guards what this node has seen to be done, which is forgotten as soon as it may be.
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Errands]
 		gone map[tree.SessionID]bool
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/timers"
 )
 
@@ -26,7 +26,7 @@ type barrier struct {
 	timers timers.Pool
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Barrier]
 		next    *turn // of those who came after the newest ReadIndex had been sent; nil if there is none
 		running bool
 		ended   error // why there will be no answer any more

@@ -3,10 +3,11 @@ package replication
 import (
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // How much log a replica keeps, in bytes of commands and entryCost for each.
@@ -29,7 +30,7 @@ const (
 // log held before that, only the number of entries is known.
 type retention struct {
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Retention]
 		due     bool   // a snapshot should be asked for
 		since   uint64 // bytes applied since the last time it was due
 		entries int    // and entries

@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/lni/vfs"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // fileSystem is a Disk as dragonboat wants to see one.
@@ -19,7 +20,7 @@ type fileSystem struct {
 	disk Disk
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Handles]
 		open map[io.Closer]struct{}
 	}
 }

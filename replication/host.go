@@ -13,6 +13,8 @@ import (
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/statemachine"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // Host runs this member's replicas of all shards. Its methods may be called from any goroutine, also after
@@ -33,8 +35,8 @@ type Host struct {
 	loops sync.WaitGroup // goroutines of ours
 
 	mu struct {
-		sync.RWMutex // held for reading by every call into nh: NodeHost does not survive calls during its Close
-		closed       bool
+		rank.RWMutex[rank.Host] // held for reading by every call into nh: NodeHost does not survive calls during its Close
+		closed                  bool
 	}
 }
 

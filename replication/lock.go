@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // DirLock holds a node's directory. It proves that no other node, of this process or another, has it open.
@@ -20,7 +22,7 @@ type DirLock struct {
 // locked is the table of directories open in this process. The lock on the file would refuse a second open as
 // well, but could not tell who has it.
 var locked = struct {
-	sync.Mutex
+	rank.Mutex[rank.Directories]
 	dirs map[string]bool
 }{dirs: map[string]bool{}}
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/logger"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // bridge leads dragonboat's log lines to the slog.Logger of the oldest open host. dragonboat has one logger per
@@ -21,7 +23,7 @@ type logBridge struct {
 	target  atomic.Pointer[slog.Logger] // of the oldest open host; nil: lines are dropped
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Hosts]
 		hosts []*Host // open, oldest first
 	}
 }

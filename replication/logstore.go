@@ -3,13 +3,14 @@ package replication
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/plugin/tan"
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // logStore is tan with five things mended.
@@ -27,12 +28,12 @@ type logStore struct {
 	raftio.ILogDB
 	disk Disk
 
-	write sync.Mutex // held while tan writes
+	write rank.Mutex[rank.LogWrite] // held while tan writes
 	// Guarded by write.
 	scratch []raftpb.Update
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.LogShards]
 		shards map[uint64]*shardLog
 	}
 }
@@ -43,7 +44,7 @@ type shardLog struct {
 	saved     raftpb.State  // last State saved; guarded by logStore.write
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.ShardLog]
 		stop  <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
 		saves uint64          // of entries, so far
 		asked place           // whose term was asked for last, since the last of the saves

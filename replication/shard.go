@@ -2,16 +2,17 @@ package replication
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/client"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // shard is this member's replica of one Raft group.
 type shard struct {
 	id       ShardID
-	starting sync.Mutex // held while StartShard runs
+	starting rank.Mutex[rank.Starting] // held while StartShard runs
 	started  atomic.Bool
 
 	// Set before started.
@@ -22,7 +23,7 @@ type shard struct {
 	barrier barrier
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Leader]
 		leader  Leader
 		changed chan struct{} // closed and replaced at every change of leader
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -87,11 +88,11 @@ type Image struct {
 	loop sync.WaitGroup // flushLoop
 	once sync.Once      // of Close
 
-	// Locks are taken in this order; a Snapshot's comes before mu.
-	installing sync.Mutex // held by Install
-	pointing   sync.Mutex // held while the pointer file is written, by Load, and by the swap of an install
+	// The order of these is that of all locks: see engine/doc.go.
+	installing rank.Mutex[rank.Installing] // held by Install
+	pointing   rank.Mutex[rank.Pointing]   // held while the pointer file is written, by Load, and by the swap of an install
 	mu         struct {
-		sync.Mutex
+		rank.Mutex[rank.Image]
 		live      *store // nil: nothing exists yet
 		writable  bool   // live is open for writing, and flushLoop runs
 		closed    bool

@@ -3,9 +3,10 @@ package storage
 import (
 	"errors"
 	"io"
-	"sync"
 
 	"github.com/cockroachdb/pebble"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A Snapshot is an image at one point in time. It costs little to take and holds nothing up; while it is open,
@@ -17,8 +18,8 @@ type Snapshot struct {
 	applied uint64
 
 	mu struct {
-		sync.Mutex                  // held by WriteTo from beginning to end
-		records    *pebble.Snapshot // nil after Close
+		rank.Mutex[rank.Snapshot]                  // held by WriteTo from beginning to end
+		records                   *pebble.Snapshot // nil after Close
 	}
 }
 

@@ -2,15 +2,16 @@ package tree
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A pin lets one reader at a time see the tree at one zxid for as long as it takes: while it is taken, the writer keeps
 // the versions that are of use at the pinned zxid and after. Its zero value is free.
 type pin struct {
-	sync.Mutex               // held by the reader that has taken it
-	after      atomic.Uint64 // the pinned zxid plus one; zero if there is none
+	rank.Mutex[rank.Pin]               // held by the reader that has taken it
+	after                atomic.Uint64 // the pinned zxid plus one; zero if there is none
 }
 
 // take waits for the pin and returns a zxid at which every znode can be read until release.

@@ -3,8 +3,8 @@ package watch
 import (
 	"maps"
 	"slices"
-	"sync"
 
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -57,8 +57,8 @@ type Client struct {
 	wake    func()
 	parts   []part // by registry
 
-	mu struct { // below the registries' locks
-		sync.Mutex
+	mu struct { // guards what the client knows by itself
+		rank.Mutex[rank.Client]
 		events []Event // not taken yet
 		queued uint64  // events ever
 		exempt int     // how many of events do not count against limit: those with NoZxid

@@ -272,7 +272,7 @@ func TestClient_QueuedBeforeVisible(t *testing.T) {
 	woken := woken(w)
 	arm(t, w, "/a", Data)
 	r.Deliver(4, set("/a"), func() {
-		if len(w.mu.events) != 1 || r.mu.TryLock() {
+		if len(w.mu.events) != 1 || free(r) {
 			t.Error("visible before its event was queued, or while a watch can be armed")
 		}
 		select {
@@ -319,9 +319,8 @@ func TestClient_LookDecides(t *testing.T) {
 	w := newClient(r)
 	for _, armed := range []bool{false, true} {
 		place, err := w.Arm("/a", Data, func() bool {
-			if r.mu.TryLock() {
+			if free(r) {
 				t.Error("looked without the lock")
-				r.mu.Unlock()
 			}
 			return armed
 		})

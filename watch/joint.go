@@ -1,8 +1,7 @@
 package watch
 
 import (
-	"sync"
-
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -15,7 +14,7 @@ type Joint struct {
 	events chan Event
 	once   bool
 
-	mu    sync.Mutex // below the registries' locks
+	mu    rank.Mutex[rank.Joint]
 	ended bool
 	err   error
 }

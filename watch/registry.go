@@ -1,15 +1,14 @@
 package watch
 
 import (
-	"sync"
-
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A Registry holds the watches of one shard on one node. Safe for concurrent use; Deliver and Install
 // are called by the one goroutine that applies.
 type Registry struct {
-	mu sync.Mutex // guards everything below and what Stream says
+	mu rank.Mutex[rank.Registry] // guards everything below and what Stream says
 
 	// zxid is the newest transaction matched. It is visible to readers whenever mu is free.
 	zxid tree.Zxid
@@ -32,7 +31,9 @@ const peakKept = 1024
 
 // NewRegistry returns a registry without watches that has matched nothing.
 func NewRegistry() *Registry {
-	return &Registry{exact: make(lists), recursive: make(lists)}
+	r := &Registry{exact: make(lists), recursive: make(lists)}
+	r.mu.Ordered()
+	return r
 }
 
 // A Watcher is who is told; the watches of one share it. Nil, and the zero value, is somebody who may know everything.

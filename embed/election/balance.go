@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // balancePace is how often a process looks whether it leads more than its share.
@@ -49,7 +50,7 @@ type balance struct {
 	seen map[embed.SessionID]*fellow // evenLoop's
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Balance]
 		leads map[string]*Leadership // by name
 	}
 }

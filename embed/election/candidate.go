@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // Options say how a candidate stands. The zero value is usable.
@@ -28,7 +28,7 @@ type Candidate struct {
 	contender *queue.Contender // as whoever enters or waits knows it
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Candidate]
 		contender *queue.Contender // the same, for others
 		withdrawn bool
 	}

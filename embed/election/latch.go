@@ -3,9 +3,9 @@ package election
 import (
 	"context"
 	"iter"
-	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A Latch is a process's standing candidacy: it campaigns in the background, again whenever it has lost the leadership, until it is closed. All
@@ -16,7 +16,7 @@ type Latch struct {
 	done   chan struct{}
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Latch]
 		leads   *Leadership // the newest turn, which may be over
 		changed chan struct{}
 		err     error

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -47,7 +48,7 @@ type conn struct {
 	nudged func()      // nudge
 	turned atomic.Bool // the session's state may be another
 
-	mu      sync.Mutex
+	mu      rank.Mutex[rank.Connection]
 	settled sync.Cond // the reader waits: an answer has left the queue, nothing is sent any more, or the connection has ended
 	queue   []answer  // from head on
 	head    int

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/bridge"
+	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -187,7 +188,7 @@ type Gateway struct {
 	refused     atomic.Int64 // connections beyond a limit
 	figures     figures
 
-	mu        sync.Mutex
+	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}
 	addresses map[string]int // connections of each
 	closed    bool

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A kept is what a Mutex with Options.Keep has of its lock: a contender that is first, and stays so between one Hold and the next.
@@ -20,7 +20,7 @@ type kept struct {
 	mutex *Mutex // immutable
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Kept]
 		contender *queue.Contender
 		token     Token // of its newest Hold
 		hold      *Hold // not released yet

@@ -8,8 +8,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A Fault is what is wrong with the way from one member to another. The zero Fault is nothing.
@@ -38,7 +39,7 @@ type Fault struct {
 // The methods may be called by several goroutines at once.
 type Faults struct {
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Faults]
 		ways map[uint64]*way
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 const (
@@ -59,7 +60,7 @@ type link struct {
 	holding time.Time // until when messages wait for a connection; zero while there is one
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Link]
 		wire    *wire // nil while there is no connection
 		closed  bool
 		dialing bool

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A Mesh is a network in memory for an ensemble in one process. It opens no port, which makes it the network of
@@ -17,7 +19,7 @@ import (
 // All methods may be called from several goroutines at once.
 type Mesh struct {
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Mesh]
 		listeners map[uint64]*meshListener
 	}
 }
@@ -200,7 +202,7 @@ func (c *meshConn) SetWriteDeadline(t time.Time) error {
 type pipe struct {
 	changed sync.Cond // on mu: anything below has changed
 
-	mu                     sync.Mutex
+	mu                     rank.Mutex[rank.Pipe]
 	buf                    []byte // what is under way, from begin on
 	begin                  int
 	writerGone, readerGone bool

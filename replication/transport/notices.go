@@ -3,8 +3,9 @@ package transport
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 const (
@@ -22,7 +23,7 @@ type notices struct {
 	log *slog.Logger
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Notices]
 		given map[notice]given
 	}
 }

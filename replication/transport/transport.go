@@ -10,6 +10,8 @@ import (
 
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // An Identity is what a member says of itself at the start of every connection.
@@ -77,7 +79,7 @@ type Transport struct {
 	alive sync.WaitGroup
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Transport]
 		shut     bool
 		conns    map[net.Conn]struct{} // everything that Shut has to close
 		greeting crowd                 // accepted, handshake not done

@@ -2,8 +2,9 @@ package disk
 
 import (
 	"os"
-	"sync"
 	"syscall"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // dirFile is an open directory: something to call Sync and Stat on.
@@ -14,7 +15,7 @@ type dirFile struct {
 	info os.FileInfo // what Stat says after the switch
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.File]
 		closed bool
 	}
 }

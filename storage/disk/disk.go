@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // File is an open file of a [Disk]. It is an alias, so that its users can name the same type without importing
@@ -52,7 +53,7 @@ type Disk struct {
 	over  overlay
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.Disk]
 		cause  error               // why the switch was thrown; nil until then
 		onFail []func()            // not yet called
 		locks  map[string]struct{} // names locked through this Disk

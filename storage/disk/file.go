@@ -5,8 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 type fileFlags uint8
@@ -27,10 +28,10 @@ type file struct {
 	base  string // real file to read from, opened at the first read that needs it; may be empty
 	log   bool   // see [Disk.Logs]
 
-	turn sync.Mutex // held by Read from the position it finds to the position it leaves
+	turn rank.Mutex[rank.Turn] // held by Read from the position it finds to the position it leaves
 
 	mu struct {
-		sync.Mutex
+		rank.Mutex[rank.File]
 		pos    int64
 		real   *os.File // nil for a file that memory alone has, or that base is still to be opened for
 		closed bool

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A node is one file, however many names and open handles it has. While the disk works it counts the file's
@@ -23,10 +24,10 @@ type node struct {
 	// Guarded by nodes.mu.
 	refs int
 
-	writer sync.Mutex // held by who writes to a log or truncates a file
+	writer rank.Mutex[rank.Writer] // held by who writes to a log or truncates a file
 
 	mu struct {
-		sync.RWMutex
+		rank.RWMutex[rank.Node]
 		size     int64
 		end      int64 // of what appends have set aside; counts where it is beyond size
 		zeroed   int64 // zeros that do not count for the size are on disk up to here; 0 if there are none
@@ -187,7 +188,7 @@ func (n *node) check() error {
 // nodes are the nodes of the real files that are open or dirty. It is searched linearly: it is as long as
 // there are open files, and only opening and closing search it.
 type nodes struct {
-	mu   sync.Mutex
+	mu   rank.Mutex[rank.Nodes]
 	list []*node
 }
 

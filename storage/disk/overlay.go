@@ -5,9 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // overlay is the directory after the switch: the real one as it was, and in memory what differs from it.
@@ -15,7 +16,7 @@ import (
 // Its calls refuse what the operating system would refuse, with the same errors, and never fail otherwise
 // except that a read of the real directory may.
 type overlay struct {
-	mu   sync.Mutex // held for a moment only, never while the disk is asked
+	mu   rank.Mutex[rank.Overlay] // held for a moment only, never while the disk is asked
 	root *directory
 }
 

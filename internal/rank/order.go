@@ -1,0 +1,109 @@
+package rank
+
+import "reflect"
+
+// The places of the order, from the top down. The order is that of engine/doc.go, which says what each lock is for.
+type (
+	// Of the recipes.
+
+	Balance   struct{} // what a process leads of an election.Share
+	Candidate struct{} // an election.Candidate
+	Latch     struct{} // an election.Latch
+	Kept      struct{} // a lock.Mutex that is kept
+
+	// Of the gateway.
+
+	Gateway    struct{} // its connections
+	Connection struct{} // a connection's queue
+
+	// Of a node.
+
+	Machine  struct{} // a shard's replicated state
+	Keeper   struct{} // this node's sessions
+	Registry struct{} // a shard's watches; several in the order of the shards
+	Joint    struct{} // a watch on several shards
+	Client   struct{} // the events of a remote client
+	Pin      struct{} // who reads the tree for long
+	Pipeline struct{} // a shard's requests
+	Errands  struct{} // what a shard has purged
+	Leaders  struct{} // who was said to lead
+	Notifier struct{} // calls of Events
+	Identity struct{} // the identity file
+	End      struct{} // why the node failed
+
+	// Of replication.
+
+	Host        struct{} // calls of dragonboat, against its end
+	Starting    struct{} // a shard's start
+	Barrier     struct{} // a shard's readers
+	Retention   struct{} // a shard's log: where to cut it
+	Leader      struct{} // a shard's leader
+	Hosts       struct{} // the hosts of the process
+	Directories struct{} // the directories of the process
+	LogWrite    struct{} // who writes to the logs
+	LogShards   struct{} // what is known of each log
+	ShardLog    struct{} // what is known of one
+	Handles     struct{} // the open files
+
+	// Of the image.
+
+	Installing struct{} // who installs
+	Pointing   struct{} // who writes the pointer
+	Snapshot   struct{} // who writes a snapshot
+	Image      struct{} // the image's state
+
+	// Of the disk.
+
+	Turn    struct{} // who reads a file on
+	Writer  struct{} // who writes to a log
+	File    struct{} // an open file
+	Overlay struct{} // what memory alone has
+	Nodes   struct{} // the files
+	Node    struct{} // a file
+	Disk    struct{} // the switch
+
+	// Of the transport, which the disk's switch shuts.
+
+	Link      struct{} // the way to a peer
+	Transport struct{} // all connections
+	Notices   struct{} // what was logged
+	Faults    struct{} // for tests
+	Mesh      struct{} // for tests
+	Pipe      struct{} // for tests
+)
+
+// A Place is one line of the order.
+type Place struct {
+	Type reflect.Type
+	Name string // as engine/doc.go has it
+}
+
+// Order is all places, from the top down.
+func Order() []Place {
+	return []Place{
+		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Kept]("lock.kept"),
+		at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
+		at[Machine]("machine.mu"),
+		at[Keeper]("keeper.mu"),
+		at[Registry]("watch registry"),
+		at[Joint]("watch.Joint"), at[Client]("watch.Client"),
+		at[Pin]("tree.pin"),
+		at[Pipeline]("pipeline.mu"),
+		at[Errands]("errands.mu"),
+		at[Leaders]("leaders"),
+		at[Notifier]("embed.notifier"),
+		at[Identity]("Engine.identity"), at[End]("Engine.end"),
+
+		at[Host]("replication.Host"), at[Starting]("shard.starting"), at[Barrier]("barrier.mu"), at[Retention]("retention.mu"), at[Leader]("shard.mu"),
+		at[Hosts]("logBridge.mu"), at[Directories]("replication.locked"),
+		at[LogWrite]("logStore.write"), at[LogShards]("logStore.mu"), at[ShardLog]("shardLog.mu"), at[Handles]("fileSystem.mu"),
+
+		at[Installing]("Image.installing"), at[Pointing]("Image.pointing"), at[Snapshot]("storage.Snapshot"), at[Image]("storage.Image"),
+
+		at[Turn]("file.turn"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
+
+		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Notices]("notices.mu"), at[Faults]("transport.Faults"), at[Mesh]("transport.Mesh"), at[Pipe]("transport.pipe"),
+	}
+}
+
+func at[L any](name string) Place { return Place{reflect.TypeFor[L](), name} }
