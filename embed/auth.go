@@ -21,8 +21,15 @@ type Auth struct {
 // uses the schemes of the member that started last; a member that lacks one of them fails and says which. So a new one is
 // given to all members while all are down, or costs those an outage that do not have it yet; and one that was used once
 // cannot be taken away.
+//
+// A panic of Valid, Matches or Expands counts as no. It is logged with its stack, once a minute at
+// most. As every answer it must be the same on all members. Other ends are not contained. While a
+// method does not return, its shard stands still on this member; after [runtime.Goexit] until the
+// process ends. What Go cannot recover from, such as an endless recursion, ends the process.
 type Scheme interface {
-	// Identify returns the identity that a credential proves, or why it proves none. It is asked on the session's node.
+	// Identify returns the identity that a credential proves, or why it proves none. It is asked on
+	// the session's node, by the goroutine that calls NewSession. A panic is that caller's; at a
+	// gateway it ends the client's connection.
 	Identify(credential []byte) (id string, err error)
 	// Valid reports whether an id may stand in an ACL.
 	Valid(id string) bool

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -251,6 +252,43 @@ func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
 	must(t, err)
 	if n, err := back.CountDescendants(ctx, "/"); err != nil || n != 5 { // three of them from birth
 		t.Errorf("%d znodes, %v", n, err)
+	}
+}
+
+// brittle is a scheme that panics at what it does not expect.
+type brittle struct{ tokens }
+
+func (brittle) Valid(id string) bool            { return id[3] != 'x' }
+func (brittle) Matches(identity, _ string) bool { return identity[100] != 'x' }
+
+// A panic of a scheme counts as no, on each member and also when it starts again with the entry in its log.
+func TestAuth_ASchemeThatPanics(t *testing.T) {
+	t.Parallel()
+	log := new(journal)
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.Schemes = map[string]embed.Scheme{"brittle": brittle{}}
+		if c.ID == 1 {
+			c.Logger = log.logger()
+		}
+	}})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "brittle", Credential: []byte("x")}}})
+	create := func(path, id string) error {
+		_, _, err := s.CreateWith(ctx, path, nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "brittle", ID: id}}})
+		return err
+	}
+	wants(t, "Valid panics", create("/a", "?"), embed.ErrInvalidACL)
+	must(t, create("/b", "somebody"))
+	wants(t, "Matches panics", create("/b/c", "somebody"), embed.ErrNoAuth)
+	ens.Until("the log to tell", func() bool { return log.says("scheme=brittle") && log.says("brittle.Valid") })
+	for id := range embed.MemberID(3) {
+		ens.Kill(id + 1)
+		ens.Restart(id + 1)
+		s = ens.Session(id+1, embed.SessionOptions{})
+		_, err := s.Create(ctx, fmt.Sprint("/after-", id), nil, embed.Persistent)
+		must(t, err)
+		_, _, err = s.Get(ctx, "/b")
+		wants(t, "a read", err, embed.ErrNoAuth)
 	}
 }
 

@@ -37,6 +37,8 @@ type Engine struct {
 	keeper     *keeper
 	purger     *purger
 
+	schemePanics <-chan schemePanic // to be logged
+
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
 	stop    chan struct{} // closed by Close: the loops end
@@ -70,6 +72,7 @@ func (e *Engine) run() {
 	}
 	e.loops.Go(func() { e.purger.loop(e.stop, e.done) })
 	e.loops.Go(e.settle)
+	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 	e.loops.Go(e.spreadLoop)
 	for _, m := range e.shards {
 		m.pipe.signal()

@@ -174,12 +174,12 @@ func (n *node) requests() (list []request, ps []*fakeProposal) {
 	return list, ps
 }
 
-// open opens a session whose newest proof is now.
-func (n *node) open(timeout time.Duration) *Session {
+// open opens a session whose newest proof is now, of somebody who has shown to be the identities.
+func (n *node) open(timeout time.Duration, who ...tree.Identity) *Session {
 	n.t.Helper()
 	var s *Session
 	var err error
-	go func() { s, err = n.OpenSession(n.t.Context(), timeout) }()
+	go func() { s, err = n.OpenSession(n.t.Context(), timeout, who...) }()
 	n.commit()
 	if err != nil || s == nil {
 		n.t.Fatalf("open: %v", err)

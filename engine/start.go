@@ -28,8 +28,10 @@ func Start(cfg Config) (*Engine, error) {
 	if cfg.Seams.Clock.Boot == nil {
 		cfg.Seams.Clock = SystemClock()
 	}
+	schemes, panics := judges(cfg.Schemes)
+	cfg.Schemes = schemes
 	e := &Engine{
-		cfg: cfg, clock: cfg.Seams.Clock, log: cfg.Logger.With("member", cfg.Member),
+		cfg: cfg, schemePanics: panics, clock: cfg.Seams.Clock, log: cfg.Logger.With("member", cfg.Member),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := e.open(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 // A Scheme is what the tree must know of an authentication scheme. Its methods are pure functions that many goroutines
 // call at a time, and give the same answers on every member and at every start: they are part of what a transaction does.
+// They must not panic: the tree would be left in the midst of a transaction.
 type Scheme interface {
 	// Valid reports whether an id may stand in an ACL.
 	Valid(id string) bool
