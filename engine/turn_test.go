@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// guarded is a transaction that a turn guards, as it is before it is submitted: its goroutine may be stopped there.
+type guarded struct {
+	session *Session
+	ops     []tree.Op
+	with    *With
+}
+
+func (n *node) guards(s *Session, turn *Turn, path string) guarded {
+	n.t.Helper()
+	with := &With{}
+	ops, err := with.Guard(s, turn)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return guarded{s, append(ops, tree.Op{Kind: tree.KindCreate, Path: path}), with}
+}
+
+func (n *node) submit(g guarded) Pending { return g.session.SubmitWith(n.t.Context(), g.ops, g.with) }
+
+func (n *node) turn(c *Claim) *Turn {
+	n.t.Helper()
+	turn, err := c.Hold(true)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return turn
+}
+
+// E5: what a turn guards is judged again when it is queued. The next turn has the same znode, so the guard in the transaction
+// cannot tell them apart; and what was queued in time is applied before anything of the next turn.
+func TestGuardOfAnEarlierTurnIsRefusedWhenQueued(t *testing.T) {
+	for name, queuedInTime := range map[string]bool{"queued in time": true, "queued late": false} {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				c := n.claim(s, "/q")
+				first := n.turn(c)
+				issued := n.guards(s, first, "/first")
+				var p Pending
+				if queuedInTime {
+					p = n.submit(issued)
+				}
+				first.End()
+				second := n.guards(s, n.turn(c), "/second")
+				if !queuedInTime {
+					p = n.submit(issued)
+				}
+				q := n.submit(second)
+				n.commit()
+				if _, err := q.Result(); err != nil {
+					t.Errorf("a write of the turn that is held: %v", err)
+				}
+				_, err := p.Result()
+				switch {
+				case queuedInTime && (err != nil || n.czxid("/first") > n.czxid("/second")):
+					t.Errorf("a write that was queued in time: %v", err)
+				case !queuedInTime && (!errors.Is(err, tree.ErrNotHeld) || n.exists("/first")):
+					t.Errorf("a write of the former turn was applied under the next one: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func (n *node) czxid(path string) tree.Zxid {
+	stat, _ := n.tree().Exists(path)
+	return stat.Czxid
+}
