@@ -371,9 +371,9 @@ func (h *gapHistory) replaced(path string, g gap) bool {
 	})
 }
 
-// D2, E3.1, E4: what becomes of queues while a member is away for so long that it gets a snapshot. There the watches of waiters
+// D2, E3.1, E4, E5.5: what becomes of queues while a member is away for so long that it gets a snapshot. There the watches of waiters
 // and observers end, and they look again; a hold whose contender somebody deleted is over, and one that nobody touched
-// goes on.
+// goes on. A lock that is kept there is given to who has come meanwhile.
 func TestRecipes_AcrossASnapshot(t *testing.T) {
 	t.Parallel()
 	ens, rounds := lagging(t), 0
@@ -398,6 +398,9 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 		_, err := lock.NewMutex(there, path+"/queue").Lock(ctx)
 		granted <- err
 	}()
+	keeps, err := lock.NewMutex(there, path+"/keeps").With(lock.Options{Keep: time.Millisecond}).Lock(ctx)
+	must(t, err)
+	must(t, keeps.Release())
 	old, err := election.New(here, path+"/election").Campaign(ctx, []byte("old"))
 	must(t, err)
 	_, err = there.Sync(ctx, "/")
@@ -413,14 +416,23 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	if l := <-leaders; l != "old" {
 		t.Fatalf("the observer sees %q", l)
 	}
-	ens.Until("the waiter to queue", func() bool {
-		names, _, err := here.Children(ctx, path+"/queue")
-		return err == nil && len(names) == 2
-	})
+	twoStand := func(path string) func() bool {
+		return func() bool {
+			names, _, err := here.Children(ctx, path)
+			return err == nil && len(names) == 2
+		}
+	}
+	ens.Until("the waiter to queue", twoStand(path+"/queue"))
 	marker, err := there.Watch(ctx, path+"/marker", embed.WatchPersistent)
 	must(t, err)
 
 	ens.Isolate(away)
+	letIn := make(chan error, 1)
+	go func() {
+		_, err := lock.NewMutex(here, path+"/keeps").Lock(ctx)
+		letIn <- err
+	}()
+	ens.Until("one to queue where the lock is kept", twoStand(path+"/keeps"))
 	must(t, ahead.Release())
 	must(t, old.Resign())
 	_, err = election.New(here, path+"/election").Campaign(ctx, []byte("new"))
@@ -440,6 +452,7 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	ens.HealAll()
 
 	must(t, <-granted)
+	must(t, <-letIn)
 	for l := ""; l != "new"; {
 		if l = <-leaders; l == "" {
 			t.Fatal("the observer lost its session")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -35,7 +36,7 @@ func (n *node) turn(c *Claim) *Turn {
 	return turn
 }
 
-// E5: what a turn guards is judged again when it is queued. The next turn has the same znode, so the guard in the transaction
+// E5.3: what a turn guards is judged again when it is queued. The next turn has the same znode, so the guard in the transaction
 // cannot tell them apart; and what was queued in time is applied before anything of the next turn.
 func TestGuardOfAnEarlierTurnIsRefusedWhenQueued(t *testing.T) {
 	for name, queuedInTime := range map[string]bool{"queued in time": true, "queued late": false} {
@@ -74,4 +75,24 @@ func TestGuardOfAnEarlierTurnIsRefusedWhenQueued(t *testing.T) {
 func (n *node) czxid(path string) tree.Zxid {
 	stat, _ := n.tree().Exists(path)
 	return stat.Czxid
+}
+
+// E5.2: a further turn is a grant like the first. It compares the clock, and what was lost meanwhile is never held again.
+func TestTurnIsRefusedPastTheDeadline(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		c := n.claim(s, "/q")
+		n.turn(c).End()
+		n.turn(c).End() // as often as it may be
+		n.fake.pause(testTimeout)
+		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, ErrSuspended) {
+			t.Errorf("a turn begins past the deadline: %v", err)
+		}
+		n.pipe.beat()
+		n.commit()
+		n.wantState(s, session.Connected)
+		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, ErrSuspended) {
+			t.Errorf("a turn of a claim that was lost: %v", err)
+		}
+	})
 }

@@ -105,6 +105,44 @@ func TestLeadership_Transfer(t *testing.T) {
 	must(t, last.Resign())
 }
 
+// E1.1: a leadership goes to who came earlier than the leader's znode, and then to who came earlier still or later, by transfer, by
+// priority and by arrival. Each is a grant of its own: its token is greater than all before it, whatever the candidates' znodes say.
+func TestLeadership_TransferToAnOlderCandidate(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	a, err := election.New(s, path).Campaign(bounded(t), []byte("a"))
+	must(t, err)
+	older, b := enters(t, s, "b", 0)
+	_, c := enters(t, s, "c", 0)
+	younger, d := enters(t, s, "d", 0)
+	older2, e := enters(t, s, "e", 0)
+	to := func(l *election.Leadership, to *election.Candidate, out <-chan elected) *election.Leadership {
+		t.Helper()
+		leader, _, err := s.Exists(bounded(t), l.Path())
+		must(t, err)
+		named, _, err := s.Exists(bounded(t), to.Path())
+		must(t, err)
+		if l != a && named.Czxid >= leader.Czxid {
+			t.Fatalf("%s is no older than the leader", to.Path())
+		}
+		must(t, l.Transfer(bounded(t), to.Path()))
+		return leads(t, out)
+	}
+	turns := []*election.Leadership{a, to(a, younger, d)}
+	turns = append(turns, to(turns[1], older, b))  // who was there before the leader's turn, and its znode
+	turns = append(turns, to(turns[2], older2, e)) // and who came between
+	_, f := enters(t, s, "f", 7)
+	_, g := enters(t, s, "g", 9) // later than f, and ahead of it
+	must(t, turns[3].Resign())
+	turns = append(turns, leads(t, g))
+	must(t, turns[4].Resign())
+	turns = append(turns, leads(t, f))
+	must(t, turns[5].Resign())
+	turns = append(turns, leads(t, c)) // in the order of arrival, before all but b
+	grow(t, turns...)
+	must(t, turns[6].Resign())
+}
+
 // The candidate has gone, or is none of the election's, or waits for nothing: the leadership goes on.
 func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 	ens := one(t)
@@ -254,6 +292,7 @@ func TestCandidate_Withdraw(t *testing.T) {
 	must(t, holds.Resign())
 }
 
+// E1.1: who has a higher priority goes ahead of who came earlier, and tokens grow in that order.
 func TestElection_Priority(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{})

@@ -17,6 +17,7 @@ func kept(s *embed.Session, keep time.Duration) *lock.Mutex {
 	return lock.NewMutex(s, path).With(lock.Options{Keep: keep})
 }
 
+// E1.2, E5.4: a lock is granted again without a commit, and its token grows all the same.
 func TestKeep_TakesTheLockAgainWithoutACommit(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -250,7 +251,7 @@ func TestKeep_EndsWithARevokedHold(t *testing.T) {
 	must(t, next.Release())
 }
 
-// What is kept can be given up before its session ends.
+// What is kept can be given up before its session ends; E5.1: and under a Hold not before that ends.
 func TestKeep_IsForgotten(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
