@@ -25,7 +25,8 @@ type Node struct {
 	auth   authenticator
 }
 
-// Start opens the directory and starts the node. It does not wait for a quorum: Ready does. It returns an error, and has
+// Start opens the directory and starts the node. It does not wait for a quorum: Ready does. When it returns, the node has in
+// memory what its directory knows to be committed, and Status says how far that reaches; others may have gone on. It returns an error, and has
 // changed nothing on disk, if the Config is bad (every problem at once), the port or the directory is in use, the
 // directory belongs to another member or ensemble, or its contents do not fit together.
 func Start(cfg Config) (*Node, error) { return StartInside(cfg, inside.Seams{}) }

@@ -37,7 +37,8 @@
 // # Order of start
 //
 // Start binds the port, locks the directory, checks identity, images and logs through a view that changes nothing, loads the
-// images, counts the start, and only then lets Raft in. See start.go.
+// images, counts the start, and only then lets Raft in. It returns when what the logs know to be committed is applied, for which
+// no quorum is needed. See start.go.
 // Check looks at the directory of a stopped member in the same way, and at more of it. See check.go.
 //
 // # Locks

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -24,6 +25,10 @@ const homeShard ShardID = 1
 // Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
 // refused before anything on disk is changed: the port is bound first, then the directory is locked, then everything
 // in it is checked through a view that writes only to memory.
+//
+// When Start returns, the trees and tables hold what the directory knows to be committed: the images, and of the logs all that
+// was applied before. So a read that needs no quorum shows what this member has last shown. It may be stale: others may have
+// gone on, and a loss of power may take from the log that its newest entries were committed, though never the entries.
 func Start(cfg Config) (*Engine, error) {
 	if cfg.Seams.Clock.Boot == nil {
 		cfg.Seams.Clock = SystemClock()
@@ -39,6 +44,7 @@ func Start(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.run()
+	e.replay()
 	if cfg.Seams.Started != nil {
 		cfg.Seams.Started(e)
 	}
@@ -293,6 +299,22 @@ func (e *Engine) join() error {
 		}
 	}
 	return nil
+}
+
+// replay waits until what the logs know to be committed is applied: at most what a log may hold behind its newest snapshot, see
+// snapshotEntries in package replication. It ends early if the node fails at it.
+func (e *Engine) replay() {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for _, m := range e.shards {
+		for known := e.host.Load().Known(m.shard); m.index.Load() < known; {
+			select {
+			case <-look.C:
+			case <-e.done:
+				return
+			}
+		}
+	}
 }
 
 // settle does what is due once this member's Register is applied, and with it all that its log held before this start.

@@ -160,9 +160,13 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 		if s.started.Load() {
 			return fmt.Errorf("shard %d is started already", id)
 		}
+		known, err := h.store.newestCommitted(uint64(id), uint64(h.cfg.Member))
+		if err != nil {
+			return fmt.Errorf("starting shard %d in %s: %w", id, h.cfg.raftDir(), err)
+		}
 		a := h.adapt(s, m)
 		create := func(_, _ uint64) statemachine.IOnDiskStateMachine { return a }
-		err := guard(func() error {
+		err = guard(func() error {
 			return h.nh.StartOnDiskReplica(h.members(), false, create, h.shardConfig(id))
 		})
 		if errors.Is(err, dragonboat.ErrInvalidShardSettings) {
@@ -171,7 +175,7 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 		if err != nil {
 			return fmt.Errorf("starting shard %d in %s: %w", id, h.cfg.raftDir(), err)
 		}
-		s.machine, s.session = a, h.nh.GetNoOPSession(uint64(id))
+		s.machine, s.session, s.known = a, h.nh.GetNoOPSession(uint64(id)), known
 		s.started.Store(true)
 		return nil
 	})
@@ -275,6 +279,15 @@ func (h *Host) Leader(id ShardID) Leader {
 
 // Leads says whether this node believes to lead a shard. Another may lead it already.
 func (h *Host) Leads(id ShardID) bool { return h.Leader(id).Member == h.cfg.Member }
+
+// Known is the index of the newest command of a shard that the log knew to be committed when the shard was started. The machine gets it,
+// and what is before it, without a quorum. Zero if there was none, or the shard is not started.
+func (h *Host) Known(id ShardID) uint64 {
+	if s, err := h.running(id); err == nil {
+		return s.known
+	}
+	return 0
+}
 
 // Committed is the index of the newest command of a shard that this node knows to be committed and has handed
 // to Apply, or is about to. Zero before the first since the start.

@@ -150,6 +150,39 @@ func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState,
 	return rs, s.afterRead(err)
 }
 
+// newestCommitted is the index of the newest command that a shard's log knows to be committed, zero if there is none. It is asked before
+// the replica is started.
+func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err error) {
+	err = guard(func() error {
+		s.write.Lock()
+		defer s.write.Unlock()
+		ss, err := s.ILogDB.GetSnapshot(shard, replica)
+		if err != nil {
+			return err
+		}
+		rs, err := s.ILogDB.ReadRaftState(shard, replica, ss.Index)
+		if err != nil {
+			return err
+		}
+		index = ss.OnDiskIndex // the image has that
+		for i := rs.State.Commit; i > ss.Index && rs.EntryCount > 0; i-- {
+			found, _, err := s.ILogDB.IterateEntries(nil, 0, shard, replica, i, i+1, readBytes)
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 || isCommand(&found[0]) {
+				index = max(index, i)
+				break
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, raftio.ErrNoSavedLog) {
+		return 0, nil
+	}
+	return index, err
+}
+
 // GetSnapshot reads a shard's newest snapshot record.
 func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	ss, err := s.ILogDB.GetSnapshot(shard, replica)

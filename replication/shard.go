@@ -18,6 +18,7 @@ type shard struct {
 	// Set before started.
 	session *client.Session // dragonboat's "no session": it keeps no memory of proposals
 	machine *machine
+	known   uint64 // see Host.Known
 
 	log     retention
 	barrier barrier
