@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -43,7 +44,11 @@ type Config struct {
 	// Members are the founding members and their host:port, this one included; the same ids on every member. Addresses may
 	// change at any restart. Empty means alone, and then no port is opened.
 	Members map[MemberID]string `yaml:"members"`
-	// Listen is the address to bind where it differs from Members[ID].
+	// Listen is the host:port to bind. Empty means the address in Members[ID] if that is an IP address or localhost. If it
+	// is another name, empty means its port on all interfaces: the name of a pod resolves only once the pod is ready, so a
+	// node never looks up its own. Without TLS, whoever reaches the port can speak as a member: give an IP address here on
+	// a machine that others reach. Names of the other members are looked up at every dial, again and again until they
+	// resolve.
 	Listen string `yaml:"listen"`
 	// Ensemble is a name; members of different names do not talk. It is fixed when the ensemble is founded.
 	Ensemble string `yaml:"ensemble"`
@@ -176,7 +181,7 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 		seen[addr] = id
 	}
 	if e.Listen == "" {
-		e.Listen = c.Members[e.Member]
+		e.Listen = bindAddr(c.Members[e.Member])
 	} else if err := checkAddr(e.Listen, true); err != nil {
 		p.add("Listen is %q: %v", e.Listen, err)
 	}
@@ -283,6 +288,18 @@ func sortedIDs(m map[MemberID]string) []MemberID {
 // list is how ids stand in an error: 1, 2, 3.
 func list(ids []MemberID) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
+}
+
+// bindAddr is what the member of an address binds, see Config.Listen.
+func bindAddr(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || strings.EqualFold(host, "localhost") {
+		return addr
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return addr
+	}
+	return net.JoinHostPort("", port)
 }
 
 // checkAddr checks a host:port; to bind, the host may be empty.

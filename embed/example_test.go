@@ -74,7 +74,8 @@ tick: 50ms
 }
 
 // The pods of a StatefulSet are vivarium-0, vivarium-1, and so on, and member ids begin at 1. With all of the config
-// the same in every pod, each finds its ID in its host's name, which os.Hostname returns.
+// the same in every pod, each finds its ID in its host's name, which os.Hostname returns. The headless Service of the
+// pods wants publishNotReadyAddresses: without it no pod finds another before it is ready, or is ready before it has.
 func ExampleConfig_statefulSet() {
 	memberOf := func(hostname string) (embed.MemberID, error) {
 		ordinal, err := strconv.ParseUint(hostname[strings.LastIndexByte(hostname, '-')+1:], 10, 32)

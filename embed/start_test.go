@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -411,6 +412,37 @@ func TestStart_RefusesAPortInUse(t *testing.T) {
 
 	used, _ := lived(t)
 	startsNot(t, embed.Config{Dir: used, ID: 1, Members: members}, "address already in use")
+}
+
+// A member's own name may not resolve before it is up, as that of a pod does not: it is never looked up. What is bound
+// is said by the refusal, for each of these ports is taken already.
+func TestStart_BindsWhatItsAddressSays(t *testing.T) {
+	for _, c := range []struct{ taken, address, listen, want string }{
+		{"127.0.0.1:0", "member-0.service.invalid", "", ""},
+		{"127.0.0.1:0", "127.0.0.1", "", "127.0.0.1"},
+		{"127.0.0.1:0", "localhost", "", "127.0.0.1"}, // a name, but not one for others
+		{"127.0.0.1:0", "LocalHost", "", "127.0.0.1"},
+		{"[::1]:0", "::1", "", "::1"},
+		{"127.0.0.1:0", "member-0.service.invalid", "127.0.0.1", "127.0.0.1"},
+		{"127.0.0.1:0", "127.0.0.9", "0.0.0.0", "0.0.0.0"},
+	} {
+		everywhere := c.want == "" || c.want == "0.0.0.0"
+		if everywhere && runtime.GOOS != "linux" {
+			continue // elsewhere one may bind all addresses beside somebody who has one of them
+		}
+		l, err := net.Listen("tcp", c.taken)
+		must(t, err)
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		must(t, err)
+		cfg := embed.Config{Dir: filepath.Join(t.TempDir(), "data"), ID: 1, Members: map[embed.MemberID]string{
+			1: net.JoinHostPort(c.address, port), 2: "127.0.0.1:1",
+		}}
+		if c.listen != "" {
+			cfg.Listen = net.JoinHostPort(c.listen, port)
+		}
+		startsNot(t, cfg, "listen tcp "+net.JoinHostPort(c.want, port)+": bind: address already in use")
+		l.Close()
+	}
 }
 
 // A refused Start gives back all it had taken: the same Config starts once the reason is gone.

@@ -24,7 +24,8 @@
 //	  1: 10.0.0.1:7400
 //	  2: 10.0.0.2:7400
 //	  3: 10.0.0.3:7400
-//	listen: ""                 # where this member listens for the others, if that is not its address in members
+//	listen: ""                 # where this member listens for the others: its address in members if that is an IP address
+//	                           # or localhost, else the port of it on all interfaces
 //	ensemble: ""               # a name; members of another do not talk to this one. Fixed at founding
 //	shards: 1                  # Raft groups, fixed at founding; more than one give up one order for the whole tree
 //	tls:                       # mutual TLS between members; none: plain text
@@ -62,6 +63,9 @@
 //	    args: [serve, -config, /etc/vivarium/node.yaml, -id, $(ID)],
 //	    env: [{name: ID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}],
 //	  }]}}
+//
+// Give the Service in front of it clusterIP: None and publishNotReadyAddresses: true. Without the latter no pod finds another before it is
+// ready, and none is ready before it has found another. A member waits for names that do not resolve yet, and never looks up its own.
 //
 // Package embed and package embed/gateway say more of each in their types Config. What serve has to say goes to standard error, in
 // lines of text or (-log json) of JSON; it does not wait for whoever reads them, and says how many were lost when they did not. "serving" is the line that comes when the ensemble has taken the member in and clients are answered; the port is open

@@ -22,7 +22,7 @@ var (
 // TCP returns the network of members that reach each other over TCP, IPv4 or IPv6.
 //
 // listen is the host:port to bind. addr says the host:port of a member and is asked at every dial, so the
-// answer may change. A nil config means plain text.
+// answer may change; so is what a name resolves to. A nil config means plain text.
 //
 // With a config both sides of every connection show a certificate, and each verifies the other's against the
 // authorities in RootCAs and ClientCAs (if one is nil the other serves for both). A certificate must be good
@@ -40,8 +40,9 @@ func TCP(listen string, addr func(member uint64) string, config *tls.Config) Net
 type tcpNetwork struct {
 	listen         string
 	addr           func(member uint64) string
-	server, client *tls.Config // nil for plain text
-	err            error       // what is wrong with the TLS configuration
+	server, client *tls.Config   // nil for plain text
+	err            error         // what is wrong with the TLS configuration
+	resolver       *net.Resolver // of names; nil is the default one, tests have another
 }
 
 // Listen binds the address.
@@ -63,7 +64,7 @@ func (n *tcpNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) 
 		return nil, n.err
 	}
 	address := n.addr(member)
-	d := net.Dialer{KeepAliveConfig: tcpKeepAlive}
+	d := net.Dialer{KeepAliveConfig: tcpKeepAlive, Resolver: n.resolver}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil || n.client == nil {
 		return conn, err
