@@ -50,11 +50,17 @@ var (
 	ErrFailed         = engine.ErrFailed         // the node has failed, see Node.Err; the request was not applied
 )
 
-// Outcomes that are not known from the tree. They never mix: after the first a request certainly was not and will not be
-// applied, after the second it may be, at most once.
+// Outcomes that are not known from the tree. They never mix.
 var (
-	ErrUnavailable    = engine.ErrUnavailable
-	ErrUnknownOutcome = engine.ErrUnknownOutcome // also matches the ctx's error if it was the ctx that ended
+	// ErrUnavailable says that the ensemble could not be asked: a quorum did not take the request
+	// in time, or too many wait on this node already. A write was not applied and never will be.
+	// It is safe to try again, after a pause. Reads of this node's replica never end with it; Sync,
+	// which waits for a quorum, may.
+	ErrUnavailable = engine.ErrUnavailable
+	// ErrUnknownOutcome says that the request was sent and its caller stopped waiting: it may have
+	// been applied, or may yet be, at most once. Look before you try again. It also matches the
+	// ctx's error if it was the ctx that ended.
+	ErrUnknownOutcome = engine.ErrUnknownOutcome
 )
 
 // An OpError says which operation on which path ended with an error. Test the cause with errors.Is.

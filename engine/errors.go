@@ -1,13 +1,15 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors of the request path. A call ends in one of three ways that never mix: applied (nil, or an error of
 // the data such as tree.ErrNoNode, which is an answer), certainly not applied, or unknown.
 var (
-	// ErrUnavailable: the request was never handed to Raft (no leader known for too long, or the queue is
-	// full). It is not applied and never will be; trying again is safe.
-	ErrUnavailable = errors.New("not applied: no quorum, or too many requests waiting")
+	// ErrUnavailable: the request was never handed to Raft. It is not applied and never will be; trying again is safe.
+	ErrUnavailable = errors.New("unavailable: not applied, and safe to try again")
 	// ErrUnknownOutcome: the request was handed to Raft and its caller stopped waiting before it was known
 	// whether it was applied. It may still be applied later, at most once.
 	ErrUnknownOutcome = errors.New("unknown outcome: the request may or may not be applied")
@@ -34,4 +36,10 @@ var (
 	ErrClosed = errors.New("node closed")
 	// ErrFailed: the node has failed and takes no requests; its Err says why.
 	ErrFailed = errors.New("node failed")
+)
+
+// Why a request is ErrUnavailable.
+var (
+	errQueueFull = fmt.Errorf("%w: too many requests wait on this node", ErrUnavailable)
+	errNotSent   = fmt.Errorf("%w: no quorum took it in time", ErrUnavailable)
 )

@@ -92,7 +92,7 @@ func (p *pipeline) submit(w *waiter) error {
 	outside := s != nil && !s.known(p.shard)
 	over := s != nil && s.over.Load() // what of it was queued is being taken out, and nothing may come behind that
 	if err == nil && !over && p.mu.queue.full(len(w.wire), outside) {
-		err = ErrUnavailable
+		err = errQueueFull
 	}
 	if err == nil {
 		err = w.with.held()

@@ -111,7 +111,7 @@ func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 		if err := r.wait(t.Context(), sent, time.Second); err != ErrUnknownOutcome {
 			t.Fatalf("sent and out of time: %v", err)
 		}
-		if err := r.wait(t.Context(), late, time.Second); err != ErrUnavailable {
+		if err := r.wait(t.Context(), late, time.Second); err != errNotSent || !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("queued and out of time: %v", err)
 		}
 		r.log.take() // copies of the first batch
@@ -228,7 +228,7 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 		r.log.elect(0)
 		queued := r.sendMany(queueMax, "a")
 		over := txnWaiter(nil, "/over")
-		if err := r.submit(over); err != ErrUnavailable {
+		if err := r.submit(over); err != errQueueFull || !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("request %d: %v", queueMax+1, err)
 		}
 		r.wantOutcome(over, ErrUnavailable)
@@ -279,7 +279,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 			}
 			ws = append(ws, w)
 		}
-		if err := r.submit(big()); err != ErrUnavailable {
+		if err := r.submit(big()); !errors.Is(err, ErrUnavailable) {
 			t.Fatal(err)
 		}
 		r.send("/small")
@@ -383,7 +383,7 @@ func TestStrangersWaitOutside(t *testing.T) {
 		for range queueMax - 1 {
 			all = append(all, send("/many"))
 		}
-		if err := outcome(send("/too many")); err != ErrUnavailable {
+		if err := outcome(send("/too many")); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("beside %d outside: %v", len(all), err)
 		}
 		r.cancelSessions(ErrSessionExpired, s)

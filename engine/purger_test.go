@@ -325,7 +325,7 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 		for _, create := range []<-chan error{first, second} {
 			select {
 			case err := <-create:
-				if err != ErrUnavailable {
+				if !errors.Is(err, ErrUnavailable) {
 					t.Errorf("told %v", err)
 				}
 			default:

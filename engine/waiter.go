@@ -88,8 +88,8 @@ func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) err
 			return cause
 		}
 	case <-expired:
-		if p.cancel(w, ErrUnavailable) {
-			return ErrUnavailable
+		if p.cancel(w, errNotSent) {
+			return errNotSent
 		}
 	}
 	select {

@@ -12,8 +12,17 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// ErrLimit says that callers disagree on a semaphore's limit, that none is known, or that more permits are asked for than there are.
-var ErrLimit = errors.New("limit of the semaphore")
+// What keeps a Semaphore from giving out permits, however long one waits.
+var (
+	// ErrLimitDiffers says that this caller's limit is not the one that others have written down.
+	// Let all say the same, or have Resize decide.
+	ErrLimitDiffers = errors.New("another limit than the semaphore's")
+	// ErrNoLimit says that the limit is not known. Nobody has said one, or what is written down in
+	// the semaphore's znode is no number.
+	ErrNoLimit = errors.New("the semaphore has no limit")
+	// ErrTooManyPermits says that one call asks for more permits than the semaphore has.
+	ErrTooManyPermits = errors.New("more permits than the semaphore has")
+)
 
 // A Semaphore gives out permits, up to a limit that all its callers share. It is fair: permits go to callers in the order they
 // arrived, so one who wants many holds up those behind it who want few; those who had to queue are let in by one commit after the
@@ -30,7 +39,8 @@ type Semaphore struct {
 }
 
 // NewSemaphore returns the semaphore of a path for a session. limit is how many permits there are; the first caller's is written down, and
-// who comes with another is refused with ErrLimit, unless Resize has spoken: then that holds for all. Zero is whatever is written down.
+// who comes with another is refused with ErrLimitDiffers, unless Resize has spoken: then that holds for all. Zero is whatever is written down.
+// What is less than zero is refused by the calls: embed.ErrInvalidArgument.
 func NewSemaphore(s *embed.Session, path string, limit int) *Semaphore {
 	return &Semaphore{session: s, path: path, limit: limit}
 }
@@ -44,14 +54,15 @@ func (m *Semaphore) With(o Options) *Semaphore {
 const permitsMax = 1000
 
 // Acquire waits for n permits, 1 to 1,000, as long as ctx lets it. If it returns an error it has none, and nothing is left in the queue, or
-// what is left goes as soon as that can be sent. Errors: ErrLimit, also by a limit that this node has not yet heard to be another, and those of
-// Mutex.Lock.
+// what is left goes as soon as that can be sent. Errors: embed.ErrInvalidArgument if n is none of these numbers; ErrTooManyPermits and
+// ErrLimitDiffers, also by a limit that this node has not yet heard to be another; ErrNoLimit, and those of Mutex.Lock.
 func (m *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := m.acquire(ctx, n)
 	return h, wrap("acquire", m.path, err)
 }
 
-// TryAcquire takes n permits if they are there and nobody waits; else ErrHeld. Other errors: ErrLimit and those of Mutex.TryLock.
+// TryAcquire takes n permits if they are there and nobody waits; else ErrHeld. Other errors are those of Acquire and
+// Mutex.TryLock.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := m.tryAcquire(ctx, n)
 	return h, wrap("try acquire", m.path, err)
@@ -60,9 +71,9 @@ func (m *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 func (m *Semaphore) check(n int) error {
 	switch {
 	case n < 1 || n > permitsMax:
-		return fmt.Errorf("%w: %d permits are asked for, 1 to %d can be", ErrLimit, n, permitsMax)
+		return fmt.Errorf("%w: %d permits are asked for, 1 to %d can be", embed.ErrInvalidArgument, n, permitsMax)
 	case m.limit < 0:
-		return fmt.Errorf("%w is %d, less than zero", ErrLimit, m.limit)
+		return fmt.Errorf("%w: the limit is %d, less than zero", embed.ErrInvalidArgument, m.limit)
 	}
 	return m.options.check(false, false)
 }
@@ -180,7 +191,7 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 			return nil, err
 		}
 		if n > limit {
-			return nil, fmt.Errorf("%w: %d permits are asked for, there are %d", ErrLimit, n, limit)
+			return nil, fmt.Errorf("%w: %d are asked for, there are %d", ErrTooManyPermits, n, limit)
 		}
 		ops := []embed.Op{embed.OpCheck(m.path, version), embed.OpCheckChildren(m.leases(), limit-n)}
 		if first != nil {
@@ -247,7 +258,7 @@ func (m *Semaphore) locks() string    { return queue.Child(m.path, "locks") }
 func (m *Semaphore) leases() string   { return queue.Child(m.path, "leases") }
 func (m *Semaphore) override() string { return queue.Child(m.path, "limit") }
 
-// Limit returns how many permits there are. Errors: ErrLimit, those of embed.Session.Get.
+// Limit returns how many permits there are. Errors: ErrLimitDiffers, ErrNoLimit, those of embed.Session.Get.
 func (m *Semaphore) Limit(ctx context.Context) (int, error) {
 	limit, _, err := m.agreed(ctx)
 	return limit, wrap("limit of", m.path, err)
@@ -288,7 +299,7 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 		}
 		limit, err = parseLimit(m.path, data)
 		if err == nil && m.limit > 0 && limit != m.limit {
-			err = fmt.Errorf("%w: this caller says %d, others have said %d; let all say the same, or have Resize decide", ErrLimit, m.limit, limit)
+			err = fmt.Errorf("%w: this caller says %d, others have said %d; let all say the same, or have Resize decide", ErrLimitDiffers, m.limit, limit)
 		}
 		return limit, stat.Version, err
 	}
@@ -310,7 +321,7 @@ func (m *Semaphore) complete(ctx context.Context) (made bool, err error) {
 func parseLimit(path string, data []byte) (int, error) {
 	limit, err := strconv.Atoi(string(data))
 	if err != nil || limit < 1 {
-		return 0, fmt.Errorf("%w: the data of %s is %.20q, which is none", ErrLimit, path, data)
+		return 0, fmt.Errorf("%w: the data of %s is %.20q", ErrNoLimit, path, data)
 	}
 	return limit, nil
 }
@@ -318,7 +329,7 @@ func parseLimit(path string, data []byte) (int, error) {
 // create makes the znodes of a semaphore that is not there, if its limit is known.
 func (m *Semaphore) create(ctx context.Context) error {
 	if m.limit == 0 {
-		return fmt.Errorf("%w: nobody has said one, and this caller does not", ErrLimit)
+		return fmt.Errorf("%w: nobody has said one, and this caller does not", ErrNoLimit)
 	}
 	return m.make(ctx, strconv.Itoa(m.limit))
 }
@@ -337,15 +348,15 @@ func (m *Semaphore) make(ctx context.Context, data string) error {
 }
 
 // Resize sets the limit, which holds from now on for all callers, whatever they say. Permits that are out stay so: with a smaller limit nobody
-// is granted any until enough have come back. Zero takes the word back: then callers have to agree again. Errors: ErrLimit if it is less
-// than zero, those of embed.Session.Multi.
+// is granted any until enough have come back. Zero takes the word back: then callers have to agree again. Errors: embed.ErrInvalidArgument
+// if it is less than zero or above 2147483647, those of embed.Session.Multi.
 func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 	return wrap("resize", m.path, m.resize(ctx, limit))
 }
 
 func (m *Semaphore) resize(ctx context.Context, limit int) error {
 	if limit < 0 || limit > math.MaxInt32 {
-		return fmt.Errorf("%w: %d is none", ErrLimit, limit)
+		return fmt.Errorf("%w: a limit of %d", embed.ErrInvalidArgument, limit)
 	}
 	for {
 		data, stat, err := m.session.Get(ctx, m.path)

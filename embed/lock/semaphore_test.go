@@ -81,18 +81,21 @@ func TestSemaphore_Limit(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	follows := lock.NewSemaphore(s, path, 0)
-	if _, err := follows.Acquire(bounded(t), 1); !errors.Is(err, lock.ErrLimit) {
+	if _, err := follows.Acquire(bounded(t), 1); !errors.Is(err, lock.ErrNoLimit) {
 		t.Errorf("a permit of a semaphore that nobody has said the limit of: %v", err)
 	}
 	m := lock.NewSemaphore(s, path, 2)
-	for _, n := range []int{0, -1, 3, 1001} {
-		if _, err := m.Acquire(bounded(t), n); !errors.Is(err, lock.ErrLimit) {
-			t.Errorf("%d permits of 2: %v", n, err)
+	for n, want := range map[int]error{0: embed.ErrInvalidArgument, -1: embed.ErrInvalidArgument, 3: lock.ErrTooManyPermits, 1001: embed.ErrInvalidArgument} {
+		if _, err := m.Acquire(bounded(t), n); !errors.Is(err, want) {
+			t.Errorf("%d permits of 2: %v, want %v", n, err, want)
 		}
+	}
+	if _, err := lock.NewSemaphore(s, path, -1).TryAcquire(bounded(t), 1); !errors.Is(err, embed.ErrInvalidArgument) {
+		t.Errorf("of -1: %v", err)
 	}
 	h, err := m.Acquire(bounded(t), 2)
 	must(t, err)
-	if _, err := lock.NewSemaphore(s, path, 5).TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrLimit) {
+	if _, err := lock.NewSemaphore(s, path, 5).TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrLimitDiffers) {
 		t.Errorf("a caller who disagrees: %v", err)
 	}
 	if n, err := follows.Limit(bounded(t)); n != 2 || err != nil {
@@ -116,12 +119,12 @@ func TestSemaphore_Limit(t *testing.T) {
 	if n, err := m.Limit(bounded(t)); n != 2 || err != nil {
 		t.Errorf("the limit that callers agree on is %d, %v", n, err)
 	}
-	if err := m.Resize(bounded(t), -1); !errors.Is(err, lock.ErrLimit) {
+	if err := m.Resize(bounded(t), -1); !errors.Is(err, embed.ErrInvalidArgument) {
 		t.Errorf("a limit of -1: %v", err)
 	}
 	_, err = s.Set(bounded(t), path, []byte("many"), embed.AnyVersion)
 	must(t, err)
-	if _, err := m.Acquire(bounded(t), 1); !errors.Is(err, lock.ErrLimit) {
+	if _, err := m.Acquire(bounded(t), 1); !errors.Is(err, lock.ErrNoLimit) {
 		t.Errorf("a limit that is none: %v", err)
 	}
 }

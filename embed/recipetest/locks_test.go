@@ -129,7 +129,7 @@ func (c *lockCaller) queue(ctx context.Context, s *embed.Session, paths []string
 func (c *lockCaller) mayRefuse(ctx context.Context, s *embed.Session, w want, err error) bool {
 	switch {
 	case w.try && (errors.Is(err, lock.ErrHeld) || errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrUnavailable)):
-	case errors.Is(err, lock.ErrLimit) && w.permits > 1: // the limit may have been smaller
+	case errors.Is(err, lock.ErrTooManyPermits) && w.permits > 1: // the limit may have been smaller
 	default:
 		return c.caller.mayRefuse(ctx, s, w.paths, err)
 	}
