@@ -28,6 +28,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
@@ -169,7 +170,7 @@ func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	must(t, os.RemoveAll(ens.Dir(3)))
 	wiped := ens.Start(3)
 	<-wiped.Done()
-	for _, words := range []string{"refused by member 1", "the directory of member 3 is new", "replace the member"} {
+	for _, words := range []string{"refused by member 1", "the directory of member 3 is new", replication.WayOut} {
 		if !strings.Contains(wiped.Err().Error(), words) {
 			t.Errorf("Err does not say %q: %v", words, wiped.Err())
 		}

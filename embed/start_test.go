@@ -276,7 +276,7 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 		},
 		"whose identity is damaged": {
 			spoil: func(dir string) { flip(t, filepath.Join(dir, "identity"), func(n int) int { return n / 2 }) },
-			words: []string{"identity", "checksum", "replace the member"},
+			words: []string{"identity", "checksum", replication.WayOut},
 		},
 		"whose identity is empty": {
 			spoil: func(dir string) { must(t, os.Truncate(filepath.Join(dir, "identity"), 0)) },
@@ -284,25 +284,25 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 		},
 		"with data but no identity": {
 			spoil: func(dir string) { must(t, os.Remove(filepath.Join(dir, "identity"))) },
-			words: []string{"identity file is missing", "replace the member"},
+			words: []string{"identity file is missing", replication.WayOut},
 		},
 		"with an image from a later time": {
 			spoil: func(dir string) {
 				must(t, os.RemoveAll(filepath.Join(dir, "image")))
 				copyDir(t, filepath.Join(later, "image"), filepath.Join(dir, "image"))
 			},
-			words: []string{"the image holds entries up to", "the raft log ends at", "replace the member"},
+			words: []string{"the image holds entries up to", "the raft log ends at", replication.WayOut},
 		},
 		"without its log": {
 			spoil: func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "raft"))) },
-			words: []string{"the raft log is missing", "replace the member"},
+			words: []string{"the raft log is missing", replication.WayOut},
 		},
 		"without image and log": { // as a member that has voted and not yet written an image
 			spoil: func(dir string) {
 				must(t, os.RemoveAll(filepath.Join(dir, "raft")))
 				must(t, os.RemoveAll(filepath.Join(dir, "image")))
 			},
-			words: []string{"the raft log is missing", "replace the member"},
+			words: []string{"the raft log is missing", replication.WayOut},
 		},
 		"with a log of another type": {
 			spoil: func(dir string) { identity(t, dir, func(id *replication.Identity) { id.Log = "granite" }) },
@@ -355,7 +355,7 @@ func TestStart_RefusesAnIdentityFromAnEarlierTime(t *testing.T) {
 		n.Close()
 		t.Fatal("it started")
 	}
-	for _, word := range []string{dir, "counts start 2, start 2 has registered", "replace the member"} {
+	for _, word := range []string{dir, "counts start 2, start 2 has registered", replication.WayOut} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("the error does not say %q: %v", word, err)
 		}

@@ -193,7 +193,7 @@ func (m *machine) applyRegister(c *command) {
 	own := m.own(c.origin)
 	if o, ok := m.mu.table.Origin(c.origin.Member); ok && o.Start == c.origin.Start && o.Directory == c.origin.Directory {
 		if own && m.pipe.head(0) != nil { // a repeat of one that this process never saw applied
-			m.engine.fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time, replace the member", o.Start, o.Member))
+			m.engine.fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
 	}

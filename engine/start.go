@@ -134,7 +134,7 @@ func (e *Engine) checkStart() error {
 // checkOrigin compares the next start with the newest one that a shard's table knows of.
 func checkOrigin(dir string, table *session.Table, member session.MemberID, start uint64) error {
 	if o, ok := table.Origin(member); ok && o.Start >= start {
-		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time, replace the member", dir, start, o.Start)
+		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time; %s", dir, start, o.Start, replication.WayOut)
 	}
 	return nil
 }
@@ -192,17 +192,17 @@ func (x extent) check(dir string, founded, logged bool) error {
 	case (x.applied > 0 || x.hasLog) && !founded:
 		return errNoIdentity(dir)
 	case logged && !x.hasLog:
-		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost, replace the member", dir)
+		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost; %s", dir, replication.WayOut)
 	case x.applied > 0 && (!x.hasLog || x.last < x.applied):
-		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time, replace the member", dir, x.applied, x.last)
+		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time; %s", dir, x.applied, x.last, replication.WayOut)
 	case x.hasLog && x.first > x.applied+1:
-		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time, replace the member", dir, x.first, x.applied)
+		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time; %s", dir, x.first, x.applied, replication.WayOut)
 	}
 	return nil
 }
 
 func errNoIdentity(dir string) error {
-	return fmt.Errorf("%s holds data but its identity file is missing: restore it, or replace the member", dir)
+	return fmt.Errorf("%s holds data but its identity file is missing; %s", dir, replication.WayOut)
 }
 
 // imagesName is the folder of the images.
@@ -354,7 +354,7 @@ func (e *Engine) admit(peer transport.Identity) error {
 		}
 	}
 	if known != peer.Directory {
-		return fmt.Errorf("the directory of member %d is new, the ensemble knows member %d by another (%x, not %x): it must not vote as its old self, replace the member", m, m, known, peer.Directory)
+		return fmt.Errorf("the directory of member %d is new, the ensemble knows member %d by another (%x, not %x): it must not vote as its old self; %s", m, m, known, peer.Directory, replication.WayOut)
 	}
 	if peer.Start < o.Start {
 		return fmt.Errorf("start %d of member %d is over, start %d has registered: another process runs on this directory or a copy of it", peer.Start, m, o.Start)

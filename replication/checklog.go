@@ -39,7 +39,7 @@ func CheckLog(c Config, shard ShardID) (first, last uint64, exists bool, err err
 		return err
 	})
 	if err != nil {
-		return 0, 0, false, fmt.Errorf("%w: shard %d in %s: %w (restore the directory, or replace the member)", ErrLog, shard, dir, err)
+		return 0, 0, false, fmt.Errorf("%w: shard %d in %s: %w; %s", ErrLog, shard, dir, err, WayOut)
 	}
 	return first, last, exists, nil
 }
@@ -89,9 +89,9 @@ func checkWhole(d Disk, files []string) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%w: %s: %w (restore the directory, or replace the member)", ErrLog, name, err))
+			errs = append(errs, fmt.Errorf("%w: %s: %w; %s", ErrLog, name, err, WayOut))
 		case end < size:
-			errs = append(errs, fmt.Errorf("%w: %s: damaged at byte %d (restore the directory, or replace the member)", ErrLog, name, end))
+			errs = append(errs, fmt.Errorf("%w: %s: damaged at byte %d; %s", ErrLog, name, end, WayOut))
 		}
 	}
 	return errors.Join(errs...)
@@ -118,9 +118,9 @@ func checkSnapshots(d Disk, dir string) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%w: %s: %w (restore the directory, or replace the member)", ErrLog, name, err))
+			errs = append(errs, fmt.Errorf("%w: %s: %w; %s", ErrLog, name, err, WayOut))
 		case len(data) < 8 || !bytes.Equal(data[:8], flagSum(data[8:])):
-			errs = append(errs, fmt.Errorf("%w: %s: the checksum does not match (restore the directory, or replace the member)", ErrLog, name))
+			errs = append(errs, fmt.Errorf("%w: %s: the checksum does not match; %s", ErrLog, name, WayOut))
 		}
 	}
 	return errors.Join(errs...)

@@ -60,6 +60,9 @@ type identityJSON struct {
 	Peers     map[MemberID]string `json:"peers,omitempty"`
 }
 
+// WayOut ends every error that keeps a member from coming back: it is what can be done today.
+const WayOut = "start the member with its directory as it last was, or leave it down: the others go on without it (docs/runbook.md: A member that cannot come back)"
+
 // ReadIdentity reads the identity file of dir; false if there is none. A damaged file is ErrIdentity, with the
 // file's name and what is wrong.
 func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
@@ -73,8 +76,7 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 	}
 	id, err := decodeIdentity(text)
 	if err != nil {
-		return Identity{}, false, fmt.Errorf("%w: %s: %w (restore it from a copy of this directory, or replace the member)",
-			ErrIdentity, name, err)
+		return Identity{}, false, fmt.Errorf("%w: %s: %w; %s", ErrIdentity, name, err, WayOut)
 	}
 	return id, true, nil
 }
