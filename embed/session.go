@@ -222,7 +222,7 @@ func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	return acl, stat, opError("acl", path, err)
 }
 
-// CountDescendants returns the number of znodes below one, at any depth. It costs by their number. Errors as of Get.
+// CountDescendants returns the number of znodes below one, at any depth. Errors as of Get.
 func (s *Session) CountDescendants(ctx context.Context, path string) (int, error) {
 	if err := s.read(ctx, path); err != nil {
 		return 0, opError("count descendants", path, err)

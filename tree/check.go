@@ -113,11 +113,16 @@ func (t *Tree) checkZnode(e *entry, v *version) error {
 	if len(names) != v.numChildren() {
 		return fmt.Errorf("counts %d children, has %d", v.numChildren(), len(names))
 	}
+	below := len(names)
 	for _, name := range names {
 		child := t.index.get(strings.TrimSuffix(e.path, "/") + "/" + name)
 		if child == nil || child.current() == nil {
 			return fmt.Errorf("child %q does not exist", name)
 		}
+		below += child.current().below()
+	}
+	if below != v.below() {
+		return fmt.Errorf("counts %d znodes below it, has %d", v.below(), below)
 	}
 	return v.rest().children.check()
 }

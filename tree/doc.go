@@ -62,7 +62,10 @@
 // version that says so, until the next transaction begins.
 //
 // A reader that needs many znodes at one zxid pins it: then the writer goes on as always but lets nothing go that is of
-// use at that zxid. View.Descendants is the one that does, and only one runs at a time.
+// use at that zxid and after. See Pin.
+//
+// Each znode knows how many there are below it, so that a count costs nothing. A create or delete stages a version of
+// every znode above: they are few, and a transaction stages each once.
 //
 // Read op.go, znode.go, then apply.go and write.go (the writer) and tree.go and view.go (the readers); acl.go and scheme.go
 // are permissions, quota.go and mortal.go what they say, index.go finds a path, children.go and page.go keep the children,

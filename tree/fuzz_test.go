@@ -65,6 +65,7 @@ type fuzzRun struct {
 	image  map[string]Znode // what Drain has given so far
 	zxid   Zxid
 	pinned *model // what there was at the zxid that is pinned; nil if none is
+	pin    *Pin
 	log    []logged
 }
 
@@ -93,7 +94,7 @@ func runFuzz(t *testing.T, script []byte) {
 		case b < 233:
 			r.quota()
 		case b < 236:
-			r.pin()
+			r.pinOrUnpin()
 		case b < 240:
 			r.drain()
 		case b < 245:
@@ -492,10 +493,7 @@ func (r *fuzzRun) compareViews(m *model, path string, children map[string][]stri
 		}
 		data, stat, err := v.Get(path)
 		names, childStat, childErr := v.Children(path)
-		below, belowErr := m.descendants(path), want
-		if r.pinned == nil {
-			below, belowErr = v.Descendants(path)
-		}
+		below, belowErr := v.Descendants(path)
 		if err != want || childErr != want || belowErr != want {
 			r.t.Fatalf("%q as %v: get %v, children %v, descendants %v, want %v", path, who, err, childErr, belowErr, want)
 		}
@@ -545,14 +543,14 @@ func (r *fuzzRun) compareACL(m *model, v View, path string) {
 	}
 }
 
-// pin takes the pin, for as many transactions as come before the next time or the next reload.
-func (r *fuzzRun) pin() {
+// pinOrUnpin takes a pin, for as many transactions as come before the next time or the next reload.
+func (r *fuzzRun) pinOrUnpin() {
 	if r.pinned != nil {
 		r.unpin()
 		return
 	}
-	if z := r.tree.pin.take(r.tree); z != r.model.applied {
-		r.t.Fatalf("pinned %d, want %d", z, r.model.applied)
+	if r.pin = r.tree.Pin(); r.pin.zxid != r.model.applied {
+		r.t.Fatalf("pinned %d, want %d", r.pin.zxid, r.model.applied)
 	}
 	r.pinned = r.model.clone()
 }
@@ -566,18 +564,18 @@ func (r *fuzzRun) unpin() {
 	}
 	children := m.allChildren()
 	for path, z := range m.znodes {
-		v := r.tree.findAt(path, m.applied)
+		v := r.pin.find(path)
 		if v == nil || !reflect.DeepEqual(v.bytes(), z.Data) || v.stat() != m.stat(path, children[path]) ||
-			!slices.Equal(v.names(), children[path]) || r.tree.descendants(path, v, m.applied) != m.descendants(path) {
+			!slices.Equal(v.names(), children[path]) || v.below() != m.descendants(path) {
 			r.t.Fatalf("%q at the pinned zxid %d: %+v, want %+v", path, m.applied, v, z)
 		}
 	}
 	for path := range r.model.znodes {
-		if _, ok := m.znodes[path]; !ok && r.tree.findAt(path, m.applied) != nil {
+		if _, ok := m.znodes[path]; !ok && r.pin.find(path) != nil {
 			r.t.Fatalf("%q exists at the pinned zxid %d", path, m.applied)
 		}
 	}
-	r.tree.pin.release()
+	r.pin.Release()
 	r.pinned = nil
 }
 

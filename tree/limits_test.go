@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -48,6 +49,28 @@ func TestBirth(t *testing.T) {
 		t.Errorf("%d znodes at zxid %d, changes %v, over %v", tree.Len(), tree.Visible(), tree.Changes(), tree.Over())
 	}
 	tree.Mortals(func(m Mortal) bool { t.Errorf("mortal %+v", m); return true })
+}
+
+// Whoever may read can ask how many znodes there are below one, again and again: that must not cost by
+// their number, nor must the znodes above be stored anew for each that is created below them.
+func TestDescendantsCostsNothing(t *testing.T) {
+	tree, _ := newTree(t, 10_000)
+	if n := testing.AllocsPerRun(10, func() {
+		if n, err := tree.As(nil).Descendants("/"); n != 10_004 || err != nil {
+			t.Errorf("%d descendants, %v", n, err)
+		}
+	}); n > 0 {
+		t.Errorf("a count of 10,000 znodes allocates %v times", n)
+	}
+	h := &Header{Zxid: 1}
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/dir/a"}, Op{Kind: KindCreate, Path: "/dir/a/b"})
+	var drained []string
+	if err := tree.Drain(func(path string, _ Znode, _ bool) error { drained = append(drained, path); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/dir", "/dir/a", "/dir/a/b"}; !slices.Equal(drained, want) {
+		t.Errorf("to be stored are %q, want %q", drained, want)
+	}
 }
 
 // A parent of a thousand times as many children costs the depth of its pages more: a create or delete of a child makes
@@ -121,8 +144,22 @@ func TestChildrenOfMany(t *testing.T) {
 	}
 }
 
-// Counting what is below a znode keeps nobody from writing, and is of one zxid: a branch moves to and fro while it is
-// counted, and is never there twice or not at all.
+// walk counts the znodes below one by their lists of children.
+func walk(v View, path string) (int, error) {
+	names, _, err := v.Children(path)
+	n := len(names)
+	for _, name := range names {
+		if err == nil {
+			var below int
+			below, err = walk(v, path+"/"+name)
+			n += below
+		}
+	}
+	return n, err
+}
+
+// A count of what is below a znode is of one zxid, and so is all that a pin shows: a branch moves to
+// and fro meanwhile, and is never there twice or not at all. Several pin at a time.
 func TestDescendantsWhileWriting(t *testing.T) {
 	tree, h := New(nil), &Header{}
 	const znodes = 200
@@ -143,8 +180,11 @@ func TestDescendantsWhileWriting(t *testing.T) {
 		go func() {
 			for range 200 {
 				n, err := tree.As(nil).Descendants("/top")
-				if err == nil && n != 2*znodes-1 {
-					err = fmt.Errorf("counted %d, want %d", n, 2*znodes-1)
+				pin := tree.Pin()
+				walked, walkErr := walk(pin.As(nil), "/top")
+				pin.Release()
+				if err = errors.Join(err, walkErr); err == nil && (n != 2*znodes-1 || walked != n) {
+					err = fmt.Errorf("counted %d, walked over %d, want %d", n, walked, 2*znodes-1)
 				}
 				if err != nil {
 					counted <- err

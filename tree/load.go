@@ -120,6 +120,11 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 			return nil, err
 		}
 	}
+	for _, e := range slices.Backward(l.all) { // what is below a znode has been counted before it is
+		if e.parent != nil {
+			e.parent.newest.Load().more.below += 1 + e.newest.Load().rest().below
+		}
+	}
 	for _, e := range l.all {
 		v := e.newest.Load()
 		if r := v.more; r != nil {

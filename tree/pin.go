@@ -2,60 +2,87 @@ package tree
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A pin lets one reader at a time see the tree at one zxid for as long as it takes: while it is taken, the writer keeps
-// the versions that are of use at the pinned zxid and after. Its zero value is free.
-type pin struct {
-	rank.Mutex[rank.Pin]               // held by the reader that has taken it
-	after                atomic.Uint64 // the pinned zxid plus one; zero if there is none
+// A Pin is a tree at one zxid for as long as it takes to read it. Meanwhile the writer goes on, and keeps
+// the versions that are of use at that zxid and after: to hold a pin costs memory by what is written.
+// Any number of goroutines may use it, until Release.
+type Pin struct {
+	tree *Tree
+	zxid Zxid
 }
 
-// take waits for the pin and returns a zxid at which every znode can be read until release.
-func (p *pin) take(t *Tree) Zxid {
-	p.Lock()
-	p.after.Store(uint64(t.Visible()) + 1)
+// Pin pins the newest zxid that readers see. It waits for nobody. The caller must Release it.
+func (t *Tree) Pin() *Pin { return &Pin{t, t.pins.take(t)} }
+
+// Release lets the writer go on without the pin. Nothing may be read by it any more.
+func (p *Pin) Release() { p.tree.pins.release(p.zxid) }
+
+// Exists is Tree.Exists at the pinned zxid.
+func (p *Pin) Exists(path string) (Stat, bool) {
+	v := p.find(path)
+	if v == nil {
+		return Stat{}, false
+	}
+	return v.stat(), true
+}
+
+// As is Tree.As at the pinned zxid.
+func (p *Pin) As(who []Identity) View { return View{tree: p.tree, who: who, pin: p} }
+
+// find returns the version of a znode at the pinned zxid, or nil.
+func (p *Pin) find(path string) *version {
+	e := p.tree.index.get(path)
+	if e == nil {
+		return nil
+	}
+	v, _ := e.at(p.zxid)
+	return v
+}
+
+// pins are the zxids that are pinned. The zero value has none.
+type pins struct {
+	mu    rank.Mutex[rank.Pin]
+	held  []Zxid        // in order
+	after atomic.Uint64 // the least of them plus one, or less; zero if there is none
+}
+
+func (p *pins) take(t *Tree) Zxid {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.held) == 0 {
+		p.after.Store(uint64(t.Visible()) + 1)
+	}
 	// Whatever the writer lets go without having seen the pin, it does up to a zxid that was visible by then.
-	return t.Visible()
+	z := t.Visible()
+	p.held = append(p.held, z)
+	return z
 }
 
-func (p *pin) release() {
-	p.after.Store(0)
-	p.Unlock()
+func (p *pins) release(z Zxid) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.held, z)
+	p.held = slices.Delete(p.held, i, i+1)
+	if i > 0 {
+		return
+	}
+	if len(p.held) == 0 {
+		p.held = nil
+		p.after.Store(0)
+		return
+	}
+	p.after.Store(uint64(p.held[0]) + 1)
 }
 
 // limit is the zxid up to which versions may be relied on to be the oldest of use.
-func (p *pin) limit() Zxid {
+func (p *pins) limit() Zxid {
 	if after := p.after.Load(); after > 0 {
 		return Zxid(after - 1)
 	}
 	return math.MaxUint64
-}
-
-// findAt returns the version of a znode at a zxid that is pinned, or nil.
-func (t *Tree) findAt(path string, pinned Zxid) *version {
-	e := t.index.get(path)
-	if e == nil {
-		return nil
-	}
-	v, _ := e.at(pinned)
-	return v
-}
-
-// descendants counts the znodes below a version, at a zxid that is pinned.
-func (t *Tree) descendants(path string, v *version, pinned Zxid) int {
-	n := v.numChildren()
-	if path == rootPath {
-		path = ""
-	}
-	for _, name := range v.names() {
-		child := path + "/" + name
-		if c := t.findAt(child, pinned); c != nil && c.numChildren() > 0 {
-			n += t.descendants(child, c, pinned)
-		}
-	}
-	return n
 }

@@ -15,13 +15,14 @@ import (
 //  4. no zxid in the tree is later than applied; visible is applied, or the transaction before it until Publish;
 //  5. only versions of the newest transaction have a predecessor, and those that a pin keeps;
 //  6. the mortals are the TTL znodes, and the containers without children; an ephemeral is neither, until it lingers;
-//  7. the quotas hold every entry of limits in the index.
+//  7. the quotas hold every entry of limits in the index;
+//  8. every znode counts those below it.
 type Tree struct {
 	index   *index
 	visible atomic.Uint64 // the zxid readers see
 	length  atomic.Int64  // znodes that exist at visible
 	size    atomic.Int64  // bytes of their paths and data
-	pin     pin
+	pins    pins
 	schemes atomic.Pointer[Schemes] // stored by the writer
 
 	// Owned by the writer.
@@ -125,21 +126,21 @@ func (t *Tree) Children(path string) ([]string, Stat, error) {
 //
 // The cost grows with the logarithm of the number of siblings and with the number of siblings passed over.
 func (t *Tree) Before(path string, match ...string) (name string, ok bool, err error) {
-	parent, own := t.findParent(path)
+	parent, own := findParent(t.find, path)
 	if parent == nil {
 		return "", false, ErrNoNode
 	}
 	return parent.before(own, match)
 }
 
-// findParent returns the version of a znode's parent that readers see, or nil, and the znode's name. The root is its own
+// findParent returns the version of a znode's parent that a reader sees, or nil, and the znode's name. The root is its own
 // parent and has no name.
-func (t *Tree) findParent(path string) (parent *version, own string) {
+func findParent(find func(string) *version, path string) (parent *version, own string) {
 	slash := strings.LastIndexByte(path, '/')
 	if slash < 0 || strings.HasPrefix(path, "//") || slash == len(path)-1 && path != rootPath {
 		return nil, ""
 	}
-	return t.find(parentOf(path, slash)), path[slash+1:]
+	return find(parentOf(path, slash)), path[slash+1:]
 }
 
 // before is Before for a child's name; the empty one is the root's own.

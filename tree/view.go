@@ -11,10 +11,11 @@ import (
 type View struct {
 	tree *Tree
 	who  []Identity
+	pin  *Pin // nil: the tree as it is when it is read
 }
 
 // As returns the tree as seen by somebody with the identities, which the View keeps; none at all is fine.
-func (t *Tree) As(who []Identity) View { return View{t, who} }
+func (t *Tree) As(who []Identity) View { return View{tree: t, who: who} }
 
 // MayRead reports whether a znode with the ACL may be read, and whether its changes may be told: for a Created, Deleted
 // or DataChanged the znode's, for a change of the list of children the parent's.
@@ -78,7 +79,7 @@ func (v View) Children(path string) ([]string, Stat, error) {
 // Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which hides whether the znode
 // exists; the root counts as its own parent.
 func (v View) Before(path string, match ...string) (name string, ok bool, err error) {
-	parent, own := v.tree.findParent(path)
+	parent, own := findParent(v.find, path)
 	if parent == nil {
 		return "", false, ErrNoNode
 	}
@@ -92,7 +93,7 @@ func (v View) Before(path string, match ...string) (name string, ok bool, err er
 // of the scheme digest show the user alone, with "x" for the digest. The errors are ErrNoNode, and ErrNoAuth without both
 // Read and Admin.
 func (v View) ACL(path string) ([]ACL, Stat, error) {
-	z := v.tree.find(path)
+	z := v.find(path)
 	if z == nil {
 		return nil, Stat{}, ErrNoNode
 	}
@@ -113,26 +114,27 @@ func (v View) ACL(path string) ([]ACL, Stat, error) {
 	return list, z.stat(), nil
 }
 
-// Descendants returns how many znodes there are below one, at any depth, itself left out. All is of one zxid. The cost
-// grows with their number. One count runs at a time, others wait for it; writers wait for none, but what they replace in
-// the meantime is kept until it ends. The errors are ErrNoNode, and ErrNoAuth without Read.
+// Descendants returns how many znodes there are below one, at any depth, itself left out. The errors are
+// ErrNoNode, and ErrNoAuth without Read.
 func (v View) Descendants(path string) (int, error) {
-	t := v.tree
-	visible := t.pin.take(t)
-	defer t.pin.release()
-	z := t.findAt(path, visible)
-	if z == nil {
-		return 0, ErrNoNode
-	}
-	if err := v.permit(z.acl(), Read); err != nil {
+	z, err := v.read(path)
+	if err != nil {
 		return 0, err
 	}
-	return t.descendants(path, z, visible), nil
+	return z.below(), nil
 }
 
-// read returns the visible version of a znode that may be read.
+// find returns the version of a znode that is seen, or nil.
+func (v View) find(path string) *version {
+	if v.pin != nil {
+		return v.pin.find(path)
+	}
+	return v.tree.find(path)
+}
+
+// read returns the version of a znode that is seen, if it may be read.
 func (v View) read(path string) (*version, error) {
-	z := v.tree.find(path)
+	z := v.find(path)
 	if z == nil {
 		return nil, ErrNoNode
 	}

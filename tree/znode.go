@@ -69,6 +69,7 @@ type rest struct {
 	created     int32
 	aversion    int32
 	numChildren int32 // gone if the znode does not exist
+	below       int32 // how many znodes there are below it, at any depth
 	children    children
 	traits      *traits
 }
@@ -189,6 +190,9 @@ func (s *state) exists() bool { return s.rest().numChildren != gone }
 
 func (s *state) numChildren() int { return int(s.rest().numChildren) }
 
+// below is how many znodes there are below it, at any depth.
+func (s *state) below() int { return int(s.rest().below) }
+
 // names are those of the children, in order.
 func (s *state) names() []string { return s.rest().children.list(s.numChildren()) }
 
@@ -208,6 +212,19 @@ func (s *state) isMortal() bool {
 // isListed reports whether the znode is a Mortal. Containers with children are not: they are many, and their age says nothing.
 func (v *version) isListed() bool {
 	return v.isMortal() && (v.numChildren() == 0 || v.more.traits.ttl > 0)
+}
+
+// isCount reports whether a version differs from the one before only in how many znodes are below
+// it. That is not in the durable form of the znode, so it need not be stored anew.
+func (v *version) isCount() bool {
+	old := v.prev.Load().orNil()
+	if old == nil || old.more == nil || v.more == nil {
+		return false
+	}
+	was, rest := old.state, *old.more
+	was.marks, was.more = v.marks, v.more
+	rest.below = v.more.below
+	return was == v.state && rest == *v.more
 }
 
 // current is the version the writer works on: that of the transaction being applied, else the newest. It is nil if the
