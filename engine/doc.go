@@ -57,7 +57,7 @@
 //	watch registry       while one transaction's events are queued and it becomes visible; several only in the order of the shards
 //	watch.Joint          a watch on several shards
 //	watch.Client         events of a remote client's connection
-//	tree.pin             who reads one zxid of a tree for as long as it takes
+//	tree.pin             which zxids of a tree are pinned
 //	pipeline.mu          queue and batches in flight
 //	errands.mu           what a shard has purged
 //	leaders              what observers were told of who leads
@@ -107,7 +107,7 @@
 // ends with the session: Close does not wait for it.
 //
 // Read engine.go first, then start.go, waiter.go, pipeline.go, batch.go, resend.go, machine.go, load.go, keeper.go, deadline.go, session.go,
-// remote.go, silence.go, watch.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go, reconcile.go and census.go; for
+// remote.go, silence.go, watch.go, reader.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go, reconcile.go and census.go; for
 // several shards route.go, span.go, purger.go and spread.go; scheme.go is what a service may get
 // wrong; command.go and record.go are the formats, codec.go how they are written.
 package engine

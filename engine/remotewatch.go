@@ -32,8 +32,35 @@ func (w *RemoteWatches) Identify(who ...tree.Identity) { w.who.Store(&who) }
 // mayRead asks no shard in particular: all judge ACLs by the same schemes.
 func (w *RemoteWatches) mayRead(acl []tree.ACL) bool { return w.view(rootPath).MayRead(acl) }
 
-func (w *RemoteWatches) view(path string) tree.View {
-	return w.engine.at(path).tree.Load().As(*w.who.Load())
+func (w *RemoteWatches) view(path string) tree.View { return w.reader().view(path) }
+
+func (w *RemoteWatches) reader() reader { return reader{engine: w.engine, who: *w.who.Load()} }
+
+// A Still is all shards as they are at one moment, for somebody, until Release: it can be read at
+// leisure, and nobody waits for whoever does.
+type Still struct{ reader }
+
+// Still returns all shards as they are now, and the place of what is read there among the events. What
+// applies waits only until they are pinned.
+func (w *RemoteWatches) Still() (Still, watch.Place, error) {
+	s := Still{w.reader()}
+	place, err := w.Arm(rootPath, watch.Data, func() bool {
+		for _, m := range w.engine.shards {
+			s.pins = append(s.pins, m.tree.Load().Pin())
+		}
+		return false
+	})
+	if err = w.over(err); err != nil {
+		s.Release()
+	}
+	return s, place, err
+}
+
+// Release ends a Still, which is not to be read any more.
+func (s Still) Release() {
+	for _, p := range s.pins {
+		p.Release()
+	}
 }
 
 // Here is the place of an answer that was read before the call, on any shard.
@@ -85,7 +112,7 @@ func (w *RemoteWatches) Children(path string) ([]string, tree.Stat, watch.Place,
 // while it is looked for.
 func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place watch.Place, err error) {
 	place, ended := w.Arm(path, mode, func() bool {
-		f, err = w.engine.find(path, *w.who.Load())
+		f, err = w.reader().find(path)
 		err = w.over(err)
 		return err == nil
 	})
@@ -98,9 +125,7 @@ func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place wat
 // Exists is Session.Exists for the connection, and arms a Data watch if it succeeds, also of a znode that there is not.
 func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watch.Place, err error) {
 	place, ended := w.Arm(path, watch.Data, func() bool {
-		if stat, ok, err = w.view(path).Exists(path); ok {
-			stat = w.engine.whole(path, stat)
-		}
+		stat, ok, err = w.reader().Exists(path)
 		err = w.over(err)
 		return err == nil
 	})
@@ -116,7 +141,7 @@ func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 	was.Unknown = was.Unknown || len(w.engine.shards) > 1
 	place, err := w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
 		stat, ok := w.engine.at(path).tree.Load().Exists(path)
-		return w.engine.whole(path, stat), ok
+		return w.reader().whole(path, stat), ok
 	})
 	return place, w.over(err)
 }

@@ -332,18 +332,18 @@ func (s *Session) live() error {
 	return nil
 }
 
+// reader is this node's replica as the session may see it.
+func (s *Session) reader() reader { return reader{engine: s.engine, who: s.identities()} }
+
 // view is this node's replica of what holds a path, as the session may see it.
-func (s *Session) view(path string) tree.View {
-	return s.engine.at(path).tree.Load().As(s.identities())
-}
+func (s *Session) view(path string) tree.View { return s.reader().view(path) }
 
 // mayRead asks no shard in particular: all judge ACLs by the same schemes.
 func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead(acl) }
 
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
 func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
-	data, stat, err := s.view(path).Get(path)
-	stat = s.engine.whole(path, stat)
+	data, stat, err := s.reader().Get(path)
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -352,8 +352,7 @@ func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 
 // Exists returns the Stat of a znode and whether there is one.
 func (s *Session) Exists(path string) (tree.Stat, bool, error) {
-	stat, ok, err := s.view(path).Exists(path)
-	stat = s.engine.whole(path, stat)
+	stat, ok, err := s.reader().Exists(path)
 	if err := s.live(); err != nil {
 		return tree.Stat{}, false, err
 	}
@@ -362,8 +361,7 @@ func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 
 // ACL returns a znode's ACL and its Stat, both of one version.
 func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
-	acl, stat, err := s.view(path).ACL(path)
-	stat = s.engine.whole(path, stat)
+	acl, stat, err := s.reader().ACL(path)
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -372,10 +370,7 @@ func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 
 // Children returns the sorted names of a znode's children and its Stat, both of one version.
 func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
-	f, err := s.engine.find(path, s.identities())
-	if err == nil {
-		names, stat = f.children(), f.stat()
-	}
+	names, stat, err = s.reader().Children(path)
 	if err := s.live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -384,11 +379,7 @@ func (s *Session) Children(path string) (names []string, stat tree.Stat, err err
 
 // Descendants counts the znodes below one.
 func (s *Session) Descendants(path string) (n int, err error) {
-	if s.engine.reaches(path) {
-		n, err = s.allDescendants(path)
-	} else {
-		n, err = s.view(path).Descendants(path)
-	}
+	n, err = s.reader().Descendants(path)
 	if err := s.live(); err != nil {
 		return 0, err
 	}

@@ -23,18 +23,6 @@ func (e *Engine) reaches(path string) bool {
 // fromBirth is how many znodes there are below the root of every shard that are the same ones: ZooKeeper's own.
 const fromBirth = 3
 
-// whole returns what the Stat of a znode is once its other shards are looked at.
-func (e *Engine) whole(path string, stat tree.Stat) tree.Stat {
-	if !e.spans(path) {
-		return stat
-	}
-	for _, m := range e.shards[1:] {
-		other, _ := m.tree.Load().Exists(path)
-		stat = sum(path, stat, other)
-	}
-	return stat
-}
-
 // sum adds up the Stats of a znode on two shards. Of zxids, which do not compare, it has the larger.
 func sum(path string, a, b tree.Stat) tree.Stat {
 	a.Czxid, a.Mzxid, a.Pzxid = max(a.Czxid, b.Czxid), max(a.Mzxid, b.Mzxid), max(a.Pzxid, b.Pzxid)
@@ -52,22 +40,6 @@ type finding struct {
 	path string
 	tree.Found
 	others []tree.Found
-}
-
-// find looks for a znode and copies nothing of it.
-func (e *Engine) find(path string, who []tree.Identity) (f finding, err error) {
-	f.path = path
-	if f.Found, err = e.at(path).tree.Load().As(who).Find(path); err != nil || !e.spans(path) {
-		return f, err
-	}
-	for _, m := range e.shards[1:] {
-		other, err := m.tree.Load().As(who).Find(path)
-		if err != nil {
-			return f, err
-		}
-		f.others = append(f.others, other)
-	}
-	return f, nil
 }
 
 // stat is what Stat and those of the other shards say together.
@@ -90,28 +62,6 @@ func (f *finding) children() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// allDescendants is Descendants of a znode with some below it on other shards.
-func (s *Session) allDescendants(path string) (int, error) {
-	n, err := s.view(path).Descendants(path)
-	if err != nil {
-		return 0, err
-	}
-	for _, m := range s.engine.shards[1:] {
-		below := path
-		if path != rootPath {
-			below = quotaPath
-		}
-		more, err := m.tree.Load().As(s.identities()).Descendants(below)
-		if err != nil {
-			return 0, err
-		}
-		if n += more; path == rootPath {
-			n -= fromBirth
-		}
-	}
-	return n, nil
 }
 
 // watchedOn returns the index of the shard that has everything a watch sees, or watch.Everywhere.

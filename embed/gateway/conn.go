@@ -54,7 +54,7 @@ type conn struct {
 	head    int
 	open    int  // answers that have no place yet
 	bytes   int  // of the requests or results in the queue
-	coming  bool // a write is on its way whose answer is not queued yet
+	coming  bool // an answer is, which is not queued yet: no event that belongs to none is sent
 	ended   bool // drop was called
 	silent  bool // nothing is sent any more
 	leaving bool // the client closes its session: that it ends is no reason to end the connection

@@ -102,10 +102,10 @@ func (c *conn) multiRead(q *wire.Request, a *answer) error {
 	if !c.settle() {
 		return errEnded
 	}
-	return c.shown(a, func() error { return c.readAll(q, a) })
+	return c.shown(a, func(from reads) error { return c.readAll(from, q, a) })
 }
 
-func (c *conn) readAll(q *wire.Request, a *answer) error {
+func (c *conn) readAll(from reads, q *wire.Request, a *answer) error {
 	a.reply.Results = nil
 	size := 0
 	for i := range q.Ops {
@@ -113,9 +113,9 @@ func (c *conn) readAll(q *wire.Request, a *answer) error {
 		r := wire.Result{Op: o.Op}
 		var err error
 		if o.Op == wire.OpGetData {
-			err = c.getData(o, &r)
+			err = c.getData(from, o, &r)
 		} else {
-			err = c.getChildren(o, &r)
+			err = c.getChildren(from, o, &r)
 		}
 		code, ok := codeOf(err)
 		if !ok {

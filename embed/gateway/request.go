@@ -15,7 +15,7 @@ import (
 // An action is what is done for a request: one of these functions. An error that codeOf knows is the client's answer.
 type action struct {
 	write func(c *conn, o *wire.Operation) (tree.Op, error)                    // one operation, submitted as a transaction
-	read  func(c *conn, o *wire.Operation, r *wire.Result) error               // after the writes before it
+	read  func(c *conn, from reads, o *wire.Operation, r *wire.Result) error   // after the writes before it
 	arm   func(c *conn, o *wire.Operation, r *wire.Reply) (watch.Place, error) // likewise, and no event comes in between
 	reply func(c *conn, q *wire.Request, a *answer) error                      // of what needs no order among the rest
 	other func(c *conn, q *wire.Request, a *answer) error                      // queues its answer itself
@@ -116,11 +116,10 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		if !c.settle() {
 			return errEnded
 		}
-		read := func() error { return do.read(c, &q.Operation, &a.reply.Result) }
 		if do.waits { // and shows nothing that is watched
-			return c.finish(a, read())
+			return c.finish(a, do.read(c, c.session, &q.Operation, &a.reply.Result))
 		}
-		return c.shown(a, read)
+		return c.shown(a, func(from reads) error { return do.read(c, from, &q.Operation, &a.reply.Result) })
 	case do.reply != nil:
 		return c.finish(a, do.reply(c, q, a))
 	}
@@ -139,29 +138,53 @@ func (c *conn) finish(a *answer, err error) error {
 	return nil
 }
 
-// shown is finish for what read shows. An event that comes while it reads would be sent before an answer that may not show it yet; then it
-// reads again, in the end with nothing applied meanwhile.
-func (c *conn) shown(a *answer, read func() error) error {
-	for range 8 {
-		before := c.watches.Here()
-		err := read()
-		code, ok := codeOf(err)
-		if !ok {
-			return err
-		}
-		a.reply.Err, a.bytes = code, sizeOf(&a.reply.Result)
-		for i := range a.reply.Results {
-			a.bytes += sizeOf(&a.reply.Results[i])
-		}
-		if c.pushUnless(a, before) {
-			return nil
-		}
+// reads are what requests read from: the session, or a moment that stands still.
+type reads interface {
+	Get(path string) ([]byte, tree.Stat, error)
+	Exists(path string) (tree.Stat, bool, error)
+	Children(path string) ([]string, tree.Stat, error)
+	ACL(path string) ([]tree.ACL, tree.Stat, error)
+	Descendants(path string) (int, error)
+}
+
+// shown is finish for what read shows. An event that comes while it reads would be sent before an answer
+// that may not show it yet. Then it reads again, from the moment of its place among the events. Those that
+// come after that wait until the answer is in the queue; nobody else waits, however long it reads.
+func (c *conn) shown(a *answer, read func(from reads) error) error {
+	before := c.watches.Here()
+	if err := a.show(read(c.session)); err != nil {
+		return err
 	}
-	return c.armed(a, func() (watch.Place, error) {
-		var err error
-		at, ended := c.watches.Arm("/", watch.Data, func() bool { err = read(); return false })
-		return at, errors.Join(ended, err)
-	})
+	if c.pushUnless(a, before) {
+		return nil
+	}
+	c.mu.Lock()
+	c.coming = true
+	c.mu.Unlock()
+	still, place, err := c.watches.Still()
+	if err != nil {
+		return err
+	}
+	defer still.Release()
+	if err := a.show(read(still)); err != nil {
+		return err
+	}
+	a.place, a.placed = place, true
+	c.push(a)
+	return nil
+}
+
+// show completes the answer to a read. The error is one that the client cannot be told.
+func (a *answer) show(err error) error {
+	code, ok := codeOf(err)
+	if !ok {
+		return err
+	}
+	a.reply.Err, a.bytes = code, sizeOf(&a.reply.Result)
+	for i := range a.reply.Results {
+		a.bytes += sizeOf(&a.reply.Results[i])
+	}
+	return nil
 }
 
 // pushUnless queues an answer unless events have come since a place.
@@ -285,12 +308,12 @@ func readPath(path string) (string, error) {
 	return path, nil
 }
 
-func (c *conn) exists(o *wire.Operation, r *wire.Result) error {
+func (c *conn) exists(from reads, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
 	}
-	stat, ok, err := c.session.Exists(path)
+	stat, ok, err := from.Exists(path)
 	return existing(r, &stat, ok, err)
 }
 
@@ -311,12 +334,12 @@ func existing(r *wire.Result, stat *tree.Stat, ok bool, err error) error {
 	return err
 }
 
-func (c *conn) getData(o *wire.Operation, r *wire.Result) error {
+func (c *conn) getData(from reads, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
 	}
-	data, stat, err := c.session.Get(path)
+	data, stat, err := from.Get(path)
 	r.Data, r.Stat = data, statOf(&stat)
 	return err
 }
@@ -331,12 +354,12 @@ func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (watch.Place, error)
 	return at, err
 }
 
-func (c *conn) getChildren(o *wire.Operation, r *wire.Result) error {
+func (c *conn) getChildren(from reads, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
 	}
-	names, stat, err := c.session.Children(path)
+	names, stat, err := from.Children(path)
 	r.Names, r.Stat = list(names), statOf(&stat)
 	return err
 }
@@ -359,12 +382,12 @@ func list(names []string) []string {
 	return names
 }
 
-func (c *conn) getACL(o *wire.Operation, r *wire.Result) error {
+func (c *conn) getACL(from reads, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
 	}
-	acl, stat, err := c.session.ACL(path)
+	acl, stat, err := from.ACL(path)
 	r.ACL = make([]wire.ACL, len(acl))
 	for i, a := range acl {
 		r.ACL[i] = wire.ACL{Perms: wire.Perms(a.Perms), Scheme: a.Scheme, ID: a.ID}
@@ -373,17 +396,17 @@ func (c *conn) getACL(o *wire.Operation, r *wire.Result) error {
 	return err
 }
 
-func (c *conn) getAllChildrenNumber(o *wire.Operation, r *wire.Result) error {
+func (c *conn) getAllChildrenNumber(from reads, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
 	}
-	n, err := c.session.Descendants(path)
+	n, err := from.Descendants(path)
 	r.Count = int32(n)
 	return err
 }
 
-func (c *conn) getEphemerals(o *wire.Operation, r *wire.Result) error {
+func (c *conn) getEphemerals(_ reads, o *wire.Operation, r *wire.Result) error {
 	prefix := o.Path
 	if prefix == wire.Null || strings.TrimSpace(prefix) == "" {
 		prefix = ""
@@ -394,7 +417,7 @@ func (c *conn) getEphemerals(o *wire.Operation, r *wire.Result) error {
 }
 
 // sync is a barrier, which ZooKeeper's is not.
-func (c *conn) sync(o *wire.Operation, r *wire.Result) error {
+func (c *conn) sync(_ reads, o *wire.Operation, r *wire.Result) error {
 	r.Path = o.Path
 	path := o.Path
 	if path == wire.Null {

@@ -23,7 +23,7 @@ type (
 	Registry struct{} // a shard's watches; several in the order of the shards
 	Joint    struct{} // a watch on several shards
 	Client   struct{} // the events of a remote client
-	Pin      struct{} // who reads the tree for long
+	Pin      struct{} // which zxids of a tree are pinned
 	Pipeline struct{} // a shard's requests
 	Errands  struct{} // what a shard has purged
 	Leaders  struct{} // who was said to lead

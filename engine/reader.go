@@ -1,0 +1,100 @@
+package engine
+
+import "github.com/vivarium-go/vivarium/tree"
+
+// A reader is what somebody sees of all shards: as they are when they are read or, of a Still, as they
+// were at one moment. Its methods are those of Session of the same names. It does not ask whether the node
+// or a session is over.
+type reader struct {
+	engine *Engine
+	who    []tree.Identity
+	pins   []*tree.Pin // by ShardID - 1; nil unless it is a Still's
+}
+
+// A sight is the tree of one shard.
+type sight interface {
+	As(who []tree.Identity) tree.View
+	Exists(path string) (tree.Stat, bool)
+}
+
+// on returns what is seen of a shard.
+func (r reader) on(m *machine) sight {
+	if r.pins != nil {
+		return r.pins[m.shard-1]
+	}
+	return m.tree.Load()
+}
+
+func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)).As(r.who) }
+
+// whole returns what the Stat of a znode is once its other shards are looked at.
+func (r reader) whole(path string, stat tree.Stat) tree.Stat {
+	if !r.engine.spans(path) {
+		return stat
+	}
+	for _, m := range r.engine.shards[1:] {
+		other, _ := r.on(m).Exists(path)
+		stat = sum(path, stat, other)
+	}
+	return stat
+}
+
+// find looks for a znode and copies nothing of it.
+func (r reader) find(path string) (f finding, err error) {
+	f.path = path
+	if f.Found, err = r.view(path).Find(path); err != nil || !r.engine.spans(path) {
+		return f, err
+	}
+	for _, m := range r.engine.shards[1:] {
+		other, err := r.on(m).As(r.who).Find(path)
+		if err != nil {
+			return f, err
+		}
+		f.others = append(f.others, other)
+	}
+	return f, nil
+}
+
+func (r reader) Get(path string) ([]byte, tree.Stat, error) {
+	data, stat, err := r.view(path).Get(path)
+	return data, r.whole(path, stat), err
+}
+
+func (r reader) Exists(path string) (tree.Stat, bool, error) {
+	stat, ok, err := r.view(path).Exists(path)
+	return r.whole(path, stat), ok, err
+}
+
+func (r reader) ACL(path string) ([]tree.ACL, tree.Stat, error) {
+	acl, stat, err := r.view(path).ACL(path)
+	return acl, r.whole(path, stat), err
+}
+
+func (r reader) Children(path string) (names []string, stat tree.Stat, err error) {
+	f, err := r.find(path)
+	if err == nil {
+		names, stat = f.children(), f.stat()
+	}
+	return names, stat, err
+}
+
+func (r reader) Descendants(path string) (int, error) {
+	n, err := r.view(path).Descendants(path)
+	if err != nil || !r.engine.reaches(path) {
+		return n, err
+	}
+	for _, m := range r.engine.shards[1:] { // which have some of them too
+		below := path
+		if path != rootPath {
+			below = quotaPath
+		}
+		more, err := r.on(m).As(r.who).Descendants(below)
+		if err != nil {
+			return 0, err
+		}
+		if n += more; path == rootPath {
+			n -= fromBirth
+		}
+	}
+	return n, nil
+}
