@@ -15,7 +15,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -390,7 +389,7 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 // What is made for a lock goes when nobody wants the lock any more, and what is on its way to it is not hurt.
 func TestReaper_RemovesWhatLocksLeave(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Reap: 5 * time.Millisecond} }})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.ContainerCheckInterval = c.Tick }})
 	ctx := bounded(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	_, _, err := s.CreateWith(ctx, "/short", nil, embed.CreateOptions{Mode: embed.TTL, TTL: 20 * time.Millisecond})

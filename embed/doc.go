@@ -30,9 +30,10 @@
 // issued the write, TTL znodes and hard quotas are always on, and a container or TTL znode that is used while its removal is on
 // its way stays. Package tree has the whole list.
 //
-// Containers and TTL znodes are looked at once a minute by the member that leads. Ages are counted by its own clock from when
-// it first saw the znode's newest write, so a change of leader begins them anew: a TTL is the least that a znode lives, not the
-// most.
+// Containers and TTL znodes are looked at by the member that leads, each Config.ContainerCheckInterval.
+// Ages are counted by its own clock from when it applied the znode's newest write, or loaded it: when it
+// was started, or was sent the state by another member. So a TTL is the least that a znode lives.
+// The most is an interval more, and a commit; counted anew if the leader was started meanwhile.
 //
 // A session is whoever its Auth proves, for as long as it lasts; the default is nobody, who may do what the ACL allows to
 // world:anyone, which is everything unless somebody set another. Members trust one another: an ACL keeps sessions apart, not

@@ -8,7 +8,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 )
 
@@ -17,8 +16,7 @@ import (
 func lingerers(t *testing.T, shards int, timeout time.Duration) (*embedtest.Ensemble, *embed.Session, []string) {
 	t.Helper()
 	ens := embedtest.New(t, 3, embedtest.Options{
-		Config: func(c *embed.Config) { c.Shards = shards },
-		Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Reap: 5 * time.Millisecond} },
+		Config: func(c *embed.Config) { c.Shards, c.ContainerCheckInterval = shards, c.Tick },
 	})
 	ctx := bounded(t)
 	s := ens.Session(2, embed.SessionOptions{Timeout: timeout})

@@ -535,7 +535,7 @@ func TestPeers_MoreChildrenThan65535(t *testing.T) {
 // for ever; Netflix/curator#29, Netflix/curator#307: before there were containers, nothing removed them.)
 func TestPeers_AContainerIsReapedUnderItsWatchers(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Reap: 2 * time.Millisecond} }})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.ContainerCheckInterval = c.Tick }})
 	ctx := bounded(t)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	w, err := s.Watch(ctx, "/locks/x", embed.WatchPersistent)

@@ -52,12 +52,13 @@ type Config struct {
 	Shards   int
 	TLS      *tls.Config
 
-	Tick              time.Duration
-	RequestTimeout    time.Duration
-	MinSessionTimeout time.Duration
-	MaxSessionTimeout time.Duration
-	MaxDataSize       int
-	Schemes           tree.Schemes
+	Tick                   time.Duration
+	RequestTimeout         time.Duration
+	MinSessionTimeout      time.Duration
+	MaxSessionTimeout      time.Duration
+	MaxDataSize            int
+	ContainerCheckInterval time.Duration
+	Schemes                tree.Schemes
 
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)
@@ -72,7 +73,6 @@ type Seams struct {
 	Clock   Clock                                     // instead of the system's
 	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
 	Started func(*Engine)                             // told when the node runs
-	Reap    time.Duration                             // instead of reapInterval
 	Keep    uint64                                    // entries that a cut log leaves for members that lag, instead of megabytes of them
 }
 

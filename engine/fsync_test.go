@@ -36,7 +36,7 @@ func startCounted(t *testing.T, n int) []*counted {
 		c := &counted{}
 		cfg := Config{
 			Dir: filepath.Join(t.TempDir(), "node"), Member: MemberID(id + 1), Members: members, Alone: n == 1, Shards: 1,
-			Tick: DefaultTick, RequestTimeout: time.Minute, MinSessionTimeout: SessionTimeoutFloor(DefaultTick),
+			Tick: DefaultTick, RequestTimeout: time.Minute, MinSessionTimeout: SessionTimeoutFloor(DefaultTick), ContainerCheckInterval: time.Minute,
 			MaxSessionTimeout: time.Hour, MaxDataSize: DefaultMaxDataSize, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Seams: Seams{Network: func(transport.Network) transport.Network { return mesh.Network(uint64(id + 1)) }, Fault: func(op disk.Op, name string) error {
 				if op == disk.OpSync && strings.Contains(name, "raft") {

@@ -23,7 +23,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	m.noteOrigins()
 	m.index.Store(m.image.Applied())
 	m.gathered.entries, m.gathered.bytes = 0, 0
-	m.restartSilence()
+	m.restartClocks()
 	prove := func() {}
 	o, registered := table.Origin(m.pipe.register.Member)
 	if registered = registered && o.Start == m.pipe.register.Start; registered {

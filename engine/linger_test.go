@@ -421,8 +421,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		if err := outcome(p.waiter); err != nil {
 			t.Fatal(err)
 		}
-		r.round(0)()
-		r.round(2 * lingerTime)() // it is somebody's
+		r.after(2 * lingerTime)() // it is somebody's
 		w, err := r.Watch("/e", watch.Persistent, "")
 		if err != nil {
 			t.Fatal(err)
@@ -431,10 +430,9 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		r.shard.closeSession(s.id, 7, true)
 		r.shard.mu.Unlock()
 		r.want("e")
-		r.round(2*lingerTime + time.Second)()
-		r.round(3*lingerTime + time.Second)()
+		r.after(lingerTime - time.Second)()
 		r.want("e")
-		r.round(3*lingerTime + 2*time.Second)()
+		r.after(2 * time.Second)()
 		r.want()
 		for _, want := range []watch.EventType{watch.NodeDataChanged, watch.NodeDeleted} {
 			if e := <-w.Events(); e.Type != want || e.Path != "/e" {
@@ -454,7 +452,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		n.shard.gathered.entries = 1
 		n.restart()
 		stat, ok := n.tree().Exists("/e")
-		if !ok || stat != was || stat.EphemeralOwner != 0 || len(n.shard.mortals()) != 1 {
+		if !ok || stat != was || stat.EphemeralOwner != 0 || len(n.shard.mortals(time.Now().Add(time.Hour), 2)) != 1 {
 			t.Errorf("loaded %+v, was %+v", stat, was)
 		}
 	})

@@ -70,6 +70,8 @@ type machine struct {
 		// since is when this node applied the entry that made an origin's newest (last seq, step); the
 		// leader measures the next step of silence from there.
 		since map[session.MemberID]time.Time
+		// loaded is when the tree was loaded. What its clock says counts from there: see tree.At.
+		loaded time.Time
 	}
 }
 
@@ -84,7 +86,7 @@ func (m *machine) load() error {
 	m.mu.table, m.mu.state = table, one
 	m.noteOrigins()
 	m.index.Store(m.image.Applied())
-	m.restartSilence()
+	m.restartClocks()
 	return nil
 }
 
@@ -120,10 +122,12 @@ func (m *machine) noteOrigins() {
 	m.origins.Store(&origins)
 }
 
-// restartSilence begins every origin's measurement anew: nothing was observed before now.
-func (m *machine) restartSilence() {
-	m.mu.since = make(map[session.MemberID]time.Time)
+// restartClocks begins to measure anew for how long every origin has been silent, and every znode of
+// the tree as it is: nothing was observed before now.
+func (m *machine) restartClocks() {
 	now := time.Now()
+	m.mu.loaded = now
+	m.mu.since = make(map[session.MemberID]time.Time)
 	for _, o := range m.mu.table.Origins() {
 		m.mu.since[o.Member] = now
 	}
@@ -164,6 +168,7 @@ func (m *machine) applyOne(index uint64, c *command) (records int) {
 
 // apply makes one command's transitions. mu is held.
 func (m *machine) apply(c *command) {
+	m.tree.Load().At(time.Since(m.mu.loaded))
 	switch c.kind {
 	case commandRegister:
 		m.applyRegister(c)

@@ -63,7 +63,7 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 	}
 	e := &Engine{
 		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
-			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, Schemes: tree.BuiltinSchemes()},
+			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, ContainerCheckInterval: DefaultContainerCheckInterval, Schemes: tree.BuiltinSchemes()},
 		clock: n.fake.clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -95,7 +95,7 @@ func (n *node) newShard(origin session.Origin) {
 	m.expirer = newExpirer(m, n.log, n.cfg, &lag{applied: func() uint64 { return 0 }, committed: func() uint64 { return 0 }}, n.Engine.log)
 	m.tree.Store(tree.New(nil))
 	m.mu.table = session.NewTable()
-	m.restartSilence()
+	m.restartClocks()
 	n.loops.Go(m.pipe.loop)
 }
 

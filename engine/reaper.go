@@ -9,9 +9,11 @@ import (
 
 // The reaper's pace, as ZooKeeper's of the same meaning.
 const (
-	reapInterval = time.Minute     // znode.container.checkIntervalMs
+	DefaultContainerCheckInterval = time.Minute // znode.container.checkIntervalMs
+
 	reapMax      = 10_000          // znode.container.maxPerMinute: znodes in one round
 	reapBatch    = 1_000           // in one log entry, of batchBytesMax bytes at most
+	reapPause    = 1_000           // znodes that are looked at while nothing is applied
 	reapOverhead = 32              // bytes of a znode there beside its path, at most
 	neverUsedAge = 5 * time.Minute // znode.container.maxNeverUsedIntervalMs
 )
@@ -20,8 +22,9 @@ const (
 // long as they may live, while its node leads. It proposes ordinary deletions that name what it saw, so one that comes late,
 // twice, or from a former leader removes nothing that was used since.
 //
-// Ages count on this node's own clock from when it first saw the znode's newest write, and so begin anew with a change of
-// leader: the wall clocks of members that wrote may be years apart.
+// Ages count on this node's own clock from when its machine applied the znode's newest write, or loaded
+// it: the wall clocks of members that wrote may be years apart. They are no part of the replicated
+// state, so the next leader may take a znode for younger or older, but never for older than it is.
 type reaper struct {
 	// Immutable after newReaper.
 	machine *machine
@@ -31,21 +34,12 @@ type reaper struct {
 	log     *slog.Logger
 
 	// Owned by loop.
-	seen map[string]sighting
-}
-
-// A sighting is since when a znode has been as it is.
-type sighting struct {
-	tree.Seen
-	since time.Time
+	newest measure // proposal
+	last   mortal  // in it
 }
 
 func newReaper(m *machine, raft replicator, cfg Config, log *slog.Logger) *reaper {
-	pace := reapInterval
-	if cfg.Seams.Reap > 0 {
-		pace = cfg.Seams.Reap
-	}
-	return &reaper{machine: m, raft: raft, member: cfg.Member, pace: pace, log: log}
+	return &reaper{machine: m, raft: raft, member: cfg.Member, pace: cfg.ContainerCheckInterval, log: log}
 }
 
 // loop ends when either channel is closed.
@@ -64,19 +58,21 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 	}
 }
 
-// round looks at all mortal znodes once and proposes the removal of those whose time has come.
+// round looks at all mortal znodes once and proposes the removal of those whose time has come, unless
+// what it proposed before may still come: rounds can be closer together than commits.
 func (r *reaper) round(now time.Time) {
-	if r.raft.Leader(r.machine.shard).Member != r.member {
-		r.seen = nil
+	if r.raft.Leader(r.machine.shard).Member != r.member || r.newest.onWay(now) && r.machine.isStill(r.last) {
 		return
 	}
-	due := r.due(now)
+	due := r.machine.mortals(now, reapMax)
 	for len(due) > 0 {
 		n := portionOf(due)
-		if _, err := r.raft.Propose(r.machine.shard, encodeReap(now.UnixMilli(), due[:n])); err != nil {
+		p, err := r.raft.Propose(r.machine.shard, encodeReap(now.UnixMilli(), due[:n]))
+		if err != nil {
 			r.log.Debug("reap not proposed", "error", err) // the next round proposes it again
 			return
 		}
+		r.newest, r.last = measure{at: now, proposal: p}, due[n-1]
 		due = due[n:]
 	}
 }
@@ -91,25 +87,6 @@ func portionOf(due []mortal) (n int) {
 	return n
 }
 
-// due returns the znodes to be removed, at most reapMax, and remembers the others.
-func (r *reaper) due(now time.Time) (due []mortal) {
-	seen := make(map[string]sighting)
-	for _, m := range r.machine.mortals() {
-		s, known := r.seen[m.Path]
-		// Children that came and went do not make a TTL znode younger, as in ZooKeeper: only writes do.
-		if !known || s.Czxid != m.Czxid || s.Mzxid != m.Mzxid {
-			s.since = now
-		}
-		s.Seen = m.Seen
-		seen[m.Path] = s
-		if len(due) < reapMax && over(m, now.Sub(s.since)) {
-			due = append(due, mortal{path: m.Path, seen: m.Seen})
-		}
-	}
-	r.seen = seen
-	return due
-}
-
 // over reports whether a znode's time has come.
 func over(m tree.Mortal, age time.Duration) bool {
 	switch {
@@ -121,13 +98,27 @@ func over(m tree.Mortal, age time.Duration) bool {
 	return age > time.Duration(m.TTL)*time.Millisecond
 }
 
-// mortals returns every znode whose time may come. No entry is applied meanwhile, so it does nothing else.
-func (m *machine) mortals() (all []tree.Mortal) {
+// mortals returns znodes whose time has come, at most so many. It looks at all whose time may come, and
+// lets entries be applied meanwhile: a million take half a second.
+func (m *machine) mortals(now time.Time, most int) (due []mortal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	age, looked := now.Sub(m.mu.loaded), 0
 	m.tree.Load().Mortals(func(z tree.Mortal) bool {
-		all = append(all, z)
-		return true
+		if looked++; looked%reapPause == 0 {
+			m.mu.Unlock()
+			m.mu.Lock()
+		}
+		if over(z, age-z.Since) {
+			due = append(due, mortal{path: z.Path, seen: z.Seen})
+		}
+		return len(due) < most
 	})
-	return all
+	return due
+}
+
+// isStill reports whether a znode is as it was seen.
+func (m *machine) isStill(z mortal) bool {
+	stat, ok := m.tree.Load().Exists(z.path)
+	return ok && tree.Seen{Czxid: stat.Czxid, Mzxid: stat.Mzxid, Pzxid: stat.Pzxid} == z.seen
 }

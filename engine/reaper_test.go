@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,9 +38,10 @@ func (r reaping) do(ops ...tree.Op) {
 	}
 }
 
-// round is a look of the reaper at a moment. What it proposes is on its way: land applies it.
-func (r reaping) round(at time.Duration) (land func()) {
-	r.reaper.round(time.Unix(0, 0).Add(at))
+// after lets time pass, and has the reaper look. What it proposes is on its way: land applies it.
+func (r reaping) after(d time.Duration) (land func()) {
+	r.run(d)
+	r.reaper.round(time.Now())
 	ps := r.log.take()
 	return func() { r.apply(ps...) }
 }
@@ -65,14 +68,14 @@ func ttl(path string, d time.Duration) tree.Op {
 func TestContainersGoWhenTheyHaveLostTheirLastChild(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		r.do(mode("/c", tree.Container), create("/c/a"), mode("/new", tree.Container), create("/plain"))
-		r.round(0)()
+		r.after(0)()
 		r.want("c", "new", "plain")
 		r.do(remove("/c/a"))
-		r.round(time.Second)()
+		r.after(time.Second)()
 		r.want("new", "plain") // which may still be used for the first time
-		r.round(neverUsedAge)()
+		r.after(neverUsedAge - time.Second)()
 		r.want("new", "plain")
-		r.round(neverUsedAge + time.Second)()
+		r.after(time.Second)()
 		r.want("plain")
 	})
 }
@@ -80,15 +83,17 @@ func TestContainersGoWhenTheyHaveLostTheirLastChild(t *testing.T) {
 func TestTTLZnodesGoWhenNobodySetsThem(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		r.do(ttl("/a", 10*time.Second), ttl("/b", 10*time.Second), ttl("/c", 10*time.Second), create("/c/x"))
-		r.round(0)()
-		r.round(9 * time.Second)()
+		r.after(9 * time.Second)()
 		r.want("a", "b", "c")
 		r.do(set("/b"))
-		r.round(11 * time.Second)()
+		r.after(2 * time.Second)()
 		r.want("b", "c")
 		r.do(remove("/c/x")) // its TTL is over: children only put that off
-		r.round(12 * time.Second)()
-		r.round(22 * time.Second)()
+		r.after(time.Second)()
+		r.want("b")
+		r.after(6 * time.Second)()
+		r.want("b")
+		r.after(2 * time.Second)()
 		r.want()
 	})
 }
@@ -105,8 +110,7 @@ func TestReaperSparesWhatWasUsedSince(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withReaper(t, func(t *testing.T, r reaping) {
 				r.do(ttl("/m", time.Second))
-				r.round(0)()
-				land := r.round(2 * time.Second)
+				land := r.after(2 * time.Second)
 				r.do(use...)
 				land()
 				land() // and again: a copy
@@ -116,18 +120,94 @@ func TestReaperSparesWhatWasUsedSince(t *testing.T) {
 	}
 }
 
-// B6: a node that comes to lead has not seen for how long anything has been as it is, whatever the wall clocks say.
-func TestReaperCountsAgesAnewWithEachLeadership(t *testing.T) {
+// A TTL znode lives for its TTL, and until the next look: nobody has to have seen it before.
+func TestFirstLookRemovesWhatIsOver(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
-		r.do(ttl("/m", 10*time.Second))
-		r.round(0)()
-		r.lead(otherMember)
-		r.round(9 * time.Second)()
-		r.lead(testMember)
-		r.round(11 * time.Second)()
-		r.want("m")
-		r.round(22 * time.Second)()
+		r.do(ttl("/m", 10*time.Second), mode("/c", tree.Container))
+		r.after(10*time.Second + time.Millisecond)()
+		r.want("c")
+		r.after(neverUsedAge - 10*time.Second)()
 		r.want()
+	})
+}
+
+// Every member counts for itself when a znode was written: whoever comes to lead goes on.
+func TestAgesOutliveLeaders(t *testing.T) {
+	withReaper(t, func(t *testing.T, r reaping) {
+		r.lead(otherMember)
+		r.do(ttl("/m", 10*time.Second), ttl("/set", 10*time.Second))
+		r.after(9 * time.Second)()
+		r.do(set("/set"))
+		r.lead(testMember)
+		r.after(2 * time.Second)()
+		r.want("set")
+	})
+}
+
+// B6: a node that has loaded a znode has not seen for how long that has been as it is, whatever the wall
+// clocks say.
+func TestAgesBeginAnewWithALoad(t *testing.T) {
+	for name, again := range map[string]func(n *node, ahead *replica){
+		"a start":    func(n *node, ahead *replica) { mustDo(n, n.shard.save()); mustDo(n, n.shard.load()) },
+		"an install": func(n *node, ahead *replica) { ahead.catchUp(); mustDo(n, ahead.node.shard.save()); ahead.install() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withGap(t, func(t *testing.T, n *node, ahead *replica) {
+				n.reaper = newReaper(n.shard, n.log, n.cfg, n.Engine.log)
+				n.lead(testMember)
+				r := reaping{n, n.open(time.Minute)}
+				r.do(ttl("/m", 10*time.Second))
+				r.run(9 * time.Second)
+				again(n, ahead)
+				r.after(9 * time.Second)()
+				r.want("m")
+				r.after(2 * time.Second)()
+				r.want()
+			})
+		})
+	}
+}
+
+func mustDo(n *node, err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Looks may be closer together than commits. What was proposed is not proposed again until it was lost,
+// or had a second to come.
+func TestReaperWaitsForWhatItProposed(t *testing.T) {
+	withReaper(t, func(t *testing.T, r reaping) {
+		r.do(ttl("/a", time.Second))
+		r.run(2 * time.Second)
+		look := func() *fakeProposal {
+			t.Helper()
+			r.reaper.round(time.Now())
+			if ps := r.log.take(); len(ps) > 0 {
+				return ps[0]
+			}
+			return nil
+		}
+		first := look()
+		if first == nil || look() != nil {
+			t.Fatal("it proposes nothing, or twice")
+		}
+		first.dropped.Store(true)
+		if first = look(); first == nil {
+			t.Fatal("it does not propose again what was lost")
+		}
+		r.apply(first)
+		r.want()
+		r.do(ttl("/b", time.Millisecond))
+		pass(10 * time.Millisecond)
+		if look() == nil {
+			t.Fatal("it waits for what was applied")
+		}
+		pass(silenceRetry)
+		if look() == nil {
+			t.Fatal("it waits for ever")
+		}
 	})
 }
 
@@ -146,10 +226,9 @@ func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
 		if by := stat.Ctime.Sub(stat.Mtime); by < ahead-time.Minute {
 			t.Errorf("created at %v and written after that at %v, not at the time of who wrote", stat.Ctime, stat.Mtime)
 		}
-		r.round(0)()
-		r.round(9 * time.Second)()
+		r.after(8 * time.Second)()
 		r.want("ahead", "both", "right")
-		r.round(11 * time.Second)()
+		r.after(3 * time.Second)()
 		r.want("both")
 	})
 }
@@ -166,12 +245,37 @@ func TestReaperTakesItsTime(t *testing.T) {
 			r.Submit(t.Context(), ops)
 			r.commit()
 		}
-		for at, left := range []int{reapMax + more, more, 0} {
-			r.round(time.Duration(at) * time.Second)()
+		for at, left := range []int{more, 0} {
+			r.after(time.Second)()
 			if got := r.node.tree().Len() - 4; got != left { // those from birth
 				t.Errorf("round %d leaves %d, want %d", at, got, left)
 			}
 		}
+	})
+}
+
+// A look at many znodes goes on over entries that are applied meanwhile.
+func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
+	withReaper(t, func(t *testing.T, r reaping) {
+		const many = 3 * reapPause
+		for i := range many {
+			r.Submit(t.Context(), []tree.Op{ttl(fmt.Sprint("/t", i), time.Minute)})
+		}
+		r.commit()
+		var looks sync.WaitGroup
+		looks.Go(func() {
+			for range 20 {
+				if due := r.shard.mortals(time.Now().Add(time.Hour), 2*many); len(due) < many/2 {
+					t.Errorf("it saw %d of %d", len(due), many)
+				}
+			}
+		})
+		for i := range many / 2 {
+			r.Submit(t.Context(), []tree.Op{remove(fmt.Sprint("/t", i))})
+			r.Submit(t.Context(), []tree.Op{ttl(fmt.Sprint("/u", i), time.Minute)})
+			r.commit()
+		}
+		looks.Wait()
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 )
 
 // A Loader makes a tree of znodes in their durable form. Make one with NewLoader; it is of no use after Finish.
@@ -18,7 +19,7 @@ type Loader struct {
 
 // NewLoader returns a Loader that has been given nothing. The schemes are as for New.
 func NewLoader(schemes Schemes) *Loader {
-	t := &Tree{mortals: map[*entry]struct{}{}, quotas: map[string]*entry{}}
+	t := &Tree{mortals: map[*entry]time.Duration{}, quotas: map[string]*entry{}}
 	t.SetSchemes(schemes)
 	return &Loader{t: t}
 }

@@ -356,7 +356,7 @@ func (m *model) mortals() []Mortal {
 		z := m.znodes[path]
 		children := len(m.children(path)) > 0
 		if z.Container && !children || z.TTL > 0 && z.Owner == 0 {
-			all = append(all, Mortal{path, Seen{z.Czxid, z.Mzxid, z.Pzxid}, z.TTL, z.Created > 0, children})
+			all = append(all, Mortal{path, Seen{z.Czxid, z.Mzxid, z.Pzxid}, z.TTL, z.Created > 0, children, 0})
 		}
 	}
 	return all

@@ -1,5 +1,7 @@
 package tree
 
+import "time"
+
 // Seen is what a reaper saw of a znode: every transaction that makes it another znode, writes its data, or creates or
 // deletes a child moves one of them.
 type Seen struct{ Czxid, Mzxid, Pzxid Zxid }
@@ -11,12 +13,21 @@ type Mortal struct {
 	TTL  int64 // milliseconds; 0: a container
 	Used bool  // it has had a child
 	Busy bool  // a TTL znode that has children: its age counts, but it cannot be reaped now
+
+	// Since is when its data was written last, or when it began to linger, as At has told.
+	Since time.Duration
 }
 
+// At tells the time of the caller's own clock, from any zero, for what is applied from now on. All
+// before it was at zero, and so was what was loaded. Mortals count by it, and nothing else does: it
+// is no part of the state that replicas share, and never moves back.
+func (t *Tree) At(now time.Duration) { t.now = now }
+
 // Mortals calls fn with every Mortal as the newest transaction left it, in no order, until fn returns false. It belongs to
-// the writer. The cost grows with their number, not with that of all znodes.
+// the writer, who may apply and publish transactions while fn runs: of those who come or go by them it is
+// open whether fn is called. The cost grows with their number, not with that of all znodes.
 func (t *Tree) Mortals(fn func(Mortal) bool) {
-	for e := range t.mortals {
+	for e, since := range t.mortals {
 		v := e.newest.Load()
 		m := Mortal{
 			Path: e.path,
@@ -24,6 +35,8 @@ func (t *Tree) Mortals(fn func(Mortal) bool) {
 			TTL:  v.more.traits.ttl,
 			Used: v.more.created > 0,
 			Busy: v.numChildren() > 0,
+
+			Since: since,
 		}
 		if !fn(m) {
 			return
@@ -67,14 +80,12 @@ func (s *state) seen() Seen { return Seen{s.czxid, s.mzxid, s.pzxid()} }
 
 // markMortal keeps the set of mortals, after a transaction that made the version.
 func (t *Tree) markMortal(e *entry, v *version) {
-	is := v.isListed()
-	if is == v.mortal {
-		return
-	}
-	v.mortal = is
-	if is {
-		t.mortals[e] = struct{}{}
-	} else {
+	was := v.mortal
+	switch v.mortal = v.isListed(); {
+	case v.mortal && (!was || v.mzxid == t.header.Zxid):
+		// Children that came and went do not make a TTL znode younger, as in ZooKeeper: only writes do.
+		t.mortals[e] = t.now
+	case was && !v.mortal:
 		delete(t.mortals, e)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // A Tree is the znodes of one shard: one writer, any number of readers. Make one with New or a Loader.
@@ -26,21 +27,22 @@ type Tree struct {
 	schemes atomic.Pointer[Schemes] // stored by the writer
 
 	// Owned by the writer.
-	applied     Zxid     // the newest transaction that succeeded
-	unpublished bool     // applied is ahead of visible
-	edit        uint64   // counts calls of Apply; pages of this one may be changed in place
-	header      Header   // of the transaction being applied
-	touched     []made   // and staged, in the order they were first touched
-	changes     []Change // of the newest transaction
-	recent      []made   // by the newest transaction that succeeded, and by those before it if a pin keeps them
-	dirty       []*entry // touched since the last Drain
-	count       int64    // znodes that exist at applied
-	bytes       int64    // of their paths and data
-	mortals     map[*entry]struct{}
-	quotas      map[string]*entry // of the limits, by subtree
-	recounted   bool              // the transaction being applied has created stats
-	charged     []string          // subtrees whose stats the transaction being applied changed
-	over        []string          // see Over
+	applied     Zxid                     // the newest transaction that succeeded
+	unpublished bool                     // applied is ahead of visible
+	edit        uint64                   // counts calls of Apply; pages of this one may be changed in place
+	header      Header                   // of the transaction being applied
+	touched     []made                   // and staged, in the order they were first touched
+	changes     []Change                 // of the newest transaction
+	recent      []made                   // by the newest transaction that succeeded, and by those before it if a pin keeps them
+	dirty       []*entry                 // touched since the last Drain
+	count       int64                    // znodes that exist at applied
+	bytes       int64                    // of their paths and data
+	mortals     map[*entry]time.Duration // and when each was written; see At
+	now         time.Duration            // see At
+	quotas      map[string]*entry        // of the limits, by subtree
+	recounted   bool                     // the transaction being applied has created stats
+	charged     []string                 // subtrees whose stats the transaction being applied changed
+	over        []string                 // see Over
 }
 
 // New returns a tree with what a ZooKeeper has from birth: "/", "/zookeeper", "/zookeeper/quota" and

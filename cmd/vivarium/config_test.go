@@ -33,7 +33,7 @@ func TestBadConfigs(t *testing.T) {
 		{"members", "dir: data\nid: 4\nmembers:\n  0: 10.0.0.1:7400\n  1: 10.0.0.1:7400\n  2: 10.0.0.2\n  3: :7400\nlisten: nowhere\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"members and no id", "dir: data\nmembers: {1: \"a:1\", 2: \"b:1\", 3: \"c:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"ordinals", "dir: data\nid: 0\nmembers: {0: \"s-0:1\", 1: \"s-1:1\", 2: \"s-2:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
-		{"bounds", "dir: data\nshards: 65\ntick: 1us\nrequestTimeout: -1s\nminSessionTimeout: 1s\nmaxSessionTimeout: 1ms\nmaxDataSize: -1\ngateway:\n  listen: \"2181\"\n  frameSize: 1\n  outstanding: -1\n  writeTimeout: -1s\n  words: [srvr, dance]\n"},
+		{"bounds", "dir: data\nshards: 65\ntick: 1us\nrequestTimeout: -1s\nminSessionTimeout: 1s\nmaxSessionTimeout: 1ms\nmaxDataSize: -1\ncontainerCheckInterval: 1ns\ngateway:\n  listen: \"2181\"\n  frameSize: 1\n  outstanding: -1\n  writeTimeout: -1s\n  words: [srvr, dance]\n"},
 		{"certificates", "dir: data\nid: 1\nmembers: {1: \"127.0.0.1:7400\"}\ntls: {certFile: no.crt, keyFile: no.key, caFile: no-ca.crt}\ngateway:\n  listen: 127.0.0.1:0\n  tls: {certFile: no.crt, keyFile: no.key}\n"},
 		{"an anchor", "dir: &d data\nid: *d\ngateway: {listen: 127.0.0.1:0}\n"},
 	} {
@@ -92,6 +92,7 @@ requestTimeout: 3s
 minSessionTimeout: 4s
 maxSessionTimeout: 1m
 maxDataSize: 4096
+containerCheckInterval: 2s
 superDigest: "root:xyz"
 gateway:
   listen: ":2181"
@@ -117,7 +118,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 			Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 3,
 			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
 			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
-			MaxDataSize: 4096, SuperDigest: "root:xyz",
+			MaxDataSize: 4096, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz",
 		},
 		Gateway: gateway.Config{
 			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,
