@@ -36,7 +36,8 @@ const MaxShards = engine.MaxShards
 // Config describes one node. Config{Dir: d} is a complete ensemble of one member that opens no port. It is passed by
 // value; zero fields mean the documented defaults.
 type Config struct {
-	// Dir holds everything the node persists. It is created if missing, and belongs to this node while it is open.
+	// Dir holds everything the node persists. It is created if missing, and belongs to this node while it is open. A
+	// relative one is below the directory that the process is in when it calls Start.
 	Dir string `yaml:"dir"`
 	// ID is this member, one of Members. Zero means 1 for a node that is alone, and is an error beside Members: a process
 	// that forgot its ID would be taken for member 1. Ids begin at 1, so where ordinals begin at 0, as those of a
@@ -96,7 +97,8 @@ type TLS struct {
 	Config *tls.Config `yaml:"-"`
 	// CertFile, KeyFile and CAFile are PEM files: this member's certificate chain and key, and the authorities that
 	// sign members' certificates. A certificate must be valid for the host in Config.Members and for both client
-	// and server authentication.
+	// and server authentication. Start reads the files, and nobody later: a new certificate takes a restart, or a Config
+	// with GetCertificate and GetClientCertificate.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	CAFile   string `yaml:"caFile"`
@@ -152,6 +154,9 @@ func (c Config) complete() (engine.Config, error) {
 	e.Schemes = c.completeSchemes(p)
 	if c.TLS != nil {
 		e.TLS = c.TLS.load(p)
+		if c.TLS.Config == nil && !e.Alone {
+			c.checkCertificate(e.TLS.Certificates[0].Leaf, p)
+		}
 	}
 	return e, errors.Join(p.list...)
 }
@@ -239,19 +244,64 @@ func (t *TLS) load(p *problems) *tls.Config {
 		}
 		return t.Config
 	}
+	cert, pool := t.loadPair(p), t.loadAuthorities(p)
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}
+}
+
+func (t *TLS) loadPair(p *problems) (cert tls.Certificate) {
+	if t.CertFile == "" {
+		p.add("TLS.CertFile is missing")
+	}
+	if t.KeyFile == "" {
+		p.add("TLS.KeyFile is missing")
+	}
+	if t.CertFile == "" || t.KeyFile == "" {
+		return cert
+	}
 	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		p.add("TLS.CertFile %q, TLS.KeyFile %q: %v", t.CertFile, t.KeyFile, err)
 	}
+	return cert
+}
+
+func (t *TLS) loadAuthorities(p *problems) *x509.CertPool {
+	pool := x509.NewCertPool()
+	if t.CAFile == "" {
+		p.add("TLS.CAFile is missing")
+		return pool
+	}
 	pem, err := os.ReadFile(t.CAFile)
 	if err != nil {
 		p.add("TLS.CAFile: %v", err)
-	}
-	pool := x509.NewCertPool()
-	if err == nil && !pool.AppendCertsFromPEM(pem) {
+	} else if !pool.AppendCertsFromPEM(pem) {
 		p.add("TLS.CAFile %q holds no PEM certificate", t.CAFile)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}
+	return pool
+}
+
+// checkCertificate finds what every other member would refuse this one for, so that it is not in their logs alone. Whom
+// they trust only they know.
+func (c Config) checkCertificate(cert *x509.Certificate, p *problems) {
+	host, _, err := net.SplitHostPort(c.Members[c.ID])
+	if cert == nil || err != nil {
+		return // which is said already
+	}
+	if cert.VerifyHostname(host) != nil {
+		p.add("TLS.CertFile %q is not for %s, the host in Members[%d]", c.TLS.CertFile, host, c.ID)
+	}
+	if time.Now().After(cert.NotAfter) {
+		p.add("TLS.CertFile %q expired at %v", c.TLS.CertFile, cert.NotAfter)
+	}
+	if !good(cert, x509.ExtKeyUsageClientAuth) || !good(cert, x509.ExtKeyUsageServerAuth) {
+		p.add("TLS.CertFile %q is not for both clients and servers: a member is both", c.TLS.CertFile)
+	}
+}
+
+// good reports whether a certificate may be used for a purpose. One that names none is good for all.
+func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
+	return len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 ||
+		slices.Contains(cert.ExtKeyUsage, purpose) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
 // ReadConfig reads a Config from YAML with the fields' names in lowerCamelCase (dir, id, members, listen, ensemble, shards,
@@ -262,7 +312,7 @@ func ReadConfig(r io.Reader) (Config, error) {
 	d.KnownFields(true)
 	var c Config
 	if err := d.Decode(&c); errors.Is(err, io.EOF) {
-		return Config{}, errors.New("config: there is none")
+		return Config{}, errors.New("config: it is empty")
 	} else if err != nil {
 		return Config{}, fmt.Errorf("config: %w", err)
 	}

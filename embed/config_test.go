@@ -3,6 +3,8 @@ package embed_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -137,6 +139,48 @@ func TestValidate_TLSThatLetsStrangersIn(t *testing.T) {
 	}
 }
 
+// What every other member would refuse, which only their logs would say, is an error here.
+func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
+	ours := newAuthority(t, "ours")
+	for _, c := range []struct {
+		change func(*x509.Certificate)
+		host   string
+		want   []string // nothing if it is fine
+	}{
+		{func(*x509.Certificate) {}, "127.0.0.1", nil},
+		{func(*x509.Certificate) {}, "127.0.0.2", []string{"TLS.CertFile", "is not for 127.0.0.2, the host in Members[2]"}},
+		{func(c *x509.Certificate) { c.DNSNames = []string{"a.example"} }, "a.example", nil},
+		{func(c *x509.Certificate) { c.DNSNames = []string{"*.example"} }, "a.example", nil},
+		{func(c *x509.Certificate) { c.DNSNames = []string{"a.example"} }, "b.example", []string{"is not for b.example"}},
+		{func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, "127.0.0.1", []string{"TLS.CertFile", "expired at"}},
+		{func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] }, "127.0.0.1", []string{"is not for both clients and servers"}},
+		{func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[1:] }, "127.0.0.1", []string{"is not for both clients and servers"}},
+		{func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }, "127.0.0.1", nil},
+		{func(c *x509.Certificate) { c.ExtKeyUsage = nil }, "127.0.0.1", nil},
+	} {
+		cfg := embed.Config{Dir: "x", ID: 2, TLS: ours.files(t, ours, c.change), Members: map[embed.MemberID]string{
+			1: "127.0.0.9:7400", 2: net.JoinHostPort(c.host, "7400"),
+		}}
+		err := cfg.Validate()
+		if (err == nil) != (c.want == nil) {
+			t.Errorf("%s: got %v, want %q", c.host, err, c.want)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(fmt.Sprint(err), w) {
+				t.Errorf("%s: got %v, want %q", c.host, err, w)
+			}
+		}
+	}
+}
+
+func TestValidate_TLSFilesLeftOut(t *testing.T) {
+	cfg := embed.Config{Dir: "x", ID: 1, Members: map[embed.MemberID]string{1: "127.0.0.1:7400"}, TLS: &embed.TLS{}}
+	want := "TLS.CertFile is missing\nTLS.KeyFile is missing\nTLS.CAFile is missing"
+	if err := cfg.Validate(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestReadConfig_ReadsEveryField(t *testing.T) {
 	got, err := embed.ReadConfig(strings.NewReader(`
 dir: /data
@@ -182,7 +226,7 @@ func TestReadConfig_Refuses(t *testing.T) {
 		"a duration of no unit":   {"requestTimeout: 3x\n", "3x"},
 		"a duration without unit": {"requestTimeout: 5000\n", "5000"},
 		"a second document":       {"dir: x\n---\ndir: y\n", "more than one document"},
-		"nothing":                 {"", "there is none"},
+		"nothing":                 {"", "it is empty"},
 		"a list":                  {"- dir: x\n", "cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -284,8 +284,8 @@ func newAuthority(t *testing.T, name string) *authority {
 	return &authority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// sign returns a member's certificate and key as PEM.
-func (a *authority) sign(t *testing.T) (cert, key []byte) {
+// sign returns a member's certificate, with changes, and key as PEM.
+func (a *authority) sign(t *testing.T, changes ...func(*x509.Certificate)) (cert, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
@@ -295,6 +295,9 @@ func (a *authority) sign(t *testing.T) (cert, key []byte) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
+	for _, change := range changes {
+		change(template)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
 	must(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(k)
@@ -303,9 +306,9 @@ func (a *authority) sign(t *testing.T) (cert, key []byte) {
 }
 
 // files are a member's certificate, key and authority on disk; trust is whom it believes.
-func (a *authority) files(t *testing.T, trust *authority) *embed.TLS {
+func (a *authority) files(t *testing.T, trust *authority, changes ...func(*x509.Certificate)) *embed.TLS {
 	t.Helper()
-	cert, key := a.sign(t)
+	cert, key := a.sign(t, changes...)
 	dir := t.TempDir()
 	put := func(name string, data []byte) string {
 		name = filepath.Join(dir, name)

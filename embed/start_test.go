@@ -73,6 +73,21 @@ func contents(t *testing.T, dir string) map[string]string {
 	return got
 }
 
+// Who forgets Members, or some of them, is told of those that the member has met.
+func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
+	dirs := make(map[embed.MemberID]string)
+	nodes := startTCP(t, "127.0.0.1", 3, func(c *embed.Config) { c.Dir = t.TempDir(); dirs[c.ID] = c.Dir })
+	for _, n := range nodes {
+		ready(t, n)
+	}
+	until(t, "member 1 to have met the others", func() bool {
+		data, err := os.ReadFile(filepath.Join(dirs[1], "identity"))
+		return err == nil && strings.Count(string(data), `"2"`)+strings.Count(string(data), `"3"`) == 2
+	})
+	closeAll(t, nodes)
+	startsNot(t, embed.Config{Dir: dirs[1]}, "other members than the config names (none)", "it has met members 2, 3")
+}
+
 // startsNot starts a node that must be refused with these words, and nothing may change on disk.
 func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 	t.Helper()
@@ -268,7 +283,7 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 		"of another ensemble": {cfg: embed.Config{Ensemble: "orders"}, words: []string{`the ensemble ""`, `"orders"`}},
 		"of other members": {
 			cfg:   embed.Config{ID: 1, Members: three},
-			words: []string{"other members", "[1 2 3]"},
+			words: []string{"other members than the config names (1, 2, 3)", "ids of Members are fixed", "addresses are not"},
 		},
 		"of other shards": {
 			cfg:   embed.Config{Shards: 3},

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/replication"
@@ -155,9 +156,27 @@ func (e *Engine) sameFounding(id replication.Identity) error {
 	case id.Log != "" && id.Log != replication.LogTan:
 		return fmt.Errorf("%s has a raft log of the type %q, this version reads %q", e.cfg.Dir, id.Log, replication.LogTan)
 	case id.Digest != e.cfg.founding():
-		return fmt.Errorf("%s was founded with other members than the config's %v", e.cfg.Dir, e.cfg.memberIDs())
+		return e.otherMembers(id)
 	}
 	return nil
+}
+
+// otherMembers names the members of the directory as far as it has met them: the digest does not tell them.
+func (e *Engine) otherMembers(id replication.Identity) error {
+	wanted, met := "none", ""
+	if !e.cfg.Alone {
+		wanted = listed(e.cfg.memberIDs())
+	}
+	if len(id.Peers) > 0 {
+		met = "; it has met members " + listed(slices.Sorted(maps.Keys(id.Peers)))
+	}
+	return fmt.Errorf("%s was founded with other members than the config names (%s): ids of Members are fixed at founding, addresses are not%s",
+		e.cfg.Dir, wanted, met)
+}
+
+// listed is how ids stand in a text: 1, 2, 3.
+func listed(ids []MemberID) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }
 
 // checkLog compares the image with the log, both seen through a view of the directory that changes nothing. logged says that there

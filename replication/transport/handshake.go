@@ -101,6 +101,9 @@ func (h *hello) marshal(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
+// tlsHandshake is how a connection begins that is being secured.
+const tlsHandshake = "\x16\x03"
+
 // readHello reads a hello. Magic and version come first and stay where they are in every version, so that
 // members of different versions can tell each other so: then the error is a *Refusal.
 func readHello(r *bufio.Reader) (hello, error) {
@@ -108,6 +111,9 @@ func readHello(r *bufio.Reader) (hello, error) {
 	start, err := r.Peek(6)
 	if err != nil {
 		return h, cutShort(err)
+	}
+	if string(start[:2]) == tlsHandshake {
+		return h, fmt.Errorf("%w: a member with TLS dials this one, which has none", errHandshake)
 	}
 	if string(start[:4]) != helloMagic {
 		return h, fmt.Errorf("%w: it begins with % x, as no member does", errHandshake, start)

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -171,7 +172,7 @@ func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
 	}
 	if s, ok := conn.(interface{ HandshakeContext(context.Context) error }); ok {
 		if err := s.HandshakeContext(t.ctx); err != nil {
-			return hello{}, fmt.Errorf("%w: %w", errTLS, err)
+			return hello{}, insecure(err)
 		}
 	}
 	h, err := t.greet(conn, r)
@@ -181,8 +182,17 @@ func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
 	return h, conn.SetDeadline(time.Time{})
 }
 
-// errTLS is wrapped by what goes wrong while a connection is secured.
-var errTLS = errors.New("tls")
+// An insecureError is what goes wrong while a connection is secured.
+type insecureError struct{ error }
+
+func (e insecureError) Unwrap() error { return e.error }
+
+func insecure(err error) error {
+	if h := (tls.RecordHeaderError{}); errors.As(err, &h) && string(h.RecordHeader[:4]) == helloMagic {
+		err = fmt.Errorf("a member without TLS dials this one, which has it: %w", err)
+	}
+	return insecureError{err}
+}
 
 // notGreeted logs why a connection was not taken.
 func (t *Transport) notGreeted(conn net.Conn, err error) {
@@ -195,10 +205,10 @@ func (t *Transport) notGreeted(conn net.Conn, err error) {
 		host = address
 	}
 	event := "connection not accepted"
-	switch no := (*Refusal)(nil); {
+	switch no, bad := (*Refusal)(nil), (insecureError{}); {
 	case errors.As(err, &no):
 		event = "connection refused"
-	case errors.Is(err, errTLS):
+	case errors.As(err, &bad):
 		event = "connection not secured"
 	}
 	t.notices.give(slog.LevelWarn, notice{event: event, host: host}, "address", address, "reason", err)
