@@ -36,7 +36,7 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 			m.tree.Store(full)
 			var both sync.WaitGroup
 			both.Go(func() { // the order of Engine.finish and machine.Close
-				s.over.Store(true)
+				s.over.Store(&s.end)
 				last := m.figures()
 				m.last.Store(&last)
 				m.tree.Store(empty)

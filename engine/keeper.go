@@ -278,7 +278,7 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 	}
 	s.claims, s.admitting = nil, nil
 	delete(k.mu.losing, s)
-	s.over.Store(true)
+	s.over.Store(&s.end)
 	if s.cancel != nil {
 		s.cancel(why)
 	}

@@ -90,18 +90,21 @@ func (p *pipeline) submit(w *waiter) error {
 	err := p.mu.closed
 	s := w.session
 	outside := s != nil && !s.known(p.shard)
-	over := s != nil && s.over.Load() // what of it was queued is being taken out, and nothing may come behind that
-	if err == nil && !over && p.mu.queue.full(len(w.wire), outside) {
+	var over error // what of the session was queued is being taken out, and nothing may come behind that
+	if s != nil {
+		over = s.live()
+	}
+	if err == nil && over == nil && p.mu.queue.full(len(w.wire), outside) {
 		err = errQueueFull
 	}
 	if err == nil {
 		err = w.with.held()
 	}
-	if err != nil || over {
+	if err == nil {
+		err = over
+	}
+	if err != nil {
 		p.mu.Unlock()
-		if err == nil {
-			err = s.Err()
-		}
 		p.refuse(w, err)
 		return err
 	}
@@ -134,7 +137,7 @@ func (p *pipeline) letIn(s *Session) bool {
 	p.mu.Lock()
 	known := &s.at[p.shard-1].known
 	known.Store(true)
-	if s.over.Load() { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
+	if s.live() != nil { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
 		known.Store(false)
 		p.mu.Unlock()
 		return false

@@ -34,7 +34,7 @@ type Session struct {
 	cancel    context.CancelCauseFunc
 	end       error                 // why it ended
 	abandoned bool                  // its opener lost patience
-	over      atomic.Bool           // end is set; read without mu
+	over      atomic.Pointer[error] // to end, once that is set for good; read without mu
 	closing   []ends                // the requests that close it for its owner, once it does
 	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
 	claims    map[string]*Claim
@@ -324,10 +324,11 @@ func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 }
 
 // live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
-// drops its trees, but no sooner than its sessions are over.
+// drops its trees, but no sooner than its sessions are over. It takes no lock and compares no clock, for who reads may hold a lock that is
+// below the keeper's.
 func (s *Session) live() error {
-	if s.over.Load() {
-		return s.Err()
+	if end := s.over.Load(); end != nil {
+		return *end
 	}
 	return nil
 }

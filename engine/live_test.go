@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// readsOf are all reads that do not wait.
+var readsOf = map[string]func(s *Session) error{
+	"Get":         func(s *Session) error { _, _, err := s.Get("/a"); return err },
+	"Exists":      func(s *Session) error { _, _, err := s.Exists("/a"); return err },
+	"ACL":         func(s *Session) error { _, _, err := s.ACL("/a"); return err },
+	"Children":    func(s *Session) error { _, _, err := s.Children("/a"); return err },
+	"Descendants": func(s *Session) error { _, err := s.Descendants("/a"); return err },
+	"Before":      func(s *Session) error { _, _, err := s.Before("/a/n-0000000001"); return err },
+}
+
+// Who reads through a session that is over may hold a shard's watch registry, which comes below the keeper's lock. So it is told why, and no
+// clock is compared: that could end a session with a watch, which takes the registry's lock once more.
+func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
+	for name, read := range readsOf {
+		t.Run(name, func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				gone, late := n.open(testTimeout), n.open(testTimeout)
+				n.mkdir(gone, "/a")
+				go gone.Close()
+				n.commit()
+				w, err := late.Watch("/a", watch.Data, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.fake.pause(2 * testTimeout) // whoever compares the clock ends late
+				if err := read(gone); err != ErrSessionClosed {
+					t.Errorf("it is told %v", err)
+				}
+				if late.over.Load() != nil {
+					t.Fatal("a read has ended another session")
+				}
+				if _, err := n.WatchRemotely(0).Arm("/", watch.Data, func() bool { return read(gone) == nil }); err != nil {
+					t.Fatal(err)
+				}
+				if late.Err() != ErrSessionExpired || w.Err() != ErrSessionExpired {
+					t.Errorf("the clock was not compared after all: %v, %v", late.Err(), w.Err())
+				}
+			})
+		})
+	}
+}
+
+// A keeper that is busy keeps nobody waiting who has a registry's lock, for it may wait for that.
+func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
+	n := startCounted(t, 1)[0]
+	gone, err := n.OpenSession(t.Context(), testTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.Submit(t.Context(), []tree.Op{create("/a")}).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.keeper.mu.Lock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for name, read := range readsOf {
+			if err := read(gone); err != ErrSessionClosed {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("a read waits for the keeper's lock")
+	}
+	n.keeper.mu.Unlock()
+	<-done
+}
