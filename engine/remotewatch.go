@@ -108,11 +108,20 @@ func (w *RemoteWatches) Children(path string) ([]string, tree.Stat, watch.Place,
 	return f.children(), f.stat(), place, nil
 }
 
+// named returns the path of the znode that a remote client means. In ZooKeeper the root has a second
+// name, which is empty. What is watched by that name is never told of anything.
+func named(path string) string {
+	if path == "" {
+		return rootPath
+	}
+	return path
+}
+
 // find looks for a znode and arms a watch if it is there and may be read. What is copied of it is copied afterwards: apply waits
 // while it is looked for.
 func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place watch.Place, err error) {
 	place, ended := w.Arm(path, mode, func() bool {
-		f, err = w.reader().find(path)
+		f, err = w.reader().find(named(path))
 		err = w.over(err)
 		return err == nil
 	})
@@ -125,7 +134,7 @@ func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place wat
 // Exists is Session.Exists for the connection, and arms a Data watch if it succeeds, also of a znode that there is not.
 func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watch.Place, err error) {
 	place, ended := w.Arm(path, watch.Data, func() bool {
-		stat, ok, err = w.reader().Exists(path)
+		stat, ok, err = w.reader().Exists(named(path))
 		err = w.over(err)
 		return err == nil
 	})
@@ -140,6 +149,7 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 	was.Unknown = was.Unknown || len(w.engine.shards) > 1
 	place, err := w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
+		path = named(path)
 		stat, ok := w.engine.at(path).tree.Load().Exists(path)
 		return w.reader().whole(path, stat), ok
 	})

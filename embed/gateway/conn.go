@@ -85,6 +85,7 @@ type answer struct {
 	reply   wire.Reply     // complete but for Zxid and, of a write, what the outcome says
 	pending engine.Pending // of a write
 	write   bool
+	read    bool // and nothing else
 	placed  bool // place is known
 	fixed   bool // so is reply.Zxid
 	last    bool // the connection ends behind it
@@ -217,17 +218,19 @@ func (c *conn) handshake(frame []byte) error {
 	}
 	c.who = innate(c.sock)
 	timeout := time.Duration(q.Timeout) * time.Millisecond
+	ctx, cancel := c.gate.led()
+	defer cancel()
 	var s *engine.Session
 	var err error
 	if q.SessionID == 0 {
 		if err = c.gate.behind(q.LastZxid); err == nil {
-			s, err = c.gate.open(timeout, c.who)
+			s, err = c.gate.open(ctx, timeout, c.who)
 		}
-	} else if s, err = c.gate.resume(tree.SessionID(q.SessionID), q.Password, timeout, c.who); err == nil {
+	} else if s, err = c.gate.resume(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.who); err == nil {
 		err = c.gate.behind(q.LastZxid) // now that this member has applied what the client saw before it came
 	}
 	if err == nil && c.gate.node.Config.Shards > 1 && q.LastZxid > 0 {
-		_, err = s.Sync(c.gate.ctx, "/") // on every shard: zxids of several do not compare, so behind cannot tell
+		_, err = s.Sync(ctx, "/") // on every shard: zxids of several do not compare, so behind cannot tell
 	}
 	password := [16]byte{}
 	a := wire.ConnectResponse{Old: q.Old, Password: password[:]}
@@ -339,6 +342,9 @@ func (c *conn) pop(a *answer) {
 	c.gate.outstanding.Add(-1)
 	c.figures.answered(after)
 	c.gate.figures.answered(after)
+	if a.read {
+		c.gate.reads.answered(after)
+	}
 }
 
 func (c *conn) leave(a *answer, now time.Time) (after time.Duration) {

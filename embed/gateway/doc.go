@@ -9,14 +9,16 @@
 // for callers in the process; package tree and package embed say where they differ. What differs on the wire beside that:
 //   - sync is a real barrier: what was acknowledged anywhere before it, the next read shows.
 //   - A write that fails uses no zxid: its answer has that of the newest transaction before it.
-//   - A create whose op and flags say different things gets BadArguments. In a multi they are made to fit, as ZooKeeper does.
+//   - A create and a create2 with the flags of a container make one. Other creates whose op and flags
+//     say different things get BadArguments. In a multi they are made to fit, as ZooKeeper does.
 //   - The reaper's own request (20) and a second createSession (-10) get Unimplemented, as every op that is not known.
 //   - Answers to auth, sasl and unknown ops come in their turn, and overtake nothing.
 //   - A connection has at most 18 identities; one more is AuthFailed.
 //   - A request that is refused before it is sent for a reason which no code tells, such as a want of a quorum or a full queue, ends the
 //     connection, and what the client sent behind it is not carried out: a client may rely on that. (With several shards, what is
 //     sent behind it to another shard may be.) A member that cannot tell whether its sessions still live answers no pings and ends
-//     its connections, so that clients look for another in time.
+//     its connections, so that clients look for another in time. A client that connects while nobody
+//     leads is told so by the end of its connection, after as long as an election takes.
 //   - While commits take more than a third of a session's timeout, its client is kept away as above. If the client has gone for good, the
 //     session ends at most eight timeouts after it was heard last, or after eight commits if those take longer. Nobody else's timeout matters.
 //   - There is no read-only mode, no SASL, no reconfig, no local sessions; they answer as a server that has them turned off.
@@ -25,12 +27,21 @@
 //     member was sent a snapshot by another: its client connects again, and looks anew.
 //   - A multiRead whose results are more than 16 MiB ends its connection; clients take no frames that long.
 //   - With several shards, a zxid is that of some shard, and what comes of writes that were not waited for may be told before the answers
-//     to earlier ones; a multi over several gets BadArguments.
+//     to earlier ones; a multi over several gets BadArguments. A client that comes back knows one zxid, and
+//     those of several shards do not compare: setWatches tells it of all the znodes it watched that exist,
+//     also of those that did not change. Nothing is missed. The ephemerals of a closed session that are on
+//     other shards than the first go some milliseconds after the answer to closeSession.
+//   - The answer to closeSession has the newest zxid that this member has applied, which may be later
+//     than that of the end of the session.
 //   - mntr has no keys of what is not there or not known: how far the followers have come (zk_synced_followers, zk_pending_syncs; of
 //     zk_learners it is known that they are connected), sizes of responses, TLS handshakes under way, ZooKeeper's log and the counters of
 //     its inside. Proposals are the entries of the first shard's log that this member has applied. dump lists sessions as a follower does, also
 //     on the leader; conf has no keys of elections.
-//   - TTL modes are always on. A resume with a wrong password does not end the connection that has the session. A resumed session's former
+//   - TTL modes are always on. The age of a TTL znode, and of a container, counts by what package embed
+//     says, not by the leader's wall clock.
+//   - A watch of the empty path reads the root and is never told of anything, as in ZooKeeper.
+//   - gtmk answers as a server whose trace mask nobody has set. stmk and hash are not there.
+//   - A resume with a wrong password does not end the connection that has the session. A resumed session's former
 //     connection ends as soon as its member knows.
 //
 // # Inside

@@ -187,6 +187,7 @@ type Gateway struct {
 	authFailed  atomic.Int64
 	refused     atomic.Int64 // connections beyond a limit
 	figures     figures
+	reads       figures // from the request to the answer of those that only read
 
 	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}

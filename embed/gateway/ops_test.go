@@ -3,12 +3,14 @@ package gateway
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // with returns an operation with a change.
@@ -54,7 +56,7 @@ func TestOps(t *testing.T) {
 		{"create of an emoji", create("/a/\U0001f600", nil, 0), wire.BadArguments},
 		{"create with bad flags", create("/f", nil, 7), wire.BadArguments},
 		{"create with negative flags", create("/f", nil, -1), wire.BadArguments},
-		{"create with container's flags", create("/f", nil, 4), wire.BadArguments},
+		{"TTL with container's flags", with(create("/f", nil, 4), ttl(1)), wire.BadArguments},
 		{"create with TTL's flags", create("/f", nil, 5), wire.BadArguments},
 		{"create2 with TTL's flags", with(create("/f", nil, 6), of(wire.OpCreate2)), wire.BadArguments},
 		{"container without flags", with(create("/f", nil, 0), of(wire.OpCreateContainer)), wire.BadArguments},
@@ -299,5 +301,19 @@ func TestDataTooLarge(t *testing.T) {
 	r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpMulti}, Ops: []wire.Operation{create("/b", nil, 0), big}})
 	if len(r.Results) != 2 || r.Results[0].Err != wire.OK || r.Results[1].Err != wire.BadArguments {
 		t.Errorf("multi: %+v", r)
+	}
+}
+
+// A create and a create2 make containers too, if their flags say so, as in a multi. (Go's client has no other way that its users know.)
+func TestContainerByItsFlags(t *testing.T) {
+	g := start(t, Config{})
+	c := connect(t, g)
+	served := g.connections()[0]
+	for _, by := range []wire.Op{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
+		o := with(create("/"+strconv.Itoa(int(by)), nil, wire.FlagsContainer), of(by))
+		c.must(o)
+		if made, err := served.create(&o); err != nil || made.Mode != tree.Container {
+			t.Errorf("op %d makes one of mode %v, %v", by, made.Mode, err)
+		}
 	}
 }

@@ -205,7 +205,7 @@ func TestManyEventsAreSentInPortions(t *testing.T) {
 	defer other.Close()
 	sock := &portions{Conn: side}
 	c := newConn(g, sock)
-	s, err := g.open(10*time.Second, nil)
+	s, err := g.open(g.ctx, 10*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

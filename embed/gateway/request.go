@@ -96,11 +96,13 @@ func (c *conn) request() error {
 
 func (c *conn) act(q *wire.Request, a *answer) error {
 	do := actions[q.Op]
+	a.read = do.read != nil && !do.waits || q.Op == wire.OpMultiRead
 	if do.waits {
 		if err := c.sendHere(); err != nil {
 			return err
 		}
 	}
+	c.session.Busy(true) // until the next request is read
 	switch {
 	case do.write != nil:
 		op, err := do.write(c, &q.Operation)
@@ -253,7 +255,8 @@ func (c *conn) create(o *wire.Operation) (tree.Op, error) {
 	switch { // in the order in which ZooKeeper looks, as far as the tree does not
 	case o.Flags < wire.FlagsPersistent || o.Flags > wire.FlagsSequentialTTL:
 		return tree.Op{}, tree.ErrInvalidMode
-	case o.Op == wire.OpCreateTTL != mode.IsTTL(), o.Op == wire.OpCreateContainer != (mode == tree.Container):
+	case o.Op == wire.OpCreateTTL != mode.IsTTL(), o.Op == wire.OpCreateContainer && mode != tree.Container,
+		o.Op == wire.OpCreateTTL && mode == tree.Container:
 		return tree.Op{}, tree.ErrInvalidMode // with which a client could stop a server of ZooKeeper's
 	case mode.IsTTL() && (o.TTL < 1 || o.TTL > tree.MaxTTL):
 		return tree.Op{}, tree.ErrInvalidTTL
@@ -296,7 +299,7 @@ func aclOf(acl []wire.ACL) []tree.ACL {
 	return list
 }
 
-// The reads. To all of them the empty path is the root, which the tree does not know.
+// The reads. To all of them the empty path is the root, which the tree does not know. A watch of it is one of that name.
 
 func readPath(path string) (string, error) {
 	switch path {
@@ -318,11 +321,10 @@ func (c *conn) exists(from reads, o *wire.Operation, r *wire.Result) error {
 }
 
 func (c *conn) existsArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	path, err := readPath(o.Path)
-	if err != nil {
-		return c.watches.Here(), err
+	if o.Path == wire.Null {
+		return c.watches.Here(), errMarshalling
 	}
-	stat, ok, at, err := c.watches.Exists(path)
+	stat, ok, at, err := c.watches.Exists(o.Path)
 	return at, existing(&r.Result, &stat, ok, err)
 }
 
@@ -345,11 +347,10 @@ func (c *conn) getData(from reads, o *wire.Operation, r *wire.Result) error {
 }
 
 func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	path, err := readPath(o.Path)
-	if err != nil {
-		return c.watches.Here(), err
+	if o.Path == wire.Null {
+		return c.watches.Here(), errMarshalling
 	}
-	data, stat, at, err := c.watches.Get(path)
+	data, stat, at, err := c.watches.Get(o.Path)
 	r.Data, r.Stat = data, statOf(&stat)
 	return at, err
 }
@@ -365,11 +366,10 @@ func (c *conn) getChildren(from reads, o *wire.Operation, r *wire.Result) error 
 }
 
 func (c *conn) getChildrenArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	path, err := readPath(o.Path)
-	if err != nil {
-		return c.watches.Here(), err
+	if o.Path == wire.Null {
+		return c.watches.Here(), errMarshalling
 	}
-	names, stat, at, err := c.watches.Children(path)
+	names, stat, at, err := c.watches.Children(o.Path)
 	r.Names, r.Stat = list(names), statOf(&stat)
 	return at, err
 }
@@ -423,7 +423,6 @@ func (c *conn) sync(_ reads, o *wire.Operation, r *wire.Result) error {
 	if path == wire.Null {
 		path = "/"
 	}
-	c.session.Busy(true)
 	_, err := c.session.Sync(c.gate.ctx, path)
 	return err
 }
@@ -462,7 +461,6 @@ func (c *conn) sasl(q *wire.Request, a *answer) error {
 
 func (c *conn) auth(q *wire.Request, a *answer) error {
 	a.fixed = true
-	c.session.Busy(true)
 	who, err := c.prove(&q.Auth)
 	if err != nil {
 		c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr(), "scheme", q.Auth.Scheme, "cause", err)

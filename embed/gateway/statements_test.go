@@ -152,7 +152,7 @@ var statements = []statement{
 	{"11.1 isro", "", "TestWords TestMemberCutOff", ""},
 	{"11.1 wchs, wchp, wchc", "", "TestWords TestAddAndRemoveWatches", ""},
 	{"11.1 mntr", "", "TestWords TestWordsOfAnEnsemble", ""},
-	{"11.1 gtmk, stmk, hash", "", "TestWordsOnTheList", "there is no trace mask and no digest of the tree"},
+	{"11.1 gtmk, stmk, hash", "TestWords", "TestWordsOnTheList", "the trace mask cannot be set, and there is no digest of the tree"},
 	{"11.1.1", "what counts as watched", "TestAddAndRemoveWatches watch.TestClient_Counts", ""},
 	{"11.1.2", "names of the last op", "TestLastOps", ""},
 	{"11.1.3", "keys of mntr", "TestWords TestWordsOfAnEnsemble", "those that are not there are in doc.go"},

@@ -39,3 +39,9 @@ func (f *figures) latency() (least int64, mean float64, most int64) {
 	}
 	return max(f.least.Load()-1, 0) / 1e6, mean, f.most.Load() / 1e6
 }
+
+// counted is latency with the number of what was answered.
+func (f *figures) counted() (n int64, mean float64, least, most int64) {
+	least, mean, most = f.latency()
+	return f.replies.Load(), mean, least, most
+}

@@ -304,3 +304,26 @@ func TestEventsAndAnswersAreInOrder(t *testing.T) {
 		t.Errorf("%d events only", events)
 	}
 }
+
+// The empty path reads the root; a watch of it is one of that name, of which nothing is ever told.
+func TestWatchOfTheEmptyPath(t *testing.T) {
+	g := start(t, Config{})
+	c := connect(t, g)
+	for _, o := range []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetChildren} {
+		c.must(watching(op(o, "")))
+	}
+	for _, mode := range []wire.WatchMode{wire.WatchPersistent, wire.WatchRecursive} {
+		c.must(with(op(wire.OpAddWatch, ""), func(o *wire.Operation) { o.Mode = mode }))
+	}
+	if r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}, Watches: wire.Watches{Data: []string{""}}}); r.Err != wire.OK {
+		t.Errorf("setWatches: code %d", r.Err)
+	}
+	c.must(op(wire.OpSetData, "/"))
+	c.must(create("/a", nil, 0))
+	c.wantTold("of the root")
+	for path, want := range map[string]wire.Code{"": wire.OK, "/": wire.NoWatcher} {
+		if r := c.do(with(op(wire.OpCheckWatches, path), func(o *wire.Operation) { o.Kind = wire.KindAny })); r.Err != want {
+			t.Errorf("watches of %q: code %d, want %d", path, r.Err, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -27,6 +28,7 @@ type word struct {
 
 var words = map[string]word{
 	"ruok": {(*Gateway).ruok, true},
+	"gtmk": {(*Gateway).gtmk, true},
 	"srvr": {(*Gateway).srvr, false},
 	"stat": {(*Gateway).stat, false},
 	"cons": {(*Gateway).cons, false},
@@ -93,6 +95,9 @@ var built = sync.OnceValue(func() string {
 })
 
 func (g *Gateway) ruok(b *strings.Builder) { b.WriteString("imok") }
+
+// gtmk says what ZooKeeper traces unless it is told otherwise. Here there is nothing to set.
+func (g *Gateway) gtmk(b *strings.Builder) { b.WriteString("306") }
 
 func (g *Gateway) isro(b *strings.Builder) {
 	if g.serving() {
@@ -199,6 +204,7 @@ func (g *Gateway) crst(b *strings.Builder) {
 
 func (g *Gateway) srst(b *strings.Builder) {
 	g.figures.reset()
+	g.reads.reset()
 	g.node.Engine.Proposals().Reset()
 	b.WriteString("Server stats reset.\n")
 }
@@ -250,8 +256,12 @@ func (g *Gateway) envi(b *strings.Builder) {
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
 	wd, _ := os.Getwd()
-	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s, built on %s\nhost.name=%s\ngo.version=%s\nos.name=%s\nos.arch=%s\nuser.home=%s\nuser.dir=%s\n",
-		version, built(), host, runtime.Version(), runtime.GOOS, runtime.GOARCH, home, wd)
+	name := "?" // as Java has it
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s, built on %s\nhost.name=%s\ngo.version=%s\nos.name=%s\nos.arch=%s\nuser.name=%s\nuser.home=%s\nuser.dir=%s\n",
+		version, built(), host, runtime.Version(), runtime.GOOS, runtime.GOARCH, name, home, wd)
 }
 
 // census is what the ensemble's sessions own, or nothing if the node is too busy to be asked.
@@ -376,6 +386,13 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("min_latency", least)
 	line("avg_latency", decimal(mean))
 	line("max_latency", most)
+	if n, mean, least, most := g.reads.counted(); n > 0 { // of the requests that only read
+		line("cnt_readlatency", n)
+		line("sum_readlatency", g.reads.total.Load()/1e6)
+		line("min_readlatency", least)
+		line("avg_readlatency", decimal(mean))
+		line("max_readlatency", most)
+	}
 	line("packets_received", g.figures.received.Load())
 	line("packets_sent", g.figures.sent.Load())
 	line("num_alive_connections", len(g.connections()))

@@ -59,17 +59,18 @@ func TestWords(t *testing.T) {
 	for word, want := range map[string]string{
 		"ruok": `imok`,
 		"isro": `rw`,
+		"gtmk": `306`,
 		"srvr": version + server,
 		"stat": version + `Clients:\n(` + line + `\)\n)+\n` + server,
 		"cons": `(` + line + `\)\n)*` + line + `,sid=` + sid + `,lop=GETD,est=\d+,to=10000,lcxid=0x2,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n(` + line + `\)\n)*\n`,
 		"conf": `clientPort=\d+\nsecureClientPort=-1\ndataDir=.*\ndataDirSize=\d+\ndataLogDir=.*\ndataLogSize=\d+\ntickTime=5\nmaxClientCnxns=60\nminSessionTimeout=360\nmaxSessionTimeout=60000\nclientPortListenBacklog=-1\nserverId=1\n`,
 		"dump": `SessionTracker dump:\nGlobal Sessions\(1\):\n` + sid + `\t10000ms\nephemeral nodes dump:\nSessions with Ephemerals \(1\):\n` + sid + `:\n\t/e\nConnections dump:\nConnections Sets \(1\)/\(1\):\n1 expire at .*:\n\tip: /127\.0\.0\.1:\d+ sessionId: ` + sid + `\n`,
-		"envi": `Environment:\nzookeeper\.version=.*\nhost\.name=.*\n(.*=.*\n)+`,
+		"envi": `Environment:\nzookeeper\.version=.*\nhost\.name=.*\n(.*=.*\n)+user\.name=.+\n(.*=.*\n)+`,
 		"dirs": `datadir_size: \d+\nlogdir_size: \d+\n`,
 		"wchs": `0 connections watching 0 paths\nTotal watches:0\n`,
 		"wchc": `\n`,
 		"wchp": `\n`,
-		"mntr": `zk_version\t\d.*\nzk_server_state\tstandalone\n(zk_[a-z_]+\t.*\n)+`,
+		"mntr": `zk_version\t\d.*\nzk_server_state\tstandalone\n(zk_[a-z_]+\t.*\n)+zk_cnt_readlatency\t1\n(zk_[a-z_]+\t.*\n)+`,
 	} {
 		if got := ask(t, g, word); !regexp.MustCompile(`^` + want + `$`).MatchString(got) {
 			t.Errorf("%s:\n%s\nwant\n%s", word, got, want)
