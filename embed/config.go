@@ -22,12 +22,12 @@ import (
 
 // Defaults of Config and SessionOptions.
 const (
-	DefaultTick                   = engine.DefaultTick // an election takes 10 to 24 of them
-	DefaultRequestTimeout         = engine.DefaultRequestTimeout
-	DefaultSessionTimeout         = engine.DefaultSessionTimeout
-	DefaultMaxSessionTimeout      = engine.DefaultMaxTimeout
-	DefaultMaxDataSize            = engine.DefaultMaxDataSize
-	DefaultContainerCheckInterval = engine.DefaultContainerCheckInterval
+	DefaultTick                   = engine.DefaultTick                   // 50 ms; an election takes 10 to 24 of them
+	DefaultRequestTimeout         = engine.DefaultRequestTimeout         // 5 s
+	DefaultSessionTimeout         = engine.DefaultSessionTimeout         // 10 s
+	DefaultMaxSessionTimeout      = engine.DefaultMaxTimeout             // 60 s
+	DefaultMaxDataSize            = engine.DefaultMaxDataSize            // 1 MiB
+	DefaultContainerCheckInterval = engine.DefaultContainerCheckInterval // a minute
 )
 
 // MaxShards bounds Config.Shards.

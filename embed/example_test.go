@@ -145,6 +145,61 @@ func ExampleSession_Watch() {
 }
 
 // A session's ephemerals live as long as it does.
+// A znode is followed by arming a watch, reading, and reading again at every event: what changes in between has an event.
+// When a watch ends with a gap or an overflow, begin anew; any other end is the session's.
+func ExampleSession_Watch_follow() {
+	_, session, end := start()
+	defer end()
+	once := func(ctx context.Context, path string, changed func(data []byte)) error {
+		watch, err := session.Watch(ctx, path, embed.WatchPersistent)
+		if err != nil {
+			return err
+		}
+		defer watch.Close()
+		for {
+			data, _, err := session.Get(ctx, path)
+			if err != nil && !errors.Is(err, embed.ErrNoNode) { // it need not exist yet
+				return err
+			}
+			changed(data)
+			select {
+			case _, open := <-watch.Events():
+				if !open {
+					return watch.Err()
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	follow := func(ctx context.Context, path string, changed func(data []byte)) error {
+		for {
+			err := once(ctx, path, changed)
+			if !errors.Is(err, embed.ErrWatchGap) && !errors.Is(err, embed.ErrWatchOverflow) {
+				return err
+			}
+		}
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	if _, err := session.Create(ctx, "/config", []byte("rate=10"), embed.Persistent); err != nil {
+		log.Fatal(err)
+	}
+	err := follow(ctx, "/config", func(data []byte) {
+		fmt.Printf("%s\n", data)
+		if string(data) == "rate=20" {
+			cancel()
+		} else if _, err := session.Set(ctx, "/config", []byte("rate=20"), 0); err != nil { // somebody else's, as a rule
+			log.Fatal(err)
+		}
+	})
+	fmt.Println(err)
+	// Output:
+	// rate=10
+	// rate=20
+	// context canceled
+}
+
 func ExampleSession_Create_ephemeral() {
 	node, session, end := start()
 	defer end()

@@ -22,6 +22,8 @@ type Watch struct{ w *engine.Watch }
 // changed if children of the nearest one above it came or went: it may have been among them, and a WatchOnce says so with a
 // NodeCreated.
 //
+// ExampleSession_Watch_follow keeps up with a znode over gaps.
+//
 // A watch needs no permission, but is told only of znodes that the session may read at the time; what it may not be told
 // uses a WatchOnce up, which then ends with ErrNoAuth. Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {

@@ -54,19 +54,8 @@
 //	  firstFrame: 10s          # for a connection to say what it wants
 //	  words: [srvr]            # four-letter words that are answered; ["*"] is all of them
 //
-// One file serves all members if it has no id and each process is told its own: vivarium serve -config node.yaml -id 2. The ordinals of a
-// StatefulSet begin at 0 and ids at 1, so let its ordinals begin at 1 too; then they are the ids:
-//
-//	spec:
-//	  ordinals: {start: 1}     # vivarium-1, vivarium-2, vivarium-3
-//	  podManagementPolicy: Parallel
-//	  template: {spec: {containers: [{
-//	    args: [serve, -config, /etc/vivarium/node.yaml, -id, $(ID)],
-//	    env: [{name: ID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}],
-//	  }]}}
-//
-// Give the Service in front of it clusterIP: None and publishNotReadyAddresses: true. Without the latter no pod finds another before it is
-// ready, and none is ready before it has found another. A member waits for names that do not resolve yet, and never looks up its own.
+// One file serves all members if it has no id and each process is told its own: vivarium serve -config node.yaml -id 2.
+// Pods need a Service and ordinals that fit: docs/kubernetes.md of the repository has them.
 //
 // Package embed and package embed/gateway say more of each in their types Config. What serve has to say goes to standard error, in
 // lines of text or (-log json) of JSON; it does not wait for whoever reads them, and says how many were lost when they did not. "serving" is the line that comes when the ensemble has taken the member in and clients are answered; the port is open
