@@ -104,11 +104,13 @@ func synced(t *testing.T, n *embed.Node) {
 // complaint waits until Ready of a node that is kept out ends with these words.
 func complaint(t *testing.T, n *embed.Node, words ...string) {
 	t.Helper()
+	var last error
+	defer func() { t.Log(last) }()
 	until(t, fmt.Sprintf("Ready to say %q", words), func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		err := n.Ready(ctx)
-		if err == nil {
+		if last = err; err == nil {
 			t.Fatal("it is ready")
 		}
 		for _, w := range words {
@@ -145,7 +147,7 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 			agreed := map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}
 			one, two := start(embed.Config{ID: 1, Members: agreed}), start(embed.Config{ID: 2, Members: agreed})
 			ready(t, one, two)
-			complaint(t, outsider, "refused by member 1", "founded as another ensemble", "ids of Members, Shards and Ensemble")
+			complaint(t, outsider, "no leader", "refused by member 1", "founded as another ensemble", "ids of Members, Shards and Ensemble")
 			if err := outsider.Err(); err != nil {
 				t.Errorf("a wrong config is mended by a restart, not by replacing the member, but the node has failed: %v", err)
 			}
@@ -343,13 +345,14 @@ func (a *authority) insists(t *testing.T, trust *authority) *embed.TLS {
 func TestMembers_MutualTLS(t *testing.T) {
 	ours, other := newAuthority(t, "ours"), newAuthority(t, "another")
 	for name, c := range map[string]struct {
-		odd func(*testing.T) *embed.TLS
-		why string
+		odd  func(*testing.T) *embed.TLS
+		why  string // in the log of those who keep it out
+		says string // its own Ready
 	}{
-		"a certificate of another authority": {func(t *testing.T) *embed.TLS { return other.insists(t, ours) }, "failed to verify certificate"},
+		"a certificate of another authority": {func(t *testing.T) *embed.TLS { return other.insists(t, ours) }, "failed to verify certificate", "tls: "},
 		// Seeing whom the others trust, Go shows none.
-		"no certificate of the authority": {func(t *testing.T) *embed.TLS { return other.files(t, ours) }, "client didn't provide a certificate"},
-		"plain text":                      {func(*testing.T) *embed.TLS { return nil }, "does not look like a TLS handshake"},
+		"no certificate of the authority": {func(t *testing.T) *embed.TLS { return other.files(t, ours) }, "client didn't provide a certificate", "tls: "},
+		"plain text":                      {func(*testing.T) *embed.TLS { return nil }, "does not look like a TLS handshake", "as a member with TLS does to one without"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -373,6 +376,7 @@ func TestMembers_MutualTLS(t *testing.T) {
 				return outside.says("no connection to member") && inside.says("no connection to member") &&
 					inside.says("connection not secured") && inside.says(c.why)
 			})
+			complaint(t, nodes[3], "no leader", "no connection to member 1: ", "no connection to member 2: ", c.says)
 			if s := nodes[3].Status().Shards[0]; s.Leader != 0 || s.Applied != 0 {
 				t.Errorf("the third member takes part: %+v", s)
 			}

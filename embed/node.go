@@ -62,7 +62,9 @@ func init() {
 }
 
 // Ready waits until the node serves, on every shard: it has a quorum, the ensemble has taken it in, and it has applied what was
-// committed when asked. If ctx ends first the error is ctx's, with the reason of a member that refuses this one.
+// committed when asked. If ctx ends first the error is ctx's, and its text says what was waited for: which shards have no leader,
+// which members are not connected and why, who refuses whom and for what reason. A handler of /readyz may show it to its
+// operators; it has addresses in it.
 func (n *Node) Ready(ctx context.Context) error { return opError("ready", "", n.e.Ready(ctx)) }
 
 // NewSession opens a session. Errors: ErrUnavailable or the ctx's error if it was not sent in time, ErrUnknownOutcome if

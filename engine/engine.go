@@ -44,7 +44,6 @@ type Engine struct {
 	stop    chan struct{} // closed by Close: the loops end
 	loops   sync.WaitGroup
 	done    chan struct{} // closed when the node has failed or is closed
-	refusal atomic.Pointer[error]
 
 	// identity is what the identity file holds; the transport's goroutines add peers to it.
 	identity struct {
@@ -179,7 +178,7 @@ func (e *Engine) over() error {
 }
 
 // Ready waits until this node's Register is applied and it has applied everything that was committed when asked. If ctx
-// ends first, the error says what a peer that refuses this node gave as its reason.
+// ends first, the error says what is still waited for.
 func (e *Engine) Ready(ctx context.Context) error {
 	for {
 		err := e.tryReady(ctx)
@@ -190,10 +189,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			if refusal := e.refusal.Load(); refusal != nil {
-				return errors.Join(ctx.Err(), *refusal)
-			}
-			return ctx.Err()
+			return e.notReady(ctx.Err())
 		}
 	}
 }

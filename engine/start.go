@@ -397,12 +397,9 @@ func (e *Engine) rememberLocked(m MemberID, directory [16]byte) error {
 }
 
 // refused is told that a peer will not talk to this node. Not being admitted is final; another founding digest may be
-// the peer's mistake, so it is kept for Ready to report.
+// the peer's mistake, and is Ready's to report.
 func (e *Engine) refused(peer uint64, reason error) {
 	if errors.Is(reason, transport.ErrNotAdmitted) {
 		e.fail(fmt.Errorf("refused by member %d: %w", peer, reason))
-		return
 	}
-	err := fmt.Errorf("refused by member %d: %w", peer, reason)
-	e.refusal.Store(&err)
 }

@@ -109,6 +109,9 @@ const tlsHandshake = "\x16\x03"
 func readHello(r *bufio.Reader) (hello, error) {
 	var h hello
 	start, err := r.Peek(6)
+	if err == io.EOF && len(start) == 0 {
+		return h, fmt.Errorf("%w: the peer hung up without a word, as a member with TLS does to one without", errHandshake)
+	}
 	if err != nil {
 		return h, cutShort(err)
 	}

@@ -102,6 +102,9 @@ func (l *link) shut() {
 	l.mu.Lock()
 	w := l.mu.wire
 	l.mu.wire, l.mu.closed = nil, true
+	if w != nil {
+		l.t.notReached(l.member, nil)
+	}
 	l.mu.Unlock()
 	if w != nil {
 		l.t.release(w.conn)
@@ -206,6 +209,7 @@ func (l *link) connected(w *wire) bool {
 	ok := !l.mu.closed
 	if ok {
 		l.mu.wire, l.mu.pause = w, 0
+		l.t.reached(l.member)
 	}
 	l.mu.Unlock()
 	if ok {
@@ -227,6 +231,7 @@ func (l *link) failed(err error) {
 	closed := l.mu.closed || l.t.shut.Load()
 	l.mu.Unlock()
 	if !closed {
+		l.t.notReached(l.member, err)
 		l.t.notices.give(slog.LevelWarn, notice{event: "no connection to member", peer: l.member}, "reason", err)
 	}
 }
@@ -247,6 +252,7 @@ func (l *link) lost(w *wire, err error) {
 	if mine {
 		l.mu.wire = nil
 		l.mu.retry = time.Now().Add(redialMin)
+		l.t.notReached(l.member, err)
 	}
 	l.mu.Unlock()
 	if mine && !l.t.shut.Load() {

@@ -141,6 +141,7 @@ func (t *Transport) serveLoop(conn net.Conn) {
 	defer func() { t.gone(conn, h.Member) }()
 	r := bufio.NewReaderSize(conn, readBuffer)
 	h, err := t.greetInTime(conn, r)
+	t.answered(h.Member, err)
 	if err != nil {
 		t.notGreeted(conn, err)
 		return

@@ -84,6 +84,7 @@ type Transport struct {
 		conns    map[net.Conn]struct{} // everything that Shut has to close
 		greeting crowd                 // accepted, handshake not done
 		served   map[uint64]*crowd     // accepted, by peer
+		peers    map[uint64]Peer       // but Member and Heard
 	}
 }
 
@@ -114,6 +115,7 @@ func New(o Options) *Transport {
 	t.mu.conns = make(map[net.Conn]struct{})
 	t.mu.greeting.max = greetingMax
 	t.mu.served = make(map[uint64]*crowd)
+	t.mu.peers = make(map[uint64]Peer)
 	return t
 }
 

@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"errors"
+	"slices"
+)
+
+// A Peer is how things stand between this member and another one.
+type Peer struct {
+	Member  uint64
+	Reached bool // this member has a connection to it
+	Heard   bool // it has one to this member
+
+	Err       error // why the newest connection to it was not made, or ended; nil before the first and while Reached
+	RefusedBy error // a *Refusal, if Err is that it refuses this member
+	Refused   error // a *Refusal, if this member refused the newest that says it is this peer
+}
+
+// Peers returns what is known of each of the other members, in the order of their ids. A connection is made when there is something to
+// send, so without a leader each of them is soon tried.
+func (t *Transport) Peers() []Peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []Peer
+	for id := range t.members {
+		if id == t.o.Self.Member {
+			continue
+		}
+		p := t.mu.peers[id]
+		p.Member = id
+		p.Heard = t.mu.served[id] != nil && len(t.mu.served[id].conns) > 0
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b Peer) int { return int(a.Member) - int(b.Member) })
+	return list
+}
+
+// reached notes that there is a connection to a peer.
+func (t *Transport) reached(peer uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.peers[peer] = Peer{Reached: true}
+}
+
+// notReached notes why there is no connection to a peer.
+func (t *Transport) notReached(peer uint64, err error) {
+	p := Peer{Err: err}
+	var by *refusedError
+	var no *Refusal
+	switch {
+	case errors.As(err, &by):
+		p.RefusedBy = by.reason
+	case errors.As(err, &no):
+		p.Refused = no
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.Refused == nil {
+		p.Refused = t.mu.peers[peer].Refused
+	}
+	t.mu.peers[peer] = p
+}
+
+// answered notes whether this member refuses a peer that came to it. What a peer gives as its own reason is left out: anybody can come
+// and say that it is a member.
+func (t *Transport) answered(peer uint64, err error) {
+	if !t.members[peer] {
+		return
+	}
+	var by *refusedError
+	var no *Refusal
+	if errors.As(err, &by) || err != nil && !errors.As(err, &no) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.mu.peers[peer]
+	if p.Refused = nil; no != nil {
+		p.Refused = no
+	}
+	t.mu.peers[peer] = p
+}
