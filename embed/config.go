@@ -73,6 +73,16 @@ type Config struct {
 	MaxSessionTimeout time.Duration `yaml:"maxSessionTimeout"`
 	// MaxDataSize bounds the bytes of a znode's data; zero means DefaultMaxDataSize. At most 8 MiB.
 	MaxDataSize int `yaml:"maxDataSize"`
+	// MaxTreeSize bounds the memory that the znodes of each shard take, in bytes. A write that would
+	// make them take more is refused with ErrQuotaExceeded, whoever asks for it. ShardStatus.TreeSize
+	// says how much they take. Zero means no bound.
+	//
+	// Choose a third of the process's memory, or less, for all shards together: Go's collector takes
+	// as much again, the image has its caches, and sessions, watches and requests are not counted. At
+	// the bound locks and elections find no room either, for their contenders are znodes.
+	//
+	// An ensemble uses the setting of the member that started last, so give all members the same.
+	MaxTreeSize int64 `yaml:"maxTreeSize"`
 	// ContainerCheckInterval is how often the leader of a shard looks for containers and TTL znodes whose
 	// time has come; zero means DefaultContainerCheckInterval, a Tick is the least. It is ZooKeeper's
 	// znode.container.checkIntervalMs. A look removes 10,000 znodes at most. It costs the leader half
@@ -135,7 +145,7 @@ func (c Config) complete() (engine.Config, error) {
 	e := engine.Config{
 		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
-		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), Logger: c.Logger,
+		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger,
 	}
 	if e.Logger == nil {
 		e.Logger = slog.Default()
@@ -148,6 +158,9 @@ func (c Config) complete() (engine.Config, error) {
 		p.add("Shards is %d: want 1 to %d", c.Shards, MaxShards)
 	}
 	c.completeTimes(&e, p)
+	if e.MaxTreeSize < 0 {
+		p.add("MaxTreeSize is %d: want bytes, or zero for no bound", c.MaxTreeSize)
+	}
 	if e.MaxDataSize < 0 || e.MaxDataSize > engine.MaxDataSizeMax {
 		p.add("MaxDataSize is %d: want 1 to %d", c.MaxDataSize, engine.MaxDataSizeMax)
 	}
@@ -305,7 +318,7 @@ func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
 }
 
 // ReadConfig reads a Config from YAML with the fields' names in lowerCamelCase (dir, id, members, listen, ensemble, shards,
-// tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize,
+// tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize, maxTreeSize,
 // containerCheckInterval, superDigest; durations as "50ms"). Unknown keys are refused. It does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	d := yaml.NewDecoder(r)

@@ -448,6 +448,60 @@ func TestQuota_OfASubtree(t *testing.T) {
 	}
 }
 
+// The tree as a whole has a quota, on each shard. It holds for every session through whichever member, also when a member has
+// started again, by replay or by its image; it is the newest member's; and it keeps nobody from giving room back.
+func TestQuota_OfTheWholeTree(t *testing.T) {
+	t.Parallel()
+	var most atomic.Int64
+	most.Store(1 << 20)
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards, c.MaxTreeSize = len(onShard), most.Load() }})
+	ctx := bounded(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	fill := func(s *embed.Session, at, path string) (created int) {
+		for i := 0; ; i++ {
+			_, err := s.Create(ctx, fmt.Sprint(at, path, i), make([]byte, 100_000), embed.Persistent)
+			if errors.Is(err, embed.ErrQuotaExceeded) {
+				return i
+			}
+			must(t, err)
+			if i > 100 {
+				t.Fatal("there is no end to it")
+			}
+		}
+	}
+	for shard, at := range onShard {
+		_, err := s.Create(ctx, at, nil, embed.Persistent)
+		must(t, err)
+		if n := fill(s, at, "/a"); n != 10 {
+			t.Errorf("shard %d: %d znodes of 100,000 bytes in a megabyte", shard+1, n)
+		}
+		if size := ens.Node(1).Status().Shards[shard].TreeSize; size < 1_000_000 || size > 1<<20 {
+			t.Errorf("shard %d: the tree takes %d bytes", shard+1, size)
+		}
+		must(t, s.Delete(ctx, at+"/a3", embed.AnyVersion))
+		if n := fill(s, at, "/b"); n != 1 {
+			t.Errorf("shard %d: %d znodes in the place of one", shard+1, n)
+		}
+	}
+	must(t, ens.Snapshot(2))
+	for id := range embed.MemberID(3) {
+		ens.Kill(id + 1)
+		ens.Restart(id + 1)
+		s := ens.Session(id+1, embed.SessionOptions{})
+		for shard, at := range onShard {
+			if n := fill(s, at, "/c"); n != 0 {
+				t.Errorf("member %d, shard %d: %d znodes more after a restart", id+1, shard+1, n)
+			}
+		}
+	}
+	most.Store(2 << 20)
+	ens.Stop(1)
+	ens.Restart(1)
+	if n := fill(ens.Session(2, embed.SessionOptions{}), onShard[0], "/d"); n != 10 {
+		t.Errorf("%d znodes more with twice the room", n)
+	}
+}
+
 // overSoftQuota is how many transactions a member has seen go over soft limits.
 func overSoftQuota(n *embed.Node) (sum uint64) {
 	for _, s := range n.Status().Shards {

@@ -43,6 +43,7 @@
 //
 // A quota is ZooKeeper's: the limits of the subtree /a are the data of /zookeeper/quota/a/zookeeper_limits, such as
 // "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000", and what is used is kept in zookeeper_stats beside it, once that exists.
+// For the whole tree there is Config.MaxTreeSize instead, which is no znode and bounds memory.
 //
 // # Shards
 //

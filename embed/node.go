@@ -101,6 +101,10 @@ type ShardStatus struct {
 	Applied uint64   // index in the Raft log
 	Zxid    Zxid     // what reads show
 
+	// TreeSize is about how many bytes of memory the znodes take: 240 each, with their paths, data
+	// and ACLs. It is the same on all members at one Zxid. Config.MaxTreeSize bounds it.
+	TreeSize int64
+
 	// OverSoftQuota counts the transactions, since the start, that raised the use of a subtree to above a soft limit. The
 	// subtrees are logged too, each at most once a minute, and a hundred of them.
 	OverSoftQuota uint64
@@ -116,7 +120,7 @@ func (n *Node) Status() Status {
 	out := Status{Member: n.cfg.Member}
 	for _, s := range n.e.Status() {
 		out.Shards = append(out.Shards, ShardStatus{Shard: int(s.Shard), Leader: s.Leader.Member, Term: s.Leader.Term,
-			Applied: s.Applied, Zxid: s.Zxid, OverSoftQuota: s.OverSoftQuota})
+			Applied: s.Applied, Zxid: s.Zxid, TreeSize: s.TreeSize, OverSoftQuota: s.OverSoftQuota})
 	}
 	return out
 }

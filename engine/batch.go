@@ -175,7 +175,7 @@ func (p *pipeline) send(b *batch, first bool) error {
 	if first {
 		wall := p.clock.Wall().UnixMilli()
 		if b.seq == 0 {
-			b.cmd = encodeRegister(p.register, wall, p.schemes)
+			b.cmd = encodeRegister(p.register, wall, p.rules)
 		} else {
 			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.home, b.waiters)
 		}

@@ -83,7 +83,7 @@ type command struct {
 	origin   session.Origin   // register; of a batch Member, Start and, as LastSeq, its own seq
 	wall     int64            // Unix ms at the proposer; of all but purged
 	home     tree.Zxid        // batch: what its node had applied of the home shard when it was sent
-	schemes  []string         // register: the names that ACLs are judged by from here on
+	rules    rules            // register: that transactions are judged by from here on
 	requests []request        // batch
 	step     session.Step     // silence
 	duration time.Duration    // silence
@@ -107,9 +107,25 @@ type mortal struct {
 	seen tree.Seen
 }
 
-func encodeRegister(o session.Origin, wall int64, schemes []string) []byte {
+// rules are what transactions are judged by, beside the tree. Those of the newest Register count, so
+// that all replicas change them at the same entry.
+type rules struct {
+	schemes []string // the names of those that ACLs are judged by
+	treeMax int64    // see Config.MaxTreeSize
+}
+
+func (e *encoder) rules(r rules) {
+	e.strings(r.schemes)
+	e.uint(uint64(r.treeMax))
+}
+
+func (d *decoder) rules() rules {
+	return rules{schemes: d.strings(), treeMax: int64(d.uintTo(math.MaxInt64))}
+}
+
+func encodeRegister(o session.Origin, wall int64, r rules) []byte {
 	e := newEncoder()
-	e.array(8)
+	e.array(9)
 	e.uint(uint64(commandRegister))
 	e.uint(uint64(o.Member))
 	e.uint(o.Start)
@@ -117,7 +133,7 @@ func encodeRegister(o session.Origin, wall int64, schemes []string) []byte {
 	e.bytes(o.Digest[:])
 	e.uint(uint64(o.Level))
 	e.int(wall)
-	e.strings(schemes)
+	e.rules(r)
 	return e.done()
 }
 
@@ -301,7 +317,7 @@ func encodeExpire(wall int64) []byte {
 func (k commandKind) fields() int {
 	switch k {
 	case commandRegister:
-		return 8
+		return 9
 	case commandBatch:
 		return 7
 	case commandSilence:
@@ -347,7 +363,7 @@ func (r *room) decode(b []byte) (command, error) {
 		d.fixed(c.origin.Digest[:])
 		c.origin.Level = uint32(d.uintTo(math.MaxUint32))
 		c.wall = d.int()
-		c.schemes = d.strings()
+		c.rules = d.rules()
 	case commandBatch:
 		c.origin.Member = session.MemberID(d.uint())
 		c.origin.Start = d.uint()

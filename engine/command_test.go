@@ -32,7 +32,7 @@ type golden struct {
 func (c command) encode() []byte {
 	switch c.kind {
 	case commandRegister:
-		return encodeRegister(c.origin, c.wall, c.schemes)
+		return encodeRegister(c.origin, c.wall, c.rules)
 	case commandBatch:
 		var ws []*waiter
 		for i := range c.requests {
@@ -72,7 +72,8 @@ func goldenCommands() []golden {
 	}{
 		{"register", command{kind: commandRegister, wall: 1700000000123, origin: session.Origin{
 			Member: 2, Start: 3, Directory: filled[[16]byte](0x10), Digest: filled[[32]byte](0x40), Level: 1}}},
-		{"register-with-schemes", command{kind: commandRegister, origin: session.Origin{Member: 1, Start: 1, Level: 1}, schemes: []string{"digest", "ip"}}},
+		{"register-with-a-bound", command{kind: commandRegister, origin: session.Origin{Member: 1, Start: 1, Level: 1}, rules: rules{treeMax: 1 << 40}}},
+		{"register-with-schemes", command{kind: commandRegister, origin: session.Origin{Member: 1, Start: 1, Level: 1}, rules: rules{schemes: []string{"digest", "ip"}}}},
 		{"register-of-the-largest-numbers", command{kind: commandRegister, wall: math.MaxInt64, origin: session.Origin{
 			Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32}}},
 		{"beat", batch(4)},
@@ -172,7 +173,8 @@ func goldenRecords() []golden {
 		origin("origin-of-the-largest-numbers", session.Origin{Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32,
 			LastSeq: math.MaxUint64, Step: math.MaxUint64, Silence: math.MaxInt64}),
 		one("state", state{zxid: 70000}),
-		one("state-with-schemes", state{zxid: 1, schemes: []string{"digest", "ip"}}),
+		one("state-with-a-bound", state{zxid: 1, rules: rules{treeMax: math.MaxInt64}}),
+		one("state-with-schemes", state{zxid: 1, rules: rules{schemes: []string{"digest", "ip"}}}),
 	}
 }
 
@@ -377,7 +379,7 @@ func TestCommandsAreReadInOneRoom(t *testing.T) {
 }
 
 func TestImageOfANewerFormatSaysSo(t *testing.T) {
-	if _, err := decodeState([]byte{0x93, formatLevel + 1, 0x05, 0x90}); !errors.Is(err, errNewer) {
+	if _, err := decodeState([]byte{0x94, formatLevel + 1, 0x05, 0x90, 0x00}); !errors.Is(err, errNewer) {
 		t.Fatal(err)
 	}
 }

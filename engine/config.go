@@ -57,6 +57,7 @@ type Config struct {
 	MinSessionTimeout      time.Duration
 	MaxSessionTimeout      time.Duration
 	MaxDataSize            int
+	MaxTreeSize            int64
 	ContainerCheckInterval time.Duration
 	Schemes                tree.Schemes
 

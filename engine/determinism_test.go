@@ -95,7 +95,11 @@ func (l *logWriter) register() []byte {
 		n.Directory[1]++
 	}
 	names := []string{"digest", "ip", "super"}
-	return encodeRegister(n, l.rng.Int64(), names[l.rng.IntN(len(names)):])
+	r := rules{schemes: names[l.rng.IntN(len(names)):]}
+	if l.rng.IntN(2) == 0 { // the tree is full soon
+		r.treeMax = l.seen.tree.Load().Weight() + l.rng.Int64N(1000)
+	}
+	return encodeRegister(n, l.rng.Int64(), r)
 }
 
 func (l *logWriter) silence() []byte {

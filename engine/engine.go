@@ -271,6 +271,7 @@ type ShardStatus struct {
 	Leader        Leader
 	Applied       uint64 // log index
 	Zxid          tree.Zxid
+	TreeSize      int64  // see tree.Weight
 	OverSoftQuota uint64 // transactions since the start
 }
 

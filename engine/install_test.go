@@ -49,7 +49,7 @@ func (r *replica) do(ops ...tree.Op) {
 		w := &waiter{wire: encodeRequest(&q)}
 		r.node.apply(&fakeProposal{cmd: encodeBatch(2, 1, seq, 0, 0, []*waiter{w})})
 	}
-	r.node.apply(&fakeProposal{cmd: encodeRegister(o, 0, nil)})
+	r.node.apply(&fakeProposal{cmd: encodeRegister(o, 0, rules{})})
 	batch(request{kind: requestOpen, timeout: testTimeout})
 	id := r.shard.mu.table.Sessions(2)[0].ID
 	before := r.shard.mu.zxid

@@ -22,11 +22,12 @@ func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.T
 	if err != nil {
 		return nil, nil, state{}, err
 	}
-	schemes, err := pick(known, l.one.schemes)
+	schemes, err := pick(known, l.one.rules.schemes)
 	if err != nil {
 		return nil, nil, state{}, err
 	}
 	t.SetSchemes(schemes)
+	t.SetWeightMax(l.one.rules.treeMax)
 	return t, l.table, l.one, nil
 }
 

@@ -100,7 +100,7 @@ type figures struct {
 func (m *machine) figures() figures {
 	t := m.tree.Load()
 	now := figures{znodes: t.Len(), size: t.Size(), ShardStatus: ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard),
-		Applied: m.index.Load(), Zxid: t.Visible(), OverSoftQuota: m.quotas.count.Load()}}
+		Applied: m.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: m.quotas.count.Load()}}
 	if last := m.last.Load(); last != nil { // asked last: the tree may have gone meanwhile
 		return *last
 	}
@@ -209,7 +209,7 @@ func (m *machine) applyRegister(c *command) {
 		return
 	}
 	m.noteOrigins()
-	m.useSchemes(c.schemes)
+	m.use(c.rules)
 	m.mu.since[c.origin.Member] = time.Now()
 	m.expireDue(c.wall) // the predecessor's sessions are due at once
 	if own {
@@ -220,15 +220,17 @@ func (m *machine) applyRegister(c *command) {
 	}
 }
 
-// useSchemes has ACLs judged by the schemes that the member with the newest Register has.
-func (m *machine) useSchemes(names []string) {
-	schemes, err := pick(m.engine.cfg.Schemes, names)
+// use has transactions judged by the rules of the member with the newest Register.
+func (m *machine) use(r rules) {
+	schemes, err := pick(m.engine.cfg.Schemes, r.schemes)
 	if err != nil {
 		m.engine.fail(err)
 		return
 	}
-	m.mu.schemes = names
-	m.tree.Load().SetSchemes(schemes)
+	m.mu.rules = r
+	t := m.tree.Load()
+	t.SetSchemes(schemes)
+	t.SetWeightMax(r.treeMax)
 }
 
 func (m *machine) applyBatch(c *command) {

@@ -341,7 +341,7 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 // them was given, and one that lacks one of them goes no further.
 func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 	register := func(m session.MemberID, names ...string) command {
-		return command{kind: commandRegister, origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}, schemes: names}
+		return command{kind: commandRegister, origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}, rules: rules{schemes: names}}
 	}
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
@@ -368,6 +368,34 @@ func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 		n.applyCommand(register(2, "corp", "ip"))
 		if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), `"corp"`) {
 			t.Errorf("the node goes on without a scheme of the ensemble: %v", err)
+		}
+	})
+}
+
+// So is how much the tree may take: the replica does what the log says, whatever its own config is.
+func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		register := func(m session.MemberID, most int64) {
+			n.applyCommand(command{kind: commandRegister, rules: rules{treeMax: most},
+				origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}})
+		}
+		s := n.open(time.Minute)
+		create := func(path string) error {
+			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path}})
+			n.commit()
+			return Single(outcome(p.waiter))
+		}
+		n.cfg.MaxTreeSize = 1
+		if err := create("/a"); err != nil {
+			t.Error(err)
+		}
+		register(2, n.shard.figures().TreeSize)
+		if err := create("/b"); !errors.Is(err, tree.ErrQuotaExceeded) || n.exists("/b") {
+			t.Errorf("the tree is full: %v", err)
+		}
+		register(3, 0)
+		if err := create("/b"); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -472,7 +500,9 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 		n.shard.mu.table = session.NewTable()
 		n.withImage()
 		n.fails = true
-		register := func(m session.MemberID) []byte { return encodeRegister(session.Origin{Member: m, Start: 1}, 0, nil) }
+		register := func(m session.MemberID) []byte {
+			return encodeRegister(session.Origin{Member: m, Start: 1}, 0, rules{})
+		}
 		n.shard.Apply([]replication.Entry{{Index: 7, Cmd: register(5)}, {Index: 8, Cmd: []byte{0x91, 0x4d}}, {Index: 9, Cmd: register(6)}})
 		err := n.disk.Err()
 		if !errors.Is(err, errMalformed) || !strings.Contains(err.Error(), "entry 8") {

@@ -42,7 +42,7 @@ type pipeline struct {
 	raft     replicator
 	clock    Clock
 	register session.Origin
-	schemes  []string                        // names, that the ensemble judges ACLs by once our Register is applied
+	rules    rules                           // of the ensemble, once our Register is applied
 	invite   func(*Session)                  // called when a session that the shard does not know has requests for it
 	before   func()                          // called before a batch is sealed: ends of sessions go into it
 	home     func() tree.Zxid                // what this node has applied of the home shard

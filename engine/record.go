@@ -172,24 +172,24 @@ func decodeOrigin(b []byte) (o session.Origin, err error) {
 
 // state is what there is one of.
 type state struct {
-	zxid    tree.Zxid
-	schemes []string // the names that ACLs are judged by
+	zxid  tree.Zxid
+	rules rules // of the newest Register
 }
 
 func encodeState(s state) []byte {
 	e := newEncoder()
-	e.array(3)
+	e.array(4)
 	e.uint(formatLevel)
 	e.uint(uint64(s.zxid))
-	e.strings(s.schemes)
+	e.rules(s.rules)
 	return e.done()
 }
 
 func decodeState(b []byte) (state, error) {
 	d := newDecoder(b)
-	d.want(3)
+	d.want(4)
 	level := d.uint()
-	s := state{zxid: tree.Zxid(d.uint()), schemes: d.strings()}
+	s := state{zxid: tree.Zxid(d.uint()), rules: d.rules()}
 	if err := d.end(); err != nil {
 		return state{}, err
 	}

@@ -588,7 +588,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin := testOrigin()
-		former := encodeRegister(origin, 0, nil)
+		former := encodeRegister(origin, 0, rules{})
 		origin.Start++
 		n := newNodeOf(t, origin).withImage()
 		ahead := &replica{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n}

@@ -268,7 +268,7 @@ func (e *Engine) loadShard(id ShardID) error {
 // newMachine adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
 func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) *machine {
 	pipe := newPipeline(id, raft, e.clock, origin)
-	pipe.schemes = slices.Sorted(maps.Keys(e.cfg.Schemes))
+	pipe.rules = rules{schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), treeMax: e.cfg.MaxTreeSize}
 	if id == homeShard {
 		e.keeper = newKeeper(e, pipe)
 		pipe.proved, pipe.pulse = e.keeper.moved, e.keeper.pulse

@@ -36,15 +36,23 @@ func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
 	clear(results)
 	for i := range ops {
 		if err := t.applyOp(&ops[i], &results[i]); err != nil {
-			t.abort()
-			if len(ops) > 1 {
-				err = &MultiError{Index: i, Err: err}
-			}
-			return nil, err
+			return nil, t.fail(ops, i, err)
 		}
+	}
+	if err := t.checkWeight(); err != nil {
+		return nil, t.fail(ops, heaviest(ops), err)
 	}
 	t.install()
 	return results, nil
+}
+
+// fail takes back what is staged, and returns what the transaction fails with for an error of one operation.
+func (t *Tree) fail(ops []Op, i int, err error) error {
+	t.abort()
+	if len(ops) > 1 {
+		err = &MultiError{Index: i, Err: err}
+	}
+	return err
 }
 
 // Changes returns what the last Apply or Reap did, in the order it was done; nothing if that failed. The slice is valid
@@ -57,6 +65,7 @@ func (t *Tree) Publish() {
 	t.visible.Store(uint64(t.applied))
 	t.length.Store(t.count)
 	t.size.Store(t.bytes)
+	t.visibleWeight.Store(t.weight)
 	t.unpublished = false
 }
 
@@ -121,6 +130,7 @@ func (t *Tree) install() {
 	for _, m := range t.touched {
 		m.v.staged = false
 		t.bytes += m.e.size(m.v) - m.e.size(m.v.prev.Load())
+		t.weight += m.e.weight(m.v) - m.e.weight(m.v.prev.Load())
 		if !m.v.isCount() {
 			t.markDirty(m.e)
 		}

@@ -10,7 +10,7 @@ import (
 
 // check returns an error if an invariant of Tree does not hold. It belongs to the writer and looks at everything.
 func (t *Tree) check() error {
-	alive, size := int64(0), int64(0)
+	alive, size, weight := int64(0), int64(0), int64(0)
 	for _, e := range t.index.all() {
 		v := e.newest.Load()
 		if v == nil || v.staged {
@@ -24,6 +24,7 @@ func (t *Tree) check() error {
 		}
 		alive++
 		size += e.size(v)
+		weight += e.weight(v)
 		if err := t.checkZnode(e, v); err != nil {
 			return fmt.Errorf("znode %q: %w", e.path, err)
 		}
@@ -36,6 +37,9 @@ func (t *Tree) check() error {
 	}
 	if size != t.bytes {
 		return fmt.Errorf("%d bytes are counted, there are %d", t.bytes, size)
+	}
+	if weight != t.weight {
+		return fmt.Errorf("a weight of %d is counted, it is %d", t.weight, weight)
 	}
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
 		if e := t.index.get(path); e == nil || e.current() == nil || e.current().rest().owner != 0 {

@@ -22,6 +22,8 @@
 //   - An ephemeral may have a TTL. Then it lingers when its session is lost, which is for the ensemble to say: it becomes a TTL znode of
 //     nobody. Deleted, or closed with its session, it goes as ever.
 //   - A guard, a check of children, and a delete that names the creation are operations that ZooKeeper does not have.
+//   - The tree as a whole has a quota too, of memory, which the caller sets. It counts what a transaction as a whole makes of
+//     the tree, and is not a znode: nobody who may only write znodes can lift it.
 //   - Hard limits of quotas are always enforced. In ZooKeeper that is a setting, which would have to be the same everywhere.
 //   - The usage of a quota is what is written in its stats, also after loading. ZooKeeper counts anew when a server loads;
 //     below nested quotas, or after a client wrote the stats, that gives other numbers than on servers that did not.
@@ -68,6 +70,6 @@
 // every znode above: they are few, and a transaction stages each once.
 //
 // Read op.go, znode.go, then apply.go and write.go (the writer) and tree.go and view.go (the readers); acl.go and scheme.go
-// are permissions, quota.go and mortal.go what they say, index.go finds a path, children.go and page.go keep the children,
+// are permissions, quota.go, weight.go and mortal.go what they say, index.go finds a path, children.go and page.go keep the children,
 // image.go and load.go are the way to storage and back.
 package tree

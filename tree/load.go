@@ -135,6 +135,7 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 			r.children = r.children.built()
 		}
 		l.t.bytes += e.size(v)
+		l.t.weight += e.weight(v)
 		l.t.markMortal(e, v)
 	}
 	t := l.t

@@ -26,6 +26,8 @@ type Tree struct {
 	pins    pins
 	schemes atomic.Pointer[Schemes] // stored by the writer
 
+	visibleWeight atomic.Int64 // see Weight
+
 	// Owned by the writer.
 	applied     Zxid                     // the newest transaction that succeeded
 	unpublished bool                     // applied is ahead of visible
@@ -37,6 +39,8 @@ type Tree struct {
 	dirty       []*entry                 // touched since the last Drain
 	count       int64                    // znodes that exist at applied
 	bytes       int64                    // of their paths and data
+	weight      int64                    // of all of them
+	weightMax   int64                    // see SetWeightMax
 	mortals     map[*entry]time.Duration // and when each was written; see At
 	now         time.Duration            // see At
 	quotas      map[string]*entry        // of the limits, by subtree

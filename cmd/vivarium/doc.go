@@ -37,6 +37,7 @@
 //	minSessionTimeout: 3.6s    # three times the longest election at this tick
 //	maxSessionTimeout: 60s
 //	maxDataSize: 1048576       # bytes of a znode's data
+//	maxTreeSize: 0             # bytes of memory that the znodes of a shard may take; 0: no bound
 //	containerCheckInterval: 1m # how often the leader removes containers and TTL znodes whose time has come
 //	superDigest: ""            # user:digest of who may do everything, as ZooKeeper's superDigest
 //	gateway:

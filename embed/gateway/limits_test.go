@@ -187,3 +187,25 @@ func wait(t testing.TB, what string, is func() bool) {
 		}
 	}
 }
+
+// Config.MaxTreeSize binds clients too: what a client of ZooKeeper's would be told of a quota. Reading, deleting and sessions go on.
+func TestTreeThatIsFull(t *testing.T) {
+	g := startOn(t, startNode(t, func(c *embed.Config) { c.MaxTreeSize = 100_000 }), Config{})
+	c := connect(t, g)
+	c.must(create("/app", nil, 0))
+	n := 0
+	for ; n < 100; n++ {
+		if r := c.call(wire.Request{Operation: create(fmt.Sprint("/app/", n), make([]byte, 10_000), 0)}); r.Err == wire.QuotaExceeded {
+			break
+		} else if r.Err != wire.OK {
+			t.Fatalf("code %d", r.Err)
+		}
+	}
+	if n < 8 || n > 9 {
+		t.Errorf("%d znodes of 10,000 bytes in 100,000", n)
+	}
+	other := connect(t, g)
+	other.must(op(wire.OpGetData, "/app/0"))
+	other.must(op(wire.OpDelete, "/app/0"))
+	other.must(create("/app/0", make([]byte, 10_000), 0))
+}

@@ -1,0 +1,129 @@
+package tree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// What makes the whole tree heavier than it may be is refused, whatever it is and whoever asks; what makes it lighter never is.
+func TestWeightMax(t *testing.T) {
+	tree, h := New(nil), &Header{Session: 7, Identities: []Identity{{"digest", "bob:pw"}}}
+	create := func(path, data string) Op {
+		return Op{Kind: KindCreate, Path: path, Data: []byte(data), Version: AnyVersion}
+	}
+	set := func(path, data string) Op {
+		return Op{Kind: KindSet, Path: path, Data: []byte(data), Version: AnyVersion}
+	}
+	del := func(path string) Op { return Op{Kind: KindDelete, Path: path, Version: AnyVersion} }
+	tree.must(t, h, create("/a", "12345"))
+	tree.must(t, h, Op{Kind: KindCreate, Path: "/e", Mode: Ephemeral, TTL: 1000})
+	full := tree.Weight()
+	tree.SetWeightMax(full)
+	for name, c := range map[string]struct {
+		ops   []Op
+		index int // -1: it fits
+	}{
+		"one znode more":         {[]Op{create("/b", "")}, 0},
+		"one byte more":          {[]Op{set("/a", "123456")}, 0},
+		"an ACL":                 {[]Op{{Kind: KindSetACL, Path: "/a", ACL: CreatorACL(), Version: AnyVersion}}, 0},
+		"other bytes":            {[]Op{set("/a", "54321")}, -1},
+		"what another gives":     {[]Op{set("/a", "1234"), set("/e", "5")}, -1},
+		"more than another":      {[]Op{set("/a", "123"), set("/e", "1234"), del("/e")}, -1},
+		"in the place of one":    {[]Op{create("/b", ""), del("/e")}, -1},
+		"in the place of two":    {[]Op{del("/e"), create("/b", "12345"), create("/c", ""), del("/a")}, -1},
+		"one too many of two":    {[]Op{del("/e"), create("/b", ""), create("/c", ""), {Kind: KindCheck, Path: "/c"}}, 2},
+		"a longer path":          {[]Op{del("/e"), create("/ee", "")}, 1},
+		"a delete":               {[]Op{del("/a")}, -1},
+		"what fails of its own":  {[]Op{create("/b", ""), del("/missing")}, 1},
+		"nothing but a question": {[]Op{{Kind: KindCheck, Path: "/a", Version: 0}}, -1},
+	} {
+		back := tree.Weight()
+		tree := reloaded(t, tree)
+		if tree.Weight() != back {
+			t.Fatalf("a loaded tree weighs %d, not %d", tree.Weight(), back)
+		}
+		tree.SetWeightMax(full)
+		h := *h
+		h.Zxid++
+		_, err := tree.Apply(h, c.ops)
+		var multi *MultiError
+		switch {
+		case c.index < 0 && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.index >= 0 && name != "what fails of its own" && !errors.Is(err, ErrQuotaExceeded):
+			t.Errorf("%s: %v", name, err)
+		case c.index >= 0 && len(c.ops) > 1 && (!errors.As(err, &multi) || multi.Index != c.index):
+			t.Errorf("%s: %v does not name operation %d", name, err, c.index)
+		case err != nil && len(tree.Changes()) > 0:
+			t.Errorf("%s: refused, and yet there are changes %v", name, tree.Changes())
+		}
+		tree.Publish()
+		if err := tree.check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if tree.Weight() > full {
+			t.Errorf("%s: the tree weighs %d", name, tree.Weight())
+		}
+	}
+	tree.SetWeightMax(1) // it weighs more already
+	h.System = true
+	tree.must(t, h, Op{Kind: KindLose, Path: "/e"}, create("/s", "x")) // what the ensemble has to do is done
+	h.System = false
+	tree.must(t, h, set("/a", ""), del("/e"))
+	tree.must(t, h, del("/a"))
+	tree.SetWeightMax(0)
+	tree.must(t, h, create("/b", strings.Repeat("x", 1<<20)))
+}
+
+// reloaded is a tree of the same znodes, as a member that starts has it.
+func reloaded(t *testing.T, old *Tree) *Tree {
+	t.Helper()
+	l := NewLoader(nil)
+	if err := old.Walk(l.Add); err != nil {
+		t.Fatal(err)
+	}
+	next, err := l.Finish(old.Visible())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// The weight is near what a tree takes in memory, whatever its znodes are like.
+func TestWeightIsThatOfTheMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes trees of 100,000 znodes")
+	}
+	for name, op := range map[string]Op{
+		"small":              {Data: make([]byte, 10)},
+		"of a hundred bytes": {Data: make([]byte, 100)},
+		"of a thousand":      {Data: make([]byte, 1000)},
+		"ephemerals":         {Data: make([]byte, 20), Mode: Ephemeral},
+		"TTL znodes":         {Mode: TTL, TTL: 1000},
+	} {
+		before := heap()
+		tree, h := New(nil), &Header{Session: 7}
+		for i := range 100_000 {
+			op.Kind, op.Path, op.Data = KindCreate, fmt.Sprintf("/path-of-%d", i), bytes.Clone(op.Data)
+			tree.must(t, h, op)
+		}
+		_ = tree.Drain(func(string, Znode, bool) error { return nil })
+		took := heap() - before
+		t.Logf("%s: a weight of %d for %d bytes", name, tree.Weight(), took)
+		if w := tree.Weight(); w < took*2/3 || w > took*3/2 {
+			t.Errorf("%s: a weight of %d for %d bytes", name, w, took)
+		}
+		runtime.KeepAlive(tree)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
