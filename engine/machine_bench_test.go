@@ -63,6 +63,7 @@ func benchMachine(b *testing.B) *machine {
 	if m.image, err = storage.Open(storage.Options{Disk: d, Dir: e.imageDir(homeShard)}); err != nil {
 		b.Fatal(err)
 	}
+	m.batch = m.image.NewBatch()
 	b.Cleanup(func() {
 		if err := m.image.Close(); err != nil {
 			b.Error(err)
