@@ -11,7 +11,11 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A3.1: the process was stopped: no timer has run when the first question is asked.
+// stops are the ways in which time is lost before anybody asks: the process stands still, or the machine sleeps, which the clock
+// that is mostly asked does not show.
+var stops = map[string]func(c *fakeClock, d time.Duration){"stopped": (*fakeClock).pause, "asleep": (*fakeClock).sleep}
+
+// A3.1: no timer has run when the first question is asked.
 func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 	questions := map[string]func(n *node, s *Session, c hold) bool{
 		"state":   func(n *node, s *Session, c hold) bool { st, _ := s.State(); return st == session.Suspended },
@@ -25,19 +29,22 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 		},
 	}
 	for name, lost := range questions {
-		t.Run(name, func(t *testing.T) {
-			withNode(t, func(t *testing.T, n *node) {
-				s := n.open(testTimeout)
-				c := n.held(s, "/q")
-				n.fake.pause(testDeadline)
-				if !lost(n, s, c) {
-					t.Fatal("the first question is not answered lost")
-				}
-				if !isClosed(c.Done()) || !errors.Is(cause(c.turn.Context()), ErrSuspended) {
-					t.Fatalf("the claim goes on: %v", cause(c.turn.Context()))
-				}
+		for how, stop := range stops {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				withNode(t, func(t *testing.T, n *node) {
+					s := n.open(testTimeout)
+					c := n.held(s, "/q")
+					n.wantState(s, session.Connected)
+					stop(n.fake, testDeadline)
+					if !lost(n, s, c) {
+						t.Fatal("the first question is not answered lost")
+					}
+					if !isClosed(c.Done()) || !errors.Is(cause(c.turn.Context()), ErrSuspended) {
+						t.Fatalf("the claim goes on: %v", cause(c.turn.Context()))
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -53,15 +60,18 @@ func TestFirstQuestionAfterALongPauseIsToldTheEnd(t *testing.T) {
 			return errors.Is(err, ErrSessionExpired)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withNode(t, func(t *testing.T, n *node) {
-				s := n.open(testTimeout)
-				n.fake.pause(testDeadline + testTimeout)
-				if !ended(s) {
-					t.Fatal("the first question is answered as if the session lived")
-				}
+		for how, stop := range stops {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				withNode(t, func(t *testing.T, n *node) {
+					s := n.open(testTimeout)
+					n.wantState(s, session.Connected)
+					stop(n.fake, testDeadline+testTimeout)
+					if !ended(s) {
+						t.Fatal("the first question is answered as if the session lived")
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -84,8 +84,10 @@ func (l *fakeLog) take() []*fakeProposal {
 // A fakeClock runs with the bubble's time. It can be moved as no timer sees it.
 type fakeClock struct {
 	start time.Time
-	// paused is the time that the process stood still, or the machine slept: both clocks show it.
+	// paused is the time that the process stood still: all clocks show it.
 	paused atomic.Int64
+	// slept is the time that the machine slept: the quick clock alone does not show it.
+	slept atomic.Int64
 	// stepped is what the wall clock was moved by.
 	stepped atomic.Int64
 }
@@ -93,16 +95,22 @@ type fakeClock struct {
 func newFakeClock() *fakeClock { return &fakeClock{start: time.Now()} }
 
 func (c *fakeClock) boot() time.Duration {
-	return time.Since(c.start) + time.Duration(c.paused.Load())
+	return time.Since(c.start) + time.Duration(c.paused.Load()+c.slept.Load())
 }
 
+func (c *fakeClock) wall() time.Time {
+	return time.Now().Add(time.Duration(c.paused.Load() + c.slept.Load() + c.stepped.Load()))
+}
+
+// clock has a quick one too, as that of the machine has: most questions are answered by it alone.
 func (c *fakeClock) clock() Clock {
-	return Clock{Boot: c.boot, Wall: func() time.Time {
-		return time.Now().Add(time.Duration(c.paused.Load() + c.stepped.Load()))
+	return Clock{Boot: c.boot, Wall: c.wall, quick: func() (wall, mono time.Duration) {
+		return time.Duration(c.wall().UnixNano()), time.Since(c.start) + time.Duration(c.paused.Load())
 	}}
 }
 
 func (c *fakeClock) pause(d time.Duration) { c.paused.Add(int64(d)) }
+func (c *fakeClock) sleep(d time.Duration) { c.slept.Add(int64(d)) }
 func (c *fakeClock) step(d time.Duration)  { c.stepped.Add(int64(d)) }
 
 // pass lets time pass in a bubble, with everything that happens meanwhile.
