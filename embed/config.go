@@ -61,7 +61,10 @@ type Config struct {
 	// TLS encrypts and authenticates the traffic between members; nil means plain text.
 	TLS *TLS `yaml:"tls"`
 
-	// Tick is the unit of heartbeats and elections; zero means DefaultTick. The same on every member.
+	// Tick is the unit of heartbeats and elections; zero means DefaultTick. It must be the same on every member.
+	// Members whose ticks differ by more than a factor of two refuse one another, and both say so; with less they
+	// warn. So it can be changed while the ensemble runs: one member after the other, at most doubled or halved
+	// each time round.
 	Tick time.Duration `yaml:"tick"`
 	// RequestTimeout bounds calls whose ctx has no deadline; zero means DefaultRequestTimeout. It does not bound what is made for
 	// waiting, see Session. What it is to teardown, see Node.Close.

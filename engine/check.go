@@ -100,8 +100,8 @@ func checkShard(d *disk.Disk, dir string, id replication.Identity, shard ShardID
 	imageErr := r.checkImage(d, dir, id)
 	x := extent{applied: r.Applied}
 	var logErr error
-	x.first, x.last, x.hasLog, logErr = replication.VerifyLog(replication.Config{Dir: dir, Disk: d.View(), Member: id.Member, Digest: id.Digest}, shard)
-	r.Last = x.last
+	x.log, logErr = replication.VerifyLog(replication.Config{Dir: dir, Disk: d.View(), Member: id.Member, Digest: id.Digest}, shard)
+	r.Last = x.log.Last
 	if r.Err = errors.Join(imageErr, logErr); r.Err == nil {
 		r.Err = x.check(dir, true, id.Log != "")
 	}

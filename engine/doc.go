@@ -88,6 +88,7 @@
 //	disk.Disk            the switch
 //	transport.link       the way to a peer
 //	transport.Transport  all connections
+//	promises.mu          what the peers have promised
 //	notices.mu           what was logged
 //	transport.Faults     in tests: what is broken
 //	transport.Mesh       in tests: a network in memory

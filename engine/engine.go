@@ -32,8 +32,9 @@ type Engine struct {
 	network    transport.Network
 	listener   net.Listener // until the transport has it
 	transport  *transport.Transport
-	shards     []*machine   // by ShardID - 1
-	registries watch.Shards // of shards
+	found      []transport.ShardState // of the logs, as this start found them
+	shards     []*machine             // by ShardID - 1
+	registries watch.Shards           // of shards
 	keeper     *keeper
 	purger     *purger
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -190,17 +191,17 @@ func (e *Engine) checkLog(id ShardID, founded, logged bool) error {
 	}
 	cfg := e.hostConfig()
 	cfg.Disk = view
-	if x.first, x.last, x.hasLog, err = replication.CheckLog(cfg, id); err != nil {
+	if x.log, err = replication.CheckLog(cfg, id); err != nil {
 		return err
 	}
+	e.found = append(e.found, transport.ShardState{Term: x.log.Term, Vote: uint64(x.log.Vote), Last: x.log.Last})
 	return x.check(e.cfg.Dir, founded, logged)
 }
 
 // extent is how far the image and the log of a shard reach.
 type extent struct {
-	applied     uint64 // the newest entry in the image; zero if there is none
-	first, last uint64 // of the log, as CheckLog says
-	hasLog      bool
+	applied uint64 // the newest entry in the image; zero if there is none
+	log     replication.Log
 }
 
 // check returns why image and log do not fit together. A log that is missing or ends before the image would make Raft skip entries as
@@ -208,14 +209,14 @@ type extent struct {
 // there is an identity file, logged that there was a log.
 func (x extent) check(dir string, founded, logged bool) error {
 	switch {
-	case (x.applied > 0 || x.hasLog) && !founded:
+	case (x.applied > 0 || x.log.Exists) && !founded:
 		return errNoIdentity(dir)
-	case logged && !x.hasLog:
+	case logged && !x.log.Exists:
 		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost; %s", dir, replication.WayOut)
-	case x.applied > 0 && (!x.hasLog || x.last < x.applied):
-		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time; %s", dir, x.applied, x.last, replication.WayOut)
-	case x.hasLog && x.first > x.applied+1:
-		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time; %s", dir, x.first, x.applied, replication.WayOut)
+	case x.applied > 0 && (!x.log.Exists || x.log.Last < x.applied):
+		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time; %s", dir, x.applied, x.log.Last, replication.WayOut)
+	case x.log.Exists && x.log.First > x.applied+1:
+		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time; %s", dir, x.log.First, x.applied, replication.WayOut)
 	}
 	return nil
 }
@@ -289,6 +290,13 @@ func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) 
 	return m
 }
 
+// runID names this run of a node: two that were started on copies of one directory have everything else in common.
+func runID() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
 // join starts the transport and the Raft groups.
 func (e *Engine) join() error {
 	id := e.identity.now
@@ -299,7 +307,8 @@ func (e *Engine) join() error {
 		members = append(members, uint64(m))
 	}
 	e.transport = transport.New(transport.Options{
-		Self:    transport.Identity{Digest: id.Digest, Member: uint64(id.Member), Directory: id.Directory, Start: id.Start},
+		Self: transport.Identity{Digest: id.Digest, Member: uint64(id.Member), Directory: id.Directory, Start: id.Start,
+			Run: runID(), Tick: e.cfg.Tick, Shards: e.found}, Held: e.held,
 		Members: members, Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Admit: e.admit, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
@@ -357,10 +366,18 @@ func (e *Engine) settle() {
 	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
 }
 
-// admit decides whether a peer with the right founding digest may talk to this node. A member is known by the random id
-// of its directory: one that comes back with another has lost its log, and its vote could undo what it acknowledged.
-// The table knows the id from the member's Register; before that, the first handshake decides, and is remembered.
+// admit decides whether a peer with the right founding digest may talk to this node.
 func (e *Engine) admit(peer transport.Identity) error {
+	if err := e.recognise(peer); err != nil {
+		return err
+	}
+	return e.compareHistory(peer)
+}
+
+// recognise knows a member by the random id of its directory: one that comes back with another has lost its log, and its
+// vote could undo what it acknowledged. The table knows the id from the member's Register; before that, the first handshake
+// decides, and is remembered.
+func (e *Engine) recognise(peer transport.Identity) error {
 	m := MemberID(peer.Member)
 	o, registered := e.home().origin(session.MemberID(m))
 	known := o.Directory
@@ -381,6 +398,32 @@ func (e *Engine) admit(peer transport.Identity) error {
 	return nil
 }
 
+// compareHistory refuses a peer that knows an entry to be committed in whose place this node has another. One of the members
+// was put back to an earlier state and let the others elect without that entry. Nobody can tell which one by now; the peer
+// is the one that cannot go on, for this node's log is what the newer leader has.
+func (e *Engine) compareHistory(peer transport.Identity) error {
+	host := e.host.Load()
+	if host == nil {
+		return nil
+	}
+	for i, s := range peer.Shards[:min(len(peer.Shards), e.cfg.Shards)] {
+		if index, term, yes := host.Contradicts(ShardID(i+1), replication.Held(s.Held)); yes {
+			return &transport.Refusal{Kind: transport.ErrOtherHistory, Text: fmt.Sprintf(
+				"shard %d: member %d knows entry %d to be committed, of term %d; on member %d entry %d is of term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+				i+1, peer.Member, s.Held.Commit, s.Held.CommitTerm, e.cfg.Member, index, term)}
+		}
+	}
+	return nil
+}
+
+// held is what this node says of a shard's log, counted from 0.
+func (e *Engine) held(shard int) transport.Held {
+	if host := e.host.Load(); host != nil {
+		return transport.Held(host.Held(ShardID(shard + 1)))
+	}
+	return transport.Held{}
+}
+
 func (e *Engine) rememberLocked(m MemberID, directory [16]byte) error {
 	next := e.identity.now
 	next.Peers = make(map[MemberID][16]byte, len(e.identity.now.Peers)+1)
@@ -396,10 +439,10 @@ func (e *Engine) rememberLocked(m MemberID, directory [16]byte) error {
 	return nil
 }
 
-// refused is told that a peer will not talk to this node. Not being admitted is final; another founding digest may be
-// the peer's mistake, and is Ready's to report.
+// refused is told that a peer will not talk to this node. What is said of its directory is final; another founding
+// digest or tick may be the peer's mistake, and is Ready's to report.
 func (e *Engine) refused(peer uint64, reason error) {
-	if errors.Is(reason, transport.ErrNotAdmitted) {
+	if no := (*transport.Refusal)(nil); errors.As(reason, &no) && no.Final() {
 		e.fail(fmt.Errorf("refused by member %d: %w", peer, reason))
 	}
 }

@@ -18,52 +18,63 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// CheckLog says what the log of a shard holds and whether there is one at all. last is its last index: an image
-// that is ahead of it belongs to another log. first is the first index that can still be applied: an image that
-// does not reach first-1 lacks commands that are nowhere any more. (The log keeps some entries before first for
-// the other members, and if it holds a received snapshot that was not installed yet, first is 1.)
+// A Log is what CheckLog found of a shard's log. The zero value is that there is none.
+type Log struct {
+	Exists bool
+	// First is the first index that can still be applied: an image that does not reach First-1 lacks commands
+	// that are nowhere any more. (The log keeps some entries before First for the other members, and if it holds a
+	// received snapshot that was not installed yet, First is 1.)
+	First uint64
+	// Last is the last index: an image that is ahead of it belongs to another log.
+	Last uint64
+	// Term is the newest term that this replica took part in, Vote whom it voted for in it, zero if nobody.
+	Term uint64
+	Vote MemberID
+}
+
+// CheckLog says what the log of a shard holds and whether there is one at all.
 //
 // A log that cannot be read is ErrLog. The log is opened through c.Disk, which changes files: give it a View, and
 // do not call it while a Host is open.
-func CheckLog(c Config, shard ShardID) (first, last uint64, exists bool, err error) {
+func CheckLog(c Config, shard ShardID) (log Log, err error) {
 	bridge.set()
 	c = c.withDefaults()
 	dir, exists, err := logDir(c)
 	if err != nil || !exists {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	files := &checkedFiles{fileSystem: newFileSystem(c.Disk), asked: make(map[string]bool)}
 	defer func() { err = errors.Join(err, files.closeAll()) }()
 	err = guard(func() error {
-		first, last, exists, err = readLog(files, dir, uint64(shard), uint64(c.Member))
+		log, err = readLog(files, dir, uint64(shard), uint64(c.Member))
 		return err
 	})
 	if err != nil {
-		return 0, 0, false, fmt.Errorf("%w: shard %d in %s: %w; %s", ErrLog, shard, dir, err, WayOut)
+		return Log{}, fmt.Errorf("%w: shard %d in %s: %w; %s", ErrLog, shard, dir, err, WayOut)
 	}
-	return first, last, exists, nil
+	return log, nil
 }
 
 // VerifyLog is CheckLog for somebody who has the time: it reads all of the shard's log. A start takes a file that was completed as it
 // is, and finds out what has become of it when an entry in it is wanted.
-func VerifyLog(c Config, shard ShardID) (first, last uint64, exists bool, err error) {
+func VerifyLog(c Config, shard ShardID) (Log, error) {
 	c = c.withDefaults()
 	dir, exists, err := logDir(c)
 	if err != nil || !exists {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	folder := filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, c.Member))
 	names, err := c.Disk.List(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	whole := []string{filepath.Join(dir, "tandb", "bootstrap", fmt.Sprintf("BOOTSTRAP-%d-%d", shard, c.Member))}
 	var lists []string
 	for _, name := range names {
-		log, indexed := strings.CutSuffix(name, ".index")
+		file, indexed := strings.CutSuffix(name, ".index")
 		switch name = filepath.Join(folder, name); {
 		case indexed:
-			whole = append(whole, name, filepath.Join(folder, log+".log"))
+			whole = append(whole, name, filepath.Join(folder, file+".log"))
 		case filepath.Base(name) == "CURRENT":
 			whole = append(whole, name)
 		case strings.HasPrefix(filepath.Base(name), "MANIFEST-"):
@@ -71,14 +82,14 @@ func VerifyLog(c Config, shard ShardID) (first, last uint64, exists bool, err er
 		}
 	}
 	if err := errors.Join(checkWhole(c.Disk, whole), checkSnapshots(c.Disk, snapshotsDir(dir, uint64(shard), uint64(c.Member)))); err != nil {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	torn := checkWhole(c.Disk, lists) // before tan opens the log, which may write a new list of the same name
-	first, last, exists, err = CheckLog(c, shard)
+	log, err := CheckLog(c, shard)
 	if err != nil {
 		err = errors.Join(torn, err) // a crash may tear one, so by itself that is no damage
 	}
-	return first, last, exists, err
+	return log, err
 }
 
 // checkWhole returns an error for each of the files that does not end with a whole record; one that is not there counts for nothing.
@@ -160,28 +171,28 @@ func (f *checkedFiles) Stat(name string) (os.FileInfo, error) {
 }
 
 // readLog opens the log in dir and asks it.
-func readLog(files *checkedFiles, dir string, shard, replica uint64) (first, last uint64, exists bool, err error) {
+func readLog(files *checkedFiles, dir string, shard, replica uint64) (log Log, err error) {
 	folder := filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, replica))
 	if err := cutTailsIn(files.disk, folder); err != nil {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	newest, err := newestLog(files, folder)
 	if err != nil {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: files, LogDB: logConfig()}}
 	db, err := tan.Factory.Create(nhc, nil, []string{dir}, []string{dir})
 	if err != nil {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	first, last, exists, err = extent(db, files.disk, dir, shard, replica)
+	log, err = extent(db, files.disk, dir, shard, replica)
 	// tan takes a damaged list of its files for a short one, and a missing list for a new log. It asks for
 	// every file on the list when it opens; the newest one that holds anything must be among them.
 	if err == nil && newest != "" && !files.asked[newest] {
 		err = fmt.Errorf("the list of log files does not name %s", newest)
 	}
-	return first, last, exists, err
+	return log, err
 }
 
 // newestLog is the newest of tan's files in dir that is not empty; empty if there is none.
@@ -232,35 +243,38 @@ func logDir(c Config) (dir string, exists bool, err error) {
 	return dir, err == nil, err
 }
 
-func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (first, last uint64, exists bool, err error) {
-	_, err = db.GetBootstrapInfo(shard, replica)
+func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (Log, error) {
+	_, err := db.GetBootstrapInfo(shard, replica)
 	if errors.Is(err, raftio.ErrNoBootstrapInfo) {
-		return 0, 0, false, nil
+		return Log{}, nil
 	}
 	if err != nil {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	ss, err := db.GetSnapshot(shard, replica)
 	if err != nil {
-		return 0, 0, false, err
+		return Log{}, err
 	}
-	if first, err = firstIndex(d, dir, shard, replica, ss); err != nil {
-		return 0, 0, false, err
+	log := Log{Exists: true, Last: ss.Index}
+	if log.First, err = firstIndex(d, dir, shard, replica, ss); err != nil {
+		return Log{}, err
 	}
 	rs, err := db.ReadRaftState(shard, replica, ss.Index)
 	if errors.Is(err, raftio.ErrNoSavedLog) {
-		return first, ss.Index, ss.Index > 0, nil
+		log.Exists = ss.Index > 0
+		return log, nil
 	}
 	if err != nil {
-		return 0, 0, false, err
+		return Log{}, err
 	}
 	if raftpb.IsEmptyState(rs.State) {
-		return 0, 0, false, errors.New("term and vote are missing")
+		return Log{}, errors.New("term and vote are missing")
 	}
+	log.Term, log.Vote = rs.State.Term, MemberID(rs.State.Vote)
 	if rs.EntryCount > 0 {
-		return first, rs.FirstIndex + rs.EntryCount - 1, true, nil
+		log.Last = rs.FirstIndex + rs.EntryCount - 1
 	}
-	return first, ss.Index, true, nil
+	return log, nil
 }
 
 // shrunkSize is the size of a snapshot file whose content was thrown away after it was installed: dragonboat's

@@ -16,6 +16,12 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
+// checkLog is CheckLog for tests that want to know how far a log reaches.
+func checkLog(c Config, shard ShardID) (first, last uint64, exists bool, err error) {
+	log, err := CheckLog(c, shard)
+	return log.First, log.Last, log.Exists, err
+}
+
 // viewOf is the configuration for looking at a node's log without changing it.
 func viewOf(t *testing.T, e *ensemble, n *node) Config {
 	t.Helper()
@@ -57,7 +63,7 @@ func TestCheckLog_TellsWhatIsThereAndChangesNothing(t *testing.T) {
 	check := func() (first, last uint64, exists bool) {
 		t.Helper()
 		before := files(t, n.dir)
-		first, last, exists, err := CheckLog(viewOf(t, e, n), 1)
+		first, last, exists, err := checkLog(viewOf(t, e, n), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +146,7 @@ func TestCheckLog_Damage(t *testing.T) {
 				t.Fatal(err)
 			}
 			open := descriptors(t)
-			_, last, exists, err := CheckLog(viewOf(t, e, n), 1)
+			_, last, exists, err := checkLog(viewOf(t, e, n), 1)
 			t.Logf("%s %s: last %d, exists %v, %v", filepath.Base(name), kind, last, exists, err)
 			if err == nil && last < index {
 				t.Errorf("%s %s: the log is said to end at %d, %d was applied", filepath.Base(name), kind, last, index)
@@ -199,7 +205,7 @@ func TestCheckLog_ABitThatTurns(t *testing.T) {
 		if err := os.WriteFile(logs[0], turned(at, bit), 0o640); err != nil {
 			t.Fatal(err)
 		}
-		if _, ends, _, err := CheckLog(viewOf(t, e, n), 1); err == nil && ends < index {
+		if _, ends, _, err := checkLog(viewOf(t, e, n), 1); err == nil && ends < index {
 			t.Errorf("bit %d of byte %d: the log is said to end at %d, %d was applied", bit, at, ends, index)
 		}
 	}
@@ -230,7 +236,7 @@ func TestCheckLog_ReadsTheLogOfThatShardOnly(t *testing.T) {
 	c := viewOf(t, e, left)
 	seen := &readNames{Disk: c.Disk}
 	c.Disk = seen
-	if _, last, exists, err := CheckLog(c, 2); err != nil || !exists || last < n.tapes[1].index {
+	if _, last, exists, err := checkLog(c, 2); err != nil || !exists || last < n.tapes[1].index {
 		t.Fatalf("the log ends at %d, %v, %v", last, exists, err)
 	}
 	if !slices.ContainsFunc(seen.names, func(name string) bool { return strings.Contains(name, "node-2-") }) {
@@ -259,11 +265,11 @@ func TestVerifyLog_ABitThatTurns(t *testing.T) {
 		t.Helper()
 		c := viewOf(t, e, n)
 		before := files(t, n.dir)
-		_, last, _, err = VerifyLog(c, 1)
+		log, err := VerifyLog(c, 1)
 		if after := files(t, n.dir); after != before {
 			t.Fatalf("the directory was\n%s\nand is\n%s", before, after)
 		}
-		return last, err
+		return log.Last, err
 	}
 	for _, n := range []*node{killed, n} {
 		if last, err := verify(n); err != nil || last < index {
@@ -324,7 +330,7 @@ func TestVerifyLog_NamesADamagedList(t *testing.T) {
 			if err := os.WriteFile(list, text, 0o640); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, _, err := VerifyLog(viewOf(t, e, n), 1); err != nil {
+			if _, err := VerifyLog(viewOf(t, e, n), 1); err != nil {
 				if noticed++; !strings.Contains(err.Error(), list) {
 					t.Errorf("byte %d of %s: %v", at, list, err)
 				}
@@ -350,7 +356,7 @@ func TestVerifyLog_NamesADamagedSnapshot(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, "dragonboat.snapshot.message"), text, 0o640); err != nil {
 			t.Fatal(err)
 		}
-		_, _, _, err := VerifyLog(viewOf(t, e, n), 1)
+		_, err := VerifyLog(viewOf(t, e, n), 1)
 		return err
 	}
 	says := raftpb.MustMarshal(&raftpb.Snapshot{Index: 3, Term: 1})

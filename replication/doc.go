@@ -61,6 +61,6 @@
 //	raft/<host name>/  dragonboat's; renamed to the present host name at every Open
 //
 // Read config.go first, then host.go with shard.go, proposal.go and barrier.go; then what stands between us and
-// dragonboat: contain.go, machine.go, logstore.go, fs.go, registry.go, logger.go; compaction.go says how
+// dragonboat: contain.go, machine.go, logstore.go, held.go, fs.go, registry.go, logger.go; compaction.go says how
 // much log is kept. What happens before a host is opened: lock.go, identity.go, checklog.go, raftdir.go.
 package replication

@@ -12,6 +12,7 @@ import (
 	"github.com/lni/dragonboat/v4"
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
+	"github.com/lni/dragonboat/v4/raftpb"
 	"github.com/lni/dragonboat/v4/statemachine"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
@@ -108,6 +109,8 @@ func (h *Host) open() error {
 func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory) config.NodeHostConfig {
 	shards := uint64(c.Shards)
 	uuid := UUID(c.Digest, c.Member)
+	lost := func(m *raftpb.Message) error { return logs.store.lost(m) } // the log is there before the transport
+	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, lost: lost}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,
 		NodeHostID:          uuid,
@@ -119,7 +122,7 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 		MaxReceiveQueueSize: queueMax,
 		Expert: config.ExpertConfig{
 			LogDBFactory:        logs,
-			TransportFactory:    inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger},
+			TransportFactory:    in,
 			NodeRegistryFactory: newRoster(c.Digest, c.Members),
 			FS:                  files,
 			LogDB:               logConfig(),

@@ -15,6 +15,7 @@ type inbound struct {
 	config.TransportFactory
 	disk Disk
 	log  *slog.Logger
+	lost func(*raftpb.Message) error // why a message must not be believed; nil if it may
 }
 
 // Create makes the transport with dragonboat's ends guarded.
@@ -24,6 +25,12 @@ func (f inbound) Create(c config.NodeHostConfig, batch raftio.MessageHandler, ch
 
 func (f inbound) batch(handle raftio.MessageHandler) raftio.MessageHandler {
 	return func(b raftpb.MessageBatch) {
+		for i := range b.Requests {
+			if err := f.lost(&b.Requests[i]); err != nil {
+				f.disk.Fail(err)
+				return
+			}
+		}
 		if err := guard(func() error { handle(b); return nil }); err != nil {
 			f.disk.Fail(err)
 		}

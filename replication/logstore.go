@@ -48,6 +48,8 @@ type shardLog struct {
 		stop  <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
 		saves uint64          // of entries, so far
 		asked place           // whose term was asked for last, since the last of the saves
+		held  Held            // what is known to be committed, without the entry's term
+		last  uint64          // index of the last entry
 	}
 }
 
@@ -146,6 +148,7 @@ func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState,
 	s.shard(shard).forgetTerm() // a replica starts here, and it may be another one than before
 	if err == nil {
 		s.shard(shard).saved = rs.State
+		s.shard(shard).noteFound(rs, last)
 	}
 	return rs, s.afterRead(err)
 }
@@ -274,6 +277,7 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 		if !raftpb.IsEmptyState(u.State) {
 			s.shard(u.ShardID).saved = u.State
 		}
+		s.shard(u.ShardID).noteSaved(&u)
 	}
 	return nil
 }
@@ -362,6 +366,7 @@ func (s *logStore) ImportSnapshot(snapshot raftpb.Snapshot, replica uint64) erro
 func (s *logStore) forget(shard uint64) {
 	l := s.shard(shard)
 	l.saved = raftpb.State{}
+	l.noteFound(raftio.RaftState{}, 0)
 	l.forgetTerm()
 }
 

@@ -136,7 +136,7 @@ func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 			if err := os.WriteFile(name, log, 0o640); err != nil {
 				t.Fatal(err)
 			}
-			_, last, _, err := CheckLog(viewOf(t, e, left), 1)
+			_, last, _, err := checkLog(viewOf(t, e, left), 1)
 			switch {
 			case kind == "torn" && (err != nil || last < index):
 				t.Errorf("a write torn at %d: the log ends at %d, want %d: %v", torn, last, index, err)

@@ -40,7 +40,7 @@ func TestOpen_AnotherHostNameAndPath(t *testing.T) {
 		if err := os.Rename(filepath.Join(raft, hostName(t)), filepath.Join(raft, "container-4711")); err != nil {
 			t.Fatal(err)
 		}
-		if _, last, exists, err := CheckLog(viewOf(t, e, n), 1); err != nil || !exists || last < n.tapes[0].index {
+		if _, last, exists, err := checkLog(viewOf(t, e, n), 1); err != nil || !exists || last < n.tapes[0].index {
 			t.Fatalf("log under another host name: last %d, exists %v, %v", last, exists, err)
 		}
 	}

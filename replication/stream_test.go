@@ -73,7 +73,7 @@ func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
 		return err == nil && info.Size() == shrunkSize
 	})
 	e.stop(behind)
-	first, last, exists, err := CheckLog(viewOf(t, e, behind), 1)
+	first, last, exists, err := checkLog(viewOf(t, e, behind), 1)
 	if err != nil || !exists || first != index+1 || last < index {
 		t.Errorf("first %d, last %d, exists %v, %v after an install at %d", first, last, exists, err, index)
 	}
@@ -101,7 +101,7 @@ func TestStream_KilledBeforeInstall(t *testing.T) {
 	if err := behind.disk.Err(); err != nil {
 		t.Errorf("to be stopped is no failure: %v", err)
 	}
-	first, last, exists, err := CheckLog(viewOf(t, e, behind), 1)
+	first, last, exists, err := checkLog(viewOf(t, e, behind), 1)
 	if err != nil || !exists || first != 1 || last <= behind.tapes[0].applied {
 		t.Errorf("first %d, last %d, exists %v, %v with a stream that waits", first, last, exists, err)
 	}

@@ -66,6 +66,7 @@ type (
 
 	Link      struct{} // the way to a peer
 	Transport struct{} // all connections
+	Promises  struct{} // what the peers have promised
 	Notices   struct{} // what was logged
 	Faults    struct{} // for tests
 	Mesh      struct{} // for tests
@@ -102,7 +103,7 @@ func Order() []Place {
 
 		at[Turn]("file.turn"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
 
-		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Notices]("notices.mu"), at[Faults]("transport.Faults"), at[Mesh]("transport.Mesh"), at[Pipe]("transport.pipe"),
+		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Faults]("transport.Faults"), at[Mesh]("transport.Mesh"), at[Pipe]("transport.pipe"),
 	}
 }
 

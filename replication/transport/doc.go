@@ -26,26 +26,42 @@
 //	acceptor -> dialer:   hello, verdict
 //	dialer   -> acceptor: verdict, then frames
 //
-// Hello (100 bytes, big endian):
+// Hello (116 bytes and 56 for each shard, big endian):
 //
 //	offset  size  field
 //	     0     4  magic "VvHi"
-//	     4     2  version of this protocol
+//	     4     2  version of this protocol: 2
 //	     6     1  purpose: 1 messages, 2 snapshot
-//	     7     1  zero
+//	     7     1  number of shards n; 0 for a stranger
 //	     8    32  founding digest
 //	    40     8  member that speaks
 //	    48     8  member that it means to speak to
 //	    56    16  directory of the member that speaks
 //	    72     8  start of the member that speaks
 //	    80    16  nonce
-//	    96     4  crc32c of the bytes before
+//	    96     8  run: a random id of the process that speaks
+//	   104     8  its tick in nanoseconds
+//	   112  56*n  the state of each shard, in order
+//	112+56n    4  crc32c of the bytes before
+//
+// State of a shard (56 bytes):
+//
+//	offset  size  field
+//	     0     8  newest term in the log when the process started
+//	     8     8  vote in that term
+//	    16     8  index of the last entry then
+//	    24     8  term in which the member learned of the next
+//	    32     8  index of the newest entry that it knows to be committed now
+//	    40     8  term of that entry
+//	    48     8  crc32c of that entry
 //
 // Verdict (28 bytes and a text of at most 1024):
 //
 //	offset  size  field
 //	     0     4  magic "VvOk"
-//	     4     2  code: 0 accepted, else the kind of refusal
+//	     4     2  code: 0 accepted, else the kind of refusal: 1 other version, 2 other ensemble,
+//	              3 not a member, 4 wrong member, 5 not admitted, 6 has forgotten, 7 other tick,
+//	              8 other history
 //	     6     2  length n of the text
 //	     8    16  the nonce of the hello that is judged
 //	    24     n  text, the reason of a refusal
@@ -61,6 +77,23 @@
 //	    12     n  payload: protobuf of raftpb, empty for ask and answer
 //
 // An ask is answered once all frames before it are handled.
+//
+// # What a member must not forget
+//
+// Raft is safe only as long as no member takes back what it told the others: a vote, or that it has
+// an entry. A directory that is put back to an earlier state does. So the transport remembers what
+// each peer has promised in the messages that passed, and compares it with what the hello of a new
+// process says that its directory held (promises.go). Who comes with less is refused on both ways,
+// before any message of Raft. The memory is that of one process. What it cannot know is found
+// afterwards, when two members differ about an entry that is committed: see replication.Host.Contradicts.
+//
+// A new directory has promised nothing, and neither has a member that the ensemble knows by another
+// directory since; both are Options.Admit's to judge. So replacing a member begins its record anew.
+//
+// # Ticks
+//
+// Members whose ticks differ by more than a factor of two refuse one another. With less they only
+// warn, so that the tick of an ensemble can be changed one member after the other, in steps.
 //
 // # Invariants
 //
@@ -80,6 +113,6 @@
 //
 // # Order to read
 //
-// transport.go, handshake.go, frame.go, gate.go, link.go, stream.go, serve.go, network.go, tcp.go,
+// transport.go, handshake.go, promises.go, frame.go, gate.go, link.go, stream.go, serve.go, network.go, tcp.go,
 // memory.go, faults.go, notices.go.
 package transport

@@ -196,8 +196,8 @@ func (c *faultyConn) Write(b []byte) (int, error) {
 // whole returns the size of what part begins with, zero while some of it is missing.
 func (c *faultyConn) whole() (n int) {
 	switch b := c.part; {
-	case c.wrote == 0:
-		n = helloSize
+	case c.wrote == 0 && len(b) >= helloHead:
+		n = helloSize(b)
 	case c.wrote == 1 && len(b) >= verdictSize:
 		n = verdictSize + int(binary.BigEndian.Uint16(b[6:]))
 	case c.wrote > 1 && len(b) >= headSize:

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -22,10 +24,14 @@ var (
 	ErrNotMember     = errors.New("not a member")
 	ErrWrongMember   = errors.New("another member answers at this address")
 	ErrNotAdmitted   = errors.New("not admitted")
+	ErrForgot        = errors.New("has forgotten what it acknowledged")
+	ErrOtherTick     = errors.New("other tick")
+	ErrOtherHistory  = errors.New("other history")
 )
 
 // refusalKinds are the kinds as they travel: the code is the place in the list.
-var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAdmitted}
+var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAdmitted,
+	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory}
 
 // A Refusal says why one member does not talk to another. It wraps one of the kinds above.
 type Refusal struct {
@@ -39,9 +45,26 @@ func (r *Refusal) Error() string { return r.Text }
 // Unwrap returns the kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
+// Final reports whether the refusal is of what the member's directory holds, which no restart and no
+// other config mends.
+func (r *Refusal) Final() bool {
+	return r.Kind == ErrNotAdmitted || r.Kind == ErrForgot || r.Kind == ErrOtherHistory
+}
+
+// level is how loudly a refusal is logged: where acknowledged writes are concerned somebody has to act.
+func (r *Refusal) level() slog.Level {
+	if r.Kind == ErrForgot || r.Kind == ErrOtherHistory {
+		return slog.LevelError
+	}
+	return slog.LevelWarn
+}
+
 func refusal(kind error, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
+
+// notAdmitted is the code of whatever has none of its own.
+const notAdmitted = 5
 
 // code is the kind as it travels.
 func (r *Refusal) code() uint16 {
@@ -50,7 +73,7 @@ func (r *Refusal) code() uint16 {
 			return uint16(i)
 		}
 	}
-	return uint16(len(refusalKinds) - 1)
+	return notAdmitted
 }
 
 // purpose is what a connection is for.
@@ -65,8 +88,11 @@ const (
 	helloMagic   = "VvHi"
 	verdictMagic = "VvOk"
 
-	protocolVersion = 1
-	helloSize       = 100
+	protocolVersion = 2
+	helloHead       = 112 // the hello up to its shards
+	stateSize       = 56
+	statesMax       = 255
+	helloMax        = helloHead + statesMax*stateSize + 4
 	verdictSize     = 28   // without its text
 	reasonMax       = 1024 // bytes of a refusal's text
 
@@ -86,18 +112,28 @@ type hello struct {
 	nonce   [16]byte
 }
 
+// helloSize is the size of a hello, of which at least the first eight bytes are there.
+func helloSize(b []byte) int { return helloHead + int(b[7])*stateSize + 4 }
+
 // marshal appends the hello as it travels.
 func (h *hello) marshal(b []byte) []byte {
 	n := len(b)
 	b = append(b, helloMagic...)
 	b = binary.BigEndian.AppendUint16(b, protocolVersion)
-	b = append(b, byte(h.purpose), 0)
+	b = append(b, byte(h.purpose), byte(len(h.Shards)))
 	b = append(b, h.Digest[:]...)
 	b = binary.BigEndian.AppendUint64(b, h.Member)
 	b = binary.BigEndian.AppendUint64(b, h.wanted)
 	b = append(b, h.Directory[:]...)
 	b = binary.BigEndian.AppendUint64(b, h.Start)
 	b = append(b, h.nonce[:]...)
+	b = binary.BigEndian.AppendUint64(b, h.Run)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Tick))
+	for _, s := range h.Shards {
+		for _, n := range [...]uint64{s.Term, s.Vote, s.Last, s.Held.Term, s.Held.Commit, s.Held.CommitTerm, s.Held.CommitSum} {
+			b = binary.BigEndian.AppendUint64(b, n)
+		}
+	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
@@ -124,15 +160,28 @@ func readHello(r *bufio.Reader) (hello, error) {
 	if v := binary.BigEndian.Uint16(start[4:]); v != protocolVersion {
 		return h, refusal(ErrOtherVersion, "one side speaks version %d of the protocol between members, the other %d", v, protocolVersion)
 	}
-	var b [helloSize]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
+	var room [helloMax]byte
+	b := room[:helloHead]
+	if _, err := io.ReadFull(r, b); err != nil {
 		return h, cutShort(err)
 	}
-	if crc32.Checksum(b[:96], castagnoli) != binary.BigEndian.Uint32(b[96:]) {
+	size := helloSize(b)
+	body := size - 4
+	b = room[:size]
+	if _, err := io.ReadFull(r, b[helloHead:]); err != nil {
+		return h, cutShort(err)
+	}
+	if crc32.Checksum(b[:body], castagnoli) != binary.BigEndian.Uint32(b[body:]) {
 		return h, fmt.Errorf("%w: checksum of the hello", errHandshake)
 	}
+	return parseHello(b[:body])
+}
+
+// parseHello takes apart a hello whose checksum is right.
+func parseHello(b []byte) (hello, error) {
+	var h hello
 	h.purpose = purpose(b[6])
-	if h.purpose != forMessages && h.purpose != forSnapshot || b[7] != 0 {
+	if h.purpose != forMessages && h.purpose != forSnapshot {
 		return h, fmt.Errorf("%w: purpose %d", errHandshake, b[6])
 	}
 	copy(h.Digest[:], b[8:40])
@@ -141,7 +190,17 @@ func readHello(r *bufio.Reader) (hello, error) {
 	copy(h.Directory[:], b[56:72])
 	h.Start = binary.BigEndian.Uint64(b[72:])
 	copy(h.nonce[:], b[80:96])
+	h.Run = binary.BigEndian.Uint64(b[96:])
+	h.Tick = time.Duration(binary.BigEndian.Uint64(b[104:]))
+	for b = b[helloHead:]; len(b) > 0; b = b[stateSize:] {
+		h.Shards = append(h.Shards, parseState(b))
+	}
 	return h, nil
+}
+
+func parseState(b []byte) ShardState {
+	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
+	return ShardState{Term: at(0), Vote: at(1), Last: at(2), Held: Held{Term: at(3), Commit: at(4), CommitTerm: at(5), CommitSum: at(6)}}
 }
 
 // appendVerdict appends the verdict on a hello with that nonce; nil accepts.
@@ -217,17 +276,49 @@ func printable(s string) string {
 func (t *Transport) newHello(p purpose, wanted uint64) hello {
 	h := hello{Identity: t.o.Self, purpose: p, wanted: wanted}
 	rand.Read(h.nonce[:]) // never fails
+	if t.o.Held == nil {
+		return h
+	}
+	h.Shards = slices.Clone(h.Shards)
+	for i := range h.Shards {
+		h.Shards[i].Held = t.o.Held(i)
+	}
 	return h
 }
 
+// tickRatio is how many times longer the tick of one member may be than that of another. The slower
+// one leads with a heartbeat every other tick, and the faster one loses patience after ten of its own
+// at the earliest: at this ratio it gets two in time. Elections take the slower one's time; sessions
+// are made for three of the faster one's. A change of the tick from start to start stays within it.
+const tickRatio = 2
+
 // admit asks whether a peer that was recognised may talk to this member.
 func (t *Transport) admit(h hello) *Refusal {
-	if t.o.Admit == nil {
+	if no := t.compareTicks(h); no != nil {
+		return no
+	}
+	if t.o.Admit != nil {
+		if err := t.o.Admit(h.Identity); err != nil {
+			if no, ok := err.(*Refusal); ok {
+				return no
+			}
+			return &Refusal{Kind: ErrNotAdmitted, Text: err.Error()}
+		}
+	}
+	return t.promises.admit(h.Identity)
+}
+
+// compareTicks refuses a peer whose tick is too far from this member's, and warns of one that is near.
+func (t *Transport) compareTicks(h hello) *Refusal {
+	ours, theirs := t.o.Self.Tick, h.Tick
+	switch {
+	case ours == theirs || ours == 0 || theirs == 0:
 		return nil
+	case max(ours, theirs)/tickRatio > min(ours, theirs) || theirs < 0:
+		return refusal(ErrOtherTick, "Tick is %v on member %d and %v on member %d: elections cannot work with that; it must be the same in every config, and may be changed member by member by at most %d times at once",
+			theirs, h.Member, ours, t.o.Self.Member, tickRatio)
 	}
-	if err := t.o.Admit(h.Identity); err != nil {
-		return &Refusal{Kind: ErrNotAdmitted, Text: err.Error()}
-	}
+	t.notices.give(slog.LevelWarn, notice{event: "another tick than this member's", peer: h.Member}, "tick", theirs, "own", ours)
 	return nil
 }
 
@@ -273,7 +364,7 @@ func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
 	}
 	err = readVerdict(r, own.nonce)
 	if no, ok := err.(*Refusal); ok {
-		// For the log only: who is reached at an address of our own config has a say in this, who comes to us has not.
+		// For the log: who is reached at an address of our own config has a say in this, who comes to us has not (askBack).
 		err = &refusedError{peer: h.Member, reason: no}
 	}
 	return h, err
@@ -294,7 +385,7 @@ func (t *Transport) introduce(conn net.Conn, r *bufio.Reader, member uint64, p p
 		doubt = refusal(ErrWrongMember, "member %d looked for member %d and found member %d: check the addresses in Members", t.o.Self.Member, member, h.Member)
 	}
 	if err := readVerdict(r, own.nonce); err != nil {
-		if errors.Is(err, ErrNotAdmitted) && doubt != nil {
+		if no, ok := err.(*Refusal); ok && no.Final() && doubt != nil {
 			err = doubt // who is not recognised has no say in who is admitted
 		}
 		return t.refusedBy(member, err)

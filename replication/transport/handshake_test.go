@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,7 +106,8 @@ func (e everywhere) Dial(ctx context.Context, _ uint64) (net.Conn, error) {
 	return e.Network.Dial(ctx, e.member)
 }
 
-// The side that dialled refuses too. The side that accepted logs it and believes nothing: anybody could have dialled.
+// The side that dialled refuses too. The side that accepted logs it and believes nothing, for anybody could have dialled: it
+// asks at the address that it knows.
 func TestDiallerRefuses(t *testing.T) {
 	mesh := NewMesh()
 	b := onMesh(t, mesh, identity(2))
@@ -117,9 +119,42 @@ func TestDiallerRefuses(t *testing.T) {
 	if len(b.batches) != 0 {
 		t.Error("a message passed")
 	}
+	if reason := get(t, b.refused, "what it is told when it asks back"); !errors.Is(reason, ErrNotAdmitted) {
+		t.Errorf("told %v", reason)
+	}
+}
+
+// Somebody who is not member 1 but knows what it would say refuses member 2, again and again. The real one has nothing against it.
+func TestImpostorRefuses(t *testing.T) {
+	mesh := NewMesh()
+	b := onMesh(t, mesh, identity(2))
+	a := onMesh(t, mesh, identity(1))
+	for range 3 {
+		conn, err := mesh.Network(3).Dial(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := helloOf(1, 2)
+		conn.Write(h.marshal(nil))
+		r := bufio.NewReader(conn)
+		there, err := readHello(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Write(appendVerdict(nil, there.nonce, refusal(ErrForgot, "you have forgotten")))
+	}
+	until(t, "the reason in the log", func() bool { return strings.Contains(b.log.String(), "you have forgotten") })
+	until(t, "member 1 to be asked", func() bool { return a.asked() })
 	if len(b.refused) != 0 {
 		t.Errorf("told to be refused: %v", <-b.refused)
 	}
+}
+
+// asked reports whether a member was asked by member 2.
+func (p *peer) asked() bool {
+	p.promises.mu.Lock()
+	defer p.promises.mu.Unlock()
+	return p.promises.mu.of[2] != nil
 }
 
 // Whoever does not know the ensemble's digest is not told it, nor what else a member introduces itself with.
@@ -140,7 +175,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Identity != (Identity{Member: 2}) {
+		if !reflect.DeepEqual(got.Identity, Identity{Member: 2}) {
 			t.Errorf("%s is told %+v", name, got.Identity)
 		}
 		conn.Close()
@@ -310,21 +345,26 @@ func TestHandshakeDeadline(t *testing.T) {
 // The layouts in the package comment are what travels.
 func TestHandshakeLayout(t *testing.T) {
 	h := hello{
-		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5},
-		purpose:  forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
+		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
+			Run: 6, Tick: 256, Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
+		purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
 	}
 	got := hex.EncodeToString(h.marshal(nil))
-	want := "56764869" + "0001" + "02" + "00" +
+	want := "56764869" + "0002" + "02" + "02" +
 		"d0" + strings.Repeat("00", 30) + "d1" +
 		"0000000000000001" + "0000000000000002" +
 		"e0" + strings.Repeat("00", 14) + "e1" +
 		"0000000000000005" +
-		"f0" + strings.Repeat("00", 14) + "f1"
-	if got[:192] != want || len(got) != 2*helloSize {
+		"f0" + strings.Repeat("00", 14) + "f1" +
+		"0000000000000006" + "0000000000000100" +
+		"0000000000000007" + "0000000000000008" + "0000000000000009" +
+		"000000000000000a" + "000000000000000b" + "000000000000000c" + "000000000000000d" +
+		strings.Repeat("00", 16) + "000000000000000e" + strings.Repeat("00", 32)
+	if got[:448] != want || len(got) != 456 {
 		t.Fatalf("hello is %s", got)
 	}
 	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))))
-	if err != nil || back != h {
+	if err != nil || !reflect.DeepEqual(back, h) {
 		t.Fatalf("%+v came back as %+v, %v", h, back, err)
 	}
 	v := hex.EncodeToString(appendVerdict(nil, h.nonce, refusal(ErrNotMember, "no")))
@@ -338,6 +378,53 @@ func TestHandshakeLayout(t *testing.T) {
 	}
 }
 
+// Two members that do not agree on the tick say so on both sides, with both values; where elections still work they only warn.
+func TestHandshakeTicks(t *testing.T) {
+	for _, c := range []struct {
+		one, two time.Duration
+		kind     error
+		warns    bool
+	}{
+		{one: 50 * time.Millisecond, two: 50 * time.Millisecond},
+		{one: 0, two: 50 * time.Millisecond},
+		{one: 50 * time.Millisecond, two: 100 * time.Millisecond, warns: true},
+		{one: 100 * time.Millisecond, two: 50 * time.Millisecond, warns: true},
+		{one: 50 * time.Millisecond, two: 101 * time.Millisecond, kind: ErrOtherTick},
+		{one: 500 * time.Millisecond, two: 50 * time.Millisecond, kind: ErrOtherTick},
+	} {
+		t.Run(fmt.Sprint(c.one, c.two), func(t *testing.T) {
+			mesh := NewMesh()
+			one, two := identity(1), identity(2)
+			one.Tick, two.Tick = c.one, c.two
+			a, b := onMesh(t, mesh, one), onMesh(t, mesh, two)
+			a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+			if c.kind == nil {
+				get(t, b.batches, "batch")
+				for _, p := range []*peer{a, b} {
+					if warns := strings.Contains(p.log.String(), "another tick than this member's"); warns != c.warns {
+						t.Errorf("warns: %v\n%s", warns, p.log)
+					}
+				}
+				return
+			}
+			if reason := get(t, a.refused, "refusal"); !errors.Is(reason, c.kind) {
+				t.Fatal(reason)
+			}
+			until(t, "both values in both logs", func() bool {
+				for _, p := range []*peer{a, b} {
+					if !strings.Contains(p.log.String(), c.one.String()) || !strings.Contains(p.log.String(), c.two.String()) {
+						return false
+					}
+				}
+				return true
+			})
+			if len(b.batches) != 0 {
+				t.Error("a message passed")
+			}
+		})
+	}
+}
+
 func FuzzHandshake(f *testing.F) {
 	h := helloOf(1, 2)
 	f.Add(h.marshal(nil))
@@ -346,7 +433,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bufio.NewReader(bytes.NewReader(b))
 		got, err := readHello(r)
-		if err == nil && !bytes.Equal(got.marshal(nil), b[:helloSize]) {
+		if err == nil && !bytes.Equal(got.marshal(nil), b[:helloSize(b)]) {
 			t.Fatalf("%x read as %+v", b, got)
 		}
 		err = readVerdict(r, h.nonce)

@@ -230,10 +230,15 @@ func (l *link) failed(err error) {
 	l.dialEndedLocked(pause)
 	closed := l.mu.closed || l.t.shut.Load()
 	l.mu.Unlock()
-	if !closed {
-		l.t.notReached(l.member, err)
-		l.t.notices.give(slog.LevelWarn, notice{event: "no connection to member", peer: l.member}, "reason", err)
+	if closed {
+		return
 	}
+	l.t.notReached(l.member, err)
+	n, level := notice{event: "no connection to member", peer: l.member}, slog.LevelWarn
+	if no != nil {
+		n.kind, level = no.Kind, no.level()
+	}
+	l.t.notices.give(level, n, "reason", err)
 }
 
 // dialEndedLocked lets those who wait look again.

@@ -33,6 +33,7 @@ type notice struct {
 	event string
 	peer  uint64 // zero if not known
 	host  string // of a stranger
+	kind  error  // of a refusal: each is logged, whatever else was just wrong
 }
 
 // given says when a notice was logged, how long it pauses and how often it was held back since.

@@ -205,14 +205,38 @@ func (t *Transport) notGreeted(conn net.Conn, err error) {
 	if splitErr != nil {
 		host = address
 	}
-	event := "connection not accepted"
-	switch no, bad := (*Refusal)(nil), (insecureError{}); {
+	n, level := notice{event: "connection not accepted", host: host}, slog.LevelWarn
+	var no *Refusal
+	switch bad := (insecureError{}); {
 	case errors.As(err, &no):
-		event = "connection refused"
+		n.event, n.kind, level = "connection refused", no.Kind, no.level()
 	case errors.As(err, &bad):
-		event = "connection not secured"
+		n.event = "connection not secured"
 	}
-	t.notices.give(slog.LevelWarn, notice{event: event, host: host}, "address", address, "reason", err)
+	t.notices.give(level, n, "address", address, "reason", err)
+	if told, ok := err.(*refusedError); ok && no.Final() {
+		t.askBack(told.peer)
+	}
+}
+
+// askBack asks a member what it has against this one. Whoever comes to us and refuses us may be
+// anybody. Who answers at the address in our config has a say, and its refusal is told to Options.Refused.
+func (t *Transport) askBack(peer uint64) {
+	now := time.Now()
+	t.mu.Lock()
+	due := now.Sub(t.mu.asked[peer]) >= redialRefused
+	if due {
+		t.mu.asked[peer] = now
+	}
+	t.mu.Unlock()
+	if !due {
+		return
+	}
+	t.spawn(func() {
+		if conn, _, err := t.dial(t.ctx, peer, forMessages); err == nil {
+			t.release(conn)
+		}
+	})
 }
 
 // take reads the peer's frames until the connection ends. A panic in dragonboat's handlers, which run here,
@@ -242,7 +266,7 @@ func (t *Transport) take(conn net.Conn, r *bufio.Reader, h hello) (err error) {
 		}
 		switch k {
 		case kindBatch:
-			err = t.takeBatch(h.Member, payload)
+			err = t.takeBatch(&h.Identity, payload)
 		case kindChunk:
 			err = t.takeChunk(&chunks, payload)
 		case kindAsk:
@@ -270,15 +294,16 @@ func (t *Transport) frameMax(p purpose) func(kind) int {
 }
 
 // takeBatch hands the messages that may pass to dragonboat.
-func (t *Transport) takeBatch(peer uint64, payload []byte) error {
+func (t *Transport) takeBatch(peer *Identity, payload []byte) error {
 	var b pb.MessageBatch
 	if err := b.Unmarshal(payload); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	dropped, why := t.gate.batch(peer, &b)
+	dropped, why := t.gate.batch(peer.Member, &b)
 	if dropped > 0 {
-		t.notices.give(slog.LevelWarn, notice{event: "messages dropped", peer: peer}, "count", dropped, "reason", why)
+		t.notices.give(slog.LevelWarn, notice{event: "messages dropped", peer: peer.Member}, "count", dropped, "reason", why)
 	}
+	t.promises.note(peer, b.Requests)
 	if len(b.Requests) > 0 && t.handlers.batch != nil {
 		t.handlers.batch(b)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
@@ -20,6 +21,19 @@ type Identity struct {
 	Member    uint64   // never zero
 	Directory [16]byte // random id of the member's directory
 	Start     uint64   // counts the starts of that directory
+
+	Run  uint64        // random id of the process; zero on all of them: promises of one are not held against the next
+	Tick time.Duration // of its Raft clock; zero is not compared
+
+	Shards []ShardState // by shard - 1
+}
+
+// shard returns what a member says of a shard; zero if it says nothing.
+func (id *Identity) shard(i int) ShardState {
+	if i >= len(id.Shards) {
+		return ShardState{}
+	}
+	return id.Shards[i]
 }
 
 // Options say who this member is, whom it talks to and how.
@@ -35,10 +49,14 @@ type Options struct {
 	// nil means that no port is open. The transport closes it.
 	Listener net.Listener
 
-	// Admit may refuse a peer whose digest and member id are right. Its reason travels to the peer. It is
+	// Admit may refuse a peer whose digest and member id are right. Its reason travels to the peer; the kind does
+	// too if the error is a *Refusal, else it is ErrNotAdmitted. It is
 	// called for every connection, by the side that dialled and by the side that accepted, from several
 	// goroutines. It must not block for long and must not call Close. Nil admits everyone.
 	Admit func(peer Identity) error
+
+	// Held is asked before each hello what the log of a shard, from 0, holds. Nil means nothing is said of it.
+	Held func(shard int) Held
 
 	// Refused is told that a peer refused this member; reason is a *Refusal. It may be told the same many
 	// times. It must not block and must not call Close; Shut it may. Nil means nobody is told.
@@ -74,9 +92,10 @@ type Transport struct {
 	// Set by dragonboat's Create, before anything is accepted; immutable afterwards.
 	handlers handlers
 
-	gate  gate
-	shut  atomic.Bool // the same as mu.shut, for the path of every message
-	alive sync.WaitGroup
+	gate     gate
+	promises *promises
+	shut     atomic.Bool // the same as mu.shut, for the path of every message
+	alive    sync.WaitGroup
 
 	mu struct {
 		rank.Mutex[rank.Transport]
@@ -85,6 +104,7 @@ type Transport struct {
 		greeting crowd                 // accepted, handshake not done
 		served   map[uint64]*crowd     // accepted, by peer
 		peers    map[uint64]Peer       // but Member and Heard
+		asked    map[uint64]time.Time  // when members were last asked what they have against this one
 	}
 }
 
@@ -111,11 +131,13 @@ func New(o Options) *Transport {
 		t.members[m] = true
 	}
 	t.gate = newGate(o.Self.Member, o.Shards)
+	t.promises = newPromises(o.Self.Member, o.Shards)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.conns = make(map[net.Conn]struct{})
 	t.mu.greeting.max = greetingMax
 	t.mu.served = make(map[uint64]*crowd)
 	t.mu.peers = make(map[uint64]Peer)
+	t.mu.asked = make(map[uint64]time.Time)
 	return t
 }
 

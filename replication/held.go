@@ -1,0 +1,142 @@
+package replication
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/lni/dragonboat/v4/raftio"
+	"github.com/lni/dragonboat/v4/raftpb"
+)
+
+// Held is what a member knows to be committed of a shard's log. The zero value: of nothing.
+type Held struct {
+	Term       uint64 // the term in which it learned so, or a later one
+	Commit     uint64 // index of the newest entry that it knows to be committed
+	CommitTerm uint64 // the term of that entry; zero if the log no longer has it
+	CommitSum  uint64 // checksum of that entry
+}
+
+// Held says what this node knows to be committed of a shard. It waits for no disk write, so it is
+// never ahead of what is saved.
+func (h *Host) Held(id ShardID) (held Held) {
+	_ = h.call(func() error {
+		held, _ = h.store.shard(uint64(id)).progress()
+		held.CommitTerm, held.CommitSum = h.store.entryAt(uint64(id), uint64(h.cfg.Member), held.Commit)
+		return nil
+	})
+	return held
+}
+
+// Contradicts says whether the log of this node shows that what another member knows to be
+// committed was lost: there is another entry in its place. It returns that entry's index and term.
+// What it finds is no fault of Raft's: some member's log was put back to an earlier state.
+//
+// A leader has all entries that were committed in earlier terms, so what it adds comes behind them.
+// An entry that two members know to be committed is the same on both. And a term has one leader, so
+// entries of one index and term are the same; not if a member has forgotten its vote.
+func (h *Host) Contradicts(id ShardID, other Held) (index, term uint64, yes bool) {
+	_ = h.call(func() error {
+		own, last := h.store.shard(uint64(id)).progress()
+		index = min(other.Commit, last)
+		var sum uint64
+		term, sum = h.store.entryAt(uint64(id), uint64(h.cfg.Member), index)
+		switch {
+		case term > other.Term:
+			yes = true
+		case index != other.Commit || other.CommitTerm == 0 || term == 0:
+		case term > other.CommitTerm:
+			yes = other.Commit <= own.Commit
+		case term == other.CommitTerm:
+			yes = sum != other.CommitSum
+		}
+		return nil
+	})
+	return index, term, yes
+}
+
+// entryAt reads the term of an entry and its checksum; zero if the log does not have it or it cannot be read.
+func (s *logStore) entryAt(shard, replica, index uint64) (term, sum uint64) {
+	if index == 0 {
+		return 0, 0
+	}
+	read := func() error {
+		found, _, err := s.ILogDB.IterateEntries(nil, 0, shard, replica, index, index+1, 0)
+		if err == nil && len(found) > 0 {
+			term, sum = found[0].Term, entrySum(&found[0])
+		}
+		return err
+	}
+	if guard(read) != nil {
+		_ = s.serially(read) // as in IterateEntries
+	}
+	return term, sum
+}
+
+// entrySum tells an entry from another one of the same index and term.
+func entrySum(e *raftpb.Entry) uint64 {
+	key := binary.BigEndian.AppendUint64(nil, e.Key)
+	return uint64(crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, e.Cmd))
+}
+
+// lost returns an error if a leader's message shows that what this node knows to be committed was
+// lost: it has other entries in its place. The argument is that of Contradicts. dragonboat takes
+// no notice: it answers that it has them all, and the leader believes that those are its own.
+func (s *logStore) lost(m *raftpb.Message) error {
+	if m.Type != raftpb.Replicate || len(m.Entries) == 0 {
+		return nil
+	}
+	held, _ := s.shard(m.ShardID).progress()
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		if e.Index > held.Commit {
+			return nil
+		}
+		if e.Term > held.Term {
+			return lostError(m, e, held)
+		}
+	}
+	// All of them are committed here. That is rare enough to look the last one up.
+	e := &m.Entries[len(m.Entries)-1]
+	if term, sum := s.entryAt(m.ShardID, m.To, e.Index); term == e.Term && sum != entrySum(e) {
+		return lostError(m, e, held)
+	}
+	return nil
+}
+
+func lostError(m *raftpb.Message, e *raftpb.Entry, held Held) error {
+	return fmt.Errorf("shard %d: member %d leads it with another entry %d, of term %d, than was committed here, where commits reach to entry %d in term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+		m.ShardID, m.From, e.Index, e.Term, held.Commit, held.Term)
+}
+
+// progress returns what is known to be committed, without the entry's term, and the index of the last entry.
+func (l *shardLog) progress() (Held, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.held, l.mu.last
+}
+
+// noteFound notes what a start found behind the snapshot.
+func (l *shardLog) noteFound(rs raftio.RaftState, snapshot uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.held, l.mu.last = Held{Term: rs.State.Term, Commit: rs.State.Commit}, snapshot
+	if rs.EntryCount > 0 {
+		l.mu.last = rs.FirstIndex + rs.EntryCount - 1
+	}
+}
+
+// noteSaved notes what an update has saved.
+func (l *shardLog) noteSaved(u *raftpb.Update) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u.State.Commit > l.mu.held.Commit {
+		l.mu.held = Held{Term: u.State.Term, Commit: u.State.Commit}
+	}
+	if !raftpb.IsEmptySnapshot(u.Snapshot) {
+		l.mu.last = u.Snapshot.Index
+	}
+	if n := len(u.EntriesToSave); n > 0 {
+		l.mu.last = u.EntriesToSave[n-1].Index
+	}
+}

@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"fmt"
+
+	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
+)
+
+// A ShardState is what a member says of its log of one shard. The zero value is that of an empty log.
+type ShardState struct {
+	// What the directory held when the member's process started.
+	Term uint64 // the newest term that it had taken part in
+	Vote uint64 // whom it had voted for in that term; zero: nobody
+	Last uint64 // index of its last entry, or of the snapshot in place of it
+
+	Held Held // what the log holds now
+}
+
+// Held is what a member knows to be committed. The zero value: it does not know of anything.
+type Held struct {
+	Term       uint64 // the term in which it learned so, or a later one
+	Commit     uint64 // index of the newest entry that it knows to be committed
+	CommitTerm uint64 // the term of that entry; zero if the log no longer has it
+	CommitSum  uint64 // checksum of that entry
+}
+
+// A promise is what a member has told this one about its log of one shard, and must not take back:
+// that it is in a term, and what it holds in that term.
+type promise struct {
+	term  uint64
+	index uint64 // entries up to here are on its disk, unless the leader of a newer term replaced them
+	voted bool   // for this member
+}
+
+// forgotten says what the end of a log lacks of a promise; empty if nothing.
+//
+// A term never goes down. Within a term nothing cuts off what its leader has, or was told that
+// others have: the leader only appends. In a newer term the tail may be replaced, so nothing
+// follows from an index then. Of a directory that is older than the promise it always follows:
+// its term is older, or the same with fewer entries.
+func (p promise) forgotten(e ShardState, self uint64) string {
+	switch {
+	case e.Term < p.term:
+		return fmt.Sprintf("it knows of no term after %d, it has taken part in term %d", e.Term, p.term)
+	case e.Term > p.term:
+		return ""
+	case e.Last < p.index:
+		return fmt.Sprintf("it ends at entry %d of term %d, it has acknowledged entry %d in that term", e.Last, e.Term, p.index)
+	case p.voted && e.Vote != self:
+		return fmt.Sprintf("its vote of term %d is for member %d, it was for member %d", e.Term, e.Vote, self)
+	}
+	return ""
+}
+
+// add adds a newer or older promise.
+func (p *promise) add(q promise) {
+	switch {
+	case q.term > p.term:
+		*p = q
+	case q.term == p.term:
+		p.index, p.voted = max(p.index, q.index), p.voted || q.voted
+	}
+}
+
+// promised says what a message of a member promises. Only messages count that are sent once what
+// they speak of is on the sender's disk. A leader sends entries before, but the commit index that
+// it tells is of entries that it has saved too.
+func promised(m *pb.Message) promise {
+	p := promise{term: m.Term}
+	switch m.Type {
+	case pb.ReplicateResp:
+		if !m.Reject {
+			p.index = m.LogIndex
+		}
+	case pb.Replicate, pb.Heartbeat:
+		p.index = m.Commit
+	case pb.RequestVoteResp:
+		p.voted = !m.Reject
+	case pb.RequestVote, pb.HeartbeatResp:
+	default:
+		return promise{} // among them pre-votes, which name terms that nobody has entered
+	}
+	return p
+}
+
+// promises are those that other members have made. They are what shows that a directory was put
+// back to an earlier state: that state answers to none of what it has forgotten.
+type promises struct {
+	self   uint64
+	shards int
+
+	mu struct {
+		rank.Mutex[rank.Promises]
+		of map[uint64]*record
+	}
+}
+
+// A record is of one member's directory.
+type record struct {
+	directory [16]byte
+	run       uint64    // the process that was admitted last
+	now       []promise // by shard, of that process
+	before    []promise // by shard, of earlier ones
+}
+
+func newPromises(self, shards uint64) *promises {
+	p := &promises{self: self, shards: int(shards)}
+	p.mu.of = make(map[uint64]*record)
+	return p
+}
+
+// admit refuses a process that does not know what an earlier one of its member has promised. A
+// process that is admitted makes promises of its own.
+func (p *promises) admit(id Identity) *Refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.mu.of[id.Member]
+	if r == nil || r.directory != id.Directory {
+		r = p.newRecord(id)
+		p.mu.of[id.Member] = r
+	}
+	same := r.run == id.Run
+	for i, old := range r.before {
+		if !same {
+			old.add(r.now[i])
+		}
+		if lack := old.forgotten(id.shard(i), p.self); lack != "" {
+			return refusal(ErrForgot, "the directory of member %d is older than what it has told member %d, of shard %d %s: "+
+				"it was put back to an earlier state or has lost acknowledged writes, and must not vote; start the member with its directory as it last was, or leave it down (docs/runbook.md: A member that cannot come back)",
+				id.Member, p.self, i+1, lack)
+		}
+	}
+	if !same {
+		r.change(id.Run)
+	}
+	return nil
+}
+
+func (p *promises) newRecord(id Identity) *record {
+	return &record{directory: id.Directory, run: id.Run, now: make([]promise, p.shards), before: make([]promise, p.shards)}
+}
+
+// change begins the record of another process.
+func (r *record) change(run uint64) {
+	for i := range r.before {
+		r.before[i].add(r.now[i])
+	}
+	clear(r.now)
+	r.run = run
+}
+
+// note records what the messages of an admitted peer promise.
+func (p *promises) note(id *Identity, messages []pb.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.mu.of[id.Member]
+	if r == nil || r.directory != id.Directory {
+		return
+	}
+	to := r.now
+	if r.run != id.Run {
+		to = r.before // another process has come since, and these were still on their way
+	}
+	for i := range messages {
+		if m := &messages[i]; m.ShardID >= 1 && m.ShardID <= uint64(len(to)) {
+			to[m.ShardID-1].add(promised(m))
+		}
+	}
+}
