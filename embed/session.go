@@ -2,6 +2,8 @@ package embed
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
@@ -114,7 +116,11 @@ func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
 	}
 	results, err := s.s.Submit(ctx, []tree.Op{s.root.op(op.op)}).Wait(ctx)
 	if err != nil {
-		return Result{}, opError(name, op.op.Path, engine.Single(err))
+		err = engine.Single(err)
+		if op.op.Kind == tree.KindCreate && errors.Is(err, ErrNoNode) {
+			err = fmt.Errorf("its parent: %w", err)
+		}
+		return Result{}, opError(name, op.op.Path, err)
 	}
 	return s.root.results(results)[0], nil
 }
@@ -129,10 +135,19 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	}
 	t, err := s.plain(ops)
 	if err != nil {
-		return nil, opError("multi", "", err)
+		return nil, opError("multi", refusedPath(ops, err), err)
 	}
 	results, err := t.outcome(s.s.SubmitWith(ctx, t.ops, t.with).Wait(ctx))
-	return results, opError("multi", "", err)
+	return results, opError("multi", refusedPath(ops, err), err)
+}
+
+// refusedPath is that of the operation that an error is about; empty if it is about none, or the operation has none.
+func refusedPath(ops []Op, err error) string {
+	var refused *MultiError
+	if !errors.As(err, &refused) || refused.Index >= len(ops) {
+		return ""
+	}
+	return ops[refused.Index].op.Path
 }
 
 // Submit is Multi without waiting: transactions of a session on one shard are applied in the order of their Submit calls. ctx

@@ -63,6 +63,29 @@ func TestMulti_OfOneOperationSaysWhichWasRefused(t *testing.T) {
 	}
 }
 
+// The text of a refusal names the znode that it is about.
+func TestRefusalsNameTheZnode(t *testing.T) {
+	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{Root: "/service"})
+	ctx := bounded(t)
+	_, below := s.Create(ctx, "/a/b", nil, embed.Persistent)
+	_, multi := s.Multi(ctx, embed.OpGuard(nil), embed.OpDelete("/a/c", embed.AnyVersion))
+	_, second := s.Multi(ctx, embed.OpCheck("/", embed.AnyVersion), embed.OpDelete("/a/c", embed.AnyVersion))
+	_, invalid := s.Multi(ctx, embed.OpDelete("/a/c", embed.AnyVersion), embed.OpDelete("a/d", embed.AnyVersion))
+	for want, err := range map[string]error{
+		"create /a/b: its parent: znode does not exist":                           below,
+		"multi: operation 0: " + embed.ErrNotHeld.Error() + ": there is no turn":  multi,
+		"multi /: operation 0: znode does not exist":                              second,
+		`multi a/d: operation 1: invalid path "a/d": does not start with a slash`: invalid,
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if !errors.Is(below, embed.ErrNoNode) {
+		t.Error(below)
+	}
+}
+
 // What has nothing to do with an operation has no index.
 func TestMulti_OfOneOperationThatWasNotRefused(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{})

@@ -622,11 +622,13 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	for _, p := range []string{"", "x", "/x/", "//", "/a//b", "/a/../b", "/\x00"} {
 		m := lock.NewMutex(s, p)
-		if _, err := m.Lock(bounded(t)); !errors.Is(err, embed.ErrInvalidPath) {
-			t.Errorf("Lock of %q: %v", p, err)
-		}
-		if _, err := m.TryLock(bounded(t)); !errors.Is(err, embed.ErrInvalidPath) {
-			t.Errorf("TryLock of %q: %v", p, err)
+		for name, take := range map[string]func(context.Context) (*lock.Hold, error){"Lock": m.Lock, "TryLock": m.TryLock} {
+			_, err := take(bounded(t))
+			if !errors.Is(err, embed.ErrInvalidPath) {
+				t.Errorf("%s of %q: %v", name, p, err)
+			} else if text := err.Error(); strings.Contains(text, "-lock-") || strings.Contains(text, "operation") {
+				t.Errorf("%s of %q speaks of what its caller did not write: %v", name, p, err)
+			}
 		}
 	}
 	must(t, func() error { _, err := s.Create(bounded(t), "/e", nil, embed.Ephemeral); return err }())

@@ -140,7 +140,12 @@ func Unanswered(err error) bool {
 // Ensure creates a znode and those above it that are missing, as containers: the ensemble removes them again when they
 // have been of use and are empty.
 func Ensure(ctx context.Context, s *embed.Session, path string) error {
-	if _, ok, err := s.Exists(ctx, path); ok || err != nil {
+	_, ok, err := s.Exists(ctx, path)
+	var no *embed.OpError
+	if errors.Is(err, embed.ErrInvalidPath) && errors.As(err, &no) {
+		return no.Err // whoever uses it would tell of a path below it, which no caller has written
+	}
+	if ok || err != nil {
 		return nil // what is wrong with it is told by whoever uses it
 	}
 	for i := 1; i <= len(path); i++ {
