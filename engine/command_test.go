@@ -290,7 +290,7 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 	silence := "9703" + "02" + "03" + "cd03e8" + "04" + "05" + "06"
 	beat := "9702" + "02" + "03" + "04" + "05" + "06" + "90"
 	release := "9702" + "02" + "03" + "04" + "05" + "06" + "91" + "95" + "04" + "01" + "a2" + "2f71" + "09" + "00"
-	register := "9801" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05" + "90"
+	register := "9901" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05" + "90" + "00"
 	for _, s := range []string{expire, silence, beat, release, register} {
 		b, _ := hex.DecodeString(s)
 		if _, err := decodeCommand(b); err != nil {
