@@ -330,13 +330,22 @@ func ReadConfig(r io.Reader) (Config, error) {
 	if err := d.Decode(&c); errors.Is(err, io.EOF) {
 		return Config{}, errors.New("config: it is empty")
 	} else if err != nil {
-		return Config{}, fmt.Errorf("config: %w", err)
+		return Config{}, errors.New("config: " + plainWords.Replace(err.Error()))
 	}
 	if err := d.Decode(new(Config)); !errors.Is(err, io.EOF) {
 		return Config{}, errors.New("config: more than one document")
 	}
 	return c, nil
 }
+
+// plainWords has the errors of package yaml speak of what stands in a file, not of Go's types.
+var plainWords = strings.NewReplacer(
+	"into time.Duration", "into a duration such as 50ms",
+	"into map[replication.MemberID]string", `into members such as {1: "10.0.0.1:7400"}`,
+	"into replication.MemberID", "into an id such as 1",
+	"not found in type embed.Config", "is no key",
+	"not found in type embed.TLS", "is no key of tls",
+)
 
 type problems struct{ list []error }
 
