@@ -31,9 +31,9 @@ const (
 	MaxDataSizeMax        = 8 << 20 // a transaction of a few such still fits in one log entry
 )
 
-// pathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop
+// PathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop
 // them all at the entry that holds it, after every restart again.
-const pathMax = 64 << 10
+const PathMax = 64 << 10
 
 // requestOverhead is the room that a transaction has beside the data of its largest znode.
 const requestOverhead = 3 << 20

@@ -531,7 +531,7 @@ func TestPathThatNoImageCanKeepIsNeverProposed(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		longest := "/" + strings.Repeat("y", pathMax-1)
+		longest := "/" + strings.Repeat("y", PathMax-1)
 		n.mkdir(s, longest)
 		n.claim(s, "/z")
 		if n.disk.Err() != nil || !n.exists(longest) {

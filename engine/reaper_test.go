@@ -281,7 +281,7 @@ func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
 
 // A log entry has room for few long paths. One that is too large would be refused each time, and nothing ever reaped again.
 func TestReapEntriesAreBoundedInBytes(t *testing.T) {
-	for _, length := range []int{1, 1000, pathMax, 2 * batchBytesMax} {
+	for _, length := range []int{1, 1000, PathMax, 2 * batchBytesMax} {
 		var due []mortal
 		path := strings.Repeat("x", length)
 		for range 2 * reapBatch {

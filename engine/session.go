@@ -231,8 +231,8 @@ func (s *Session) admissible(ctx context.Context, w *waiter, ops []tree.Op, err 
 		return err
 	}
 	for i := range ops {
-		if n := len(ops[i].Path); n > pathMax {
-			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, pathMax)
+		if n := len(ops[i].Path); n > PathMax {
+			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, PathMax)
 		}
 	}
 	if n, most := len(w.wire), s.engine.cfg.requestBytesMax(); n > most {

@@ -3,6 +3,7 @@ package watch
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/tree"
@@ -55,7 +56,11 @@ type Client struct {
 	mayRead func([]tree.ACL) bool
 	limit   int
 	wake    func()
-	parts   []part // by registry
+	most    int             // bytes of the watches; zero: no bound
+	held    func(bytes int) // told what the watches and the events take more, or less
+	parts   []part          // by registry
+
+	bytes atomic.Int64 // of the watches
 
 	mu struct { // guards what the client knows by itself
 		rank.Mutex[rank.Client]
@@ -91,7 +96,7 @@ func NewClient(on *Shards, limit int, mayRead func([]tree.ACL) bool) *Client {
 	if limit <= 0 {
 		limit = queueDefault
 	}
-	c := &Client{of: on.Of, mayRead: mayRead, limit: limit, wake: func() {}, parts: make([]part, len(on.Registries))}
+	c := &Client{of: on.Of, mayRead: mayRead, limit: limit, wake: func() {}, held: func(int) {}, parts: make([]part, len(on.Registries))}
 	for i, r := range on.Registries {
 		c.parts[i].client, c.parts[i].registry = c, r
 	}
@@ -278,6 +283,7 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 		return nil, nil
 	}
 	n := int(upTo.events - taken)
+	c.held(-eventBytes * n)
 	events := c.mu.events[:n:n]
 	if c.mu.events = c.mu.events[n:]; len(c.mu.events) == 0 {
 		c.mu.events = nil
@@ -293,6 +299,27 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 // OnWake has wake called after each event that is queued, and after the end. It is for who has just made the client. wake runs under
 // the client's lock and registries': it must be short, and call nothing here.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
+
+// What a watch takes beside its path, and an event in the queue: about as much as was measured.
+const (
+	watchBytes = 256
+	eventBytes = 64
+)
+
+// OnHold has held called with the bytes that watches and events in the queue take more than before, or
+// less. If the watches take more than most, which zero turns off, the client ends with ErrTooHeavy. It is
+// for who has just made the client. held runs under the client's lock and registries': it must be short,
+// and call nothing here.
+func (c *Client) OnHold(most int, held func(bytes int)) { c.most, c.held = most, held }
+
+// weigh notes that there is a mark more, or one less.
+func (c *Client) weigh(m *mark, more int) {
+	n := more * (watchBytes + len(m.path))
+	c.held(n)
+	if all := c.bytes.Add(int64(n)); c.most > 0 && all > int64(c.most) {
+		c.end(ErrTooHeavy)
+	}
+}
 
 // Err says why the client has ended; nil while it has not.
 func (c *Client) Err() error {
@@ -462,6 +489,7 @@ func (c *Client) queueLocked(e Event) {
 	}
 	c.mu.events = append(c.mu.events, e)
 	c.mu.queued++
+	c.held(eventBytes)
 	c.wake()
 }
 
@@ -475,6 +503,7 @@ func (c *Client) endLocked(err error) {
 	if c.mu.err != nil {
 		return
 	}
+	c.held(-eventBytes * len(c.mu.events))
 	c.mu.err, c.mu.events = err, nil
 	c.wake()
 }

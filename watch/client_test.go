@@ -812,3 +812,42 @@ func TestClient_Counts(t *testing.T) {
 		t.Errorf("%d and %d watches of %d paths, %q", data, children, r.Watched(), w.Paths())
 	}
 }
+
+// What watches and events take is told to whoever asked, to the byte, and nothing is left at the end; with
+// more watches than there is room for a client ends.
+func TestClient_Weight(t *testing.T) {
+	r := NewRegistry()
+	w := newClient(r)
+	held := 0
+	w.OnHold(2*(watchBytes+len("/a")), func(n int) { held += n })
+	want := func(what string, bytes int) {
+		t.Helper()
+		if held != bytes {
+			t.Errorf("%s: %d bytes are held, want %d", what, held, bytes)
+		}
+	}
+	const one = watchBytes + len("/a")
+	arm(t, w, "/a", Data)
+	arm(t, w, "/a", Data)
+	arm(t, w, "/b", Data)
+	want("two watches", 2*one)
+	deliver(r, set("/a")...)
+	want("one has fired", one+eventBytes)
+	told(t, w)
+	want("and is told", one)
+	arm(t, w, "/c", Children)
+	w.Remove("/b", Data)
+	arm(t, w, "/d", Recursive)
+	want("two others", 2*one)
+	deliver(r, set("/d")...)
+	if w.Err() != nil {
+		t.Errorf("ended too early: %v", w.Err())
+	}
+	arm(t, w, "/e", Data)
+	if w.Err() != ErrTooHeavy {
+		t.Errorf("with three watches: %v", w.Err())
+	}
+	want("ended", 3*one)
+	w.End(nil)
+	want("gone", 0)
+}

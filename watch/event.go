@@ -85,6 +85,8 @@ func eventOf(z tree.Zxid, c tree.Change) Event {
 var (
 	// ErrOverflow ends a watch whose buffer was full when an event came.
 	ErrOverflow = errors.New("watch overflowed")
+	// ErrTooHeavy ends a Client whose watches take more bytes than they may.
+	ErrTooHeavy = errors.New("watches take too much memory")
 	// ErrGap ends a watch that may have missed changes, because the tree was replaced as a whole. The
 	// error is a *GapError then.
 	ErrGap = errors.New("watch has a gap")

@@ -209,6 +209,7 @@ func (p *part) add(in table, path string, on terms) {
 	}
 	t.marks[in][m.path] = m
 	own.marks[m.path] = m
+	p.client.weigh(m, 1)
 	t.n++
 	t.peak, own.peak = max(t.peak, t.n), max(own.peak, len(own.marks))
 	if pair, ok := in.pair(); ok && p.own[pair].marks[path] != nil {
@@ -237,6 +238,7 @@ func (p *part) drop(in table, m *mark, off terms) {
 	m.next, m.prev = nil, nil
 	own := &p.own[in]
 	delete(own.marks, m.path)
+	p.client.weigh(m, -1)
 	if pair, ok := in.pair(); ok && p.own[pair].marks[m.path] != nil {
 		p.both--
 	}

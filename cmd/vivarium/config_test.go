@@ -102,6 +102,8 @@ gateway:
   connections: 2
   frameSize: 4096
   outstanding: 3
+  watchBytes: 5000
+  memory: 2000000
   writeTimeout: 4s
   firstFrame: 5s
   words: [srvr, ruok]
@@ -123,7 +125,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 		},
 		Gateway: gateway.Config{
 			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,
-			Connections: 2, FrameSize: 4096, Outstanding: 3, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, Words: []string{"srvr", "ruok"},
+			Connections: 2, FrameSize: 4096, Outstanding: 3, WatchBytes: 5000, Memory: 2_000_000, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, Words: []string{"srvr", "ruok"},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -51,6 +51,8 @@
 //	  connections: 10000
 //	  frameSize: 1048575       # bytes of a request; to raise with maxDataSize
 //	  outstanding: 1000        # requests that were read and not answered yet
+//	  watchBytes: 67108864     # what the watches of one connection take
+//	  memory: 536870912        # what all connections hold; beyond it the greediest is ended
 //	  writeTimeout: 10s        # for a client to read what it is sent
 //	  firstFrame: 10s          # for a connection to say what it wants
 //	  words: [srvr]            # four-letter words that are answered; ["*"] is all of them

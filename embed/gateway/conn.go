@@ -41,7 +41,9 @@ type conn struct {
 	in  input
 	who []tree.Identity
 
-	figures figures
+	figures   figures
+	held      atomic.Int64 // bytes that the gateway counts for it
+	greediest bool         // it is ended for them; guarded by the gateway's mu
 
 	turn   turn        // to send
 	told   watch.Place // of the last answer; whoever has the turn has it
@@ -76,6 +78,7 @@ const (
 	readBytesMax  = 16 << 20 // bytes of a multiRead's results; with more the connection ends
 	flushAt       = 64 << 10 // bytes of answers and events that are sent in one go; what is queued behind waits
 	queueKept     = 4        // answers an idle connection keeps room for
+	answerBytes   = 512      // an answer in the queue, beside its bytes; one in a reply of several takes about as much
 	lingerMax     = time.Second
 	lingerBytes   = 64 << 10 // how much of what a client still sends is read at the end, lest the system lose the last answer
 )
@@ -104,7 +107,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 	}
 	c := &conn{gate: g, sock: sock, raw: raw, came: time.Now()}
 	c.settled.L, c.nudged = &c.mu, c.nudge
-	c.in.sock = sock
+	c.in.sock, c.in.hold = sock, c.hold
 	return c
 }
 
@@ -147,6 +150,14 @@ func (c *conn) drop() {
 	c.ended = true
 	c.settled.Broadcast()
 	_ = c.raw.Close() // TLS would say goodbye, and wait until it has
+}
+
+// hold counts bytes that the connection holds more than before, or less. It may be called under any lock.
+func (c *conn) hold(bytes int) {
+	c.held.Add(int64(bytes))
+	if all := c.gate.held.Add(int64(bytes)); bytes > 0 && all > int64(c.gate.cfg.Memory) {
+		c.gate.relieve()
+	}
 }
 
 // converse is the reader. It returns why the conversation ended.
@@ -245,7 +256,7 @@ func (c *conn) handshake(frame []byte) error {
 		return err
 	}
 	c.mu.Lock()
-	c.session, c.watches = s, c.gate.newWatches(c.nudged, c.who)
+	c.session, c.watches = s, c.newWatches()
 	if q.SessionID == 0 {
 		c.last = lastAnswer{op: wire.OpCreateSession, zxid: a.SessionID, at: time.Now()}
 	}
@@ -317,6 +328,7 @@ func (c *conn) pushLocked(a *answer) {
 		c.open++
 	}
 	c.bytes += a.bytes
+	c.hold(a.bytes + answerBytes)
 	if n := len(c.queue); n == cap(c.queue) && c.head > n/2 { // else a queue that is never empty would grow for ever
 		left := copy(c.queue, c.queue[c.head:])
 		clear(c.queue[left:])

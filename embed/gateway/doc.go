@@ -39,6 +39,10 @@
 //     on the leader; conf has no keys of elections.
 //   - TTL modes are always on. The age of a TTL znode, and of a container, counts by what package embed
 //     says, not by the leader's wall clock.
+//   - A path has at most 64 KiB, as in the library; a longer one gets BadArguments.
+//   - A connection whose watches take more than Config.WatchBytes is ended, and so is the one that holds
+//     most while all together hold more than Config.Memory. The first comes back and sets as many
+//     watches again: it has to have fewer, or the bound has to be larger.
 //   - A watch of the empty path reads the root and is never told of anything, as in ZooKeeper.
 //   - gtmk answers as a server whose trace mask nobody has set. stmk and hash are not there.
 //   - A resume with a wrong password does not end the connection that has the session. A resumed session's former
@@ -47,8 +51,9 @@
 // # Inside
 //
 // One goroutine serves a connection, and another comes when there is something to send that it does not know of: see conn. An idle connection
-// has no buffers. Nothing that a client sends costs more than its connection, and what is kept for it is bounded, but for its watches: by
-// Config, and by the constants in conn.go.
+// has no buffers. Nothing that a client sends costs more than its connection, and what is kept for it is bounded: by Config, and by
+// the constants in conn.go. What it holds of Config.Memory is counted where it grows and shrinks: see conn.hold. A read costs by the
+// size of its answer, and holds no lock that anybody else needs.
 //
 // Locks, from the first that may be held while the next is taken: conn.mu, those of package watch. Gateway.mu is held with none of them.
 //

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -29,6 +30,8 @@ const (
 	DefaultOutstanding           = 1000
 	DefaultWriteTimeout          = 10 * time.Second
 	DefaultFirstFrame            = 10 * time.Second
+	DefaultWatchBytes            = 64 << 20
+	DefaultMemory                = 512 << 20
 )
 
 // Config says where a gateway listens and what it allows. All but Listen may be zero.
@@ -48,6 +51,14 @@ type Config struct {
 	// Outstanding bounds the requests that were read and not answered yet, of one connection and of all together; no more are read
 	// then, but that every connection may have one. Zero means DefaultOutstanding.
 	Outstanding int `yaml:"outstanding"`
+	// WatchBytes bounds what the watches of one connection take: their paths, and 256 bytes for each
+	// beside that. A connection with more is ended. Zero means DefaultWatchBytes.
+	WatchBytes int `yaml:"watchBytes"`
+	// Memory bounds what all connections hold: requests that are read or under way, answers and events
+	// that are not sent, and watches. With more the connection that holds most is ended, and the log
+	// says so. Zero means DefaultMemory. It is for what clients ask for, and not for what each of them
+	// takes when it is idle, some 12 KiB.
+	Memory int `yaml:"memory"`
 	// WriteTimeout is how long a client may take to read what is sent to it, before its connection is closed. Zero means
 	// DefaultWriteTimeout.
 	WriteTimeout time.Duration `yaml:"writeTimeout"`
@@ -94,6 +105,8 @@ func (c Config) complete() (Config, *tls.Config, error) {
 		{"Connections", &c.Connections, DefaultConnections, -1 << 31, 1<<31 - 1},
 		{"FrameSize", &c.FrameSize, DefaultFrameSize, 128, 64 << 20},
 		{"Outstanding", &c.Outstanding, DefaultOutstanding, 1, 1 << 20},
+		{"WatchBytes", &c.WatchBytes, DefaultWatchBytes, 1 << 10, 1<<31 - 1},
+		{"Memory", &c.Memory, DefaultMemory, 1 << 20, math.MaxInt},
 	} {
 		if *n.value == 0 {
 			*n.value = n.preset
@@ -186,6 +199,8 @@ type Gateway struct {
 	outstanding atomic.Int64
 	authFailed  atomic.Int64
 	refused     atomic.Int64 // connections beyond a limit
+	held        atomic.Int64 // bytes that all connections hold
+	relieving   atomic.Bool  // a connection is being ended for that
 	figures     figures
 	reads       figures // from the request to the answer of those that only read
 
@@ -287,14 +302,63 @@ func (g *Gateway) take(sock net.Conn) {
 	g.addresses[host]++
 	g.goroutines.Go(func() {
 		c.serve()
-		g.mu.Lock()
-		delete(g.conns, c)
-		if g.addresses[host]--; g.addresses[host] == 0 {
-			delete(g.addresses, host)
-		}
-		g.mu.Unlock()
+		g.leave(c, host)
 	})
 	g.mu.Unlock()
+}
+
+// leave forgets a connection that nobody serves any more.
+func (g *Gateway) leave(c *conn, host string) {
+	g.mu.Lock()
+	delete(g.conns, c)
+	if g.addresses[host]--; g.addresses[host] == 0 {
+		delete(g.addresses, host)
+	}
+	greediest := c.greediest
+	g.mu.Unlock()
+	g.held.Add(-c.held.Load())
+	if greediest {
+		g.relieving.Store(false)
+		g.relieve()
+	}
+}
+
+// relieve has the connection that holds most ended if all hold too much. One at a time is: until what it
+// holds is free it is not known whether that was enough. It may be called under any lock.
+func (g *Gateway) relieve() {
+	if g.held.Load() > int64(g.cfg.Memory) && g.relieving.CompareAndSwap(false, true) {
+		g.goroutines.Go(g.endGreediest)
+	}
+}
+
+func (g *Gateway) endGreediest() {
+	c := g.greediest()
+	if c == nil {
+		g.relieving.Store(false)
+		return
+	}
+	g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
+		"client", c.raw.RemoteAddr(), "bytes", c.held.Load(), "all", g.held.Load(), "most", g.cfg.Memory)
+	c.drop()
+}
+
+// greediest marks the connection that holds most, whose end goes on with relieve; nil if all hold no more
+// than they may.
+func (g *Gateway) greediest() (most *conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held.Load() <= int64(g.cfg.Memory) {
+		return nil // it was only for a moment
+	}
+	for c := range g.conns {
+		if most == nil || c.held.Load() > most.held.Load() {
+			most = c
+		}
+	}
+	if most != nil {
+		most.greediest = true
+	}
+	return most
 }
 
 // connections returns those that there are, the oldest first.

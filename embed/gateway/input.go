@@ -17,6 +17,10 @@ type input struct {
 	sock   net.Conn
 	before func() error // called before the socket is read, which may take long; nil until there is a session
 
+	hold func(bytes int) // told what a long frame takes
+	came int             // bytes since the frame before
+	held int             // of them, those that hold was told of
+
 	first [aheadMax]byte
 	ahead []byte // of first, what is not read on yet
 	bufs  *buffers
@@ -58,12 +62,21 @@ func (in *input) read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return in.sock.Read(p)
+	n, err := in.sock.Read(p)
+	if in.came += n; in.came-in.held >= frameKept {
+		in.hold(in.came - in.held)
+		in.held = in.came
+	}
+	return n, err
 }
 
 // next reads a frame, which lies in the buffers until the next one is read.
 func (in *input) next(limit int) ([]byte, error) {
 	in.rearm()
+	if in.came = 0; in.held > 0 {
+		in.hold(-in.held)
+		in.held = 0
+	}
 	if in.bufs == nil || in.bufs.r.Buffered() == 0 && len(in.ahead) == 0 {
 		in.release()
 		if err := in.wait(); err != nil {

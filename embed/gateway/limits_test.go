@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
@@ -150,6 +152,113 @@ func TestSetWatchesThatWaitAreBounded(t *testing.T) {
 	c.receive(q)
 	if len(c.events) != 10_000 {
 		t.Errorf("%d events", len(c.events))
+	}
+}
+
+// A path is no longer than those of znodes can be, or what is watched would take a megabyte each.
+func TestPathsAreBounded(t *testing.T) {
+	g := start(t, Config{})
+	c := connect(t, g)
+	long := "/" + strings.Repeat("x", engine.PathMax)
+	for _, o := range []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2} {
+		for _, watch := range []bool{false, true} {
+			o := op(o, long)
+			o.Watch = watch
+			if r := c.do(o); r.Err != wire.BadArguments {
+				t.Errorf("op %d, watch %v: code %d", o.Op, watch, r.Err)
+			}
+		}
+	}
+	for _, o := range []wire.Op{wire.OpGetACL, wire.OpGetAllChildrenNumber, wire.OpAddWatch, wire.OpDelete} {
+		if r := c.do(op(o, long)); r.Err != wire.BadArguments {
+			t.Errorf("op %d: code %d", o, r.Err)
+		}
+	}
+	if r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}, Watches: wire.Watches{Exist: []string{long}}}); r.Err != wire.BadArguments {
+		t.Errorf("setWatches: code %d", r.Err)
+	}
+	if n := g.connections()[0].watches.Paths(); len(n) > 0 {
+		t.Errorf("%d paths are watched", len(n))
+	}
+	if r := c.do(watching(op(wire.OpExists, long[:engine.PathMax]))); r.Err != wire.NoNode {
+		t.Errorf("at the limit: code %d", r.Err)
+	}
+}
+
+// A connection whose watches take more than they may is ended, and what they took is free again.
+func TestWatchBytes(t *testing.T) {
+	const most = 1 << 20
+	g := start(t, Config{WatchBytes: most})
+	fine, c := connect(t, g), connect(t, g)
+	exists := watching(op(wire.OpExists, "/"+strings.Repeat("x", 50_000)))
+	for i := range most / 50_400 {
+		o := exists
+		o.Path += fmt.Sprint(i)
+		if r := c.do(o); r.Err != wire.NoNode {
+			t.Fatalf("watch %d: code %d", i, r.Err)
+		}
+	}
+	served := g.connections()[1]
+	if held := served.held.Load(); held < most*9/10 || held > most {
+		t.Errorf("%d bytes are held, of at most %d", held, most)
+	}
+	exists.Path += "y"
+	c.send(wire.Request{Operation: exists})
+	c.endsSilently()
+	fine.must(op(wire.OpPing, ""))
+	wait(t, "the memory of the connection", func() bool { return len(g.connections()) == 1 && g.held.Load() < 1<<10 })
+}
+
+// What all connections hold together is bounded: the greediest is ended, the log says why, and whoever
+// holds little goes on. Whatever a connection can hold counts.
+func TestMemory(t *testing.T) {
+	big := func(n int) []byte { // a read of n times 900,000 bytes
+		q := wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpMultiRead}}
+		for range n {
+			q.Ops = append(q.Ops, op(wire.OpGetData, "/big"))
+		}
+		return raw(q)
+	}
+	for name, greed := range map[string]func(c *client){
+		"answers that are not read": func(c *client) {
+			for range 3 {
+				_, _ = c.Write(big(10))
+			}
+		},
+		"a frame that does not end": func(c *client) {
+			b := raw(wire.Request{Xid: 1, Operation: with(create("/f", nil, 0), func(o *wire.Operation) { o.Data = make([]byte, 5<<20) })})
+			_, _ = c.Write(b[:len(b)-1])
+		},
+		"watches": func(c *client) {
+			for i := range 100 {
+				_, _ = c.Write(raw(wire.Request{Xid: int32(i), Operation: watching(op(wire.OpExists, "/"+strings.Repeat("x", 50_000)+fmt.Sprint(i)))}))
+			}
+			c.ends()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log lockedBuffer
+			n := startNode(t, func(c *embed.Config) {
+				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			})
+			g := startOn(t, n, Config{Memory: 4 << 20, FrameSize: 8 << 20, WriteTimeout: patience})
+			fine := connect(t, g)
+			fine.must(create("/big", make([]byte, 900_000), 0))
+			fine.must(watching(op(wire.OpExists, "/big")))
+			greedy := connect(t, g)
+			go greed(greedy)
+			wait(t, "the end of the greedy connection", func() bool { return strings.Contains(log.String(), "too much memory") })
+			wait(t, "its memory", func() bool { return len(g.connections()) == 1 && g.held.Load() < 1<<10 })
+			fine.must(op(wire.OpSetData, "/big"))
+			fine.wantTold("afterwards", "3 /big")
+			if got := strings.Count(log.String(), "too much memory"); got != 1 || g.relieving.Load() {
+				t.Errorf("%d connections were ended, another is being: %v", got, g.relieving.Load())
+			}
+			fine.must(op(wire.OpCloseSession, ""))
+			fine.endsSilently()
+			wait(t, "the end of all", func() bool { return len(g.connections()) == 0 })
+			wait(t, "all memory to be given back", func() bool { return g.held.Load() == 0 })
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ func (c *conn) multi(q *wire.Request, a *answer) error {
 	if len(q.Ops) == 0 {
 		return c.finish(a, nil)
 	}
+	a.bytes += answerBytes * len(q.Ops)
 	ops := make([]tree.Op, len(q.Ops))
 	a.multi = make([]wire.Op, len(q.Ops))
 	for i := range q.Ops {

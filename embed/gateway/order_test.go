@@ -209,7 +209,8 @@ func TestManyEventsAreSentInPortions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.session, c.watches = s, g.newWatches(func() {}, nil)
+	c.nudged = func() {}
+	c.session, c.watches = s, c.newWatches()
 	defer c.watches.End(nil)
 	const events = 10_000
 	var was watch.Reset

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -184,7 +185,7 @@ func (a *answer) show(err error) error {
 	}
 	a.reply.Err, a.bytes = code, sizeOf(&a.reply.Result)
 	for i := range a.reply.Results {
-		a.bytes += sizeOf(&a.reply.Results[i])
+		a.bytes += answerBytes + sizeOf(&a.reply.Results[i])
 	}
 	return nil
 }
@@ -308,7 +309,15 @@ func readPath(path string) (string, error) {
 	case "":
 		return "/", nil
 	}
-	return path, nil
+	return path, short(path)
+}
+
+// short refuses a path that is longer than any can be: a watch of it would be kept.
+func short(path string) error {
+	if n := len(path); n > engine.PathMax {
+		return fmt.Errorf("%w: a path of %d bytes, at most %d are taken", engine.ErrTooLarge, n, engine.PathMax)
+	}
+	return nil
 }
 
 func (c *conn) exists(from reads, o *wire.Operation, r *wire.Result) error {
@@ -321,8 +330,8 @@ func (c *conn) exists(from reads, o *wire.Operation, r *wire.Result) error {
 }
 
 func (c *conn) existsArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	if o.Path == wire.Null {
-		return c.watches.Here(), errMarshalling
+	if _, err := readPath(o.Path); err != nil {
+		return c.watches.Here(), err
 	}
 	stat, ok, at, err := c.watches.Exists(o.Path)
 	return at, existing(&r.Result, &stat, ok, err)
@@ -347,8 +356,8 @@ func (c *conn) getData(from reads, o *wire.Operation, r *wire.Result) error {
 }
 
 func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	if o.Path == wire.Null {
-		return c.watches.Here(), errMarshalling
+	if _, err := readPath(o.Path); err != nil {
+		return c.watches.Here(), err
 	}
 	data, stat, at, err := c.watches.Get(o.Path)
 	r.Data, r.Stat = data, statOf(&stat)
@@ -366,8 +375,8 @@ func (c *conn) getChildren(from reads, o *wire.Operation, r *wire.Result) error 
 }
 
 func (c *conn) getChildrenArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	if o.Path == wire.Null {
-		return c.watches.Here(), errMarshalling
+	if _, err := readPath(o.Path); err != nil {
+		return c.watches.Here(), err
 	}
 	names, stat, at, err := c.watches.Children(o.Path)
 	r.Names, r.Stat = list(names), statOf(&stat)

@@ -11,9 +11,10 @@ import (
 type watches struct{ *engine.RemoteWatches }
 
 // newWatches returns the watches of a connection, which is nudged when there are events.
-func (g *Gateway) newWatches(nudge func(), who []tree.Identity) watches {
-	w := watches{g.node.Engine.WatchRemotely(0, who...)}
-	w.OnWake(nudge)
+func (c *conn) newWatches() watches {
+	w := watches{c.gate.node.Engine.WatchRemotely(0, c.who...)}
+	w.OnWake(c.nudged)
+	w.OnHold(c.gate.cfg.WatchBytes, c.hold)
 	return w
 }
 
@@ -33,6 +34,9 @@ func (c *conn) addWatch(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
 		mode = watch.Recursive
 	default:
 		return c.watches.Here(), errMarshalling
+	}
+	if err := short(o.Path); err != nil {
+		return c.watches.Here(), err
 	}
 	return c.watches.Arm(o.Path, mode, nil)
 }
@@ -57,6 +61,14 @@ func (c *conn) ofKind(o *wire.Operation, find func(path string, modes ...watch.M
 }
 
 func (c *conn) setWatches(q *wire.Request, a *answer) error {
+	w := &q.Watches
+	for _, list := range [][]string{w.Data, w.Exist, w.Child, w.Persistent, w.Recursive} {
+		for _, path := range list {
+			if err := short(path); err != nil {
+				return c.finish(a, err)
+			}
+		}
+	}
 	was := watch.Reset{Data: q.Watches.Data, Exist: q.Watches.Exist, Children: q.Watches.Child, Persistent: q.Watches.Persistent,
 		Recursive: q.Watches.Recursive, Since: tree.Zxid(max(q.Watches.Zxid, 0))}
 	return c.armed(a, func() (watch.Place, error) { return c.watches.Reset(was) })

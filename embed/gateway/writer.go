@@ -113,7 +113,8 @@ func (e sessionError) Error() string { return "the session is " + embed.State(e)
 // A writer is what whoever has the turn gathers.
 type writer struct {
 	*conn
-	out *[]byte // not sent yet; nil: nothing
+	out      *[]byte // not sent yet; nil: nothing
+	gathered int     // bytes that the answers in it were counted by
 }
 
 var outs = sync.Pool{New: func() any { return new([]byte) }}
@@ -211,6 +212,7 @@ func (w *writer) answer(a *answer) error {
 		a.reply.Zxid = int64(a.place.Zxid)
 	}
 	w.pop(a)
+	w.gathered += a.bytes + answerBytes
 	return w.append(&a.reply)
 }
 
@@ -245,7 +247,8 @@ func (w *writer) flush() error {
 		return nil
 	}
 	err := w.send(*out)
-	w.out = nil
+	w.hold(-w.gathered)
+	w.out, w.gathered = nil, 0
 	if *out = (*out)[:0]; cap(*out) <= 2*flushAt {
 		outs.Put(out)
 	}
