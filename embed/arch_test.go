@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // The house as text: which room may import which. A new edge needs a line here, and a reason. Everything third-party is
@@ -266,6 +268,38 @@ func TestTestsDoNotSleep(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go: what only tests use, and the ranks themselves.
+var unranked = []string{"embed/embedtest", "internal/child", "internal/rank", "storage/disk/powercut"}
+
+func TestLocksKnowTheirPlace(t *testing.T) {
+	fset, list := sources(t)
+	used := make(map[string]bool)
+	for _, s := range list {
+		if s.test() || slices.Contains(unranked, s.dir) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			switch x, _ := sel.X.(*ast.Ident); {
+			case x == nil:
+			case x.Name == "rank":
+				used[sel.Sel.Name] = true
+			case x.Name == "sync" && (sel.Sel.Name == "Mutex" || sel.Sel.Name == "RWMutex"):
+				t.Errorf("%s: a lock without a place: use rank.%s, and give it a line in engine/doc.go", fset.Position(n.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+	for _, p := range rank.Order() {
+		if !used[p.Type.Name()] {
+			t.Errorf("no lock is at the place %s: take it out of the order", p.Name)
+		}
 	}
 }
 
