@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,8 @@ type SessionCensus struct {
 	Ephemerals []string // in order
 }
 
-// Census counts the sessions and what they own. It looks at all of them, and waits for a shard that is at an entry as Ephemerals does.
+// Census lists the sessions and what they own. It looks at all of them, and waits for a shard that is at an entry as Ephemerals does.
+// Entries may be applied meanwhile.
 // A node that is over has none to count: ErrFailed, ErrClosed.
 func (e *Engine) Census(ctx context.Context) (Census, error) {
 	c, err := e.count(ctx)
@@ -42,16 +44,48 @@ func (e *Engine) count(ctx context.Context) (c Census, err error) {
 	}
 	home.mu.Unlock()
 	for _, m := range e.shards {
-		if err := m.lock(ctx); err != nil {
+		if err := m.ephemeralsOfAll(ctx, c.Sessions); err != nil {
 			return Census{}, err
 		}
-		for i := range c.Sessions {
-			s := &c.Sessions[i]
-			s.Ephemerals = append(s.Ephemerals, m.mu.table.Ephemerals(s.ID)...)
+	}
+	for _, s := range c.Sessions {
+		slices.Sort(s.Ephemerals)
+	}
+	return c, nil
+}
+
+// censusPortion is how much is gathered of a shard before an entry may be applied in between.
+const censusPortion = 1000
+
+// ephemeralsOfAll adds what sessions own on a shard, in no order.
+func (m *machine) ephemeralsOfAll(ctx context.Context, all []SessionCensus) error {
+	for len(all) > 0 {
+		if err := m.lock(ctx); err != nil {
+			return err
+		}
+		for n := 0; n < censusPortion && len(all) > 0; all = all[1:] {
+			owned := m.mu.table.Owned(all[0].ID)
+			all[0].Ephemerals = append(all[0].Ephemerals, owned...)
+			n += 1 + len(owned)
 		}
 		m.mu.Unlock()
 	}
-	return c, nil
+	return nil
+}
+
+// Count is Census of which only the numbers count, and costs less: nothing is applied meanwhile.
+func (e *Engine) Count(ctx context.Context) (sessions, ephemerals int, err error) {
+	for _, m := range e.shards {
+		if err := m.lock(ctx); err != nil {
+			return 0, 0, err
+		}
+		if m == e.home() {
+			sessions = m.mu.table.Len()
+		}
+		ephemerals += m.mu.table.CountEphemerals()
+		m.mu.Unlock()
+	}
+	return sessions, ephemerals, nil
 }
 
 // Znodes counts the znodes, those that there are from birth included.

@@ -350,13 +350,15 @@ func (m *machine) identities(id tree.SessionID) []tree.Identity {
 	return r.Identities
 }
 
-// ephemerals returns what a session owns below a prefix. ctx bounds how long it waits for the machine.
+// ephemerals returns what a session owns below a prefix, in no order: nothing is applied while they are
+// gathered. ctx bounds how long it waits for the machine.
 func (m *machine) ephemerals(ctx context.Context, id tree.SessionID, prefix string) ([]string, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer m.mu.Unlock()
-	return slices.DeleteFunc(m.mu.table.Ephemerals(id), func(path string) bool { return !strings.HasPrefix(path, prefix) }), nil
+	paths := m.mu.table.Owned(id)
+	m.mu.Unlock()
+	return slices.DeleteFunc(paths, func(path string) bool { return !strings.HasPrefix(path, prefix) }), nil
 }
 
 // speaksFor returns the member whose node speaks for a session. ctx bounds how long it waits for the machine.

@@ -38,6 +38,24 @@ func (t *Table) disown(id tree.SessionID, path string) {
 	}
 }
 
+// Owned is Ephemerals in no order, which whoever cannot keep the table for long sorts elsewhere.
+func (t *Table) Owned(id tree.SessionID) []string {
+	set := t.ephemerals[id]
+	paths := slices.Grow([]string(nil), len(set))
+	for path := range set {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// CountEphemerals returns how many ephemerals sessions own. It looks at every session that owns one.
+func (t *Table) CountEphemerals() (n int) {
+	for _, set := range t.ephemerals {
+		n += len(set)
+	}
+	return n
+}
+
 // Ephemerals returns the paths of the ephemerals that a session owns, sorted.
 func (t *Table) Ephemerals(id tree.SessionID) []string {
 	return slices.Sorted(maps.Keys(t.ephemerals[id]))

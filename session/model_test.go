@@ -531,6 +531,7 @@ func (p *pair) compare() {
 		}
 	}
 	same(p, "origins", p.table.Origins(), origins)
+	ephemerals := 0
 	for id := tree.SessionID(0); id < 13; id++ {
 		for m := MemberID(1); m <= 3; m++ {
 			p.is("usable", p.table.Usable(id, m) == p.model.usable(id, m))
@@ -544,7 +545,12 @@ func (p *pair) compare() {
 		p.is("shards", digitsOf(r.Shards) == sorted(s.shards))
 		p.is("ending", p.table.IsEnding(id) == (s.told != 0))
 		same(p, "ephemerals", p.table.Ephemerals(id), p.model.owned(id))
+		owned := p.table.Owned(id)
+		slices.Sort(owned)
+		same(p, "ephemerals in no order", owned, p.table.Ephemerals(id))
+		ephemerals += len(owned)
 	}
+	p.is("count of ephemerals", p.table.CountEphemerals() == ephemerals)
 	p.is("ends", len(p.table.ended) == len(p.model.ended))
 	for id, e := range p.model.ended {
 		r := p.table.ended[id].record(id)

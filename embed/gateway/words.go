@@ -405,13 +405,13 @@ func (g *Gateway) mntr(b *strings.Builder) {
 		count += data + children
 	}
 	line("watch_count", count)
-	census, ephemerals := g.census(), 0
-	for _, s := range census.Sessions {
-		ephemerals += len(s.Ephemerals)
+	sessions, ephemerals, err := g.node.Engine.Count(g.ctx)
+	if err != nil {
+		g.log.Warn("sessions not counted", "cause", err)
 	}
 	line("ephemerals_count", ephemerals)
 	line("approximate_data_size", g.node.Engine.Size())
-	line("global_sessions", len(census.Sessions))
+	line("global_sessions", sessions)
 	line("local_sessions", 0)
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
 		line("open_file_descriptor_count", len(open))
