@@ -28,7 +28,9 @@
 // They are ZooKeeper's, to the letter of its server: versions, Stats, sequence numbers, the order of checks. Where this
 // package differs it says so: Sync is a linearizable read barrier, failed writes use no zxid, times are those of the node that
 // issued the write, TTL znodes and hard quotas are always on, and a container or TTL znode that is used while its removal is on
-// its way stays. Package tree has the whole list.
+// its way stays. A session that owns more than 10,000 ephemerals on a shard ends in several transactions, for
+// one would stop every member: it has ended with the first, and each znode stays its own until it goes.
+// Package tree has the rest of the list.
 //
 // Containers and TTL znodes are looked at by the member that leads, each Config.ContainerCheckInterval.
 // Ages are counted by its own clock from when it applied the znode's newest write, or loaded it: when it

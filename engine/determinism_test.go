@@ -291,6 +291,9 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 		return newNodeOf(t, session.Origin{Member: m, Start: 1 << 40}).withImage()
 	}
 	plain, restarted, crashed, installed := replicaOf(1), replicaOf(2), replicaOf(3), replicaOf(9)
+	for _, n := range []*node{plain, restarted, crashed, installed} {
+		n.shard.portion = 2 // znodes that a session may own to end at once
+	}
 	l := logWriter{rng: rng, seen: plain.shard}
 
 	leaves := 1 + rng.IntN(length-2) // where the third goes away …

@@ -36,7 +36,7 @@ type expirer struct {
 // A measure is a step of silence, or a portion of sessions to expire, that this node has proposed.
 type measure struct {
 	step     session.Step
-	due      int // sessions that were due before the portion
+	portions uint64 // that had been applied before this one
 	at       time.Time
 	proposal proposal // nil if Raft did not take it
 }
@@ -90,9 +90,9 @@ func (x *expirer) look(now time.Time) time.Duration {
 	}
 	// A session that is opened meanwhile is due for its first step no sooner than this.
 	next := x.least / 4
-	if due := x.machine.due(); due > 0 {
-		if x.expire.due != due || !x.expire.onWay(now) {
-			x.expire = measure{due: due, at: now, proposal: x.propose(encodeExpire(now.UnixMilli()))}
+	if due, portions := x.machine.due(); due > 0 {
+		if x.expire.portions != portions || !x.expire.onWay(now) {
+			x.expire = measure{portions: portions, at: now, proposal: x.propose(encodeExpire(now.UnixMilli()))}
 		}
 		next = min(next, silencePoll)
 	}
@@ -145,9 +145,9 @@ func (m *machine) silences(now time.Time) []silence {
 	return out
 }
 
-// due is how many sessions wait for their turn to expire.
-func (m *machine) due() int {
+// due is how many sessions wait for their turn to expire, and how many portions have had it.
+func (m *machine) due() (sessions int, portions uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.table.DueLen()
+	return m.mu.table.DueLen(), m.mu.portions
 }

@@ -241,7 +241,7 @@ func TestExpiryIsPortioned(t *testing.T) {
 		if !slices.Equal(n.sessionsOf(2), ids[2:]) || n.shard.mu.zxid != before+2 || n.tree().Len() != length-2*each {
 			t.Fatalf("after the first portion %v are left and %d znodes gone", n.sessionsOf(2), length-n.tree().Len())
 		}
-		if n.shard.due() != 2 || len(n.expirer.wake) != 1 {
+		if n.shard.mu.table.DueLen() != 2 || len(n.expirer.wake) != 1 {
 			t.Fatal("nobody is told that more are due")
 		}
 		m.batch(txn(ids[2], create("/too-late")), request{kind: requestRelease, session: ids[3], path: "/e3-0"})
@@ -250,7 +250,7 @@ func TestExpiryIsPortioned(t *testing.T) {
 			t.Fatal("a session that is due was used")
 		}
 		n.applyCommand(command{kind: commandExpire})
-		if len(n.sessionsOf(2)) != 0 || n.shard.due() != 0 || !slices.Equal(told, ids) {
+		if len(n.sessionsOf(2)) != 0 || n.shard.mu.table.DueLen() != 0 || !slices.Equal(told, ids) {
 			t.Fatalf("left %v, told of %v", n.sessionsOf(2), told)
 		}
 		n.applyCommand(command{kind: commandExpire}) // a copy
@@ -431,8 +431,8 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		c := n.waitsForItsTurn()
 		n.fake.pause(testTimeout)
 		n.silence()
-		if n.shard.due() != 1 || !n.exists("/q") {
-			t.Fatalf("%d sessions are due", n.shard.due())
+		if n.shard.mu.table.DueLen() != 1 || !n.exists("/q") {
+			t.Fatalf("%d sessions are due", n.shard.mu.table.DueLen())
 		}
 		n.pipe.beat()
 		n.commit()

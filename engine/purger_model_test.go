@@ -363,7 +363,7 @@ func (m *purgeModel) idle() bool {
 			return false
 		}
 		for _, shard := range n.shards {
-			if shard.due() > 0 {
+			if due, _ := shard.due(); due > 0 {
 				return false
 			}
 		}

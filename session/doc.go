@@ -47,7 +47,8 @@
 // When a machine has applied an entry after which NextStep names another Step than before, it starts a
 // stopwatch for it. The leader among the machines proposes Silence(step, what it measured) once the
 // stopwatch shows what NextStep asks for. Sessions whose timeout the silence reaches are due: Usable
-// answers ErrExpired at once and for ever, and the engine closes them in portions.
+// answers ErrExpired at once and for ever, and the engine closes them in portions. A session that owns
+// more than a portion goes in several too, also if its owner closes it: Decide notes how it ends.
 //
 // Let c be the moment the origin's newest batch was committed (its Register, if there is none).
 //

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/heap"
 	"maps"
 	"slices"
 
@@ -59,4 +60,54 @@ func (t *Table) CountEphemerals() (n int) {
 // Ephemerals returns the paths of the ephemerals that a session owns, sorted.
 func (t *Table) Ephemerals(id tree.SessionID) []string {
 	return slices.Sorted(maps.Keys(t.ephemerals[id]))
+}
+
+// Owns returns how many ephemerals a session owns.
+func (t *Table) Owns(id tree.SessionID) int { return len(t.ephemerals[id]) }
+
+// Leaving returns the ephemerals that go next of a session whose end is decided: the first ones by their
+// paths, at most so many. The caller deletes them, or has them linger, and tells Track.
+//
+// A million paths take a second to sort, and apply stands still meanwhile. So they are heaped once, and
+// each call takes off what it returns.
+func (t *Table) Leaving(id tree.SessionID, most int) []string {
+	owned := t.ephemerals[id]
+	if len(owned) <= most {
+		delete(t.leaving, id)
+		return t.Ephemerals(id)
+	}
+	left := t.leaving[id]
+	if left == nil {
+		all := make(paths, 0, len(owned))
+		for path := range owned {
+			all = append(all, path)
+		}
+		left = &all
+		heap.Init(left)
+		t.leaving[id] = left
+	}
+	var next []string
+	for len(next) < most {
+		path := heap.Pop(left).(string)
+		if _, still := owned[path]; still { // or somebody else has deleted it
+			next = append(next, path)
+		}
+	}
+	return next
+}
+
+// paths is a heap.
+type paths []string
+
+func (p paths) Len() int           { return len(p) }
+func (p paths) Less(i, j int) bool { return p[i] < p[j] }
+func (p paths) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
+func (p *paths) Push(path any)     { *p = append(*p, path.(string)) }
+
+func (p *paths) Pop() any {
+	last := len(*p) - 1
+	path := (*p)[last]
+	(*p)[last] = ""
+	*p = (*p)[:last]
+	return path
 }

@@ -18,7 +18,7 @@ type Incarnation struct {
 type tenure struct {
 	attached tree.Zxid
 	former   []Incarnation
-	lost     bool // of one that Purge was told of: how it ended
+	lost     bool // of one that Purge or Decide was told of: how it ends
 }
 
 // lost is how the session ends once it is due.

@@ -107,7 +107,7 @@ func (t *Table) Purged(id tree.SessionID, shard uint32) {
 	t.ended[id] = x
 }
 
-// IsEnding reports whether a session that Purge was told of waits here to be closed.
+// IsEnding reports whether a session that Purge or Decide was told of waits here to be closed.
 func (t *Table) IsEnding(id tree.SessionID) bool {
 	e, open := t.sessions[id]
 	return open && e.extra != nil && e.extra.ended != 0

@@ -26,7 +26,8 @@ type Record struct {
 	Closing bool
 	// Shards are those that the session uses besides the home shard, whose table has this record; ascending.
 	Shards []uint32
-	// Ended is the transaction of the home shard that ended the session; zero: none has. At home such a record waits until
+	// Ended is the transaction of the home shard that ended the session; zero: none has. If it is
+	// Closing at home, it is the newest one when its end was decided. At home such a record waits until
 	// all Shards are purged; elsewhere, until nothing can come any more that the session was admitted for.
 	Ended tree.Zxid
 	// Lost says how, where Ended is set: the session was not closed, so some of its ephemerals linger.
@@ -69,6 +70,8 @@ type Table struct {
 	ended    map[tree.SessionID]end
 	// ephemerals holds no empty set.
 	ephemerals map[tree.SessionID]map[string]struct{}
+	// leaving holds what Leaving has heaped and not returned: nothing is lost with it.
+	leaving map[tree.SessionID]*paths
 
 	dirtyOrigins  map[MemberID]struct{}
 	dirtySessions map[tree.SessionID]struct{}
@@ -136,6 +139,7 @@ func NewTable() *Table {
 		closing:       make(map[tree.SessionID]*entry),
 		ended:         make(map[tree.SessionID]end),
 		ephemerals:    make(map[tree.SessionID]map[string]struct{}),
+		leaving:       make(map[tree.SessionID]*paths),
 		dirtyOrigins:  make(map[MemberID]struct{}),
 		dirtySessions: make(map[tree.SessionID]struct{}),
 	}
@@ -191,14 +195,32 @@ func (t *Table) Close(id tree.SessionID, ended tree.Zxid, lost bool) bool {
 		t.origins[e.class.origin].remove(e)
 	}
 	t.dirtySessions[id] = struct{}{}
+	delete(t.leaving, id)
 	switch r := e.record(); {
-	case r.Ended != 0:
-		t.await(id, r.Ended, r.Former)
-	case len(r.Shards) > 0:
+	case len(r.Shards) > 0: // at home
 		spoke := append(slices.Clone(r.Former), Incarnation{Member: r.Origin, Start: t.origins[r.Origin].Start})
 		t.remember(id, end{zxid: ended, lost: lost, shards: r.Shards, former: spoke})
+	case r.Ended != 0:
+		t.await(id, r.Ended, r.Former)
 	}
 	return true
+}
+
+// Decide ends a session of its home shard of which more is to be deleted than at once, and notes how:
+// by its owner, or lost. It is Closing from now on; decided is the newest transaction, and not zero. It does
+// nothing to a session whose end is decided.
+func (t *Table) Decide(id tree.SessionID, decided tree.Zxid, lost bool) {
+	e, ok := t.sessions[id]
+	if !ok || e.isDue() {
+		return
+	}
+	t.origins[e.class.origin].remove(e)
+	t.doom(e)
+	x := e.extend()
+	if x.ended = decided; x.tenure == nil {
+		x.tenure = new(tenure)
+	}
+	x.tenure.lost = lost
 }
 
 // Due returns, in id order, the sessions that wait to be closed: those whose origin's silence has
@@ -231,7 +253,8 @@ func (t *Table) DueLen() int {
 	return n
 }
 
-// Lost tells how a session ends that is due: lost, for its silence or for a Register; or as Purge was told.
+// Lost tells how a session ends that is due: lost, for its silence or for a Register; or as Purge or
+// Decide was told.
 func (t *Table) Lost(id tree.SessionID) bool {
 	e, ok := t.sessions[id]
 	return ok && e.lost()

@@ -21,6 +21,7 @@
 //     leads is told so by the end of its connection, after as long as an election takes.
 //   - While commits take more than a third of a session's timeout, its client is kept away as above. If the client has gone for good, the
 //     session ends at most eight timeouts after it was heard last, or after eight commits if those take longer. Nobody else's timeout matters.
+//   - The answer to closeSession may come before the last ephemerals are gone, of a session that owns more than 10,000 on a shard.
 //   - There is no read-only mode, no SASL, no reconfig, no local sessions; they answer as a server that has them turned off.
 //   - /zookeeper/config has no data, also in an ensemble: a client that asks for the members is told of none.
 //   - A connection for which 65,536 events wait is ended, and so is one whose persistent watches may have missed something because this

@@ -1,0 +1,302 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A large is a session of another member that owns more than one entry may remove, on a node that the
+// test tells when the next portion is due.
+type large struct {
+	*node
+	*member
+	id    tree.SessionID
+	paths []string
+	told  []tree.SessionID // what was expired
+}
+
+const largePortion, largeOwns = 10, 35
+
+func withLarge(t *testing.T, fn func(t *testing.T, l *large)) {
+	t.Helper()
+	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+		n.shard.portion = largePortion
+		n.cfg.RequestTimeout = time.Second
+		m := n.joined(2, 1)
+		l := &large{node: n, member: m, id: m.open(testTimeout)}
+		n.cfg.SessionExpired = func(id tree.SessionID) { l.told = append(l.told, id) }
+		for i := range largeOwns {
+			l.paths = append(l.paths, fmt.Sprintf("/e%02d", i))
+		}
+		slices.Sort(l.paths)
+		for _, path := range l.paths {
+			m.batch(txn(l.id, lingering(path)))
+		}
+		fn(t, l)
+	})
+}
+
+// left returns how many of the session's znodes are there as its own, and how many linger.
+func (l *large) left() (own, lingers int) {
+	for _, path := range l.paths {
+		switch stat, ok := l.tree().Exists(path); {
+		case ok && stat.EphemeralOwner == l.id:
+			own++
+		case ok:
+			lingers++
+		}
+	}
+	return own, lingers
+}
+
+// want checks what is left after a portion, which is one transaction, and that nothing of the session is
+// applied.
+func (l *large) want(own, lingers int) {
+	l.t.Helper()
+	if o, g := l.left(); o != own || g != lingers {
+		l.t.Fatalf("%d are its own and %d linger, want %d and %d", o, g, own, lingers)
+	}
+	if paths := l.shard.mu.table.Ephemerals(l.id); !slices.Equal(paths, l.paths[largeOwns-own:]) {
+		l.t.Fatalf("left are %q: a replica that was started meanwhile would take others", paths)
+	}
+	l.batch(txn(l.id, create("/too-late")), request{kind: requestRelease, session: l.id, path: l.paths[largeOwns-1]}, request{kind: requestClose, session: l.id, lost: true})
+	if o, g := l.left(); o != own || g != lingers || l.exists("/too-late") {
+		l.t.Fatal("a session that has ended was used")
+	}
+	if due, _ := l.shard.due(); due != 0 != (own > 0) || own > 0 && len(l.expirer.wake) != 1 {
+		l.t.Fatalf("%d sessions are due", due)
+	}
+}
+
+func (l *large) portions(lingers bool) {
+	l.t.Helper()
+	for own, gone := l.left(); own > 0; {
+		n := min(own, largePortion)
+		own -= n
+		if lingers {
+			gone += n
+		}
+		before := l.shard.mu.zxid
+		l.applyCommand(command{kind: commandExpire})
+		if l.shard.mu.zxid != before+1 {
+			l.t.Fatalf("a portion made %d transactions", l.shard.mu.zxid-before)
+		}
+		l.want(own, gone)
+	}
+	if len(l.sessionsOf(2)) > 0 {
+		l.t.Fatal("its record is left")
+	}
+	before := l.shard.mu.zxid
+	l.applyCommand(command{kind: commandExpire}) // a copy
+	if l.shard.mu.zxid != before {
+		l.t.Fatal("a portion of nothing")
+	}
+}
+
+// A9: a session that owns more than one entry may remove is closed by its owner, or lost, and goes in
+// portions as it would have gone at once.
+func TestLargeSessionEndsInPortions(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(l *large)
+		own  int // after it
+		lost bool
+		told int
+	}{
+		"closed": {func(l *large) { l.batch(request{kind: requestClose, session: l.id}) }, largeOwns, false, 0},
+		"lost by its node": {func(l *large) { l.batch(request{kind: requestClose, session: l.id, lost: true}) },
+			largeOwns, true, 0},
+		"lost with its node": {func(l *large) { l.member = l.joined(2, 2) },
+			largeOwns - largePortion, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLarge(t, func(t *testing.T, l *large) {
+				c.end(l)
+				gone := 0
+				if c.lost {
+					gone = largeOwns - c.own
+				}
+				l.want(c.own, gone)
+				l.portions(c.lost)
+				if len(l.told) != c.told {
+					t.Errorf("told of the expiries %v", l.told)
+				}
+			})
+		})
+	}
+}
+
+// A9: what lies between two portions: a start, and somebody who deletes what would have gone next.
+func TestPortionsGoOnAfterAStart(t *testing.T) {
+	for _, start := range []bool{false, true} {
+		t.Run(fmt.Sprint("start=", start), func(t *testing.T) {
+			withLarge(t, func(t *testing.T, l *large) {
+				other := l.joined(3, 1)
+				s := other.open(testTimeout)
+				l.batch(request{kind: requestClose, session: l.id})
+				l.applyCommand(command{kind: commandExpire})
+				l.want(largeOwns-largePortion, 0)
+				other.batch(txn(s, remove(l.paths[largePortion]), create(l.paths[0])))
+				if start {
+					l.shard.gathered.entries = 1
+					mustDo(l.node, l.shard.save())
+					mustDo(l.node, l.shard.load())
+				}
+				other.batch(txn(s, remove(l.paths[largePortion+1])))
+				for range 3 {
+					l.applyCommand(command{kind: commandExpire})
+				}
+				if own, others := l.left(); own != 0 || others != 1 || len(l.sessionsOf(2)) > 0 {
+					t.Errorf("%d are left, and %d of others", own, others)
+				}
+				if err := l.shard.mu.table.Verify(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// F2: on another shard than home a large session waits for home's word, which leaves a memory of the end
+// behind: or an admit that comes late would make a record for ever.
+func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		other := n.shards[1]
+		other.portion = 2
+		for i := range 5 {
+			s.Submit(t.Context(), []tree.Op{ephemeral(n.on(2, i))})
+			n.commit()
+		}
+		go s.Close()
+		n.commit()
+		if due, _ := other.due(); due != 0 || other.mu.table.Owns(s.id) != 5 {
+			t.Fatalf("%d sessions are due, %d znodes are left", due, other.mu.table.Owns(s.id))
+		}
+		for range 5 {
+			n.carryOn()
+		}
+		n.carry()
+		if err := other.mu.table.Admit(s.id, testTimeout, testMember, 0, nil); err != session.ErrExpired {
+			t.Errorf("a late admit: %v", err)
+		}
+	})
+}
+
+// A9: closes of many sessions in one entry are bounded too.
+func TestClosesOfOneEntryArePortioned(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		const each, sessions = 6, 5
+		n.shard.portion = 10
+		m := n.joined(2, 1)
+		var closes []request
+		for i := range sessions {
+			id := m.open(testTimeout)
+			for j := range each {
+				m.batch(txn(id, ephemeral(fmt.Sprintf("/e%d-%d", i, j))))
+			}
+			closes = append(closes, request{kind: requestClose, session: id})
+		}
+		before := n.tree().Len()
+		m.batch(closes...)
+		if gone := before - n.tree().Len(); gone != 2*each {
+			t.Fatalf("%d znodes went", gone)
+		}
+		n.applyCommand(command{kind: commandExpire})
+		n.applyCommand(command{kind: commandExpire})
+		if gone := before - n.tree().Len(); gone != sessions*each || len(n.sessionsOf(2)) > 0 {
+			t.Fatalf("%d znodes are gone in the end", gone)
+		}
+	})
+}
+
+// A9: the leader commits one portion after the other.
+func TestPortionsOfOneSessionFollowAtOnce(t *testing.T) {
+	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
+		const portions = 30
+		w.shard.portion = 20
+		m := w.joined(2, 1)
+		id := m.open(4 * time.Second)
+		ops := make([]tree.Op, portions*w.shard.portion)
+		for i := range ops {
+			ops[i] = ephemeral(fmt.Sprintf("/e%d", i))
+		}
+		m.batch(txn(id, ops...))
+		m.batch(request{kind: requestClose, session: id})
+		start := time.Now()
+		for len(w.sessionsOf(2)) > 0 && time.Since(start) < 10*time.Second {
+			w.watch(10 * time.Millisecond)
+		}
+		if took := time.Since(start); took > portions*(10+5+5)*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A session that uses two shards has more than a portion on each. It is closed, and so nothing lingers.
+func TestLargeSessionEndsOnAllShards(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("lost=", lost), func(t *testing.T) {
+			withShards(t, 2, func(t *testing.T, n *node) {
+				s, stays := n.open(testTimeout), n.open(testTimeout)
+				var paths []string
+				for _, m := range n.shards {
+					m.portion = 4
+					for i := range 11 {
+						path := n.on(m.shard, i)
+						p := s.Submit(t.Context(), []tree.Op{lingering(path)})
+						n.commit()
+						if err := outcome(p.waiter); err != nil {
+							t.Fatal(err)
+						}
+						paths = append(paths, path)
+					}
+				}
+				if lost {
+					n.keeper.mu.Lock()
+					n.keeper.queueCloseLocked(s, true)
+					n.keeper.mu.Unlock()
+					n.keeper.pumpAll()
+				} else {
+					closed := make(chan error, 1)
+					go func() { closed <- s.Close() }()
+					defer func() {
+						if err := <-closed; err != nil {
+							t.Error(err)
+						}
+					}()
+				}
+				n.commit()
+				for range 8 {
+					n.carryOn()
+				}
+				n.carry()
+				for _, path := range paths {
+					if stat, ok := n.at(path).tree.Load().Exists(path); ok != lost || ok && stat.EphemeralOwner != 0 {
+						t.Errorf("%s is there: %v, of %d", path, ok, stat.EphemeralOwner)
+					}
+				}
+				for _, m := range n.shards {
+					if _, there := m.mu.table.Get(s.id); there {
+						t.Errorf("shard %d knows it still", m.shard)
+					}
+				}
+				wantEnd(t, stays, nil)
+			})
+		})
+	}
+}
+
+// carryOn has what is due looked after once.
+func (n *node) carryOn() {
+	n.lead(testMember)
+	n.lookAround()
+	for _, m := range n.shards {
+		m.expirer.look(time.Now())
+	}
+	n.commit()
+}

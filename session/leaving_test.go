@@ -1,0 +1,119 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// What goes next is the same whoever asks for the first time, and however much was asked for before.
+func TestLeaving(t *testing.T) {
+	const owns, most = 100, 7
+	table := NewTable()
+	var all []string
+	for i := range owns {
+		all = append(all, fmt.Sprintf("/%02d", i))
+		table.Track([]tree.Change{{Type: tree.Created, Path: all[i], Owner: 1}})
+	}
+	gone := func(paths ...string) {
+		for _, path := range paths {
+			table.Track([]tree.Change{{Type: tree.Deleted, Path: path, Owner: 1}})
+		}
+	}
+	for turn := 0; len(all) > 0; turn++ {
+		if turn%3 == 1 {
+			clear(table.leaving) // as after a load
+		}
+		if turn%4 == 2 {
+			gone(all[1])
+			all = slices.Delete(all, 1, 2)
+		}
+		want := all[:min(most, len(all))]
+		got := table.Leaving(1, most)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q go next, want %q", got, want)
+		}
+		gone(got...)
+		all = all[len(want):]
+	}
+	if table.Owns(1) != 0 || len(table.leaving) > 0 {
+		t.Errorf("%d are left, and %d heaps", table.Owns(1), len(table.leaving))
+	}
+}
+
+// A session whose end is decided is refused everything and ends as was decided, after a load too, and
+// whatever becomes of its member. Its other shards are told.
+func TestDecide(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		for _, remote := range []bool{false, true} {
+			table := NewTable()
+			if _, err := table.Register(Origin{Member: 1, Start: 1}); err != nil {
+				t.Fatal(err)
+			}
+			table.Accept(1, 1, 1)
+			var attached tree.Zxid
+			if remote {
+				attached = 10
+			}
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(table.Open(10, [16]byte{}, 1, 1, attached, nil))
+			must(table.Attach(10, 1, 2))
+			table.Decide(10, 77, lost)
+			table.Decide(10, 78, !lost) // which comes too late
+			table = reloaded(t, table)
+			table.Accept(1, 1, 2)
+			if err := table.Usable(10, 1); err != ErrExpired {
+				t.Errorf("it is usable: %v", err)
+			}
+			if err := table.Move(10, [16]byte{}, 1, 1, 79, nil); err != ErrExpired {
+				t.Errorf("it moves: %v", err)
+			}
+			if _, err := table.Register(Origin{Member: 1, Start: 2}); err != nil {
+				t.Fatal(err)
+			}
+			if due := table.Due(); !slices.Equal(due, []tree.SessionID{10}) || table.Lost(10) != lost || !table.IsEnding(10) {
+				t.Errorf("due are %v, lost: %v, want %v", due, table.Lost(10), lost)
+			}
+			must(table.Verify())
+			table.Close(10, 99, lost)
+			table = reloaded(t, table)
+			if told := table.Ended(2); len(told) != 1 || told[0].Ended != 99 || told[0].Lost != lost || len(told[0].Former) != 1 {
+				t.Errorf("shard 2 is told %+v", told)
+			}
+			table.Purged(10, 2)
+			must(table.Verify())
+			if len(table.ended)+len(table.sessions) > 0 {
+				t.Error("something is left")
+			}
+		}
+	}
+}
+
+func reloaded(t *testing.T, table *Table) *Table {
+	t.Helper()
+	next := NewTable()
+	for _, o := range table.Origins() {
+		next.LoadOrigin(o)
+	}
+	for _, r := range table.Sessions(1) {
+		if err := next.LoadRecord(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, x := range table.ended {
+		if err := next.LoadRecord(x.record(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := next.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
