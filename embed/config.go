@@ -96,7 +96,7 @@ type Config struct {
 	// Schemes are ways to authenticate besides digest and ip, by their names; the same on every member.
 	Schemes map[string]Scheme `yaml:"-"`
 
-	// Logger gets what the node has to say; nil means slog.Default. dragonboat's messages are of the whole process and go to the
+	// Logger gets what the node has to say; nil means slog.Default. docs/logs.md lists every line. dragonboat's messages are of the whole process and go to the
 	// logger of the first node.
 	Logger *slog.Logger `yaml:"-"`
 	// Events are optional observers.

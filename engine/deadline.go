@@ -88,6 +88,7 @@ func (k *keeper) move(sent, drift time.Duration) (expired []*Session, ends bool)
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
+			s.lost = 0
 			s.turnLocked()
 		}
 	}
@@ -192,6 +193,7 @@ func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	for _, c := range s.claims {
 		if c.held {
 			c.endLocked(ErrSuspended, c.turn != nil, c.pipe.queueEnd) // ahead of what the holder had still to write
+			s.lost++
 			ends = true
 		}
 	}

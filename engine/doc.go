@@ -103,12 +103,13 @@
 // # Goroutines
 //
 // Of each shard pipeline.loop, expirer.loop, reaper.loop and, but for the home shard, one of purger.loop's; of the node
-// keeper.loop, purger.loop, failureLoop, schemesLoop, spreadLoop if it has shares and, until this member has registered, settle. They are
+// keeper.loop, purger.loop, failureLoop, schemesLoop, reportLoop, spreadLoop if it has shares and, until this member has registered, settle.
+// They are
 // started by run and end with Close; apply runs on Raft's workers. While a session becomes known to a shard introduce runs, which
 // ends with the session: Close does not wait for it.
 //
 // Read engine.go first, then start.go, waiter.go, pipeline.go, batch.go, resend.go, machine.go, load.go, keeper.go, deadline.go, session.go,
 // remote.go, silence.go, watch.go, reader.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go, reconcile.go and census.go; for
 // several shards route.go, span.go, purger.go and spread.go; scheme.go is what a service may get
-// wrong; command.go and record.go are the formats, codec.go how they are written.
+// wrong; report.go and waiting.go are what it tells people; command.go and record.go are the formats, codec.go how they are written.
 package engine

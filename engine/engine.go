@@ -42,6 +42,8 @@ type Engine struct {
 
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
+	news    news
+	started time.Time
 	stop    chan struct{} // closed by Close: the loops end
 	loops   sync.WaitGroup
 	done    chan struct{} // closed when the node has failed or is closed
@@ -71,6 +73,7 @@ func (e *Engine) run() {
 		e.loops.Go(func() { m.reaper.loop(e.stop, e.done) })
 	}
 	e.loops.Go(func() { e.purger.loop(e.stop, e.done) })
+	e.loops.Go(e.reportLoop)
 	e.loops.Go(e.settle)
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 	e.loops.Go(e.spreadLoop)
@@ -85,8 +88,8 @@ func (e *Engine) failureLoop() {
 	select {
 	case <-e.disk.Failed():
 		cause := e.disk.Err()
+		e.finish(ErrFailed, cause) // before the log, which may block
 		e.log.Error("node failed", "cause", cause)
-		e.finish(ErrFailed, cause)
 	case <-e.stop:
 	}
 }

@@ -114,7 +114,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 func (x *expirer) propose(cmd []byte) proposal {
 	p, err := x.raft.Propose(x.machine.shard, cmd)
 	if err != nil {
-		x.log.Debug("silence not proposed", "error", err)
+		x.log.Debug("silence not proposed", "cause", err)
 		return nil
 	}
 	return p

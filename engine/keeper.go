@@ -262,6 +262,9 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 		return
 	}
 	s.end = why
+	if why == ErrSessionExpired {
+		k.engine.news.tell(s.loss(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
+	}
 	if state == session.Expired {
 		s.life.Expire()
 	} else {

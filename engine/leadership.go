@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -13,9 +14,10 @@ import (
 // leaders is what observers were told of who leads.
 type leaders struct {
 	rank.Mutex[rank.Leaders]
-	over  bool      // there will be no more to tell
-	known []Leader  // by ShardID - 1; empty before the first
-	since time.Time // this node leads the first shard since then; zero: it does not
+	over  bool       // there will be no more to tell
+	known []Leader   // by ShardID - 1; empty before the first
+	last  []MemberID // by ShardID - 1: who led last, or leads; empty before the first
+	since time.Time  // this node leads the first shard since then; zero: it does not
 }
 
 // Leader says who leads a shard, as far as this node knows. One that is over leads nothing, and cannot know who does: what is left is
@@ -59,9 +61,14 @@ func (e *Engine) leaveOffice() {
 
 func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 	if e.leaders.known == nil {
-		e.leaders.known = make([]Leader, len(e.shards))
+		e.leaders.known, e.leaders.last = make([]Leader, len(e.shards)), make([]MemberID, len(e.shards))
 	}
 	e.leaders.known[id-1] = l
+	if l.Member != 0 {
+		e.news.tell(slog.LevelInfo, "leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
+		e.leaders.last[id-1] = l.Member
+	}
+	e.news.turned()
 	if id == homeShard {
 		e.leaders.since = time.Time{}
 		if l.Member == e.cfg.Member {
@@ -158,7 +165,7 @@ func (e *Engine) newLag(m *machine) *lag {
 			next := others[turn%len(others)]
 			turn++
 			err := e.TransferLeadership(m.shard, next)
-			e.log.Warn("applying lags behind what is committed, the leadership is handed over", "shard", m.shard, "to", next, "error", err)
+			e.log.Warn("applying lags behind what is committed, the leadership is handed over", "shard", m.shard, "to", next, "cause", err)
 		},
 	}
 }

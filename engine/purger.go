@@ -184,7 +184,7 @@ func (e *errands) look(now time.Time) time.Duration {
 func (p *purger) propose(id ShardID, cmd []byte, now time.Time) measure {
 	proposal, err := p.raft.Propose(id, cmd)
 	if err != nil {
-		p.log.Debug("purge not proposed", "shard", id, "error", err)
+		p.log.Debug("purge not proposed", "shard", id, "cause", err)
 		return measure{at: now} // and so not on its way
 	}
 	return measure{at: now, proposal: proposal}

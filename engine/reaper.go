@@ -69,7 +69,7 @@ func (r *reaper) round(now time.Time) {
 		n := portionOf(due)
 		p, err := r.raft.Propose(r.machine.shard, encodeReap(now.UnixMilli(), due[:n]))
 		if err != nil {
-			r.log.Debug("reap not proposed", "error", err) // the next round proposes it again
+			r.log.Debug("reap not proposed", "cause", err) // the next round proposes it again
 			return
 		}
 		r.newest, r.last = measure{at: now, proposal: p}, due[n-1]

@@ -86,7 +86,7 @@ func schemesLoop(log *slog.Logger, due <-chan schemePanic, stop <-chan struct{})
 			return
 		case p := <-due:
 			log.Error("an authentication scheme panicked, which counts as no", "scheme", p.scheme,
-				"method", p.method, "panic", fmt.Sprint(p.value), "stack", string(p.stack))
+				"method", p.method, "cause", fmt.Sprint(p.value), "stack", string(p.stack))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type Session struct {
 	end       error                 // why it ended
 	abandoned bool                  // its opener lost patience
 	over      atomic.Pointer[error] // to end, once that is set for good; read without mu
+	lost      int                   // claims that it has lost since it was last Connected
 	closing   []ends                // the requests that close it for its owner, once it does
 	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
 	claims    map[string]*Claim
@@ -63,6 +65,14 @@ func newSession(e *Engine, timeout time.Duration, who []tree.Identity) *Session 
 		s.who.Store(&who)
 	}
 	return s
+}
+
+// loss is the level at which it is logged that the session has expired. That of a remote client is its client's affair.
+func (s *Session) loss() slog.Level {
+	if s.remote != nil {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // identities are what the session has authenticated as.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"path/filepath"
@@ -39,7 +40,7 @@ func Start(cfg Config) (*Engine, error) {
 	cfg.Schemes = schemes
 	e := &Engine{
 		cfg: cfg, schemePanics: panics, clock: cfg.Seams.Clock, log: cfg.Logger.With("member", cfg.Member),
-		stop: make(chan struct{}), done: make(chan struct{}),
+		stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(),
 	}
 	if err := e.open(); err != nil {
 		e.release()
@@ -47,6 +48,7 @@ func Start(cfg Config) (*Engine, error) {
 	}
 	e.run()
 	e.replay()
+	e.introduceSelf()
 	if cfg.Seams.Started != nil {
 		cfg.Seams.Started(e)
 	}
@@ -329,6 +331,18 @@ func (e *Engine) join() error {
 	return nil
 }
 
+// introduceSelf logs that the node has started, and what was founded by that.
+func (e *Engine) introduceSelf() {
+	e.identity.Lock()
+	id := e.identity.now
+	e.identity.Unlock()
+	directory := fmt.Sprintf("%x", id.Directory)
+	if id.Start == 1 {
+		e.news.tell(slog.LevelInfo, "founded", "ensemble", id.Ensemble, "members", e.cfg.memberIDs(), "shards", id.Shards, "directory", directory)
+	}
+	e.news.tell(slog.LevelInfo, "started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "took", time.Since(e.started))
+}
+
 // replay waits until what the logs know to be committed is applied: at most what a log may hold behind its newest snapshot, see
 // snapshotEntries in package replication. It ends early if the node fails at it.
 func (e *Engine) replay() {
@@ -356,6 +370,7 @@ func (e *Engine) settle() {
 			return
 		}
 	}
+	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
 	_ = e.RequestSnapshot() // an error means that the node is closed
 	e.identity.Lock()
 	defer e.identity.Unlock()

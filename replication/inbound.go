@@ -48,7 +48,7 @@ func (f inbound) chunk(handle raftio.ChunkHandler) raftio.ChunkHandler {
 		case c.IsLastChunk():
 			f.disk.Fail(err)
 		default:
-			f.log.Error("part of a snapshot refused", "shard", c.ShardID, "from", c.From, "err", err)
+			f.log.Error("part of a snapshot refused", "shard", c.ShardID, "peer", c.From, "cause", err)
 		}
 		return false
 	}

@@ -89,7 +89,7 @@ func (l *logLine) log(level slog.Level, format string, args []any) {
 	if target == nil || !target.Enabled(context.Background(), level) {
 		return
 	}
-	target.Log(context.Background(), level, fmt.Sprintf(format, args...), "dragonboat", l.pkg)
+	target.Log(context.Background(), level, fmt.Sprintf(format, args...), "library", "dragonboat/"+l.pkg)
 }
 
 // SetLevel does nothing: the slog.Logger decides.

@@ -67,7 +67,7 @@ func TestLogger_LinesGoToTheOldestOpenHost(t *testing.T) {
 	line.Infof("to %s", "two")
 	two.close(t)
 	line.Infof("to %s", "nobody")
-	if got := first.String(); !strings.Contains(got, "to one") || !strings.Contains(got, "dragonboat=testing") || strings.Contains(got, "to two") {
+	if got := first.String(); !strings.Contains(got, "to one") || !strings.Contains(got, "library=dragonboat/testing") || strings.Contains(got, "to two") {
 		t.Errorf("the first host got %s", got)
 	}
 	if got := second.String(); strings.Contains(got, "to one") || !strings.Contains(got, "to two") || strings.Contains(got, "nobody") {

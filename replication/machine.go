@@ -143,7 +143,7 @@ func (a *machine) SaveSnapshot(prepared any, w io.Writer, stop <-chan struct{}) 
 	case t.err == nil, isStreamError(t.err):
 		return t.err
 	}
-	a.log.Warn("state was not streamed to a member that lags behind", "shard", a.shard, "err", t.err)
+	a.log.Warn("state was not streamed to a member that lags behind", "shard", a.shard, "cause", t.err)
 	return fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, t.err)
 }
 

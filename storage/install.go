@@ -47,7 +47,7 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	// What is given up here is garbage: nothing depends on its end, and what stays of it goes at the next start.
 	old.superseded.Store(true)
 	if err := old.release(); err != nil {
-		i.o.Logger.Warn("an image that is not needed any more was left behind", "dir", old.dir, "error", err)
+		i.o.Logger.Warn("an image that is not needed any more was left behind", "dir", old.dir, "cause", err)
 	}
 	return err
 }

@@ -128,7 +128,7 @@ type pebbleLog struct {
 
 func (l pebbleLog) Infof(format string, args ...any) {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
-		l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+		l.log.Debug(fmt.Sprintf(format, args...), "library", "pebble")
 	}
 }
 

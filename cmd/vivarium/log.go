@@ -72,7 +72,7 @@ func (q *lines) writeOne(w io.Writer, log *slog.Logger, line []byte) {
 		return
 	}
 	if n := q.lost.Swap(0); n > 0 {
-		log.Warn("lines were lost: nobody read the log", "lines", n)
+		log.Warn("lines were lost: nobody read the log", "count", n)
 	}
 }
 

@@ -338,7 +338,7 @@ func (g *Gateway) endGreediest() {
 		return
 	}
 	g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
-		"client", c.raw.RemoteAddr(), "bytes", c.held.Load(), "all", g.held.Load(), "most", g.cfg.Memory)
+		"client", c.raw.RemoteAddr(), "bytes", c.held.Load(), "all", g.held.Load(), "limit", g.cfg.Memory)
 	c.drop()
 }
 

@@ -238,7 +238,7 @@ func (l *link) failed(err error) {
 	if no != nil {
 		n.kind, level = no.Kind, no.level()
 	}
-	l.t.notices.give(level, n, "reason", err)
+	l.t.notices.give(level, n, "cause", err)
 }
 
 // dialEndedLocked lets those who wait look again.
@@ -261,7 +261,7 @@ func (l *link) lost(w *wire, err error) {
 	}
 	l.mu.Unlock()
 	if mine && !l.t.shut.Load() {
-		l.t.notices.give(slog.LevelInfo, notice{event: "connection to member lost", peer: l.member}, "reason", err)
+		l.t.notices.give(slog.LevelInfo, notice{event: "connection to member lost", peer: l.member}, "cause", err)
 	}
 }
 

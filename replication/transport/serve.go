@@ -71,7 +71,7 @@ func (t *Transport) acceptLoop() {
 			continue
 		}
 		pause = min(max(2*pause, acceptPauseMin), acceptPauseMax)
-		t.notices.give(slog.LevelError, notice{event: "connections of other members are not accepted"}, "reason", err)
+		t.notices.give(slog.LevelError, notice{event: "connections of other members are not accepted"}, "cause", err)
 		select {
 		case <-time.After(pause):
 		case <-t.ctx.Done():
@@ -155,11 +155,11 @@ func (t *Transport) ended(peer uint64, err error) {
 	switch {
 	case err == nil || t.shut.Load():
 	case errors.Is(err, errPanic):
-		t.notices.give(slog.LevelError, notice{event: "panic on what a member sent", peer: peer}, "reason", err)
+		t.notices.give(slog.LevelError, notice{event: "panic on what a member sent", peer: peer}, "cause", err)
 	case errors.Is(err, errFrame) || errors.Is(err, errChunk):
-		t.notices.give(slog.LevelWarn, notice{event: "connection from member dropped", peer: peer}, "reason", err)
+		t.notices.give(slog.LevelWarn, notice{event: "connection from member dropped", peer: peer}, "cause", err)
 	default:
-		t.notices.give(slog.LevelInfo, notice{event: "connection from member lost", peer: peer}, "reason", err)
+		t.notices.give(slog.LevelInfo, notice{event: "connection from member lost", peer: peer}, "cause", err)
 	}
 }
 
@@ -213,7 +213,7 @@ func (t *Transport) notGreeted(conn net.Conn, err error) {
 	case errors.As(err, &bad):
 		n.event = "connection not secured"
 	}
-	t.notices.give(level, n, "address", address, "reason", err)
+	t.notices.give(level, n, "address", address, "cause", err)
 	if told, ok := err.(*refusedError); ok && no.Final() {
 		t.askBack(told.peer)
 	}
@@ -301,7 +301,7 @@ func (t *Transport) takeBatch(peer *Identity, payload []byte) error {
 	}
 	dropped, why := t.gate.batch(peer.Member, &b)
 	if dropped > 0 {
-		t.notices.give(slog.LevelWarn, notice{event: "messages dropped", peer: peer.Member}, "count", dropped, "reason", why)
+		t.notices.give(slog.LevelWarn, notice{event: "messages dropped", peer: peer.Member}, "count", dropped, "cause", why)
 	}
 	t.promises.note(peer, b.Requests)
 	if len(b.Requests) > 0 && t.handlers.batch != nil {

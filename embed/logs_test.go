@@ -1,0 +1,372 @@
+package embed_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// What docs/logs.md says of the lines that are logged is what the source logs: every message with its level and keys, nothing else.
+func TestLogs_AreThoseOfTheDoc(t *testing.T) {
+	said, keys := logsOfDoc(t)
+	logged := logsOfSource(t)
+	for _, message := range slices.Sorted(maps.Keys(logged)) {
+		l := logged[message]
+		switch s, ok := said[message]; {
+		case !ok:
+			t.Errorf("%s logs %q, and docs/logs.md does not have it: | %s | `%s` | %s | … |", l.at, message, l.level, message, l.keyList())
+		case s.level != l.level || !slices.Equal(s.keys, l.keys):
+			t.Errorf("%s logs %q at %s with %v, docs/logs.md says %s with %v", l.at, message, l.level, l.keys, s.level, s.keys)
+		}
+		delete(said, message)
+	}
+	for message := range said {
+		t.Errorf("docs/logs.md has %q, which nothing logs", message)
+	}
+	used := []string{"library", "member", "gateway"} // of every line of a library, a node, a gateway
+	for _, l := range logged {
+		used = append(used, l.keys...)
+	}
+	slices.Sort(used)
+	if used = slices.Compact(used); !slices.Equal(used, keys) {
+		t.Errorf("the keys are %v, docs/logs.md explains %v", used, keys)
+	}
+}
+
+// A logLine is how one message is logged.
+type logLine struct {
+	level string
+	keys  []string // sorted
+	at    string
+}
+
+func (l logLine) keyList() string { return "`" + strings.Join(l.keys, "`, `") + "`" }
+
+var (
+	lineRow = regexp.MustCompile("^\\| (Debug|Info|Warn|Error) \\| `([^`]+)` \\| ([^|]*) \\| [^|]+ \\|$")
+	keyRow  = regexp.MustCompile("^\\| `([a-z]+)` \\| [^|]+ \\|$")
+	quoted  = regexp.MustCompile("`([a-z]+)`")
+)
+
+// logsOfDoc reads the tables of docs/logs.md.
+func logsOfDoc(t *testing.T) (lines map[string]logLine, keys []string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/logs.md")
+	must(t, err)
+	lines = make(map[string]logLine)
+	for row := range strings.Lines(string(text)) {
+		row = strings.TrimSpace(row)
+		if m := lineRow.FindStringSubmatch(row); m != nil {
+			l := logLine{level: m[1]}
+			for _, k := range quoted.FindAllStringSubmatch(m[3], -1) {
+				l.keys = append(l.keys, k[1])
+			}
+			slices.Sort(l.keys)
+			lines[m[2]] = l
+		} else if m := keyRow.FindStringSubmatch(row); m != nil {
+			keys = append(keys, m[1])
+		}
+	}
+	slices.Sort(keys)
+	return lines, keys
+}
+
+// logsOfSource finds every call of a logger in the library and the server, but in examples, benchmarks and tests.
+func logsOfSource(t *testing.T) map[string]logLine {
+	t.Helper()
+	lines := make(map[string]logLine)
+	must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "bench" || name == "examples" || strings.HasPrefix(name, ".") && name != ".."):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
+				s := reader{t: t, files: files, lines: lines}
+				s.read(fn)
+			}
+		}
+		return nil
+	}))
+	return lines
+}
+
+// passers hand on what they are given: a line of a library, or one that somebody else composes.
+var passers = []string{"storage/store.go", "replication/logger.go", "replication/transport/notices.go", "engine/report.go"}
+
+type reader struct {
+	t       *testing.T
+	files   *token.FileSet
+	lines   map[string]logLine
+	notices []noticed // of the function that is read
+}
+
+// noticed is one of the transport's notices.
+type noticed struct {
+	event string
+	peer  bool
+}
+
+func (s *reader) read(fn *ast.FuncDecl) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CompositeLit:
+			s.notice(n)
+		case *ast.AssignStmt:
+			if lastName(n.Lhs[0]) == "event" {
+				s.notices = append(s.notices, noticed{literal(n.Rhs[0]), s.notices[len(s.notices)-1].peer})
+			}
+		}
+		return true
+	})
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			s.call(call)
+		}
+		return true
+	})
+}
+
+// notice notes a transport's notice.
+func (s *reader) notice(lit *ast.CompositeLit) {
+	if name, ok := lit.Type.(*ast.Ident); !ok || name.Name != "notice" {
+		return
+	}
+	var n noticed
+	for _, e := range lit.Elts {
+		kv, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			return
+		}
+		switch lastName(kv.Key) {
+		case "event":
+			n.event = literal(kv.Value)
+		case "peer":
+			n.peer = true
+		}
+	}
+	s.notices = append(s.notices, n)
+}
+
+func (s *reader) call(call *ast.CallExpr) {
+	fn, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) == 0 {
+		return
+	}
+	receiver := strings.ToLower(lastName(fn.X))
+	switch name := fn.Sel.Name; {
+	case receiver == "notices" && name == "give":
+		s.gives(call)
+	case receiver == "news" && name == "tell":
+		s.line(call, lastName(call.Args[0]), call.Args[1], call.Args[2:])
+	case !strings.HasSuffix(receiver, "log") && !strings.HasSuffix(receiver, "logger"):
+	case slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, name):
+		s.line(call, name, call.Args[0], call.Args[1:])
+	case name == "Log":
+		s.line(call, lastName(call.Args[1]), call.Args[2], call.Args[3:])
+	}
+}
+
+// gives notes a call of notices.give, which adds the peer and a count.
+func (s *reader) gives(call *ast.CallExpr) {
+	notices := s.notices
+	if lit, ok := call.Args[1].(*ast.CompositeLit); ok {
+		one := reader{}
+		one.notice(lit)
+		notices = one.notices
+	}
+	for _, n := range notices {
+		keys := append(s.keys(call.Args[2:]), "repeated")
+		if n.peer {
+			keys = append(keys, "peer")
+		}
+		s.add(call, lastName(call.Args[0]), n.event, keys)
+	}
+}
+
+func (s *reader) line(call *ast.CallExpr, level string, message ast.Expr, args []ast.Expr) {
+	text := literal(message)
+	if text == "" {
+		if at := s.files.Position(call.Pos()).Filename; !slices.ContainsFunc(passers, func(p string) bool { return filepath.ToSlash(at) == "../"+p }) {
+			s.t.Errorf("%s: the message is no constant", s.files.Position(call.Pos()))
+		}
+		return
+	}
+	s.add(call, level, text, s.keys(args))
+}
+
+// keys are every other argument.
+func (s *reader) keys(args []ast.Expr) (keys []string) {
+	for i := 0; i < len(args); i += 2 {
+		key := literal(args[i])
+		if key == "" {
+			s.t.Errorf("%s: a key is no constant", s.files.Position(args[i].Pos()))
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func (s *reader) add(call *ast.CallExpr, level, message string, keys []string) {
+	slices.Sort(keys)
+	l := logLine{level: strings.TrimPrefix(level, "Level"), keys: keys, at: s.files.Position(call.Pos()).String()}
+	switch level {
+	case "loss": // of a session: Info, or Debug of a remote client's
+		l.level = "Info"
+	case "level": // of a refusal: Warn, or Error if it is final
+		l.level = "Warn"
+	}
+	if other, ok := s.lines[message]; ok && (other.level != l.level || !slices.Equal(other.keys, l.keys)) {
+		s.t.Errorf("%q is logged at %s and at %s, with other keys or at another level", message, other.at, l.at)
+	}
+	s.lines[message] = l
+}
+
+// literal is the value of a string constant, empty if it is none.
+func literal(e ast.Expr) string {
+	if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		text, _ := strconv.Unquote(lit.Value)
+		return text
+	}
+	return ""
+}
+
+// lastName is the name of an expression, or of what it selects or calls last.
+func lastName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	case *ast.CallExpr:
+		return lastName(e.Fun)
+	}
+	return ""
+}
+
+// A record is a log that tests read line by line.
+type record struct {
+	mu    sync.Mutex
+	lines []map[string]any
+}
+
+func (r *record) Write(b []byte) (int, error) {
+	var l map[string]any
+	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&l); err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, l)
+	return len(b), nil
+}
+
+// of returns a member's lines with a message.
+func (r *record) of(member embed.MemberID, message string) (found []map[string]any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lines {
+		if l["msg"] == message && l["member"] == float64(member) {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// The life of a member as its log tells it: each turn is told once.
+func TestLogs_TellTheLifeOfAMember(t *testing.T) {
+	t.Parallel()
+	var log record
+	ens := embedtest.New(t, 3, embedtest.Options{
+		Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+		Config: func(c *embed.Config) { c.Shards, c.Ensemble = 1, "orders" },
+	})
+	once := func(member embed.MemberID, message string) map[string]any {
+		t.Helper()
+		until(t, fmt.Sprintf("member %d to say %q", member, message), func() bool { return len(log.of(member, message)) > 0 })
+		lines := log.of(member, message)
+		if len(lines) != 1 {
+			t.Errorf("member %d says %q %d times: %v", member, message, len(lines), lines)
+		}
+		return lines[0]
+	}
+	for _, id := range ens.Members() {
+		l := once(id, "founded")
+		if l["ensemble"] != "orders" || fmt.Sprint(l["members"]) != "[1 2 3]" || l["shards"] != 1.0 || len(l["directory"].(string)) != 32 {
+			t.Errorf("%v", l)
+		}
+		if l := once(id, "started"); l["dir"] != ens.Dir(id) || l["start"] != 1.0 {
+			t.Errorf("%v", l)
+		}
+		if l := once(id, "ready"); l["took"] == 0.0 {
+			t.Errorf("%v", l)
+		}
+	}
+	ens.MoveLeader(1)
+	until(t, "the change of leader", func() bool {
+		lines := log.of(2, "leader changed")
+		return len(lines) > 0 && lines[len(lines)-1]["to"] == 1.0
+	})
+	for i, l := range log.of(2, "leader changed") {
+		if first := i == 0; l["shard"] != 1.0 || l["term"] == 0.0 || (l["from"] == 0.0) != first {
+			t.Errorf("change %d: %v", i, l)
+		}
+	}
+
+	s := ens.Session(2, embed.SessionOptions{Timeout: time.Second})
+	claim, err := s.Claim(bounded(t), embed.OpCreate("/claim", nil, embed.Ephemeral))
+	must(t, err)
+	_, err = claim.Created(bounded(t))
+	must(t, err)
+	_, err = claim.Hold(false)
+	must(t, err)
+	_, err = s.Watch(bounded(t), "/claim", embed.WatchOnce)
+	must(t, err)
+	ens.Isolate(2)
+	if l := once(2, "no quorum"); l["level"] != "WARN" || l["shard"] != 1.0 || !strings.HasPrefix(l["cause"].(string), "no leader; ") {
+		t.Errorf("%v", l)
+	}
+	if l := once(2, "session expired"); l["session"] != float64(s.ID()) || l["claims"] != 1.0 || l["watches"] != 1.0 || l["timeout"] != float64(time.Second) {
+		t.Errorf("%v", l)
+	}
+	ens.HealAll()
+	if l := once(2, "the quorum is back"); l["shard"] != 1.0 || l["took"].(float64) < float64(time.Second) {
+		t.Errorf("%v", l)
+	}
+	once(2, "no quorum")
+	ens.Kill(3)
+	if l := once(3, "node failed"); l["cause"] != "killed" {
+		t.Errorf("%v", l)
+	}
+	ens.Restart(3)
+	if lines := log.of(3, "started"); len(lines) != 2 || lines[1]["start"] != 2.0 || len(log.of(3, "founded")) != 1 {
+		t.Errorf("%v", lines)
+	}
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// newsMax bounds the lines that wait for a slow log. What comes beyond it is counted only: a node must not wait for its log, and
+// 100,000 sessions may expire at once.
+const newsMax = 64
+
+// news are the lines that reportLoop is to log, for those who must not wait for a log: they hold locks, or apply.
+type news struct {
+	lines chan line // capacity newsMax
+	left  atomic.Int64
+	turn  chan struct{} // capacity 1: a leader has changed
+}
+
+// A line is one line of the log.
+type line struct {
+	level   slog.Level
+	message string
+	args    []any
+}
+
+func newNews() news {
+	return news{lines: make(chan line, newsMax), turn: make(chan struct{}, 1)}
+}
+
+// tell has a line logged. It does not block.
+func (n *news) tell(level slog.Level, message string, args ...any) {
+	select {
+	case n.lines <- line{level, message, args}:
+	default:
+		n.left.Add(1)
+	}
+}
+
+// turned has reportLoop look at the leaders. It does not block.
+func (n *news) turned() {
+	select {
+	case n.turn <- struct{}{}:
+	default:
+	}
+}
+
+// reportLoop logs the news, and when shards have lost their quorum and got it back. It ends with the node's loops.
+func (e *Engine) reportLoop() {
+	q := newQuorums(len(e.shards), LongestElection(e.cfg.Tick))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case l := <-e.news.lines:
+			e.log.Log(context.Background(), l.level, l.message, l.args...)
+			if left := e.news.left.Swap(0); left > 0 {
+				e.log.Warn("lines were left out", "count", left)
+			}
+			continue
+		case <-e.news.turn:
+		case <-timer.C:
+		case <-e.stop:
+			return
+		}
+		if next := e.reportQuorums(q, time.Now()); next > 0 {
+			timer.Reset(next)
+		}
+	}
+}
+
+// reportQuorums logs which shards have lost their quorum, or got it back, and returns when to look again; zero is when a leader changes.
+func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
+	if e.silenced() {
+		return 0
+	}
+	lost, back, next := q.look(now, func(id ShardID) bool { return e.Leader(id).Member != 0 })
+	if len(lost) > 0 {
+		lacks, _ := e.lacks()
+		e.log.Warn("no quorum", "shard", shardList(lost), "cause", strings.Join(lacks, "; "))
+	}
+	for _, id := range back {
+		e.log.Info("the quorum is back", "shard", id, "took", now.Sub(q.shards[id-1].since))
+		q.shards[id-1] = quorum{}
+	}
+	return next
+}
+
+// shardList is one id or several.
+func shardList(ids []ShardID) any {
+	if len(ids) == 1 {
+		return ids[0]
+	}
+	return strings.Trim(fmt.Sprint(ids), "[]")
+}
+
+// quorums tell which shards have no leader for longer than elections take. A shard has a quorum while it has a leader: one that hears from
+// no quorum steps down.
+type quorums struct {
+	patience time.Duration
+	shards   []quorum // by ShardID - 1
+}
+
+type quorum struct {
+	since time.Time // without a leader; zero: there is one
+	lost  bool      // and it has been said
+}
+
+func newQuorums(shards int, patience time.Duration) *quorums {
+	return &quorums{patience: patience, shards: make([]quorum, shards)}
+}
+
+// look returns the shards that count as lost from now on, those lost ones that have a leader again, whose place the caller clears, and how
+// long to wait for the next to be lost; zero: none is about to be.
+func (q *quorums) look(now time.Time, led func(ShardID) bool) (lost, back []ShardID, next time.Duration) {
+	for i := range q.shards {
+		s, id := &q.shards[i], ShardID(i+1)
+		switch {
+		case led(id):
+			if s.lost {
+				back = append(back, id)
+			} else {
+				*s = quorum{}
+			}
+		case s.since.IsZero():
+			s.since = now
+			next = soonest(next, q.patience)
+		case !s.lost && now.Sub(s.since) >= q.patience:
+			s.lost = true
+			lost = append(lost, id)
+		case !s.lost:
+			next = soonest(next, q.patience-now.Sub(s.since))
+		}
+	}
+	return lost, back, next
+}
+
+// soonest is the smaller of two times of which zero means never.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}

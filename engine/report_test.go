@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A shard counts as lost once, after the patience, and as back once; a flicker is nothing.
+func TestQuorums(t *testing.T) {
+	const patience = time.Second
+	start := time.Now()
+	led := map[ShardID]bool{1: true, 2: true}
+	q := newQuorums(2, patience)
+	look := func(at time.Duration, wantLost, wantBack []ShardID, wantNext time.Duration) {
+		t.Helper()
+		lost, back, next := q.look(start.Add(at), func(id ShardID) bool { return led[id] })
+		if !slices.Equal(lost, wantLost) || !slices.Equal(back, wantBack) || next != wantNext {
+			t.Fatalf("at %v: lost %v, back %v, next in %v; want %v, %v, %v", at, lost, back, next, wantLost, wantBack, wantNext)
+		}
+		for _, id := range back {
+			q.shards[id-1] = quorum{}
+		}
+	}
+	ms := time.Millisecond
+	look(0, nil, nil, 0)
+	led[1] = false
+	look(100*ms, nil, nil, patience)
+	led[1] = true
+	look(900*ms, nil, nil, 0) // a flicker
+	led[1] = false
+	look(1000*ms, nil, nil, patience)
+	led[2] = false
+	look(1500*ms, nil, nil, 500*ms)
+	look(2000*ms, []ShardID{1}, nil, 500*ms)
+	look(2200*ms, nil, nil, 300*ms)
+	look(2500*ms, []ShardID{2}, nil, 0)
+	look(9000*ms, nil, nil, 0) // said once
+	led[1] = true
+	look(9100*ms, nil, []ShardID{1}, 0)
+	look(9200*ms, nil, nil, 0)
+	led[1] = false
+	look(9300*ms, nil, nil, patience)
+}
+
+// Whoever has news never waits for the log, and what does not fit is counted.
+func TestNews_NeverWaits(t *testing.T) {
+	n := newNews()
+	for range newsMax + 5 {
+		n.tell(slog.LevelInfo, "news")
+		n.turned()
+	}
+	if len(n.lines) != newsMax || n.left.Load() != 5 {
+		t.Errorf("%d lines, %d left out", len(n.lines), n.left.Load())
+	}
+}
