@@ -56,7 +56,7 @@
 // the constants in conn.go. What it holds of Config.Memory is counted where it grows and shrinks: see conn.hold. A read costs by the
 // size of its answer, and holds no lock that anybody else needs.
 //
-// Locks, from the first that may be held while the next is taken: conn.mu, those of package watch. Gateway.mu is held with none of them.
+// Locks: conn.mu is held while those of package watch are taken, Gateway.mu with none of them. engine/doc.go has the order of all.
 //
 // Read gateway.go first, then conn.go, writer.go and request.go; input.go reads frames, multi.go and auth.go belong to requests, errors.go
 // has the codes, words.go the four-letter words, and session.go and watches.go what a connection asks of the engine.
