@@ -45,6 +45,8 @@ var words = map[string]word{
 	"mntr": {(*Gateway).mntr, false},
 }
 
+const notServing = "This ZooKeeper instance is not currently serving requests\n"
+
 // word returns what a word is answered.
 func (g *Gateway) word(name string) []byte {
 	var b strings.Builder
@@ -53,7 +55,7 @@ func (g *Gateway) word(name string) []byte {
 	case w.text == nil || !g.mayAnswer(name):
 		fmt.Fprintf(&b, "%s is not executed because it is not in the whitelist.\n", name)
 	case !w.always && !g.serving():
-		b.WriteString("This ZooKeeper instance is not currently serving requests\n")
+		b.WriteString(notServing)
 	default:
 		w.text(g, &b)
 	}
@@ -94,7 +96,14 @@ var built = sync.OnceValue(func() string {
 	return "01/01/1970 00:00 GMT" // not known; parsers want a date
 })
 
-func (g *Gateway) ruok(b *strings.Builder) { b.WriteString("imok") }
+func (g *Gateway) ruok(b *strings.Builder) {
+	select {
+	case <-g.node.Engine.Done(): // the connection was there before the port was closed
+		b.WriteString(notServing)
+	default:
+		b.WriteString("imok")
+	}
+}
 
 // gtmk says what ZooKeeper traces unless it is told otherwise. Here there is nothing to set.
 func (g *Gateway) gtmk(b *strings.Builder) { b.WriteString("306") }

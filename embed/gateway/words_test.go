@@ -165,3 +165,34 @@ func TestDataSize(t *testing.T) {
 		return ok
 	})
 }
+
+// A node that has failed or is closed closes its gateways. What those are told that were connected before must be true: it serves nobody
+// and leads nothing.
+func TestWordsOfANodeThatIsOver(t *testing.T) {
+	n := startNode(t, nil)
+	g := startOn(t, n, Config{Words: []string{"*"}})
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name := range words {
+		want := notServing
+		switch name {
+		case "isro":
+			want = "null"
+		case "conf", "envi", "gtmk": // what does not change
+			continue
+		}
+		if got := string(g.word(name)); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	side, other := net.Pipe()
+	late := newConn(g, side)
+	go func() {
+		_, _ = other.Write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
+	}()
+	if err := late.converse(); err == nil || late.session != nil {
+		t.Errorf("a session was opened: %v", err)
+	}
+	_ = other.Close()
+}
