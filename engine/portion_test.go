@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A large is a session of another member that owns more than one entry may remove, on a node that the
-// test tells when the next portion is due.
+// A large is a session of another member that owns more than one entry may remove, on a node
+// that the test tells when the next portion is due.
 type large struct {
 	*node
 	*member
@@ -54,8 +54,8 @@ func (l *large) left() (own, lingers int) {
 	return own, lingers
 }
 
-// want checks what is left after a portion, which is one transaction, and that nothing of the session is
-// applied.
+// want checks what is left after a portion, which is one transaction, and that nothing of the
+// session is applied.
 func (l *large) want(own, lingers int) {
 	l.t.Helper()
 	if o, g := l.left(); o != own || g != lingers {
@@ -98,8 +98,8 @@ func (l *large) portions(lingers bool) {
 	}
 }
 
-// A9: a session that owns more than one entry may remove is closed by its owner, or lost, and goes in
-// portions as it would have gone at once.
+// A9: a session that owns more than one entry may remove is closed by its owner, or lost, and
+// goes in portions as it would have gone at once.
 func TestLargeSessionEndsInPortions(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(l *large)
@@ -161,8 +161,8 @@ func TestPortionsGoOnAfterAStart(t *testing.T) {
 	}
 }
 
-// F2: on another shard than home a large session waits for home's word, which leaves a memory of the end
-// behind: or an admit that comes late would make a record for ever.
+// F2: on another shard than home a large session waits for home's word, which leaves a memory
+// of the end behind: or an admit that comes late would make a record for ever.
 func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -237,7 +237,8 @@ func TestPortionsOfOneSessionFollowAtOnce(t *testing.T) {
 	})
 }
 
-// A session that uses two shards has more than a portion on each. It is closed, and so nothing lingers.
+// A session that uses two shards has more than a portion on each. It is closed, and so nothing
+// lingers.
 func TestLargeSessionEndsOnAllShards(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost=", lost), func(t *testing.T) {

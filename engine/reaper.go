@@ -18,13 +18,15 @@ const (
 	neverUsedAge = 5 * time.Minute // znode.container.maxNeverUsedIntervalMs
 )
 
-// A reaper removes containers that have lost their last child, or never had one, and TTL znodes that nobody has set for as
-// long as they may live, while its node leads. It proposes ordinary deletions that name what it saw, so one that comes late,
-// twice, or from a former leader removes nothing that was used since.
+// A reaper removes containers that have lost their last child, or never had one, and TTL znodes
+// that nobody has set for as long as they may live, while its node leads. It proposes ordinary
+// deletions that name what it saw, so one that comes late, twice, or from a former leader
+// removes nothing that was used since.
 //
-// Ages count on this node's own clock from when its machine applied the znode's newest write, or loaded
-// it: the wall clocks of members that wrote may be years apart. They are no part of the replicated
-// state, so the next leader may take a znode for younger or older, but never for older than it is.
+// Ages count on this node's own clock from when its machine applied the znode's newest write,
+// or loaded it: the wall clocks of members that wrote may be years apart. They are no part of
+// the replicated state, so the next leader may take a znode for younger or older, but never for
+// older than it is.
 type reaper struct {
 	// Immutable after newReaper.
 	machine *machine
@@ -58,8 +60,8 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 	}
 }
 
-// round looks at all mortal znodes once and proposes the removal of those whose time has come, unless
-// what it proposed before may still come: rounds can be closer together than commits.
+// round looks at all mortal znodes once and proposes the removal of those whose time has come,
+// unless what it proposed before may still come: rounds can be closer together than commits.
 func (r *reaper) round(now time.Time) {
 	if r.raft.Leader(r.machine.shard).Member != r.member || r.newest.onWay(now) && r.machine.isStill(r.last) {
 		return
@@ -98,8 +100,8 @@ func over(m tree.Mortal, age time.Duration) bool {
 	return age > time.Duration(m.TTL)*time.Millisecond
 }
 
-// mortals returns znodes whose time has come, at most so many. It looks at all whose time may come, and
-// lets entries be applied meanwhile: a million take half a second.
+// mortals returns znodes whose time has come, at most so many. It looks at all whose time may
+// come, and lets entries be applied meanwhile: a million take half a second.
 func (m *machine) mortals(now time.Time, most int) (due []mortal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,35 +16,35 @@ import (
 // tick, since its client was heard.
 //
 // While the class is Connected, the clock moves by a tick for each tick:
-//   - however long the node was stopped in it. One that comes late does not count at all, unless the
-//     one before was late too: what has arrived meanwhile is read first;
+//   - however long the node was stopped in it. One that comes late does not count at all,
+//     unless the one before was late too: what has arrived meanwhile is read first;
 //   - while nobody listens to a client, because a request of it takes its time, it is not silent.
 //
-// While the class is Suspended, this node keeps its clients away, so its clock stands still as long as
-// nothing of this node is committed. A batch that is applied, and proves this node alive until it was
-// sent, shows that a client could have come. Then the clock moves by half of the time of the suspension
-// that is shown, half a timeout at most: what was not committed for longer shows nobody who could have
-// come meanwhile. When a suspension is over, a client has its full timeout anew if it was heard since
-// it had it last.
+// While the class is Suspended, this node keeps its clients away, so its clock stands still as
+// long as nothing of this node is committed. A batch that is applied, and proves this node
+// alive until it was sent, shows that a client could have come. Then the clock moves by half of
+// the time of the suspension that is shown, half a timeout at most. Where nothing was committed
+// for longer, nobody could have come. When a suspension is over, a client has its full timeout
+// anew if it was heard since it had it last.
 //
 // Let T be the timeout and q a tick, and let ticks be punctual.
 //
-// Never early: the clock does not move by more than the time that passes. The tick that is added to the
-// timeout is for the one in which the client was heard.
+// Never early: the clock does not move by more than the time that passes. The tick that is
+// added to the timeout is for the one in which the client was heard.
 //
-// Soon enough: a client that has gone for good loses its session T+2q after it was heard last, if its
-// class was not Suspended meanwhile. Otherwise let S be 4T+4q, or the time in which four batches of
-// this node are applied one after the other, if that is more. Then it is 2S at most, however slow
-// commits are:
-//   - A suspension of length B shows all of B when it is over: the proof that it began with was T/3 old
-//     or more, the last one is less. So the clock counts half of it.
-//   - In one that is not over, let a batch take L. Each waits for the one before, so the newest proof
-//     is 2L old at most. If L is at most T, then after 4T the proofs have moved by 2T and T/3, and the clock
-//     by T. If L is more, each batch but the first moves it by T/2.
+// Soon enough: a client that has gone for good loses its session T+2q after it was heard last,
+// if its class was not Suspended meanwhile. Otherwise let S be 4T+4q, or the time in which four
+// batches of this node are applied one after the other, if that is more. Then it is 2S at most,
+// however slow commits are:
+//   - A suspension of length B shows all of B when it is over: the proof that it began with was
+//     T/3 old or more, the last one is less. So the clock counts half of it.
+//   - In one that is not over, let a batch take L. Each waits for the one before, so the newest
+//     proof is 2L old at most. If L is at most T, then after 4T the proofs have moved by 2T and
+//     T/3, and the clock by T. If L is more, each batch but the first moves it by T/2.
 //   - The client has its timeout anew once, when the first suspension is over: hence twice S.
 //
-// The log cannot do that. Where commits are slow the steps of silence are so too, and they come in
-// vain: the next batch of the node that they are to count against is always committed before them.
+// The log cannot do that. Where commits are slow, so are the steps of silence, and they come in
+// vain. The next batch of the node is always committed before them.
 //
 // A suspension by one timeout is none by another: a client with a short one holds up nobody else.
 
@@ -52,17 +52,18 @@ const (
 	// ticksPerTimeout is how exactly silence is counted: a session ends up to two ticks late.
 	ticksPerTimeout = 20
 	remoteTickMin   = 100 * time.Millisecond
-	// suspendedParts is the part of its timeout after which a remote session is Suspended. Twice as
-	// long as an idle node takes to prove itself alive; and then its client has as much left as it needs.
+	// suspendedParts is the part of its timeout after which a remote session is Suspended.
+	// Twice as long as an idle node takes to prove itself alive; and then its client has as
+	// much left as it needs.
 	suspendedParts = 3
-	// slowParts is the part that counts of a suspension. A client that was heard as late as its pings
-	// allow, a third of its timeout ago, has four thirds to come back.
+	// slowParts is the part that counts of a suspension. A client that was heard as late as its
+	// pings allow, a third of its timeout ago, has four thirds to come back.
 	slowParts = 2
 )
 
 // A class is the remote sessions of this node that have the same timeout, in whole ticks. They are
-// Suspended together, and one clock counts their silence. There are no more classes than the largest
-// timeout has ticks, so no choice of timeouts makes a tick look at each session by itself.
+// Suspended together, and one clock counts their silence. The largest timeout has at
+// least as many ticks, so no choice of timeouts makes a tick look at each session by itself.
 type class struct {
 	timeout time.Duration // the least, in whole ticks; immutable
 
@@ -76,8 +77,8 @@ type class struct {
 	since, from, shown time.Duration
 }
 
-// silent is a session whose client has to be heard before a moment. A tick looks at these alone, which
-// lie side by side: see BenchmarkTick.
+// silent is a session whose client has to be heard before a moment. A tick looks at these
+// alone, which lie side by side: see BenchmarkTick.
 type silent struct {
 	due int64
 	s   *Session
@@ -121,14 +122,14 @@ func (r *remotes) leave(s *Session) {
 	}
 }
 
-// due is when a session has been silent for its timeout: the tick in which it was heard may have been
-// over soon after.
+// due is when a session has been silent for its timeout: the tick in which it was heard may
+// have been over soon after.
 func (c *class) due(s *Session, tick time.Duration) int64 {
 	return s.remote.heard.Load() + int64(tick+s.timeout)
 }
 
-// countSilence counts a tick if it is time to, and closes the sessions whose clients have been silent
-// for their timeout.
+// countSilence counts a tick if it is time to, and closes the sessions whose clients have been
+// silent for their timeout.
 func (k *keeper) countSilence() {
 	k.mu.Lock()
 	gone := k.tickLocked(k.clock.Boot())

@@ -49,7 +49,8 @@ func (t *Table) Owned(id tree.SessionID) []string {
 	return paths
 }
 
-// CountEphemerals returns how many ephemerals sessions own. It looks at every session that owns one.
+// CountEphemerals returns how many ephemerals sessions own. It looks at every session that owns
+// one.
 func (t *Table) CountEphemerals() (n int) {
 	for _, set := range t.ephemerals {
 		n += len(set)
@@ -65,11 +66,12 @@ func (t *Table) Ephemerals(id tree.SessionID) []string {
 // Owns returns how many ephemerals a session owns.
 func (t *Table) Owns(id tree.SessionID) int { return len(t.ephemerals[id]) }
 
-// Leaving returns the ephemerals that go next of a session whose end is decided: the first ones by their
-// paths, at most so many. The caller deletes them, or has them linger, and tells Track.
+// Leaving returns the ephemerals that go next of a session whose end is decided: the first ones
+// by their paths, at most so many. The caller deletes them, or has them linger, and tells
+// Track.
 //
-// A million paths take a second to sort, and apply stands still meanwhile. So they are heaped once, and
-// each call takes off what it returns.
+// A million paths take a second to sort, and apply stands still meanwhile. So they are heaped
+// once, and each call takes off what it returns.
 func (t *Table) Leaving(id tree.SessionID, most int) []string {
 	owned := t.ephemerals[id]
 	if len(owned) <= most {

@@ -8,7 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// What goes next is the same whoever asks for the first time, and however much was asked for before.
+// What goes next is the same whoever asks for the first time, and however much was asked for
+// before.
 func TestLeaving(t *testing.T) {
 	const owns, most = 100, 7
 	table := NewTable()
@@ -43,8 +44,8 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// A session whose end is decided is refused everything and ends as was decided, after a load too, and
-// whatever becomes of its member. Its other shards are told.
+// A session whose end is decided is refused everything and ends as was decided, after a load
+// too, and whatever becomes of its member. Its other shards are told.
 func TestDecide(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		for _, remote := range []bool{false, true} {
