@@ -43,8 +43,13 @@
 //     (Set after ours, dragonboat panics in the process's call.)
 //   - VictoriaMetrics' global set: dragonboat's transport registers gauges there on creation, whose closures
 //     keep the first transport of a process reachable after it is closed.
-//   - dragonboat-soft-settings.json and dragonboat-hard-settings.json in the working directory: dragonboat
-//     reads them when the process starts and panics if they are not valid JSON.
+//   - dragonboat-soft-settings.json and dragonboat-hard-settings.json in the working directory. dragonboat reads
+//     them while the process initialises its packages, before main, in every binary that links this one, also if
+//     no node is ever started. A file that is not JSON, or cannot be read, or has a value of another type, is
+//     a panic there. A valid one changes settings. Nothing in a library can be earlier: packages are initialised in
+//     the order of their paths, and dragonboat's comes before ours. So who can write the working directory can
+//     stop the process from starting, or change how Raft works: docs/dependencies.md says what to do about it.
+//     Open warns of such a file.
 //
 // # Goroutines
 //

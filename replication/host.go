@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -51,12 +52,28 @@ func Open(c Config) (*Host, error) {
 		return nil, err
 	}
 	h := newHost(c.withDefaults())
+	warnOfSettings(h.log)
 	bridge.add(h)
 	if err := h.open(); err != nil {
 		return nil, errors.Join(err, h.Close(closeDefault))
 	}
 	h.loops.Go(h.compactLoop)
 	return h, nil
+}
+
+// settingsFiles are read by dragonboat when the process starts, before main, from the working directory of that moment.
+var settingsFiles = []string{"dragonboat-soft-settings.json", "dragonboat-hard-settings.json"}
+
+// warnOfSettings says that dragonboat has settings of its own here. Whoever can write the working directory can make them, and
+// nothing of ours runs early enough to keep them out.
+func warnOfSettings(log *slog.Logger) {
+	for _, name := range settingsFiles {
+		if path, err := filepath.Abs(name); err == nil {
+			if _, err := os.Lstat(path); err == nil {
+				log.Warn("a file in the working directory changes settings of Raft (docs/dependencies.md)", "file", path)
+			}
+		}
+	}
 }
 
 func newHost(c Config) *Host {

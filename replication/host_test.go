@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -206,5 +207,27 @@ func TestCommitted_FollowsCommandsOnly(t *testing.T) {
 		e.barrier(n, 1)
 		m := n.tapes[0]
 		eventually(t, "commit index", func() bool { return n.host.Committed(1) == m.lastIndex() })
+	}
+}
+
+// A file that dragonboat takes settings from is named in the log: nothing else tells that it was there before main.
+func TestOpen_WarnsOfSettingsInTheWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	said := func() string {
+		var log lines
+		warnOfSettings(log.logger(slog.LevelWarn))
+		return log.String()
+	}
+	if text := said(); text != "" {
+		t.Errorf("with no file it says %s", text)
+	}
+	for _, name := range []string{"dragonboat-soft-settings.json", "dragonboat-hard-settings.json"} {
+		if err := os.WriteFile(name, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if text := said(); !strings.Contains(text, filepath.Join(dir, name)) {
+			t.Errorf("with %s it says %s", name, text)
+		}
 	}
 }

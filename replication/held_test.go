@@ -1,0 +1,120 @@
+package replication
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/raftpb"
+)
+
+// entriesOf are entries of one term from an index on, each with its own content.
+func entriesOf(term, from, to uint64, say string) (entries []raftpb.Entry) {
+	for i := from; i <= to; i++ {
+		entries = append(entries, raftpb.Entry{Index: i, Term: term, Key: i, Cmd: fmt.Appendf(nil, "%s %d", say, i)})
+	}
+	return entries
+}
+
+// openNew opens a store of which nothing is there yet.
+func openNew(t *testing.T) (*logStore, *plainDisk) {
+	t.Helper()
+	d := newPlainDisk(t)
+	dir := []string{t.TempDir()}
+	f := &logFactory{disk: d}
+	nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: newFileSystem(d), LogDB: logConfig()}}
+	if _, err := f.Create(nhc, nil, dir, dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.store.Close() })
+	return f.store, d
+}
+
+// B1.4: what a member knows to be committed is compared with what the leader sends and with what a peer says that it knows.
+// Its log: entries 1 to 10 of term 1, 11 to 20 of term 3; term 3 told it of commits up to 15.
+func TestHeld(t *testing.T) {
+	n := &node{id: 1}
+	s, _ := openNew(t)
+	h := &Host{cfg: Config{Member: n.id}, store: s}
+	save := func(state raftpb.State, entries ...raftpb.Entry) {
+		t.Helper()
+		if err := s.SaveRaftState([]raftpb.Update{{ShardID: 1, ReplicaID: uint64(n.id), State: state, EntriesToSave: entries}}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(raftpb.State{Term: 1, Vote: 1, Commit: 5}, entriesOf(1, 1, 10, "ours")...)
+	save(raftpb.State{Term: 3, Vote: 2, Commit: 15}, entriesOf(3, 11, 20, "ours")...)
+	save(raftpb.State{Term: 7, Vote: 2, Commit: 15}) // a term in which it has heard of no commit
+	held := h.Held(1)
+	if held.Term != 3 || held.Commit != 15 || held.CommitTerm != 3 || held.CommitSum != entrySum(&entriesOf(3, 15, 15, "ours")[0]) {
+		t.Fatalf("it holds %+v", held)
+	}
+
+	sum := func(term, index uint64, say string) uint64 { return entrySum(&entriesOf(term, index, index, say)[0]) }
+	for _, c := range []struct {
+		name  string
+		other Held
+		yes   bool
+	}{
+		{"nothing", Held{}, false},
+		{"the same", held, false},
+		{"an older commit", Held{Term: 1, Commit: 8, CommitTerm: 1, CommitSum: sum(1, 8, "ours")}, false},
+		{"more than here", Held{Term: 3, Commit: 30, CommitTerm: 3}, false},
+		{"an entry that is not committed here", Held{Term: 3, Commit: 18, CommitTerm: 3, CommitSum: sum(3, 18, "ours")}, false},
+		{"an entry in whose place there is a newer one", Held{Term: 2, Commit: 15, CommitTerm: 2}, true},
+		{"one that lies behind this log", Held{Term: 2, Commit: 30, CommitTerm: 2}, true},
+		{"one that was committed again by a newer term", Held{Term: 4, Commit: 14, CommitTerm: 2}, true},
+		{"the same, not committed here: our leader may have lost", Held{Term: 4, Commit: 18, CommitTerm: 2}, false},
+		{"another entry of the same term", Held{Term: 3, Commit: 15, CommitTerm: 3, CommitSum: sum(3, 15, "theirs")}, true},
+		{"what it no longer has", Held{Term: 3, Commit: 15}, false},
+	} {
+		if _, _, yes := h.Contradicts(1, c.other); yes != c.yes {
+			t.Errorf("%s: %v", c.name, yes)
+		}
+	}
+
+	for _, c := range []struct {
+		name    string
+		message raftpb.Message
+		lost    bool
+	}{
+		{"what comes next", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(7, 21, 22, "theirs")}, false},
+		{"a tail that a newer leader replaces", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(7, 16, 22, "theirs")}, false},
+		{"what is here", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 15, "ours")}, false},
+		{"something newer in place of a commit", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(7, 15, 22, "theirs")}, true},
+		{"something else in place of commits", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 14, "theirs")}, true},
+		{"no entries", raftpb.Message{Type: raftpb.Replicate}, false},
+		{"not a leader's", raftpb.Message{Type: raftpb.Propose, Entries: entriesOf(7, 15, 22, "theirs")}, false},
+	} {
+		m := c.message
+		m.ShardID, m.From, m.To = 1, 2, uint64(n.id)
+		if err := s.lost(&m); (err != nil) != c.lost || err != nil && !strings.Contains(err.Error(), "docs/runbook.md") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// A leader that has lost what this node knows to be committed fails the node before dragonboat sees it.
+func TestInbound_StopsAtALeaderThatHasLostCommits(t *testing.T) {
+	n := &node{id: 1}
+	s, d := openNew(t)
+	state := raftpb.State{Term: 3, Vote: 2, Commit: 15}
+	if err := s.SaveRaftState([]raftpb.Update{{ShardID: 1, ReplicaID: uint64(n.id), State: state, EntriesToSave: entriesOf(3, 1, 20, "ours")}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	handled := 0
+	in := inbound{disk: d, lost: s.lost}
+	handle := in.batch(func(raftpb.MessageBatch) { handled++ })
+	send := func(entries []raftpb.Entry) {
+		handle(raftpb.MessageBatch{Requests: []raftpb.Message{{Type: raftpb.Replicate, ShardID: 1, From: 2, To: uint64(n.id), Entries: entries}}})
+	}
+	send(entriesOf(7, 16, 17, "theirs"))
+	if handled != 1 || d.Err() != nil {
+		t.Fatalf("%d handled, %v", handled, d.Err())
+	}
+	send(entriesOf(7, 15, 17, "theirs"))
+	if handled != 1 || d.Err() == nil {
+		t.Fatalf("%d handled, %v", handled, d.Err())
+	}
+}
