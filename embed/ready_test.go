@@ -90,3 +90,27 @@ func TestReady_NamesAddressesThatLeadNowhere(t *testing.T) {
 	})
 	waitsFor(t, nodes[1], "no leader", "no connection to member 2: dial tcp: lookup nowhere.invalid", "no connection to member 3: dial tcp 127.0.0.1:1: connect: connection refused")
 }
+
+// Calls that end for lack of a quorum say so as Ready does, and are still what they were.
+func TestUnavailable_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	ens.Isolate(1)
+	waitsFor(t, ens.Node(1), "no leader", "no connection to member 2", "no connection to member 3")
+	_, unavailable := s.Create(t.Context(), "/a", nil, embed.Persistent)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, late := s.Create(ctx, "/b", nil, embed.Persistent)
+	_, unsynced := s.Sync(t.Context(), "/a")
+	_, unopened := ens.Node(1).NewSession(t.Context(), embed.SessionOptions{})
+	for what, c := range map[string]struct{ err, want error }{
+		"Create": {unavailable, embed.ErrUnavailable}, "Create in time": {late, context.DeadlineExceeded},
+		"Sync": {unsynced, embed.ErrUnavailable}, "NewSession": {unopened, embed.ErrUnavailable},
+	} {
+		if !errors.Is(c.err, c.want) || !strings.Contains(c.err.Error(), ": no leader; no connection to member 2: ") {
+			t.Errorf("%s: %v", what, c.err)
+		}
+	}
+	t.Log(unavailable)
+}

@@ -146,7 +146,7 @@ func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 	case e.over() != nil:
 		return e.over()
 	}
-	return unavailable(ctx, err)
+	return e.lacking(id, unavailable(ctx, err))
 }
 
 // bounded gives a context without a deadline the one that calls have.

@@ -48,6 +48,7 @@ type pipeline struct {
 	home     func() tree.Zxid                // what this node has applied of the home shard
 	proved   func(sent, drift time.Duration) // called on the apply goroutine when a batch of ours was applied
 	pulse    func() time.Duration            // how often this node has to prove itself alive; zero: it need not
+	lacking  func(error) error               // adds to an error what this node lacks, if it knows of no leader
 	wake     chan struct{}                   // capacity 1: the loop has something to look at
 	stop     chan struct{}                   // closed by close
 	ready    chan struct{}                   // closed when our Register was applied
@@ -76,7 +77,8 @@ func newPipeline(shard ShardID, raft replicator, clock Clock, origin session.Ori
 	p := &pipeline{
 		shard: shard, raft: raft, clock: clock, register: origin,
 		before: func() {}, invite: func(*Session) {}, proved: func(_, _ time.Duration) {},
-		pulse: func() time.Duration { return 0 }, home: func() tree.Zxid { return 0 },
+		lacking: func(err error) error { return err },
+		pulse:   func() time.Duration { return 0 }, home: func() tree.Zxid { return 0 },
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
 	}
 	p.mu.queue.shard = shard

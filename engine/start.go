@@ -280,6 +280,7 @@ func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) 
 		pipe.home = func() tree.Zxid { return e.home().tree.Load().Visible() }
 	}
 	pipe.before = e.keeper.look
+	pipe.lacking = func(err error) error { return e.lacking(id, err) }
 	m := &machine{engine: e, shard: id, pipe: pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
 	pipe.invite = func(s *Session) {
 		who := s.identities() // now: what it may become is behind what waits

@@ -85,11 +85,11 @@ func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) err
 	case <-ctx.Done():
 		cause = ctx.Err()
 		if p.cancel(w, cause) {
-			return cause
+			return p.lacking(cause)
 		}
 	case <-expired:
 		if p.cancel(w, errNotSent) {
-			return errNotSent
+			return p.lacking(errNotSent)
 		}
 	}
 	select {
@@ -98,9 +98,9 @@ func (p *pipeline) wait(ctx context.Context, w *waiter, limit time.Duration) err
 	default:
 	}
 	if cause == nil {
-		return ErrUnknownOutcome
+		return p.lacking(ErrUnknownOutcome)
 	}
-	return &unknownError{cause: cause}
+	return p.lacking(&unknownError{cause: cause})
 }
 
 // forever is the limit of a wait that only its ctx ends.

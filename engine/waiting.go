@@ -8,9 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
-// A waitError is why a node is not ready: whose patience ended, and what was waited for.
+// A waitError says what was waited for in vain.
 type waitError struct {
-	cause    error // of the caller's ctx
+	cause    error // what the caller is told: his ctx's error, or that there was no quorum in time
 	lacks    []string
 	refusals []error // those among what it lacks
 }
@@ -28,6 +28,14 @@ func (e *Engine) notReady(cause error) error {
 		return cause
 	}
 	return &waitError{cause: cause, lacks: lacks, refusals: refusals}
+}
+
+// lacking adds to an error of somebody who waited for a shard what this node lacks, if it knows of no leader there.
+func (e *Engine) lacking(id ShardID, err error) error {
+	if e.Leader(id).Member != 0 {
+		return err
+	}
+	return e.notReady(err)
 }
 
 // lacks lists what keeps this node from serving, for people: shards without a leader, members that are not connected and why, leaders
