@@ -92,7 +92,11 @@ func (c *conn) request() error {
 		c.push(a)
 		return nil
 	}
-	return c.act(q, a)
+	err = c.act(q, a)
+	if a.bytes > flushAt {
+		*a = answer{} // or it stays beside what is sent, until there is another
+	}
+	return err
 }
 
 func (c *conn) act(q *wire.Request, a *answer) error {

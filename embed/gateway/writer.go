@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -213,23 +214,27 @@ func (w *writer) answer(a *answer) error {
 	}
 	w.pop(a)
 	w.gathered += a.bytes + answerBytes
-	return w.append(&a.reply)
+	return w.append(&a.reply, a.bytes)
 }
 
 func (w *writer) events(events []embed.Event) error {
 	for _, e := range events {
 		if err := w.append(&wire.Reply{Xid: wire.XidEvent, Zxid: int64(e.Zxid), Result: wire.Result{Op: wire.OpEvent},
-			Event: wire.Event{Type: wire.EventType(e.Type), State: wire.StateSyncConnected, Path: e.Path}}); err != nil {
+			Event: wire.Event{Type: wire.EventType(e.Type), State: wire.StateSyncConnected, Path: e.Path}}, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// append gathers what is sent, and sends it when that is enough for one go.
-func (w *writer) append(r *wire.Reply) error {
+// append gathers what is sent, of about so many bytes, and sends it when that is enough for one go. The
+// reply is of no use then: while a slow client reads, what was gathered is enough to keep.
+func (w *writer) append(r *wire.Reply, bytes int) error {
 	if w.out == nil {
 		w.out = outs.Get().(*[]byte)
+	}
+	if bytes > flushAt { // in one go, and not again and again by doubling
+		*w.out = slices.Grow(*w.out, bytes)
 	}
 	*w.out = r.AppendFrame(*w.out)
 	w.figures.sent.Add(1)
@@ -237,6 +242,7 @@ func (w *writer) append(r *wire.Reply) error {
 	if len(*w.out) < flushAt {
 		return nil
 	}
+	*r = wire.Reply{}
 	return w.flush()
 }
 
