@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// The clock of deadlines runs on while the machine sleeps. A machine that has never slept does not show the difference: there a time namespace
-// does, in which the clock that counts sleep is another than outside, and CLOCK_MONOTONIC is the same.
+// The clock of deadlines runs on while the machine sleeps. A machine that has never slept does not show
+// the difference, but a time namespace does: in it the clock that counts sleep is another than outside,
+// and CLOCK_MONOTONIC is the same.
 func TestBootClockCountsSleep(t *testing.T) {
 	const inside = "VIVARIUM_BOOT_CLOCK"
 	if os.Getenv(inside) != "" {
@@ -18,7 +19,8 @@ func TestBootClockCountsSleep(t *testing.T) {
 	}
 	const slept = 100_000 * time.Second
 	asleep := func(command ...string) *exec.Cmd {
-		return exec.Command("unshare", append([]string{"--user", "--map-root-user", "--time", "--boottime", fmt.Sprint(int(slept.Seconds()))}, command...)...)
+		args := []string{"--user", "--map-root-user", "--time", "--boottime", fmt.Sprint(int(slept.Seconds()))}
+		return exec.Command("unshare", append(args, command...)...)
 	}
 	if out, err := asleep("true").CombinedOutput(); err != nil {
 		t.Skipf("no time namespace is to be had here: %v, %q", err, out)

@@ -97,8 +97,9 @@
 // So what is called with a registry's lock held, as a look of watch.Client.Arm is, asks nothing of the keeper: it cannot compare
 // clocks, or say why a session ended.
 //
-// No lock is held over a call of the embedding service, except over the pure functions of its authentication schemes; and above those
-// of replication none over I/O, except Engine.identity over the identity file. A panic of a scheme is contained (scheme.go).
+// No lock is held over a call of the embedding service, except over the pure functions of its
+// authentication schemes, whose panics are contained (scheme.go). None above those of replication is held
+// over I/O, except Engine.identity over the identity file.
 //
 // # Goroutines
 //

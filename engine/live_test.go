@@ -18,8 +18,9 @@ var readsOf = map[string]func(s *Session) error{
 	"Before":      func(s *Session) error { _, _, err := s.Before("/a/n-0000000001"); return err },
 }
 
-// Who reads through a session that is over may hold a shard's watch registry, which comes below the keeper's lock. So it is told why, and no
-// clock is compared: that could end a session with a watch, which takes the registry's lock once more.
+// Who reads through a session that is over may hold a shard's watch registry, which comes below the
+// keeper's lock. So it is told why, and no clock is compared: that could end a session with a watch, which
+// takes the registry's lock once more.
 func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 	for name, read := range readsOf {
 		t.Run(name, func(t *testing.T) {

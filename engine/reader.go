@@ -11,21 +11,23 @@ type reader struct {
 	pins   []*tree.Pin // by ShardID - 1; nil unless it is a Still's
 }
 
-// A sight is the tree of one shard.
-type sight interface {
-	As(who []tree.Identity) tree.View
-	Exists(path string) (tree.Stat, bool)
-}
-
-// on returns what is seen of a shard.
-func (r reader) on(m *machine) sight {
+// on is what is seen of a shard.
+func (r reader) on(m *machine) tree.View {
 	if r.pins != nil {
-		return r.pins[m.shard-1]
+		return r.pins[m.shard-1].As(r.who)
 	}
-	return m.tree.Load()
+	return m.tree.Load().As(r.who)
 }
 
-func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)).As(r.who) }
+// exists is Tree.Exists on a shard. It is no method of an interface with on, or each path would be allocated.
+func (r reader) exists(m *machine, path string) (tree.Stat, bool) {
+	if r.pins != nil {
+		return r.pins[m.shard-1].Exists(path)
+	}
+	return m.tree.Load().Exists(path)
+}
+
+func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)) }
 
 // whole returns what the Stat of a znode is once its other shards are looked at.
 func (r reader) whole(path string, stat tree.Stat) tree.Stat {
@@ -33,7 +35,7 @@ func (r reader) whole(path string, stat tree.Stat) tree.Stat {
 		return stat
 	}
 	for _, m := range r.engine.shards[1:] {
-		other, _ := r.on(m).Exists(path)
+		other, _ := r.exists(m, path)
 		stat = sum(path, stat, other)
 	}
 	return stat
@@ -46,7 +48,7 @@ func (r reader) find(path string) (f finding, err error) {
 		return f, err
 	}
 	for _, m := range r.engine.shards[1:] {
-		other, err := r.on(m).As(r.who).Find(path)
+		other, err := r.on(m).Find(path)
 		if err != nil {
 			return f, err
 		}
@@ -88,7 +90,7 @@ func (r reader) Descendants(path string) (int, error) {
 		if path != rootPath {
 			below = quotaPath
 		}
-		more, err := r.on(m).As(r.who).Descendants(below)
+		more, err := r.on(m).Descendants(below)
 		if err != nil {
 			return 0, err
 		}

@@ -24,7 +24,8 @@ type Mutex[L any] struct {
 
 var made atomic.Uint64
 
-// Ordered gives the mutex, which nobody has taken yet, its turn among those of its place: behind those that were made before.
+// Ordered gives the mutex, which nobody has taken yet, its turn among those of its place: behind those
+// that were made before.
 func (m *Mutex[L]) Ordered() { m.nth = made.Add(1) }
 
 // Lock is sync.Mutex.Lock.
@@ -104,8 +105,9 @@ type hold struct {
 	stack [stackMax]uintptr
 }
 
-// held is what one goroutine holds. Only that goroutine touches n and list, and when it has ended another one at the same address: what
-// does so is no business of the race detector, to which a lock of its own would make goroutines look ordered that are not.
+// held is what one goroutine holds. Only that goroutine touches n and list, and when it has ended the
+// next one at the same address. The race detector does not look at who does so: a lock for these would
+// make goroutines look ordered to it that are not.
 type held struct {
 	goroutine uintptr
 	next      *held // in its bucket

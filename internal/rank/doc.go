@@ -1,19 +1,21 @@
 // Package rank has mutexes that know their place in the order of locks.
 //
-// The order is one for all packages. engine/doc.go is its text and says what each lock is for; Order is the same list for
-// programs, and a test in engine holds the two together. A goroutine that holds a lock may take those below it.
+// The order is one for all packages. engine/doc.go is its text and says what each lock is for. Order is
+// the same list for programs, and a test in engine holds the two together. A goroutine that holds a lock
+// may take those below it.
 //
-// In a plain build a Mutex is a sync.Mutex and costs nothing more. In a build with the tag lockrank every Lock is compared with
-// what its goroutine holds. What breaks the order ends the process: it prints both locks, and the stacks at which they were taken.
-// It does not panic, for a panic may be recovered on its way up, and the test pass. So a test that merely passes a wrong order
-// finds it, whether or not anybody stands in the way at that moment.
+// In a plain build a Mutex is a sync.Mutex and costs nothing more. In a build with the tag lockrank every
+// Lock is compared with what its goroutine holds. What breaks the order ends the process: it prints both
+// locks, and the stacks at which they were taken. It does not panic, for a panic may be recovered on its
+// way up, and the test pass. So any test that merely passes a wrong order finds it, whether or not
+// somebody stands in the way at that moment.
 //
-// With the tag it is wrong to take
+// With the tag it is wrong
 //
-//   - a lock above one that is held, or that same lock again, or to try to;
-//   - a second lock of the same place, but of a place where Ordered is called: there those that were made first come first;
-//   - a lock for reading where it could not be taken for writing, for a writer may wait in between;
-//   - a lock in one goroutine and give it back in another.
+//   - to take a lock above one that is held, or that same lock again, or to try to;
+//   - to take a second lock of the same place, but where Ordered is called: those made first come first;
+//   - to take a lock for reading where it may not be taken for writing: a writer may wait in between;
+//   - to give a lock back that another goroutine has taken.
 //
 // Read order.go first. checked.go has the build with the tag, plain.go that without.
 package rank
