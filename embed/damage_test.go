@@ -159,3 +159,7 @@ func view(t *testing.T, n *embed.Node) string {
 	walk("/")
 	return all.String()
 }
+
+func memberDir(base string, id embed.MemberID) string {
+	return filepath.Join(base, fmt.Sprint("member-", id))
+}

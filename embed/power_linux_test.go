@@ -97,10 +97,6 @@ func newGrid(t *testing.T, members, odds int) *grid {
 	return g
 }
 
-func memberDir(base string, id embed.MemberID) string {
-	return filepath.Join(base, fmt.Sprint("member-", id))
-}
-
 // note is told of every mutating call before it is made.
 func (g *grid) note(id embed.MemberID, op disk.Op, name string) error {
 	g.mu.Lock()
