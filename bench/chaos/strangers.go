@@ -28,9 +28,10 @@ const (
 	spate = 100
 )
 
-// door is the gateway of a member.
+// door is the gateway of a member. All its clients together may hold so little that a hoarder comes to
+// the bound by itself.
 func door(listen string) gateway.Config {
-	return gateway.Config{Listen: listen}
+	return gateway.Config{Listen: listen, Memory: 4 << 20}
 }
 
 // strangers are the kinds that there are.
