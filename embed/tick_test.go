@@ -1,0 +1,44 @@
+package embed_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// The tick of an ensemble is changed while it runs, one member after the other. By twice as much at a time nothing but warnings
+// comes of it; a member that goes further is refused, both values are said, and it can come back with the right one.
+func TestTick_CanBeChangedInSteps(t *testing.T) {
+	t.Parallel()
+	var log journal
+	var tick atomic.Int64
+	tick.Store(int64(embedtest.DefaultTick))
+	ens := embedtest.New(t, 3, embedtest.Options{Logger: log.logger(), Config: func(c *embed.Config) { c.Tick = time.Duration(tick.Load()) }})
+	write(t, ens.Node(1), "/before")
+	if log.says("another tick") {
+		t.Error("it warns of equal ticks")
+	}
+	tick.Store(int64(2 * embedtest.DefaultTick))
+	ens.Stop(3)
+	ens.Restart(3)
+	write(t, ens.Node(3), "/changed")
+	if !log.says(`level=WARN msg="another tick than this member's"`) {
+		t.Error("nobody warns")
+	}
+
+	tick.Store(int64(5 * embedtest.DefaultTick))
+	ens.Stop(3)
+	far := ens.Start(3)
+	complaint(t, far, "Tick is", embedtest.DefaultTick.String(), (5 * embedtest.DefaultTick).String())
+	if err := far.Err(); err != nil {
+		t.Errorf("another config mends it, but the node has failed: %v", err)
+	}
+	write(t, ens.Node(1), "/meanwhile")
+
+	tick.Store(int64(2 * embedtest.DefaultTick))
+	ens.Kill(3)
+	has(t, ens.Restart(3), "/before", "/changed", "/meanwhile")
+}
