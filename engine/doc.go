@@ -86,6 +86,8 @@
 //	nodes.mu             the files that are open
 //	node.mu              what of a file memory alone has
 //	disk.Disk            the switch
+//	dirs.mu              the directories that must be there
+//	lack.mu              how long calls wait for room
 //	transport.link       the way to a peer
 //	transport.Transport  all connections
 //	promises.mu          what the peers have promised

@@ -61,6 +61,8 @@ type (
 	Nodes   struct{} // the files
 	Node    struct{} // a file
 	Disk    struct{} // the switch
+	Dirs    struct{} // the directories that must be there
+	Lack    struct{} // how long calls wait
 
 	// Of the transport, which the disk's switch shuts.
 
@@ -102,6 +104,7 @@ func Order() []Place {
 		at[Installing]("Image.installing"), at[Pointing]("Image.pointing"), at[Snapshot]("storage.Snapshot"), at[Image]("storage.Image"),
 
 		at[Turn]("file.turn"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
+		at[Dirs]("dirs.mu"), at[Lack]("lack.mu"),
 
 		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Faults]("transport.Faults"), at[Mesh]("transport.Mesh"), at[Pipe]("transport.pipe"),
 	}

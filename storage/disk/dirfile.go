@@ -9,15 +9,23 @@ import (
 
 // dirFile is an open directory: something to call Sync and Stat on.
 type dirFile struct {
-	d    *Disk
-	name string
-	real *os.File    // nil if it was opened after the switch in memory
-	info os.FileInfo // what Stat says after the switch
+	d      *Disk
+	name   string
+	real   *os.File    // nil if it was opened after the switch in memory
+	info   os.FileInfo // what Stat says after the switch
+	linked bool        // the file system counts names
 
 	mu struct {
 		rank.Mutex[rank.File]
 		closed bool
 	}
+}
+
+// realDir wraps an open directory of the operating system.
+func (d *Disk) realDir(name string, real *os.File, info os.FileInfo) *dirFile {
+	f := &dirFile{d: d, name: name, real: real, info: info, linked: links(info) > 0}
+	d.dirs.opened(f)
+	return f
 }
 
 func (f *dirFile) fail(op string, err error) error {
@@ -75,6 +83,7 @@ func (f *dirFile) Close() error {
 	if f.real == nil {
 		return nil
 	}
+	f.d.dirs.closed(f)
 	return f.real.Close()
 }
 

@@ -33,6 +33,8 @@ var (
 	ErrOutside = errors.New("path is not below the node's directory")
 	// ErrLocked is returned by Lock for a file that is locked already.
 	ErrLocked = errors.New("file is locked")
+	// ErrRemoved is in the cause of a switch that was thrown because somebody else removed or moved something of ours.
+	ErrRemoved = errors.New("removed or moved while the node ran")
 )
 
 // A Disk is a directory behind a switch. See the package comment for what the switch does.
@@ -40,6 +42,7 @@ type Disk struct {
 	// Immutable after Open and View.
 	dir    string
 	view   bool          // frozen from the start, and not because anything failed
+	thrown chan struct{} // closed when the switch is thrown
 	failed chan struct{} // closed once the switch was thrown and everybody has been told
 
 	frozen   atomic.Bool  // mutating calls take effect in memory only; never goes back
@@ -47,10 +50,13 @@ type Disk struct {
 	syncs    atomic.Uint64
 	dirSyncs atomic.Uint64
 	fault    atomic.Pointer[func(Op, string) error]
+	bad      atomic.Pointer[func(Op, string) error] // fault, for calls that read
 	logs     atomic.Pointer[func(string) bool]
 
 	nodes nodes
+	dirs  dirs
 	over  overlay
+	lack  lack
 
 	mu struct {
 		rank.Mutex[rank.Disk]
@@ -70,7 +76,9 @@ func Open(dir string) (*Disk, error) {
 	if err := makeDurably(abs); err != nil {
 		return nil, err
 	}
-	return newDisk(abs), nil
+	d := newDisk(abs)
+	d.dirs.learn(abs)
+	return d, nil
 }
 
 // makeDurably makes a directory and those above it that are missing, so that a power cut does not take it
@@ -101,8 +109,11 @@ func makeDurably(dir string) error {
 }
 
 func newDisk(dir string) *Disk {
-	d := &Disk{dir: dir, failed: make(chan struct{})}
+	d := &Disk{dir: dir, thrown: make(chan struct{}), failed: make(chan struct{})}
+	d.dirs.known = make(map[string]struct{})
 	d.over.root = &directory{base: dir}
+	d.over.dirs = &d.dirs
+	d.lack.mu.changed = make(chan struct{})
 	d.mu.locks = make(map[string]struct{})
 	return d
 }

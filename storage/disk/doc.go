@@ -9,7 +9,35 @@
 // of a write has to look at [Disk.Failed] after it.
 //
 // What the disk refuses because of the question (no such file, it exists already, it is a directory) is an
-// answer and not a failure; a failed read is returned as the error it is. Neither throws the switch.
+// answer and not a failure; a failed read is returned as the error it is. Neither throws the switch. To open a
+// directory counts as a change: it is half of making one durable.
+//
+// # What must be there
+//
+// A directory that this Disk has made or opened, and has not removed, must be there. "No such file" is no answer
+// if such a directory is missing on the way: somebody else has removed or moved it, and the switch is thrown with
+// [ErrRemoved]. It is never made again, for that would hide that what was in it is gone. To those who go on in
+// memory it is there and empty.
+//
+// A file that is open lives on without a name, and an fsync of it succeeds. So after each fsync of a log the Disk asks
+// how many names the file has, and throws the switch at none. Ten times a second, at most, it asks the same of the
+// directories that are open. That costs about a microsecond and looks up no path. A directory that was
+// moved keeps its files, and what is written to them is durable there: this is noticed at the next call that
+// needs a name.
+//
+// # What is waited for
+//
+// A full disk, a quota and a lack of file descriptors pass when somebody makes room. A call that meets one has changed
+// nothing, or has written a part of its bytes at a known place. Nobody was told of it. So within [Disk.Patience] it is
+// made again every 20 ms, and only then throws the switch. To the caller that is a slow disk. Reads that need a
+// descriptor wait too.
+//
+// An fsync is never made again. The kernel reports once what it could not write and then takes it for written, so
+// the next fsync would succeed and prove nothing. The same goes for an error of Close. EIO and all other errors do
+// not wait: nothing says that they pass. A call that waits holds no lock of this package, and ends at once when the
+// patience is taken away or the switch is thrown.
+//
+// # What it promises
 //
 // Package disk never acknowledges a failed write as durable without Failed being closed first, never changes
 // a file after the switch (calls that were already inside the kernel at that moment may still land), and never
@@ -33,6 +61,6 @@
 // No goroutine is started here. Everything may be called by many goroutines at once; the calls on one name at
 // one time have no order among them but that of their callers.
 //
-// Read disk.go first, then switch.go, names.go, file.go and node.go; what happens after the switch is in
-// overlay.go, tree.go and extents.go.
+// Read disk.go first, then switch.go, names.go, file.go and node.go, dirs.go and wait.go; what happens after the
+// switch is in overlay.go, tree.go and extents.go.
 package disk

@@ -28,6 +28,8 @@ type file struct {
 	base  string // real file to read from, opened at the first read that needs it; may be empty
 	log   bool   // see [Disk.Logs]
 
+	linked bool // the file system counts names
+
 	turn rank.Mutex[rank.Turn] // held by Read from the position it finds to the position it leaves
 
 	mu struct {
@@ -52,6 +54,7 @@ func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, err
 		d.nodes.release(f.node)
 		return nil, errors.Join(err, real.Close())
 	}
+	f.linked = links(info) > 0
 	f.node.found(info.Size())
 	if match := d.logs.Load(); match != nil && flags&writable != 0 {
 		f.log = (*match)(name)
@@ -130,7 +133,7 @@ func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 		f.node.grow(off + int64(len(p)))
 	}
 	if f.d.enter() {
-		err := f.writeReal(real, p, off)
+		err := f.d.patiently(func() error { return f.writeReal(real, p, off) })
 		f.d.leave()
 		if err == nil {
 			return len(p), nil
@@ -197,11 +200,11 @@ func (f *file) Sync() error {
 		op:   OpSync,
 		name: f.name,
 		real: func() error {
-			err := syncData(real)
-			if err == nil {
-				f.d.syncs.Add(1)
+			if err := syncData(real); err != nil {
+				return err
 			}
-			return err
+			f.d.syncs.Add(1)
+			return f.d.inPlace(f, real)
 		},
 		mem: func() error { return nil },
 	})
@@ -244,6 +247,9 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	}
 	n := int(min(int64(len(p)), size-off))
 	if !f.d.frozen.Load() {
+		if err := f.d.askRead(OpRead, f.name); err != nil {
+			return 0, err
+		}
 		done, err := real.ReadAt(p[:n], off)
 		if err == nil && n < len(p) {
 			err = io.EOF
@@ -269,6 +275,9 @@ func (f *file) readBase(p []byte, off int64) error {
 	if err != nil {
 		return err
 	}
+	if err := f.d.askRead(OpRead, f.name); err != nil {
+		return err
+	}
 	n := 0
 	if real != nil {
 		n, err = real.ReadAt(p, off)
@@ -285,6 +294,9 @@ func (f *file) openBase() (*os.File, error) {
 	real, err := f.handle("read")
 	if err != nil || real != nil || f.base == "" {
 		return real, err
+	}
+	if err := f.d.askRead(OpOpen, f.name); err != nil {
+		return nil, err
 	}
 	real, err = os.Open(f.base)
 	if err != nil {

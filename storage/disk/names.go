@@ -130,11 +130,22 @@ func (d *Disk) Rename(oldname, newname string) error {
 	return d.do(change{
 		op:      OpRename,
 		name:    newname,
-		real:    func() error { return os.Rename(oldname, newname) },
+		old:     oldname,
+		real:    func() error { return d.renameReal(oldname, newname) },
 		mem:     func() error { return d.over.rename(oldname, newname, oldrel, newrel) },
 		answers: []error{syscall.EINVAL}, // a directory into itself
 		lands:   true,
 	})
+}
+
+func (d *Disk) renameReal(oldname, newname string) error {
+	below := d.dirs.forget(oldname)
+	if err := os.Rename(oldname, newname); err != nil {
+		d.dirs.restore(oldname, below)
+		return err
+	}
+	d.dirs.restore(newname, below)
+	return nil
 }
 
 // Link gives a file a second name. A file system that cannot is no failure of the disk: its refusal is
@@ -151,6 +162,7 @@ func (d *Disk) Link(oldname, newname string) error {
 	return d.do(change{
 		op:      OpLink,
 		name:    newname,
+		old:     oldname,
 		real:    func() error { return os.Link(oldname, newname) },
 		mem:     func() error { return d.over.link(oldname, newname, oldrel, newrel) },
 		answers: []error{syscall.EPERM, syscall.EXDEV, errors.ErrUnsupported},
@@ -165,9 +177,16 @@ func (d *Disk) Remove(name string) error {
 		return err
 	}
 	return d.do(change{
-		op:    OpRemove,
-		name:  name,
-		real:  func() error { return os.Remove(name) },
+		op:   OpRemove,
+		name: name,
+		real: func() error {
+			below := d.dirs.forget(name)
+			err := os.Remove(name)
+			if err != nil {
+				d.dirs.restore(name, below)
+			}
+			return err
+		},
 		mem:   func() error { return d.over.remove(name, rel) },
 		lands: true,
 	})
@@ -182,8 +201,11 @@ func (d *Disk) RemoveAll(name string) error {
 	return d.do(change{
 		op:   OpRemoveAll,
 		name: name,
-		real: func() error { return d.removeReal(name) },
-		mem:  func() error { return d.over.removeAll(name, rel) },
+		real: func() error {
+			d.dirs.forget(name)
+			return d.removeReal(name)
+		},
+		mem: func() error { return d.over.removeAll(name, rel) },
 	})
 }
 
@@ -226,8 +248,14 @@ func (d *Disk) MkdirAll(name string, perm os.FileMode) error {
 	return d.do(change{
 		op:   OpMkdir,
 		name: name,
-		real: func() error { return d.mkdirReal(filepath.Clean(name), perm) },
-		mem:  func() error { return d.over.mkdirAll(name, rel, perm) },
+		real: func() error {
+			err := d.mkdirReal(filepath.Clean(name), perm)
+			if err == nil {
+				d.made(name)
+			}
+			return err
+		},
+		mem: func() error { return d.over.mkdirAll(name, rel, perm) },
 	})
 }
 
@@ -239,6 +267,9 @@ func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
 	}
 	if err == nil {
 		return nil
+	}
+	if d.taken(name) {
+		return d.removed("directory", name) // to make it again would hide that what was in it is gone
 	}
 	if name != d.dir {
 		if err := d.mkdirReal(filepath.Dir(name), perm); err != nil {
@@ -261,14 +292,44 @@ func (d *Disk) OpenForRead(name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.frozen.Load() {
-		return d.openFrozen(name, rel)
+	var real *os.File
+	if !d.frozen.Load() {
+		err = d.read(OpOpen, name, func() (err error) { real, err = os.Open(name); return err })
 	}
-	real, err := os.Open(name)
+	if d.frozen.Load() {
+		return d.openInstead(name, rel, real)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return d.realHandle(name, real)
+}
+
+// openInstead is openFrozen for a caller that was on its way to a real file.
+func (d *Disk) openInstead(name, rel string, real *os.File) (File, error) {
+	if real != nil {
+		if err := real.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return d.openFrozen(name, rel)
+}
+
+// read makes a call that reads, before the switch. That a directory of ours is missing throws the switch;
+// the caller looks at it and asks memory then.
+func (d *Disk) read(op Op, name string, call func() error) error {
+	err := d.patiently(func() error {
+		if err := d.askRead(op, name); err != nil {
+			return err
+		}
+		return call()
+	})
+	if blamed := d.blame(err, name); errors.Is(blamed, ErrRemoved) {
+		d.Fail(blamed)
+		d.settle()
+		return blamed
+	}
+	return err
 }
 
 // openFrozen is OpenForRead after the switch.
@@ -282,6 +343,9 @@ func (d *Disk) openFrozen(name, rel string) (File, error) {
 	}
 	if e.base == "" {
 		return d.memFile(name, e.node, "", 0), nil
+	}
+	if err := d.askRead(OpOpen, name); err != nil {
+		return nil, err
 	}
 	real, err := os.Open(e.base)
 	if err != nil {
@@ -297,21 +361,53 @@ func (d *Disk) realHandle(name string, real *os.File) (File, error) {
 		return nil, errors.Join(err, real.Close())
 	}
 	if info.IsDir() {
-		return &dirFile{d: d, name: name, real: real, info: info}, nil
+		return d.realDir(name, real, info), nil
 	}
 	return d.realFile(name, real, 0)
 }
 
-// OpenDir opens a directory for Stat and Sync.
+// OpenDir opens a directory for Stat and Sync. It is what a change needs to be durable, so that it fails throws
+// the switch, but for a directory that is not there.
 func (d *Disk) OpenDir(name string) (File, error) {
-	f, err := d.OpenForRead(name)
+	rel, err := d.rel("open", name)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := f.(*dirFile); !ok {
-		return nil, errors.Join(&os.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}, f.Close())
+	var f *dirFile
+	err = d.do(change{
+		op:   OpOpen,
+		name: name,
+		real: func() (err error) { f, err = d.openDirReal(name); return err },
+		mem:  func() (err error) { f, err = d.openDirMem(name, rel); return err },
+	})
+	if err != nil {
+		return nil, err
 	}
 	return f, nil
+}
+
+func (d *Disk) openDirReal(name string) (*dirFile, error) {
+	real, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := real.Stat()
+	if err == nil && !info.IsDir() {
+		err = named("open", name, syscall.ENOTDIR)
+	}
+	if err != nil {
+		return nil, errors.Join(err, real.Close())
+	}
+	d.made(name)
+	return d.realDir(name, real, info), nil
+}
+
+func (d *Disk) openDirMem(name, rel string) (*dirFile, error) {
+	dir, err := d.over.directory(name, rel)
+	if err != nil {
+		return nil, err
+	}
+	return &dirFile{d: d, name: name, info: dir.stat(filepath.Base(name))}, nil
 }
 
 // List returns the names in a directory, sorted.
@@ -320,10 +416,14 @@ func (d *Disk) List(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	var names []string
+	if !d.frozen.Load() {
+		err = d.read(OpList, name, func() (err error) { names, err = readNames(name); return err })
+	}
 	if d.frozen.Load() {
 		return d.over.list(name, rel)
 	}
-	return readNames(name)
+	return names, err
 }
 
 // Stat describes a file or directory.
@@ -332,8 +432,11 @@ func (d *Disk) Stat(name string) (os.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	var info os.FileInfo
 	if !d.frozen.Load() {
-		info, err := os.Stat(name)
+		err = d.read(OpStat, name, func() (err error) { info, err = os.Stat(name); return err })
+	}
+	if !d.frozen.Load() {
 		if err != nil {
 			return nil, err
 		}
@@ -342,6 +445,11 @@ func (d *Disk) Stat(name string) (os.FileInfo, error) {
 		}
 		return info, nil
 	}
+	return d.statFrozen(name, rel)
+}
+
+// statFrozen is Stat after the switch.
+func (d *Disk) statFrozen(name, rel string) (os.FileInfo, error) {
 	e, err := d.over.find("stat", name, rel)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 package disk
 
-// Op is a kind of mutating call.
+// Op is a kind of call: one that changes something, or one that only reads.
 type Op uint8
 
 // The mutating calls, by what they do to the directory.
@@ -19,6 +19,14 @@ const (
 	OpTruncate                // a file loses its end
 )
 
+// The calls that read.
+const (
+	OpOpen Op = OpTruncate + 1 + iota // a file or a directory is opened for reading
+	OpRead                            // bytes are read
+	OpList                            // the names in a directory are read
+	OpStat                            // a name is looked up
+)
+
 var opNames = [...]string{
 	OpCreate:    "create",
 	OpAppend:    "append",
@@ -32,7 +40,14 @@ var opNames = [...]string{
 	OpMkdir:     "mkdir",
 	OpLock:      "lock",
 	OpTruncate:  "truncate",
+	OpOpen:      "open",
+	OpRead:      "read",
+	OpList:      "list",
+	OpStat:      "stat",
 }
+
+// Reads reports whether the call changes nothing.
+func (op Op) Reads() bool { return op >= OpOpen }
 
 // String names the call.
 func (op Op) String() string {

@@ -16,13 +16,14 @@ import (
 // Its calls refuse what the operating system would refuse, with the same errors, and never fail otherwise
 // except that a read of the real directory may.
 type overlay struct {
+	dirs *dirs                    // immutable
 	mu   rank.Mutex[rank.Overlay] // held for a moment only, never while the disk is asked
 	root *directory
 }
 
 // run makes one call. See look for how.
 func (o *overlay) run(changing bool, call func(l *look) error) error {
-	l := &look{changing: changing, stats: make(map[string]statAnswer), lists: make(map[string]listAnswer)}
+	l := &look{dirs: o.dirs, changing: changing, stats: make(map[string]statAnswer), lists: make(map[string]listAnswer)}
 	for {
 		o.mu.Lock()
 		err := call(l)
@@ -54,6 +55,18 @@ func (o *overlay) file(op, name, rel string) (e entry, err error) {
 		return err
 	})
 	return e, named(op, name, err)
+}
+
+// directory is find for a directory that is to be synced.
+func (o *overlay) directory(name, rel string) (dir *directory, err error) {
+	err = o.run(true, func(l *look) error {
+		e, err := l.find(o.root, rel)
+		if err == nil {
+			dir, err = e.asDir()
+		}
+		return err
+	})
+	return dir, named("open", name, err)
 }
 
 // list returns the names in a directory, sorted.

@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"os"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -22,6 +23,7 @@ func (d *Disk) Fail(cause error) {
 	hooks := d.mu.onFail
 	d.mu.onFail = nil
 	d.frozen.Store(true)
+	close(d.thrown)
 	d.mu.Unlock()
 	for _, hook := range hooks {
 		hook()
@@ -57,17 +59,24 @@ func (d *Disk) OnFail(fn func()) {
 
 // SetFault is a seam for tests: fn is asked before every mutating call that would reach the disk, and what it
 // returns, if not nil, is how that call fails. nil takes it away.
-func (d *Disk) SetFault(fn func(op Op, name string) error) {
+func (d *Disk) SetFault(fn func(op Op, name string) error) { set(&d.fault, fn) }
+
+// SetReadFault is SetFault for the calls that read.
+func (d *Disk) SetReadFault(fn func(op Op, name string) error) { set(&d.bad, fn) }
+
+func set(seam *atomic.Pointer[func(Op, string) error], fn func(Op, string) error) {
 	if fn == nil {
-		d.fault.Store(nil)
+		seam.Store(nil)
 		return
 	}
-	d.fault.Store(&fn)
+	seam.Store(&fn)
 }
 
-// ask asks the fault seam about a call.
-func (d *Disk) ask(op Op, name string) error {
-	fn := d.fault.Load()
+// ask asks the fault seam about a call that changes something, askRead about one that reads.
+func (d *Disk) ask(op Op, name string) error     { return asked(d.fault.Load(), op, name) }
+func (d *Disk) askRead(op Op, name string) error { return asked(d.bad.Load(), op, name) }
+
+func asked(fn *func(Op, string) error, op Op, name string) error {
 	if fn == nil {
 		return nil
 	}
@@ -108,6 +117,7 @@ func (d *Disk) Quiet() bool { return d.frozen.Load() && d.busy.Load() == 0 }
 type change struct {
 	op   Op
 	name string
+	old  string // the other name of a call that has two
 	real func() error
 	mem  func() error
 	// answers are refusals besides the usual ones that tell something of the question, not of the disk.
@@ -123,19 +133,12 @@ func (d *Disk) do(c change) error {
 		d.settle()
 		return c.mem()
 	}
-	err := d.ask(c.op, c.name)
-	if err != nil {
-		d.leave()
-		d.Fail(err)
-		d.settle()
-		return c.mem()
-	}
-	err = c.real()
+	err, refused := d.attempt(c)
 	d.leave()
 	switch {
 	case err == nil:
 		return nil
-	case isAnswer(err, c.answers...):
+	case !refused && isAnswer(err, c.answers...):
 		if !d.frozen.Load() {
 			return err
 		}
@@ -147,10 +150,34 @@ func (d *Disk) do(c change) error {
 	}
 	d.settle()
 	err = c.mem()
-	if c.lands && isAnswer(err, c.answers...) {
+	if c.lands && !refused && isAnswer(err, c.answers...) {
 		return nil
 	}
 	return err
+}
+
+// attempt makes a change for real. refused says that it is the seam's word: that is a failure, whatever it is.
+func (d *Disk) attempt(c change) (err error, refused bool) {
+	try := func() error {
+		ask := d.ask
+		if c.op.Reads() {
+			ask = d.askRead
+		}
+		if err := ask(c.op, c.name); err != nil {
+			refused = true
+			return err
+		}
+		refused = false
+		return c.real()
+	}
+	if c.op == OpSync || c.op == OpSyncDir {
+		return try(), refused // once: what an fsync could not write it has forgotten, and the next succeeds
+	}
+	err = d.patiently(try)
+	if err != nil && !refused {
+		err = d.blame(err, c.name, c.old)
+	}
+	return err, refused
 }
 
 // isAnswer reports whether err refuses the question rather than tells of a disk that does not work.

@@ -75,6 +75,7 @@ func (dir *directory) stat(name string) os.FileInfo {
 // The real directory does not change any more, so what was learned stays true. A call may change the overlay
 // only after all its questions were answered.
 type look struct {
+	dirs     *dirs
 	changing bool // the call is a mutating one, which has to succeed whatever the disk says
 	stats    map[string]statAnswer
 	lists    map[string]listAnswer
@@ -100,6 +101,9 @@ func (l *look) stat(path string) (os.FileInfo, error) {
 	}
 	l.missing = func() {
 		info, err := os.Stat(path)
+		if l.removed(path, err) {
+			info, err = fileInfo{name: filepath.Base(path), mode: os.ModeDir | 0o755}, nil
+		}
 		l.stats[path] = statAnswer{info, plain(err)}
 	}
 	return nil, errMissing
@@ -111,9 +115,18 @@ func (l *look) list(path string) ([]string, error) {
 	}
 	l.missing = func() {
 		names, err := readNames(path)
+		if l.removed(path, err) {
+			err = nil
+		}
 		l.lists[path] = listAnswer{names, plain(err)}
 	}
 	return nil, errMissing
+}
+
+// removed reports whether a directory that must be there is not. To those who go on in memory it is there, and
+// empty: they could not go on to their end without it.
+func (l *look) removed(path string, err error) bool {
+	return errors.Is(err, os.ErrNotExist) && l.dirs.has(path)
 }
 
 // plain takes the real path out of an error: the caller knows the file by another.

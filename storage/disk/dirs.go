@@ -1,0 +1,181 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
+)
+
+// dirs are the directories that must be there: this Disk has made or opened them, and has not
+// removed or renamed them since. One that is missing was taken away by somebody else.
+type dirs struct {
+	mu    rank.Mutex[rank.Dirs]
+	known map[string]struct{}
+
+	// open are the handles of directories. The slice is replaced, never changed.
+	open   atomic.Pointer[[]*dirFile]
+	looked atomic.Int64 // when somebody last looked whether they have names, in Unix nanoseconds
+}
+
+// learn notes that a directory is there.
+func (s *dirs) learn(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[filepath.Clean(name)] = struct{}{}
+}
+
+// forget is called before a name is taken away by ourselves. It returns the directories that this
+// concerns, relative to the name.
+func (s *dirs) forget(name string) (below []string) {
+	name = filepath.Clean(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for dir := range s.known {
+		if rest, ok := strings.CutPrefix(dir, name); ok && (rest == "" || rest[0] == filepath.Separator) {
+			below = append(below, rest)
+			delete(s.known, dir)
+		}
+	}
+	return below
+}
+
+// restore notes that what was forgotten is there, below a name that may be another one.
+func (s *dirs) restore(name string, below []string) {
+	for _, rest := range below {
+		s.learn(filepath.Clean(name) + rest)
+	}
+}
+
+func (s *dirs) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.known[name]
+	return ok
+}
+
+// opened and closed keep the list of handles.
+func (s *dirs) opened(f *dirFile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := append(slices.Clone(s.handles()), f)
+	s.open.Store(&list)
+}
+
+func (s *dirs) closed(f *dirFile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(s.handles()), func(o *dirFile) bool { return o == f })
+	s.open.Store(&list)
+}
+
+func (s *dirs) handles() []*dirFile {
+	if list := s.open.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// missing returns the uppermost directory on the way to a name that must be there and is not, if any.
+func (d *Disk) missing(name string) string {
+	name = filepath.Clean(name)
+	var way []string
+	for ; strings.HasPrefix(name, d.dir); name = filepath.Dir(name) {
+		way = append(way, name)
+		if name == filepath.Dir(name) {
+			break
+		}
+	}
+	for _, dir := range slices.Backward(way) {
+		if d.taken(dir) && d.taken(dir) { // twice: we may have removed and made it meanwhile
+			return dir
+		}
+	}
+	return ""
+}
+
+// taken reports whether a directory is not there though it must be.
+func (d *Disk) taken(dir string) bool {
+	if !d.dirs.has(dir) {
+		return false
+	}
+	_, err := os.Stat(dir)
+	return errors.Is(err, os.ErrNotExist) && d.dirs.has(dir) // or we are removing it just now
+}
+
+// blame turns "no such file" into a failure if that is so because a directory of ours is missing.
+func (d *Disk) blame(err error, names ...string) error {
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if dir := d.missing(name); dir != "" {
+			return errRemoved("directory", dir)
+		}
+	}
+	return err
+}
+
+// removed is errRemoved of the uppermost directory that is missing, or else of what is named.
+func (d *Disk) removed(what, name string) error {
+	if dir := d.missing(name); dir != "" {
+		return errRemoved("directory", dir)
+	}
+	return errRemoved(what, name)
+}
+
+// errRemoved does not wrap ErrNotExist: it is no answer.
+func errRemoved(what, name string) error {
+	return fmt.Errorf("%s %s was %w: put it back if it was moved, and start the node again; "+
+		"what was removed this member has lost", what, name, ErrRemoved)
+}
+
+// lookEvery is how often the open directories are looked at, at most. A log that has lost its name
+// is noticed at its next fsync, so this only concerns directories beside those of the logs.
+const lookEvery = 100 * time.Millisecond
+
+// inPlace returns an error if the log f or a directory that is open has lost its name to somebody
+// else. It is asked after an fsync, which succeeds on a file without a name too. The question takes
+// a microsecond and looks up no path.
+func (d *Disk) inPlace(f *file, real *os.File) error {
+	if f.log && f.linked && nameless(real) {
+		return d.removed("file", f.name)
+	}
+	last, now := d.dirs.looked.Load(), time.Now().UnixNano()
+	if now-last < int64(lookEvery) || !d.dirs.looked.CompareAndSwap(last, now) {
+		return nil
+	}
+	for _, dir := range d.dirs.handles() {
+		if dir.linked && nameless(dir.real) && d.dirs.has(filepath.Clean(dir.name)) {
+			return d.removed("directory", dir.name)
+		}
+	}
+	return nil
+}
+
+// nameless reports whether an open file or directory is known to have no name any more.
+func nameless(real *os.File) bool {
+	info, err := real.Stat()
+	return err == nil && links(info) == 0
+}
+
+// made notes all directories on the way to one that was made or opened.
+func (d *Disk) made(name string) {
+	for name = filepath.Clean(name); name != d.dir && strings.HasPrefix(name, d.dir); name = filepath.Dir(name) {
+		d.dirs.learn(name)
+	}
+}
+
+// list returns what must be there, for tests.
+func (s *dirs) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.known))
+}

@@ -1,0 +1,216 @@
+package disk
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// scarce is a disk that lacks something for a while.
+type scarce struct {
+	err   error
+	until time.Time
+	hit   int
+}
+
+func (s *scarce) ask(Op, string) error {
+	if time.Now().Before(s.until) {
+		s.hit++
+		return s.err
+	}
+	return nil
+}
+
+// lacking has calls of d fail for so long.
+func lacking(d *Disk, err error, length time.Duration) *scarce {
+	s := &scarce{err: err, until: time.Now().Add(length)}
+	d.SetFault(s.ask)
+	d.SetReadFault(s.ask)
+	return s
+}
+
+// waiting notes what OnWait tells.
+func waiting(d *Disk) *[]string {
+	var told []string
+	d.OnWait(func(err error) { told = append(told, fmt.Sprint(err)) })
+	return &told
+}
+
+var lacks = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}
+
+// patients are calls that wait.
+func patients(d *Disk, log File) map[string]func() error {
+	at := func(name string) string { return filepath.Join(d.Dir(), name) }
+	opened := func(f File, err error) error {
+		if err == nil {
+			err = f.Close()
+		}
+		return err
+	}
+	return map[string]func() error{
+		"create": func() error { return opened(d.Create(at("raft/new"))) },
+		"append": func() error { return opened(d.OpenForAppend(at("raft/f"))) },
+		"write":  func() error { _, err := log.Write([]byte("x")); return err },
+		"mkdir":  func() error { return d.MkdirAll(at("dir"), 0o755) },
+		"rename": func() error { return d.Rename(at("raft/f"), at("raft/g")) },
+		"link":   func() error { return d.Link(at("raft/f"), at("raft/h")) },
+		"read":   func() error { return opened(d.OpenForRead(at("raft/f"))) },
+		"dir":    func() error { return opened(d.OpenDir(at("raft"))) },
+		"list":   func() error { _, err := d.List(at("raft")); return err },
+		"stat":   func() error { _, err := d.Stat(at("raft/f")); return err },
+	}
+}
+
+// C1.2: Room and descriptors come back. A call that needs them is made again until then, and has not failed.
+func TestPatience_ALackThatPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, lack := range lacks {
+			d, log := openLog(t)
+			put(t, d, filepath.Join(d.Dir(), "raft/f"), "x")
+			d.Patience(time.Minute)
+			told := waiting(d)
+			calls := patients(d, log)
+			for _, name := range []string{"create", "append", "write", "mkdir", "link", "read", "dir", "list", "stat", "rename"} {
+				s := lacking(d, lack, 59*time.Second)
+				began := time.Now()
+				if err := calls[name](); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if took := time.Since(began); took < 59*time.Second || took > time.Minute || s.hit < 10 {
+					t.Errorf("%s took %v for a lack of %v, asked %d times", name, took, s.until.Sub(began), s.hit)
+				}
+				if len(*told) != 2 || !strings.Contains((*told)[0], lack.Error()) || (*told)[1] != "<nil>" {
+					t.Errorf("%s: told %q", name, *told)
+				}
+				*told = nil
+			}
+			ok(t, d.Err())
+			ok(t, log.Close())
+		}
+	})
+}
+
+// A lack that does not pass is a failure; so is one without patience, and any other error at once.
+func TestPatience_Ends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			err      error
+			patience time.Duration
+			takes    time.Duration
+		}{
+			{syscall.ENOSPC, time.Minute, time.Minute},
+			{syscall.EMFILE, time.Minute, time.Minute},
+			{syscall.ENOSPC, 0, 0},
+			{syscall.EIO, time.Minute, 0},
+			{syscall.EROFS, time.Minute, 0},
+		} {
+			d, log := openLog(t)
+			d.Patience(c.patience)
+			lacking(d, c.err, time.Hour)
+			began := time.Now()
+			must[int](t)(log.Write([]byte("x")))
+			wantErr(t, d.Err(), c.err)
+			if took := time.Since(began); took != c.takes {
+				t.Errorf("%v was waited for for %v, want %v", c.err, took, c.takes)
+			}
+			ok(t, log.Close())
+		}
+		d := open(t)
+		put(t, d, filepath.Join(d.Dir(), "f"), "x")
+		d.Patience(time.Minute)
+		lacking(d, syscall.EMFILE, time.Hour)
+		_, err := d.OpenForRead(filepath.Join(d.Dir(), "f"))
+		wantErr(t, err, syscall.EMFILE)
+		ok(t, d.Err())
+	})
+}
+
+// An fsync that failed is never made again: the kernel has forgotten what it could not write, and the next one succeeds.
+func TestPatience_NotForAnFsync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, what := range []string{"file", "directory"} {
+			d, log := openLog(t)
+			dir := must[File](t)(d.OpenDir(filepath.Join(d.Dir(), "raft")))
+			d.Patience(time.Minute)
+			s := lacking(d, syscall.ENOSPC, time.Second)
+			began := time.Now()
+			if what == "file" {
+				ok(t, log.Sync())
+			} else {
+				ok(t, dir.Sync())
+			}
+			wantErr(t, d.Err(), syscall.ENOSPC)
+			if s.hit != 1 || time.Since(began) != 0 {
+				t.Errorf("the fsync of a %s was made %d times in %v", what, s.hit, time.Since(began))
+			}
+			ok(t, dir.Close())
+			ok(t, log.Close())
+		}
+	})
+}
+
+// Who waits goes on at once when the node is closed or fails for another reason, and then takes effect in memory.
+func TestPatience_EndsWithTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for how, end := range map[string]func(d *Disk){
+			"closed": func(d *Disk) { d.Patience(0) },
+			"failed": func(d *Disk) { d.Fail(errInjected) },
+		} {
+			for name := range patients(open(t), nil) {
+				d, log := openLog(t)
+				put(t, d, filepath.Join(d.Dir(), "raft/f"), "x")
+				d.Patience(time.Hour)
+				lacking(d, syscall.ENOSPC, time.Hour)
+				began := time.Now()
+				go func() {
+					time.Sleep(time.Second + time.Millisecond)
+					d.SetReadFault(nil)
+					end(d)
+				}()
+				if err := patients(d, log)[name](); err != nil {
+					t.Errorf("%s, %s: %v", how, name, err)
+				}
+				if took := time.Since(began); took > time.Second+time.Millisecond {
+					t.Errorf("%s, %s: it went on after %v", how, name, took)
+				}
+				d.Fail(errInjected)
+				if !d.Quiet() {
+					t.Errorf("%s, %s: the call is still at the disk", how, name)
+				}
+				ok(t, log.Close())
+			}
+		}
+	})
+}
+
+// A write of which only a part found room is whole once there is more, at the same place, and others follow behind it.
+func TestPatience_APartialWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, log := openLog(t)
+		name := filepath.Join(d.Dir(), "raft/1.log")
+		must[int](t)(log.Write([]byte("whole ")))
+		d.Patience(time.Minute)
+		until := time.Now().Add(time.Second)
+		d.SetFault(func(op Op, _ string) error {
+			if time.Now().After(until) {
+				return nil
+			}
+			w := must[*os.File](t)(os.OpenFile(name, os.O_RDWR, 0))
+			must[int](t)(w.WriteAt([]byte("pa"), 6))
+			ok(t, w.Close())
+			return syscall.ENOSPC
+		})
+		must[int](t)(log.Write([]byte("partial")))
+		must[int](t)(log.Write([]byte(" more")))
+		ok(t, log.Sync())
+		ok(t, d.Err())
+		wantFile(t, d, name, "whole partial more")
+		ok(t, log.Close())
+		wantFile(t, must[*Disk](t)(Open(d.Dir())), name, "whole partial more"+string(zeros[:aheadStep-len("partial more")]))
+	})
+}
