@@ -21,6 +21,15 @@
 // machine that panics or cannot install a snapshot) throw the same switch. So does a log that cannot be read;
 // there the goroutine that wanted to read has nothing to go on with and stays, and Close ends by its timeout.
 //
+// Reads do fail, and dragonboat panics on these too. A directory opens in any case: the Disk waits for a descriptor
+// first, and then has it in memory. A read of contents that fails on a goroutine of dragonboat's own throws the switch
+// of this node, waits until its shards are stopped, and ends as a snapshot does that was stopped (fs.go). If
+// dragonboat reports such an error as a broken invariant nevertheless, it concerns this node and no other.
+//
+// dragonboat asks whether something exists with Stat and OpenDir alone: for a directory before it makes it, for the
+// final directory of a snapshot, for the flag file in it, and for tan's CURRENT. To these "no such file" is an answer, unless
+// a directory of ours is missing on the way. What it opens to read it knows of from a record.
+//
 // NodeHost.Close is what frees the parked calls: it first stops every shard, which closes the channel that
 // the shard's machine was given in Open, and only then waits for its workers. The log store has no stop
 // channel of its own and uses those of the shards it was writing for; no shard is stepped before its machine

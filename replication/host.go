@@ -78,9 +78,11 @@ func warnOfSettings(log *slog.Logger) {
 
 func newHost(c Config) *Host {
 	h := &Host{
-		cfg: c, log: c.Logger, files: newFileSystem(c.Disk), keepEntries: keepEntries, keepBytes: keepBytes,
+		cfg: c, log: c.Logger, keepEntries: keepEntries, keepBytes: keepBytes,
 		done: make(chan struct{}), grown: make(chan struct{}, 1),
 	}
+	h.files = newFileSystem(c.Disk)
+	h.files.stop = func() <-chan struct{} { return h.store.stopping() }
 	if c.KeepEntries > 0 {
 		h.keepEntries, h.keepBytes = c.KeepEntries, 0
 	}
@@ -369,6 +371,9 @@ func (h *Host) Close(timeout time.Duration) error {
 	case err := <-ended:
 		return err
 	case <-timer.C:
+		if h.cfg.Disk.Err() != nil {
+			h.files.unlock() // nothing of this host can change the directory any more, and the next may have it
+		}
 		return fmt.Errorf("%w within %v: its goroutines and open files stay until the process ends", ErrStillRunning, timeout)
 	}
 }

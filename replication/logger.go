@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -102,13 +103,27 @@ func (l *logLine) Errorf(format string, args ...any)   { l.log(levelError, forma
 
 // Panicf reports a broken invariant. It never returns. On a goroutine of ours it panics, and guard makes an
 // error of it. On one of dragonboat's it throws the switches and keeps the goroutine: to let it go on, or to
-// run its deferred calls, would continue from the broken state.
+// run its deferred calls, would continue from the broken state. What broke because a file could not be read concerns
+// the node of that file, which has failed by now, and no other.
 func (l *logLine) Panicf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if guarded() {
 		panic(&brokenError{text: text})
 	}
+	if unread(args) {
+		l.log(slog.LevelError, "a goroutine of a node that failed stays: "+format, args)
+		select {}
+	}
 	l.log(slog.LevelError, "broken invariant, the nodes of this process stop: "+format, args)
 	l.bridge.failAll(fmt.Errorf("%w: dragonboat: %s", errBroken, text))
 	select {}
+}
+
+// unread reports whether one of the arguments of a line is an unreadError.
+func unread(args []any) bool {
+	return slices.ContainsFunc(args, func(arg any) bool {
+		err, ok := arg.(error)
+		var cause *unreadError
+		return ok && errors.As(err, &cause)
+	})
 }

@@ -50,7 +50,24 @@ type shardLog struct {
 		asked place           // whose term was asked for last, since the last of the saves
 		held  Held            // what is known to be committed, without the entry's term
 		last  uint64          // index of the last entry
+
+		snapshot raftpb.Snapshot // the newest record of one that was saved or read
 	}
+}
+
+// noteSnapshot notes a record of a snapshot.
+func (l *shardLog) noteSnapshot(ss raftpb.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ss.Index > l.mu.snapshot.Index {
+		l.mu.snapshot = ss
+	}
+}
+
+func (l *shardLog) snapshot() raftpb.Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.snapshot
 }
 
 // A place in the log has a term. The zero value is of none.
@@ -129,6 +146,25 @@ func (s *logStore) opened(shard uint64, stop <-chan struct{}) {
 	l.mu.stop = stop
 }
 
+// stopping returns a channel that is closed when the shards are stopped, nil before the first machine was opened. The
+// NodeHost stops all of them before it waits for anything.
+func (s *logStore) stopping() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.mu.shards {
+		l.mu.Lock()
+		stop := l.mu.stop
+		l.mu.Unlock()
+		if stop != nil {
+			return stop
+		}
+	}
+	return nil
+}
+
 // park ends a piece of work for shards.
 func (s *logStore) park(err error, shards ...uint64) {
 	for _, id := range shards {
@@ -186,9 +222,19 @@ func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err err
 	return index, err
 }
 
-// GetSnapshot reads a shard's newest snapshot record.
+// GetSnapshot reads a shard's newest snapshot record. If it cannot be read, who drops older snapshots is content with
+// the one that is remembered, and does not keep Close.
 func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
+	l := s.shard(shard)
 	ss, err := s.ILogDB.GetSnapshot(shard, replica)
+	if err == nil {
+		l.noteSnapshot(ss)
+		return ss, nil
+	}
+	if known := l.snapshot(); known.Index > 0 && !guarded() {
+		s.disk.Fail(fmt.Errorf("reading the raft log: %w", err))
+		return known, nil
+	}
 	return ss, s.afterRead(err)
 }
 
@@ -278,6 +324,7 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 			s.shard(u.ShardID).saved = u.State
 		}
 		s.shard(u.ShardID).noteSaved(&u)
+		s.shard(u.ShardID).noteSnapshot(u.Snapshot) // one that was received
 	}
 	return nil
 }
@@ -335,7 +382,11 @@ func shardsOf(updates []raftpb.Update) []uint64 {
 
 // SaveSnapshots records snapshots. It never fails.
 func (s *logStore) SaveSnapshots(updates []raftpb.Update) error {
-	s.park(s.serially(func() error { return s.ILogDB.SaveSnapshots(updates) }), shardsOf(updates)...)
+	err := s.serially(func() error { return s.ILogDB.SaveSnapshots(updates) })
+	for i := range updates {
+		s.shard(updates[i].ShardID).noteSnapshot(updates[i].Snapshot)
+	}
+	s.park(err, shardsOf(updates)...)
 	return nil
 }
 
@@ -368,6 +419,9 @@ func (s *logStore) forget(shard uint64) {
 	l.saved = raftpb.State{}
 	l.noteFound(raftio.RaftState{}, 0)
 	l.forgetTerm()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.snapshot = raftpb.Snapshot{}
 }
 
 func (s *logStore) serially(work func() error) error {
