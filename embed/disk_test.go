@@ -22,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -48,11 +49,11 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// A trap counts the mutating calls of a disk and fails the one that it counts down to.
+// A trap counts the calls of a disk and fails the one that it counts down to.
 type trap struct {
 	from   moment             // counting begins with this call; nil means the first
-	counts func(disk.Op) bool // which calls are counted; nil means all
-	fails  func(disk.Op) bool // from the one counted down to on, the first of these fails; nil means all
+	counts func(disk.Op) bool // which calls are counted; nil means all that change something
+	fails  func(disk.Op) bool // from the one counted down to on, the first of these fails; nil means all that change something
 	err    error
 
 	mu    sync.Mutex
@@ -67,10 +68,11 @@ func (tr *trap) ask(op disk.Op, name string) error {
 	if tr.from != nil && tr.from(tr, op, name) {
 		tr.from = nil
 	}
-	if tr.from == nil && (tr.counts == nil || tr.counts(op)) {
+	concerns := func(calls func(disk.Op) bool) bool { return calls == nil && !op.Reads() || calls != nil && calls(op) }
+	if tr.from == nil && concerns(tr.counts) {
 		tr.left--
 	}
-	if tr.left > 0 || tr.fails != nil && !tr.fails(op) {
+	if tr.left > 0 || !concerns(tr.fails) {
 		tr.note(op, name)
 		return nil
 	}
@@ -161,16 +163,31 @@ func never() *trap { return &trap{left: 1 << 62, calls: make(map[string]int)} }
 
 func syncs(op disk.Op) bool { return op == disk.OpSync || op == disk.OpSyncDir }
 
+// takesDescriptor are the calls that a process without a descriptor cannot make.
+func takesDescriptor(op disk.Op) bool {
+	switch op {
+	case disk.OpCreate, disk.OpAppend, disk.OpLock, disk.OpOpen, disk.OpList:
+		return true
+	}
+	return false
+}
+
 var traps = map[string]func(at int) *trap{
-	"an I/O error":    func(at int) *trap { return &trap{left: at, err: syscall.EIO} },
-	"a full disk":     func(at int) *trap { return &trap{left: at, err: syscall.ENOSPC, fails: takesSpace} },
+	"an I/O error": func(at int) *trap { return &trap{left: at, err: syscall.EIO} },
+	"a full disk":  func(at int) *trap { return &trap{left: at, err: syscall.ENOSPC, fails: takesSpace} },
+	"a failing read": func(at int) *trap {
+		return &trap{left: at, err: syscall.EIO, counts: disk.Op.Reads, fails: disk.Op.Reads}
+	},
+	"no descriptors": func(at int) *trap {
+		return &trap{left: at, err: syscall.EMFILE, counts: takesDescriptor, fails: takesDescriptor}
+	},
 	"a failing fsync": func(at int) *trap { return &trap{left: at, err: syscall.EIO, counts: syncs, fails: syncs} },
 }
 
-// failures is how many mutating calls of one member's disk are let fail, counted from the beginning of a start.
+// failures is how many calls of one member's disk are let fail, counted from the beginning of a start.
 const failures = 2000
 
-// The n-th mutating call of one member's directory fails, be it during its start, under load, while it is away from the
+// The n-th call of one member's directory fails, be it one that changes something or one that reads, be it during its start, under load, while it is away from the
 // others by more than their logs hold, in a snapshot or when its log goes on to the next file: for every n up to 2,000 with
 // -every, which takes hours, else for some. Nothing panics or hangs, the member is Failed and says why, what it held goes
 // to others and it knows, they go on, and it starts again on what there is. No acknowledged write is lost anywhere.
@@ -261,7 +278,7 @@ type sweep struct {
 	unready int
 
 	// What happened.
-	runs, started, ready, granted, rolled, snapshots, installs, checks int
+	runs, started, ready, granted, rolled, snapshots, installs, checks, stuck int
 
 	hits map[string]int
 }
@@ -279,6 +296,7 @@ func newSweep(t *testing.T) *sweep {
 		Inside: func(id embed.MemberID) (s inside.Seams) {
 			if id == victim {
 				s.Fault = func(op disk.Op, name string) error { return w.trap.Load().ask(op, name) }
+				s.Unread, s.Lack = s.Fault, shortly
 			}
 			return s
 		},
@@ -318,8 +336,8 @@ func (w *sweep) end() {
 
 // String sums up.
 func (w *sweep) String() string {
-	text := fmt.Sprintf("%d runs in %v: %d starts succeeded, %d members became ready, %d locks went to others, %d snapshots, %d roll-overs of the log, %d installs, %d checks, %d writes\n",
-		w.runs, time.Since(w.began).Round(time.Second), w.started, w.ready, w.granted, w.snapshots, w.rolled, w.installs, w.checks, w.books.writes.Load())
+	text := fmt.Sprintf("%d runs in %v: %d starts succeeded, %d members became ready, %d locks went to others, %d snapshots, %d roll-overs of the log, %d installs, %d checks, %d left a goroutine, %d writes\n",
+		w.runs, time.Since(w.began).Round(time.Second), w.started, w.ready, w.granted, w.snapshots, w.rolled, w.installs, w.checks, w.stuck, w.books.writes.Load())
 	for _, hit := range slices.Sorted(maps.Keys(w.hits)) {
 		text += fmt.Sprintf("%6d %s\n", w.hits[hit], hit)
 	}
@@ -374,7 +392,7 @@ func (w *sweep) run(tr *trap, how life, what string) {
 		w.lags = false
 	}
 	for _, f := range descriptors(w.t) {
-		if strings.HasPrefix(f, w.ens.Dir(victim)) {
+		if strings.HasPrefix(f, w.ens.Dir(victim)) && w.stuck == 0 {
 			w.t.Errorf("%s: %s is still open", what, f)
 		}
 	}
@@ -457,7 +475,10 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	go func() { closed <- n.Close() }()
 	select {
 	case err := <-closed:
-		if err != nil {
+		switch {
+		case errors.Is(err, replication.ErrStillRunning) && tr.fails != nil && tr.fails(disk.OpOpen):
+			w.stuck++ // there is nothing for a goroutine of dragonboat's to go on with that cannot read its log
+		case err != nil:
 			w.t.Errorf("%s: close: %v\n%s", what, err, allStacks())
 		}
 	case <-ctx.Done():

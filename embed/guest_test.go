@@ -157,6 +157,9 @@ var faults = map[string]struct {
 	"the image cannot be created": {disk.OpCreate, "/image/", syscall.EROFS},
 }
 
+// shortly is how long members wait here for room on their disks.
+const shortly = 50 * time.Millisecond
+
 // C1.1, C1.3, C1.4: the disk of one of three members fails under load. The process and the other two go on; the failed one says
 // so to everybody who waits, acknowledges nothing that it has not kept, can be closed, and rejoins once the disk is mended.
 // (etcd#10588, etcd#10591: a full disk ended the process that etcd was embedded in; etcd#9373: a panic that nobody could
@@ -169,7 +172,7 @@ func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 			var broken faultyDisk
 			ens := embedtest.New(t, 3, embedtest.Options{Inside: func(id embed.MemberID) (s inside.Seams) {
 				if id == victim {
-					s.Fault = broken.ask
+					s.Fault, s.Lack = broken.ask, shortly
 				}
 				return s
 			}})
@@ -303,7 +306,7 @@ func TestGuarantee_GoodGuest_FailedDiskAlone(t *testing.T) {
 			t.Parallel()
 			var broken faultyDisk
 			dir := t.TempDir()
-			n := alone(t, dir, inside.Seams{Fault: broken.ask})
+			n := alone(t, dir, inside.Seams{Fault: broken.ask, Lack: shortly})
 			ctx := bounded(t)
 			s, err := n.NewSession(ctx, embed.SessionOptions{})
 			must(t, err)

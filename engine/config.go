@@ -73,6 +73,8 @@ type Seams struct {
 	Network func(transport.Network) transport.Network // given TCP, returns what is used instead
 	Clock   Clock                                     // instead of the system's
 	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
+	Unread  func(op disk.Op, name string) error       // asked before every call of the disk that reads
+	Lack    time.Duration                             // instead of lackPatience
 	Started func(*Engine)                             // told when the node runs
 	Keep    uint64                                    // entries that a cut log leaves for members that lag, instead of megabytes of them
 }

@@ -109,6 +109,20 @@ func (e *Engine) finish(why, cause error) {
 	})
 }
 
+// lackPatience is how long a node that runs waits for room on its disk, or for a file descriptor, before it fails of
+// the lack. Meanwhile it is silent, as on a disk that hangs: the others elect another leader, and its sessions end by
+// their own clocks. A minute outlasts the usual peaks: a log that is rotated, a build, a burst of connections.
+const lackPatience = time.Minute
+
+// waiting says once that the node waits for something, and once that it does no longer.
+func (e *Engine) waiting(lacking error) {
+	if lacking != nil {
+		e.log.Warn("the disk lacks room or the process file descriptors: the node waits", "err", lacking)
+		return
+	}
+	e.log.Info("the node waits for room or file descriptors no longer")
+}
+
 // fail makes the node Failed: it throws the disk's switch, and the rest follows from there. It does not block.
 func (e *Engine) fail(cause error) { e.disk.Fail(cause) }
 
@@ -319,6 +333,7 @@ func (e *Engine) Close() error {
 		}
 		e.finish(ErrClosed, nil)
 		close(e.stop)
+		e.disk.Patience(0)
 		e.left = e.release()
 	})
 	return e.left

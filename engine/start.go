@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -46,6 +47,7 @@ func Start(cfg Config) (*Engine, error) {
 		e.release()
 		return nil, err
 	}
+	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // not before: who calls Start wants to hear of a full disk
 	e.run()
 	e.replay()
 	e.introduceSelf()
@@ -70,6 +72,8 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.disk.SetFault(e.cfg.Seams.Fault)
+	e.disk.SetReadFault(e.cfg.Seams.Unread)
+	e.disk.OnWait(e.waiting)
 	if err := e.identify(); err != nil {
 		return err
 	}

@@ -23,8 +23,7 @@
 //
 // Reads do fail, and dragonboat panics on these too. A directory opens in any case: the Disk waits for a descriptor
 // first, and then has it in memory. A read of contents that fails on a goroutine of dragonboat's own throws the switch
-// of this node, waits until its shards are stopped, and ends as a snapshot does that was stopped (fs.go). If
-// dragonboat reports such an error as a broken invariant nevertheless, it concerns this node and no other.
+// of this node, waits until its shards are stopped, and ends as a snapshot does that was stopped (fs.go).
 //
 // dragonboat asks whether something exists with Stat and OpenDir alone: for a directory before it makes it, for the
 // final directory of a snapshot, for the flag file in it, and for tan's CURRENT. To these "no such file" is an answer, unless
@@ -39,9 +38,10 @@
 // # What cannot be contained
 //
 // A broken invariant inside dragonboat that panics on dragonboat's own goroutine ends the process: a bare
-// panic there cannot be recovered from outside. dragonboat reports most of them through its logger first;
-// those throw the switches of all hosts of the process, because the logger cannot know whose it was, and the
-// goroutine is kept from going on. Close of such a host may end by its timeout and then says so.
+// panic there cannot be recovered from outside. dragonboat reports most of them through its logger first. A line that names
+// a directory throws the switch of the node it belongs to. Any other throws those of all hosts of the process, because
+// the logger cannot know whose it was. The goroutine is kept from going on. Close of such a host may end by its
+// timeout and then says so. So it does if somebody removes the files of a snapshot while dragonboat is writing them.
 //
 // # What is global to the process
 //

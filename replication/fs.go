@@ -20,7 +20,7 @@ import (
 // opening a directory, and a start that is refused must not cost a descriptor.
 //
 // A read that fails on a goroutine of dragonboat's own ends in a panic there. So it throws the switch of this node
-// first, and its error says so, see [unreadError]. That something does not exist is an answer to Stat and to OpenDir
+// first, and dragonboat is made to believe in a shard that was stopped, see [unreadError]. That something does not exist is an answer to Stat and to OpenDir
 // only. dragonboat asks these whether a directory, a snapshot or its flag file is there; what it opens to
 // read, or lists, it knows of from a record.
 type fileSystem struct {
@@ -206,8 +206,17 @@ func (fs *fileSystem) Rename(oldname, newname string) error {
 }
 
 func (fs *fileSystem) Link(oldname, newname string) error { return fs.disk.Link(oldname, newname) }
-func (fs *fileSystem) Remove(name string) error           { return fs.disk.Remove(name) }
 func (fs *fileSystem) RemoveAll(name string) error        { return fs.disk.RemoveAll(name) }
+
+// Remove removes a file that dragonboat knows to be there. That it is not is the work of somebody else.
+func (fs *fileSystem) Remove(name string) error {
+	err := fs.disk.Remove(name)
+	if errors.Is(err, os.ErrNotExist) && !guarded() {
+		fs.disk.Fail(fmt.Errorf("%w (somebody else has removed it)", err))
+		return nil
+	}
+	return err
+}
 
 func (fs *fileSystem) List(dir string) ([]string, error) {
 	names, err := fs.disk.List(dir)

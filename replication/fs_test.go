@@ -166,7 +166,7 @@ func TestLogger_PanicfOfAnUnreadFile(t *testing.T) {
 		_, err := one.host.files.Open(filepath.Join(one.dir, "missing"))
 		logger.GetLogger("testing").Panicf("%+v", fmt.Errorf("loading failed: %w", err))
 	}()
-	eventually(t, "line", func() bool { return strings.Contains(l.String(), "a goroutine of a node that failed stays") })
+	eventually(t, "line", func() bool { return strings.Contains(l.String(), "loading failed") })
 	if err := one.disk.Err(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the switch was thrown by %v", err)
 	}

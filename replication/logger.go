@@ -2,10 +2,11 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -59,13 +60,20 @@ func (b *logBridge) remove(h *Host) {
 	b.target.Store(b.mu.hosts[0].log)
 }
 
-// failAll throws the switch of every open host: the line does not say whose invariant it was.
-func (b *logBridge) failAll(cause error) {
+// fail throws the switch of the open hosts whose directory a line names, and of every open host if it names none: then it
+// does not say whose invariant it was.
+func (b *logBridge) fail(line string, cause error) {
 	b.mu.Lock()
 	hosts := slices.Clone(b.mu.hosts)
 	b.mu.Unlock()
+	names := func(h *Host) bool {
+		return strings.Contains(line, filepath.Clean(h.cfg.Dir)+string(filepath.Separator))
+	}
+	known := slices.ContainsFunc(hosts, names)
 	for _, h := range hosts {
-		h.cfg.Disk.Fail(cause)
+		if !known || names(h) {
+			h.cfg.Disk.Fail(cause)
+		}
 	}
 }
 
@@ -103,27 +111,14 @@ func (l *logLine) Errorf(format string, args ...any)   { l.log(levelError, forma
 
 // Panicf reports a broken invariant. It never returns. On a goroutine of ours it panics, and guard makes an
 // error of it. On one of dragonboat's it throws the switches and keeps the goroutine: to let it go on, or to
-// run its deferred calls, would continue from the broken state. What broke because a file could not be read concerns
-// the node of that file, which has failed by now, and no other.
+// run its deferred calls, would continue from the broken state. What broke over a file concerns the node of that file
+// and no other.
 func (l *logLine) Panicf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if guarded() {
 		panic(&brokenError{text: text})
 	}
-	if unread(args) {
-		l.log(slog.LevelError, "a goroutine of a node that failed stays: "+format, args)
-		select {}
-	}
-	l.log(slog.LevelError, "broken invariant, the nodes of this process stop: "+format, args)
-	l.bridge.failAll(fmt.Errorf("%w: dragonboat: %s", errBroken, text))
+	l.log(slog.LevelError, "broken invariant, the node stops, or all of this process if it is not known whose it is: "+format, args)
+	l.bridge.fail(text, fmt.Errorf("%w: dragonboat: %s", errBroken, text))
 	select {}
-}
-
-// unread reports whether one of the arguments of a line is an unreadError.
-func unread(args []any) bool {
-	return slices.ContainsFunc(args, func(arg any) bool {
-		err, ok := arg.(error)
-		var cause *unreadError
-		return ok && errors.As(err, &cause)
-	})
 }

@@ -14,14 +14,18 @@ import (
 func TestFaults_CallsOfTheDisk(t *testing.T) {
 	syncs := []disk.Op{disk.OpSync, disk.OpSyncDir}
 	growth := []disk.Op{disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock}
+	reads := []disk.Op{disk.OpOpen, disk.OpRead, disk.OpList, disk.OpStat}
+	descriptors := []disk.Op{disk.OpCreate, disk.OpAppend, disk.OpLock, disk.OpOpen, disk.OpList}
 	concerned := map[DiskCalls]func(disk.Op) bool{
-		Changes: func(disk.Op) bool { return true },
-		Syncs:   func(op disk.Op) bool { return slices.Contains(syncs, op) },
-		Growth:  func(op disk.Op) bool { return slices.Contains(growth, op) },
+		Changes:     func(op disk.Op) bool { return !slices.Contains(reads, op) },
+		Reads:       func(op disk.Op) bool { return slices.Contains(reads, op) },
+		Descriptors: func(op disk.Op) bool { return slices.Contains(descriptors, op) },
+		Syncs:       func(op disk.Op) bool { return slices.Contains(syncs, op) },
+		Growth:      func(op disk.Op) bool { return slices.Contains(growth, op) },
 	}
 	synctest.Test(t, func(t *testing.T) {
 		for on, want := range concerned {
-			for op := disk.OpCreate; op <= disk.OpTruncate; op++ {
+			for op := disk.OpCreate; op <= disk.OpStat; op++ {
 				f := NewFaults()
 				call := func() (time.Duration, error) {
 					began := time.Now()
@@ -44,9 +48,15 @@ func TestFaults_CallsOfTheDisk(t *testing.T) {
 					<-time.After(time.Hour)
 					f.pause(false)
 				}()
-				if took, err := call(); err != nil || took != time.Hour {
+				stands := time.Hour
+				if slices.Contains(reads, op) {
+					stands = 0
+				}
+				if took, err := call(); err != nil || took != stands {
 					t.Errorf("%v of a member that stood still took %v: %v", op, took, err)
 				}
+				<-time.After(time.Hour - stands)
+				synctest.Wait()
 				f.SetDisk(Disk{Err: syscall.EIO, On: on, Delay: time.Hour})
 				go func() {
 					<-time.After(time.Second)

@@ -1,6 +1,7 @@
 package embedtest
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -45,23 +46,28 @@ func Start(cfg embed.Config, f *Faults) (*embed.Node, error) {
 // seams puts the faults where a node meets the machine. What is taken there already stays: it has the clock to itself, and
 // is asked about a call of the disk after f.
 func (f *Faults) seams(s inside.Seams) inside.Seams {
-	network, fault := s.Network, s.Fault
+	network := s.Network
 	s.Network = func(n transport.Network) transport.Network {
 		if network != nil {
 			n = network(n)
 		}
 		return f.links.Network(n)
 	}
-	s.Fault = func(op disk.Op, name string) error {
-		if err := f.call(op); err != nil || fault == nil {
-			return err
-		}
-		return fault(op, name)
-	}
+	s.Fault, s.Unread, s.Lack = f.ask(s.Fault), f.ask(s.Unread), cmp.Or(s.Lack, Patience)
 	if s.Clock.Boot == nil {
 		s.Clock = f.clock()
 	}
 	return s
+}
+
+// ask returns what a disk asks before a call: f, and then what was asked before.
+func (f *Faults) ask(then func(disk.Op, string) error) func(disk.Op, string) error {
+	return func(op disk.Op, name string) error {
+		if err := f.call(op); err != nil || then == nil {
+			return err
+		}
+		return then(op, name)
+	}
 }
 
 // A Link is what a member sends to another. The zero Link is whole.
@@ -83,11 +89,18 @@ type Link struct {
 // concerned: that is a link of the other's Faults.
 func (f *Faults) SetLink(to embed.MemberID, l Link) { f.links.Set(uint64(to), transport.Fault(l)) }
 
-// A Disk is what a member's directory is on. The zero Disk is well. Reads always are.
+// Patience is how long a member waits for room on its disk or for a file descriptor. After that the lack
+// fails it. Outside of tests this is a minute.
+const Patience = 500 * time.Millisecond
+
+// A Disk is what a member's directory is on. The zero Disk is well.
 type Disk struct {
-	// Err is what the calls fail with: syscall.EIO, syscall.ENOSPC and so on; nil means that none fails. The first that
-	// does fails the node, for good: its Err says why, and nothing of it reaches the disk any more. A node that is started
-	// meets the disk as it is then.
+	// Err is what the calls fail with: syscall.EIO, syscall.ENOSPC and so on; nil means that none fails. The first call
+	// that changes something and fails, fails the node for good: its Err says why, and nothing of it reaches the
+	// disk any more. So does a failed read that the node cannot do without.
+	//
+	// ENOSPC, EDQUOT, EMFILE and ENFILE may pass. A node that runs makes such a call again for as long as [Patience], unless
+	// it is an fsync. A node that is started meets the disk as it is then, and waits for nothing.
 	Err error
 
 	On    DiskCalls     // which calls are concerned
@@ -100,9 +113,11 @@ type DiskCalls int
 
 // Kinds of calls.
 const (
-	Changes DiskCalls = iota // all that change something
-	Syncs                    // fsyncs, of files and directories
-	Growth                   // those that need space: to create, write or link
+	Changes     DiskCalls = iota // all that change something
+	Syncs                        // fsyncs, of files and directories
+	Growth                       // those that need space: to create, write or link
+	Reads                        // all that only read: to open, read, list or look up
+	Descriptors                  // those that need a file descriptor: to create, open, list or lock
 )
 
 func (c DiskCalls) include(op disk.Op) bool {
@@ -115,8 +130,16 @@ func (c DiskCalls) include(op disk.Op) bool {
 			return true
 		}
 		return false
+	case Reads:
+		return op.Reads()
+	case Descriptors:
+		switch op {
+		case disk.OpCreate, disk.OpAppend, disk.OpLock, disk.OpOpen, disk.OpList:
+			return true
+		}
+		return false
 	}
-	return true
+	return !op.Reads()
 }
 
 // SetDisk replaces the state of the member's disk.
@@ -147,7 +170,7 @@ func (f *Faults) call(op disk.Op) error {
 	if d := f.mu.disk; d.Delay > 0 && d.On.include(op) {
 		f.waitLocked(d.Delay)
 	}
-	for f.mu.paused {
+	for f.mu.paused && !op.Reads() {
 		f.waitLocked(0)
 	}
 	d := f.mu.disk

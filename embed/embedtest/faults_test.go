@@ -200,6 +200,8 @@ func TestFaults_FailingDisk(t *testing.T) {
 		"full":                   {Err: syscall.ENOSPC, On: embedtest.Growth},
 		"nothing can be changed": {Err: syscall.EIO},
 		"nothing can be synced":  {Err: syscall.EIO, On: embedtest.Syncs, After: 3},
+		"nothing can be read":    {Err: syscall.EIO, On: embedtest.Reads},
+		"no descriptors":         {Err: syscall.EMFILE, On: embedtest.Descriptors},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -211,6 +213,7 @@ func TestFaults_FailingDisk(t *testing.T) {
 			var made []string
 			ens.Until("the node to fail", func() bool { // it may make several writes durable at once
 				made = append(made, create(t, s))
+				_ = ens.Snapshot(victim) // what is only written at snapshots is only read there
 				return failed(n)
 			})
 			if !errors.Is(n.Err(), d.Err) {
@@ -223,6 +226,7 @@ func TestFaults_FailingDisk(t *testing.T) {
 			if n, err := ens.TryStart(victim); err == nil {
 				ens.Until("the node to fail again", func() bool {
 					create(t, s)
+					_ = ens.Snapshot(victim)
 					return failed(n)
 				})
 				ens.Kill(victim)
@@ -232,6 +236,25 @@ func TestFaults_FailingDisk(t *testing.T) {
 			has(t, ens.Session(victim, embed.SessionOptions{}), made...)
 		})
 	}
+}
+
+// A disk that is full for less than Patience fails nobody: what waited for room is written when there is some.
+func TestFaults_DiskFullForAMoment(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	ens.Faults(1).SetDisk(embedtest.Disk{Err: syscall.ENOSPC, On: embedtest.Growth})
+	p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
+	select {
+	case <-p.Done():
+		t.Error("a write was done without room")
+	case <-time.After(embedtest.Patience / 20):
+	}
+	ens.Faults(1).SetDisk(embedtest.Disk{})
+	_, err := p.Result()
+	must(t, err)
+	must(t, ens.Node(1).Err())
+	has(t, s, "/a")
 }
 
 // A slow disk delays, and fails nothing. When it is well again, what waited for it goes on at once.
