@@ -72,16 +72,18 @@ func removedDirectory(t *testing.T, members int, what string) {
 func idle(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) {
 	t.Helper()
 	dir := ens.Dir(id)
+	must(t, ens.Snapshot(id)) // the start takes one only if there is something to take
+	var last []string
+	since := time.Now()
 	until(t, "a snapshot to be over", func() bool {
 		all, err := filepath.Glob(filepath.Join(dir, "raft/*/*/snapshot-part-*/*/*"))
 		must(t, err)
 		busy, err := filepath.Glob(filepath.Join(dir, "raft/*/*/snapshot-part-*/*/*/dragonboat.snapshot.message"))
 		must(t, err)
-		if len(all) == 0 { // the start takes one only if there is something to take
-			must(t, ens.Snapshot(id))
-			return false
+		if !slices.Equal(all, last) {
+			last, since = all, time.Now()
 		}
-		return len(busy) == 0 &&
+		return len(all) > 0 && len(busy) == 0 && time.Since(since) > time.Second/2 &&
 			!slices.ContainsFunc(all, func(name string) bool { return strings.HasSuffix(name, ".generating") })
 	})
 }
