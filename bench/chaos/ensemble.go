@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,8 +39,9 @@ type ensemble struct {
 		runs    map[embed.MemberID]*run
 		links   map[[2]embed.MemberID]link // from, to
 		ended   bool
-		stopped map[embed.MemberID]bool // by SIGSTOP
-		broken  map[embed.MemberID]bool // a disk that fails
+		stopped map[embed.MemberID]bool   // by SIGSTOP
+		broken  map[embed.MemberID]bool   // a disk that fails
+		taken   map[embed.MemberID]string // a directory that is not where it belongs
 	}
 }
 
@@ -59,6 +61,7 @@ func newEnsemble(dir string, size, shards int, h *history, rep *report) (*ensemb
 	e.mu.links = make(map[[2]embed.MemberID]link)
 	e.mu.stopped = make(map[embed.MemberID]bool)
 	e.mu.broken = make(map[embed.MemberID]bool)
+	e.mu.taken = make(map[embed.MemberID]string)
 	addrs, err := child.FreeAddrs(2 * size)
 	if err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 	if err != nil {
 		return err
 	}
-	q := &start{Dir: filepath.Join(e.dir, fmt.Sprintf("member-%d", id)), ID: id, Members: e.members, Door: e.doors[id], Shards: e.shards, Links: make(map[embed.MemberID]link)}
+	q := &start{Dir: e.memberDir(id), ID: id, Members: e.members, Door: e.doors[id], Shards: e.shards, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	for _, to := range e.ids {
 		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
@@ -277,6 +280,7 @@ func (e *ensemble) setLink(from, to embed.MemberID, l link) {
 
 // heal ends every fault: stopped processes go on, links are whole, disks are well, the dead start again.
 func (e *ensemble) heal() {
+	e.bringDirs()
 	for _, id := range e.ids {
 		e.mu.Lock()
 		stopped := e.mu.stopped[id]
@@ -305,6 +309,40 @@ func (e *ensemble) breakDisk(id embed.MemberID, d diskFault) {
 	e.mu.broken[id] = e.mu.broken[id] || d.Errno != 0
 	e.mu.Unlock()
 	e.run(id).Send(request{Call: callDisk, Disk: d}, nil)
+}
+
+func (e *ensemble) memberDir(id embed.MemberID) string {
+	return filepath.Join(e.dir, fmt.Sprintf("member-%d", id))
+}
+
+// takenAway is what is appended to the name of a directory that is not where it belongs.
+const takenAway = ".taken"
+
+// takeDir moves a part of a member's directory, or all of it, out of its way.
+func (e *ensemble) takeDir(id embed.MemberID, part string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	dir := filepath.Join(e.memberDir(id), part)
+	if e.mu.taken[id] != "" {
+		return fmt.Errorf("%s is taken away already", e.mu.taken[id])
+	}
+	if err := os.Rename(dir, dir+takenAway); err != nil {
+		return err
+	}
+	e.mu.broken[id], e.mu.taken[id] = true, dir
+	return nil
+}
+
+// bringDirs moves all back.
+func (e *ensemble) bringDirs() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, dir := range e.mu.taken {
+		if err := os.Rename(dir+takenAway, dir); err != nil {
+			e.report.violate("guest", "member %d made anew what was taken away from it: %v", id, err)
+		}
+	}
+	clear(e.mu.taken)
 }
 
 func (e *ensemble) isBroken(id embed.MemberID) bool {

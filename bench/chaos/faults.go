@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
 // A fault is a kind of thing that happens to an ensemble. strike does it and returns what it did; the nemesis heals it
@@ -49,8 +50,22 @@ var faultKinds = []fault{
 		return s.disk(diskFault{Delay: between(s.rng, 5*time.Millisecond, 300*time.Millisecond)})
 	}},
 	{"disk: I/O error", 2 * time.Second, long, func(s *strike) string { return s.disk(diskFault{Errno: int(syscall.EIO)}) }},
-	{"disk: full", 2 * time.Second, long, func(s *strike) string { return s.disk(diskFault{Errno: int(syscall.ENOSPC)}) }},
-	{"disk: fsync error", 2 * time.Second, long, func(s *strike) string { return s.disk(diskFault{Errno: int(syscall.EIO), Sync: true}) }},
+	{"disk: full", 2 * time.Second, long, func(s *strike) string {
+		return s.disk(diskFault{Errno: int(syscall.ENOSPC), On: int(embedtest.Growth)})
+	}},
+	{"disk: full, of all, for a moment", moment, embedtest.Patience / 2, func(s *strike) string {
+		return s.disks(diskFault{Errno: int(syscall.ENOSPC), On: int(embedtest.Growth)})
+	}},
+	{"disk: fsync error", 2 * time.Second, long, func(s *strike) string {
+		return s.disk(diskFault{Errno: int(syscall.EIO), On: int(embedtest.Syncs)})
+	}},
+	{"disk: read error", 2 * time.Second, long, func(s *strike) string {
+		return s.disk(diskFault{Errno: int(syscall.EIO), On: int(embedtest.Reads)})
+	}},
+	{"no file descriptors", 2 * time.Second, long, func(s *strike) string {
+		return s.disk(diskFault{Errno: int(syscall.EMFILE), On: int(embedtest.Descriptors)})
+	}},
+	{"directory taken away", 2 * time.Second, long, takeAway},
 	{"wall clock jumps", moment, time.Second, wallClock},
 	{"machine sleeps", moment, time.Second, sleep},
 	{"leadership moves", time.Second, long, churn},
@@ -119,6 +134,24 @@ func (s *strike) disk(d diskFault) string {
 	d.After = s.rng.IntN(50)
 	s.e.breakDisk(id, d)
 	return fmt.Sprintf("member %d: %+v", id, d)
+}
+
+// disks breaks those of all members at the same moment.
+func (s *strike) disks(d diskFault) string {
+	for _, id := range s.e.ids {
+		s.e.breakDisk(id, d)
+	}
+	return fmt.Sprintf("all members: %+v", d)
+}
+
+// takeAway moves what a member has on disk to where it does not look. Healing moves it back.
+func takeAway(s *strike) string {
+	id := s.anyone()
+	part := []string{".", "raft", "image"}[s.rng.IntN(3)]
+	if err := s.e.takeDir(id, part); err != nil {
+		return fmt.Sprintf("member %d: %v", id, err)
+	}
+	return fmt.Sprintf("member %d: %s", id, part)
 }
 
 func wallClock(s *strike) string {

@@ -14,12 +14,9 @@ func setLink(f *embedtest.Faults, to embed.MemberID, l link) { f.SetLink(to, emb
 
 // setDisk breaks or mends this member's disk.
 func setDisk(f *embedtest.Faults, d diskFault) {
-	out := embedtest.Disk{After: d.After, Delay: d.Delay}
+	out := embedtest.Disk{On: embedtest.DiskCalls(d.On), After: d.After, Delay: d.Delay}
 	if d.Errno != 0 {
 		out.Err = syscall.Errno(d.Errno)
-	}
-	if d.Sync {
-		out.On = embedtest.Syncs
 	}
 	f.SetDisk(out)
 }

@@ -69,7 +69,7 @@ type link struct {
 // A diskFault is embedtest.Disk as it travels.
 type diskFault struct {
 	Errno int           `json:",omitempty"`
-	Sync  bool          `json:",omitempty"` // only fsyncs fail
+	On    int           `json:",omitempty"` // embedtest.DiskCalls: which calls fail
 	After int           `json:",omitempty"`
 	Delay time.Duration `json:",omitempty"`
 }
