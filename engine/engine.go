@@ -117,7 +117,7 @@ const lackPatience = time.Minute
 // waiting says once that the node waits for something, and once that it does no longer.
 func (e *Engine) waiting(lacking error) {
 	if lacking != nil {
-		e.log.Warn("the disk lacks room or the process file descriptors: the node waits", "err", lacking)
+		e.log.Warn("the disk lacks room or the process file descriptors: the node waits", "cause", lacking)
 		return
 	}
 	e.log.Info("the node waits for room or file descriptors no longer")
