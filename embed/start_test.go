@@ -80,12 +80,20 @@ func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 	for _, n := range nodes {
 		ready(t, n)
 	}
-	until(t, "member 1 to have met the others", func() bool {
-		data, err := os.ReadFile(filepath.Join(dirs[1], "identity"))
-		return err == nil && strings.Count(string(data), `"2"`)+strings.Count(string(data), `"3"`) == 2
+	met := make(map[embed.MemberID]string) // whom, by who has
+	until(t, "a member to have met both others", func() bool { // who leads has; two followers need not talk
+		for id, others := range map[embed.MemberID][2]string{1: {"2", "3"}, 2: {"1", "3"}, 3: {"1", "2"}} {
+			data, err := os.ReadFile(filepath.Join(dirs[id], "identity"))
+			if err == nil && strings.Contains(string(data), `"`+others[0]+`"`) && strings.Contains(string(data), `"`+others[1]+`"`) {
+				met[id] = others[0] + ", " + others[1]
+			}
+		}
+		return len(met) > 0
 	})
 	closeAll(t, nodes)
-	startsNot(t, embed.Config{Dir: dirs[1]}, "other members than the config names (none)", "it has met members 2, 3")
+	for id, others := range met {
+		startsNot(t, embed.Config{Dir: dirs[id], ID: id}, "other members than the config names (none)", "it has met members "+others)
+	}
 }
 
 // startsNot starts a node that must be refused with these words, and nothing may change on disk.

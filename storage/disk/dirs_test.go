@@ -157,12 +157,12 @@ func TestRemovedDirectoryBeside(t *testing.T) {
 		ok(t, d.MkdirAll(filepath.Join(d.Dir(), "tmp"), 0o755))
 		removed := must[File](t)(d.OpenDir(filepath.Join(d.Dir(), "tmp")))
 		ok(t, d.RemoveAll(filepath.Join(d.Dir(), "tmp")))
-		time.Sleep(lookEvery)
+		<-time.After(lookEvery)
 		ok(t, log.Sync())
 		ok(t, d.Err())
 
 		ok(t, os.RemoveAll(image))
-		time.Sleep(lookEvery)
+		<-time.After(lookEvery)
 		ok(t, log.Sync())
 		wantErr(t, d.Err(), ErrRemoved)
 		for _, f := range []File{dir, ours, removed, log} {

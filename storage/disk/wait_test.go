@@ -168,7 +168,7 @@ func TestPatience_EndsWithTheNode(t *testing.T) {
 				lacking(d, syscall.ENOSPC, time.Hour)
 				began := time.Now()
 				go func() {
-					time.Sleep(time.Second + time.Millisecond)
+					<-time.After(time.Second + time.Millisecond)
 					d.SetReadFault(nil)
 					end(d)
 				}()
