@@ -80,7 +80,7 @@ func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 	for _, n := range nodes {
 		ready(t, n)
 	}
-	met := make(map[embed.MemberID]string) // whom, by who has
+	met := make(map[embed.MemberID]string)                     // whom, by who has
 	until(t, "a member to have met both others", func() bool { // who leads has; two followers need not talk
 		for id, others := range map[embed.MemberID][2]string{1: {"2", "3"}, 2: {"1", "3"}, 3: {"1", "2"}} {
 			data, err := os.ReadFile(filepath.Join(dirs[id], "identity"))
