@@ -94,20 +94,26 @@ func (d *Disk) missing(name string) string {
 		}
 	}
 	for _, dir := range slices.Backward(way) {
-		if d.taken(dir) && d.taken(dir) { // twice: we may have removed and made it meanwhile
+		if d.taken(dir) {
 			return dir
 		}
 	}
 	return ""
 }
 
-// taken reports whether a directory is not there though it must be.
+// taken reports whether a directory is not there though it must be. It looks twice, for we may have
+// removed and made it meanwhile.
 func (d *Disk) taken(dir string) bool {
-	if !d.dirs.has(dir) {
-		return false
+	for range 2 {
+		if !d.dirs.has(dir) {
+			return false
+		}
+		_, err := os.Stat(dir)
+		if !errors.Is(err, os.ErrNotExist) || !d.dirs.has(dir) { // or we are removing it just now
+			return false
+		}
 	}
-	_, err := os.Stat(dir)
-	return errors.Is(err, os.ErrNotExist) && d.dirs.has(dir) // or we are removing it just now
+	return true
 }
 
 // blame turns "no such file" into a failure if that is so because a directory of ours is missing.
