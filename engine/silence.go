@@ -56,16 +56,19 @@ const (
 	// Twice as long as an idle node takes to prove itself alive; and then its client has as
 	// much left as it needs.
 	suspendedParts = 3
+	// exactTicks is how many ticks a timeout has, at least, that is rounded to whole ones. Of fewer
+	// that would be too much: a client would be kept away between any two beats of its node.
+	exactTicks = 10
 	// slowParts is the part that counts of a suspension. A client that was heard as late as its
 	// pings allow, a third of its timeout ago, has four thirds to come back.
 	slowParts = 2
 )
 
-// A class is the remote sessions of this node that have the same timeout, in whole ticks. They are
-// Suspended together, and one clock counts their silence. The largest timeout has at
-// least as many ticks, so no choice of timeouts makes a tick look at each session by itself.
+// A class is the remote sessions of this node that have the same timeout, in whole ticks if it
+// has many. They are Suspended together, and one clock counts their silence. There are few
+// classes, so no choice of timeouts makes a tick look at each session by itself.
 type class struct {
-	timeout time.Duration // the least, in whole ticks; immutable
+	timeout time.Duration // the least that sessions here can have; immutable
 
 	clock atomic.Int64 // moved with the keeper's mu held
 
@@ -92,9 +95,17 @@ func (r *remotes) find(timeout time.Duration) (i int, there bool) {
 	return slices.BinarySearchFunc(r.classes, timeout, func(c *class, t time.Duration) int { return cmp.Compare(c.timeout, t) })
 }
 
+// rounded is what the timeouts of one class have in common.
+func rounded(timeout, tick time.Duration) time.Duration {
+	if timeout < exactTicks*tick {
+		return timeout
+	}
+	return timeout.Truncate(tick)
+}
+
 // classOf returns the class of a timeout, which there is from now on.
 func (r *remotes) classOf(timeout, tick time.Duration) *class {
-	timeout = timeout.Truncate(tick)
+	timeout = rounded(timeout, tick)
 	i, there := r.find(timeout)
 	if !there {
 		r.classes = slices.Insert(r.classes, i, &class{timeout: timeout, proved: r.proved})

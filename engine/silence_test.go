@@ -434,6 +434,27 @@ func TestSuspensionIsOfOneTimeout(t *testing.T) {
 	})
 }
 
+// A timeout of a few ticks, or of less than one, is not rounded: its client would be told that the
+// session is Suspended between any two beats, and of no ticks it would never end.
+func TestTimeoutsOfFewTicksAreExact(t *testing.T) {
+	least := SessionTimeoutFloor(time.Millisecond)
+	for _, timeout := range []time.Duration{least, 2*remoteTickMin - time.Millisecond} {
+		t.Run(fmt.Sprint(timeout), func(t *testing.T) {
+			withNode(t, func(t *testing.T, n *node) {
+				n.cfg.MinSessionTimeout = timeout
+				s := n.openRemote(timeout)
+				for range 100 {
+					s.Heard()
+					n.run(10 * time.Millisecond)
+					n.wantState(s, session.Connected)
+				}
+				n.run(timeout + 3*remoteTickMin)
+				wantEnd(t, s, ErrSessionExpired)
+			})
+		})
+	}
+}
+
 // G3.2: an outage takes nothing from a client that had been heard when it began, however long it is and
 // wherever in it the batches were sent that end it.
 func TestOutageIsNobodysSilence(t *testing.T) {

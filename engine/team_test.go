@@ -74,7 +74,7 @@ func (n *node) checkRemotes() {
 func (n *node) checkRemote(c *class, i int, one silent) {
 	n.t.Helper()
 	r := one.s.remote
-	if n.keeper.mu.remotes.byID[one.s.id] != one.s || r.place != i || r.class != c || one.s.timeout.Truncate(n.keeper.tick) != c.timeout || one.s.end != nil {
+	if n.keeper.mu.remotes.byID[one.s.id] != one.s || r.place != i || r.class != c || rounded(one.s.timeout, n.keeper.tick) != c.timeout || one.s.end != nil {
 		n.t.Errorf("member %d: session %d of %v at %d of the class of %v is %d, ended with %v", n.cfg.Member, one.s.id, one.s.timeout, i, c.timeout, r.place, one.s.end)
 	}
 	if rec, ok := n.shard.mu.table.Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != r.attached {
