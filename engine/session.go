@@ -265,6 +265,8 @@ func (s *Session) introduce(m *machine, who []tree.Identity) {
 			return
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
+		case err == nil:
+			err = s.live() // why it was not let in; its ctx ends in a moment
 		case errors.Is(err, ErrUnknownOutcome):
 			continue // it may be asked for again
 		}

@@ -93,3 +93,24 @@ func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 		}
 	})
 }
+
+// Likewise, and its requests are found there before its context has ended: they are told of the end, not
+// of a success.
+func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
+	withShards(t, 2, func(t *testing.T, n *node) {
+		s, path := n.open(testTimeout), n.on(2, 0)
+		p := s.Submit(t.Context(), []tree.Op{create(path)})
+		synctest.Wait()
+		n.apply(n.log.take()...)
+		admit := n.log.take()
+		if len(admit) != 1 {
+			t.Fatalf("%d proposals are on their way", len(admit))
+		}
+		end := ErrSessionExpired // endLocked, but for its last line
+		s.over.Store(&end)
+		n.apply(admit...)
+		if err := outcome(p.waiter); err != end || n.exists(path) {
+			t.Errorf("it was told %v", err)
+		}
+	})
+}
