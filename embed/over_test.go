@@ -232,6 +232,9 @@ func (o *over) checkEngine(t *testing.T, want error) {
 	if _, err := o.engine.Census(bounded(t)); !errors.Is(err, want) {
 		t.Errorf("Census: %v, want %v", err, want)
 	}
+	if _, _, err := o.engine.Count(bounded(t)); !errors.Is(err, want) {
+		t.Errorf("Count: %v, want %v", err, want)
+	}
 	if since, leads := o.engine.LeadsSince(); leads {
 		t.Errorf("it leads since %v", since)
 	}

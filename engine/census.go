@@ -75,6 +75,14 @@ func (m *machine) ephemeralsOfAll(ctx context.Context, all []SessionCensus) erro
 
 // Count is Census of which only the numbers count, and costs less: nothing is applied meanwhile.
 func (e *Engine) Count(ctx context.Context) (sessions, ephemerals int, err error) {
+	sessions, ephemerals, err = e.numbers(ctx)
+	if over := e.over(); over != nil { // asked last, as in Census
+		return 0, 0, over
+	}
+	return sessions, ephemerals, err
+}
+
+func (e *Engine) numbers(ctx context.Context) (sessions, ephemerals int, err error) {
 	for _, m := range e.shards {
 		if err := m.lock(ctx); err != nil {
 			return 0, 0, err
