@@ -100,6 +100,7 @@ type promises struct {
 // A record is of one member's directory.
 type record struct {
 	directory [16]byte
+	start     uint64    // the newest that was admitted
 	run       uint64    // the process that was admitted last
 	now       []promise // by shard, of that process
 	before    []promise // by shard, of earlier ones
@@ -132,23 +133,28 @@ func (p *promises) admit(id Identity) *Refusal {
 				id.Member, p.self, i+1, lack)
 		}
 	}
+	if id.Start < r.start {
+		// What it said may have been read late: after the next process came. That one has promised more since.
+		return refusal(ErrNotAdmitted, "start %d of member %d is over, start %d has come: another process runs on this directory or a copy of it",
+			id.Start, id.Member, r.start)
+	}
 	if !same {
-		r.change(id.Run)
+		r.change(id)
 	}
 	return nil
 }
 
 func (p *promises) newRecord(id Identity) *record {
-	return &record{directory: id.Directory, run: id.Run, now: make([]promise, p.shards), before: make([]promise, p.shards)}
+	return &record{directory: id.Directory, start: id.Start, run: id.Run, now: make([]promise, p.shards), before: make([]promise, p.shards)}
 }
 
 // change begins the record of another process.
-func (r *record) change(run uint64) {
+func (r *record) change(id Identity) {
 	for i := range r.before {
 		r.before[i].add(r.now[i])
 	}
 	clear(r.now)
-	r.run = run
+	r.start, r.run = id.Start, id.Run
 }
 
 // note records what the messages of an admitted peer promise.

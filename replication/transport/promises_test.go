@@ -104,3 +104,40 @@ func TestPromises_OfSeveralProcesses(t *testing.T) {
 		t.Errorf("another directory: %v", no)
 	}
 }
+
+// What an earlier process said at the start of a connection may be read late, after the next one has come. It changes
+// nothing: a process is not held to promises of its own because of it.
+func TestPromises_OfAProcessThatIsOver(t *testing.T) {
+	p := newPromises(1, 1)
+	run := func(start, term, last uint64) Identity {
+		id := identity(3)
+		id.Start, id.Run, id.Shards = start, 10+start, []ShardState{{Term: term, Last: last}}
+		return id
+	}
+	ack := func(index uint64) []pb.Message {
+		return []pb.Message{{Type: pb.ReplicateResp, ShardID: 1, Term: 1, LogIndex: index}}
+	}
+	first, second := run(1, 1, 10), run(2, 1, 20)
+	if no := p.admit(second); no != nil {
+		t.Fatal(no)
+	}
+	if no := p.admit(first); no == nil || !errors.Is(no, ErrForgot) && !errors.Is(no, ErrNotAdmitted) {
+		t.Errorf("a start that is over: %v", no)
+	}
+	p.note(&second, ack(25))
+	if no := p.admit(first); no == nil {
+		t.Error("a start that is over is admitted")
+	}
+	if no := p.admit(second); no != nil {
+		t.Errorf("it is held to what it promised itself: %v", no)
+	}
+	if no := p.admit(run(3, 1, 24)); !errors.Is(no, ErrForgot) {
+		t.Errorf("the next one has forgotten: %v", no)
+	}
+	if no := p.admit(run(3, 1, 25)); no != nil {
+		t.Errorf("the next one: %v", no)
+	}
+	if no := p.admit(run(2, 1, 25)); !errors.Is(no, ErrNotAdmitted) {
+		t.Errorf("the one before it: %v", no)
+	}
+}
