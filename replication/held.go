@@ -56,8 +56,10 @@ func (h *Host) Contradicts(id ShardID, other Held) (index, term uint64, yes bool
 }
 
 // entryAt reads the term of an entry and its checksum; zero if the log does not have it or it cannot be read.
+//
+// tan keeps what a received snapshot replaces until that is installed: entries that were never committed among them.
 func (s *logStore) entryAt(shard, replica, index uint64) (term, sum uint64) {
-	if index == 0 {
+	if index <= s.shard(shard).replaced() {
 		return 0, 0
 	}
 	read := func() error {
@@ -114,6 +116,13 @@ func (l *shardLog) progress() (Held, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.held, l.mu.last
+}
+
+// replaced returns up to where a snapshot that was received stands for the log.
+func (l *shardLog) replaced() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.received
 }
 
 // noteFound notes what a start found behind the snapshot.

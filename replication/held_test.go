@@ -118,3 +118,67 @@ func TestInbound_StopsAtALeaderThatHasLostCommits(t *testing.T) {
 		t.Fatalf("%d handled, %v", handled, d.Err())
 	}
 }
+
+// tan keeps the tail that a received snapshot replaces until the snapshot is installed, and after that for the next start if
+// there was no time. It is not what was committed in that place.
+func TestHeld_BehindAReceivedSnapshot(t *testing.T) {
+	n := &node{id: 1}
+	d := newPlainDisk(t)
+	dir := []string{t.TempDir()}
+	open := func() *logStore {
+		f := &logFactory{disk: d}
+		nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: newFileSystem(d), LogDB: logConfig()}}
+		if _, err := f.Create(nhc, nil, dir, dir); err != nil {
+			t.Fatal(err)
+		}
+		return f.store
+	}
+	s := open()
+	save := func(u raftpb.Update) {
+		t.Helper()
+		u.ShardID, u.ReplicaID = 1, uint64(n.id)
+		if err := s.SaveRaftState([]raftpb.Update{u}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(raftpb.Update{State: raftpb.State{Term: 3, Vote: 1, Commit: 9}, EntriesToSave: entriesOf(3, 1, 9, "ours")})
+	save(raftpb.Update{State: raftpb.State{Term: 5, Vote: 1, Commit: 9}, EntriesToSave: entriesOf(5, 10, 20, "lost")})
+	save(raftpb.Update{State: raftpb.State{Term: 6, Vote: 2, Commit: 15}, Snapshot: raftpb.Snapshot{Index: 15, Term: 6, ShardID: 1}})
+	check := func(when string) {
+		t.Helper()
+		h := &Host{cfg: Config{Member: n.id}, store: s}
+		if held := h.Held(1); held.Commit != 15 || held.CommitTerm != 0 {
+			t.Errorf("%s it holds %+v", when, held)
+		}
+		// Its entries of term 4 were brought back by the leader of term 6 and committed.
+		if _, term, yes := h.Contradicts(1, Held{Term: 6, Commit: 12, CommitTerm: 4}); yes {
+			t.Errorf("%s an entry of term %d that the snapshot replaced is taken for a committed one", when, term)
+		}
+	}
+	check("now")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	defer func() { s.Close() }()
+	ss, err := s.GetSnapshot(1, uint64(n.id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ReadRaftState(1, uint64(n.id), ss.Index); err != nil {
+		t.Fatal(err)
+	}
+	check("after a start")
+	save(raftpb.Update{State: raftpb.State{Term: 6, Vote: 2, Commit: 17}, EntriesToSave: entriesOf(6, 16, 18, "ours")})
+	h := &Host{cfg: Config{Member: n.id}, store: s}
+	if held := h.Held(1); held.Commit != 17 || held.CommitTerm != 6 {
+		t.Errorf("behind the snapshot it holds %+v", held)
+	}
+	own := raftpb.Snapshot{Index: 17, Term: 6, ShardID: 1, Dummy: true}
+	if err := s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: uint64(n.id), Snapshot: own}}); err != nil {
+		t.Fatal(err)
+	}
+	if held := h.Held(1); held.Commit != 17 || held.CommitTerm != 6 {
+		t.Errorf("with a record of its own image it holds %+v", held)
+	}
+}

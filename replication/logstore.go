@@ -51,6 +51,9 @@ type shardLog struct {
 		held  Held            // what is known to be committed, without the entry's term
 		last  uint64          // index of the last entry
 
+		// Index of the newest snapshot that was received. What tan has up to it may be a tail that it replaced.
+		received uint64
+
 		snapshot raftpb.Snapshot // the newest record of one that was saved or read
 	}
 }
@@ -61,6 +64,9 @@ func (l *shardLog) noteSnapshot(ss raftpb.Snapshot) {
 	defer l.mu.Unlock()
 	if ss.Index > l.mu.snapshot.Index {
 		l.mu.snapshot = ss
+	}
+	if !ss.Dummy { // one of our own is a mere record
+		l.mu.received = max(l.mu.received, ss.Index)
 	}
 }
 
@@ -323,8 +329,8 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 		if !raftpb.IsEmptyState(u.State) {
 			s.shard(u.ShardID).saved = u.State
 		}
-		s.shard(u.ShardID).noteSaved(&u)
 		s.shard(u.ShardID).noteSnapshot(u.Snapshot) // one that was received
+		s.shard(u.ShardID).noteSaved(&u)
 	}
 	return nil
 }
