@@ -272,11 +272,15 @@ func printable(s string) string {
 	}, s)
 }
 
-// newHello is what this member says to another.
-func (t *Transport) newHello(p purpose, wanted uint64) hello {
+// newHello is what this member says to another. A stranger learns nothing to introduce itself with, and cannot
+// have the logs read.
+func (t *Transport) newHello(p purpose, wanted uint64, stranger bool) hello {
 	h := hello{Identity: t.o.Self, purpose: p, wanted: wanted}
 	rand.Read(h.nonce[:]) // never fails
-	if t.o.Held == nil {
+	if stranger {
+		h.Identity = Identity{Member: h.Member}
+	}
+	if stranger || t.o.Held == nil {
 		return h
 	}
 	h.Shards = slices.Clone(h.Shards)
@@ -346,15 +350,12 @@ func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
 	if err != nil && !errors.As(err, &no) {
 		return h, err
 	}
-	own := t.newHello(forMessages, h.Member)
-	own.purpose = max(h.purpose, forMessages)
 	if no == nil {
 		no = t.recognise(h)
 	}
+	own := t.newHello(max(h.purpose, forMessages), h.Member, no != nil)
 	if no == nil {
 		no = t.admit(h)
-	} else {
-		own.Identity = Identity{Member: own.Member} // a stranger learns nothing to introduce itself with
 	}
 	if _, err := conn.Write(appendVerdict(own.marshal(nil), h.nonce, no)); err != nil {
 		return h, err
@@ -372,7 +373,7 @@ func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
 
 // introduce is the handshake of the side that dialled.
 func (t *Transport) introduce(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
-	own := t.newHello(p, member)
+	own := t.newHello(p, member, false)
 	if _, err := conn.Write(own.marshal(nil)); err != nil {
 		return err
 	}

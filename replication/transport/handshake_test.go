@@ -11,6 +11,7 @@ import (
 	"net"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -442,4 +443,33 @@ func FuzzHandshake(f *testing.F) {
 		}
 		readVerdict(bufio.NewReader(bytes.NewReader(b)), h.nonce)
 	})
+}
+
+// Whoever reaches the port may say hello. The logs are read for members only: a log may make its readers wait, and
+// strangers are many.
+func TestStrangersCannotHaveTheLogRead(t *testing.T) {
+	mesh := NewMesh()
+	o := meshOptions(t, mesh, identity(2))
+	o.Self.Shards = make([]ShardState, 1)
+	var asked atomic.Int32
+	o.Held = func(int) Held { asked.Add(1); return Held{} }
+	newPeer(t, o)
+	other := helloOf(1, 2)
+	other.Digest[0]++
+	for _, h := range []hello{other, helloOf(4, 2), helloOf(1, 3)} {
+		if _, err := stranger(t, mesh.Network(1), 2, h); err == nil {
+			t.Errorf("%d is recognised", h.Member)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the log was read %d times for strangers", n)
+	}
+	h := helloOf(1, 2)
+	h.Shards = make([]ShardState, 1)
+	if _, err := stranger(t, mesh.Network(1), 2, h); err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the log was read %d times for a member", n)
+	}
 }
