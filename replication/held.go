@@ -17,8 +17,8 @@ type Held struct {
 	CommitSum  uint64 // checksum of that entry
 }
 
-// Held says what this node knows to be committed of a shard. It waits for no disk write, so it is
-// never ahead of what is saved.
+// Held says what this node knows to be committed of a shard. It is never ahead of what is saved. It reads
+// the log, whose readers wait while a write to it does: a member that waits for room answers no handshake.
 func (h *Host) Held(id ShardID) (held Held) {
 	_ = h.call(func() error {
 		held, _ = h.store.shard(uint64(id)).progress()
