@@ -283,8 +283,8 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 		return nil, nil
 	}
 	n := int(upTo.events - taken)
-	c.held(-eventBytes * n)
 	events := c.mu.events[:n:n]
+	c.held(-Weight(events...))
 	if c.mu.events = c.mu.events[n:]; len(c.mu.events) == 0 {
 		c.mu.events = nil
 	}
@@ -300,11 +300,20 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 // the client's lock and registries': it must be short, and call nothing here.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
-// What a watch takes beside its path, and an event in the queue: about as much as was measured.
+// What a watch takes beside its path, and an event: about as much as was measured.
 const (
 	watchBytes = 256
 	eventBytes = 64
 )
+
+// Weight is the bytes that events take: in a queue, and for whoever has taken them. Their paths may be
+// of znodes that there are no more.
+func Weight(events ...Event) (n int) {
+	for i := range events {
+		n += eventBytes + len(events[i].Path)
+	}
+	return n
+}
 
 // OnHold has held called with the bytes that watches and events in the queue take more than before, or
 // less. If the watches take more than most, which zero turns off, the client ends with ErrTooHeavy. It is
@@ -489,7 +498,7 @@ func (c *Client) queueLocked(e Event) {
 	}
 	c.mu.events = append(c.mu.events, e)
 	c.mu.queued++
-	c.held(eventBytes)
+	c.held(Weight(e))
 	c.wake()
 }
 
@@ -503,7 +512,7 @@ func (c *Client) endLocked(err error) {
 	if c.mu.err != nil {
 		return
 	}
-	c.held(-eventBytes * len(c.mu.events))
+	c.held(-Weight(c.mu.events...))
 	c.mu.err, c.mu.events = err, nil
 	c.wake()
 }

@@ -832,7 +832,7 @@ func TestClient_Weight(t *testing.T) {
 	arm(t, w, "/b", Data)
 	want("two watches", 2*one)
 	deliver(r, set("/a")...)
-	want("one has fired", one+eventBytes)
+	want("one has fired", one+eventBytes+len("/a"))
 	told(t, w)
 	want("and is told", one)
 	arm(t, w, "/c", Children)

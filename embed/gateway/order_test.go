@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -225,6 +226,61 @@ func TestManyEventsAreSentInPortions(t *testing.T) {
 	}
 	if sock.all < 40*events || sock.most > flushAt+1000 {
 		t.Errorf("%d bytes, %d of them in one go", sock.all, sock.most)
+	}
+}
+
+// first notes what its connection holds when the first portion is sent.
+type first struct {
+	net.Conn
+	of   *conn
+	held int64
+}
+
+func (f *first) Write(b []byte) (int, error) {
+	if f.held == 0 {
+		f.held = f.of.held.Load()
+	}
+	return len(b), nil
+}
+
+// Events count by their paths, which may be of znodes that are gone, and until they are sent: a slow
+// client has a long time for each portion.
+func TestEventsCountUntilTheyAreSent(t *testing.T) {
+	g := start(t, Config{})
+	other := connect(t, g)
+	side, end := net.Pipe()
+	defer end.Close()
+	sock := &first{Conn: side}
+	sock.of = newConn(g, sock)
+	c := sock.of
+	s, err := g.open(g.ctx, 10*time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.nudged = func() {}
+	c.session, c.watches = s, c.newWatches()
+	defer c.watches.End(nil)
+	if _, err := c.watches.Arm("/", watch.Recursive, nil); err != nil {
+		t.Fatal(err)
+	}
+	watches := c.held.Load()
+	const znodes, long = 10, 60_000
+	for i := range znodes {
+		path := "/" + strings.Repeat("x", long) + fmt.Sprint(i)
+		other.must(create(path, nil, 0))
+		other.must(op(wire.OpDelete, path))
+	}
+	if held := c.held.Load(); held < 2*znodes*long {
+		t.Errorf("%d bytes are held while they wait", held)
+	}
+	if err := c.sendHere(); err != nil {
+		t.Fatal(err)
+	}
+	if sock.held < (2*znodes-1)*long {
+		t.Errorf("%d bytes are held while the first are sent", sock.held)
+	}
+	if held := c.held.Load(); held != watches {
+		t.Errorf("%d bytes are held afterwards, want %d", held, watches)
 	}
 }
 

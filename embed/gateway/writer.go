@@ -8,6 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // nudge sees to it that what is ready is sent, by a goroutine of its own. It may be called by anybody, under any lock.
@@ -115,7 +116,7 @@ func (e sessionError) Error() string { return "the session is " + embed.State(e)
 type writer struct {
 	*conn
 	out      *[]byte // not sent yet; nil: nothing
-	gathered int     // bytes that the answers in it were counted by
+	gathered int     // bytes that what is in it was counted by
 }
 
 var outs = sync.Pool{New: func() any { return new([]byte) }}
@@ -217,8 +218,11 @@ func (w *writer) answer(a *answer) error {
 	return w.append(&a.reply, a.bytes)
 }
 
+// events gathers events, which count until they are sent: a slow client may have many of them taken.
 func (w *writer) events(events []embed.Event) error {
+	w.hold(watch.Weight(events...))
 	for _, e := range events {
+		w.gathered += watch.Weight(e)
 		if err := w.append(&wire.Reply{Xid: wire.XidEvent, Zxid: int64(e.Zxid), Result: wire.Result{Op: wire.OpEvent},
 			Event: wire.Event{Type: wire.EventType(e.Type), State: wire.StateSyncConnected, Path: e.Path}}, 0); err != nil {
 			return err
