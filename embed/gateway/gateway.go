@@ -315,8 +315,9 @@ func (g *Gateway) leave(c *conn, host string) {
 		delete(g.addresses, host)
 	}
 	greediest := c.greediest
-	g.mu.Unlock()
+	// While nobody looks for the greediest: what one holds that has gone would end another.
 	g.held.Add(-c.held.Load())
+	g.mu.Unlock()
 	if greediest {
 		g.relieving.Store(false)
 		g.relieve()
@@ -335,6 +336,7 @@ func (g *Gateway) endGreediest() {
 	c := g.greediest()
 	if c == nil {
 		g.relieving.Store(false)
+		g.relieve() // who held more meanwhile took it that one is being ended
 		return
 	}
 	g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",

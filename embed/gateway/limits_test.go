@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -260,6 +261,32 @@ func TestMemory(t *testing.T) {
 			wait(t, "the end of all", func() bool { return len(g.connections()) == 0 })
 			wait(t, "all memory to be given back", func() bool { return g.held.Load() == 0 })
 		})
+	}
+}
+
+// Memory that grows just when nobody turned out to have to be ended has somebody ended all the same.
+func TestMemoryThatGrowsMeanwhile(t *testing.T) {
+	side, other := net.Pipe()
+	defer side.Close()
+	defer other.Close()
+	for i := range 30_000 {
+		g := &Gateway{cfg: Config{Memory: 10}, log: quiet, conns: make(map[*conn]struct{})}
+		c := newConn(g, side)
+		g.conns[c] = struct{}{}
+		g.relieving.Store(true) // for what is free again
+		ready := make(chan struct{})
+		g.goroutines.Go(func() {
+			close(ready)
+			g.endGreediest()
+		})
+		<-ready
+		for range i % 200 { // so that it comes at every moment
+		}
+		c.hold(20)
+		g.goroutines.Wait()
+		if !c.ended {
+			t.Fatalf("nobody is ended, round %d", i)
+		}
 	}
 }
 

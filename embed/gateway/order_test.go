@@ -289,7 +289,7 @@ func TestQueueKeepsItsSize(t *testing.T) {
 	side, other := net.Pipe()
 	defer side.Close()
 	defer other.Close()
-	c := newConn(&Gateway{}, side)
+	c := newConn(&Gateway{cfg: Config{Memory: DefaultMemory}}, side)
 	for i := range 10_000 {
 		c.push(&answer{placed: true, reply: wire.Reply{Xid: int32(i)}})
 		if i < 10 {
