@@ -36,21 +36,25 @@ const MaxShards = engine.MaxShards
 // Config describes one node. Config{Dir: d} is a complete ensemble of one member that opens no port. It is passed by
 // value; zero fields mean the documented defaults.
 type Config struct {
-	// Dir holds everything the node persists. It is created if missing, and belongs to this node while it is open. A
-	// relative one is below the directory that the process is in when it calls Start.
+	// Dir holds everything the node persists. It is created if missing, and belongs to this node
+	// while the node is open. A relative Dir is below the working directory at the time of Start.
 	Dir string `yaml:"dir"`
-	// ID is this member, one of Members. Zero means 1 for a node that is alone, and is an error beside Members: a process
-	// that forgot its ID would be taken for member 1. Ids begin at 1, so where ordinals begin at 0, as those of a
-	// StatefulSet do, use the ordinal plus 1, here and in Members; ExampleConfig_statefulSet does.
+	// ID is the id of this member, one of Members. For a node that is alone, zero means 1. With
+	// Members set, zero is an error: a process that forgot its ID would be taken for member 1.
+	//
+	// Ids begin at 1. The ordinals of a StatefulSet begin at 0: add 1 to them, here and in Members,
+	// as ExampleConfig_statefulSet does.
 	ID MemberID `yaml:"id"`
 	// Members are the founding members and their host:port, this one included; the same ids on every member. Addresses may
 	// change at any restart. Empty means alone, and then no port is opened.
 	Members map[MemberID]string `yaml:"members"`
-	// Listen is the host:port to bind. Empty means the address in Members[ID] if that is an IP address or localhost. If it
-	// is another name, empty means its port on all interfaces: the name of a pod resolves only once the pod is ready, so a
-	// node never looks up its own. Without TLS, whoever reaches the port can speak as a member: give an IP address here on
-	// a machine that others reach. Names of the other members are looked up at every dial, again and again until they
-	// resolve.
+	// Listen is the host:port to bind. Empty means the address in Members[ID] if its host is an IP
+	// address or localhost. If its host is any other name, empty means its port on all interfaces.
+	// A node never looks up its own name, because a pod's name resolves only once the pod is ready.
+	//
+	// Without TLS, anyone who reaches the port can speak as a member. So give an IP address here if
+	// others can reach the machine. A node looks up the names of the other members at every dial,
+	// until they resolve.
 	Listen string `yaml:"listen"`
 	// Ensemble is a name; members of different names do not talk. It is fixed when the ensemble is founded.
 	Ensemble string `yaml:"ensemble"`
@@ -61,10 +65,11 @@ type Config struct {
 	// TLS encrypts and authenticates the traffic between members; nil means plain text.
 	TLS *TLS `yaml:"tls"`
 
-	// Tick is the unit of heartbeats and elections; zero means DefaultTick. It must be the same on every member.
-	// Members whose ticks differ by more than a factor of two refuse one another, and both say so; with less they
-	// warn. So it can be changed while the ensemble runs: one member after the other, at most doubled or halved
-	// each time round.
+	// Tick is the unit of heartbeats and elections; zero means DefaultTick. It should be the same
+	// on every member. Members warn if their ticks differ. If the ticks differ by more than a
+	// factor of two, the members refuse one another, and both log it. So you can change Tick while
+	// the ensemble runs: restart the members one at a time, and at most double or halve Tick in
+	// each round.
 	Tick time.Duration `yaml:"tick"`
 	// RequestTimeout bounds calls whose ctx has no deadline; zero means DefaultRequestTimeout. It does not bound what is made for
 	// waiting, see Session. What it is to teardown, see Node.Close.
@@ -76,28 +81,29 @@ type Config struct {
 	MaxSessionTimeout time.Duration `yaml:"maxSessionTimeout"`
 	// MaxDataSize bounds the bytes of a znode's data; zero means DefaultMaxDataSize. At most 8 MiB.
 	MaxDataSize int `yaml:"maxDataSize"`
-	// MaxTreeSize bounds the memory that the znodes of each shard take, in bytes. A write that would
-	// make them take more is refused with ErrQuotaExceeded, whoever asks for it. ShardStatus.TreeSize
-	// says how much they take. Zero means no bound.
+	// MaxTreeSize bounds the memory, in bytes, that the znodes of each shard use. A write that
+	// would exceed it fails with ErrQuotaExceeded, for every caller. ShardStatus.TreeSize says how
+	// much the znodes use now. Zero means no bound.
 	//
-	// Choose a third of the process's memory, or less, for all shards together: Go's collector takes
-	// as much again, the image has its caches, and sessions, watches and requests are not counted. At
-	// the bound locks and elections find no room either, for their contenders are znodes.
+	// Choose at most a third of the process's memory, for all shards together. Go's collector needs
+	// as much again, the image has its caches, and sessions, watches and requests are not counted.
+	// At the bound, locks and elections have no room either, because their contenders are znodes.
 	//
-	// An ensemble uses the setting of the member that started last, so give all members the same.
+	// An ensemble uses the setting of the member that started last, so set it equally on all
+	// members.
 	MaxTreeSize int64 `yaml:"maxTreeSize"`
-	// ContainerCheckInterval is how often the leader of a shard looks for containers and TTL znodes whose
-	// time has come; zero means DefaultContainerCheckInterval, a Tick is the least. It is ZooKeeper's
-	// znode.container.checkIntervalMs. A look removes 10,000 znodes at most. It costs the leader half
-	// a microsecond for each TTL znode and each container without children.
+	// ContainerCheckInterval is how often the leader of a shard looks for containers and TTL znodes
+	// to remove. Zero means DefaultContainerCheckInterval; the minimum is one Tick. It is
+	// ZooKeeper's znode.container.checkIntervalMs. Each look removes at most 10,000 znodes. It
+	// costs the leader half a microsecond for each TTL znode and each container without children.
 	ContainerCheckInterval time.Duration `yaml:"containerCheckInterval"`
 	// SuperDigest is the Digest of a credential whose sessions may do everything whatever ACLs say; empty means none.
 	SuperDigest string `yaml:"superDigest"`
 	// Schemes are ways to authenticate besides digest and ip, by their names; the same on every member.
 	Schemes map[string]Scheme `yaml:"-"`
 
-	// Logger gets what the node has to say; nil means slog.Default. docs/logs.md lists every line. dragonboat's messages are of the whole process and go to the
-	// logger of the first node.
+	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line.
+	// dragonboat's messages belong to the whole process and go to the logger of the first node.
 	Logger *slog.Logger `yaml:"-"`
 	// Events are optional observers.
 	Events Events `yaml:"-"`
@@ -108,10 +114,11 @@ type Config struct {
 type TLS struct {
 	// Config serves both directions and needs Certificates, RootCAs and ClientCAs. It is cloned.
 	Config *tls.Config `yaml:"-"`
-	// CertFile, KeyFile and CAFile are PEM files: this member's certificate chain and key, and the authorities that
-	// sign members' certificates. A certificate must be valid for the host in Config.Members and for both client
-	// and server authentication. Start reads the files, and nobody later: a new certificate takes a restart, or a Config
-	// with GetCertificate and GetClientCertificate.
+	// CertFile, KeyFile and CAFile are PEM files: this member's certificate chain and key, and the
+	// authorities that sign members' certificates. A certificate must be valid for the host in
+	// Config.Members and for both client and server authentication. Only Start reads the files. A
+	// new certificate needs a restart, or use a Config with GetCertificate and
+	// GetClientCertificate.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	CAFile   string `yaml:"caFile"`
@@ -120,8 +127,8 @@ type TLS struct {
 // Events are told what happens on a node. They are called one at a time, never with a lock held, in order; a slow one
 // delays the others, and past 1,024 waiting calls the oldest is dropped.
 type Events struct {
-	// LeaderChanged is told of a new leader or term of a shard. When the node fails or is closed it is told, of each shard whose
-	// leader was known, that none is known any more.
+	// LeaderChanged is called when a shard has a new leader or term. When the node fails or is
+	// closed, it is called with no leader for each shard whose leader was known.
 	LeaderChanged func(LeaderChange)
 	// SessionExpired is told of every session whose expiry this node saw in the log, whichever member it was of, those of silent clients of a
 	// gateway among them; after a restart it may be told again of the newest ones. It is not told of those that ended while the node was away so long that
@@ -375,7 +382,7 @@ func list(ids []MemberID) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }
 
-// bindAddr is what the member of an address binds, see Config.Listen.
+// bindAddr returns what a member with this address binds, see Config.Listen.
 func bindAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || strings.EqualFold(host, "localhost") {
