@@ -10,18 +10,19 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// schemePanicPause is how long nothing more is logged of a scheme that has panicked.
+// schemePanicPause is the least time between two log lines about the panics of one scheme.
 const schemePanicPause = time.Minute
 
-// A judge stands between the tree and a scheme of the service. What the scheme panics at, it refuses.
+// A judge stands between the tree and a scheme of the service. If the scheme panics, the answer is
+// no.
 //
-// An id in an ACL is a client's choice. A panic at one that is in the log would fail every replica,
-// and again at each start. The judge's answer follows from the scheme's alone. So replicas agree on it
-// as on every other answer of a scheme that keeps its promise.
+// Clients choose the ids in ACLs. If an id in the log made a scheme panic, it would fail every
+// replica, and again at each start. The judge's answer depends on the scheme alone. So replicas
+// agree on it, as long as the scheme itself gives the same answer, or panic, everywhere.
 type judge struct {
 	scheme tree.Scheme
 	name   string
-	noted  *atomic.Pointer[time.Time] // when a panic was last noted
+	noted  *atomic.Pointer[time.Time] // when a panic was last noted for the log
 	due    chan<- schemePanic
 }
 
@@ -48,8 +49,9 @@ func (j judge) contain(method string, ok *bool) {
 	}
 }
 
-// note has a panic logged, now and then. It is called where the panic happened, so that the stack shows
-// it, and perhaps with the machine's mu held, so it does not log.
+// note passes a panic on to be logged, at most once per schemePanicPause. It runs where the panic
+// happened, so that the stack shows it. The machine's mu may be held there, so note itself logs
+// nothing.
 func (j judge) note(method string, value any) {
 	last, now := j.noted.Load(), time.Now()
 	if last != nil && now.Sub(*last) < schemePanicPause || !j.noted.CompareAndSwap(last, &now) {
@@ -57,18 +59,18 @@ func (j judge) note(method string, value any) {
 	}
 	select {
 	case j.due <- schemePanic{j.name, method, value, debug.Stack()}:
-	default: // there is one place for each scheme, and the log has been busy for a minute
+	default: // the channel has one place per scheme, so the log has been busy for a minute
 	}
 }
 
-// A schemePanic is one to be logged.
+// A schemePanic is a panic to be logged.
 type schemePanic struct {
 	scheme, method string
 	value          any
 	stack          []byte
 }
 
-// judges returns the schemes with a judge before each, and the panics that are to be logged.
+// judges returns the schemes, each behind a judge, and the channel of panics to log.
 func judges(schemes tree.Schemes) (tree.Schemes, <-chan schemePanic) {
 	judged := make(tree.Schemes, len(schemes))
 	due := make(chan schemePanic, len(schemes))
@@ -78,7 +80,8 @@ func judges(schemes tree.Schemes) (tree.Schemes, <-chan schemePanic) {
 	return judged, due
 }
 
-// schemesLoop logs the panics of schemes until stop is closed. It holds no lock: a logger may ask the node.
+// schemesLoop logs the panics of schemes until stop is closed. It holds no lock, because the
+// service's logger may call the node.
 func schemesLoop(log *slog.Logger, due <-chan schemePanic, stop <-chan struct{}) {
 	for {
 		select {

@@ -11,62 +11,64 @@ import (
 
 // # Silence of remote clients
 //
-// A session's client is silent by the clock of its class: the sessions of this node with the same
-// timeout. The clock moves in ticks, and the session ends when it has moved by the timeout, and a
-// tick, since its client was heard.
+// The sessions of this node with the same timeout form a class. The clock of the class counts the
+// silence of its clients, in ticks. A session ends when the clock has moved by the session's
+// timeout and one tick since its client was last heard.
 //
-// While the class is Connected, the clock moves by a tick for each tick:
-//   - however long the node was stopped in it. One that comes late does not count at all,
-//     unless the one before was late too: what has arrived meanwhile is read first;
-//   - while nobody listens to a client, because a request of it takes its time, it is not silent.
+// While the class is Connected, each tick of the node moves the clock by one tick:
+//   - It does so however long the node was stopped during the tick. A late tick does not count at
+//     all, unless the one before was late too: the node first reads what has arrived meanwhile.
+//   - A client is not silent while nobody listens to it because one of its requests takes its time.
 //
-// While the class is Suspended, this node keeps its clients away, so its clock stands still as
-// long as nothing of this node is committed. A batch that is applied, and proves this node
-// alive until it was sent, shows that a client could have come. Then the clock moves by half of
-// the time of the suspension that is shown, half a timeout at most. Where nothing was committed
-// for longer, nobody could have come. When a suspension is over, a client has its full timeout
-// anew if it was heard since it had it last.
+// While the class is Suspended, this node keeps its clients away. So the clock stands still while
+// nothing of this node is committed. When a batch of this node is applied, it proves that the node
+// was alive when it sent the batch. Until then a client could have come, so this shows a part of
+// the suspension. The clock moves by half of the part that is newly shown. For one proof it moves
+// by at most half a timeout: where nothing was committed for longer, no client could have come.
+// When the suspension is over, each client gets its full timeout again, if it was heard since it
+// last got it.
 //
 // Let T be the timeout and q a tick, and let ticks be punctual.
 //
-// Never early: the clock does not move by more than the time that passes. The tick that is
-// added to the timeout is for the one in which the client was heard.
+// Never early: the clock does not move by more than the time that passes. The client was heard at
+// some moment within a tick, hence the tick that is added to the timeout.
 //
-// Soon enough: a client that has gone for good loses its session T+2q after it was heard last,
-// if its class was not Suspended meanwhile. Otherwise let S be 4T+4q, or the time in which four
-// batches of this node are applied one after the other, if that is more. Then it is 2S at most,
-// however slow commits are:
-//   - A suspension of length B shows all of B when it is over: the proof that it began with was
-//     T/3 old or more, the last one is less. So the clock counts half of it.
-//   - In one that is not over, let a batch take L. Each waits for the one before, so the newest
-//     proof is 2L old at most. If L is at most T, then after 4T the proofs have moved by 2T and
-//     T/3, and the clock by T. If L is more, each batch but the first moves it by T/2.
-//   - The client has its timeout anew once, when the first suspension is over: hence twice S.
+// Soon enough: suppose that a client has gone for good. If its class was not Suspended since the
+// client was last heard, the session ends within T+2q of that moment. Otherwise it ends within 2S,
+// however slow commits are. S is 4T+4q, or the time in which four batches of this node are applied
+// one after the other, if that is longer:
+//   - When a suspension of length B is over, all of B is shown: the proof it began with was at
+//     least T/3 old, and the last proof is younger than that. So the clock counts half of B.
+//   - While a suspension goes on, let a batch take L. Each batch waits for the one before, so the
+//     newest proof is at most 2L old. If L is at most T, then after 4T the proofs have moved by 2T
+//     and T/3, and the clock by T. If L is longer, each batch but the first moves the clock by T/2.
+//   - The client gets its full timeout again once, when the first suspension is over: hence twice
+//     S.
 //
-// The log cannot do that. Where commits are slow, so are the steps of silence, and they come in
-// vain. The next batch of the node is always committed before them.
+// The log's own count of silence (expire.go) cannot do this. When commits are slow, its steps are
+// slow too, and they have no effect: the node's next batch is always committed before them.
 //
-// A suspension by one timeout is none by another: a client with a short one holds up nobody else.
+// Each class is Suspended by its own timeout, so a client with a short one holds up nobody else.
 
 const (
-	// ticksPerTimeout is how exactly silence is counted: a session ends up to two ticks late.
+	// ticksPerTimeout says how exactly silence is counted: a session ends at most two ticks late.
 	ticksPerTimeout = 20
 	remoteTickMin   = 100 * time.Millisecond
-	// suspendedParts is the part of its timeout after which a remote session is Suspended.
-	// Twice as long as an idle node takes to prove itself alive; and then its client has as
-	// much left as it needs.
+	// A remote session is Suspended after 1/suspendedParts of its timeout. That is twice as long as
+	// an idle node takes to prove itself alive, and it leaves the client enough time to move.
 	suspendedParts = 3
-	// exactTicks is how many ticks a timeout has, at least, that is rounded to whole ones. Of fewer
-	// that would be too much: a client would be kept away between any two beats of its node.
+	// A timeout is rounded to whole ticks if it has at least exactTicks of them. Rounding a shorter
+	// one would change it too much: its client would be kept away between any two beats of its
+	// node.
 	exactTicks = 10
-	// slowParts is the part that counts of a suspension. A client that was heard as late as its
-	// pings allow, a third of its timeout ago, has four thirds to come back.
+	// Only 1/slowParts of a suspension counts. A client that last pinged as long ago as its pings
+	// allow, a third of its timeout, still has four thirds of its timeout to come back.
 	slowParts = 2
 )
 
-// A class is the remote sessions of this node that have the same timeout, in whole ticks if it
-// has many. They are Suspended together, and one clock counts their silence. There are few
-// classes, so no choice of timeouts makes a tick look at each session by itself.
+// A class is the remote sessions of this node that have the same timeout. A timeout of many ticks
+// is rounded to whole ones first. The sessions are Suspended together, and one clock counts their
+// silence. There are few classes, so no choice of timeouts makes a tick look at every session.
 type class struct {
 	timeout time.Duration // the least that sessions here can have; immutable
 
@@ -80,8 +82,8 @@ type class struct {
 	since, from, shown time.Duration
 }
 
-// silent is a session whose client has to be heard before a moment. A tick looks at these
-// alone, which lie side by side: see BenchmarkTick.
+// silent is a session whose client must be heard before the clock reaches due. A tick looks only at
+// these, which lie side by side in memory: see BenchmarkTick.
 type silent struct {
 	due int64
 	s   *Session
@@ -103,7 +105,7 @@ func rounded(timeout, tick time.Duration) time.Duration {
 	return timeout.Truncate(tick)
 }
 
-// classOf returns the class of a timeout, which there is from now on.
+// classOf returns the class of a timeout, and makes it if there is none.
 func (r *remotes) classOf(timeout, tick time.Duration) *class {
 	timeout = rounded(timeout, tick)
 	i, there := r.find(timeout)
@@ -133,8 +135,8 @@ func (r *remotes) leave(s *Session) {
 	}
 }
 
-// due is when a session has been silent for its timeout: the tick in which it was heard may
-// have been over soon after.
+// due is when a session has been silent for its timeout. It adds a tick, because the tick in which
+// the client was heard may have ended right after.
 func (c *class) due(s *Session, tick time.Duration) int64 {
 	return s.remote.heard.Load() + int64(tick+s.timeout)
 }
@@ -190,12 +192,13 @@ func (k *keeper) silentLocked(c *class) (gone []*Session) {
 		k.endLocked(s, session.Expired, ErrSessionExpired)
 		k.queueCloseLocked(s, true)
 		gone = append(gone, s)
-		i-- // another has its place
+		i-- // another session is in its place now
 	}
 	return gone
 }
 
-// judgeLocked tells the sessions of a class when they are Suspended, and when no longer.
+// judgeLocked moves the clock of a Suspended class, and suspends or resumes the sessions of a
+// class.
 func (k *keeper) judgeLocked(c *class, now time.Duration) {
 	r := &k.mu.remotes
 	suspended := now-r.proved >= c.timeout/suspendedParts
@@ -215,10 +218,10 @@ func (k *keeper) judgeLocked(c *class, now time.Duration) {
 		}
 		c.list[i].s.turnLocked()
 	}
-	c.clock.Add(1) // who is heard from now on was heard after it had its timeout anew
+	c.clock.Add(1) // so that a client heard from now on was heard after its timeout was renewed
 }
 
-// renewLocked gives a session's client its full timeout, if it was heard since it had it last.
+// renewLocked gives a session's client its full timeout again, if it was heard since the last time.
 func (k *keeper) renewLocked(c *class, i int) {
 	s := c.list[i].s
 	if s.remote.heard.Load() <= s.remote.renewed {

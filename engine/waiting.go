@@ -8,11 +8,11 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
-// A waitError says what was waited for in vain.
+// A waitError says what a caller waited for in vain.
 type waitError struct {
-	cause    error // what the caller is told: his ctx's error, or that there was no quorum in time
-	lacks    []string
-	refusals []error // those among what it lacks
+	cause    error    // the error of the caller's ctx, or that there was no quorum in time
+	lacks    []string // what was missing, in words
+	refusals []error  // refusals between members, as errors.Is finds them
 }
 
 func (e *waitError) Error() string {
@@ -21,7 +21,7 @@ func (e *waitError) Error() string {
 
 func (e *waitError) Unwrap() []error { return append([]error{e.cause}, e.refusals...) }
 
-// notReady returns what the node waits for, as the end of a ctx. It says what is known now.
+// notReady adds to cause what the node lacks at this moment, if anything.
 func (e *Engine) notReady(cause error) error {
 	lacks, refusals := e.lacks()
 	if len(lacks) == 0 {
@@ -30,7 +30,8 @@ func (e *Engine) notReady(cause error) error {
 	return &waitError{cause: cause, lacks: lacks, refusals: refusals}
 }
 
-// lacking adds to an error of somebody who waited for a shard what this node lacks, if it knows of no leader there.
+// lacking adds to the error of a caller that waited for a shard what this node lacks. It adds
+// nothing if this node knows the shard's leader.
 func (e *Engine) lacking(id ShardID, err error) error {
 	if e.Leader(id).Member != 0 {
 		return err
@@ -38,8 +39,9 @@ func (e *Engine) lacking(id ShardID, err error) error {
 	return e.notReady(err)
 }
 
-// lacks lists what keeps this node from serving, for people: shards without a leader, members that are not connected and why, leaders
-// that have not answered. refusals are the errors of those who refuse others.
+// lacks lists, for people, what keeps this node from serving: shards without a leader, members that
+// are not connected and why, shards where this member is not registered, and shards that still have
+// entries to apply. refusals are the errors with which members refuse one another.
 func (e *Engine) lacks() (list []string, refusals []error) {
 	var leaderless, unknown, silent []ShardID
 	for _, m := range e.shards {
@@ -75,7 +77,7 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// onShards says on which shards, if there are several.
+// onShards names the shards, or nothing if the ensemble has just one.
 func (e *Engine) onShards(ids []ShardID) string {
 	switch {
 	case len(e.shards) == 1:
@@ -86,8 +88,8 @@ func (e *Engine) onShards(ids []ShardID) string {
 	return " on shards " + strings.Trim(fmt.Sprint(ids), "[]")
 }
 
-// lackingPeers says of the other members what is wrong with their connections, and, if all are wanted, of the rest that they are
-// connected.
+// lackingPeers says what is wrong with the connections to other members. If all is true, it also
+// lists the members that are connected.
 func (e *Engine) lackingPeers(all bool) (list []string, refusals []error) {
 	if e.transport == nil || e.cfg.Alone {
 		return nil, nil
@@ -108,7 +110,7 @@ func (e *Engine) lackingPeers(all bool) (list []string, refusals []error) {
 	return list, refusals
 }
 
-// lackOf says what is wrong with the connections of a peer, nothing if all is well.
+// lackOf says what is wrong with the connections of a peer. It is empty if nothing is.
 func lackOf(p transport.Peer) string {
 	switch {
 	case p.RefusedBy != nil:
@@ -122,7 +124,7 @@ func lackOf(p transport.Peer) string {
 	case p.Reached:
 		return fmt.Sprintf("member %d does not connect to this one", p.Member)
 	case p.Heard:
-		return "" // there was nothing to be said to it yet
+		return "" // this node has had nothing to send to it yet
 	}
 	return fmt.Sprintf("no connection to member %d yet", p.Member)
 }

@@ -9,16 +9,17 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// Held is what a member knows to be committed of a shard's log. The zero value: of nothing.
+// Held is what a member knows to be committed in a shard's log. The zero value means nothing.
 type Held struct {
-	Term       uint64 // the term in which it learned so, or a later one
+	Term       uint64 // the term in which it learned that, or a later one
 	Commit     uint64 // index of the newest entry that it knows to be committed
 	CommitTerm uint64 // the term of that entry; zero if the log no longer has it
 	CommitSum  uint64 // checksum of that entry
 }
 
-// Held says what this node knows to be committed of a shard. It is never ahead of what is saved. It reads
-// the log, whose readers wait while a write to it does: a member that waits for room answers no handshake.
+// Held returns what this node knows to be committed in a shard. It counts only what is already
+// saved. It reads the log, and readers of the log wait while something writes to it. So a member
+// that waits for room answers no handshake.
 func (h *Host) Held(id ShardID) (held Held) {
 	_ = h.call(func() error {
 		held, _ = h.store.shard(uint64(id)).progress()
@@ -28,13 +29,16 @@ func (h *Host) Held(id ShardID) (held Held) {
 	return held
 }
 
-// Contradicts says whether the log of this node shows that what another member knows to be
-// committed was lost: there is another entry in its place. It returns that entry's index and term.
-// What it finds is no fault of Raft's: some member's log was put back to an earlier state.
+// Contradicts reports whether this node's log shows that an entry which another member knows to be
+// committed was lost: this log has a different entry in its place. It returns the index and the
+// term of that different entry. Raft alone never causes this. Some member's log was put back to an
+// earlier state.
 //
-// A leader has all entries that were committed in earlier terms, so what it adds comes behind them.
-// An entry that two members know to be committed is the same on both. And a term has one leader, so
-// entries of one index and term are the same; not if a member has forgotten its vote.
+// It looks for a breach of one of three rules:
+//   - A leader has all entries that were committed in earlier terms, and adds its own behind them.
+//   - An entry that two members know to be committed is the same on both.
+//   - A term has one leader, so entries with the same index and term are equal. A member that has
+//     forgotten its vote can break this.
 func (h *Host) Contradicts(id ShardID, other Held) (index, term uint64, yes bool) {
 	_ = h.call(func() error {
 		own, last := h.store.shard(uint64(id)).progress()
@@ -55,9 +59,11 @@ func (h *Host) Contradicts(id ShardID, other Held) (index, term uint64, yes bool
 	return index, term, yes
 }
 
-// entryAt reads the term of an entry and its checksum; zero if the log does not have it or it cannot be read.
+// entryAt reads the term and the checksum of an entry. Both are zero if the log lacks the entry or
+// cannot read it.
 //
-// tan keeps what a received snapshot replaces until that is installed: entries that were never committed among them.
+// tan keeps what a received snapshot replaces until that snapshot is installed. Some of those
+// entries were never committed, so they count as lacking.
 func (s *logStore) entryAt(shard, replica, index uint64) (term, sum uint64) {
 	if index <= s.shard(shard).replaced() {
 		return 0, 0
@@ -75,15 +81,16 @@ func (s *logStore) entryAt(shard, replica, index uint64) (term, sum uint64) {
 	return term, sum
 }
 
-// entrySum tells an entry from another one of the same index and term.
+// entrySum returns a checksum that tells apart entries of the same index and term.
 func entrySum(e *raftpb.Entry) uint64 {
 	key := binary.BigEndian.AppendUint64(nil, e.Key)
 	return uint64(crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, e.Cmd))
 }
 
-// lost returns an error if a leader's message shows that what this node knows to be committed was
-// lost: it has other entries in its place. The argument is that of Contradicts. dragonboat takes
-// no notice: it answers that it has them all, and the leader believes that those are its own.
+// lost returns an error if a leader's message shows that entries which this node knows to be
+// committed were lost: the message has different ones in their place. The reasoning is that of
+// Contradicts. dragonboat itself does not notice. It answers that it has all these entries, and the
+// leader takes them for its own.
 func (s *logStore) lost(m *raftpb.Message) error {
 	if m.Type != raftpb.Replicate || len(m.Entries) == 0 {
 		return nil
@@ -98,7 +105,7 @@ func (s *logStore) lost(m *raftpb.Message) error {
 			return lostError(m, e, held)
 		}
 	}
-	// All of them are committed here. That is rare enough to look the last one up.
+	// All of them are committed here. That is rare, so reading the last one is affordable.
 	e := &m.Entries[len(m.Entries)-1]
 	if term, sum := s.entryAt(m.ShardID, m.To, e.Index); term == e.Term && sum != entrySum(e) {
 		return lostError(m, e, held)
@@ -111,21 +118,22 @@ func lostError(m *raftpb.Message, e *raftpb.Entry, held Held) error {
 		m.ShardID, m.From, e.Index, e.Term, held.Commit, held.Term)
 }
 
-// progress returns what is known to be committed, without the entry's term, and the index of the last entry.
+// progress returns what is known to be committed, without the term and checksum of the entry, and
+// the index of the last entry.
 func (l *shardLog) progress() (Held, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.held, l.mu.last
 }
 
-// replaced returns up to where a snapshot that was received stands for the log.
+// replaced returns the index up to which a received snapshot stands for the log.
 func (l *shardLog) replaced() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.received
 }
 
-// noteFound notes what a start found behind the snapshot.
+// noteFound records what the log held behind the snapshot when the node started.
 func (l *shardLog) noteFound(rs raftio.RaftState, snapshot uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +143,7 @@ func (l *shardLog) noteFound(rs raftio.RaftState, snapshot uint64) {
 	}
 }
 
-// noteSaved notes what an update has saved.
+// noteSaved records what an update has saved.
 func (l *shardLog) noteSaved(u *raftpb.Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

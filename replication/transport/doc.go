@@ -81,19 +81,22 @@
 // # What a member must not forget
 //
 // Raft is safe only as long as no member takes back what it told the others: a vote, or that it has
-// an entry. A directory that is put back to an earlier state does. So the transport remembers what
-// each peer has promised in the messages that passed, and compares it with what the hello of a new
-// process says that its directory held (promises.go). Who comes with less is refused on both ways,
-// before any message of Raft. The memory is that of one process. What it cannot know is found
-// afterwards, when two members differ about an entry that is committed: see replication.Host.Contradicts.
+// an entry. A member whose directory is put back to an earlier state does take it back. So the
+// transport remembers what each peer has promised in its messages. A new process of the peer says
+// in its hello what its directory held, and the transport compares the two (promises.go). A peer
+// that has forgotten a promise is refused in both directions, before any message of Raft.
 //
-// A new directory has promised nothing, and neither has a member that the ensemble knows by another
-// directory since; both are Options.Admit's to judge. So replacing a member begins its record anew.
+// That memory ends with the process. What it misses is found later, when two members disagree about
+// a committed entry: see replication.Host.Contradicts.
+//
+// A new directory has promised nothing. So the record of a member begins anew with each new
+// directory; Options.Admit decides whether the directory is accepted.
 //
 // # Ticks
 //
-// Members whose ticks differ by more than a factor of two refuse one another. With less they only
-// warn, so that the tick of an ensemble can be changed one member after the other, in steps.
+// Members whose ticks differ by more than a factor of two refuse one another. If the ticks differ
+// by less, they only warn. So the tick of an ensemble can be changed one member at a time, in
+// steps.
 //
 // # Invariants
 //

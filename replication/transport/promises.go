@@ -8,7 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A ShardState is what a member says of its log of one shard. The zero value is that of an empty log.
+// A ShardState is what a member says about its log of one shard. The zero value describes an empty
+// log.
 type ShardState struct {
 	// What the directory held when the member's process started.
 	Term uint64 // the newest term that it had taken part in
@@ -18,9 +19,9 @@ type ShardState struct {
 	Held Held // what the log holds now
 }
 
-// Held is what a member knows to be committed. The zero value: it does not know of anything.
+// Held is what a member knows to be committed. The zero value means that it knows of nothing.
 type Held struct {
-	Term       uint64 // the term in which it learned so, or a later one
+	Term       uint64 // the term in which it learned that, or a later one
 	Commit     uint64 // index of the newest entry that it knows to be committed
 	CommitTerm uint64 // the term of that entry; zero if the log no longer has it
 	CommitSum  uint64 // checksum of that entry
@@ -34,12 +35,12 @@ type promise struct {
 	voted bool   // for this member
 }
 
-// forgotten says what the end of a log lacks of a promise; empty if nothing.
+// forgotten says which part of a promise the log no longer keeps; empty if it keeps all.
 //
-// A term never goes down. Within a term nothing cuts off what its leader has, or was told that
-// others have: the leader only appends. In a newer term the tail may be replaced, so nothing
-// follows from an index then. Of a directory that is older than the promise it always follows:
-// its term is older, or the same with fewer entries.
+// A term never goes down. Within a term no entry is cut off that its leader has, or that others
+// have acknowledged to it: the leader only appends. In a newer term the tail may be replaced, so an
+// index proves nothing. A directory that is older than the promise is still always found: its term
+// is older, or it has fewer entries in the same term.
 func (p promise) forgotten(e ShardState, self uint64) string {
 	switch {
 	case e.Term < p.term:
@@ -54,7 +55,7 @@ func (p promise) forgotten(e ShardState, self uint64) string {
 	return ""
 }
 
-// add adds a newer or older promise.
+// add merges another promise into p. Promises may arrive in any order.
 func (p *promise) add(q promise) {
 	switch {
 	case q.term > p.term:
@@ -64,9 +65,9 @@ func (p *promise) add(q promise) {
 	}
 }
 
-// promised says what a message of a member promises. Only messages count that are sent once what
-// they speak of is on the sender's disk. A leader sends entries before, but the commit index that
-// it tells is of entries that it has saved too.
+// promised returns what a message promises. A message counts only for what is on the sender's disk
+// when it is sent. A leader sends entries before it saves them, so they do not count. Its commit
+// index does, because the leader has saved the entries up to it.
 func promised(m *pb.Message) promise {
 	p := promise{term: m.Term}
 	switch m.Type {
@@ -85,8 +86,8 @@ func promised(m *pb.Message) promise {
 	return p
 }
 
-// promises are those that other members have made. They are what shows that a directory was put
-// back to an earlier state: that state answers to none of what it has forgotten.
+// promises are what other members have promised this one. They reveal a directory that was put back
+// to an earlier state, because that state lacks some of them.
 type promises struct {
 	self   uint64
 	shards int
@@ -97,13 +98,13 @@ type promises struct {
 	}
 }
 
-// A record is of one member's directory.
+// A record holds the promises of one member's directory.
 type record struct {
 	directory [16]byte
 	start     uint64    // the newest that was admitted
 	run       uint64    // the process that was admitted last
-	now       []promise // by shard, of that process
-	before    []promise // by shard, of earlier ones
+	now       []promise // by shard, made by that process
+	before    []promise // by shard, made by earlier processes
 }
 
 func newPromises(self, shards uint64) *promises {
@@ -112,8 +113,8 @@ func newPromises(self, shards uint64) *promises {
 	return p
 }
 
-// admit refuses a process that does not know what an earlier one of its member has promised. A
-// process that is admitted makes promises of its own.
+// admit refuses a process whose directory lacks what an earlier process of the same member
+// promised. It begins to record the promises of a process that it admits.
 func (p *promises) admit(id Identity) *Refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +149,7 @@ func (p *promises) newRecord(id Identity) *record {
 	return &record{directory: id.Directory, start: id.Start, run: id.Run, now: make([]promise, p.shards), before: make([]promise, p.shards)}
 }
 
-// change begins the record of another process.
+// change begins to record the promises of another process.
 func (r *record) change(id Identity) {
 	for i := range r.before {
 		r.before[i].add(r.now[i])
@@ -167,7 +168,7 @@ func (p *promises) note(id *Identity, messages []pb.Message) {
 	}
 	to := r.now
 	if r.run != id.Run {
-		to = r.before // another process has come since, and these were still on their way
+		to = r.before // a newer process was admitted while these were on their way
 	}
 	for i := range messages {
 		if m := &messages[i]; m.ShardID >= 1 && m.ShardID <= uint64(len(to)) {

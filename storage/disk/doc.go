@@ -8,34 +8,37 @@
 // good order, and leaves on disk what a crash at that instant would have left. Whoever could tell the world
 // of a write has to look at [Disk.Failed] after it.
 //
-// What the disk refuses because of the question (no such file, it exists already, it is a directory) is an
-// answer and not a failure; a failed read is returned as the error it is. Neither throws the switch. To open a
+// An error that answers the question (no such file, it exists already, it is a directory) is not a
+// failure. A failed read is returned as the error it is. Neither throws the switch. Opening a
 // directory counts as a change: it is half of making one durable.
 //
 // # What must be there
 //
-// A directory that this Disk has made or opened, and has not removed, must be there. "No such file" is no answer
-// if such a directory is missing on the way: somebody else has removed or moved it, and the switch is thrown with
-// [ErrRemoved]. It is never made again, for that would hide that what was in it is gone. To those who go on in
-// memory it is there and empty.
+// A directory that this Disk has made or opened, and has not removed, must exist. If one is missing
+// from the path of a call, "no such file" is no answer: somebody else removed or moved the
+// directory. That throws the switch with [ErrRemoved]. The Disk never makes the directory again,
+// because that would hide the loss of its contents. Code that goes on in memory sees it there and
+// empty.
 //
-// A file that is open lives on without a name, and an fsync of it succeeds. So after each fsync of a log the Disk asks
-// how many names the file has, and throws the switch at none. Ten times a second, at most, it asks the same of the
-// directories that are open. That costs about a microsecond and looks up no path. A directory that was
-// moved keeps its files, and what is written to them is durable there: this is noticed at the next call that
-// needs a name.
+// An open file outlives its name, and an fsync of it succeeds. So after each fsync of a log the
+// Disk asks how many names the file has, and throws the switch if it has none. At most ten times a
+// second, it asks the same about the open directories. That costs about a microsecond and looks up
+// no path. A directory that was moved keeps its files, and writes to them are durable in the new
+// place. The Disk notices such a move at the next call that needs a name.
 //
 // # What is waited for
 //
-// A full disk, a quota and a lack of file descriptors pass when somebody makes room. A call that meets one has changed
-// nothing, or has written a part of its bytes at a known place. Nobody was told of it. So within [Disk.Patience] it is
-// made again every 20 ms, and only then throws the switch. To the caller that is a slow disk. Reads that need a
-// descriptor wait too.
+// A full disk, a full quota and a lack of file descriptors pass when somebody makes room. A call
+// that meets one has changed nothing, or has written part of its bytes at a known place, and nobody
+// has seen the result. So the Disk repeats the call every 20 ms for as long as [Disk.Patience]
+// says. Only then does the call throw the switch. The caller just sees a slow disk. Reads that need
+// a descriptor wait too.
 //
-// An fsync is never made again. The kernel reports once what it could not write and then takes it for written, so
-// the next fsync would succeed and prove nothing. The same goes for an error of Close. EIO and all other errors do
-// not wait: nothing says that they pass. A call that waits holds no lock of this package, and ends at once when the
-// patience is taken away or the switch is thrown.
+// An fsync is never repeated. The kernel reports once what it could not write, and from then on
+// counts it as written. The next fsync would succeed and prove nothing. The same goes for an error
+// of Close. EIO and all other errors do not wait, because nothing says that they pass. A call that
+// waits holds no lock of this package. It ends at once when the patience is withdrawn or the switch
+// is thrown.
 //
 // # What it promises
 //
