@@ -465,9 +465,10 @@ func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *r
 	return nil
 }
 
-// unlessLost returns an error, unless it says only why a leadership had ended.
+// unlessLost returns an error, unless it says only why a leadership had ended. It may have ended after
+// the last question, when nobody noted the loss.
 func (a *holders) unlessLost(u *holder, err error) error {
-	if u.told.Lost != "" && errors.Is(err, u.h.Err()) {
+	if errors.Is(err, u.h.Err()) {
 		return nil
 	}
 	return err
