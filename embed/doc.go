@@ -32,10 +32,11 @@
 // one would stop every member: it has ended with the first, and each znode stays its own until it goes.
 // Package tree has the rest of the list.
 //
-// Containers and TTL znodes are looked at by the member that leads, each Config.ContainerCheckInterval.
-// Ages are counted by its own clock from when it applied the znode's newest write, or loaded it: when it
-// was started, or was sent the state by another member. So a TTL is the least that a znode lives.
-// The most is an interval more, and a commit; counted anew if the leader was started meanwhile.
+// The member that leads looks for containers and TTL znodes to remove, every
+// Config.ContainerCheckInterval. Its own clock counts ages from when it applied the znode's newest
+// write, or loaded the znode: when it started, or received the state from another member. So a
+// znode lives at least as long as its TTL, and at most an interval and a commit longer. If the
+// leader was started meanwhile, the age begins anew.
 //
 // A session is whoever its Auth proves, for as long as it lasts; the default is nobody, who may do what the ACL allows to
 // world:anyone, which is everything unless somebody set another. Members trust one another: an ACL keeps sessions apart, not

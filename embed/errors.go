@@ -53,14 +53,14 @@ var (
 // Outcomes that are not known from the tree. They never mix.
 var (
 	// ErrUnavailable says that the ensemble could not be asked: a quorum did not take the request
-	// in time, or too many wait on this node already. A write was not applied and never will be.
-	// It is safe to try again, after a pause. Reads of this node's replica never end with it; Sync,
-	// which waits for a quorum, may. If the node knows of no leader, the text says what is missing,
-	// as Node.Ready does; so do those of ErrUnknownOutcome and of a ctx that ended.
+	// in time, or too many requests wait on this node already. A write was not applied and never
+	// will be. It is safe to try again, after a pause. Reads of this node's replica never end with
+	// it; Sync, which waits for a quorum, may. If the node knows of no leader, the text says what
+	// is missing, as Node.Ready does. So do the texts of ErrUnknownOutcome and of a ctx that ended.
 	ErrUnavailable = engine.ErrUnavailable
-	// ErrUnknownOutcome says that the request was sent and its caller stopped waiting: it may have
-	// been applied, or may yet be, at most once. Look before you try again. It also matches the
-	// ctx's error if it was the ctx that ended.
+	// ErrUnknownOutcome says that the request was sent and its caller stopped waiting. The request
+	// may have been applied, or may yet be, at most once. Check before you try again. It also
+	// matches the ctx's error if the ctx ended.
 	ErrUnknownOutcome = engine.ErrUnknownOutcome
 )
 

@@ -322,7 +322,7 @@ func (s *Session) Err() error { return s.s.Err() }
 // gone, at most Config.RequestTimeout; after an error the ensemble ends the session at its timeout, if it has not yet: with several
 // shards only one may be late. It is idempotent.
 //
-// Where more than 10,000 ephemerals are to go at once, of this session or of those that are closed with
-// it, it waits only until their end is decided. They go in portions of about 10,000, each a transaction,
-// some 30 ms apart.
+// If more than 10,000 ephemerals must go at once, of this session and others that close with it,
+// the call waits only until their end is decided. They then go in transactions of about 10,000
+// each, some 30 ms apart.
 func (s *Session) Close() error { return opError("close", "", s.s.Close()) }

@@ -21,13 +21,15 @@
 // machine that panics or cannot install a snapshot) throw the same switch. So does a log that cannot be read;
 // there the goroutine that wanted to read has nothing to go on with and stays, and Close ends by its timeout.
 //
-// Reads do fail, and dragonboat panics on these too. A directory opens in any case: the Disk waits for a descriptor
-// first, and then has it in memory. A read of contents that fails on a goroutine of dragonboat's own throws the switch
-// of this node, waits until its shards are stopped, and ends as a snapshot does that was stopped (fs.go).
+// Reads do fail, and dragonboat panics on these too. Opening a directory never fails: the Disk
+// waits for a descriptor first, and then has the directory in memory. If a read of contents fails
+// on one of dragonboat's own goroutines, it throws the switch of this node and waits until its
+// shards are stopped. Then it ends like a snapshot that was stopped (fs.go).
 //
-// dragonboat asks whether something exists with Stat and OpenDir alone: for a directory before it makes it, for the
-// final directory of a snapshot, for the flag file in it, and for tan's CURRENT. To these "no such file" is an answer, unless
-// a directory of ours is missing on the way. What it opens to read it knows of from a record.
+// dragonboat asks only with Stat and OpenDir whether something exists: a directory before it makes
+// it, the final directory of a snapshot, the flag file in it, and tan's CURRENT. For these "no such
+// file" is an answer, unless a directory of ours is missing on the way. Any other file that
+// dragonboat opens to read must exist, because a record names it.
 //
 // NodeHost.Close is what frees the parked calls: it first stops every shard, which closes the channel that
 // the shard's machine was given in Open, and only then waits for its workers. The log store has no stop
@@ -52,13 +54,14 @@
 //     (Set after ours, dragonboat panics in the process's call.)
 //   - VictoriaMetrics' global set: dragonboat's transport registers gauges there on creation, whose closures
 //     keep the first transport of a process reachable after it is closed.
-//   - dragonboat-soft-settings.json and dragonboat-hard-settings.json in the working directory. dragonboat reads
-//     them while the process initialises its packages, before main, in every binary that links this one, also if
-//     no node is ever started. A file that is not JSON, or cannot be read, or has a value of another type, is
-//     a panic there. A valid one changes settings. Nothing in a library can be earlier: packages are initialised in
-//     the order of their paths, and dragonboat's comes before ours. So who can write the working directory can
-//     stop the process from starting, or change how Raft works: docs/dependencies.md says what to do about it.
-//     Open warns of such a file.
+//   - dragonboat-soft-settings.json and dragonboat-hard-settings.json in the working directory.
+//     dragonboat reads them while the process initialises its packages, before main, in every
+//     binary that links this package, even if no node is ever started. It panics if a file is not
+//     JSON, cannot be read, or has a value of the wrong type. A valid file changes settings. No
+//     library can act earlier: packages are initialised in the order of their paths, and
+//     dragonboat's comes before ours. So anyone who can write to the working directory can stop the
+//     process from starting, or change how Raft works. docs/dependencies.md says what to do about
+//     it. Open warns of such a file.
 //
 // # Goroutines
 //

@@ -114,7 +114,8 @@ func newPromises(self, shards uint64) *promises {
 }
 
 // admit refuses a process whose directory lacks what an earlier process of the same member
-// promised. It begins to record the promises of a process that it admits.
+// promised, and a process that started before the newest one it has admitted. It begins to record
+// the promises of a process that it admits.
 func (p *promises) admit(id Identity) *Refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
