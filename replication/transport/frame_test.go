@@ -95,7 +95,7 @@ func TestFrameAllocatesOnlyWhatComes(t *testing.T) {
 	if n, err := allocated(lying(1<<32 - 1)); !errors.Is(err, errFrame) || n > 64<<10 {
 		t.Fatalf("%d bytes allocated: %v", n, err)
 	}
-	if n, err := allocated(lying(frameMaxDefault)); err != io.ErrUnexpectedEOF || n > 2*readStep {
+	if n, err := allocated(lying(frameMaxDefault)); err != io.ErrUnexpectedEOF || n > 3*readStep { // others allocate too, in the same process
 		t.Fatalf("%d bytes allocated: %v", n, err)
 	}
 }
