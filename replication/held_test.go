@@ -119,6 +119,19 @@ func TestInbound_StopsAtALeaderThatHasLostCommits(t *testing.T) {
 	}
 }
 
+// A running node asks its own log of what a leader sends.
+func TestInbound_AsksTheLogOfTheNode(t *testing.T) {
+	e := found(t, 1, 1)
+	e.startAll()
+	h := e.nodes[0].host
+	e.write(e.nodes[0], 1, "ours")
+	in := hostConfig(h.cfg, nil, h.files, &logFactory{store: h.store}).Expert.TransportFactory.(inbound)
+	m := raftpb.Message{Type: raftpb.Replicate, ShardID: 1, From: 2, To: 1, Entries: entriesOf(1000, 1, 1, "theirs")}
+	if err := in.lost(&m); err == nil {
+		t.Error("a leader that has another first entry is believed")
+	}
+}
+
 // tan keeps the tail that a received snapshot replaces until the snapshot is installed, and after that for the next start if
 // there was no time. It is not what was committed in that place.
 func TestHeld_BehindAReceivedSnapshot(t *testing.T) {
