@@ -226,7 +226,8 @@ func (fs *fileSystem) List(dir string) ([]string, error) {
 func (fs *fileSystem) Stat(name string) (os.FileInfo, error) {
 	info, err := fs.disk.Stat(name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !guarded() {
-		fs.disk.Fail(err) // and no wait: dragonboat asks under a lock of the whole process, and takes it for "yes" or "no"
+		fs.disk.Fail(err)              // and no wait: dragonboat asks under a lock of the whole process, and takes it for "yes" or "no"
+		info, err = fs.disk.Stat(name) // or panics over it; the disk may answer now, and it is too late to matter
 	}
 	return info, err
 }

@@ -103,6 +103,26 @@ func TestSnapshot_TheDiskGivesUp(t *testing.T) {
 	closes(t, victim)
 }
 
+// C1.2: dragonboat panics if it cannot see the snapshot that it has just made. So what the disk does not tell any more
+// is looked up once again when the switch is thrown.
+func TestSnapshot_CannotBeLookedUp(t *testing.T) {
+	e := found(t, 1, 1)
+	e.newDisk = realDisk(t)
+	e.startAll()
+	victim := e.nodes[0]
+	e.write(victim, 1, "x")
+	var once atomic.Bool
+	victim.disk.(*disk.Disk).SetReadFault(func(op disk.Op, name string) error {
+		if op == disk.OpStat && strings.HasSuffix(name, ".gbsnap") && once.CompareAndSwap(false, true) {
+			return syscall.EIO
+		}
+		return nil
+	})
+	must(t, victim.host.RequestSnapshot(1))
+	failsAlone(t, e, victim, syscall.EIO)
+	closes(t, victim)
+}
+
 // failsAlone waits until a member fails of a cause, and checks that the others go on.
 func failsAlone(t *testing.T, e *ensemble, victim *node, cause error) {
 	t.Helper()
