@@ -79,7 +79,7 @@
 //	Image.pointing       the pointer file
 //	storage.Snapshot     while one is written
 //	storage.Image        the image's state
-//	file.turn            one read that goes on at a time
+//	file.reading         one Read of an open file at a time
 //	node.writer          one write to a log at a time
 //	file.mu              where a file is read on
 //	overlay.mu           the names that memory alone has

@@ -9,14 +9,14 @@ import "time"
 type flow struct {
 	committed, begun, flushed int64
 
-	armed   bool            // flushLoop knows that something was committed since the last flush began
-	done    <-chan struct{} // of the last flush that began; nil before the first
-	moved   chan struct{}   // closed and replaced when flushed grows
-	durable uint64          // the index that the last flush covered
+	armed    bool            // flushLoop knows that something was committed since the last flush began
+	done     <-chan struct{} // of the last flush that began; nil before the first
+	progress chan struct{}   // closed and replaced when flushed grows
+	durable  uint64          // the index that the last flush covered
 }
 
 // newFlow counts for a store that has nothing unflushed.
-func newFlow(durable uint64) flow { return flow{moved: make(chan struct{}), durable: durable} }
+func newFlow(durable uint64) flow { return flow{progress: make(chan struct{}), durable: durable} }
 
 // committed counts a commit of n bytes. The caller holds mu.
 func (i *Image) committed(n int) {
@@ -44,7 +44,7 @@ func (i *Image) waitForRoom() {
 	for {
 		i.mu.Lock()
 		over := i.mu.flow.committed-i.mu.flow.flushed > int64(i.o.UnflushedMax)
-		moved := i.mu.flow.moved
+		progress := i.mu.flow.progress
 		i.mu.Unlock()
 		if !over {
 			return
@@ -54,7 +54,7 @@ func (i *Image) waitForRoom() {
 		}
 		notify(i.full)
 		select {
-		case <-moved:
+		case <-progress:
 		case <-limit:
 			return
 		case <-i.closing:
@@ -129,8 +129,8 @@ func (i *Image) flushed(s *store, bytes int64, index uint64) {
 		return
 	}
 	f.flushed, f.durable = bytes, index
-	close(f.moved)
-	f.moved = make(chan struct{})
+	close(f.progress)
+	f.progress = make(chan struct{})
 }
 
 // Sync returns nil when everything committed before the call is durable. It never outlasts the disk's switch: if

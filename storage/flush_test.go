@@ -19,13 +19,13 @@ func waitDurable(t *testing.T, i *Image, n uint64) {
 	deadline := time.After(patience)
 	for {
 		i.mu.Lock()
-		durable, moved := i.mu.flow.durable, i.mu.flow.moved
+		durable, progress := i.mu.flow.durable, i.mu.flow.progress
 		i.mu.Unlock()
 		if durable >= n {
 			return
 		}
 		select {
-		case <-moved:
+		case <-progress:
 		case <-deadline:
 			t.Fatalf("index %d is durable, %d is not", durable, n)
 		}

@@ -272,7 +272,7 @@ func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
 		s, err := openStore(i.o.Disk, i.layout.path(p.image), existing, i.o.Logger)
 		return s, p, err
 	}
-	if err := i.layout.found(); err != nil {
+	if err := i.layout.create(); err != nil {
 		return nil, p, err
 	}
 	if err := i.layout.sweep(""); err != nil {

@@ -61,7 +61,7 @@ func (i *Image) replaceBy(fresh *store, name string, in *streamReader, index uin
 	if err := commitTo(fresh, &last, index); err != nil {
 		return nil, err
 	}
-	if err := i.settle(fresh, stop); err != nil {
+	if err := i.flushFresh(fresh, stop); err != nil {
 		return nil, err
 	}
 	return i.swap(fresh, name, index)
@@ -91,7 +91,7 @@ func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error 
 		}
 		ops.Reset()
 		if unflushed >= memtableLen {
-			if err := i.settle(s, stop); err != nil {
+			if err := i.flushFresh(s, stop); err != nil {
 				return err
 			}
 			unflushed = 0
@@ -99,8 +99,8 @@ func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error 
 	}
 }
 
-// settle waits until everything in s is durable.
-func (i *Image) settle(s *store, stop <-chan struct{}) error {
+// flushFresh makes everything in s durable, a store that is not yet live, and waits for it.
+func (i *Image) flushFresh(s *store, stop <-chan struct{}) error {
 	done, err := s.db.AsyncFlush()
 	if err != nil {
 		return err

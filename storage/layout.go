@@ -164,8 +164,8 @@ func (l layout) readPointer() (pointer, error) {
 	return p, nil
 }
 
-// found makes the directory, its marker and a pointer in state new, each durable before the next.
-func (l layout) found() error {
+// create makes the directory, its marker and a pointer in state new, each durable before the next.
+func (l layout) create() error {
 	if err := l.disk.MkdirAll(l.dir, 0o755); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// settled waits until the process has no more goroutines and open files than before, and reports whether it has.
-func settled(goroutines, descriptors int) bool {
+// backTo waits until the process has no more goroutines and open files than before, and reports whether it has.
+func backTo(goroutines, descriptors int) bool {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
 		if runtime.NumGoroutine() <= goroutines && openFiles() <= descriptors {
 			return true
@@ -52,7 +52,7 @@ func TestCloseLeavesNoGoroutineAndNoOpenFile(t *testing.T) {
 		}
 		must(t, i.Close())
 	}
-	if !settled(goroutines, descriptors) {
+	if !backTo(goroutines, descriptors) {
 		buf := make([]byte, 1<<20)
 		t.Fatalf("%d goroutines, %d files; before %d, %d\n%s", runtime.NumGoroutine(), openFiles(), goroutines, descriptors, buf[:runtime.Stack(buf, true)])
 	}
@@ -88,7 +88,7 @@ func TestFailureLeavesNoGoroutineAndNoOpenFile(t *testing.T) {
 		run(at)
 		refused()
 	}
-	if !settled(goroutines, descriptors) {
+	if !backTo(goroutines, descriptors) {
 		buf := make([]byte, 1<<20)
 		t.Fatalf("%d goroutines, %d files; before %d, %d\n%s", runtime.NumGoroutine(), openFiles(), goroutines, descriptors, buf[:runtime.Stack(buf, true)])
 	}

@@ -17,7 +17,7 @@ type Pin struct {
 }
 
 // Pin pins the newest zxid that readers see. It waits for nobody. The caller must Release it.
-func (t *Tree) Pin() *Pin { return &Pin{t, t.pins.take(t)} }
+func (t *Tree) Pin() *Pin { return &Pin{t, t.pins.acquire(t)} }
 
 // Release lets the writer go on without the pin. Nothing may be read by it any more.
 func (p *Pin) Release() { p.tree.pins.release(p.zxid) }
@@ -51,7 +51,7 @@ type pins struct {
 	after atomic.Uint64 // the least of them plus one, or less; zero if there is none
 }
 
-func (p *pins) take(t *Tree) Zxid {
+func (p *pins) acquire(t *Tree) Zxid {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.held) == 0 {

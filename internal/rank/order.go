@@ -54,7 +54,7 @@ type (
 
 	// Of the disk.
 
-	Turn    struct{} // who reads a file on
+	Reading struct{} // one Read of an open file at a time
 	Writer  struct{} // who writes to a log
 	File    struct{} // an open file
 	Overlay struct{} // what memory alone has
@@ -103,7 +103,7 @@ func Order() []Place {
 
 		at[Installing]("Image.installing"), at[Pointing]("Image.pointing"), at[Snapshot]("storage.Snapshot"), at[Image]("storage.Image"),
 
-		at[Turn]("file.turn"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
+		at[Reading]("file.reading"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
 		at[Dirs]("dirs.mu"), at[Lack]("lack.mu"),
 
 		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Faults]("transport.Faults"), at[Mesh]("transport.Mesh"), at[Pipe]("transport.pipe"),

@@ -94,16 +94,16 @@ func (d *Disk) missing(name string) string {
 		}
 	}
 	for _, dir := range slices.Backward(way) {
-		if d.taken(dir) {
+		if d.vanished(dir) {
 			return dir
 		}
 	}
 	return ""
 }
 
-// taken reports whether a directory is not there though it must be. It looks twice, for we may have
+// vanished reports whether a directory is not there though it must be. It looks twice, for we may have
 // removed and made it meanwhile.
-func (d *Disk) taken(dir string) bool {
+func (d *Disk) vanished(dir string) bool {
 	for range 2 {
 		if !d.dirs.has(dir) {
 			return false

@@ -30,7 +30,7 @@ type file struct {
 
 	linked bool // the file system counts names
 
-	turn rank.Mutex[rank.Turn] // held by Read from the position it finds to the position it leaves
+	reading rank.Mutex[rank.Reading] // held by Read from the position it finds to the position it leaves
 
 	mu struct {
 		rank.Mutex[rank.File]
@@ -55,7 +55,7 @@ func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, err
 		return nil, errors.Join(err, real.Close())
 	}
 	f.linked = links(info) > 0
-	f.node.found(info.Size())
+	f.node.observe(info.Size())
 	if match := d.logs.Load(); match != nil && flags&writable != 0 {
 		f.log = (*match)(name)
 	}
@@ -143,7 +143,7 @@ func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 		}
 		f.d.Fail(err)
 	}
-	f.d.settle()
+	f.d.awaitFailed()
 	f.node.write(p, off)
 	return len(p), nil
 }
@@ -212,8 +212,8 @@ func (f *file) Sync() error {
 
 // Read reads at the position.
 func (f *file) Read(p []byte) (int, error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	f.reading.Lock()
+	defer f.reading.Unlock()
 	f.mu.Lock()
 	pos := f.mu.pos
 	f.mu.Unlock()
@@ -374,6 +374,6 @@ func (f *file) Close() error {
 		return err
 	}
 	f.d.Fail(err)
-	f.d.settle()
+	f.d.awaitFailed()
 	return nil
 }

@@ -17,7 +17,7 @@ func (d *Disk) Lock(name string) (io.Closer, error) {
 		return nil, err
 	}
 	l := &lock{d: d, name: filepath.Clean(name)}
-	if !d.claim(l.name) {
+	if !d.acquireLock(l.name) {
 		return nil, named("lock", name, ErrLocked)
 	}
 	err = d.do(change{
@@ -27,7 +27,7 @@ func (d *Disk) Lock(name string) (io.Closer, error) {
 		mem:  func() error { return d.over.touch(name, rel) },
 	})
 	if err != nil {
-		d.unclaim(l.name)
+		d.releaseLock(l.name)
 		return nil, err
 	}
 	return l, nil
@@ -57,7 +57,7 @@ func lockReal(name string) (*os.File, error) {
 	return f, nil
 }
 
-func (d *Disk) claim(name string) bool {
+func (d *Disk) acquireLock(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.mu.locks[name]; ok {
@@ -67,7 +67,7 @@ func (d *Disk) claim(name string) bool {
 	return true
 }
 
-func (d *Disk) unclaim(name string) {
+func (d *Disk) releaseLock(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.mu.locks, name)
@@ -88,7 +88,7 @@ func (l *lock) Close() error {
 		if l.real != nil {
 			l.err = l.real.Close()
 		}
-		l.d.unclaim(l.name)
+		l.d.releaseLock(l.name)
 	})
 	return l.err
 }

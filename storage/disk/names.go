@@ -268,7 +268,7 @@ func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
 	if err == nil {
 		return nil
 	}
-	if d.taken(name) {
+	if d.vanished(name) {
 		return d.removed("directory", name) // to make it again would hide that what was in it is gone
 	}
 	if name != d.dir {
@@ -326,7 +326,7 @@ func (d *Disk) read(op Op, name string, call func() error) error {
 	})
 	if blamed := d.blame(err, name); errors.Is(blamed, ErrRemoved) {
 		d.Fail(blamed)
-		d.settle()
+		d.awaitFailed()
 		return blamed
 	}
 	return err

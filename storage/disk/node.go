@@ -66,8 +66,8 @@ func (n *node) grow(size int64) {
 	n.mu.size = max(n.mu.size, size)
 }
 
-// found is told of the real file's size. The zeros behind a log's end do not count, nor does what memory has cut off.
-func (n *node) found(size int64) {
+// observe is told of the real file's size. The zeros behind a log's end do not count, nor does what memory has cut off.
+func (n *node) observe(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if size > n.mu.zeroed && !n.mu.cut {

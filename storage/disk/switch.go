@@ -86,9 +86,9 @@ func asked(fn *func(Op, string) error, op Op, name string) error {
 	return nil
 }
 
-// settle returns when everybody who has to has been told of the failure: who acknowledges a write that only
+// awaitFailed returns when everybody who has to has been told of the failure: who acknowledges a write that only
 // memory has must find Failed closed.
-func (d *Disk) settle() {
+func (d *Disk) awaitFailed() {
 	if !d.view {
 		<-d.failed
 	}
@@ -130,7 +130,7 @@ type change struct {
 // do makes a change, for real or in memory.
 func (d *Disk) do(c change) error {
 	if !d.enter() {
-		d.settle()
+		d.awaitFailed()
 		return c.mem()
 	}
 	err, refused := d.attempt(c)
@@ -143,12 +143,12 @@ func (d *Disk) do(c change) error {
 			return err
 		}
 		// The file that is missing here may have been made in memory while we asked.
-		d.settle()
+		d.awaitFailed()
 		return c.mem()
 	case !errors.Is(err, errSwitched):
 		d.Fail(err)
 	}
-	d.settle()
+	d.awaitFailed()
 	err = c.mem()
 	if c.lands && !refused && isAnswer(err, c.answers...) {
 		return nil
