@@ -294,9 +294,9 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 		}
 		return results, m.mu.zxid, err
 	case requestAttach:
-		return nil, 0, expired(m.mu.table.Attach(r.session, at, r.shard))
+		return nil, 0, expired(m.mu.table.AddShard(r.session, at, r.shard))
 	case requestAdmit:
-		return nil, 0, expired(m.mu.table.Admit(r.session, r.timeout, at, r.attached, r.identities))
+		return nil, 0, expired(m.mu.table.Introduce(r.session, r.timeout, at, r.attached, r.identities))
 	case requestIdentify:
 		return nil, 0, m.identify(at, r)
 	case requestOpen:
@@ -306,7 +306,7 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 		z, err := m.moveSession(at, wall, r)
 		return nil, z, err
 	case requestClose:
-		if err := expired(m.mu.table.Closable(r.session, at, r.attached)); err != nil {
+		if err := expired(m.mu.table.CheckAttachment(r.session, at, r.attached)); err != nil {
 			return nil, 0, err
 		}
 		why := ErrSessionClosed
@@ -338,8 +338,8 @@ func (m *machine) openSession(at session.MemberID, wall int64, r *request) (tree
 // attachment ends before anybody can know of the new one.
 func (m *machine) moveSession(at session.MemberID, wall int64, r *request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall}
-	if m.mu.table.Move(r.session, r.password, r.timeout, at, h.Zxid, r.identities) != nil {
-		return 0, ErrSessionExpired // whatever it is: see Table.Move
+	if m.mu.table.Reattach(r.session, r.password, r.timeout, at, h.Zxid, r.identities) != nil {
+		return 0, ErrSessionExpired // whatever it is: see Table.Reattach
 	}
 	m.engine.keeper.left(r.session)
 	_, err := m.commit(h, nil, nil)
@@ -348,9 +348,9 @@ func (m *machine) moveSession(at session.MemberID, wall int64, r *request) (tree
 
 // identify replaces the identities of a session, if the connection that has shown them is still the one it is attached to.
 func (m *machine) identify(at session.MemberID, r *request) error {
-	err := m.mu.table.Closable(r.session, at, r.attached)
+	err := m.mu.table.CheckAttachment(r.session, at, r.attached)
 	if err == nil {
-		err = m.mu.table.Identify(r.session, at, r.identities)
+		err = m.mu.table.SetIdentities(r.session, at, r.identities)
 	}
 	return expired(err)
 }
@@ -411,7 +411,7 @@ func expired(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, session.ErrMoved):
+	case errors.Is(err, session.ErrAttachedElsewhere):
 		return ErrSessionMoved
 	}
 	return ErrSessionExpired

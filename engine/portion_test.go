@@ -181,7 +181,7 @@ func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 			n.carryOn()
 		}
 		n.carry()
-		if err := other.mu.table.Admit(s.id, testTimeout, testMember, 0, nil); err != session.ErrExpired {
+		if err := other.mu.table.Introduce(s.id, testTimeout, testMember, 0, nil); err != session.ErrExpired {
 			t.Errorf("a late admit: %v", err)
 		}
 	})

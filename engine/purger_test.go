@@ -342,7 +342,7 @@ func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 		n.open(time.Minute) // its member is heard
 		table := n.home().mu.table
 		for id := tree.SessionID(1000); id < 1000+many; id++ {
-			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, testMember, 0, nil), table.Attach(id, testMember, 2)); err != nil {
+			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, testMember, 0, nil), table.AddShard(id, testMember, 2)); err != nil {
 				t.Fatal(err)
 			}
 			table.Close(id, 1, true)

@@ -144,9 +144,9 @@ func (k *keeper) left(id tree.SessionID) {
 // reconcileRemotesLocked ends the sessions that have ended in a table that was installed, and those that have another attachment there.
 func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Session) {
 	for id, s := range k.mu.remotes.byID {
-		switch err := table.Closable(id, k.home.register.Member, s.remote.attached); {
+		switch err := table.CheckAttachment(id, k.home.register.Member, s.remote.attached); {
 		case err == nil:
-		case errors.Is(err, session.ErrMoved):
+		case errors.Is(err, session.ErrAttachedElsewhere):
 			k.endLocked(s, session.Closed, ErrSessionMoved)
 			moved = append(moved, s)
 		default:

@@ -23,7 +23,7 @@ func (o *origin) add(e *entry, timeout time.Duration) {
 		c = &class{timeout: timeout, origin: o.Member}
 		o.classes[timeout] = c
 		heap.Push((*byTimeout)(&o.live), c)
-		o.settle()
+		o.markDue()
 	}
 	e.class, e.pos = c, int32(len(c.members))
 	c.members = append(c.members, e)
@@ -52,8 +52,8 @@ func (o *origin) remove(e *entry) {
 	o.due = o.due[:last]
 }
 
-// settle makes the classes due whose timeout the silence has reached.
-func (o *origin) settle() {
+// markDue makes the classes due whose timeout the silence has reached.
+func (o *origin) markDue() {
 	for len(o.live) > 0 && o.live[0].timeout <= o.Silence {
 		c := heap.Pop((*byTimeout)(&o.live)).(*class)
 		c.due, c.pos = true, len(o.due)

@@ -75,7 +75,7 @@ var operations = []struct {
 	{name: "move", remote: true, run: func(t *Table, i int) {
 		id := tree.SessionID(1 + i*7919%len(t.sessions))
 		r, _ := t.Get(id)
-		if err := t.Move(id, r.Password, r.Timeout, 1, r.Attached+1, nil); err != nil {
+		if err := t.Reattach(id, r.Password, r.Timeout, 1, r.Attached+1, nil); err != nil {
 			panic(err)
 		}
 	}},

@@ -21,12 +21,12 @@
 // # Sessions of remote clients
 //
 // Such a session outlives the process of its origin. Register leaves it where it is: the new incarnation speaks for it, and
-// watches its client anew. And its client, which knows the password, may come back at any member, whose batch carries Move:
+// watches its client anew. And its client, which knows the password, may come back at any member, whose batch carries Reattach:
 // from there on the session is attached to that member, and all that others still ask for it is refused. (Also what a member
-// asked before the session left it and came back: in its stream that lies before the Move that brought it back.)
+// asked before the session left it and came back: in its stream that lies before the Reattach that brought it back.)
 //
 // What the client proved by coming is the end of its patience with one connection, not of the session. So a member that ends
-// a session for its client's silence names the attachment that it saw, and Closable refuses another. An attachment is the
+// a session for its client's silence names the attachment that it saw, and CheckAttachment refuses another. An attachment is the
 // transaction that made it: coming back to the same member makes a new one. An in-process session has none, so nobody can
 // move it or mistake it.
 //
@@ -68,9 +68,9 @@
 // So their sum is not above the time since c. Clocks that run at different rates stretch this by their
 // ratio, which the owner's Margin covers.
 //
-// A session takes part in the silence of the origin that it is attached to. Open and Move put it there in an accepted batch of that
+// A session takes part in the silence of the origin that it is attached to. Open and Reattach put it there in an accepted batch of that
 // origin, when the silence is zero: whatever is booked for it later was measured after the client was heard. At a Register the
-// silence of those that stay begins again. So no session is due before its client's newest Move, and its origin's newest batch or
+// silence of those that stay begins again. So no session is due before its client's newest Reattach, and its origin's newest batch or
 // Register, are its timeout ago.
 //
 // Soon enough: while a quorum and a leader whose machine applies exist, a session with timeout T whose
@@ -79,7 +79,7 @@
 //     next: what it takes to commit and apply the step. A punctual leader measures no more than counts.
 //   - While the smallest live timeout is t, a step is a quarter of t or lands on t. So at most four steps
 //     lead from one timeout to the next, and at most four for each different timeout up to T. Nobody joins without a batch of
-//     the origin. When the last one with the smallest timeout leaves, by its end or a Move, the step that is being measured is
+//     the origin. When the last one with the smallest timeout leaves, by its end or a Reattach, the step that is being measured is
 //     at most one more.
 //   - A new leader's stopwatch has been running since its machine applied the newest step, and it books
 //     at most one step for the time until it leads. Lost is what had passed beyond that: at most the step
@@ -91,7 +91,7 @@
 // down or no better.
 //
 // And a due session is not saved by its origin coming back, nor by its client: Accept and Register end the silence, but what was
-// due becomes Closing first, and Move refuses it.
+// due becomes Closing first, and Reattach refuses it.
 //
 // So when a member dies, those of its clients that come to another within their timeout keep their sessions. A member that starts again
 // and again gives them their timeout anew each time, and whose client has gone is for the node to find out once it stays up.
@@ -101,19 +101,19 @@
 // # Several shards
 //
 // A session is opened, kept alive and ended on its home shard, whose table is meant above. A shard that it uses besides has a
-// table too, with a record of it: Attach books the shard at home, Admit makes the record there, and only then is anything
+// table too, with a record of it: AddShard books the shard at home, Introduce makes the record there, and only then is anything
 // of the session applied there. Close at home keeps the record while Shards are in it; each gets Purge, which closes the
-// session there and refuses an Admit that is still on its way, and is then taken out of the record by Purged. Each step may be
+// session there and refuses an Introduce that is still on its way, and is then taken out of the record by Purged. Each step may be
 // repeated, late or done by another leader than the one before, so whoever crashes when: the end at home is followed by one
 // everywhere, and nothing ends before it.
 //
-// When a session has moved, its new member has all the Shards of its record admit it, before it asks anything else of them. An Admit
+// When a session has moved, its new member has all the Shards of its record admit it, before it asks anything else of them. An Introduce
 // names the attachment it was sent for, and an older one than the record has is refused: what is late of a former member takes
-// nothing back. Until the new member's Admit a shard may still apply what the former one had under way; the session's own next
+// nothing back. Until the new member's Introduce a shard may still apply what the former one had under way; the session's own next
 // request comes after it.
 //
-// A late Admit must not make a record on a shard where the session has ended, so Purge leaves a memory there. It may come from any
-// member that spoke for the session while it used other shards: an Admit is sent only after Attach was applied, and by the member
+// A late Introduce must not make a record on a shard where the session has ended, so Purge leaves a memory there. It may come from any
+// member that spoke for the session while it used other shards: an Introduce is sent only after AddShard was applied, and by the member
 // that the session is attached to. So a record at home names them, Former, once it has left them, each with the incarnation in
 // which it left. Later incarnations know better, and an earlier one's stream is closed by theirs. The memory goes member by
 // member:

@@ -57,7 +57,7 @@ func forget[K comparable](set map[K]struct{}) map[K]struct{} {
 func (t *Table) LoadOrigin(n Origin) {
 	o := t.ensure(n.Member)
 	o.Origin = n
-	o.settle()
+	o.markDue()
 }
 
 // LoadRecord puts back a session that Drain handed over. It returns ErrCorrupt for a record that no

@@ -24,8 +24,8 @@ var (
 	ErrInvalidID = errors.New("session id is zero")
 	// ErrExpired answers for a session that is unknown, due or closing.
 	ErrExpired = errors.New("session expired")
-	// ErrMoved answers for a session that another origin speaks for, or the same after another attachment.
-	ErrMoved = errors.New("session moved to another origin")
+	// ErrAttachedElsewhere answers for a session that another origin speaks for, or the same after another attachment.
+	ErrAttachedElsewhere = errors.New("session is attached elsewhere")
 	// ErrNotRemote refuses to move an in-process session.
 	ErrNotRemote = errors.New("session is an in-process one")
 	// ErrWrongPassword refuses to move a session for somebody who does not know its password.

@@ -65,7 +65,7 @@ func TestDecide(t *testing.T) {
 				}
 			}
 			must(table.Open(10, [16]byte{}, 1, 1, attached, nil))
-			must(table.Attach(10, 1, 2))
+			must(table.AddShard(10, 1, 2))
 			table.Decide(10, 77, lost)
 			table.Decide(10, 78, !lost) // which comes too late
 			table = reloaded(t, table)
@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 			if err := table.Usable(10, 1); err != ErrExpired {
 				t.Errorf("it is usable: %v", err)
 			}
-			if err := table.Move(10, [16]byte{}, 1, 1, 79, nil); err != ErrExpired {
+			if err := table.Reattach(10, [16]byte{}, 1, 1, 79, nil); err != ErrExpired {
 				t.Errorf("it moves: %v", err)
 			}
 			if _, err := table.Register(Origin{Member: 1, Start: 2}); err != nil {

@@ -153,7 +153,7 @@ func (m *model) open(id tree.SessionID, s modelSession) error {
 	return nil
 }
 
-func (m *model) move(id tree.SessionID, n modelSession) error {
+func (m *model) reattach(id tree.SessionID, n modelSession) error {
 	s, ok := m.sessions[id]
 	switch {
 	case !ok || s.due:
@@ -179,7 +179,7 @@ func (m *model) move(id tree.SessionID, n modelSession) error {
 	return nil
 }
 
-func (m *model) admit(id tree.SessionID, n modelSession) error {
+func (m *model) introduce(id tree.SessionID, n modelSession) error {
 	if _, ok := m.ended[id]; ok {
 		return ErrExpired
 	}
@@ -190,7 +190,7 @@ func (m *model) admit(id tree.SessionID, n modelSession) error {
 	case s.due:
 		return ErrExpired
 	case n.attached < s.attached, n.attached == s.attached && n.at != s.at:
-		return ErrMoved
+		return ErrAttachedElsewhere
 	case n.attached == 0:
 		return nil
 	case s.attached == 0:
@@ -271,7 +271,7 @@ func (m *model) usable(id tree.SessionID, at MemberID) error {
 	case !ok || s.due:
 		return ErrExpired
 	case s.at != at:
-		return ErrMoved
+		return ErrAttachedElsewhere
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ type pair struct {
 	table  *Table
 	model  *model
 	image  image
-	zxid   tree.Zxid // of the newest Open, Move or end
+	zxid   tree.Zxid // of the newest Open, Reattach or end
 	called []string
 }
 
@@ -423,18 +423,18 @@ func (p *pair) attachment() (call string, got, want any) {
 			s.who = who
 			p.model.sessions[id] = s
 		}
-		return fmt.Sprint("identify ", id, m, who), p.table.Identify(id, m, list), want
+		return fmt.Sprint("identities ", id, m, who), p.table.SetIdentities(id, m, list), want
 	case 1:
 		attached := max(s.attached, 1) - tree.Zxid(p.next(2))
 		if want = p.model.usable(id, m); want == nil && s.attached != attached {
-			want = ErrMoved
+			want = ErrAttachedElsewhere
 		}
-		return fmt.Sprint("closable ", id, m, attached), p.table.Closable(id, m, attached), want
+		return fmt.Sprint("attachment ", id, m, attached), p.table.CheckAttachment(id, m, attached), want
 	default:
 		n := modelSession{timeout: p.span(), at: m, password: p.secret(), attached: p.tick()}
 		list, who := p.who()
 		n.who = who
-		return fmt.Sprint("move ", id, n), p.table.Move(id, n.password, n.timeout, m, n.attached, list), p.model.move(id, n)
+		return fmt.Sprint("reattach ", id, n), p.table.Reattach(id, n.password, n.timeout, m, n.attached, list), p.model.reattach(id, n)
 	}
 }
 
@@ -449,7 +449,7 @@ func (p *pair) overShards() (call string, got, want any) {
 			s.shards = strings.ReplaceAll(s.shards, digit, "") + digit
 			p.model.sessions[id] = s
 		}
-		return fmt.Sprint("attach ", id, m, shard), p.table.Attach(id, m, shard), want
+		return fmt.Sprint("add shard ", id, m, shard), p.table.AddShard(id, m, shard), want
 	case 2:
 		p.model.purged(id, digit)
 		p.table.Purged(id, shard)
@@ -461,7 +461,7 @@ func (p *pair) overShards() (call string, got, want any) {
 		n := modelSession{timeout: p.span(), at: m, attached: tree.Zxid(p.next(int(p.zxid%128) + 2))}
 		list, who := p.who()
 		n.who = who
-		return fmt.Sprint("admit ", id, n), p.table.Admit(id, n.timeout, m, n.attached, list), p.model.admit(id, n)
+		return fmt.Sprint("introduce ", id, n), p.table.Introduce(id, n.timeout, m, n.attached, list), p.model.introduce(id, n)
 	case 4:
 		former := map[MemberID]uint64{m: uint64(p.next(4)), p.member(): uint64(p.next(4))}
 		var list []Incarnation

@@ -77,7 +77,7 @@ type origin struct {
 // A Register that is refused changes nothing. It returns ErrOtherFounding, ErrOtherDirectory or
 // ErrOlderStart, in this order, wrapped with both values.
 func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
-	if err := t.admit(n); err != nil {
+	if err := t.checkRegister(n); err != nil {
 		return nil, err
 	}
 	o := t.ensure(n.Member)
@@ -93,7 +93,7 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 				stay = append(stay, e)
 				continue
 			}
-			t.doom(e)
+			t.markClosing(e)
 			ended = append(ended, e.id)
 		}
 		c.members = nil
@@ -111,7 +111,7 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	return ended, nil
 }
 
-func (t *Table) admit(n Origin) error {
+func (t *Table) checkRegister(n Origin) error {
 	for _, o := range t.origins { // all carry the same digest, so any one of them decides
 		if o.Start > 0 && o.Digest != n.Digest {
 			return fmt.Errorf("member %d: %w: %x, not %x", n.Member, ErrOtherFounding, n.Digest, o.Digest)
@@ -157,7 +157,7 @@ func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 	for _, c := range o.due {
 		delete(o.classes, c.timeout)
 		for _, e := range c.members {
-			t.doom(e)
+			t.markClosing(e)
 		}
 		c.members = nil
 	}
@@ -191,7 +191,7 @@ func (t *Table) Silence(s Step, d time.Duration) bool {
 	o := t.origins[s.Member]
 	o.Step = s.Step
 	o.Silence += min(d, quarter(o.live[0].timeout))
-	o.settle()
+	o.markDue()
 	t.dirtyOrigins[s.Member] = struct{}{}
 	return true
 }

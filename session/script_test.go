@@ -165,18 +165,18 @@ func (s *tableScript) answer(c command) string {
 		return fmt.Sprintf("start=%d seq=%d step=%d d=%v", step.Start, step.LastSeq, step.Step, d)
 	case "open":
 		return textOf(s.table.Open(c.id(), c.password(), c.time("timeout"), c.member(), tree.Zxid(c.opt("zxid")), c.identities()))
-	case "move":
-		return textOf(s.table.Move(c.id(), c.password(), c.time("timeout"), c.member(), tree.Zxid(c.num("zxid")), c.identities()))
-	case "identify":
-		return textOf(s.table.Identify(c.id(), c.member(), c.identities()))
-	case "closable":
-		return textOf(s.table.Closable(c.id(), c.member(), tree.Zxid(c.opt("attached"))))
+	case "reattach":
+		return textOf(s.table.Reattach(c.id(), c.password(), c.time("timeout"), c.member(), tree.Zxid(c.num("zxid")), c.identities()))
+	case "identities":
+		return textOf(s.table.SetIdentities(c.id(), c.member(), c.identities()))
+	case "attachment":
+		return textOf(s.table.CheckAttachment(c.id(), c.member(), tree.Zxid(c.opt("attached"))))
 	case "record":
 		return s.record(c)
-	case "attach":
-		return textOf(s.table.Attach(c.id(), c.member(), uint32(c.num("shard"))))
-	case "admit":
-		return textOf(s.table.Admit(c.id(), c.time("timeout"), c.member(), tree.Zxid(c.opt("attached")), c.identities()))
+	case "addshard":
+		return textOf(s.table.AddShard(c.id(), c.member(), uint32(c.num("shard"))))
+	case "introduce":
+		return textOf(s.table.Introduce(c.id(), c.time("timeout"), c.member(), tree.Zxid(c.opt("attached")), c.identities()))
 	case "purge":
 		return fmt.Sprint("nothing=", s.table.Purge(c.id(), c.former(), tree.Zxid(c.num("ended")), c.flag("lost")))
 	case "carried":

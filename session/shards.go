@@ -8,13 +8,13 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Attach books that a session uses another shard, before that shard admits it: whoever ends the session later knows from the
-// record where its ephemerals may be. It returns ErrExpired or ErrMoved as Usable does. A repeat changes nothing.
-func (t *Table) Attach(id tree.SessionID, at MemberID, shard uint32) error {
+// AddShard books that a session uses another shard, before that shard admits it: whoever ends the session later knows from the
+// record where its ephemerals may be. It returns ErrExpired or ErrAttachedElsewhere as Usable does. A repeat changes nothing.
+func (t *Table) AddShard(id tree.SessionID, at MemberID, shard uint32) error {
 	if err := t.Usable(id, at); err != nil {
 		return err
 	}
-	x := t.sessions[id].extend()
+	x := t.sessions[id].ensureExtra()
 	if i, there := slices.BinarySearch(x.shards, shard); !there {
 		x.shards = slices.Insert(slices.Clone(x.shards), i, shard) // the old list may be in somebody's Record
 		t.dirtySessions[id] = struct{}{}
@@ -22,13 +22,13 @@ func (t *Table) Attach(id tree.SessionID, at MemberID, shard uint32) error {
 	return nil
 }
 
-// Admit adds a session of the home shard to this one, for the origin whose accepted batch asks for it and which has applied the
+// Introduce adds a session of the home shard to this one, for the origin whose accepted batch asks for it and which has applied the
 // transaction that attached the session to it, zero for an in-process one. If it is here since an earlier attachment, it is
-// attached anew; for the newest one, what Identify may have changed at home is brought here.
+// attached anew; for the newest one, what SetIdentities may have changed at home is brought here.
 //
-// It returns ErrExpired for one that has ended and been purged here, or waits to be closed, ErrMoved for one that has been
+// It returns ErrExpired for one that has ended and been purged here, or waits to be closed, ErrAttachedElsewhere for one that has been
 // attached anew since or that another origin speaks for, and otherwise the errors of Open. What is refused changes nothing.
-func (t *Table) Admit(id tree.SessionID, timeout time.Duration, at MemberID, attached tree.Zxid, identities []tree.Identity) error {
+func (t *Table) Introduce(id tree.SessionID, timeout time.Duration, at MemberID, attached tree.Zxid, identities []tree.Identity) error {
 	if _, ok := t.ended[id]; ok {
 		return ErrExpired
 	}
@@ -39,7 +39,7 @@ func (t *Table) Admit(id tree.SessionID, timeout time.Duration, at MemberID, att
 	case e.isDue():
 		return ErrExpired
 	case attached < e.attached() || attached == e.attached() && at != e.class.origin:
-		return ErrMoved
+		return ErrAttachedElsewhere
 	case attached == 0:
 		return nil
 	case e.attached() == 0:
@@ -66,10 +66,10 @@ func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid, 
 	}
 	if !e.closing {
 		t.origins[e.class.origin].remove(e)
-		t.doom(e)
+		t.markClosing(e)
 	}
-	x := e.extend()
-	x.ended, x.tenure = ended, &tenure{attached: e.attached(), former: former, lost: lost}
+	x := e.ensureExtra()
+	x.ended, x.history = ended, &history{attached: e.attached(), former: former, lost: lost}
 	t.dirtySessions[id] = struct{}{}
 	return false
 }

@@ -274,14 +274,14 @@ func (w *world) step() {
 	case 2, 3: // one attaches
 		if id := w.any(m.speaks(func(_ tree.SessionID, s standing) bool { return !s.noted })); id != 0 {
 			w.batch(m, w.home, func() {
-				if w.home.table.Attach(id, m.id, 2) == nil {
+				if w.home.table.AddShard(id, m.id, 2) == nil {
 					w.happens(event{id: id, noted: true})
 				}
 			})
 		}
 	case 4, 5: // one that is noted is admitted
 		if id := w.any(m.speaks(func(_ tree.SessionID, s standing) bool { return s.noted })); id != 0 {
-			w.admit(m, id)
+			w.introduce(m, id)
 		}
 	case 6: // one creates an ephemeral
 		if id := w.any(m.speaks(func(id tree.SessionID, s standing) bool { return m.asked[id] == s.attached })); id != 0 {
@@ -309,7 +309,7 @@ func (w *world) step() {
 			}
 		}
 	default: // a remote client comes to this member
-		w.move(m)
+		w.reattach(m)
 	}
 }
 
@@ -327,7 +327,7 @@ func (w *world) open(m *member, id tree.SessionID, remote bool) {
 	})
 }
 
-func (w *world) admit(m *member, id tree.SessionID) {
+func (w *world) introduce(m *member, id tree.SessionID) {
 	s := m.view.sessions[id]
 	m.asked[id] = s.attached
 	attached := s.attached
@@ -336,12 +336,12 @@ func (w *world) admit(m *member, id tree.SessionID) {
 	}
 	w.batch(m, w.other, func() {
 		_, there := w.other.table.Get(id)
-		switch err := w.other.table.Admit(id, time.Second, m.id, attached, nil); err {
+		switch err := w.other.table.Introduce(id, time.Second, m.id, attached, nil); err {
 		case nil:
 			if w.seen["admitted"]++; there {
 				w.seen["admitted anew"]++
 			}
-		case ErrMoved:
+		case ErrAttachedElsewhere:
 			w.seen["refused after a move"]++
 		case ErrExpired:
 			w.seen["refused"]++
@@ -359,13 +359,13 @@ func (w *world) endOne(m *member) {
 			s.attached = 0
 		}
 		w.batch(m, w.home, func() {
-			switch err := w.home.table.Closable(id, m.id, s.attached); err {
+			switch err := w.home.table.CheckAttachment(id, m.id, s.attached); err {
 			case nil:
 				if now := w.truth.sessions[id]; now.remote && now.attached != s.attached {
 					w.t.Fatalf("session %d is closed for an attachment %d, and has %d", id, s.attached, now.attached)
 				}
 				w.end(id, false)
-			case ErrMoved:
+			case ErrAttachedElsewhere:
 				w.seen["not closed after a move"]++
 			}
 		})
@@ -374,11 +374,11 @@ func (w *world) endOne(m *member) {
 	}
 }
 
-func (w *world) move(m *member) {
+func (w *world) reattach(m *member) {
 	id := w.any(slices.Collect(maps.Keys(w.home.table.sessions)))
 	w.batch(m, w.home, func() {
 		before := w.truth.sessions[id]
-		err := w.home.table.Move(id, [16]byte{byte(id)}, time.Second, m.id, w.truth.known+1, nil)
+		err := w.home.table.Reattach(id, [16]byte{byte(id)}, time.Second, m.id, w.truth.known+1, nil)
 		if err == nil {
 			w.happens(event{id: id, at: m.id})
 			if w.seen["moved"]++; before.at == m.id {
@@ -420,7 +420,7 @@ func (w *world) any(ids []tree.SessionID) tree.SessionID {
 }
 
 // F2: whatever is lost, late or repeated, and whoever dies or is moved from when, a session that has ended at home has nothing
-// left on the other shard in the end, no session loses anything there before it has ended, no late Admit takes it back to a
+// left on the other shard in the end, no session loses anything there before it has ended, no late Introduce takes it back to a
 // former member, and nothing is remembered for ever.
 func TestSessionsOverShards(t *testing.T) {
 	if testing.Short() {
@@ -436,7 +436,7 @@ func TestSessionsOverShards(t *testing.T) {
 					w.arrive([]*side{w.home, w.other}[w.rng.IntN(2)])
 				}
 			}
-			w.settle()
+			w.deliverAll()
 		})
 	}
 	for _, what := range []string{"admitted", "refused", "ephemeral", "closed there", "taken over", "moved", "came back", "admitted anew",
@@ -448,8 +448,8 @@ func TestSessionsOverShards(t *testing.T) {
 	t.Log(seen)
 }
 
-// settle lets everything arrive, and looks.
-func (w *world) settle() {
+// deliverAll lets everything arrive, and looks.
+func (w *world) deliverAll() {
 	w.registerOther()
 	for range 200 {
 		for _, s := range []*side{w.home, w.other} {

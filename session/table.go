@@ -17,7 +17,7 @@ type Record struct {
 	// Origin is the member whose node speaks for the session; zero once it has ended.
 	Origin MemberID
 	// Attached is the transaction of the home shard that attached a remote client's session to its origin: the one that opened it,
-	// or that of the newest Move. Zero: an in-process session, which no Move takes from its process.
+	// or that of the newest Reattach. Zero: an in-process session, which no Reattach takes from its process.
 	Attached tree.Zxid
 	// Identities are what it has authenticated as, in the order of ACL's "auth".
 	Identities []tree.Identity
@@ -50,7 +50,7 @@ func (r *Record) Uses(shard uint32) bool {
 // silent, which sessions they speak for, and who owns which ephemerals. Not safe for concurrent use.
 //
 // A session is opened, kept alive and ended on its home shard. The others have a record of those that use them, which is
-// made by Admit and ended by Purge; no silence is booked there.
+// made by Introduce and ended by Purge; no silence is booked there.
 //
 // Invariants, held by Verify:
 //  1. a session is in exactly one place: in a class of its origin, or in closing;
@@ -93,7 +93,7 @@ type extra struct {
 	identities []tree.Identity
 	shards     []uint32
 	ended      tree.Zxid
-	tenure     *tenure // apart, so that the others are not larger for it
+	history    *history // apart, so that the others are not larger for it
 }
 
 func newEntry(r Record) *entry {
@@ -102,13 +102,13 @@ func newEntry(r Record) *entry {
 		e.extra = &extra{identities: r.Identities, shards: r.Shards, ended: r.Ended}
 	}
 	if r.Remote() || r.Ended != 0 || len(r.Former) > 0 {
-		e.extend().tenure = &tenure{attached: r.Attached, former: r.Former, lost: r.Lost}
+		e.ensureExtra().history = &history{attached: r.Attached, former: r.Former, lost: r.Lost}
 	}
 	return e
 }
 
-// extend returns the entry's extra, which there is from now on.
-func (e *entry) extend() *extra {
+// ensureExtra returns the entry's extra, which there is from now on.
+func (e *entry) ensureExtra() *extra {
 	if e.extra == nil {
 		e.extra = new(extra)
 	}
@@ -215,12 +215,12 @@ func (t *Table) Decide(id tree.SessionID, decided tree.Zxid, lost bool) {
 		return
 	}
 	t.origins[e.class.origin].remove(e)
-	t.doom(e)
-	x := e.extend()
-	if x.ended = decided; x.tenure == nil {
-		x.tenure = new(tenure)
+	t.markClosing(e)
+	x := e.ensureExtra()
+	if x.ended = decided; x.history == nil {
+		x.history = new(history)
 	}
-	x.tenure.lost = lost
+	x.history.lost = lost
 }
 
 // Due returns, in id order, the sessions that wait to be closed: those whose origin's silence has
@@ -261,14 +261,14 @@ func (t *Table) Lost(id tree.SessionID) bool {
 }
 
 // Usable tells whether a request that the origin at makes for a session may be applied. It returns
-// ErrExpired for a session that is unknown, due or closing, and ErrMoved if another origin speaks for it.
+// ErrExpired for a session that is unknown, due or closing, and ErrAttachedElsewhere if another origin speaks for it.
 func (t *Table) Usable(id tree.SessionID, at MemberID) error {
 	e, ok := t.sessions[id]
 	if !ok || e.isDue() {
 		return ErrExpired
 	}
 	if e.class.origin != at {
-		return ErrMoved
+		return ErrAttachedElsewhere
 	}
 	return nil
 }
@@ -318,8 +318,8 @@ func (t *Table) Origin(m MemberID) (Origin, bool) {
 	return o.Origin, true
 }
 
-// doom decides a session's end: whatever its origin does from now on, it is due.
-func (t *Table) doom(e *entry) {
+// markClosing decides a session's end: whatever its origin does from now on, it is due.
+func (t *Table) markClosing(e *entry) {
 	e.closing = true
 	t.closing[e.id] = e
 	t.dirtySessions[e.id] = struct{}{}

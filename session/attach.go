@@ -14,39 +14,39 @@ type Incarnation struct {
 	Start  uint64
 }
 
-// tenure is what a session has of the members that speak for it and spoke, beside its origin.
-type tenure struct {
+// history is what a session has of the members that speak for it and spoke, beside its origin.
+type history struct {
 	attached tree.Zxid
 	former   []Incarnation
 	lost     bool // of one that Purge or Decide was told of: how it ends
 }
 
 // lost is how the session ends once it is due.
-func (e *entry) lost() bool { return e.extra == nil || e.extra.ended == 0 || e.extra.tenure.lost }
+func (e *entry) lost() bool { return e.extra == nil || e.extra.ended == 0 || e.extra.history.lost }
 
 // attached is zero for an in-process session.
 func (e *entry) attached() tree.Zxid {
-	if e.extra == nil || e.extra.tenure == nil {
+	if e.extra == nil || e.extra.history == nil {
 		return 0
 	}
-	return e.extra.tenure.attached
+	return e.extra.history.attached
 }
 
 func (e *entry) former() []Incarnation {
-	if e.extra == nil || e.extra.tenure == nil {
+	if e.extra == nil || e.extra.history == nil {
 		return nil
 	}
-	return e.extra.tenure.former
+	return e.extra.history.former
 }
 
-// Move attaches a remote client's session to the member whose accepted batch asks for it, in transaction zxid, which was never
+// Reattach attaches a remote client's session to the member whose accepted batch asks for it, in transaction zxid, which was never
 // used before; the table keeps identities. What the member before still asks for the session is refused from now on. A move to
 // the member where it is already is how a client comes back, and no other.
 //
 // The client knows the password. It returns ErrExpired for a session that is unknown, due or closing, ErrNotRemote,
 // ErrWrongPassword, or ErrInvalidTimeout, ErrUnregistered and ErrSilent as Open does. Whoever asks is told nothing but that the
 // session has expired, so that nobody learns which ids are in use.
-func (t *Table) Move(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID, zxid tree.Zxid, identities []tree.Identity) error {
+func (t *Table) Reattach(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID, zxid tree.Zxid, identities []tree.Identity) error {
 	e, ok := t.sessions[id]
 	switch {
 	case !ok || e.isDue():
@@ -61,11 +61,11 @@ func (t *Table) Move(id tree.SessionID, password [16]byte, timeout time.Duration
 		return err
 	}
 	x := e.extra
-	former := without(x.tenure.former, at)
+	former := without(x.history.former, at)
 	if from.Member != at && len(x.shards) > 0 { // else nothing of it can be on its way to another shard
 		former = append(former, Incarnation{Member: from.Member, Start: from.Start})
 	}
-	x.tenure.former = former
+	x.history.former = former
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (t *Table) attach(e *entry, timeout time.Duration, at MemberID, zxid tree.Z
 	}
 	t.origins[e.class.origin].remove(e)
 	o.add(e, timeout)
-	e.extra.tenure.attached, e.extra.identities = zxid, identities
+	e.extra.history.attached, e.extra.identities = zxid, identities
 	t.dirtySessions[e.id] = struct{}{}
 	return nil
 }
@@ -98,26 +98,26 @@ func (t *Table) heard(at MemberID) (*origin, error) {
 	return o, nil
 }
 
-// Identify replaces what a session has authenticated as; the table keeps identities. It returns ErrExpired or ErrMoved as Usable
+// SetIdentities replaces what a session has authenticated as; the table keeps identities. It returns ErrExpired or ErrAttachedElsewhere as Usable
 // does.
-func (t *Table) Identify(id tree.SessionID, at MemberID, identities []tree.Identity) error {
+func (t *Table) SetIdentities(id tree.SessionID, at MemberID, identities []tree.Identity) error {
 	if err := t.Usable(id, at); err != nil {
 		return err
 	}
-	t.sessions[id].extend().identities = identities
+	t.sessions[id].ensureExtra().identities = identities
 	t.dirtySessions[id] = struct{}{}
 	return nil
 }
 
-// Closable tells whether the origin at may close a session that it saw attached in transaction attached, zero for an in-process
-// one. It returns ErrExpired or ErrMoved as Usable does, and ErrMoved also if its client has come back to the same member
+// CheckAttachment tells whether the origin at may close a session that it saw attached in transaction attached, zero for an in-process
+// one. It returns ErrExpired or ErrAttachedElsewhere as Usable does, and ErrAttachedElsewhere also if its client has come back to the same member
 // since: who was silent for too long was another connection.
-func (t *Table) Closable(id tree.SessionID, at MemberID, attached tree.Zxid) error {
+func (t *Table) CheckAttachment(id tree.SessionID, at MemberID, attached tree.Zxid) error {
 	if err := t.Usable(id, at); err != nil {
 		return err
 	}
 	if t.sessions[id].attached() != attached {
-		return ErrMoved
+		return ErrAttachedElsewhere
 	}
 	return nil
 }
