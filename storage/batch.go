@@ -7,13 +7,13 @@ import (
 	"github.com/cockroachdb/pebble"
 )
 
-// A Batch collects changes to an image. It belongs to one goroutine at a time, and may be used again after
-// Commit; it keeps up to 1 MiB for that.
+// A Batch collects changes to an image. Only one goroutine at a time may use it. It may be used
+// again after Commit, and keeps up to 1 MiB of memory for that.
 type Batch struct {
 	image *Image
-	ops   pebble.Batch // bound to no database, so it outlives an install
+	ops   pebble.Batch // not tied to a database, so it survives an install
 	key   []byte
-	err   error // the first record that is too large
+	err   error // for the first record that was refused
 }
 
 // NewBatch returns an empty batch.
@@ -26,7 +26,7 @@ func (b *Batch) Put(t Table, key, value []byte) {
 	}
 }
 
-// Delete removes the key, if it is there.
+// Delete removes the key if it exists.
 func (b *Batch) Delete(t Table, key []byte) {
 	if b.fits(t, key, nil) {
 		b.note(b.ops.Delete(b.prefixed(t, key), nil))
@@ -54,10 +54,11 @@ func (b *Batch) prefixed(t Table, key []byte) []byte {
 	return b.key
 }
 
-// Commit applies the batch and the index together, and empties the batch. It does not wait for the disk, except
-// when too much is not yet flushed, and then only for a bounded time and never once the disk has failed. It
-// returns ErrTooLarge if a record was, ErrClosed, or an error for an index below the last one; nothing is applied
-// then.
+// Commit applies the batch and the index together, and empties the batch. It waits for the disk
+// only when too much is unflushed. That wait is bounded, and ends at once if the disk fails.
+//
+// It returns ErrTooLarge if a record was too large, ErrClosed, or an error if the index is below
+// the last one. On an error nothing is applied.
 func (b *Batch) Commit(applied uint64) error {
 	defer b.reset()
 	i := b.image
@@ -76,7 +77,7 @@ func (b *Batch) Commit(applied uint64) error {
 	if applied < i.mu.applied {
 		return fmt.Errorf("commit at index %d after index %d", applied, i.mu.applied)
 	}
-	size := weight(&b.ops) // now: Pebble keeps what is large for itself
+	size := weight(&b.ops) // before Apply, which takes over large batches
 	if err := commitTo(i.mu.live, &b.ops, applied); err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (b *Batch) reset() {
 	b.err = nil
 }
 
-// commitTo is the one place where records enter a database, so that no batch lacks its index.
+// commitTo is the only place where records enter a database, so every batch has its index.
 func commitTo(s *store, ops *pebble.Batch, applied uint64) error {
 	var index [8]byte
 	binary.BigEndian.PutUint64(index[:], applied)
@@ -100,8 +101,8 @@ func commitTo(s *store, ops *pebble.Batch, applied uint64) error {
 	return s.db.Apply(ops, pebble.NoSync)
 }
 
-// entryOverhead is about what a memtable adds to a record.
+// entryOverhead is roughly what a memtable adds to each record.
 const entryOverhead = 64
 
-// weight is about the memory a batch takes until it is flushed.
+// weight estimates the memory that a batch occupies until it is flushed.
 func weight(ops *pebble.Batch) int { return ops.Len() + int(ops.Count())*entryOverhead }

@@ -16,8 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// diagnose turns an error of opening or reading the database in dir into one that names the file. It looks at
-// each file by itself, because Pebble's errors name a number, a table of contents, or nothing.
+// diagnose turns an error from opening or reading the database in dir into one that names the
+// damaged file. It checks each file separately, because Pebble's errors name a number, a table of
+// contents, or nothing.
 func diagnose(d *disk.Disk, dir string, err error) error {
 	if isIO(err) {
 		return fmt.Errorf("%s: reading the image: %w", dir, err)
@@ -28,8 +29,8 @@ func diagnose(d *disk.Disk, dir string, err error) error {
 	return corrupt(dir, "%v", err)
 }
 
-// older is the error for an image that lost what a Sync had promised. Pebble takes a MANIFEST up to its first
-// unreadable record, so that is where the rest went.
+// older returns the error for an image that lost what a Sync had promised. It blames the MANIFEST:
+// Pebble reads a MANIFEST only up to its first unreadable record, so the rest was lost there.
 func older(d *disk.Disk, dir string, index, synced uint64) error {
 	file := dir
 	if names, err := d.List(dir); err == nil {
@@ -39,7 +40,8 @@ func older(d *disk.Disk, dir string, index, synced uint64) error {
 	return corrupt(file, "it ends at index %d, but %d was made durable", index, synced)
 }
 
-// suspect returns the first file in dir that is damaged by itself, and how; "" if there is none.
+// suspect returns the first damaged file in dir and what is wrong with it. It returns "" if each
+// file is sound by itself.
 func suspect(d *disk.Disk, dir string) (file string, what error) {
 	names, err := d.List(dir)
 	if err != nil {
@@ -63,7 +65,7 @@ func suspect(d *disk.Disk, dir string) (file string, what error) {
 	return checkManifest(d, dir, manifest)
 }
 
-// currentManifest returns the name in CURRENT.
+// currentManifest returns the name of the MANIFEST that CURRENT names.
 func currentManifest(d *disk.Disk, dir string, names []string) (string, error) {
 	data, err := readAll(d, filepath.Join(dir, "CURRENT"))
 	if err != nil {
@@ -79,8 +81,8 @@ func currentManifest(d *disk.Disk, dir string, names []string) (string, error) {
 	return name, nil
 }
 
-// checkManifest reads the records of the MANIFEST by themselves. One that was being appended when the node
-// crashed may lack its last record; anything else that does not read is damage.
+// checkManifest reads every record of the MANIFEST. If the node crashed during an append, the last
+// record may be missing. Any other unreadable record is damage.
 func checkManifest(d *disk.Disk, dir, name string) (file string, what error) {
 	data, err := readAll(d, filepath.Join(dir, name))
 	if err != nil {
@@ -116,7 +118,7 @@ func checkFile(d *disk.Disk, dir, name string) error {
 	return nil
 }
 
-// checkTable verifies the checksum of every block in a table. Reading a damaged one can panic.
+// checkTable verifies the checksum of every block in a table. Reading a damaged table can panic.
 func checkTable(d *disk.Disk, path string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -127,7 +129,7 @@ func checkTable(d *disk.Disk, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	r, err := sstable.NewReader(f, sstable.ReaderOptions{}) // closes f, also with an error
+	r, err := sstable.NewReader(f, sstable.ReaderOptions{}) // closes f even on an error
 	if err != nil {
 		return err
 	}

@@ -1,59 +1,71 @@
-// Package storage keeps the durable image of one shard: its records and, with them, the index of the last
-// log entry they include.
+// Package storage keeps the durable image of one shard: its records, together with the index of the
+// last log entry they include.
 //
 // It is an inner room of Vivarium and carries no compatibility promise; users import embed.
 //
+//	image, err := storage.Open(storage.Options{Disk: d, Dir: dir})
+//	err = image.Load(func(t storage.Table, key, value []byte) error { … })
+//	batch := image.NewBatch()
+//	batch.Put(storage.Znodes, key, value)
+//	err = batch.Commit(index) // reaches the disk later, or by the next Sync
+//
 // # What it owns
 //
-// The Pebble database behind a shard, the layout of the shard's image directory, the checks before anything in
-// it is changed, background flushing, and the format of a snapshot stream. It is the only room that names a
-// Pebble type, and none leaves it.
+// Package storage owns the Pebble database behind a shard, the layout of the shard's image
+// directory, background flushing, and the format of a snapshot stream. It checks an existing image
+// completely before it changes anything in its directory. It is the only room that names a Pebble
+// type, and no Pebble type leaves it.
 //
 // # What it never does
 //
-// It does not know what a record means, starts no transport, and touches no file but through disk.Disk. It
-// returns no error for a write that the disk refused: the disk's switch is the one place where that is
-// noticed, and Sync, Install and Close report its cause.
+// It does not know what a record means: the engine encodes keys and values. It starts no transport.
+// It touches files only through disk.Disk. It returns no error for a write that the disk refused.
+// Such a failure throws the disk's switch, and Sync, Install and Close report the cause.
 //
 // # Why an image needs no log of its own
 //
-// The Raft log holds every entry past the image's index, so an image that lost its newest commits in a crash is
-// brought up again by applying them once more. That holds because of the invariants below.
+// The Raft log holds every entry after the image's index. If a crash loses the image's newest
+// commits, applying those entries again restores them. The invariants below make that safe.
 //
 // # Invariants
 //
-//  1. The applied index is written in the same Pebble batch as the records it covers, so no state of the image
-//     has one without the other.
-//  2. What is on disk is a prefix of what was committed: memtables reach the disk in order and each as a whole.
-//  3. After Sync returned nil, no crash takes the image back before the index it had. The pointer file records
-//     that index, and an image that is found below it is refused as corrupt: the log may not reach back further.
-//  4. The live image is the one the pointer file names; the pointer moves only to an image that is complete,
-//     verified and durable.
-//  5. Until Load has read every record of an existing image, nothing in its directory is changed: Open, Peek, Check and
-//     the first Load read through a view of the disk that keeps its writes in memory.
+//  1. The applied index is written in the same Pebble batch as the records it covers. No state of
+//     the image has one without the other.
+//  2. The image on disk is a prefix of what was committed: memtables reach the disk in order, each
+//     as a whole.
+//  3. After Sync returned nil, no crash takes the image back to an earlier index. The pointer file
+//     records the index. An image found below it is refused as corrupt, because the log may no
+//     longer hold the entries in between.
+//  4. The live image is the one that the pointer file names. The pointer is changed only to an
+//     image that is complete, verified and durable.
+//  5. Nothing in the directory of an existing image changes until Load has read every record. Open,
+//     Peek, Check and the first Load read through a view of the disk that keeps its writes in
+//     memory.
 //
 // # The image directory
 //
-// One directory a shard. The two small files end with a line "sum " and the crc32c of the bytes before it, as
-// eight hexadecimal digits. They are written beside, synced, renamed, and the directory is synced.
+// Each shard has one directory. The two small files end with a line "sum " and the crc32c of the
+// bytes before it, as eight hexadecimal digits. Each is written under a temporary name, synced and
+// renamed; then the directory is synced.
 //
 //	name            contents
 //	--------------  -------------------------------------------------------------------------
 //	format          "vivarium image", "format 1": what this directory is; written first
 //	current         "vivarium current", "image <name>", "state <state>", "synced <index>"
 //	image-000001/   a Pebble database; the number grows with every install
-//	format.tmp      a write beside that a crash cut off; ignored, removed by the next start
+//	format.tmp      left by a crash during a write; ignored, removed by the next start
 //	current.tmp     likewise
-//	image-000002/   not named by current: a replaced image or an install that a crash cut
-//	                off; removed by the next start
+//	image-000002/   not named by current: a replaced image, or an install that a crash
+//	                interrupted; removed by the next start
 //
-// State is "new" from before the first image is created until it is durable: such an image never held anything
-// and is made anew. From then on it is "live" and the image must be there.
+// The state is "new" from before the first image is created until it is durable. Such an image has
+// never held anything, so it may be created again. From then on the state is "live", and the image
+// must exist.
 //
 // # Keys
 //
-// A record's key in Pebble is one byte, its Table, and the caller's key. Byte 0 is ours: the key 0 'a' holds the
-// applied index, 8 bytes, big-endian.
+// A record's key in Pebble is one byte for its Table, then the caller's key. Byte 0 belongs to this
+// package: the key 0 'a' holds the applied index, 8 bytes, big-endian.
 //
 // # The snapshot stream
 //
@@ -73,21 +85,22 @@
 //
 // # Memory
 //
-// For one open image: at most 16 MiB of commits that are not flushed (Options.UnflushedMax, by an estimate that
-// counts 64 bytes beside each record; Commit waits beyond it), in memtables that begin at 256 KiB and grow to
-// 4 MiB under load, and one such memtable at rest; 1 MiB of block cache, which the memtables in use are taken off;
-// at most 64 open tables with their index blocks. Measured: 20 images at rest add 3 MB to a process, one that
-// takes commits as fast as it can about 25 MB. An Install adds one memtable being filled and one being flushed,
-// 256 KiB of records and 64 KiB of stream; a WriteTo 64 KiB and a block of each table it reads from. Single
-// records beyond these sizes are held once each.
+// One open image holds at most:
+//
+//   - 16 MiB of commits that are not flushed (Options.UnflushedMax). This is an estimate that adds
+//     64 bytes to each record. Beyond it, Commit waits. The commits are in memtables that begin at
+//     256 KiB and grow to 4 MiB under load. At rest, one memtable remains;
+//   - 1 MiB of block cache, less the memory of the memtables in use;
+//   - 64 open tables with their index blocks.
+//
+// Measured: 20 images at rest add 3 MB to a process. One image that accepts commits as fast as it
+// can adds about 25 MB. An Install adds one memtable that is being filled and one that is being
+// flushed, 256 KiB of records, and 64 KiB of stream. A WriteTo adds 64 KiB, and one block of each
+// table it reads from. A single record larger than these sizes is held once in addition.
 //
 // # Goroutines
 //
-// Each Image runs one flushLoop, from its first use for writing until Close. Pebble adds two that idle and up to
-// two at work (a flush, a compaction); Close ends them all. Every method may be called from any goroutine, but
-// commits are meant to come from one, and none may run beside an Install.
-//
-// # Reading order
-//
-// image.go, batch.go, flush.go, snapshot.go, install.go, stream.go, layout.go, store.go, check.go, filesystem.go.
+// Each Image runs one flushLoop, from its first use for writing until Close. Pebble adds two idle
+// goroutines, and up to two that flush or compact; Close ends them all. Every method may be called
+// from any goroutine. Commits should come from one goroutine, and must not run beside an Install.
 package storage

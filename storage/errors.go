@@ -6,22 +6,25 @@ import (
 )
 
 var (
-	// ErrCorrupt is in every error about an image or a stream that is damaged or incomplete.
+	// ErrCorrupt is wrapped by every error about a damaged or incomplete image or stream.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrForeign is returned by Open and Peek for a directory that holds something that is no image.
+	// ErrForeign is returned by Open and Peek if the directory holds something other than an image.
 	ErrForeign = errors.New("not an image directory")
-	// ErrNewer is returned for an image or a stream in a format that only a newer version knows.
+	// ErrNewer is returned for an image or a stream in a format that only a newer version can read.
 	ErrNewer = errors.New("written by a newer version")
-	// ErrStopped is returned by WriteTo and Install when the stop channel closed before they were done.
+	// ErrStopped is returned by WriteTo and Install if the stop channel was closed before they
+	// finished.
 	ErrStopped = errors.New("stopped")
 	// ErrClosed is returned by every method after Close.
 	ErrClosed = errors.New("image is closed")
-	// ErrTooLarge is returned by Commit for a key or a value beyond the limits of the stream format.
+	// ErrTooLarge is returned by Commit for a key or a value beyond the limits of the stream
+	// format.
 	ErrTooLarge = errors.New("record is too large")
 )
 
-// What to do, once for every error of a kind: nothing here can be mended in place. The records are on the other
-// members, and a member whose directory was emptied by hand would vote without remembering what it promised.
+// The advice that ends every error of a kind. No error here can be repaired in place. The records
+// are on the other members. A member whose directory was emptied by hand would vote without
+// remembering its promises.
 const (
 	adviceCorrupt = "replace this member, or put back the whole directory of the node from a copy made while it was stopped"
 	adviceForeign = "give the node an empty directory, or the one it had"

@@ -11,8 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// A filesystem is Pebble's door to the disk. The files it hands out have no descriptor to show, so Pebble neither
-// preallocates nor syncs ranges behind the switch's back.
+// A filesystem gives Pebble access to the disk. Its files expose no descriptor, so Pebble can
+// neither preallocate nor sync ranges without passing the switch.
 type filesystem struct {
 	disk *disk.Disk
 }
@@ -38,7 +38,7 @@ func (f filesystem) ReuseForWrite(old, name string) (vfs.File, error) {
 	return opened(f.disk.ReuseForWrite(old, name))
 }
 
-// opened keeps a nil disk.File from becoming a vfs.File that is not nil.
+// opened keeps a nil disk.File from becoming a non-nil vfs.File.
 func opened(file disk.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
@@ -60,8 +60,9 @@ func (f filesystem) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{}, vfs.ErrUnsupported
 }
 
-// Rename makes the other names in the directory durable before the one that says which MANIFEST counts: Pebble
-// syncs the directory afterwards only, so that a power cut could keep CURRENT and lose the MANIFEST it names.
+// Rename syncs the directory before it replaces CURRENT, which names the MANIFEST in use. Pebble
+// syncs the directory only afterwards, so a power cut could keep CURRENT and lose the MANIFEST it
+// names.
 func (f filesystem) Rename(old, name string) error {
 	if filepath.Base(name) == "CURRENT" {
 		if err := syncDir(f.disk, filepath.Dir(name)); err != nil {

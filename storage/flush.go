@@ -2,20 +2,20 @@ package storage
 
 import "time"
 
-// A flow counts what goes into an image and what of it has reached the disk, so that a flush begins early enough
-// for a Sync to find almost nothing to do. The image's mu guards it.
+// A flow counts the bytes that were committed to an image and those that reached the disk. It lets
+// a flush begin early enough that a Sync finds almost nothing to do. The image's mu guards it.
 //
 // Invariant: flushed <= begun <= committed, in bytes since the live store was opened.
 type flow struct {
 	committed, begun, flushed int64
 
-	armed    bool            // flushLoop knows that something was committed since the last flush began
-	done     <-chan struct{} // of the last flush that began; nil before the first
+	armed    bool            // flushLoop knows of a commit since the last flush began
+	done     <-chan struct{} // closed at the end of the last flush that began; nil before the first
 	progress chan struct{}   // closed and replaced when flushed grows
-	durable  uint64          // the index that the last flush covered
+	durable  uint64          // the index covered by the last flush
 }
 
-// newFlow counts for a store that has nothing unflushed.
+// newFlow returns the flow of a store that has nothing unflushed.
 func newFlow(durable uint64) flow { return flow{progress: make(chan struct{}), durable: durable} }
 
 // committed counts a commit of n bytes. The caller holds mu.
@@ -38,7 +38,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// waitForRoom returns when not too much is unflushed, or when waiting would be in vain.
+// waitForRoom waits while too much is unflushed, unless waiting is of no use.
 func (i *Image) waitForRoom() {
 	var limit <-chan time.Time
 	for {
@@ -65,7 +65,8 @@ func (i *Image) waitForRoom() {
 	}
 }
 
-// flushLoop flushes by bytes and by time. Close ends it, and so does the disk's failure.
+// flushLoop flushes when enough was committed or enough time has passed. It ends at Close, or when
+// the disk fails.
 func (i *Image) flushLoop() {
 	var timer <-chan time.Time
 	for {
@@ -87,8 +88,9 @@ func (i *Image) flushLoop() {
 	}
 }
 
-// flush writes out everything committed before it was called. It ends when that is done or the disk has failed,
-// with the disk's cause then: a flush that ended after the switch was thrown has reached memory only.
+// flush writes out everything committed before the call. It waits until the disk has it or has
+// failed. If the disk has failed, flush returns the cause: after the switch, even a flush that
+// completed has reached memory only.
 func (i *Image) flush() error {
 	i.mu.Lock()
 	s, f := i.mu.live, &i.mu.flow
@@ -120,7 +122,7 @@ func (i *Image) flush() error {
 	return err
 }
 
-// flushed counts a flush of s that is done.
+// flushed records that a flush of s is complete.
 func (i *Image) flushed(s *store, bytes int64, index uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -133,8 +135,8 @@ func (i *Image) flushed(s *store, bytes int64, index uint64) {
 	f.progress = make(chan struct{})
 }
 
-// Sync returns nil when everything committed before the call is durable. It never outlasts the disk's switch: if
-// the disk has failed, it returns the cause.
+// Sync returns nil once everything committed before the call is durable. If the disk fails, Sync
+// returns the cause without waiting any longer.
 func (i *Image) Sync() error {
 	if err := i.ready(); err != nil {
 		return err
@@ -147,8 +149,8 @@ func (i *Image) Sync() error {
 	return i.sync()
 }
 
-// sync is Sync under pointing. The pointer file remembers the index, so that an image that loses it later is
-// known to be corrupt.
+// sync is Sync for a caller that holds pointing. It records the index in the pointer file. If the
+// image loses that index later, it is known to be corrupt.
 func (i *Image) sync() error {
 	if err := i.flush(); err != nil {
 		return err

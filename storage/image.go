@@ -12,10 +12,10 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// A Table is one of the key spaces of an image. What the bytes in it mean is the engine's.
+// A Table is one of the key spaces of an image. Only the engine knows what its bytes mean.
 type Table uint8
 
-// The tables. Their numbers are on disk and in streams.
+// The tables. Their numbers are part of the formats of image and stream.
 const (
 	Znodes   Table = 1
 	Sessions Table = 2
@@ -36,19 +36,21 @@ func (t Table) known() bool { return t >= Znodes && t <= Meta }
 // Options say where an image is and how it is written. Disk and Dir are required.
 type Options struct {
 	Disk   *disk.Disk   // the node's directory
-	Dir    string       // the shard's image directory, an absolute path below Disk's
+	Dir    string       // the shard's image directory, an absolute path below that of Disk
 	Logger *slog.Logger // nil: nothing is logged
 
-	// FlushBytes is how much is committed before it is written out in the background. Zero: 2 MiB, which a slow
-	// disk writes within what a Sync may take.
+	// FlushBytes is how much is committed before a background flush begins. Zero means 2 MiB, which
+	// even a slow disk writes within the time that a Sync may take.
 	FlushBytes int
-	// FlushInterval is how long a commit waits to be written out when few follow it. Zero: 5 s.
+	// FlushInterval is how long a commit waits for a flush when few commits follow it. Zero means 5
+	// s.
 	FlushInterval time.Duration
-	// UnflushedMax is how much may be committed and not yet written out; beyond it Commit waits. Zero: 16 MiB.
+	// UnflushedMax limits how much may be committed and not yet flushed. Beyond it, Commit waits.
+	// Zero means 16 MiB.
 	UnflushedMax int
-	// CommitWait bounds how long one Commit waits then. Zero: 5 s. A disk that takes longer has stopped answering:
-	// the Raft log on it has too, so what is still to come is only what was accepted before, and apply must not be
-	// stuck when the node is to be closed.
+	// CommitWait limits how long one Commit waits. Zero means 5 s. A disk that takes longer has
+	// stopped answering, also for the Raft log. So only what was accepted before can still come,
+	// and apply must not be stuck when the node is to be closed.
 	CommitWait time.Duration
 }
 
@@ -74,26 +76,26 @@ func (o Options) withDefaults() Options {
 
 // An Image is the durable image of one shard.
 //
-// It is opened in two steps. Open looks at an existing image through a view of the disk and changes nothing; the
-// first Load reads it whole, which checks every block of it, and then opens it for writing. Every other method
-// makes that step itself if it comes first.
+// It is opened in two steps. Open looks at an existing image through a view of the disk and changes
+// nothing. The first Load reads the whole image, which checks every block, and then opens it for
+// writing. If another method is called first, it does the same.
 type Image struct {
 	// Immutable after Open.
 	o       Options
 	layout  layout
 	closing chan struct{} // closed by Close
-	dirty   chan struct{} // to flushLoop: something was committed; room for one
-	full    chan struct{} // to flushLoop: enough for a flush was; room for one
+	dirty   chan struct{} // tells flushLoop that something was committed; buffer of one
+	full    chan struct{} // tells flushLoop that enough was committed for a flush; buffer of one
 
 	loop sync.WaitGroup // flushLoop
 	once sync.Once      // of Close
 
-	// The order of these is that of all locks: see engine/doc.go.
+	// Locks, in the order of the table in engine/doc.go.
 	installing rank.Mutex[rank.Installing] // held by Install
-	pointing   rank.Mutex[rank.Pointing]   // held while the pointer file is written, by Load, and by the swap of an install
+	pointing   rank.Mutex[rank.Pointing]   // held to write the pointer file, by Load, and by swap
 	mu         struct {
 		rank.Mutex[rank.Image]
-		live      *store // nil: nothing exists yet
+		live      *store // nil if no image exists yet
 		writable  bool   // live is open for writing, and flushLoop runs
 		closed    bool
 		applied   uint64
@@ -103,8 +105,8 @@ type Image struct {
 	}
 }
 
-// Open looks at the image in o.Dir. An absent or empty directory is a new image. Errors name a file and say what
-// to do; they wrap ErrCorrupt, ErrForeign or ErrNewer, or are an error of reading the disk.
+// Open looks at the image in o.Dir. An absent or empty directory is a new image. Errors name a file
+// and say what to do. They wrap ErrCorrupt, ErrForeign or ErrNewer, or come from reading the disk.
 func Open(o Options) (*Image, error) {
 	o = o.withDefaults()
 	i := &Image{
@@ -123,7 +125,7 @@ func Open(o Options) (*Image, error) {
 	return i, nil
 }
 
-// Peek says what Open would find: whether there is an image, and the index it has. It changes nothing.
+// Peek reports what Open would find: whether an image exists, and its index. It changes nothing.
 func Peek(o Options) (index uint64, exists bool, err error) {
 	s, _, index, err := look(o.withDefaults())
 	if err != nil || s == nil {
@@ -132,18 +134,18 @@ func Peek(o Options) (index uint64, exists bool, err error) {
 	return index, true, s.release()
 }
 
-// Check reads the whole image and changes nothing. It calls fn as Load does and returns the index that the image has, zero if there is none.
-// Errors are those of Open and Load.
+// Check reads the whole image and changes nothing. It calls fn as Load does, and returns the
+// image's index, or zero if there is no image. Its errors are those of Open and Load.
 func Check(o Options, fn func(t Table, key, value []byte) error) (index uint64, err error) {
 	s, _, index, err := look(o.withDefaults())
 	if err != nil || s == nil {
 		return 0, err
 	}
-	defer s.release() // it was only read
+	defer s.release() // opened read-only, so its error does not matter
 	return index, s.load(fn)
 }
 
-// look opens what is there through a view. The store is nil if there is no image.
+// look opens an existing image through a view. The store is nil if there is no image.
 func look(o Options) (*store, pointer, uint64, error) {
 	l := layout{o.Disk.View(), o.Dir}
 	p, exists, err := l.inspect()
@@ -167,23 +169,23 @@ func look(o Options) (*store, pointer, uint64, error) {
 	return s, p, index, nil
 }
 
-// Applied returns the index of the last batch that was committed.
+// Applied returns the index of the last committed batch.
 func (i *Image) Applied() uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.mu.applied
 }
 
-// Load calls fn for every record in order of (table, key). The slices are valid until fn returns. It ends with
-// fn's first error, which it returns as it is. An error of its own is about a corrupt file or about reading the
-// disk, and nothing has been changed then. fn must not use the image.
+// Load calls fn for every record in order of (table, key). The slices are valid until fn returns.
+// If fn returns an error, Load stops and returns that error unchanged. Any other error means a
+// corrupt file or a failed read, and nothing has been changed. fn must not use the image.
 func (i *Image) Load(fn func(t Table, key, value []byte) error) error {
 	i.pointing.Lock()
 	defer i.pointing.Unlock()
 	return i.load(fn)
 }
 
-// load is Load under pointing.
+// load is Load for a caller that holds pointing.
 func (i *Image) load(fn func(t Table, key, value []byte) error) error {
 	s, err := i.acquire()
 	if err != nil {
@@ -199,7 +201,7 @@ func (i *Image) load(fn func(t Table, key, value []byte) error) error {
 	return i.openForWriting()
 }
 
-// ready makes the step to writing if Load has not.
+// ready opens the image for writing if Load has not done so.
 func (i *Image) ready() error {
 	if i.writable() {
 		return nil
@@ -218,7 +220,7 @@ func (i *Image) writable() bool {
 	return i.mu.writable
 }
 
-// acquire returns the live store with a reference, or nil if nothing exists yet.
+// acquire returns the live store with a new reference, or nil if no image exists yet.
 func (i *Image) acquire() (*store, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -231,8 +233,8 @@ func (i *Image) acquire() (*store, error) {
 	return i.mu.live.acquire(), nil
 }
 
-// openForWriting replaces the view's store by one on the disk itself, which was found whole or is made now. The
-// caller holds pointing.
+// openForWriting replaces the view's store by one on the disk itself. The image was verified
+// before, or is created now. The caller holds pointing.
 func (i *Image) openForWriting() error {
 	i.mu.Lock()
 	viewed, p := i.mu.live, i.mu.pointer
@@ -260,7 +262,8 @@ func (i *Image) openForWriting() error {
 	if viewed == nil {
 		return nil
 	}
-	// Read-only, so nothing depends on how it ends; Pebble would report leaked iterators here.
+	// The view is read-only, so its error does not matter. Pebble would report leaked iterators
+	// here.
 	return viewed.release()
 }
 
@@ -283,16 +286,17 @@ func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
 	if err != nil {
 		return nil, p, err
 	}
-	// The image's own name must be durable before the pointer that says it is whole.
+	// The name of the image must be durable before the pointer that calls it complete.
 	if err := syncDir(i.o.Disk, i.o.Dir); err != nil {
 		return s, p, err
 	}
 	return s, p, i.layout.writePointer(p)
 }
 
-// Close makes everything committed durable, unless the disk has failed, and ends what the image runs. It is
-// bounded by what the disk has to do and by a WriteTo under way, which ends at one of its next records. It returns
-// the disk's cause if something committed may not be durable. Further calls wait for the first and return nil.
+// Close makes everything committed durable, unless the disk has failed, and stops the goroutines of
+// the image. It waits only for the disk, and for a WriteTo in progress, which stops at one of its
+// next records. It returns the disk's cause if something committed may not be durable. Further
+// calls wait for the first and return nil.
 func (i *Image) Close() error {
 	var err error
 	i.once.Do(func() { err = i.close() })
@@ -306,7 +310,7 @@ func (i *Image) close() error {
 	i.mu.Unlock()
 
 	i.loop.Wait()
-	// An Install or a Load under way ends before the store goes.
+	// An Install or a Load in progress ends before the store is closed.
 	i.installing.Lock()
 	defer i.installing.Unlock()
 	i.pointing.Lock()

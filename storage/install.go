@@ -8,17 +8,19 @@ import (
 	"github.com/cockroachdb/pebble"
 )
 
-// installBatch is how many bytes of a stream enter the new image at once.
+// installBatch is how many bytes of a stream are committed to the new image at once.
 const installBatch = 256 << 10
 
-// Install replaces the image by what the stream holds. The new image is built beside the old one, which stays in
-// use until the stream has been read to its end and found right and the new image is durable; then the pointer
-// moves. Whatever interrupts it, a crash included, leaves one of the two whole. Load gives the new records.
+// Install replaces the image by the contents of the stream. It builds the new image beside the old
+// one, which stays in use meanwhile. When the whole stream is verified and the new image is
+// durable, the pointer is changed. Any interruption, even a crash, leaves one of the two images
+// whole. Load then reads the new records.
 //
-// It returns ErrCorrupt or ErrNewer for a bad stream, ErrStopped soon after stop is closed (a Read that blocks is
-// the caller's to end), ErrClosed, the reader's error, or the disk's cause if it has failed.
+// It returns ErrCorrupt or ErrNewer for a bad stream, ErrStopped soon after stop is closed,
+// ErrClosed, the reader's error, or the disk's cause if the disk has failed. If a Read blocks, the
+// caller must end it.
 //
-// Nothing may be committed while it runs: that would go to the old image and be lost with it.
+// Nothing may be committed while Install runs: it would go to the old image and be lost.
 func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	if err := i.ready(); err != nil {
 		return err
@@ -44,7 +46,8 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	if err != nil {
 		old = fresh
 	}
-	// What is given up here is garbage: nothing depends on its end, and what stays of it goes at the next start.
+	// The discarded store is garbage, so a failure here does not matter. The next start removes
+	// what is left of it.
 	old.superseded.Store(true)
 	if err := old.release(); err != nil {
 		i.o.Logger.Warn("an image that is not needed any more was left behind", "dir", old.dir, "cause", err)
@@ -52,7 +55,7 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	return err
 }
 
-// replaceBy fills fresh from the stream and makes it the live store. It returns the one that was.
+// replaceBy fills fresh from the stream and makes it the live store. It returns the previous one.
 func (i *Image) replaceBy(fresh *store, name string, in *streamReader, index uint64, stop <-chan struct{}) (*store, error) {
 	if err := i.receive(fresh, in, stop); err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func (i *Image) replaceBy(fresh *store, name string, in *streamReader, index uin
 	return i.swap(fresh, name, index)
 }
 
-// receive fills the store with the stream's records, and returns once the stream is verified.
+// receive fills the store with the stream's records. It returns after it has verified the stream.
 func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error {
 	var ops pebble.Batch
 	var key []byte
@@ -99,7 +102,7 @@ func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error 
 	}
 }
 
-// flushFresh makes everything in s durable, a store that is not yet live, and waits for it.
+// flushFresh flushes s, which is not yet live, and waits until it is durable.
 func (i *Image) flushFresh(s *store, stop <-chan struct{}) error {
 	done, err := s.db.AsyncFlush()
 	if err != nil {
@@ -117,11 +120,11 @@ func (i *Image) flushFresh(s *store, stop <-chan struct{}) error {
 	}
 }
 
-// swap makes s the live store, on disk first, and returns the one that was.
+// swap makes s the live store, on disk first. It returns the previous one.
 func (i *Image) swap(s *store, name string, index uint64) (*store, error) {
 	i.pointing.Lock()
 	defer i.pointing.Unlock()
-	// The new image's own name must be durable before the pointer that names it.
+	// The name of the new image must be durable before the pointer that names it.
 	if err := syncDir(i.o.Disk, i.o.Dir); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// formatVersion is the format of the image directory as a whole: its files, keys and database.
+// formatVersion is the version of the whole image directory: its files, keys and database.
 const formatVersion = 1
 
 const (
@@ -26,7 +26,8 @@ const (
 	markerTitle  = "vivarium image"
 	pointerTitle = "vivarium current"
 
-	// smallFileMax bounds what is read of the marker and the pointer, which hold a few lines.
+	// smallFileMax limits how much is read of the marker and the pointer, which have a few lines
+	// each.
 	smallFileMax = 4 << 10
 )
 
@@ -36,11 +37,11 @@ const (
 	stateLive = "live" // the image is complete
 )
 
-// A pointer is what the file current says.
+// A pointer is the contents of the file current.
 type pointer struct {
 	image  string // name of the image's directory
 	state  string
-	synced uint64 // the index the image had when it was last made durable on request
+	synced uint64 // the image's index when a Sync or an Install last made it durable
 }
 
 func (p pointer) encode() []byte {
@@ -64,7 +65,7 @@ func seal(body string) []byte {
 	return fmt.Appendf([]byte(body), "sum %08x\n", crc32.Checksum([]byte(body), castagnoli))
 }
 
-// unseal returns what seal was given, and false for anything seal did not make.
+// unseal returns what seal was given, and false for data that seal did not make.
 func unseal(data []byte) (string, bool) {
 	const sumLen = len("sum 00000000\n")
 	if len(data) < sumLen {
@@ -82,7 +83,7 @@ func imageNumber(name string) (int, bool) {
 	return n, err == nil && n > 0 && imageName(n) == name
 }
 
-// A layout is one shard's image directory: the names in it, and no database.
+// A layout knows the names in one shard's image directory. It knows nothing of databases.
 type layout struct {
 	disk *disk.Disk
 	dir  string
@@ -90,8 +91,8 @@ type layout struct {
 
 func (l layout) path(name string) string { return filepath.Join(l.dir, name) }
 
-// inspect says what the directory holds, and changes nothing. Without an error, exists is false for a directory
-// that is absent, empty, or holds a creation that was cut off; it may be made anew.
+// inspect reports what the directory holds and changes nothing. If there is no error and exists is
+// false, an image may be created: the directory is absent or empty, or a creation was interrupted.
 func (l layout) inspect() (p pointer, exists bool, err error) {
 	names, err := l.names()
 	if err != nil {
@@ -119,8 +120,8 @@ func (l layout) inspect() (p pointer, exists bool, err error) {
 	return p, true, nil
 }
 
-// unmarked judges a directory without a marker. The marker is durable before anything else is written, so only
-// the marker's own write beside may be there.
+// unmarked judges a directory without a marker. The marker is durable before anything else is
+// written. So only an interrupted write of the marker may be there.
 func (l layout) unmarked(names []string, ours int) error {
 	if ours >= 0 {
 		return corrupt(l.path(markerName), "it is missing beside %s", names[ours])
@@ -164,7 +165,8 @@ func (l layout) readPointer() (pointer, error) {
 	return p, nil
 }
 
-// create makes the directory, its marker and a pointer in state new, each durable before the next.
+// create makes the directory, its marker, and a pointer in the state new. Each is durable before
+// the next.
 func (l layout) create() error {
 	if err := l.disk.MkdirAll(l.dir, 0o755); err != nil {
 		return err
@@ -178,8 +180,9 @@ func (l layout) create() error {
 	return l.writePointer(pointer{image: imageName(1), state: stateNew})
 }
 
-// syncParents makes the directory's own name durable: it must not vanish in a power cut after images in it were
-// promised to last. Which of its parents are new is not known here, so all that the disk answers for are synced.
+// syncParents makes the directory's own name durable. It must not vanish in a power cut after
+// images in it were promised to last. It is unknown which of the parents are new, so it syncs every
+// parent that the disk covers.
 func (l layout) syncParents() error {
 	for dir := filepath.Dir(l.dir); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := l.disk.Stat(dir); err != nil {
@@ -194,7 +197,7 @@ func (l layout) syncParents() error {
 
 func (l layout) writePointer(p pointer) error { return l.replace(pointerName, p.encode()) }
 
-// replace gives the file new contents, whole or not at all.
+// replace gives the file new contents, completely or not at all.
 func (l layout) replace(name string, data []byte) error {
 	beside := l.path(name + besideExt)
 	f, err := l.disk.Create(beside)
@@ -214,9 +217,9 @@ func (l layout) replace(name string, data []byte) error {
 	return syncDir(l.disk, l.dir)
 }
 
-// sweep removes what no start can need: images that live is not, and writes beside. The directory is synced
-// first, because the pointer this decision rests on may have been renamed by a process that was killed before it
-// could.
+// sweep removes what no start can need: images other than live, and temporary files. It syncs the
+// directory first. The pointer that names live may have been renamed by a process that was killed
+// before its own sync.
 func (l layout) sweep(live string) error {
 	names, err := l.names()
 	if err != nil {
@@ -241,7 +244,7 @@ func (l layout) sweep(live string) error {
 	return nil
 }
 
-// unused returns the name for the next image.
+// unused returns a name for the next image.
 func (l layout) unused() (string, error) {
 	names, err := l.names()
 	if err != nil {
@@ -256,7 +259,7 @@ func (l layout) unused() (string, error) {
 	return imageName(last + 1), nil
 }
 
-// names lists the directory in order; an absent one is empty.
+// names returns the names in the directory, sorted; none if it does not exist.
 func (l layout) names() ([]string, error) {
 	names, err := l.disk.List(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,8 +9,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A Snapshot is an image at one point in time. It costs little to take and holds nothing up; while it is open,
-// the records it needs stay on disk.
+// A Snapshot is an image at one point in time. It is cheap to create and delays nobody. While it is
+// open, the records it needs stay on disk.
 type Snapshot struct {
 	// Immutable after Image.Snapshot.
 	image   *Image
@@ -18,13 +18,13 @@ type Snapshot struct {
 	applied uint64
 
 	mu struct {
-		rank.Mutex[rank.Snapshot]                  // held by WriteTo from beginning to end
+		rank.Mutex[rank.Snapshot]                  // held by WriteTo throughout
 		records                   *pebble.Snapshot // nil after Close
 	}
 }
 
-// Snapshot returns the image as it is now, with everything committed. The caller closes it; Image.Close does so
-// for one that was forgotten.
+// Snapshot returns the image in its present state, with everything committed. The caller must close
+// it. Image.Close closes a snapshot that was forgotten.
 func (i *Image) Snapshot() (*Snapshot, error) {
 	if err := i.ready(); err != nil {
 		return nil, err
@@ -40,15 +40,15 @@ func (i *Image) Snapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// Applied returns the index the snapshot has.
+// Applied returns the snapshot's index.
 func (s *Snapshot) Applied() uint64 { return s.applied }
 
-// stopCheck is how many records pass between two looks at the stop channel.
+// stopCheck is how many records are written between two checks of the stop channel.
 const stopCheck = 64
 
-// WriteTo writes the snapshot as a stream that Install reads. It returns ErrStopped soon after stop is closed,
-// ErrClosed if the image or the snapshot is, the writer's error, or an error about a corrupt file; a stream cut
-// short by any of them is refused by Install.
+// WriteTo writes the snapshot as a stream that Install can read. It returns ErrStopped soon after
+// stop is closed, ErrClosed if the image or the snapshot is closed, the writer's error, or an error
+// about a corrupt file. Install refuses a stream that any of these errors cut short.
 func (s *Snapshot) WriteTo(w io.Writer, stop <-chan struct{}) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Snapshot) WriteTo(w io.Writer, stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	var own error // an error that is not the database's
+	var own error // an error from outside the database
 	err = each(s.mu.records, func(t Table, key, value []byte) error {
 		if out.count%stopCheck == 0 {
 			if own = stopped(stop, s.image.closing); own != nil {
@@ -78,7 +78,7 @@ func (s *Snapshot) WriteTo(w io.Writer, stop <-chan struct{}) error {
 	return out.finish()
 }
 
-// stopped returns ErrStopped or ErrClosed if one of the channels is closed.
+// stopped returns ErrStopped or ErrClosed if one of the channels is closed, else nil.
 func stopped(stop, closing <-chan struct{}) error {
 	select {
 	case <-stop:
@@ -90,7 +90,7 @@ func stopped(stop, closing <-chan struct{}) error {
 	}
 }
 
-// Close gives up the snapshot. It waits for a WriteTo under way. Further calls return nil.
+// Close releases the snapshot. It waits for a WriteTo in progress. Further calls return nil.
 func (s *Snapshot) Close() error {
 	s.mu.Lock()
 	records := s.mu.records

@@ -17,30 +17,32 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// The sizes of a database. Package doc adds them up.
+// The sizes of a database. The package doc adds them up.
 const (
 	memtableLen = 4 << 20
 	cacheLen    = 1 << 20
-	// tableFilesMax is the least Pebble takes, 64 open tables and 10 other files.
+	// tableFilesMax is the smallest value that Pebble accepts: 64 open tables and 10 other files.
 	tableFilesMax = 74
-	// A table holds 4 MiB: a few hundred files for a gigabyte, and a compaction step stays short.
+	// At 4 MiB a table, a gigabyte is a few hundred files, and one step of a compaction stays
+	// short.
 	tableFileLen = 4 << 20
-	// Records are read in long runs only, by Load and by snapshots, so blocks are larger than for point reads.
+	// Load and snapshots read long runs of records, so blocks are larger than point reads would
+	// need.
 	blockLen = 32 << 10
 
 	outOfReach = 1 << 20
 
-	// backgroundPause slows down Pebble's retries. It repeats failed background work at once and without end, and
-	// only the node's Close, which the thrown switch brings about, ends that.
+	// backgroundPause slows down Pebble's retries. Pebble repeats failed background work at once
+	// and without end. Only the node's Close, which follows the thrown switch, stops it.
 	backgroundPause = 10 * time.Millisecond
 )
 
-// ownTable is the key space that no Table has.
+// ownTable is the key space for this package's own records. No Table has its number.
 const ownTable = 0
 
 var appliedKey = []byte{ownTable, 'a'}
 
-// A store is one Pebble database, with a count of who reads it.
+// A store is one Pebble database with a count of its readers.
 type store struct {
 	// Immutable after openStore.
 	disk  *disk.Disk
@@ -48,8 +50,8 @@ type store struct {
 	db    *pebble.DB
 	cache *pebble.Cache
 
-	refs       atomic.Int32 // one for the Image while it is the live one, one for each Snapshot
-	superseded atomic.Bool  // the directory goes when the last reference does
+	refs       atomic.Int32 // one for the Image while this store is live, one for each Snapshot
+	superseded atomic.Bool  // the last release removes the directory
 }
 
 type openMode int
@@ -60,10 +62,10 @@ const (
 	existing
 )
 
-// openStore opens the database in dir. Errors are Pebble's; check.go makes sense of them.
+// openStore opens the database in dir. Errors are Pebble's; diagnose explains them.
 func openStore(d *disk.Disk, dir string, mode openMode, log *slog.Logger) (s *store, err error) {
-	// Pebble panics on some contents that it never wrote. This is the goroutine of Start, and the files were ours
-	// to check.
+	// Pebble panics on some contents that it never wrote. Recovering is safe: this is the goroutine
+	// of Start, and checking these files is its job.
 	defer func() {
 		if r := recover(); r != nil {
 			s, err = nil, fmt.Errorf("pebble: %v", r)
@@ -85,32 +87,35 @@ func pebbleOptions(d *disk.Disk, cache *pebble.Cache, mode openMode, log *slog.L
 		FS:     filesystem{d},
 		Cache:  cache,
 		Logger: pebbleLog{log: log, fail: d.Fail},
-		// The format is named, so that a newer Pebble does not move files to one that this Pebble cannot read. The
-		// lowest has all that is used here, and it spares each creation a dozen synced marker files.
+		// The version is fixed, so that a newer Pebble does not convert the files to one that this
+		// Pebble cannot read. The oldest version has all that this package uses, and saves a dozen
+		// synced marker files for each new database.
 		FormatMajorVersion: pebble.FormatMostCompatible,
 		ReadOnly:           mode == checkOnly,
 		ErrorIfExists:      mode == createNew,
 		ErrorIfNotExists:   mode != createNew,
 
-		// The Raft log is the log.
+		// The Raft log replaces it.
 		DisableWAL:   true,
 		MemTableSize: memtableLen,
-		// A commit that Pebble stalls waits under locks that Close needs, and behind a disk that does not answer it
-		// waits for ever. Commit has a bound of its own, so Pebble's are out of reach.
+		// Pebble must never stall a commit: it would wait under locks that Close needs, and for
+		// ever if the disk does not answer. Commit has its own limit, so Pebble's limits are out of
+		// reach.
 		MemTableStopWritesThreshold: outOfReach,
 		L0StopWritesThreshold:       outOfReach,
-		// Keys come in no order, so that a compaction from level 0 mostly rewrites all below it. Pebble begins one at half as many runs as
-		// this says: with 8 in place of 2, three members that create znodes did so 10 to 13 % faster; only Load and snapshots have
-		// to merge them.
+		// Keys arrive in no order, so a compaction from level 0 mostly rewrites everything below
+		// it. Pebble begins a compaction at half this many runs. Beginning at 8 instead of 2, three
+		// members created znodes 10 to 13 % faster. Only Load and snapshots have to merge the runs.
 		L0CompactionThreshold: 16,
 
 		MaxOpenFiles: tableFilesMax,
-		// Without a descriptor Pebble would sync a whole table at each step instead of a range of it.
+		// Our files have no descriptor, so Pebble would sync a whole table at each step instead of
+		// a range of it.
 		BytesPerSync: math.MaxInt32,
 		Levels:       []pebble.LevelOptions{{BlockSize: blockLen, TargetFileSize: tableFileLen}},
 	}
 	o.Experimental.TableCacheShards = 1
-	// Reads are whole scans; compactions that they would trigger help nobody.
+	// Reads are full scans; compactions triggered by them would help nobody.
 	o.Experimental.ReadSamplingMultiplier = -1
 	o.EventListener.BackgroundError = func(err error) {
 		d.Fail(fmt.Errorf("image, in the background: %w", err))
@@ -119,8 +124,8 @@ func pebbleOptions(d *disk.Disk, cache *pebble.Cache, mode openMode, log *slog.L
 	return o
 }
 
-// pebbleLog hands Pebble's messages on. Fatalf returns, which Pebble does not expect but copes with: what it
-// reports is a failed write to the MANIFEST, and it goes on to return that error.
+// pebbleLog passes on Pebble's messages. Pebble does not expect Fatalf to return, but copes: Fatalf
+// reports a failed write to the MANIFEST, and Pebble then returns that error.
 type pebbleLog struct {
 	log  *slog.Logger
 	fail func(error)
@@ -136,7 +141,7 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 	l.fail(fmt.Errorf("pebble: "+format, args...))
 }
 
-// applied returns the index in r, zero for an image nothing was committed to.
+// applied returns the index stored in r, or zero if nothing was ever committed.
 func applied(r pebble.Reader) (uint64, error) {
 	v, closer, err := r.Get(appliedKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -177,7 +182,7 @@ func walk(it *pebble.Iterator, fn func(t Table, key, value []byte) error) error 
 
 var errUnknownTable = errors.New("it holds a record of no table")
 
-// load calls fn for every record. An error that is not fn's names the file.
+// load calls fn for every record. An error that does not come from fn names the file.
 func (s *store) load(fn func(t Table, key, value []byte) error) error {
 	var refused error
 	err := each(s.db, func(t Table, key, value []byte) error {
@@ -198,7 +203,7 @@ func (s *store) acquire() *store {
 	return s
 }
 
-// release closes the database when nobody is left who reads it, and removes it if another has taken its place.
+// release closes the database after its last reader has left, and removes it if it was superseded.
 func (s *store) release() error {
 	if s.refs.Add(-1) > 0 {
 		return nil
@@ -211,7 +216,7 @@ func (s *store) release() error {
 	return err
 }
 
-// isIO tells an error of reading the disk from an error of what was read.
+// isIO reports whether err is about reading the disk, rather than about the contents.
 func isIO(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// The limits of a record. A reader refuses what is beyond them before it takes memory for it, so a writer must
-// not produce it: Commit checks.
+// The limits of a record. A reader refuses a larger one before it allocates memory for it. So
+// Commit must refuse it too.
 const (
 	keyLenMax   = 1 << 20
 	valueLenMax = 64 << 20
@@ -23,11 +23,11 @@ const (
 	recordHeadLen = 1 + 4 + 4
 	trailerMark   = 0
 
-	// streamBuffer is what a stream is written and read in: large enough that a write is not a system call for
-	// every record, small enough that any number of snapshots at once is no matter.
+	// streamBuffer is the buffer for reading or writing a stream. It is large enough to avoid a
+	// system call for every record, and small enough for many snapshots at once.
 	streamBuffer = 64 << 10
 
-	// readStep is how much of a record is read before more memory is taken for it, so that a length that lies
+	// readStep is how much of a record is read before more memory is allocated. So a false length
 	// costs no more than the bytes that follow it.
 	readStep = 1 << 20
 )
@@ -42,7 +42,7 @@ type streamWriter struct {
 	head  [recordHeadLen]byte
 }
 
-// sumWriter keeps the checksum of what passes through it.
+// sumWriter computes the checksum of everything written through it.
 type sumWriter struct {
 	to  io.Writer
 	sum uint32
@@ -73,7 +73,7 @@ func (s *streamWriter) record(t Table, key, value []byte) error {
 	binary.BigEndian.PutUint32(s.head[1:], uint32(len(key)))
 	binary.BigEndian.PutUint32(s.head[5:], uint32(len(value)))
 	s.count++
-	// A bufio.Writer remembers its first error, so looking at the last write is enough.
+	// A bufio.Writer remembers its first error, so checking the last write is enough.
 	s.out.Write(s.head[:])
 	s.out.Write(key)
 	_, err := s.out.Write(value)
@@ -90,9 +90,9 @@ func (s *streamWriter) finish() error {
 	return s.out.Flush()
 }
 
-// A streamReader reads one snapshot stream and believes nothing in it. Every error of what it read wraps
-// ErrCorrupt or ErrNewer; an error of the reader below is returned as it is. It reads ahead of the trailer, but
-// does not mind what follows it.
+// A streamReader reads one snapshot stream and trusts nothing in it. Errors about the contents wrap
+// ErrCorrupt or ErrNewer; an error of the underlying reader is returned unchanged. The streamReader
+// reads ahead beyond the trailer, but does not care what follows it.
 type streamReader struct {
 	in    *bufio.Reader
 	sum   uint32
@@ -127,8 +127,8 @@ func streamError(format string, args ...any) error {
 	return fmt.Errorf("snapshot stream: %w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// next reads the next record into table, key and value, which stay as they are until the call after. It returns
-// io.EOF after the last one, once the trailer has been found right.
+// next reads the next record into table, key and value, which stay valid until the following call.
+// After the last record it verifies the trailer and returns io.EOF.
 func (s *streamReader) next() error {
 	var head [recordHeadLen]byte
 	if err := s.read(head[:1]); err != nil {
@@ -177,7 +177,7 @@ func (s *streamReader) trailer() error {
 	return io.EOF
 }
 
-// readN reads n bytes into b, taking memory only as they come.
+// readN reads n bytes into b. It allocates memory only as the bytes arrive.
 func (s *streamReader) readN(b []byte, n int) ([]byte, error) {
 	for len(b) < n {
 		from, step := len(b), min(n-len(b), readStep)
