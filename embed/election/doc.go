@@ -1,19 +1,49 @@
-// Package election lets the processes of an ensemble choose one of them, built on embed's public face only.
+// Package election lets the processes of an ensemble choose one of them as their leader. It is
+// built on embed's public API only.
 //
-// A candidate is an ephemeral sequential znode under the election's path that holds the candidate's value; the first in
-// the queue leads. The names follow Curator's LeaderLatch (_c_<uuid>-latch-0000000007), and its clients can stand in the same queue.
+//	err := election.Run(ctx, node, "/elections/scheduler", nil,
+//		func(ctx context.Context, token lock.Token) error {
+//			return schedule(ctx, token) // in one process at a time; ctx ends with the leadership
+//		})
 //
-// Run calls a function while this process leads; a Latch tells whether it does; Campaign and Candidate are what they are made of; Balance
-// spreads many elections over the processes that stand for them.
+// Choose the call by what the service needs:
 //
-// A candidate with a priority goes ahead of those who wait with a lower one: it takes a place right before the first of them, while somebody
-// is ahead of that one. Its turn is granted by a transaction that moves it to the front of that place, by a name that only one can have, so
-// that of two who both see themselves first one is granted it, and tokens grow. A transfer deletes the leader's znode and creates the
-// candidate's in its place in one transaction, after the candidate has answered the leader's offer and the leader has ended its turn.
+//   - Run calls a function whenever this process leads.
+//   - A Latch stands for election in the background and tells whether this process leads.
+//   - Campaign waits once for the leadership. Enter and Candidate do it in steps.
+//   - Balance runs many elections and spreads the leaderships evenly over the processes.
+//   - Leader, Observe and Candidates tell who leads and who waits.
 //
-// Only Curator's LeaderLatch may share an election's path: LeaderSelector, go-zookeeper's Lock and kazoo's Election have other names and would not wait
-// for candidates here, nor be waited for; they belong on the path of a lock.Mutex. A client's candidate accepts no transfer, and goes
-// ahead of nobody. What begins with "transfer-" below an election's path is the election's own.
+// # What a Leadership is
 //
-// Read election.go first, then candidate.go and leadership.go, transfer.go, run.go, latch.go and balance.go.
+// A Leadership is for an election what a lock.Hold is for a lock. It ends for the same reasons,
+// before anybody else can be elected, and it does not come back. Its Context, Err, Token and Guard
+// serve the same purposes. The documentation of package lock says what a service must do when it
+// ends.
+//
+// # How it works
+//
+// A candidate is an ephemeral sequential znode under the election's path. Its data is the
+// candidate's value. The first in the queue leads.
+//
+// A candidate with a priority goes ahead of those that wait with a lower one, but never ahead of
+// the first in the queue. It takes the place right before the first candidate that it passes, while
+// somebody is still ahead of that place. When the candidate becomes the first itself, it does not
+// lead yet: it needs a grant. A grant is a transaction that moves it to the front of its place,
+// under a name that only one znode can have. So if two candidates both see themselves first, only
+// one is granted the leadership, and tokens grow.
+//
+// A transfer gives the leadership to a chosen candidate. The leader offers its place, the candidate
+// answers, and the leader ends its leadership. Then the candidate deletes the leader's znode and
+// creates its own in the same place, in one transaction.
+//
+// # Beside ZooKeeper's clients
+//
+// The names follow Curator's LeaderLatch, _c_<uuid>-latch-0000000007, and its clients can stand in
+// the same queue. Such a client accepts no transfer and goes ahead of nobody.
+//
+// No other client may share an election's path. Curator's LeaderSelector, go-zookeeper's Lock and
+// kazoo's Election use other names, so they and the candidates here would not wait for each other.
+// They belong on the path of a lock.Mutex. Names that begin with "transfer-" below an election's
+// path are the election's own.
 package election

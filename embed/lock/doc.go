@@ -1,8 +1,5 @@
-// Package lock has locks for the processes of an ensemble, built on embed's public face only: Mutex, RWMutex, Semaphore, and Multi for several
-// paths at once.
-//
-// A contender for a lock is an ephemeral sequential znode under the lock's path, so every tool can see who waits. The
-// names follow Curator's recipes (_c_<uuid>-lock-0000000007), and its clients can stand in the same queue.
+// Package lock has locks that the processes of an ensemble share: Mutex, RWMutex, Semaphore, and
+// Multi for several paths at once. It is built on embed's public API only.
 //
 //	hold, err := lock.NewMutex(session, "/locks/report").Lock(ctx)
 //	if err != nil {
@@ -11,52 +8,102 @@
 //	defer hold.Release()
 //	return writeReport(hold.Context(), hold.Token())
 //
-// What is kept in the tree is best written under a Guard: the write and the question whether the lock is still held are one
-// transaction then.
+// Do does the same for one function, with a session of its own.
+//
+// # What a Hold is
+//
+// Lock returns a Hold: one acquisition of the lock. It lasts until one of these ends it, and
+// Hold.Err then says which:
+//
+//   - Its owner calls Release: embed.ErrReleased.
+//   - Its session reaches its local deadline: embed.ErrSuspended. This happens when the node has
+//     not reached a quorum for 90 % of the session's timeout, or when the process was paused that
+//     long.
+//   - Somebody deletes its znode: embed.ErrDeleted.
+//   - Its session or its node ends first: for example embed.ErrSessionClosed or embed.ErrClosed.
+//
+// An ended Hold never comes back, even if its session is Connected again later. A Hold ends on its
+// own node before anybody else can be granted the lock. The only exception is a deletion by hand:
+// there the node ends the Hold when it applies the deletion, and another node may apply it sooner.
+//
+// When a Hold ends, its owner must stop what the lock protects. Use these:
+//
+//   - Hold.Context ends with the Hold. Pass it to the work that runs under the lock.
+//   - Hold.Err compares the clock when it is called. Call it right before each step that others can
+//     see. It is right even after a pause, before any timer has run.
+//   - Hold.Token is a number for the resource that the lock protects. No check in this process can
+//     stop a call that is already in flight, and none notices time in which the machine's clocks
+//     stood still. A resource that refuses tokens smaller than the greatest it has seen is safe
+//     from both.
+//   - Guard does the same for data in the tree. The write and the check that the Hold still lasts
+//     are one transaction.
+//
+// To continue, call Lock again. If the session has ended too, open a new one first.
+//
+// A client of ZooKeeper or etcd learns that it lost a lock from an event of its connection or its
+// lease, and a pause delays that event. Here the holder's own node compares the clock at each
+// question, so no event has to arrive first.
 //
 // # Order
 //
-// Contenders are granted in the order of their numbers, which is that of their arrival, and each waits for one other only. Where a
-// contender takes over another's place (Downgrade, Upgrade, Options.Identity) it does so in the transaction that deletes that one, or stands
-// right in front of the one that must wait for it: nobody comes between, and tokens go on growing (see Token).
+// A contender for a lock is an ephemeral sequential znode under the lock's path, so every tool can
+// see who waits. Its name has the form of Curator's recipes, _c_<uuid>-lock-0000000007.
 //
-// # The fast path
+// Contenders are served in the order of their numbers, which is the order in which they arrived.
+// Each one waits for one other only, so a release wakes one contender. Downgrade, Upgrade and
+// Options.Identity take over a place in the queue. The new contender is created in the transaction
+// that deletes the old one, or directly in front of the contender that must wait for it. So nobody
+// comes between, and tokens go on growing; see Token.
 //
-// With Options.Keep a lock stays with its Mutex when it is released: its contender remains the first in the queue, and the next Hold of the
-// same Mutex begins without a commit. Everybody else is kept out by the contender as before, so what has to hold is this:
+// # Keeping a lock without a commit
 //
-//  1. The contender is not deleted while a Hold lives. The Mutex gives it up only when its Hold has been released, under one lock with
-//     the grants. If it ends otherwise, by the session's local deadline, the session's end or by hand, its node ends the Hold first (by hand: when
-//     it applies that), as any Hold.
-//  2. A grant compares the clock: it asks the node for a turn of the claim, which is refused from the session's local deadline on, and a
-//     claim that was lost is never held again.
-//  3. A Hold ends before the next one begins, on this node as well: Err and Done say so, and what it guards is refused. That is judged when the
-//     transaction is issued and once more when it is queued, in one step with its place in the queue; and a Hold is passed on only when
-//     everything that its session had submitted before was applied. So nothing that it guards is applied after the next one has begun,
-//     although both have the same znode and the ensemble cannot tell them apart. Transactions of other sessions keep no such order,
-//     which is why they cannot be guarded.
-//  4. Tokens grow: they share the commit of the contender and count the Holds since.
-//  5. A contender of somebody else is noticed by a watch on the path, and whatever ends that watch counts as one. From then on nobody
-//     here is granted the lock who has not queued in this Mutex, and nobody at all after Keep. So it waits for Keep, for the Hold of that
-//     moment, and for the commit that lets it in.
+// With Options.Keep, a Mutex keeps the lock when a Hold is released. Its contender stays first in
+// the queue, so the next Hold of the same Mutex begins without a commit. Meanwhile the contender
+// keeps everybody else out, as before. These rules make that safe:
 //
-// Within a Mutex callers are served in their order; among them and the contenders of others there is none but that bound.
+//  1. The contender is not deleted while a Hold lives. The Mutex gives it up only after the Hold
+//     was released, under the same mutex that grants Holds. If the contender ends in another way,
+//     by the session's local deadline or its end, the node ends the Hold first, as any Hold. After
+//     a deletion by hand the node ends the Hold when it applies the deletion.
+//  2. A grant compares the clock. It begins a new tenure of the contender's claim, and the node
+//     refuses that from the session's local deadline on. A claim that was lost is never held again.
+//  3. A Hold ends before the next one begins, on this node too: Err and Done say so, and a
+//     transaction that it guards is refused. The node checks this when the transaction is issued,
+//     and again in the step that puts it into the node's queue. And the next Hold begins only when
+//     everything that the session submitted before has been applied. So nothing that the old Hold
+//     guards is applied after the new one has begun, although both have the same znode and the
+//     ensemble cannot tell them apart. Transactions of other sessions keep no such order, so a kept
+//     Hold cannot guard them.
+//  4. Tokens grow. All Holds of a contender share the zxid of its commit, and Token.Local counts
+//     them.
+//  5. A watch on the path notices a contender from outside this Mutex. If the watch ends for any
+//     reason, the Mutex assumes that somebody waits. From then on it grants the lock only to
+//     callers that queue in it, and after Keep to nobody. So the contender from outside waits for
+//     Keep, for the Hold of that moment, and for the commit that lets it in.
 //
-// # Beside other clients
+// A Mutex serves its own callers in their order. Between them and contenders from outside, rule 5
+// is the only bound.
 //
-// Through embed/gateway ZooKeeper's clients take the same locks, which embed/gateway/clienttest holds: nobody has one beside those
-// whom it excludes, and who came first is served first.
+// # Beside ZooKeeper's clients
+//
+// Through embed/gateway, clients of ZooKeeper can queue for the same locks. The tests in
+// embed/gateway/clienttest check that both sides exclude each other and are served in order:
 //
 //	Mutex      Curator's InterProcessMutex and LeaderSelector, kazoo's Lock, go-zookeeper's Lock
 //	Multi      the same, on each of its paths
-//	RWMutex    Curator's InterProcessReadWriteLock, kazoo's ReadLock and WriteLock; a Mutex there is a writer
-//	Semaphore  Curator's InterProcessSemaphoreV2, and InterProcessSemaphoreMutex for a limit of one; kazoo's Semaphore on <path>/leases
-//	           with its lock_path at <path>/locks
+//	RWMutex    Curator's InterProcessReadWriteLock, kazoo's ReadLock and WriteLock;
+//	           a Mutex on the same path is a writer
+//	Semaphore  Curator's InterProcessSemaphoreV2, and InterProcessSemaphoreMutex for a limit
+//	           of one; kazoo's Semaphore on <path>/leases with its lock_path at <path>/locks
 //
-// Revoke and Hold.Revoked are understood by Curator's Revocable and Revoker. What is peculiar to this package works for its own callers: a
-// client waits for a lost contender as long as the ensemble keeps it, which is its Delay and up to a minute more; it takes nobody's place, and
-// its limit of a semaphore is its own affair. kazoo's pattern for Curator's writers and candidates has to allow for more than ten digits: names of
-// places in front of somebody end with 33 characters, which are [0-9]{10}[0-9a-f]{8}-[0-9a-f]{4}[0-9]{10}.
+// Revoke and Hold.Revoked work with Curator's Revocable and Revoker. Everything else that only this
+// package has works among its own callers:
 //
-// Read token.go first, then hold.go and mutex.go, then the kinds; the queue they share with elections is embed/internal/queue.
+//   - A client waits for a lost contender as long as the ensemble keeps it: for its Delay and up to
+//     a minute more.
+//   - A client takes over no places.
+//   - A client's limit of a semaphore is its own; it does not read ours.
+//   - kazoo matches the names of Curator's writers and candidates by a pattern. The pattern has to
+//     allow more than ten digits, because the name of a contender that took a place in front of
+//     another ends with 33 characters: [0-9]{10}[0-9a-f]{8}-[0-9a-f]{4}[0-9]{10}.
 package lock

@@ -1,13 +1,14 @@
-// Package recipetest plays random schedules against the recipes of embed/lock and embed/election: callers use them on sessions of all members
-// while these are cut off, stopped, killed and started again, and whatever they are granted and told is held against a model. It has no code
-// of its own, only tests.
-//
-// Read main_test.go first, then schedule_test.go and faults_test.go, model_test.go, holder_test.go, and what is played: locks_test.go and
-// locks_kinds_test.go, elections_test.go and what begins so.
+// Package recipetest tests the recipes of embed/lock and embed/election under random faults.
+// Callers use the recipes on sessions of all members. Meanwhile members are cut off, stopped,
+// killed and started again. A model checks everything that the callers are granted and told. The
+// package has tests only.
 //
 //	go test ./embed/recipetest -run TestElections -seed 7
 //	go test ./embed/recipetest -run TestLocks -timeout 0 -long 1h
 //
-// The first repeats the random choices of a run; what comes of them is as random as the machine makes it. The second plays schedules with
-// every fault there is for an hour.
+// The first command repeats the random choices of a run. Their outcome still varies with the
+// machine's timing. The second plays schedules with every kind of fault for an hour.
+//
+// schedule_test.go and faults_test.go play the schedules, and holder_test.go runs the callers.
+// model_test.go has the model.
 package recipetest

@@ -1,18 +1,28 @@
-// Package queue is the fair queue under locks and elections: contenders are ephemeral sequential znodes under one parent,
-// served in order of their numbers, each waiting for one other only.
+// Package queue is the fair queue below locks and elections. Contenders are ephemeral sequential
+// znodes under one parent. They are served in the order of their numbers, and each waits for one
+// other only.
 //
-// The names follow Curator's form, so that its clients can stand in the same queue, with words of our own before the kind:
+// # Names
+//
+// A name has the form of Curator's recipes, so Curator's clients can stand in the same queue. Words
+// that only this package reads stand before the kind:
 //
 //	_c_<uuid>-[<word>-]*<kind><ten digits>
-//	d<ms>      it stays so long after its session was lost
-//	i<16 hex>  who may take its place then
+//
+//	d<ms>      how long the contender stays after its session was lost
+//	i<16 hex>  who may take its place during that time
 //	p<n>       its priority
-//	up         a reader who waits to become the writer
-//	z<zxid>    its place was taken over: tokens at the place count from there
+//	up         it is a reader that waits to become the writer
+//	z<zxid>    it took over its place: the tokens of the place count from this zxid
 //
-// A place is a number. Those that stand in front of somebody who was there before have the number before that one's and come behind all others of
-// that number, in the order of a key: ~u_<key, in the uuid's first two groups>...<kind><number><key><number>. By the name this is
-// the order of Session.Before, by what follows the kind it is Curator's.
+// # Places
 //
-// Read names.go first, then queue.go and place.go.
+// A place is a number in the queue. Some contenders stand in front of another that was there before
+// them. Their number is the one before that contender's, and they come behind all others with that
+// number, in the order of a key:
+//
+//	~u_<key, in the uuid's first two groups>...<kind><number><key><number>
+//
+// Session.Before orders by the last ten digits, then by the whole name. Curator orders by what
+// follows the kind. Both orders are the same.
 package queue
