@@ -30,8 +30,9 @@ var imports = map[string][]string{
 	"storage/disk/powercut": {"storage/disk"}, // for tests
 	"storage":               {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
 
-	"replication":           {"internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport": {"internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication":                         {"internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
+	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
 		"github.com/vmihailenco/msgpack/v5", "github.com/cespare/xxhash/v2"},
@@ -48,7 +49,7 @@ var imports = map[string][]string{
 	"embed/internal/queue": {"embed"},
 	"embed/lock":           {"embed", "embed/internal/queue", "internal/rank"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock", "internal/rank"},
-	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication", "replication/transport", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},

@@ -18,6 +18,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // One byte of one member's directory has changed while it was down. The member says so and does not start, or fails, or
@@ -94,7 +95,7 @@ func livedTogether(t *testing.T, base string) {
 func damaged(t *testing.T, dir, what string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	mesh := transport.NewMesh()
+	mesh := transporttest.NewMesh()
 	start := func(id embed.MemberID) (*embed.Node, error) {
 		members := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
 		return embed.StartInside(embed.Config{Dir: memberDir(dir, id), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick, Logger: quiet},

@@ -30,6 +30,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // A journal is a log that tests read.
@@ -132,7 +133,7 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mesh := transport.NewMesh()
+			mesh := transporttest.NewMesh()
 			start := func(cfg embed.Config) *embed.Node {
 				cfg.Dir, cfg.Tick, cfg.Logger = t.TempDir(), 10*time.Millisecond, quiet
 				n, err := embed.StartInside(cfg, inside.Seams{Network: func(transport.Network) transport.Network {

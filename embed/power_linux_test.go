@@ -17,6 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/storage/disk/powercut"
 )
@@ -128,7 +129,7 @@ type member struct {
 }
 
 // start starts a member on its directory below dir.
-func (g *grid) start(dir string, id embed.MemberID, mesh *transport.Mesh, fault func(disk.Op, string) error) (m member, err error) {
+func (g *grid) start(dir string, id embed.MemberID, mesh *transporttest.Mesh, fault func(disk.Op, string) error) (m member, err error) {
 	cfg := embed.Config{Dir: memberDir(dir, id), ID: id, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet}
 	seams := inside.Seams{Fault: fault, Started: func(e *engine.Engine) { m.engine = e }}
 	if len(g.ids) > 1 {
@@ -145,7 +146,7 @@ func (g *grid) start(dir string, id embed.MemberID, mesh *transport.Mesh, fault 
 // live has the members run until they have written a while.
 func (g *grid) live(i int) {
 	ctx := bounded(g.t)
-	mesh := transport.NewMesh()
+	mesh := transporttest.NewMesh()
 	var members []member
 	for _, id := range g.ids {
 		m, err := g.start(g.dir, id, mesh, func(op disk.Op, name string) error { return g.note(id, op, name) })
@@ -188,7 +189,7 @@ func (g *grid) survives(c blackout) {
 	what := fmt.Sprintf("luck %d after %s", c.luck, c.after)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	mesh := transport.NewMesh()
+	mesh := transporttest.NewMesh()
 	order := g.rng.Perm(len(g.ids))
 	var members []member
 	defer func() {

@@ -92,9 +92,9 @@
 //	transport.Transport  all connections
 //	promises.mu          what the peers have promised
 //	notices.mu           what was logged
-//	transport.Faults     in tests: what is broken
-//	transport.Mesh       in tests: a network in memory
-//	transport.pipe       in tests: one of its connections
+//	transporttest.Faults  in tests: what is broken
+//	transporttest.Mesh    in tests: a network in memory
+//	transporttest.pipe    in tests: one of its connections
 //
 // So what is called with a registry's lock held, as a look of watch.Client.Arm is, asks nothing of the keeper: it cannot compare
 // clocks, or say why a session ended.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -26,7 +27,7 @@ type counted struct {
 // startCounted starts an ensemble of n members on an in-process network and waits until all serve.
 func startCounted(t *testing.T, n int) []*counted {
 	t.Helper()
-	mesh := transport.NewMesh()
+	mesh := transporttest.NewMesh()
 	members := make(map[MemberID]string)
 	for id := range n {
 		members[MemberID(id+1)] = fmt.Sprintf("member-%d.test:1", id+1)

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // withTransport puts an ensemble on the transport that nodes really have, over a network in memory.
 func withTransport(e *ensemble) {
-	mesh := transport.NewMesh()
+	mesh := transporttest.NewMesh()
 	targets := map[string]uint64{}
 	var members []uint64
 	for _, m := range e.members {

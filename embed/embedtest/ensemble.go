@@ -18,6 +18,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // DefaultTick is the tick of a test's ensemble: elections take 100 to 240 ms, the least session timeout is 720 ms.
@@ -46,7 +47,7 @@ type Ensemble struct {
 	t      testing.TB
 	o      Options
 	dir    string
-	mesh   *transport.Mesh
+	mesh   *transporttest.Mesh
 	ids    []embed.MemberID
 	faults map[embed.MemberID]*Faults
 
@@ -63,7 +64,7 @@ type member struct {
 // New starts an ensemble of members 1 to n and waits until all are ready. It is closed when the test ends.
 func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
-	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transport.NewMesh(), faults: make(map[embed.MemberID]*Faults),
+	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
 		running: make(map[embed.MemberID]*member), paused: make(map[embed.MemberID]bool)}
 	if e.dir == "" {
 		e.dir = t.TempDir()

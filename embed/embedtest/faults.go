@@ -9,6 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -18,7 +19,7 @@ import (
 // Those of an Ensemble's member are what Ensemble.Faults returns. For a member in a process of its own, which talks real
 // TCP, make them with NewFaults and start it with Start.
 type Faults struct {
-	links *transport.Faults
+	links *transporttest.Faults
 
 	mu struct {
 		sync.Mutex
@@ -33,7 +34,7 @@ type Faults struct {
 
 // NewFaults returns Faults that break nothing yet.
 func NewFaults() *Faults {
-	f := &Faults{links: transport.NewFaults()}
+	f := &Faults{links: transporttest.NewFaults()}
 	f.mu.changed = make(chan struct{})
 	return f
 }
@@ -87,7 +88,7 @@ type Link struct {
 
 // SetLink replaces the state of the link on which this member sends to another. What the other sends to this one is not
 // concerned: that is a link of the other's Faults.
-func (f *Faults) SetLink(to embed.MemberID, l Link) { f.links.Set(uint64(to), transport.Fault(l)) }
+func (f *Faults) SetLink(to embed.MemberID, l Link) { f.links.Set(uint64(to), transporttest.Fault(l)) }
 
 // Patience is how long a member waits for room on its disk or for a file descriptor. After that the lack
 // fails it. Outside of tests this is a minute.

@@ -106,7 +106,7 @@ func Order() []Place {
 		at[Reading]("file.reading"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
 		at[Dirs]("dirs.mu"), at[Lack]("lack.mu"),
 
-		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Faults]("transport.Faults"), at[Mesh]("transport.Mesh"), at[Pipe]("transport.pipe"),
+		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Faults]("transporttest.Faults"), at[Mesh]("transporttest.Mesh"), at[Pipe]("transporttest.pipe"),
 	}
 }
 

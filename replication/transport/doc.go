@@ -4,10 +4,10 @@
 //
 // # What it owns
 //
-// The connections between members: how they are made (a [Network]: nothing at all for a member that is
-// alone, a [Mesh] in memory for tests, [TCP] with optional mutual TLS; [Faults] break any), the handshake at the start of
-// each, the frames on them, and the gate that every received message passes. dragonboat sees it through
-// [Transport.Factory].
+// It owns the connections between members, the handshake at the start of each, the frames on them,
+// and the gate that every received message passes. A [Network] makes the connections: [TCP] does, with
+// optional mutual TLS, and package transporttest has one in memory for tests. A member that is alone
+// needs no Network. dragonboat uses the transport through [Transport.Factory].
 //
 // # What it never does
 //
@@ -111,11 +111,5 @@
 //
 // One accepts; one serves each accepted connection; one makes each outgoing connection and then reads the
 // answers on it. All of them end on Close, which waits for them. Messages are written by dragonboat's own
-// goroutines. Where Faults delay or hold messages, one for each such connection carries them; it ends with the
-// connection, at once but without being waited for.
-//
-// # Order to read
-//
-// transport.go, handshake.go, promises.go, frame.go, gate.go, link.go, stream.go, serve.go, network.go, tcp.go,
-// memory.go, faults.go, notices.go.
+// goroutines.
 package transport

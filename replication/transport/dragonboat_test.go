@@ -18,6 +18,8 @@ import (
 	"github.com/lni/dragonboat/v4/plugin/tan"
 	"github.com/lni/dragonboat/v4/raftio"
 	sm "github.com/lni/dragonboat/v4/statemachine"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // A registry knows members by their names.
@@ -256,7 +258,7 @@ func TestDragonboat(t *testing.T) {
 				if carrier == "mesh" {
 					for other := range members {
 						if other != id {
-							mesh.set(id, other, Fault{Cut: true})
+							mesh.set(id, other, transporttest.Fault{Cut: true})
 						}
 					}
 					return
@@ -267,7 +269,7 @@ func TestDragonboat(t *testing.T) {
 				if carrier == "mesh" {
 					for other := range members {
 						if other != id {
-							mesh.set(id, other, Fault{})
+							mesh.set(id, other, transporttest.Fault{})
 						}
 					}
 					return
@@ -337,7 +339,7 @@ func leaderOf(t *testing.T, m *member) (id uint64) {
 
 // A host whose transport is shut is out of Raft at once: the others elect another leader, and it ends.
 func TestDragonboatShut(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	members := map[uint64]*member{}
 	for id := uint64(1); id <= 3; id++ {
 		members[id] = startMember(t, mesh.Network(id), id, t.TempDir(), &counter{})

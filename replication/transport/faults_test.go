@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -9,13 +10,15 @@ import (
 	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // A message that vanishes is not told of, takes nothing else with it, and leaves the connection as it was.
 func TestLossTakesItsShare(t *testing.T) {
 	for _, loss := range []float64{0, 0.3, 1} {
 		inMesh(t, func(t *testing.T, m *web, a, b *peer) {
-			m.faults[1].Set(2, Fault{Loss: loss})
+			m.faults[1].Set(2, transporttest.Fault{Loss: loss})
 			ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
 			var all []uint64
 			for range 100 {
@@ -46,7 +49,7 @@ func TestLossTakesItsShare(t *testing.T) {
 // What is written in several steps is lost or kept as a whole.
 func TestLossIsOfWholeMessages(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
-		m.faults[1].Set(2, Fault{Loss: 0.5})
+		m.faults[1].Set(2, transporttest.Fault{Loss: 0.5})
 		link := a.link(t, 2)
 		rounds := 0
 		for i := 0; rounds < 20; i++ {
@@ -75,7 +78,7 @@ func TestDelay(t *testing.T) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
 		talk(time.Second, ab) // the connection is there
 		heard(b)
-		m.faults[1].Set(2, Fault{Delay: delay})
+		m.faults[1].Set(2, transporttest.Fault{Delay: delay})
 		begin, first := time.Now(), ab.number+1
 		for range 100 {
 			ab.say()
@@ -88,7 +91,7 @@ func TestDelay(t *testing.T) {
 		if n := heard(b); len(n) != 0 {
 			t.Fatalf("%v came early", n)
 		}
-		m.faults[1].Set(2, Fault{})
+		m.faults[1].Set(2, transporttest.Fault{})
 		ab.say()
 		pass(time.Nanosecond)
 		synctest.Wait()
@@ -102,7 +105,7 @@ func TestDelay(t *testing.T) {
 		if len(heard(b)) != 1 || time.Since(begin) != 0 {
 			t.Error("a link that is whole again delays")
 		}
-		m.faults[1].Set(2, Fault{Delay: delay})
+		m.faults[1].Set(2, transporttest.Fault{Delay: delay})
 		talk(30*time.Second, ab)
 		if len(heard(b)) < 590 || strings.Contains(a.log.String(), "lost") {
 			t.Errorf("a slow link is no use:\n%s", a.log)
@@ -115,9 +118,9 @@ func TestDelayIsBounded(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		s := streamTo(t, t.Context(), a, b)
 		defer s.Close()
-		m.faults[1].Set(2, Fault{Delay: time.Second})
+		m.faults[1].Set(2, transporttest.Fault{Delay: time.Second})
 		begin := time.Now()
-		for i := range uint64(queueMax / (2 << 20)) { // a chunk is a little more than 2 MiB: the last finds no room
+		for i := range uint64(transporttest.QueueMax / (2 << 20)) { // a chunk is a little more than 2 MiB: the last finds no room
 			if took := time.Since(begin); took != 0 {
 				t.Fatalf("chunk %d waited %v", i, took)
 			}
@@ -181,22 +184,22 @@ func TestCutIsSilentAndHealingBreaks(t *testing.T) {
 		if _, err := near.Write(halfHandshake()); err != nil {
 			t.Fatal(err)
 		}
-		m.faults[1].Set(2, Fault{Delay: time.Second})
+		m.faults[1].Set(2, transporttest.Fault{Delay: time.Second})
 		if _, err := near.Write(frame); err != nil {
 			t.Fatal(err)
 		}
-		m.faults[1].Set(2, Fault{Cut: true})
-		m.faults[1].Set(2, Fault{Cut: true, Delay: time.Second})
+		m.faults[1].Set(2, transporttest.Fault{Cut: true})
+		m.faults[1].Set(2, transporttest.Fault{Cut: true, Delay: time.Second})
 		for range 3 {
 			if n, err := near.Write(frame); n != len(frame) || err != nil {
 				t.Fatalf("write into a cut link: %d, %v", n, err)
 			}
 		}
 		far.Write([]byte("back"))
-		if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, errCut) {
+		if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, transporttest.ErrCut) {
 			t.Fatal(err)
 		}
-		if c, err := m.Network(2).Dial(t.Context(), 1); !errors.Is(err, errMeshNobody) {
+		if c, err := m.Network(2).Dial(t.Context(), 1); !errors.Is(err, transporttest.ErrNoListener) {
 			t.Fatalf("the other way: %v, %v", c, err)
 		}
 		ended := make(chan error)
@@ -219,14 +222,32 @@ func TestCutIsSilentAndHealingBreaks(t *testing.T) {
 			t.Fatalf("an end was told: %v", err)
 		default:
 		}
-		m.faults[1].Set(2, Fault{})
-		if one, two := <-ended, <-ended; !errors.Is(one, errHealed) && !errors.Is(two, errHealed) || one == nil || two == nil {
+		m.faults[1].Set(2, transporttest.Fault{})
+		if one, two := <-ended, <-ended; !errors.Is(one, transporttest.ErrHealed) && !errors.Is(two, transporttest.ErrHealed) || one == nil || two == nil {
 			t.Fatalf("after healing: %v, %v", one, two)
 		}
-		if _, err := near.Write(frame); !errors.Is(err, errHealed) {
+		if _, err := near.Write(frame); !errors.Is(err, transporttest.ErrHealed) {
 			t.Fatalf("a connection with missing bytes goes on: %v", err)
 		}
 	})
+}
+
+// pairOf connects member 1 to member 2.
+func pairOf(t *testing.T, m networks) (near, far net.Conn) {
+	t.Helper()
+	l, err := m.Network(2).Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if near, err = m.Network(1).Dial(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if far, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
 }
 
 // halfHandshake is what the dialling end says before its first frame.
@@ -237,20 +258,20 @@ func halfHandshake() []byte {
 
 // After Shut nothing that was delayed is said, and nobody is left to say it.
 func TestShutTakesWhatIsDelayed(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	o := meshOptions(t, m, identity(1))
-	s, f := &spy{Network: o.Network}, NewFaults()
+	s, f := &spy{Network: o.Network}, transporttest.NewFaults()
 	o.Network = f.Network(s)
 	a, b := newPeer(t, o), onMesh(t, m, identity(2))
 	link := a.connected(t, 2)
 	link.SendMessageBatch(beat(1, 2, 1))
 	get(t, b.batches, "batch")
-	f.Set(2, Fault{Delay: 20 * time.Millisecond})
+	f.Set(2, transporttest.Fault{Delay: 20 * time.Millisecond})
 	for i := range uint64(100) {
 		link.SendMessageBatch(beat(1, 2, i))
 	}
 	get(t, b.batches, "first delayed batch")
-	f.Set(2, Fault{Delay: time.Hour})
+	f.Set(2, transporttest.Fault{Delay: time.Hour})
 	for i := range uint64(100) {
 		link.SendMessageBatch(beat(1, 2, i))
 	}
@@ -262,9 +283,6 @@ func TestShutTakesWhatIsDelayed(t *testing.T) {
 	if n := s.leaked.Load(); n != 0 {
 		t.Errorf("%d bytes were written after Shut", n)
 	}
-	if n := len(f.mu.ways[2].conns); n != 0 {
-		t.Errorf("%d connections are kept", n)
-	}
 }
 
 // The same over real connections, plain and secured.
@@ -272,7 +290,7 @@ func TestFaultsOverTCP(t *testing.T) {
 	authority := newAuthority(t, "members")
 	for _, secured := range []bool{false, true} {
 		var at addresses
-		f := NewFaults()
+		f := transporttest.NewFaults()
 		start := func(m uint64) *peer {
 			n := TCP("127.0.0.1:0", at.of, nil)
 			if secured {
@@ -290,9 +308,9 @@ func TestFaultsOverTCP(t *testing.T) {
 		}
 		a, b := start(1), start(2)
 		exchange(t, a, b)
-		f.Set(2, Fault{Delay: 30 * time.Millisecond})
+		f.Set(2, transporttest.Fault{Delay: 30 * time.Millisecond})
 		exchange(t, a, b)
-		f.Set(2, Fault{Cut: true})
+		f.Set(2, transporttest.Fault{Cut: true})
 		ab, ba := a.link(t, 2), b.connected(t, 1)
 		for i := range uint64(20) {
 			ab.SendMessageBatch(beat(1, 2, i))
@@ -302,10 +320,10 @@ func TestFaultsOverTCP(t *testing.T) {
 		if n := heard(b); len(n) != 0 {
 			t.Errorf("%v passed a cut link", n)
 		}
-		if s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, errCut) {
+		if s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, transporttest.ErrCut) {
 			t.Errorf("a dial into a cut link: %v, %v", s, err)
 		}
-		f.Set(2, Fault{})
+		f.Set(2, transporttest.Fault{})
 		until(t, "the link to be used again", func() bool {
 			ab.SendMessageBatch(beat(1, 2, 1))
 			return len(heard(b)) > 0

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // shake is the dialler's half of a handshake, accepting whoever answers.
@@ -60,7 +62,7 @@ func TestHandshakeMatrix(t *testing.T) {
 		{name: "not admitted", self: unwelcome, dial: 2, kind: ErrNotAdmitted, text: "directory 03"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mesh := NewMesh()
+			mesh := transporttest.NewMesh()
 			o := meshOptions(t, mesh, identity(2))
 			o.Admit = func(p Identity) error {
 				if p.Member == 3 {
@@ -110,7 +112,7 @@ func (e everywhere) Dial(ctx context.Context, _ uint64) (net.Conn, error) {
 // The side that dialled refuses too. The side that accepted logs it and believes nothing, for anybody could have dialled: it
 // asks at the address that it knows.
 func TestDiallerRefuses(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
 	o := meshOptions(t, mesh, identity(1))
 	o.Admit = func(p Identity) error { return errors.New("wrong directory") }
@@ -127,7 +129,7 @@ func TestDiallerRefuses(t *testing.T) {
 
 // Somebody who is not member 1 but knows what it would say refuses member 2, again and again. The real one has nothing against it.
 func TestImpostorRefuses(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
 	a := onMesh(t, mesh, identity(1))
 	for range 3 {
@@ -160,7 +162,7 @@ func (p *peer) asked() bool {
 
 // Whoever does not know the ensemble's digest is not told it, nor what else a member introduces itself with.
 func TestStrangersLearnNothing(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	onMesh(t, mesh, identity(2))
 	for name, h := range map[string]hello{
 		"another ensemble": {Identity: Identity{Digest: [32]byte{9}, Member: 1}, purpose: forMessages, wanted: 2},
@@ -185,7 +187,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 
 // Who is not recognised cannot make a member believe that its directory is not the right one.
 func TestStrangersDoNotRefuseDirectories(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	foreign := identity(2)
 	foreign.Digest[0]++
 	n := mesh.Network(2)
@@ -242,7 +244,7 @@ func TestHandshakeBytes(t *testing.T) {
 		{"frames for a verdict", appendEmpty(bytes.Clone(whole), kindAsk), "hung up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mesh := NewMesh()
+			mesh := transporttest.NewMesh()
 			b := onMesh(t, mesh, identity(2))
 			conn, err := mesh.Network(1).Dial(t.Context(), 2)
 			if err != nil {
@@ -250,7 +252,7 @@ func TestHandshakeBytes(t *testing.T) {
 			}
 			conn.SetDeadline(time.Now().Add(patience))
 			conn.Write(c.bytes)
-			conn.(*meshConn).out.closeWriter()
+			conn.(interface{ CloseWrite() error }).CloseWrite()
 			io.Copy(io.Discard, conn)
 			conn.Close()
 			until(t, "reason in the log", func() bool { return strings.Contains(b.log.String(), c.text) })
@@ -263,7 +265,7 @@ func TestHandshakeBytes(t *testing.T) {
 
 // A recorded conversation cannot be played back: the verdict in it answers another nonce.
 func TestReplayStaysOut(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
 	n := mesh.Network(1)
 	conn, err := n.Dial(t.Context(), 2)
@@ -305,7 +307,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Whoever says nothing, or too little, is gone when the handshake's time is over, on both sides.
 func TestHandshakeDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mesh := NewMesh()
+		mesh := transporttest.NewMesh()
 		b := onMesh(t, mesh, identity(2))
 		begin := time.Now()
 		conn, err := mesh.Network(1).Dial(t.Context(), 2)
@@ -394,7 +396,7 @@ func TestHandshakeTicks(t *testing.T) {
 		{one: 500 * time.Millisecond, two: 50 * time.Millisecond, kind: ErrOtherTick},
 	} {
 		t.Run(fmt.Sprint(c.one, c.two), func(t *testing.T) {
-			mesh := NewMesh()
+			mesh := transporttest.NewMesh()
 			one, two := identity(1), identity(2)
 			one.Tick, two.Tick = c.one, c.two
 			a, b := onMesh(t, mesh, one), onMesh(t, mesh, two)
@@ -448,7 +450,7 @@ func FuzzHandshake(f *testing.F) {
 // Whoever reaches the port may say hello. The logs are read for members only: a log may make its readers wait, and
 // strangers are many.
 func TestStrangersCannotHaveTheLogRead(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	o := meshOptions(t, mesh, identity(2))
 	o.Self.Shards = make([]ShardState, 1)
 	var asked atomic.Int32

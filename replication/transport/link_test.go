@@ -13,6 +13,8 @@ import (
 	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // tick is how often the members of these tests have something to say to each other.
@@ -83,14 +85,14 @@ func TestCutAndHeal(t *testing.T) {
 			t.Fatalf("%d of 20 messages heard before the cut", n)
 		}
 		for _, silence := range []time.Duration{3 * time.Second, tick, 300 * time.Millisecond, 5 * time.Minute} {
-			m.set(1, 2, Fault{Cut: true})
+			m.set(1, 2, transporttest.Fault{Cut: true})
 			heard(a)
 			heard(b)
 			talk(silence, ab, ba)
 			if n := len(heard(a)) + len(heard(b)); n != 0 {
 				t.Fatalf("%d messages passed a cut link", n)
 			}
-			m.set(1, 2, Fault{})
+			m.set(1, 2, transporttest.Fault{})
 			talk(redialMax+2*tick, ab, ba)
 			if len(heard(a)) == 0 || len(heard(b)) == 0 {
 				t.Fatalf("after a silence of %v the link was not used again within %v", silence, redialMax+2*tick)
@@ -117,7 +119,7 @@ func TestCutOneWay(t *testing.T) {
 		talk(time.Second, ab, ba)
 		heard(a)
 		heard(b)
-		m.faults[1].Set(2, Fault{Cut: true})
+		m.faults[1].Set(2, transporttest.Fault{Cut: true})
 		talk(10*time.Second, ab, ba)
 		if n := len(heard(b)); n != 0 {
 			t.Fatalf("%d messages passed a cut direction", n)
@@ -125,7 +127,7 @@ func TestCutOneWay(t *testing.T) {
 		if n := len(heard(a)); n != 200 {
 			t.Fatalf("%d of 200 messages passed in the other direction", n)
 		}
-		m.faults[1].Set(2, Fault{})
+		m.faults[1].Set(2, transporttest.Fault{})
 		talk(time.Second, ab, ba)
 		if len(heard(b)) == 0 {
 			t.Fatal("the healed direction is not used")
@@ -158,7 +160,7 @@ func TestPeerRestarts(t *testing.T) {
 // While there is no way to a member its messages are dropped without delay, but for the first moment.
 func TestUnreachableDoesNotDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := onMesh(t, NewMesh(), identity(1))
+		a := onMesh(t, transporttest.NewMesh(), identity(1))
 		link := a.link(t, 2)
 		begin := time.Now()
 		link.SendMessageBatch(beat(1, 2, 1))
@@ -195,7 +197,7 @@ func (h *blackHole) Dial(ctx context.Context, m uint64) (net.Conn, error) {
 // Where dials get no answer they are given up and begun again, and do not delay who sends.
 func TestDialsVanish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMesh()
+		m := transporttest.NewMesh()
 		o := meshOptions(t, m, identity(1))
 		hole := &blackHole{Network: o.Network}
 		o.Network = hole
@@ -245,7 +247,7 @@ func TestIdleLinkStays(t *testing.T) {
 // A refused member tries again, not often, and is let in when the reason is gone.
 func TestRefusedMemberTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMesh()
+		m := transporttest.NewMesh()
 		var open atomic.Bool
 		var asked atomic.Int32
 		o := meshOptions(t, m, identity(2))
@@ -274,7 +276,7 @@ func TestRefusedMemberTriesAgain(t *testing.T) {
 
 // A batch that is too large for a frame arrives in parts; a message that is too large is dropped and logged.
 func TestLargeBatches(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	o := meshOptions(t, m, identity(1))
 	o.FrameMax = 10_000
 	a, b := newPeer(t, o), onMesh(t, m, identity(2))
@@ -309,8 +311,9 @@ func TestLargeBatches(t *testing.T) {
 // spy watches what is written to the connections of a network.
 type spy struct {
 	Network
-	shut   atomic.Bool
-	leaked atomic.Int64
+	shut    atomic.Bool
+	written atomic.Int64
+	leaked  atomic.Int64 // of them, those written after shut was set
 }
 
 func (s *spy) Dial(ctx context.Context, m uint64) (net.Conn, error) {
@@ -329,6 +332,7 @@ type spyConn struct {
 func (c *spyConn) Write(b []byte) (int, error) {
 	after := c.spy.shut.Load()
 	n, err := c.Conn.Write(b)
+	c.spy.written.Add(int64(n))
 	if after {
 		c.spy.leaked.Add(int64(n))
 	}
@@ -338,7 +342,7 @@ func (c *spyConn) Write(b []byte) (int, error) {
 // After Shut has returned nothing is said, heard, dialled or accepted any more; Shut itself waits for nobody.
 func TestShut(t *testing.T) {
 	for round := range 10 {
-		m := NewMesh()
+		m := transporttest.NewMesh()
 		o := meshOptions(t, m, identity(1))
 		s := &spy{Network: o.Network}
 		o.Network = s
@@ -391,7 +395,7 @@ func TestShut(t *testing.T) {
 
 // C4.1: shut does not wait for a peer that takes nothing, and ends the sender that does.
 func TestShutWhileSending(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	l, err := m.Network(2).Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -407,22 +411,21 @@ func TestShutWhileSending(t *testing.T) {
 			served <- conn
 		}
 	}()
-	a := onMesh(t, m, identity(1))
+	o := meshOptions(t, m, identity(1))
+	watched := &spy{Network: o.Network}
+	o.Network = watched
+	a := newPeer(t, o)
 	link := a.link(t, 2)
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		big := batchOf(pb.Message{Type: pb.Propose, From: 1, To: 2, ShardID: 1, Entries: []pb.Entry{{Cmd: make([]byte, 3*meshBuffer)}}})
+		big := batchOf(pb.Message{Type: pb.Propose, From: 1, To: 2, ShardID: 1, Entries: []pb.Entry{{Cmd: make([]byte, 3*transporttest.MeshBuffer)}}})
 		for !a.shut.Load() {
 			link.SendMessageBatch(big)
 		}
 	}()
-	conn := get(t, served, "connection").(*meshConn)
-	until(t, "full buffer", func() bool {
-		conn.in.mu.Lock()
-		defer conn.in.mu.Unlock()
-		return len(conn.in.buf)-conn.in.begin == meshBuffer
-	})
+	get(t, served, "connection")
+	until(t, "full buffer", func() bool { return watched.written.Load() >= transporttest.MeshBuffer })
 	a.Shut()
 	get(t, sent, "end of the sender")
 	a.module.Close()
@@ -437,7 +440,7 @@ func identityServer(conn net.Conn, id Identity) (hello, error) {
 // Closing a link or dragonboat's context ends a sender that waits for a connection.
 func TestCloseEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := onMesh(t, NewMesh(), identity(1))
+		a := onMesh(t, transporttest.NewMesh(), identity(1))
 		for _, end := range []func(c interface{ Close() }, cancel func()){
 			func(c interface{ Close() }, _ func()) { c.Close() },
 			func(_ interface{ Close() }, cancel func()) { cancel() },
@@ -469,7 +472,7 @@ func BenchmarkSend(b *testing.B) {
 	for _, network := range []string{"mesh", "tcp"} {
 		b.Run("carrier="+network, func(b *testing.B) {
 			var n [3]Network
-			mesh := NewMesh()
+			mesh := transporttest.NewMesh()
 			addrs := map[uint64]string{}
 			for m := uint64(1); m <= 2; m++ {
 				n[m] = mesh.Network(m)

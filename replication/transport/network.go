@@ -5,7 +5,8 @@ import (
 	"net"
 )
 
-// A Network makes the connections between members. TCP makes real ones, Mesh ones in memory.
+// A Network makes the connections between members. TCP returns the real one; package transporttest
+// has one in memory.
 //
 // Its methods may be called from several goroutines at once.
 type Network interface {

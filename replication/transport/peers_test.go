@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // What is known of a peer at every turn: nobody listens, it is refused, it is let in, its way is cut, it has gone.
@@ -54,12 +56,12 @@ func TestPeers(t *testing.T) {
 		if p := of(b); p != (Peer{Member: 1, Heard: true}) {
 			t.Errorf("letting in: %+v", p)
 		}
-		m.set(1, 2, Fault{Cut: true})
+		m.set(1, 2, transporttest.Fault{Cut: true})
 		talk(10*time.Second, ab)
 		if p := of(a); p.Reached || p.Err == nil {
 			t.Errorf("cut: %+v", p)
 		}
-		m.set(1, 2, Fault{})
+		m.set(1, 2, transporttest.Fault{})
 		talk(10*time.Second, ab)
 		link.Close()
 		synctest.Wait()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/lni/dragonboat/v4/config"
 	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // A scarce listener fails until it is told not to.
@@ -39,7 +41,7 @@ func (l *scarce) Accept() (net.Conn, error) {
 // works again so do connections.
 func TestAcceptBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMesh()
+		m := transporttest.NewMesh()
 		o := meshOptions(t, m, identity(2))
 		l := &scarce{Listener: o.Listener, failures: make(chan error, 100)}
 		for range 12 {
@@ -87,7 +89,7 @@ func TestAcceptBacksOff(t *testing.T) {
 
 // Strangers that say nothing are many, bounded, and keep no member out.
 func TestStrangersAreBounded(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
 	n := m.Network(9)
 	crowded := func() int {
@@ -120,7 +122,7 @@ func TestStrangersAreBounded(t *testing.T) {
 
 // A member that leaves its connections behind is left with the newest.
 func TestConnectionsOfAMemberAreBounded(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	b := onMesh(t, m, identity(2))
 	n := m.Network(1)
 	var first, last net.Conn
@@ -152,7 +154,7 @@ func TestConnectionsOfAMemberAreBounded(t *testing.T) {
 
 // C1.6: A malformed frame costs its connection and no other; a forged message costs only itself.
 func TestMalformedAndForged(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
 	well := a.connected(t, 2)
 	well.SendMessageBatch(beat(1, 2, 1))
@@ -173,13 +175,14 @@ func TestMalformedAndForged(t *testing.T) {
 		"no batch":  {rawFrame(kindBatch, []byte("\xff\xff\xff\xff")), "malformed frame"},
 		"short":     {frame(t, beat(3, 2, 1))[:30], "unexpected EOF"},
 	} {
-		b := onMesh(t, NewMesh(), identity(2))
-		conn, err := stranger(t, b.o.Network.(meshNetwork).mesh.Network(3), 2, helloOf(3, 2))
+		mesh := transporttest.NewMesh()
+		b := onMesh(t, mesh, identity(2))
+		conn, err := stranger(t, mesh.Network(3), 2, helloOf(3, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn.Write(c.bytes)
-		conn.(*meshConn).out.closeWriter()
+		conn.(interface{ CloseWrite() error }).CloseWrite()
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Errorf("%s: the connection was not closed: %v", name, err)
 		}
@@ -205,7 +208,7 @@ func TestMalformedAndForged(t *testing.T) {
 
 // A panic in a handler costs the connection, and the next one works.
 func TestHandlerPanics(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	b := onMesh(t, m, identity(2))
 	tr := New(meshOptions(t, m, identity(1)))
 	tr.o.Logger = nil
@@ -237,7 +240,7 @@ func TestHandlerPanics(t *testing.T) {
 
 // An ask is answered when what came before it is handled.
 func TestAskIsAnswered(t *testing.T) {
-	m := NewMesh()
+	m := transporttest.NewMesh()
 	b := onMesh(t, m, identity(2))
 	conn, err := stranger(t, m.Network(1), 2, helloOf(1, 2))
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
 	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // streamTo opens a snapshot connection from a to b, whose shard 1 runs.
@@ -72,7 +74,7 @@ func TestUnconfirmedSnapshot(t *testing.T) {
 		took time.Duration
 	}{
 		{"nobody comes", func(*web, *peer, func()) {}, confirmTimeout},
-		{"healed", func(m *web, _ *peer, _ func()) { m.faults[1].Set(2, Fault{}) }, 2 * time.Second},
+		{"healed", func(m *web, _ *peer, _ func()) { m.faults[1].Set(2, transporttest.Fault{}) }, 2 * time.Second},
 		{"cancelled", func(_ *web, _ *peer, cancel func()) { cancel() }, 2 * time.Second},
 		{"shut", func(_ *web, a *peer, _ func()) { a.Shut() }, 2 * time.Second},
 	} {
@@ -86,7 +88,7 @@ func TestUnconfirmedSnapshot(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				m.faults[1].Set(2, Fault{Cut: true})
+				m.faults[1].Set(2, transporttest.Fault{Cut: true})
 				if err := s.SendChunk(chunkOf(1, 2, 1, false)); err != nil {
 					t.Fatal(err)
 				}

@@ -14,6 +14,8 @@ import (
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
 	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 const deployment = 7
@@ -114,23 +116,27 @@ func newPeer(t *testing.T, o Options) *peer {
 }
 
 // networks are what members see of a network: a Mesh, or a web.
-type networks interface{ Network(member uint64) Network }
+type networks interface {
+	Network(member uint64) transporttest.Network
+}
 
 // A web is a mesh of members 1 to 3 whose links can be broken.
 type web struct {
-	*Mesh
-	faults [4]*Faults
+	*transporttest.Mesh
+	faults [4]*transporttest.Faults
 }
 
 func newWeb() *web {
-	return &web{NewMesh(), [4]*Faults{1: NewFaults(), 2: NewFaults(), 3: NewFaults()}}
+	return &web{transporttest.NewMesh(), [4]*transporttest.Faults{1: transporttest.NewFaults(), 2: transporttest.NewFaults(), 3: transporttest.NewFaults()}}
 }
 
 // Network is the web as one member sees it.
-func (w *web) Network(member uint64) Network { return w.faults[member].Network(w.Mesh.Network(member)) }
+func (w *web) Network(member uint64) transporttest.Network {
+	return w.faults[member].Network(w.Mesh.Network(member))
+}
 
 // set breaks both ways between two members, or makes them whole.
-func (w *web) set(a, b uint64, fault Fault) {
+func (w *web) set(a, b uint64, fault transporttest.Fault) {
 	w.faults[a].Set(b, fault)
 	w.faults[b].Set(a, fault)
 }
@@ -210,7 +216,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// noGoroutines waits until no goroutine runs code of this package, except tests.
+// noGoroutines waits until no goroutine runs code of this package or of transporttest, except tests.
 func noGoroutines(t *testing.T) {
 	t.Helper()
 	var left string
@@ -224,7 +230,8 @@ func noGoroutines(t *testing.T) {
 		buf := make([]byte, 4<<20)
 		buf = buf[:runtime.Stack(buf, true)]
 		for _, s := range strings.Split(string(buf), "\n\n")[1:] {
-			if strings.Contains(s, "replication/transport.") && !strings.Contains(s, "testing.tRunner") {
+			ours := strings.Contains(s, "replication/transport.") || strings.Contains(s, "replication/transport/transporttest.")
+			if ours && !strings.Contains(s, "testing.tRunner") {
 				left += s + "\n\n"
 			}
 		}
@@ -233,7 +240,7 @@ func noGoroutines(t *testing.T) {
 }
 
 func TestMessagesAndChunksArrive(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	a, b := onMesh(t, mesh, identity(1)), onMesh(t, mesh, identity(2))
 	link := a.connected(t, 2)
 	for i := range uint64(100) {
@@ -308,7 +315,7 @@ func TestAlone(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	p := onMesh(t, NewMesh(), identity(1))
+	p := onMesh(t, transporttest.NewMesh(), identity(1))
 	for _, target := range []string{uuidOf(1), uuidOf(4), "", "localhost:1"} {
 		if _, err := p.module.GetConnection(t.Context(), target); err != ErrUnknownTarget {
 			t.Errorf("target %q: %v", target, err)
@@ -320,7 +327,7 @@ func TestTargets(t *testing.T) {
 }
 
 func TestStartUseAndCloseLeavesNothing(t *testing.T) {
-	mesh := NewMesh()
+	mesh := transporttest.NewMesh()
 	for range 20 {
 		var peers []*peer
 		for m := uint64(1); m <= 3; m++ {

@@ -1,4 +1,4 @@
-package transport
+package transporttest
 
 import (
 	"context"
@@ -13,8 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A Mesh is a network in memory for an ensemble in one process. It opens no port, which makes it the network of
-// tests; Faults break its links.
+// A Mesh is a network in memory for an ensemble in one process. It opens no port.
 //
 // All methods may be called from several goroutines at once.
 type Mesh struct {
@@ -26,16 +25,16 @@ type Mesh struct {
 
 // Errors of dials in a mesh.
 var (
-	errMeshNobody  = errors.New("nobody listens")
-	errMeshCrowded = errors.New("too many connections wait to be accepted")
-	errMeshInUse   = errors.New("member listens already")
+	ErrNoListener = errors.New("nobody listens")
+	errCrowded    = errors.New("too many connections wait to be accepted")
+	errInUse      = errors.New("member listens already")
 )
 
 const (
 	// meshBacklog is how many connections may wait to be accepted.
 	meshBacklog = 128
-	// meshBuffer is how many bytes may be under way in one direction of a connection.
-	meshBuffer = 256 << 10
+	// MeshBuffer is how many bytes may be under way in one direction of a connection.
+	MeshBuffer = 256 << 10
 )
 
 // NewMesh returns a mesh on which nobody listens yet.
@@ -45,8 +44,8 @@ func NewMesh() *Mesh {
 	return m
 }
 
-// Network returns the mesh as a member sees it. A member that was stopped listens again through a new one or
-// the same.
+// Network returns the mesh as one member sees it. A member that was stopped may listen again through
+// the same Network or a new one.
 func (m *Mesh) Network(member uint64) Network { return meshNetwork{mesh: m, member: member} }
 
 // meshNetwork is the mesh as one member sees it.
@@ -61,7 +60,7 @@ func (n meshNetwork) Listen() (net.Listener, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.listeners[n.member] != nil {
-		return nil, &net.OpError{Op: "listen", Net: "mesh", Addr: meshAddr(n.member), Err: errMeshInUse}
+		return nil, &net.OpError{Op: "listen", Net: "mesh", Addr: meshAddr(n.member), Err: errInUse}
 	}
 	l := &meshListener{mesh: m, member: n.member, backlog: make(chan net.Conn, meshBacklog), closed: make(chan struct{})}
 	m.mu.listeners[n.member] = l
@@ -85,7 +84,7 @@ func (m *Mesh) dial(from, to uint64) (net.Conn, error) {
 	defer m.mu.Unlock()
 	l := m.mu.listeners[to]
 	if l == nil {
-		return nil, errMeshNobody
+		return nil, ErrNoListener
 	}
 	there, back := newPipe(), newPipe()
 	near := &meshConn{in: back, out: there, local: meshAddr(from), remote: meshAddr(to)}
@@ -93,7 +92,7 @@ func (m *Mesh) dial(from, to uint64) (net.Conn, error) {
 	select {
 	case l.backlog <- far:
 	default:
-		return nil, errMeshCrowded
+		return nil, errCrowded
 	}
 	return near, nil
 }
@@ -106,7 +105,7 @@ type meshListener struct {
 	closed  chan struct{} // closed under mesh.mu
 }
 
-// Accept waits for a dial.
+// Accept waits for a member that dials.
 func (l *meshListener) Accept() (net.Conn, error) {
 	select {
 	case <-l.closed:
@@ -121,7 +120,7 @@ func (l *meshListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept and the connections that nobody has accepted.
+// Close ends Accept and closes the connections that nobody has accepted.
 func (l *meshListener) Close() error {
 	m := l.mesh
 	m.mu.Lock()
@@ -142,16 +141,16 @@ func (l *meshListener) Close() error {
 	}
 }
 
-// Addr names the member.
+// Addr returns the name of the member.
 func (l *meshListener) Addr() net.Addr { return meshAddr(l.member) }
 
 // meshAddr is the address of a member in a mesh.
 type meshAddr uint64
 
-// Network is "mesh".
+// Network returns "mesh".
 func (meshAddr) Network() string { return "mesh" }
 
-// String names the member.
+// String returns the name of the member.
 func (a meshAddr) String() string { return fmt.Sprintf("member %d", uint64(a)) }
 
 // A meshConn is one end of a connection in a mesh.
@@ -163,20 +162,26 @@ type meshConn struct {
 // Read reads what the other end wrote.
 func (c *meshConn) Read(b []byte) (int, error) { return c.in.read(b) }
 
-// Write hands bytes to the other end. It waits while meshBuffer bytes are under way.
+// Write sends bytes to the other end. It waits while MeshBuffer bytes are under way.
 func (c *meshConn) Write(b []byte) (int, error) { return c.out.write(b) }
 
-// Close ends both directions. The other end still reads what is under way.
+// Close ends both directions. The other end still reads the bytes that are under way.
 func (c *meshConn) Close() error {
 	c.out.closeWriter()
 	c.in.closeReader()
 	return nil
 }
 
-// LocalAddr names the member at this end.
+// CloseWrite ends the direction from this end to the other, as that of a net.TCPConn does.
+func (c *meshConn) CloseWrite() error {
+	c.out.closeWriter()
+	return nil
+}
+
+// LocalAddr returns the name of the member at this end.
 func (c *meshConn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr names the member at the other end.
+// RemoteAddr returns the name of the member at the other end.
 func (c *meshConn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline sets both deadlines.
@@ -186,13 +191,13 @@ func (c *meshConn) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadDeadline sets the deadline of reads, also of one that waits.
+// SetReadDeadline sets the deadline of reads, including one that waits now.
 func (c *meshConn) SetReadDeadline(t time.Time) error {
 	c.in.readLimit.set(c.in, t)
 	return nil
 }
 
-// SetWriteDeadline sets the deadline of writes, also of one that waits.
+// SetWriteDeadline sets the deadline of writes, including one that waits now.
 func (c *meshConn) SetWriteDeadline(t time.Time) error {
 	c.out.writeLimit.set(c.out, t)
 	return nil
@@ -200,10 +205,10 @@ func (c *meshConn) SetWriteDeadline(t time.Time) error {
 
 // A pipe carries bytes in one direction of a connection.
 type pipe struct {
-	changed sync.Cond // on mu: anything below has changed
+	changed sync.Cond // uses mu; a field below has changed
 
 	mu                     rank.Mutex[rank.Pipe]
-	buf                    []byte // what is under way, from begin on
+	buf                    []byte // the bytes under way begin at begin
 	begin                  int
 	writerGone, readerGone bool
 	readLimit, writeLimit  limit
@@ -239,12 +244,12 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
-// write puts bytes under way, waiting for room or the deadline.
+// write appends bytes. It waits for room until the deadline.
 func (p *pipe) write(b []byte) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		room := meshBuffer - (len(p.buf) - p.begin)
+		room := MeshBuffer - (len(p.buf) - p.begin)
 		switch {
 		case p.writerGone:
 			return n, net.ErrClosed
@@ -265,7 +270,7 @@ func (p *pipe) write(b []byte) (n int, err error) {
 	}
 }
 
-// putLocked appends to what is under way, moving it to the front of the buffer when that saves growing it.
+// putLocked appends bytes. It first moves the others to the front if the buffer would have to grow.
 func (p *pipe) putLocked(b []byte) {
 	if p.begin > 0 && len(p.buf)+len(b) > cap(p.buf) {
 		p.buf = p.buf[:copy(p.buf, p.buf[p.begin:])]
@@ -294,10 +299,10 @@ func (p *pipe) closeReader() {
 // A limit is a deadline of a pipe, guarded by the pipe's lock.
 type limit struct {
 	at    time.Time
-	timer *time.Timer // wakes those who wait; nil before the first deadline
+	timer *time.Timer // calls wake; nil before the first deadline
 }
 
-// set moves the deadline; the zero time means none.
+// set replaces the deadline; the zero time means none.
 func (l *limit) set(p *pipe, t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,7 +327,7 @@ func (l *limit) stop() {
 	}
 }
 
-// wake lets those who wait look at the deadline.
+// wake makes all that wait check the deadline.
 func (p *pipe) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

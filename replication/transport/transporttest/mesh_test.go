@@ -1,4 +1,4 @@
-package transport
+package transporttest
 
 import (
 	"bytes"
@@ -13,9 +13,13 @@ import (
 	"time"
 )
 
-// pairOf connects two members.
-func pairOf(t *testing.T, m networks) (near, far net.Conn) {
+// pass lets time pass. It is for bubbles, where time passes when everybody waits.
+func pass(d time.Duration) { <-time.After(d) }
+
+// pairOf connects two members of a new mesh.
+func pairOf(t *testing.T) (near, far net.Conn) {
 	t.Helper()
+	m := NewMesh()
 	l, err := m.Network(2).Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +39,7 @@ func pairOf(t *testing.T, m networks) (near, far net.Conn) {
 func TestMeshCarriesBytes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	near, far := pairOf(t, NewMesh())
+	near, far := pairOf(t)
 	data := make([]byte, 3<<20)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range data {
@@ -69,14 +73,14 @@ func TestMeshCarriesBytes(t *testing.T) {
 	go send(far, rand.New(rand.NewPCG(seed, 3)))
 	go receive(far, rand.New(rand.NewPCG(seed, 4)), there)
 	go receive(near, rand.New(rand.NewPCG(seed, 5)), back)
-	if !bytes.Equal(get(t, there, "data"), data) || !bytes.Equal(get(t, back, "data"), data) {
+	if !bytes.Equal(<-there, data) || !bytes.Equal(<-back, data) {
 		t.Fatal("bytes were changed")
 	}
 }
 
 // C4.1: a connection that is closed while the other end uses it, on either side, ends and holds up nobody.
 func TestMeshClose(t *testing.T) {
-	near, far := pairOf(t, NewMesh())
+	near, far := pairOf(t)
 	near.Write([]byte("last words"))
 	near.Close()
 	near.Close()
@@ -98,7 +102,7 @@ func TestMeshClose(t *testing.T) {
 
 func TestMeshDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := pairOf(t, NewMesh())
+		near, far := pairOf(t)
 		timed := func(what string, want time.Duration, do func() error) {
 			t.Helper()
 			begin := time.Now()
@@ -112,7 +116,7 @@ func TestMeshDeadlines(t *testing.T) {
 			}
 		}
 		read := func() error { _, err := near.Read(make([]byte, 1)); return err }
-		fill := func() error { _, err := near.Write(make([]byte, meshBuffer+1)); return err }
+		fill := func() error { _, err := near.Write(make([]byte, MeshBuffer+1)); return err }
 		near.SetDeadline(time.Now().Add(time.Second))
 		timed("read", time.Second, read)
 		timed("second read", 0, read)
@@ -143,20 +147,20 @@ func TestMeshDeadlines(t *testing.T) {
 func TestMeshListen(t *testing.T) {
 	m := NewMesh()
 	n := m.Network(2)
-	if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, errMeshNobody) {
+	if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, ErrNoListener) {
 		t.Fatal(err)
 	}
 	l, err := n.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Listen(); !errors.Is(err, errMeshInUse) {
+	if _, err := n.Listen(); !errors.Is(err, errInUse) {
 		t.Fatal(err)
 	}
 	var waiting []net.Conn
 	for {
 		c, err := m.Network(1).Dial(t.Context(), 2)
-		if errors.Is(err, errMeshCrowded) {
+		if errors.Is(err, errCrowded) {
 			break
 		}
 		if err != nil {
