@@ -7,12 +7,12 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// dirFile is an open directory: something to call Sync and Stat on.
+// dirFile is an open directory. It supports Sync, Stat and Close.
 type dirFile struct {
 	d      *Disk
 	name   string
-	real   *os.File    // nil if it was opened after the switch in memory
-	info   os.FileInfo // what Stat says after the switch
+	real   *os.File    // nil if it was opened in memory, after the switch
+	info   os.FileInfo // the result of Stat after the switch
 	linked bool        // the file system counts names
 
 	mu struct {

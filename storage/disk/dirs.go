@@ -14,26 +14,26 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// dirs are the directories that must be there: this Disk has made or opened them, and has not
-// removed or renamed them since. One that is missing was taken away by somebody else.
+// dirs are the directories that must exist: this Disk has made or opened them, and has not removed
+// or renamed them since. If one is missing, somebody else removed it.
 type dirs struct {
 	mu    rank.Mutex[rank.Dirs]
 	known map[string]struct{}
 
-	// open are the handles of directories. The slice is replaced, never changed.
+	// open lists the handles of directories. The slice is replaced, never changed.
 	open   atomic.Pointer[[]*dirFile]
-	looked atomic.Int64 // when somebody last looked whether they have names, in Unix nanoseconds
+	looked atomic.Int64 // when the names of open directories were last checked, in Unix nanoseconds
 }
 
-// learn notes that a directory is there.
+// learn records that a directory exists.
 func (s *dirs) learn(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[filepath.Clean(name)] = struct{}{}
 }
 
-// forget is called before a name is taken away by ourselves. It returns the directories that this
-// concerns, relative to the name.
+// forget must be called before the Disk itself removes or renames a name. It returns the
+// directories at and below the name, relative to it.
 func (s *dirs) forget(name string) (below []string) {
 	name = filepath.Clean(name)
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *dirs) forget(name string) (below []string) {
 	return below
 }
 
-// restore notes that what was forgotten is there, below a name that may be another one.
+// restore records that the forgotten directories exist, below the same name or a new one.
 func (s *dirs) restore(name string, below []string) {
 	for _, rest := range below {
 		s.learn(filepath.Clean(name) + rest)
@@ -61,7 +61,7 @@ func (s *dirs) has(name string) bool {
 	return ok
 }
 
-// opened and closed keep the list of handles.
+// opened and closed maintain the list of handles.
 func (s *dirs) opened(f *dirFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *dirs) handles() []*dirFile {
 	return nil
 }
 
-// missing returns the uppermost directory on the way to a name that must be there and is not, if any.
+// missing returns the uppermost directory on the path to name that must exist and does not, or "".
 func (d *Disk) missing(name string) string {
 	name = filepath.Clean(name)
 	var way []string
@@ -101,22 +101,22 @@ func (d *Disk) missing(name string) string {
 	return ""
 }
 
-// vanished reports whether a directory is not there though it must be. It looks twice, for we may have
-// removed and made it meanwhile.
+// vanished reports whether a directory that must exist is missing. It looks twice, because this
+// Disk may have removed and made the directory again meanwhile.
 func (d *Disk) vanished(dir string) bool {
 	for range 2 {
 		if !d.dirs.has(dir) {
 			return false
 		}
 		_, err := os.Stat(dir)
-		if !errors.Is(err, os.ErrNotExist) || !d.dirs.has(dir) { // or we are removing it just now
+		if !errors.Is(err, os.ErrNotExist) || !d.dirs.has(dir) { // or this Disk is removing it right now
 			return false
 		}
 	}
 	return true
 }
 
-// blame turns "no such file" into a failure if that is so because a directory of ours is missing.
+// blame turns "no such file" into a failure if a directory that must exist is missing.
 func (d *Disk) blame(err error, names ...string) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -129,7 +129,8 @@ func (d *Disk) blame(err error, names ...string) error {
 	return err
 }
 
-// removed is errRemoved of the uppermost directory that is missing, or else of what is named.
+// removed returns errRemoved for the uppermost directory that is missing, or for the given name if
+// none is.
 func (d *Disk) removed(what, name string) error {
 	if dir := d.missing(name); dir != "" {
 		return errRemoved("directory", dir)
@@ -137,19 +138,19 @@ func (d *Disk) removed(what, name string) error {
 	return errRemoved(what, name)
 }
 
-// errRemoved does not wrap ErrNotExist: it is no answer.
+// errRemoved does not wrap ErrNotExist, because that would count as an answer.
 func errRemoved(what, name string) error {
 	return fmt.Errorf("%s %s was %w: put it back if it was moved, and start the node again; "+
 		"what was removed this member has lost", what, name, ErrRemoved)
 }
 
-// lookEvery is how often the open directories are looked at, at most. A log that has lost its name
-// is noticed at its next fsync, so this only concerns directories beside those of the logs.
+// lookEvery is the least time between two checks of the open directories. A log without a name is
+// noticed at its next fsync, so this matters only for directories that hold no log.
 const lookEvery = 100 * time.Millisecond
 
-// inPlace returns an error if the log f or a directory that is open has lost its name to somebody
-// else. It is asked after an fsync, which succeeds on a file without a name too. The question takes
-// a microsecond and looks up no path.
+// inPlace returns an error if somebody else has removed the name of the log f or of an open
+// directory. It is called after an fsync, because an fsync succeeds even on a file without a name.
+// The check takes a microsecond and looks up no path.
 func (d *Disk) inPlace(f *file, real *os.File) error {
 	if f.log && f.linked && nameless(real) {
 		return d.removed("file", f.name)
@@ -166,20 +167,20 @@ func (d *Disk) inPlace(f *file, real *os.File) error {
 	return nil
 }
 
-// nameless reports whether an open file or directory is known to have no name any more.
+// nameless reports whether an open file or directory is known to have no name left.
 func nameless(real *os.File) bool {
 	info, err := real.Stat()
 	return err == nil && links(info) == 0
 }
 
-// made notes all directories on the way to one that was made or opened.
+// made records a directory that was made or opened, and the directories above it.
 func (d *Disk) made(name string) {
 	for name = filepath.Clean(name); name != d.dir && strings.HasPrefix(name, d.dir); name = filepath.Dir(name) {
 		d.dirs.learn(name)
 	}
 }
 
-// list returns what must be there, for tests.
+// list returns the directories that must exist, for tests.
 func (s *dirs) list() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

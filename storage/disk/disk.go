@@ -12,11 +12,11 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// File is an open file of a [Disk]. It is an alias, so that its users can name the same type without importing
-// this package.
+// File is an open file of a [Disk]. It is an alias, so that its users can name the same type
+// without importing this package.
 //
-// Write goes to the file's position, or to its end if it was opened for appending. The methods may be called
-// by several goroutines; those that use the position take their turns.
+// Write goes to the file's position, or to its end if it was opened for appending. Any number of
+// goroutines may call the methods. Reads that use the position run one at a time.
 type File = interface {
 	io.Reader
 	io.ReaderAt
@@ -29,28 +29,30 @@ type File = interface {
 }
 
 var (
-	// ErrOutside is returned for a name that is not an absolute path at or below the Disk's directory.
+	// ErrOutside is returned for a name that is not an absolute path at or below the Disk's
+	// directory.
 	ErrOutside = errors.New("path is not below the node's directory")
-	// ErrLocked is returned by Lock for a file that is locked already.
+	// ErrLocked is returned by Lock for a file that is already locked.
 	ErrLocked = errors.New("file is locked")
-	// ErrRemoved is in the cause of a switch that was thrown because somebody else removed or moved something of ours.
+	// ErrRemoved is wrapped by the switch's cause if somebody else removed or moved a file or
+	// directory of this Disk.
 	ErrRemoved = errors.New("removed or moved while the node ran")
 )
 
-// A Disk is a directory behind a switch. See the package comment for what the switch does.
+// A Disk is a directory behind a switch. The package comment says what the switch does.
 type Disk struct {
 	// Immutable after Open and View.
 	dir    string
-	view   bool          // frozen from the start, and not because anything failed
+	view   bool          // frozen from the start, without a failure
 	thrown chan struct{} // closed when the switch is thrown
-	failed chan struct{} // closed once the switch was thrown and everybody has been told
+	failed chan struct{} // closed after the switch was thrown and all OnFail functions have returned
 
-	frozen   atomic.Bool  // mutating calls take effect in memory only; never goes back
-	busy     atomic.Int64 // mutating calls that are at the real directory
+	frozen   atomic.Bool  // mutating calls take effect in memory only; never reset
+	busy     atomic.Int64 // mutating calls in progress on the real directory
 	syncs    atomic.Uint64
 	dirSyncs atomic.Uint64
 	fault    atomic.Pointer[func(Op, string) error]
-	bad      atomic.Pointer[func(Op, string) error] // fault, for calls that read
+	bad      atomic.Pointer[func(Op, string) error] // as fault, for calls that read
 	logs     atomic.Pointer[func(string) bool]
 
 	nodes nodes
@@ -60,14 +62,14 @@ type Disk struct {
 
 	mu struct {
 		rank.Mutex[rank.Disk]
-		cause  error               // why the switch was thrown; nil until then
-		onFail []func()            // not yet called
+		cause  error               // why the switch was thrown; nil before
+		onFail []func()            // functions still to be called
 		locks  map[string]struct{} // names locked through this Disk
 	}
 }
 
-// Open returns the Disk of directory dir, which is made if it is missing. A relative dir is taken from the
-// working directory of this moment; [Disk.Dir] tells what became of it.
+// Open returns the Disk of directory dir, and makes the directory if it is missing. A relative dir
+// is resolved against the present working directory; [Disk.Dir] returns the result.
 func Open(dir string) (*Disk, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -81,8 +83,8 @@ func Open(dir string) (*Disk, error) {
 	return d, nil
 }
 
-// makeDurably makes a directory and those above it that are missing, so that a power cut does not take it
-// away with everything that was synced inside.
+// makeDurably makes a directory and any missing directories above it. It syncs each parent, so that
+// a power cut cannot remove the directory together with everything that was synced inside.
 func makeDurably(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -100,7 +102,8 @@ func makeDurably(dir string) error {
 	}
 	f, err := os.Open(parent)
 	if errors.Is(err, os.ErrPermission) {
-		return nil // we may add a name to it but not read it, so its owner has to look after it
+		// The parent lets us add a name but not read it, so its owner must sync it.
+		return nil
 	}
 	if err != nil {
 		return err
@@ -118,9 +121,10 @@ func newDisk(dir string) *Disk {
 	return d
 }
 
-// View returns a second Disk over the same directory whose mutating calls take effect in its own memory only,
-// for looking at what others would make of the directory before anything in it is changed. A View is not
-// failed. While a View is in use nobody may change the directory through another Disk: it would see a mixture.
+// View returns a second Disk over the same directory, whose mutating calls take effect only in its
+// own memory. It serves to see what other code would make of the directory, before anything in it
+// is changed. A View has not failed. While a View is in use, nobody may change the directory
+// through another Disk: the View would see a mixture.
 func (d *Disk) View() *Disk {
 	v := newDisk(d.dir)
 	v.view = true
@@ -137,13 +141,15 @@ func (d *Disk) Syncs() uint64 { return d.syncs.Load() }
 // AllSyncs returns how many fsyncs of real files and real directories have been done.
 func (d *Disk) AllSyncs() uint64 { return d.syncs.Load() + d.dirSyncs.Load() }
 
-// Logs says which files are written bit by bit at their end and fsynced each time. Zeros are written behind the end of one that is opened
-// for writing, 256 KiB at a time, for that makes the fsync faster. While it is open they do not show. They are part of it when all have
-// closed it, or after a crash: then its reader has to know its end, and may cut them off with Truncate.
+// Logs registers which files are logs: files that grow in small writes, each followed by an fsync.
+// When a log is open for writing, the Disk writes zeros behind its end, 256 KiB at a time, because
+// that makes the fsync faster. While the log is open, the zeros are hidden. They become part of the
+// file when all handles are closed, or in a crash. So a log's reader must recognize its end, and
+// may remove the zeros with Truncate.
 func (d *Disk) Logs(match func(name string) bool) { d.logs.Store(&match) }
 
-// rel returns name as a path relative to the directory ("." for the directory itself) or the reason
-// why it is none of ours.
+// rel returns name as a path relative to the directory, with "." for the directory itself. It
+// returns an error if name is outside.
 func (d *Disk) rel(op, name string) (string, error) {
 	clean := filepath.Clean(name)
 	if clean == d.dir {
@@ -159,7 +165,7 @@ func (d *Disk) rel(op, name string) (string, error) {
 	return clean[len(prefix):], nil
 }
 
-// below is rel for calls that the directory itself is no argument of.
+// below is rel for calls that do not accept the directory itself.
 func (d *Disk) below(op, name string) (string, error) {
 	rel, err := d.rel(op, name)
 	if err == nil && rel == "." {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// extents are pieces of a file: sorted, apart from each other, none empty.
+// extents are pieces of a file. They are sorted, do not touch, and none is empty.
 type extents []extent
 
 type extent struct {
@@ -15,8 +15,8 @@ type extent struct {
 
 func (e extent) end() int64 { return e.off + int64(len(e.data)) }
 
-// write copies p over [off, off+len(p)). Pieces that meet become one, so a file that is only appended to has
-// one piece that grows.
+// write copies p over [off, off+len(p)). Pieces that touch are joined, so a file that only grows
+// has one piece.
 func (x *extents) write(p []byte, off int64) {
 	if len(p) == 0 {
 		return
@@ -37,7 +37,7 @@ func (x *extents) write(p []byte, off int64) {
 	*x = slices.Replace(*x, first, past, merge((*x)[first:past], p, off))
 }
 
-// merge lays p over pieces that it overlaps or touches and makes one of them all.
+// merge lays p over the pieces that it overlaps or touches, and joins all into one.
 func merge(pieces []extent, p []byte, off int64) extent {
 	first, last := pieces[0], pieces[len(pieces)-1]
 	end := off + int64(len(p))
@@ -52,13 +52,13 @@ func merge(pieces []extent, p []byte, off int64) extent {
 	if first.off > off {
 		first = extent{off: off}
 	}
-	// If there is a tail it is not in first.data: p would have fitted into that.
+	// A tail is never in first.data: otherwise p would have fitted into first.
 	first.data = append(first.data[:off-first.off], p...)
 	first.data = append(first.data, tail...)
 	return first
 }
 
-// truncate drops what is behind size.
+// truncate drops everything beyond size.
 func (x *extents) truncate(size int64) {
 	for i, e := range *x {
 		if e.end() > size {
@@ -72,7 +72,7 @@ func (x *extents) truncate(size int64) {
 	}
 }
 
-// read copies what the pieces have of [off, off+len(p)) into p and leaves the rest of p alone.
+// read copies the pieces' bytes of [off, off+len(p)) into p, and leaves the rest of p unchanged.
 func (x extents) read(p []byte, off int64) {
 	end := off + int64(len(p))
 	for _, e := range x {
@@ -83,7 +83,7 @@ func (x extents) read(p []byte, off int64) {
 	}
 }
 
-// covers reports whether one piece has all of [off, end).
+// covers reports whether one piece contains all of [off, end).
 func (x extents) covers(off, end int64) bool {
 	for _, e := range x {
 		if e.off <= off && end <= e.end() {
@@ -93,7 +93,7 @@ func (x extents) covers(off, end int64) bool {
 	return off >= end
 }
 
-// check returns an error if the pieces are not as they should be.
+// check returns an error if the pieces are not sorted, not apart, or empty.
 func (x extents) check() error {
 	for i, e := range x {
 		if len(e.data) == 0 {

@@ -17,30 +17,31 @@ const (
 	appending           // Write goes to the end of the file
 )
 
-// file is an open file. It counts its position itself and reads and writes at offsets only, so that it goes
-// on where it was when the switch is thrown, also while a call of it hangs in the kernel.
+// file is an open file. It keeps its own position and reads and writes only at offsets. So when the
+// switch is thrown it continues from the same position, even while one of its calls hangs in the
+// kernel.
 type file struct {
 	// Immutable after realFile and memFile.
 	d     *Disk
 	name  string
 	node  *node
 	flags fileFlags
-	base  string // real file to read from, opened at the first read that needs it; may be empty
+	base  string // real file to read from, opened by the first read that needs it; may be empty
 	log   bool   // see [Disk.Logs]
 
 	linked bool // the file system counts names
 
-	reading rank.Mutex[rank.Reading] // held by Read from the position it finds to the position it leaves
+	reading rank.Mutex[rank.Reading] // held throughout a Read, so that each Read continues where the previous one ended
 
 	mu struct {
 		rank.Mutex[rank.File]
 		pos    int64
-		real   *os.File // nil for a file that memory alone has, or that base is still to be opened for
+		real   *os.File // nil if memory alone has the file, or if base is not open yet
 		closed bool
 	}
 }
 
-// realFile wraps an open file of the operating system, which it closes if it cannot.
+// realFile wraps an open file of the operating system. On an error it closes that file.
 func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, error) {
 	info, err := real.Stat()
 	if err != nil {
@@ -48,8 +49,8 @@ func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, err
 	}
 	f := &file{d: d, name: name, node: d.nodes.acquire(info), flags: flags}
 	f.mu.real = real
-	// Once more, now that all who write to the file share the node: one who did not may have made the file
-	// longer after the first look.
+	// Look again, now that all writers share the node. Before, another writer may have made the
+	// file longer after the first look.
 	if info, err = real.Stat(); err != nil {
 		d.nodes.release(f.node)
 		return nil, errors.Join(err, real.Close())
@@ -62,7 +63,7 @@ func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, err
 	return f, nil
 }
 
-// memFile opens a file after the switch. Its node has been acquired for it.
+// memFile opens a file after the switch. The caller has already acquired the node for it.
 func (d *Disk) memFile(name string, n *node, base string, flags fileFlags) *file {
 	return &file{d: d, name: name, node: n, flags: flags, base: base}
 }
@@ -71,7 +72,7 @@ func (f *file) fail(op string, err error) error {
 	return &os.PathError{Op: op, Path: f.name, Err: err}
 }
 
-// handle returns the real file, which may be nil.
+// handle returns the real file, or nil if there is none. It fails if the file is closed.
 func (f *file) handle(op string) (*os.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +82,7 @@ func (f *file) handle(op string) (*os.File, error) {
 	return f.mu.real, nil
 }
 
-// Write writes at the position, or at the end.
+// Write writes at the position, or at the end of a file opened for appending.
 func (f *file) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	off := f.mu.pos
@@ -99,7 +100,7 @@ func (f *file) Write(p []byte) (int, error) {
 	return f.write(real, p, off)
 }
 
-// WriteAt writes at off, also in a file opened for appending.
+// WriteAt writes at off, even in a file opened for appending.
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.fail("write", os.ErrInvalid)
@@ -123,8 +124,8 @@ func (f *file) writableLocked() (*os.File, error) {
 	return f.mu.real, nil
 }
 
-// write writes p, for real or in memory. A write that fails halfway stays on disk as it is and is whole in
-// memory.
+// write writes p, for real or in memory. If a real write fails halfway, the part on disk stays
+// there and memory has the whole.
 func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -190,7 +191,7 @@ func (f *file) truncate(size int64) error {
 	})
 }
 
-// Sync makes durable what was written.
+// Sync makes the contents durable.
 func (f *file) Sync() error {
 	real, err := f.handle("sync")
 	if err != nil {
@@ -229,7 +230,7 @@ func (f *file) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt reads at off. After the switch it lays what memory has over what the disk has.
+// ReadAt reads at off. After the switch it reads the disk and lays the writes in memory over it.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	real, err := f.handle("read")
 	if err != nil {
@@ -257,7 +258,8 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 		return done, err
 	}
 	if !f.node.covers(off, off+int64(n)) {
-		// Before memory is looked at, and without a lock: what is written meanwhile is in one or the other.
+		// The disk is read before memory, and without a lock. A write in between is seen in one of
+		// them.
 		if err := f.readBase(p[:n], off); err != nil {
 			return 0, err
 		}
@@ -269,7 +271,7 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// readBase fills p with what the real file has at off, and with zeros beyond its end.
+// readBase fills p from the real file at off, and with zeros beyond the end of that file.
 func (f *file) readBase(p []byte, off int64) error {
 	real, err := f.openBase()
 	if err != nil {
@@ -289,7 +291,7 @@ func (f *file) readBase(p []byte, off int64) error {
 	return nil
 }
 
-// openBase returns the real file, and opens it if that has been put off; nil if there is none.
+// openBase returns the real file, and opens it on first use. It returns nil if there is none.
 func (f *file) openBase() (*os.File, error) {
 	real, err := f.handle("read")
 	if err != nil || real != nil || f.base == "" {
@@ -316,7 +318,7 @@ func (f *file) openBase() (*os.File, error) {
 	return f.handle("read")
 }
 
-// Seek moves the position.
+// Seek sets the position.
 func (f *file) Seek(offset int64, whence int) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -339,7 +341,7 @@ func (f *file) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Stat describes the file under the name it was opened by.
+// Stat describes the file under the name it was opened with.
 func (f *file) Stat() (os.FileInfo, error) {
 	real, err := f.handle("stat")
 	if err != nil {
@@ -355,7 +357,7 @@ func (f *file) Stat() (os.FileInfo, error) {
 	return f.node.stat(filepath.Base(f.name)), nil
 }
 
-// Close closes the file. A file system that only then tells of a write it could not do throws the switch.
+// Close closes the file. Some file systems report a failed write only here; that throws the switch.
 func (f *file) Close() error {
 	f.mu.Lock()
 	if f.mu.closed {

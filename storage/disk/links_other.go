@@ -4,5 +4,5 @@ package disk
 
 import "os"
 
-// links says that every file has a name: an open one cannot be removed here.
+// links returns 1: on this system an open file cannot be removed, so it always has a name.
 func links(os.FileInfo) uint64 { return 1 }

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// links returns how many names a file has. A file system that does not count says 0 of files that have one too.
+// links returns how many names a file has. On a file system that does not count names it returns 0
+// for every file.
 func links(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Nlink)

@@ -8,9 +8,10 @@ import (
 	"sync"
 )
 
-// Lock makes an empty file, if need be, and locks it against every other Lock of it, in this process and in
-// others, until the Closer is closed. ErrLocked is returned if somebody has it. After the switch, and in a
-// View, the lock holds among the users of this Disk only.
+// Lock creates an empty file if necessary and locks it until the Closer is closed. The lock
+// excludes every other Lock of the file, in this process and in others. Lock returns ErrLocked if
+// the file is already locked. After the switch, and in a View, the lock excludes only other users
+// of this Disk.
 func (d *Disk) Lock(name string) (io.Closer, error) {
 	rel, err := d.below("lock", name)
 	if err != nil {
@@ -33,7 +34,7 @@ func (d *Disk) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// touch makes an empty file where there is none.
+// touch creates an empty file if there is none.
 func (o *overlay) touch(name, rel string) error {
 	_, err := o.file("lock", name, rel)
 	if errors.Is(err, os.ErrNotExist) {
@@ -50,7 +51,7 @@ func lockReal(name string) (*os.File, error) {
 	if err := flock(f); err != nil {
 		return nil, errors.Join(named("lock", name, err), f.Close())
 	}
-	// Only now: it may have been another's.
+	// Not earlier: until it was locked, the file may have belonged to somebody else.
 	if err := f.Truncate(0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -82,7 +83,7 @@ type lock struct {
 	err  error
 }
 
-// Close gives the lock up. Closing it again changes nothing.
+// Close releases the lock. Further calls change nothing and return the same error.
 func (l *lock) Close() error {
 	l.once.Do(func() {
 		if l.real != nil {

@@ -4,5 +4,5 @@ package disk
 
 import "os"
 
-// flock leaves other processes to the node's own lock.
+// flock does nothing: the node's own lock keeps other processes out.
 func flock(*os.File) error { return nil }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// flock locks an open file without waiting. A file system that has no locks is none of the callers' trouble:
+// flock locks an open file without waiting. It returns nil on a file system without locks, because
 // the node's own lock keeps other processes out.
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

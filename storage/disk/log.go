@@ -3,18 +3,21 @@ package disk
 import "os"
 
 const (
-	// aheadStep is how many zeros are written behind a log's end at a time. An fsync of what then takes their place has neither
-	// blocks nor a size to note, only bytes: it takes two thirds of the time, and one in a thousand pays for the zeros.
+	// aheadStep is how many zeros are written behind a log's end at a time. When a write replaces
+	// zeros, its fsync has no blocks and no size to record, only bytes. Such an fsync takes two
+	// thirds of the time. One write in a thousand pays for the zeros.
 	aheadStep = 256 << 10
-	// bulky is a write that has enough bytes of its own: zeros before it would double what the disk has to take.
+	// bulky is the size from which a write adds no zeros: they would double the bytes it has to
+	// write.
 	bulky = 16 << 10
 )
 
 var zeros [aheadStep]byte
 
-// writeLog writes to a log, and zeros behind its end if that has reached the end of the zeros there were.
+// writeLog writes to a log. If the write has used up the zeros behind the log's end, writeLog adds
+// more.
 func (f *file) writeLog(real *os.File, p []byte, off int64) error {
-	// The zeros must not meet what another writer puts in their place.
+	// The zeros must not overwrite the bytes of another writer.
 	f.node.writer.Lock()
 	defer f.node.writer.Unlock()
 	if f.d.frozen.Load() {
@@ -23,7 +26,7 @@ func (f *file) writeLog(real *os.File, p []byte, off int64) error {
 	if _, err := real.WriteAt(p, off); err != nil {
 		return err
 	}
-	f.node.grow(off + int64(len(p))) // not before: zeros would show in its place
+	f.node.grow(off + int64(len(p))) // after the write, or a reader would see zeros in its place
 	if len(p) >= bulky {
 		return nil
 	}

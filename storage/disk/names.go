@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Create makes an empty file for reading and writing. A file that has the name already loses it and lives
-// on for those who have it open: the new one never shares its bytes.
+// Create creates an empty file for reading and writing. If the name exists, the old file loses the
+// name but stays usable through its open handles. The new file never shares its bytes.
 func (d *Disk) Create(name string) (File, error) {
 	rel, err := d.below("create", name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *Disk) Create(name string) (File, error) {
 	})
 }
 
-// createReal removes what has the name until the file it makes is a new one.
+// createReal creates a new file. If the name exists, it removes the name first.
 func (d *Disk) createReal(name string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
@@ -58,8 +58,8 @@ func (d *Disk) createReal(name string) (*os.File, error) {
 // OpenForAppend opens an existing file for reading and for writing at its end.
 func (d *Disk) OpenForAppend(name string) (File, error) { return d.openToWrite(name, appending) }
 
-// ReuseForWrite renames an existing file and opens it for writing from its beginning, with its old bytes
-// still in it.
+// ReuseForWrite renames an existing file and opens it for writing from its beginning. The file
+// keeps its old bytes.
 func (d *Disk) ReuseForWrite(oldname, newname string) (File, error) {
 	if err := d.Rename(oldname, newname); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func (d *Disk) openToWrite(name string, flags fileFlags) (File, error) {
 		op:   OpAppend,
 		name: name,
 	}, func() (*file, error) {
-		// Without O_APPEND: the end of the file is counted by its node, so that an append that fails
-		// knows where in memory it belongs.
+		// Not with O_APPEND: the node counts the end of the file, so that a failed append knows its
+		// place in memory.
 		real, err := os.OpenFile(name, os.O_RDWR, 0)
 		if err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (d *Disk) openToWrite(name string, flags fileFlags) (File, error) {
 	})
 }
 
-// open makes a change whose outcome is an open file.
+// open makes a change whose result is an open file.
 func (d *Disk) open(c change, real, mem func() (*file, error)) (File, error) {
 	var f *file
 	c.real = func() (err error) { f, err = real(); return err }
@@ -103,7 +103,7 @@ func (d *Disk) open(c change, real, mem func() (*file, error)) (File, error) {
 	return f, nil
 }
 
-// Truncate cuts off, durably, what a file has behind size bytes; one that has no more stays as it is.
+// Truncate cuts a file off at size bytes and makes that durable. A shorter file is left as it is.
 func (d *Disk) Truncate(name string, size int64) error {
 	opened, err := d.OpenForAppend(name)
 	if err != nil {
@@ -116,8 +116,8 @@ func (d *Disk) Truncate(name string, size int64) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Rename gives a file or directory another name, which a file there loses. As with os.Rename a directory is
-// never replaced.
+// Rename renames a file or directory. A file that has the new name loses it. As with os.Rename, a
+// directory is never replaced.
 func (d *Disk) Rename(oldname, newname string) error {
 	oldrel, err := d.below("rename", oldname)
 	if err != nil {
@@ -148,8 +148,8 @@ func (d *Disk) renameReal(oldname, newname string) error {
 	return nil
 }
 
-// Link gives a file a second name. A file system that cannot is no failure of the disk: its refusal is
-// returned, and the caller may copy.
+// Link gives a file a second name. If the file system does not support links, Link returns its
+// error without throwing the switch, and the caller may copy the file.
 func (d *Disk) Link(oldname, newname string) error {
 	oldrel, err := d.below("link", oldname)
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *Disk) Remove(name string) error {
 	})
 }
 
-// RemoveAll removes a name and everything below it. A name that does not exist is removed already.
+// RemoveAll removes a name and everything below it. It returns nil if the name does not exist.
 func (d *Disk) RemoveAll(name string) error {
 	rel, err := d.below("removeall", name)
 	if err != nil {
@@ -209,7 +209,7 @@ func (d *Disk) RemoveAll(name string) error {
 	})
 }
 
-// removeReal is os.RemoveAll in steps between which it looks at the switch.
+// removeReal is os.RemoveAll in steps, with a check of the switch before each removal.
 func (d *Disk) removeReal(name string) error {
 	if d.frozen.Load() {
 		return errSwitched
@@ -239,7 +239,7 @@ func (d *Disk) removeReal(name string) error {
 	return nil
 }
 
-// MkdirAll makes a directory and those above it that are missing. It may exist already.
+// MkdirAll makes a directory and any missing directories above it. The directory may exist.
 func (d *Disk) MkdirAll(name string, perm os.FileMode) error {
 	rel, err := d.rel("mkdir", name)
 	if err != nil {
@@ -259,7 +259,7 @@ func (d *Disk) MkdirAll(name string, perm os.FileMode) error {
 	})
 }
 
-// mkdirReal is os.MkdirAll, confined to the directory and looking at the switch between its steps.
+// mkdirReal is os.MkdirAll below the Disk's directory, with a check of the switch before each step.
 func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
 	info, err := os.Stat(name)
 	if err == nil && !info.IsDir() {
@@ -269,7 +269,7 @@ func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
 		return nil
 	}
 	if d.vanished(name) {
-		return d.removed("directory", name) // to make it again would hide that what was in it is gone
+		return d.removed("directory", name) // making it again would hide the loss of its contents
 	}
 	if name != d.dir {
 		if err := d.mkdirReal(filepath.Dir(name), perm); err != nil {
@@ -305,7 +305,7 @@ func (d *Disk) OpenForRead(name string) (File, error) {
 	return d.realHandle(name, real)
 }
 
-// openInstead is openFrozen for a caller that was on its way to a real file.
+// openInstead is openFrozen for a caller that may have opened a real file, which it closes.
 func (d *Disk) openInstead(name, rel string, real *os.File) (File, error) {
 	if real != nil {
 		if err := real.Close(); err != nil {
@@ -315,8 +315,8 @@ func (d *Disk) openInstead(name, rel string, real *os.File) (File, error) {
 	return d.openFrozen(name, rel)
 }
 
-// read makes a call that reads, before the switch. That a directory of ours is missing throws the switch;
-// the caller looks at it and asks memory then.
+// read makes a call that reads, before the switch. If a directory that must exist is missing, read
+// throws the switch. The caller must check the switch afterwards and then ask memory.
 func (d *Disk) read(op Op, name string, call func() error) error {
 	err := d.patiently(func() error {
 		if err := d.askRead(op, name); err != nil {
@@ -366,8 +366,8 @@ func (d *Disk) realHandle(name string, real *os.File) (File, error) {
 	return d.realFile(name, real, 0)
 }
 
-// OpenDir opens a directory for Stat and Sync. It is what a change needs to be durable, so that it fails throws
-// the switch, but for a directory that is not there.
+// OpenDir opens a directory for Stat and Sync. It is the first step to make a change durable, so an
+// error throws the switch. The exception is a directory that does not exist.
 func (d *Disk) OpenDir(name string) (File, error) {
 	rel, err := d.rel("open", name)
 	if err != nil {

@@ -9,37 +9,40 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A node is one file, however many names and open handles it has. While the disk works it counts the file's
-// size, so that a write that fails knows where it belongs; after the switch it holds what was written since.
+// A node is one file, independent of the number of its names and open handles. While the disk
+// works, the node counts the file's size, so that a failed write knows its place in memory. After
+// the switch the node holds what was written since.
 //
 // Invariants:
-//  1. size is what readers see. It is at least the end of every write to a log that has landed, and of every write to another file
-//     that was begun, through this Disk since the file was last truncated; end is at least that of every append that was begun;
-//  2. dirty is set if data holds anything; a node that is dirty, or that no real file stands behind,
-//     is never forgotten while a name leads to it.
+//
+//  1. size is what readers see. It covers every write through this Disk since the last truncation:
+//     in a log, the writes that have landed; in any other file, the writes that have begun. end
+//     covers every append that has begun.
+//  2. dirty is set if data holds anything. While a name leads to the node, it is never dropped if
+//     it is dirty or has no real file.
 type node struct {
 	// Immutable after newNode.
-	info os.FileInfo // the real file's; nil for a file that memory alone has
+	info os.FileInfo // of the real file; nil if memory alone has the file
 
 	// Guarded by nodes.mu.
 	refs int
 
-	writer rank.Mutex[rank.Writer] // held by who writes to a log or truncates a file
+	writer rank.Mutex[rank.Writer] // held to write to a log or to truncate a file
 
 	mu struct {
 		rank.RWMutex[rank.Node]
 		size     int64
-		end      int64 // of what appends have set aside; counts where it is beyond size
-		zeroed   int64 // zeros that do not count for the size are on disk up to here; 0 if there are none
+		end      int64 // end of the space reserved by appends; counts if beyond size
+		zeroed   int64 // the disk holds zeros, hidden from readers, up to here; 0 if there are none
 		dirty    bool
-		modified time.Time // of the newest write to memory
+		modified time.Time // time of the newest write to memory
 		data     extents   // what was written to memory
-		cut      bool      // memory has truncated the file: of what is on disk only what is before kept counts
+		cut      bool      // memory has truncated the file: only the first kept bytes on disk count
 		kept     int64
 	}
 }
 
-// newNode returns the node of a file. A file that memory alone has (info nil) is made now.
+// newNode returns the node of a real file, or of a new file in memory if info is nil.
 func newNode(info os.FileInfo) *node {
 	n := &node{info: info}
 	if info == nil {
@@ -50,7 +53,7 @@ func newNode(info os.FileInfo) *node {
 	return n
 }
 
-// reserve sets aside the next length bytes at the end of the file and returns where they begin.
+// reserve reserves the next length bytes at the end of the file and returns their offset.
 func (n *node) reserve(length int) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,7 +69,8 @@ func (n *node) grow(size int64) {
 	n.mu.size = max(n.mu.size, size)
 }
 
-// observe is told of the real file's size. The zeros behind a log's end do not count, nor does what memory has cut off.
+// observe records the size of the real file. It ignores the zeros behind a log's end, and bytes
+// that memory has cut off.
 func (n *node) observe(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,7 +79,8 @@ func (n *node) observe(size int64) {
 	}
 }
 
-// ahead says where the file ends if no zeros are left there, and that the caller writes the next.
+// ahead reports whether a log needs new zeros, and at which offset the caller must write them. It
+// counts them as written.
 func (n *node) ahead() (end int64, wanted bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,7 +92,7 @@ func (n *node) ahead() (end int64, wanted bool) {
 	return end, true
 }
 
-// truncated notes that the real file was cut off at size.
+// truncated records that the real file was cut off at size.
 func (n *node) truncated(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,8 +100,8 @@ func (n *node) truncated(size int64) {
 	n.mu.end, n.mu.zeroed = 0, 0
 }
 
-// truncate cuts the file off at size in memory. That the zeros behind a log's end are gone has to be kept in mind too: without the node
-// they would show.
+// truncate cuts the file off at size in memory. It marks the node dirty even if only the zeros
+// behind a log's end go: if the node were dropped, the zeros would show.
 func (n *node) truncate(size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,7 +118,7 @@ func (n *node) truncate(size int64) {
 	n.mu.modified = time.Now()
 }
 
-// trim takes the zeros behind a log's end out of what the real file says of itself.
+// trim returns info without the zeros behind a log's end.
 func (n *node) trim(info os.FileInfo) os.FileInfo {
 	if size := n.size(); info.Size() > size {
 		return fileInfo{name: info.Name(), size: size, mode: info.Mode(), modified: info.ModTime(), sys: info.Sys()}
@@ -127,7 +132,7 @@ func (n *node) size() int64 {
 	return n.mu.size
 }
 
-// write keeps p, which it copies, in memory.
+// write copies p into memory.
 func (n *node) write(p []byte, off int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,7 +145,7 @@ func (n *node) write(p []byte, off int64) {
 	n.mu.size = max(n.mu.size, off+int64(len(p)))
 }
 
-// read lays what memory has of [off, off+len(p)) over p.
+// read copies the bytes that memory has of [off, off+len(p)) into p.
 func (n *node) read(p []byte, off int64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -172,7 +177,7 @@ func (n *node) stat(name string) os.FileInfo {
 	return i
 }
 
-// check returns which invariant does not hold, as far as one node can tell.
+// check returns an error if an invariant does not hold, as far as one node can tell.
 func (n *node) check() error {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -185,14 +190,14 @@ func (n *node) check() error {
 	return n.mu.data.check()
 }
 
-// nodes are the nodes of the real files that are open or dirty. It is searched linearly: it is as long as
-// there are open files, and only opening and closing search it.
+// nodes are the nodes of the real files that are open or dirty. The list has one entry for each
+// open file, and only opening and closing search it. So a linear search is enough.
 type nodes struct {
 	mu   rank.Mutex[rank.Nodes]
 	list []*node
 }
 
-// acquire returns the node of a real file, to be released by who closes it.
+// acquire returns the node of a real file. The caller must release it.
 func (ns *nodes) acquire(info os.FileInfo) *node {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -205,7 +210,7 @@ func (ns *nodes) acquire(info os.FileInfo) *node {
 	return ns.list[i]
 }
 
-// release gives back what acquire returned. Nodes that memory alone has are not in the list.
+// release releases a node from acquire. Nodes that memory alone has are not in the list.
 func (ns *nodes) release(n *node) {
 	if n.info == nil {
 		return
@@ -224,7 +229,7 @@ func (ns *nodes) release(n *node) {
 	}
 }
 
-// find returns the node of a real file if it has one.
+// find returns the node of a real file, or nil if it has none.
 func (ns *nodes) find(info os.FileInfo) *node {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -243,7 +248,7 @@ func (ns *nodes) indexLocked(info os.FileInfo) int {
 	return -1
 }
 
-// fileInfo describes a file or directory that is not quite the one on disk.
+// fileInfo describes a file or directory that differs from the one on disk.
 type fileInfo struct {
 	name     string
 	size     int64

@@ -10,13 +10,13 @@ const (
 	OpWrite                   // bytes are written
 	OpSync                    // a file is made durable
 	OpSyncDir                 // a directory's names are made durable
-	OpRename                  // a name is moved
+	OpRename                  // a file or directory gets another name
 	OpLink                    // a file gets a second name
 	OpRemove                  // a name is removed
-	OpRemoveAll               // a name and all below it are removed
+	OpRemoveAll               // a name and everything below it are removed
 	OpMkdir                   // a directory is made
-	OpLock                    // a lock file is made and locked
-	OpTruncate                // a file loses its end
+	OpLock                    // a lock file is created and locked
+	OpTruncate                // the end of a file is cut off
 )
 
 // The calls that read.
@@ -49,7 +49,7 @@ var opNames = [...]string{
 // Reads reports whether the call changes nothing.
 func (op Op) Reads() bool { return op >= OpOpen }
 
-// String names the call.
+// String returns the name of the call.
 func (op Op) String() string {
 	if int(op) < len(opNames) && opNames[op] != "" {
 		return opNames[op]

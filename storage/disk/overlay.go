@@ -11,17 +11,18 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// overlay is the directory after the switch: the real one as it was, and in memory what differs from it.
+// overlay is the directory after the switch: the real directory as it was then, and in memory what
+// differs from it.
 //
-// Its calls refuse what the operating system would refuse, with the same errors, and never fail otherwise
-// except that a read of the real directory may.
+// Its calls refuse what the operating system would refuse, with the same errors. They do not fail
+// otherwise, except that a read of the real directory may fail.
 type overlay struct {
 	dirs *dirs                    // immutable
-	mu   rank.Mutex[rank.Overlay] // held for a moment only, never while the disk is asked
+	mu   rank.Mutex[rank.Overlay] // held briefly, never while the disk is asked
 	root *directory
 }
 
-// run makes one call. See look for how.
+// run makes one call; look says how.
 func (o *overlay) run(changing bool, call func(l *look) error) error {
 	l := &look{dirs: o.dirs, changing: changing, stats: make(map[string]statAnswer), lists: make(map[string]listAnswer)}
 	for {
@@ -45,7 +46,7 @@ func (o *overlay) find(op, name, rel string) (e entry, err error) {
 	return e, named(op, name, err)
 }
 
-// file is find for a file that is to be written.
+// file is find for a file that will be written.
 func (o *overlay) file(op, name, rel string) (e entry, err error) {
 	err = o.run(true, func(l *look) (err error) {
 		e, err = l.find(o.root, rel)
@@ -57,7 +58,7 @@ func (o *overlay) file(op, name, rel string) (e entry, err error) {
 	return e, named(op, name, err)
 }
 
-// directory is find for a directory that is to be synced.
+// directory is find for a directory that will be synced.
 func (o *overlay) directory(name, rel string) (dir *directory, err error) {
 	err = o.run(true, func(l *look) error {
 		e, err := l.find(o.root, rel)
@@ -85,7 +86,7 @@ func (o *overlay) list(name, rel string) (names []string, err error) {
 	return names, named("list", name, err)
 }
 
-// create makes an empty file, in place of another one if need be.
+// create makes an empty file, and replaces an existing one.
 func (o *overlay) create(name, rel string) (n *node, err error) {
 	err = o.run(true, func(l *look) error {
 		dir, base, err := l.parent(o.root, rel)
@@ -106,7 +107,7 @@ func (o *overlay) create(name, rel string) (n *node, err error) {
 	return n, named("create", name, err)
 }
 
-// mkdirAll makes a directory and those above it that are missing.
+// mkdirAll makes a directory and any missing directories above it.
 func (o *overlay) mkdirAll(name, rel string, perm os.FileMode) error {
 	made := time.Now()
 	return named("mkdir", name, o.run(true, func(l *look) error {
@@ -142,7 +143,7 @@ func (o *overlay) remove(name, rel string) error {
 	}))
 }
 
-// removeAll removes a name and all below it.
+// removeAll removes a name and everything below it.
 func (o *overlay) removeAll(name, rel string) error {
 	return named("removeall", name, o.run(true, func(l *look) error {
 		dir, base, err := l.parent(o.root, rel)
@@ -157,7 +158,7 @@ func (o *overlay) removeAll(name, rel string) error {
 	}))
 }
 
-// rename moves a name.
+// rename renames a file or directory.
 func (o *overlay) rename(oldname, newname, oldrel, newrel string) error {
 	err := o.run(true, func(l *look) error {
 		olddir, oldbase, err := l.parent(o.root, oldrel)
@@ -184,7 +185,7 @@ func (o *overlay) rename(oldname, newname, oldrel, newrel string) error {
 		case from.dir != nil && !to.gone():
 			return syscall.ENOTDIR
 		case !to.gone() && from.same(to):
-			return nil // two names of one file both stay
+			return nil // two names of one file: both stay
 		}
 		olddir.set(oldbase, entry{})
 		newdir.set(newbase, from)
@@ -218,7 +219,7 @@ func (o *overlay) link(oldname, newname, oldrel, newrel string) error {
 	return linked("link", oldname, newname, err)
 }
 
-// nodeOf returns the node of a file, acquired for who opens it.
+// nodeOf returns the node of a file, acquired for the caller, who opens the file.
 func (d *Disk) nodeOf(e entry) *node {
 	if e.node != nil {
 		return e.node

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// Fail throws the switch by hand. The first cause wins; a nil cause is replaced by a nameless one. The
-// functions given to OnFail run before Fail returns, on this goroutine, unless another one is throwing the
-// switch already.
+// Fail throws the switch by hand. The first cause wins; a nil cause is replaced by a general one.
+// The functions given to OnFail run on this goroutine before Fail returns, unless another goroutine
+// is already throwing the switch.
 func (d *Disk) Fail(cause error) {
 	if cause == nil {
 		cause = errors.New("disk given up")
@@ -31,20 +31,21 @@ func (d *Disk) Fail(cause error) {
 	close(d.failed)
 }
 
-// Failed is closed once the switch was thrown and the functions given to OnFail have returned.
+// Failed returns a channel that is closed after the switch was thrown and all OnFail functions have
+// returned.
 func (d *Disk) Failed() <-chan struct{} { return d.failed }
 
-// Err returns why the switch was thrown, nil if it was not.
+// Err returns why the switch was thrown, or nil if it was not.
 func (d *Disk) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.cause
 }
 
-// OnFail has fn called once when the switch is thrown, before Failed is closed and before any write that took
-// effect in memory returns; if the switch was thrown already, fn is called at once. It must not block and must
-// not change anything through this Disk: such a call waits for Failed. Several functions are called in
-// the order in which they came.
+// OnFail registers fn to be called once when the switch is thrown. fn runs before Failed is closed,
+// and so before any write that took effect in memory returns. If the switch was already thrown,
+// OnFail calls fn at once. fn must not block, and must not change anything through this Disk: such
+// a call waits for Failed. Functions are called in the order of registration.
 func (d *Disk) OnFail(fn func()) {
 	d.mu.Lock()
 	if d.mu.cause == nil {
@@ -57,8 +58,8 @@ func (d *Disk) OnFail(fn func()) {
 	}
 }
 
-// SetFault is a seam for tests: fn is asked before every mutating call that would reach the disk, and what it
-// returns, if not nil, is how that call fails. nil takes it away.
+// SetFault injects faults, for tests. fn is called before every mutating call that would reach the
+// disk. If it returns an error, the call fails with that error. A nil fn removes it.
 func (d *Disk) SetFault(fn func(op Op, name string) error) { set(&d.fault, fn) }
 
 // SetReadFault is SetFault for the calls that read.
@@ -72,7 +73,8 @@ func set(seam *atomic.Pointer[func(Op, string) error], fn func(Op, string) error
 	seam.Store(&fn)
 }
 
-// ask asks the fault seam about a call that changes something, askRead about one that reads.
+// ask consults the function of SetFault about a call that changes something. askRead consults that
+// of SetReadFault about a call that reads.
 func (d *Disk) ask(op Op, name string) error     { return asked(d.fault.Load(), op, name) }
 func (d *Disk) askRead(op Op, name string) error { return asked(d.bad.Load(), op, name) }
 
@@ -86,18 +88,19 @@ func asked(fn *func(Op, string) error, op Op, name string) error {
 	return nil
 }
 
-// awaitFailed returns when everybody who has to has been told of the failure: who acknowledges a write that only
-// memory has must find Failed closed.
+// awaitFailed waits until Failed is closed. Code that reports a write which only memory has must
+// find Failed closed.
 func (d *Disk) awaitFailed() {
 	if !d.view {
 		<-d.failed
 	}
 }
 
-// errSwitched ends the real half of a call of several steps that found the switch thrown between two.
+// errSwitched ends a call of several steps that found the switch thrown between two of them.
 var errSwitched = errors.New("the switch was thrown on the way")
 
-// enter reports whether a mutating call may go to the real directory; then leave follows it.
+// enter reports whether a mutating call may go to the real directory. If so, the caller must call
+// leave afterwards.
 func (d *Disk) enter() bool {
 	d.busy.Add(1)
 	if d.frozen.Load() {
@@ -109,21 +112,22 @@ func (d *Disk) enter() bool {
 
 func (d *Disk) leave() { d.busy.Add(-1) }
 
-// Quiet reports whether nothing of this Disk can reach the real directory any more: the switch was thrown, and every call
-// that was on its way by then has returned.
+// Quiet reports whether this Disk can no longer reach the real directory: the switch was thrown,
+// and every call that was in progress at that time has returned.
 func (d *Disk) Quiet() bool { return d.frozen.Load() && d.busy.Load() == 0 }
 
-// A change is a mutating call in its two forms.
+// A change is a mutating call in its two forms, real and in memory.
 type change struct {
 	op   Op
 	name string
-	old  string // the other name of a call that has two
+	old  string // the other name, for a call that has two
 	real func() error
 	mem  func() error
-	// answers are refusals besides the usual ones that tell something of the question, not of the disk.
+	// answers are errors that answer the question for this call, in addition to the usual ones.
 	answers []error
-	// lands says that a refusal by mem right after a failure of real means that real took effect after all
-	// (the old name is gone because it was renamed), so that nothing is left to do.
+	// lands is set if a refusal by mem, directly after a failure of real, means that real took
+	// effect after all. For example, the old name is gone because it was renamed. Then nothing is
+	// left to do.
 	lands bool
 }
 
@@ -142,7 +146,7 @@ func (d *Disk) do(c change) error {
 		if !d.frozen.Load() {
 			return err
 		}
-		// The file that is missing here may have been made in memory while we asked.
+		// The disk lacks the file, but it may have been created in memory meanwhile.
 		d.awaitFailed()
 		return c.mem()
 	case !errors.Is(err, errSwitched):
@@ -156,7 +160,8 @@ func (d *Disk) do(c change) error {
 	return err
 }
 
-// attempt makes a change for real. refused says that it is the seam's word: that is a failure, whatever it is.
+// attempt makes a change for real. refused reports that the fault function refused it, which always
+// counts as a failure.
 func (d *Disk) attempt(c change) (err error, refused bool) {
 	try := func() error {
 		ask := d.ask
@@ -171,7 +176,9 @@ func (d *Disk) attempt(c change) (err error, refused bool) {
 		return c.real()
 	}
 	if c.op == OpSync || c.op == OpSyncDir {
-		return try(), refused // once: what an fsync could not write it has forgotten, and the next succeeds
+		// Never repeated: the kernel has forgotten what it could not write, and the next fsync
+		// succeeds.
+		return try(), refused
 	}
 	err = d.patiently(try)
 	if err != nil && !refused {
@@ -180,7 +187,7 @@ func (d *Disk) attempt(c change) (err error, refused bool) {
 	return err, refused
 }
 
-// isAnswer reports whether err refuses the question rather than tells of a disk that does not work.
+// isAnswer reports whether err answers the question, rather than showing that the disk is broken.
 func isAnswer(err error, more ...error) bool {
 	for _, answer := range answers {
 		if errors.Is(err, answer) {

@@ -5,8 +5,9 @@ import (
 	"syscall"
 )
 
-// syncData makes what was written to f durable, and of what is known about f only what is needed to find it: not the time of its
-// last change, which alone costs an fsync an entry in the file system's journal.
+// syncData makes the contents of f durable, with only the metadata needed to find them. It leaves
+// out the time of the last change, which alone would cost each fsync an entry in the file system's
+// journal.
 func syncData(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -22,7 +23,8 @@ func syncData(f *os.File) error {
 		}
 	})
 	if err != nil {
-		return named("fsync", f.Name(), os.ErrClosed) // all that it refuses is a closed file, with an error that does not say so
+		// Control fails only for a closed file, but its error does not say so.
+		return named("fsync", f.Name(), os.ErrClosed)
 	}
 	return named("fsync", f.Name(), result)
 }

@@ -11,29 +11,30 @@ import (
 	"time"
 )
 
-// directory is a directory after the switch: the real one, if there is one, and the names that differ from it.
+// directory is a directory after the switch: the real one, if any, and the names that differ from
+// it.
 type directory struct {
-	base  string // the real directory; empty for one that memory alone has
+	base  string // the real directory; empty if memory alone has it
 	info  os.FileInfo
 	mode  os.FileMode
 	made  time.Time
 	names map[string]entry
 }
 
-// entry is what a name stands for. The zero entry is a name that was removed.
+// entry is the meaning of a name. The zero entry is a name that was removed.
 type entry struct {
 	dir  *directory  // a directory
 	node *node       // a file that memory alone has
-	base string      // a file of the disk: where it really is
-	info os.FileInfo // and what the disk said of it
+	base string      // a file on disk: its real path
+	info os.FileInfo // of the file on disk
 
-	// unknown is set if the disk could not even tell what base is.
+	// unknown is set if the disk could not even say what base is.
 	unknown bool
 }
 
 func (e entry) gone() bool { return e.dir == nil && e.node == nil && e.base == "" }
 
-// same reports whether two names stand for one file.
+// same reports whether two entries are the same file.
 func (e entry) same(o entry) bool {
 	if e.node != nil || o.node != nil {
 		return e.node == o.node
@@ -41,7 +42,7 @@ func (e entry) same(o entry) bool {
 	return e.dir == nil && o.dir == nil && os.SameFile(e.info, o.info)
 }
 
-// asDir returns the directory that e is, as the middle of a path has to be one.
+// asDir returns the directory that e stands for, or an error if e is no directory.
 func (e entry) asDir() (*directory, error) {
 	if e.unknown {
 		return &directory{base: e.base, mode: 0o755}, nil
@@ -52,7 +53,7 @@ func (e entry) asDir() (*directory, error) {
 	return e.dir, nil
 }
 
-// set has name stand for e in dir.
+// set makes name stand for e in dir.
 func (dir *directory) set(name string, e entry) {
 	if dir.names == nil {
 		dir.names = make(map[string]entry)
@@ -68,18 +69,18 @@ func (dir *directory) stat(name string) os.FileInfo {
 	return fileInfo{name: name, mode: dir.mode | os.ModeDir, modified: dir.made}
 }
 
-// look is what one call has asked of the real directory so far.
+// look holds the answers that one call has received from the real directory.
 //
-// The overlay's lock is not held while the disk is asked. So a call runs against what is known; if it misses
-// something it gives up, that is asked for without the lock, and the call runs again from its beginning.
-// The real directory does not change any more, so what was learned stays true. A call may change the overlay
-// only after all its questions were answered.
+// The overlay's lock is not held while the disk is asked. So a call runs on the answers it has. If
+// it misses one, it gives up, the question is asked without the lock, and the call runs again from
+// its beginning. The real directory no longer changes, so the answers stay true. A call may change
+// the overlay only after all its questions were answered.
 type look struct {
 	dirs     *dirs
-	changing bool // the call is a mutating one, which has to succeed whatever the disk says
+	changing bool // the call changes something and must succeed whatever the disk answers
 	stats    map[string]statAnswer
 	lists    map[string]listAnswer
-	missing  func() // asks for what the last run missed
+	missing  func() // asks the question that the last run missed
 }
 
 type statAnswer struct {
@@ -92,7 +93,7 @@ type listAnswer struct {
 	err   error
 }
 
-// errMissing ends a run that missed something.
+// errMissing ends a run that missed an answer.
 var errMissing = errors.New("not looked at yet")
 
 func (l *look) stat(path string) (os.FileInfo, error) {
@@ -123,13 +124,13 @@ func (l *look) list(path string) ([]string, error) {
 	return nil, errMissing
 }
 
-// removed reports whether a directory that must be there is not. To those who go on in memory it is there, and
-// empty: they could not go on to their end without it.
+// removed reports whether a directory that must exist is missing. Code that goes on in memory sees
+// it as existing and empty, because without it that code could not end in good order.
 func (l *look) removed(path string, err error) bool {
 	return errors.Is(err, os.ErrNotExist) && l.dirs.has(path)
 }
 
-// plain takes the real path out of an error: the caller knows the file by another.
+// plain removes the real path from an error: the caller knows the file by another name.
 func plain(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
@@ -138,7 +139,8 @@ func plain(err error) error {
 	return err
 }
 
-// child returns what name stands for in dir. The error is ErrNotExist, errMissing, or the disk's.
+// child returns what name stands for in dir. The error is ErrNotExist, errMissing, or one from the
+// disk.
 func (l *look) child(dir *directory, name string) (entry, error) {
 	if e, ok := dir.names[name]; ok {
 		if e.gone() {
@@ -157,7 +159,7 @@ func (l *look) child(dir *directory, name string) (entry, error) {
 	case err == nil:
 		return entry{base: path, info: info}, nil
 	case l.changing && err != errMissing && !isAnswer(err):
-		// The call must succeed: there may well be something, which nobody can read.
+		// The call must succeed. There may be a file that cannot be read.
 		return entry{base: path, info: fileInfo{name: name}, unknown: true}, nil
 	}
 	return entry{}, err
@@ -207,8 +209,8 @@ func (l *look) find(root *directory, rel string) (entry, error) {
 	return e, nil
 }
 
-// parent returns the directory that the path rel is in, ready for names of its own, and the last name of rel.
-// It writes down the directories on the way, which changes nothing that anybody can see.
+// parent returns the directory of the path rel, prepared for changes, and the last name in rel. It
+// adds the directories on the way to the overlay, which nobody can observe.
 func (l *look) parent(root *directory, rel string) (*directory, string, error) {
 	dir, name := filepath.Split(rel)
 	if dir == "" {
@@ -218,7 +220,8 @@ func (l *look) parent(root *directory, rel string) (*directory, string, error) {
 	return p, name, err
 }
 
-// enter returns the directory rel, ready for names of its own. make, if not nil, makes those that are missing.
+// enter returns the directory rel, prepared for changes. If make is not nil, it makes the missing
+// directories.
 func (l *look) enter(root *directory, rel string, make func() *directory) (*directory, error) {
 	if rel == "." {
 		return root, nil

@@ -9,23 +9,23 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// lack is the waiting for what the machine lacks at the moment.
+// lack is the state of calls that wait for room on the disk or for file descriptors.
 type lack struct {
 	mu struct {
 		rank.Mutex[rank.Lack]
 		patience time.Duration
-		changed  chan struct{} // closed and replaced when patience is
+		changed  chan struct{} // closed and replaced when patience changes
 	}
-	waiting atomic.Int64 // calls
+	waiting atomic.Int64 // number of calls that wait
 	told    atomic.Pointer[func(error)]
 }
 
-// lookAgain is how long a call that waits lets pass before it is made again.
+// lookAgain is how long a waiting call pauses before it is repeated.
 const lookAgain = 20 * time.Millisecond
 
-// Patience says how long a call waits for room on the disk or for a file descriptor, before the lack
-// of it is a failure. Zero, as after Open, means not at all. Calls that wait already are held to it too.
-// See the package comment for what waits and what cannot.
+// Patience sets how long a call waits for room on the disk or for a file descriptor, before the
+// lack counts as a failure. Zero, the value after Open, means no wait. It also applies to calls
+// that wait already. The package comment says which calls wait and which cannot.
 func (d *Disk) Patience(p time.Duration) {
 	d.lack.mu.Lock()
 	defer d.lack.mu.Unlock()
@@ -34,12 +34,13 @@ func (d *Disk) Patience(p time.Duration) {
 	d.lack.mu.changed = make(chan struct{})
 }
 
-// OnWait has fn told what is lacking when a first call waits, and nil when the last one waits no longer,
-// however that ended. It must not use this Disk.
+// OnWait registers fn to be told about waiting. When a first call begins to wait, fn receives what
+// is lacking. When no call waits any more, for whatever reason, it receives nil. It must not use
+// this Disk.
 func (d *Disk) OnWait(fn func(lacking error)) { d.lack.told.Store(&fn) }
 
-// isLack reports whether err tells of something that others may give back. A call that ended so changed
-// nothing, or wrote a part of its bytes, which it writes again.
+// isLack reports whether err is a lack that others may end. A call that failed with such an error
+// has changed nothing, or has written part of its bytes, which it will write again.
 func isLack(err error) bool {
 	for _, lacking := range [...]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, lacking) {
@@ -49,8 +50,8 @@ func isLack(err error) bool {
 	return false
 }
 
-// patiently makes a call, and again while it fails for a lack. It ends with the last error when the
-// patience does, and with errSwitched when the switch is thrown.
+// patiently makes a call, and repeats it while it fails for a lack. It returns the last error when
+// the patience ends, and errSwitched when the switch is thrown.
 func (d *Disk) patiently(call func() error) error {
 	err := call()
 	if !isLack(err) || d.frozen.Load() {
@@ -76,7 +77,7 @@ func (d *Disk) patiently(call func() error) error {
 	return err
 }
 
-// waitUntil waits a moment and reports whether there was patience for it.
+// waitUntil waits a moment. It reports false if there is no patience left.
 func (d *Disk) waitUntil(began time.Time) bool {
 	p, changed := d.patience()
 	left := p - time.Since(began)

@@ -15,32 +15,33 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// Luck is what becomes of that which was not fsynced.
+// Luck decides what happens to data and names that were not fsynced.
 type Luck int
 
 // The kinds of luck.
 const (
 	NothingLasts  Luck = iota
 	ContentsLast       // but no names
-	RenamesLast        // onto names that were there, but no new names
+	RenamesLast        // onto names that existed, but no new names
 	AnythingLasts      // each name and each content by chance
-	Lucks              // how many kinds there are
+	Lucks              // number of kinds
 )
 
-// A Platter is what is durable below a directory.
+// A Platter knows what is durable below a directory.
 type Platter struct {
 	root string
 
 	mu    sync.Mutex
 	rand  *rand.Rand
-	held  map[inode]*os.File // keeps the file system from using an inode again
+	held  map[inode]*os.File // open files, so that the file system does not reuse their inodes
 	data  map[inode][]byte
 	names map[inode]map[string]inode
 }
 
 type inode uint64
 
-// New returns the Platter of a directory, all of which is taken to be durable now. Chance is repeated by the same seed.
+// New returns the Platter of a directory. It counts everything in the directory as durable now. The
+// same seed repeats the same luck.
 func New(root string, seed uint64) (*Platter, error) {
 	p := &Platter{
 		root:  root,
@@ -63,7 +64,7 @@ func New(root string, seed uint64) (*Platter, error) {
 	return p, err
 }
 
-// Close gives back what the Platter holds open.
+// Close closes the files that the Platter holds open.
 func (p *Platter) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +76,7 @@ func (p *Platter) Close() error {
 	return errors.Join(errs...)
 }
 
-// Watch has to be told of every mutating call before it is made.
+// Watch must be called before every mutating call.
 func (p *Platter) Watch(op disk.Op, path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +92,7 @@ func (p *Platter) Watch(op disk.Op, path string) {
 	}
 }
 
-// hold returns the inode behind the path.
+// hold returns the inode at the path, and keeps it open.
 func (p *Platter) hold(path string) (inode, bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -122,15 +123,15 @@ func (p *Platter) list(dir string) map[string]inode {
 	return names
 }
 
-// Cut writes to the directory to, which it makes, what may be there after a power cut now. Meanwhile Watch waits, and with it
-// who is about to change something.
+// Cut makes the directory to, and writes into it what may be left after a power cut at this moment.
+// Meanwhile Watch blocks, and so do the calls that it watches.
 func (p *Platter) Cut(to string, luck Luck) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := &copier{Platter: p, luck: luck, now: make(map[inode]string)}
 	err := filepath.WalkDir(p.root, func(path string, _ fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went away while we looked
+			return nil // removed while we looked
 		}
 		if n, ok := p.hold(path); ok {
 			c.now[n] = path
@@ -145,7 +146,7 @@ func (p *Platter) Cut(to string, luck Luck) error {
 type copier struct {
 	*Platter
 	luck Luck
-	now  map[inode]string // where everything is that was not cut off
+	now  map[inode]string // present path of every inode that still has a name
 }
 
 func (c *copier) lucky() bool { return c.luck == AnythingLasts && c.rand.IntN(2) == 0 }
@@ -172,7 +173,7 @@ func (c *copier) dir(n inode, to string) error {
 	return nil
 }
 
-// lasting returns the names in a directory: those that were synced, and by luck what became of each since.
+// lasting returns the names in a directory: the synced ones, changed by luck to what is there now.
 func (c *copier) lasting(n inode) map[string]inode {
 	names := maps.Clone(c.names[n])
 	if names == nil {
@@ -197,7 +198,7 @@ func (c *copier) lasting(n inode) map[string]inode {
 	return names
 }
 
-// contents returns what was synced of a file, and by luck more.
+// contents returns the synced contents of a file, or by luck newer ones.
 func (c *copier) contents(n inode) []byte {
 	synced := c.data[n]
 	path, exists := c.now[n]
