@@ -20,7 +20,7 @@ func fill(b *testing.B, i *Image, n int) {
 	must(b, i.Sync())
 }
 
-// A commit by size of the batch; the flushes it causes run beside it.
+// BenchmarkCommit measures a commit by the size of the batch. Its flushes run beside it.
 func BenchmarkCommit(b *testing.B) {
 	for _, records := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprintf("records=%d", records), func(b *testing.B) {
@@ -40,7 +40,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// What the machine's Sync costs when the background has kept up: one commit since the last.
+// BenchmarkSync measures a Sync after one commit: the cost when background flushing has kept up.
 func BenchmarkSync(b *testing.B) {
 	i := newNode(b).open(b)
 	batch := i.NewBatch()

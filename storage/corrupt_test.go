@@ -12,11 +12,11 @@ import (
 	"github.com/cockroachdb/pebble"
 )
 
-// A specimen is the directory of an image that is to be damaged.
+// A specimen is the directory of an image that a test will damage.
 type specimen struct {
 	files   map[string]string
 	history *history
-	durable uint64 // the index it has
+	durable uint64 // the image's index
 }
 
 // newSpecimen returns the directory of an image with several tables.
@@ -37,8 +37,9 @@ func (s specimen) tables() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.files)), func(f string) bool { return !strings.HasSuffix(f, ".sst") })
 }
 
-// try opens and reads an image in a directory with the given files. It must be refused with an error that
-// says enough, or be whole. Either way nothing changes until it was read. It says which.
+// try opens and reads an image in a directory with the given files. The image must be whole, or be
+// refused with an error that says enough. Either way, nothing may change before the image was read.
+// try reports whether it was refused.
 func (s specimen) try(t *testing.T, what, file string, all map[string]string) (refused bool) {
 	t.Helper()
 	h := s.history
@@ -95,7 +96,7 @@ func (s specimen) try(t *testing.T, what, file string, all map[string]string) (r
 	return true
 }
 
-// Every file of an image is damaged in every way that can be thought of, one at a time.
+// Every file of an image is damaged in every way we could think of, one at a time.
 func TestDamagedFilesAreRefusedOrHarmless(t *testing.T) {
 	s := newSpecimen(t)
 	all := s.files
@@ -146,7 +147,7 @@ func flip(data string, at int, bit byte) string {
 	return string(b)
 }
 
-// positions returns places in n bytes, more of them at the ends.
+// positions returns offsets in n bytes, denser at both ends.
 func positions(n int) []int {
 	most := 40
 	if testing.Short() {
@@ -162,7 +163,8 @@ func positions(n int) []int {
 	return list
 }
 
-// A file of the right form in the wrong place: what a restore by hand, or a repair that went wrong, produces.
+// A well-formed file in the wrong place: the result of a restore by hand, or of a repair that went
+// wrong.
 func TestMixedUpFilesAreRefusedOrHarmless(t *testing.T) {
 	s := newSpecimen(t)
 	all, other, tables := s.files, newSpecimen(t).files, s.tables()
@@ -175,7 +177,8 @@ func TestMixedUpFilesAreRefusedOrHarmless(t *testing.T) {
 			mixed := maps.Clone(all)
 			mixed[file] = data
 			n := nodeIn(t, restore(t, mixed))
-			// Another image's table may have the right size and its own right checksums; nothing can tell then.
+			// A table of another image may have the right size and correct checksums. Then nothing
+			// can detect it.
 			if i, err := Open(n.options()); err == nil {
 				i.Close()
 			} else if !errors.Is(err, ErrCorrupt) {

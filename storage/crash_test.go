@@ -13,15 +13,15 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// A life is something that a node does with its image and that a crash may cut off anywhere.
+// A life is what a node does with its image. A crash may interrupt it anywhere.
 type life struct {
-	before map[string]string // the node's directory when it begins
-	own    *history          // what is committed at indexes below 100
-	sent   *history          // what an install brings, at index 100, and what is committed after it
+	before map[string]string // the node's directory at the beginning
+	own    *history          // commits at indexes below 100
+	sent   *history          // an install at index 100, and the commits after it
 	live   func(i *Image, promised func(index uint64)) error
 }
 
-// lives returns the lives of a node: its first one, a later one, and one with an install.
+// lives returns several lives of a node: its first one, a later one, and one with an install.
 func lives(t *testing.T) map[string]life {
 	own, sent := newHistory(t), newHistory(t)
 	own.at(99)
@@ -67,8 +67,8 @@ func lives(t *testing.T) map[string]life {
 	}
 }
 
-// usedDirectory returns the directory of a node that has lived a while: several tables, some compacted, and what
-// a crash left over.
+// usedDirectory returns the directory of a node that has run for a while. It has several tables,
+// some of them compacted, and the leftovers of a crash.
 func usedDirectory(t *testing.T, h *history) map[string]string {
 	n := newNode(t)
 	i := n.open(t)
@@ -82,15 +82,15 @@ func usedDirectory(t *testing.T, h *history) map[string]string {
 	return files(t, n.root)
 }
 
-// run lives the life in the directory, a copy of its own, until cut says that the next change of it is the one
-// that fails. It returns the highest index that was promised to last.
+// run lives the life in the directory, which is a copy of its own. The first change that cut
+// refuses fails, and so throws the switch. run returns the highest index that was promised to last.
 func (l life) run(t *testing.T, root string, cut func(op disk.Op, name string) error) (promised uint64) {
 	n := nodeIn(t, root)
 	o := n.options()
 	o.FlushInterval = time.Hour
 	n.disk.SetFault(cut)
 	i, err := Open(o)
-	must(t, err) // it changes nothing
+	must(t, err) // opening changes nothing, so it cannot fail
 	if _, err = load(i); err == nil {
 		err = l.live(i, func(index uint64) { promised = index })
 	}
@@ -105,7 +105,8 @@ func (l life) run(t *testing.T, root string, cut func(op disk.Op, name string) e
 	return promised
 }
 
-// survives checks that the image in the directory is whole, holds what was promised, and can be used.
+// survives checks that the image in the directory is whole, holds what was promised, and can be
+// used.
 func (l life) survives(t *testing.T, root string, promised uint64) {
 	t.Helper()
 	n := nodeIn(t, root)
@@ -132,9 +133,9 @@ func (l life) survives(t *testing.T, root string, promised uint64) {
 	must(t, i.Close())
 }
 
-// C13.4: A crash before any change of the directory, or in the middle of removing a tree, leaves the image as it was at one of
-// its indexes, whole, and not before what was promised.
-// (etcd#13766: the index of what was applied and the data were saved apart, and a crash came in between.)
+// C13.4: A crash before any change of the directory, or in the middle of removing a tree, leaves a
+// whole image. It is at an index that it once had, and that index is not below the promised one.
+// (etcd#13766: data and applied index were saved separately, and a crash came in between.)
 func TestCrashAtAnyChangeLeavesAWholeImage(t *testing.T) {
 	for name, l := range lives(t) {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestCrashAtAnyChangeLeavesAWholeImage(t *testing.T) {
 
 var every = flag.Bool("every", false, "cut off every single change in the tests that cut off some")
 
-// stride is how many changes lie between two that are cut off.
+// stride is the distance between two changes that are interrupted.
 func stride(long int) int {
 	switch {
 	case *every:
@@ -162,7 +163,7 @@ func stride(long int) int {
 	return long
 }
 
-// A cutter fails the change that it counts down to.
+// A cutter counts changes down and makes the last one fail.
 type cutter struct {
 	mu sync.Mutex
 	at int

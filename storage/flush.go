@@ -38,7 +38,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// waitForRoom waits while too much is unflushed, unless waiting is of no use.
+// waitForRoom waits while too much is unflushed, unless waiting cannot help.
 func (i *Image) waitForRoom() {
 	var limit <-chan time.Time
 	for {

@@ -38,7 +38,7 @@ func crashed(t *testing.T, n *node) *Image {
 	return nodeIn(t, restore(t, instant(t, n.root))).open(t)
 }
 
-// C9: without a Sync, all but the newest commits are on disk.
+// C9: Without a Sync, all commits but the newest reach the disk.
 func TestFlushBeginsByBytes(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	o := n.options()
@@ -55,7 +55,7 @@ func TestFlushBeginsByBytes(t *testing.T) {
 	}
 }
 
-// C9: so are the newest, soon.
+// C9: Without a Sync, the newest commits reach the disk soon.
 func TestFlushBeginsByTime(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	o := n.options()
@@ -85,7 +85,7 @@ func TestSyncMakesEverythingCommittedDurable(t *testing.T) {
 	}
 }
 
-// C9: nor does one that comes after a flush.
+// C9: A Sync without a new commit does no fsync.
 func TestSyncWithNothingNewDoesNoWork(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	i := n.open(t)
@@ -100,7 +100,7 @@ func TestSyncWithNothingNewDoesNoWork(t *testing.T) {
 	}
 }
 
-// Pinned so that a change of Pebble's habits, or of ours, is noticed.
+// The counts are pinned, so that a change in Pebble or in this package is noticed.
 func TestFsyncsAreCounted(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	count := func(what string, most uint64, do func()) {
@@ -122,7 +122,7 @@ func TestFsyncsAreCounted(t *testing.T) {
 
 var errFault = errors.New("injected")
 
-// C1.3: a flush that fails is not begun again and again behind everybody's back.
+// C1.3: A failed flush is not silently repeated for ever.
 func TestSyncReportsTheDisksFailureAndCloseEnds(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	i := n.open(t)
@@ -136,7 +136,7 @@ func TestSyncReportsTheDisksFailureAndCloseEnds(t *testing.T) {
 	if err := i.Sync(); !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
-	must(t, h.commit(i, 50)) // to memory; nobody is told of it
+	must(t, h.commit(i, 50)) // to memory; nobody hears of it
 	if err := i.Sync(); !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestSyncReportsTheDisksFailureAndCloseEnds(t *testing.T) {
 	}
 }
 
-// C1.3: A flush that never ends is what a disk that stopped answering looks like.
+// C1.3: If a disk stops answering, a flush never ends.
 func TestSyncEndsWhenTheSwitchIsThrownWhileTheDiskHangs(t *testing.T) {
 	n, h := newNode(t), newHistory(t)
 	i := n.open(t)
@@ -167,7 +167,8 @@ func TestSyncEndsWhenTheSwitchIsThrownWhileTheDiskHangs(t *testing.T) {
 	i.Close()
 }
 
-// hang makes the next creation of a table wait until release is called. hangs is closed when it does.
+// hang makes the next creation of a table block until release is called. It closes hangs when that
+// creation begins.
 func hang(n *node) (hangs <-chan struct{}, release func()) {
 	began, end := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
@@ -200,7 +201,8 @@ func TestCommitWaitsWhenTooMuchIsUnflushed(t *testing.T) {
 			hangs, release := hang(n)
 			release = sync.OnceFunc(release)
 			t.Cleanup(release) // runs before the image is closed
-			// The first batch starts a flush, which hangs. What comes after it fills the allowance.
+			// The first batch starts a flush, which hangs. The following batches use up the
+			// allowance.
 			b := i.NewBatch()
 			commit := func(k uint64) error {
 				b.Put(Znodes, []byte("k"), make([]byte, 2<<10))
@@ -239,7 +241,8 @@ func TestCommitWaitsWhenTooMuchIsUnflushed(t *testing.T) {
 	}
 }
 
-// A read that fails while Pebble works in the background is nothing a caller would hear of, so the switch tells.
+// If a read fails during Pebble's background work, no caller would hear of it. So it throws the
+// switch.
 func TestDamageFoundInTheBackgroundThrowsTheSwitch(t *testing.T) {
 	n := newNode(t)
 	o := n.options()
@@ -272,8 +275,9 @@ func TestDamageFoundInTheBackgroundThrowsTheSwitch(t *testing.T) {
 	}
 }
 
-// C1.3: Pebble ends the process when its MANIFEST cannot be written, and tries a table that cannot be written again and again.
-// The switch is thrown by the call that failed, before Pebble could be told of it, and Sync and Close end with the cause.
+// C1.3: If the MANIFEST cannot be written, Pebble ends the process. If a table cannot be written,
+// Pebble tries again and again. Here the call that failed throws the switch before Pebble hears of
+// it. Then Sync and Close return the cause.
 func TestFailureOfAnyFileOfPebbleEndsInTheSwitch(t *testing.T) {
 	for part, ops := range map[string][]disk.Op{
 		"MANIFEST": {disk.OpWrite, disk.OpSync},
@@ -304,7 +308,7 @@ func TestFailureOfAnyFileOfPebbleEndsInTheSwitch(t *testing.T) {
 	}
 }
 
-// C1.3: what Pebble takes for the end of the process is the end of the node.
+// C1.3: An error on which Pebble would end the process ends the node.
 func TestWhatIsFatalToPebbleThrowsTheSwitch(t *testing.T) {
 	n := newNode(t)
 	o := pebbleOptions(n.disk, nil, createNew, n.options().Logger)
@@ -314,8 +318,9 @@ func TestWhatIsFatalToPebbleThrowsTheSwitch(t *testing.T) {
 	}
 }
 
-// C1.3: a commit that Pebble itself stalls, behind a flush or a compaction that does not end, waits under a lock that Close
-// needs, and looks at nothing else. So Pebble stalls none, however much is unflushed or not compacted.
+// C1.3: If Pebble itself stalls a commit behind a flush or a compaction that does not end, the
+// commit waits under a lock that Close needs. Nothing can interrupt it. So Pebble must stall none,
+// however much is unflushed or not compacted.
 func TestCommitIsNeverStalledByPebble(t *testing.T) {
 	for worker, commit := range map[string]func(i *Image, k uint64) error{
 		"flush1": func(i *Image, k uint64) error { // many memtables
@@ -365,7 +370,7 @@ func TestCommitIsNeverStalledByPebble(t *testing.T) {
 	}
 }
 
-// calledBy reports whether a method of Pebble's is on the stack.
+// calledBy reports whether the given method of Pebble is on the stack.
 func calledBy(method string) bool {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

@@ -35,21 +35,22 @@ func TestCommitWithoutRecordsMovesTheIndex(t *testing.T) {
 	}
 }
 
-// Pebble keeps the buffer of a batch that is large for a memtable until that is flushed; what comes next must not be written into it.
+// Pebble keeps the buffer of a large batch until it is flushed. Later records must not be written
+// into that buffer.
 func TestBatchIsUsedAgainAfterALargeCommit(t *testing.T) {
 	n := newNode(t)
 	i := n.open(t)
 	flush := make(chan struct{})
 	defer close(flush)
 	b := i.NewBatch()
-	must(t, b.Commit(1)) // which opens the image for writing
+	must(t, b.Commit(1)) // also opens the image for writing
 	n.disk.SetFault(func(op disk.Op, name string) error {
 		if op == disk.OpCreate && strings.HasSuffix(name, ".sst") {
 			<-flush
 		}
 		return nil
 	})
-	const records = 20_000 // of a few bytes: many for a memtable, few for the buffer
+	const records = 20_000 // a few bytes each: many for a memtable, few for the buffer
 	before := i.mu.flow.committed
 	for n := range records {
 		b.Put(Znodes, fmt.Appendf(nil, "a%d", n), []byte("first"))
@@ -107,7 +108,7 @@ func TestCommitRefusesWhatNoStreamCouldCarry(t *testing.T) {
 	must(t, b.Commit(1)) // the batch is empty again
 }
 
-// A batch beyond what a memtable takes goes another way through Pebble.
+// A batch larger than a memtable takes another path through Pebble.
 func TestCommitTakesABatchLargerThanAMemtable(t *testing.T) {
 	n := newNode(t)
 	i := n.open(t)
@@ -179,7 +180,7 @@ func TestEveryMethodWorksWithoutLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			for range 2 { // new, then existing
+			for range 2 { // first new, then existing
 				i := n.open(t)
 				must(t, use(i))
 				must(t, i.Close())

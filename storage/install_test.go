@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// streamOf returns the stream of an image that was committed to up to index n.
+// streamOf returns the stream of an image that holds the history up to index n.
 func streamOf(t testing.TB, h *history, n uint64) []byte {
 	t.Helper()
 	i := newNode(t).open(t)
@@ -26,7 +26,7 @@ func streamOf(t testing.TB, h *history, n uint64) []byte {
 	return b.Bytes()
 }
 
-// filled returns an image at index n that was opened anew.
+// filled returns an image at index n, closed and opened again.
 func filled(t testing.TB, h *history, n uint64) (*node, *Image) {
 	t.Helper()
 	at := newNode(t)
@@ -49,7 +49,7 @@ func TestSnapshotIsAPointInTime(t *testing.T) {
 	}
 	var b bytes.Buffer
 	must(t, s.WriteTo(&b, nil))
-	must(t, s.WriteTo(io.Discard, nil)) // as often as one likes
+	must(t, s.WriteTo(io.Discard, nil)) // may be called any number of times
 	other := newNode(t).open(t)
 	must(t, other.Install(&b, nil))
 	if h.expect(t, other); other.Applied() != 20 {
@@ -113,7 +113,7 @@ func TestInstallReplacesTheImage(t *testing.T) {
 	}
 }
 
-// images lists the image directories.
+// images returns the names of the image directories.
 func images(t testing.TB, n *node) []string {
 	all, err := os.ReadDir(n.dir())
 	must(t, err)
@@ -188,7 +188,7 @@ func TestInstallRefusesABadStreamAndKeepsTheImage(t *testing.T) {
 	}
 }
 
-// A hook runs do once, after n bytes have passed.
+// A hook calls do once, after n bytes have passed through it.
 type hook struct {
 	r  io.Reader
 	w  io.Writer
@@ -214,7 +214,7 @@ func (h *hook) pass(n int) {
 	}
 }
 
-// manyRecords fills an image with more than one batch of an install and returns it.
+// manyRecords returns an image with records for more than one batch of an install.
 func manyRecords(t testing.TB) *Image {
 	i := newNode(t).open(t)
 	b := i.NewBatch()
@@ -225,7 +225,7 @@ func manyRecords(t testing.TB) *Image {
 	return i
 }
 
-// C13.3: an install ends when the shard is stopped, wherever it is.
+// C13.3: An install ends when the shard is stopped, whatever it is doing.
 func TestInstallStops(t *testing.T) {
 	big := manyRecords(t)
 	var stream bytes.Buffer
@@ -321,7 +321,8 @@ func TestCloseEndsAnInstallAndASnapshotUnderWay(t *testing.T) {
 	must(t, s.Close())
 }
 
-// Leftovers of an install that a crash cut off, and files that are not ours, at the next start.
+// The next start removes the leftovers of an interrupted install, and keeps files that are not
+// ours.
 func TestOpenForWritingRemovesLeftoversAndNothingElse(t *testing.T) {
 	h := newHistory(t)
 	n, i := filled(t, h, 5)
@@ -345,7 +346,7 @@ func TestOpenForWritingRemovesLeftoversAndNothingElse(t *testing.T) {
 	h.expect(t, i)
 }
 
-// digest is a writer that keeps no more than a hash, for streams larger than what a test should hold.
+// digest is a writer that keeps only a hash, for streams too large to hold in a test.
 type digest struct {
 	hash.Hash
 	n int
@@ -390,7 +391,7 @@ func TestInstallOfAStreamLargerThanWhatMayBeUnflushed(t *testing.T) {
 	}
 }
 
-// Everything that may run at once does, for the race detector and for deadlocks.
+// All calls that may run at once do so, for the race detector and for deadlocks.
 func TestCommitsSyncsSnapshotsAndLoadsRunSideBySide(t *testing.T) {
 	h := newHistory(t)
 	n := newNode(t)

@@ -44,7 +44,7 @@ func TestLayoutRefusesEveryFlippedByteOfTheSmallFiles(t *testing.T) {
 	}
 }
 
-// Each case is a directory as somebody may find or make it.
+// Each case is a directory that a user might have.
 func TestOpenJudgesTheDirectory(t *testing.T) {
 	marker := string(encodeMarker(1))
 	live := string(pointer{image: "image-000002", state: stateLive}.encode())

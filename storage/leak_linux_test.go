@@ -11,7 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// backTo waits until the process has no more goroutines and open files than before, and reports whether it has.
+// backTo waits until the process has at most the given numbers of goroutines and open files. It
+// reports whether that happened.
 func backTo(goroutines, descriptors int) bool {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
 		if runtime.NumGoroutine() <= goroutines && openFiles() <= descriptors {
@@ -58,7 +59,7 @@ func TestCloseLeavesNoGoroutineAndNoOpenFile(t *testing.T) {
 	}
 }
 
-// The same for opens that are refused and for a disk that fails at some point.
+// The same for images that are refused, and for a disk that fails at some point.
 func TestFailureLeavesNoGoroutineAndNoOpenFile(t *testing.T) {
 	s := newSpecimen(t)
 	run := func(at int) {

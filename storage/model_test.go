@@ -15,10 +15,10 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// patience bounds every wait of a test for something that must come.
+// patience limits how long a test waits for something that must happen.
 const patience = 30 * time.Second
 
-// A contents is what an image holds, by table and key.
+// A contents is the records of an image, by table and key.
 type contents map[string]string
 
 func (c contents) equal(other contents) bool { return maps.Equal(c, other) }
@@ -30,8 +30,8 @@ type change struct {
 	delete bool
 }
 
-// A history is what was committed, batch by batch: the batch at index n is derived from the seed and n alone, so
-// that what an image must hold at any index can be said afterwards.
+// A history is a sequence of batches. The batch at index n follows from the seed and n alone, so
+// the test knows what an image must hold at every index.
 type history struct {
 	seed   uint64
 	states map[uint64]contents
@@ -47,7 +47,7 @@ func newHistory(t testing.TB) *history {
 	return h
 }
 
-// changes returns the batch at index n: a few writes among 200 keys, some deletes.
+// changes returns the batch at index n: a few writes among 200 keys, and some deletes.
 func (h *history) changes(n uint64) []change {
 	r := rand.New(rand.NewPCG(h.seed, n))
 	list := make([]change, 5+r.IntN(20))
@@ -56,7 +56,7 @@ func (h *history) changes(n uint64) []change {
 		if !c.delete {
 			value := fmt.Appendf(nil, "%d:", n)
 			for range r.IntN(800) {
-				value = append(value, byte(r.Uint32())) // Pebble must not make it small
+				value = append(value, byte(r.Uint32())) // random, so that Pebble cannot compress it
 			}
 			c.value = string(value)
 		}
@@ -101,7 +101,7 @@ func (h *history) commit(i *Image, n uint64) error {
 	return nil
 }
 
-// load reads the image and checks that records come in order.
+// load reads the image and checks that the records come in order.
 func load(i *Image) (contents, error) {
 	c := contents{}
 	last := ""
@@ -117,7 +117,7 @@ func load(i *Image) (contents, error) {
 	return c, err
 }
 
-// expect checks that the image holds exactly what belongs to its index.
+// expect checks that the image holds exactly the contents of its index.
 func (h *history) expect(t testing.TB, i *Image) {
 	t.Helper()
 	got, err := load(i)
@@ -129,7 +129,7 @@ func (h *history) expect(t testing.TB, i *Image) {
 	}
 }
 
-// A node is a directory with a disk, as a node has one.
+// A node is a directory and its disk, as in a real node.
 type node struct {
 	root string
 	disk *disk.Disk
@@ -149,7 +149,7 @@ func (n *node) dir() string { return filepath.Join(n.root, "image", "shard-1") }
 
 func (n *node) options() Options { return Options{Disk: n.disk, Dir: n.dir()} }
 
-// open opens the image, reads it and closes it when the test ends.
+// open opens the image, reads it, and closes it at the end of the test.
 func (n *node) open(t testing.TB) *Image { return openWith(t, n.options()) }
 
 func openWith(t testing.TB, o Options) *Image {
@@ -169,7 +169,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// files returns every file below root with its contents, and the directories.
+// files returns the contents of every file below root, and the names of the directories.
 func files(t testing.TB, root string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -193,7 +193,7 @@ func files(t testing.TB, root string) map[string]string {
 	return all
 }
 
-// instant is files as they all were at one moment, though something may be writing them.
+// instant returns files as of a single moment, even while something is writing them.
 func instant(t testing.TB, root string) map[string]string {
 	t.Helper()
 	for before := files(t, root); ; {
@@ -205,8 +205,8 @@ func instant(t testing.TB, root string) map[string]string {
 	}
 }
 
-// scratch returns a directory for tests that sync thousands of times and cut the power themselves: in memory,
-// where the system has such a place.
+// scratch returns a directory for tests that sync thousands of times and simulate power cuts. It is
+// in memory if the system offers that.
 func scratch(t testing.TB) string {
 	root, err := os.MkdirTemp("/dev/shm", "storage-")
 	if err != nil {
@@ -216,7 +216,7 @@ func scratch(t testing.TB) string {
 	return root
 }
 
-// restore writes what files returned to a new directory.
+// restore writes the result of files to a new directory, and returns its path.
 func restore(t testing.TB, all map[string]string) string {
 	t.Helper()
 	root := scratch(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk/powercut"
 )
 
-// C13.4: what a power cut leaves is worse than what a crash leaves: of what was not synced, names and contents, each may be
-// there or not, whatever became of the others.
+// C13.4: A power cut leaves less than a crash does. Each name and each content that was not synced
+// may be there or not, independent of all others.
 func TestPowerCutAtAnyChangeLeavesAWholeImage(t *testing.T) {
 	for name, l := range lives(t) {
 		t.Run(name, func(t *testing.T) {
@@ -39,8 +39,9 @@ func TestPowerCutAtAnyChangeLeavesAWholeImage(t *testing.T) {
 	}
 }
 
-// A process that is killed between renaming the pointer and syncing the directory leaves a pointer that its
-// successor sees and a power cut does not. The successor must not remove the old image on its word.
+// A process may be killed between renaming the pointer and syncing the directory. Its successor
+// sees the new pointer, but a power cut may undo the rename. So the successor must not remove the
+// old image yet.
 func TestPowerCutAfterAKilledInstallLeavesAWholeImage(t *testing.T) {
 	l := lives(t)["install"]
 	for at, more := 1+rand.IntN(stride(4)), true; more; at += stride(4) {
@@ -70,7 +71,7 @@ func TestPowerCutAfterAKilledInstallLeavesAWholeImage(t *testing.T) {
 	}
 }
 
-// newPlatter returns the platter of a directory.
+// newPlatter returns the Platter of a directory, and closes it at the end of the test.
 func newPlatter(t *testing.T, root string) *powercut.Platter {
 	t.Helper()
 	seed := rand.Uint64()
@@ -85,7 +86,8 @@ func newPlatter(t *testing.T, root string) *powercut.Platter {
 	return p
 }
 
-// cuts returns copies of the directory as it may be after a power cut, one by one. There are two in which chance decides.
+// cuts returns copies of the directory as a power cut may leave it, one by one. In two of them,
+// chance decides.
 func cuts(t *testing.T, p *powercut.Platter) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for luck := range powercut.Lucks + 1 {

@@ -59,7 +59,7 @@ var sample = []streamed{
 	{Meta, "level", "\x01"},
 }
 
-// The bytes of a stream travel between versions, so they are pinned.
+// Streams travel between versions, so their bytes are pinned.
 func TestStreamFormatIsPinned(t *testing.T) {
 	for name, stream := range map[string][]byte{
 		"stream":       encodeStream(t, 0x0102030405060708, sample...),
@@ -131,7 +131,7 @@ func TestStreamReaderRefusesNewerVersion(t *testing.T) {
 	}
 }
 
-// A length that lies costs the bytes that are there, not the bytes it announces.
+// A false length costs memory only for the bytes that are there, not for those it announces.
 func TestStreamReaderTakesNoMemoryForALyingLength(t *testing.T) {
 	stream := streamHeader(streamVersion, 7)
 	stream = append(stream, byte(Znodes))
@@ -166,8 +166,8 @@ func TestStreamReaderDoesNotMindWhatFollows(t *testing.T) {
 	}
 }
 
-// Whatever comes in, the reader ends with a whole stream or an error, and a stream it takes is one it could have
-// written itself.
+// For any input, the reader returns a whole stream or an error. A stream that it accepts is one
+// that the writer could have written.
 func FuzzStreamReader(f *testing.F) {
 	f.Add(encodeStream(f, 0))
 	f.Add(encodeStream(f, 1<<40, sample...))
@@ -175,7 +175,7 @@ func FuzzStreamReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		applied, records, err := decodeStream(bytes.NewReader(data))
 		if err != nil {
-			// Mend the checksum at the end, so that the fuzzer gets past it.
+			// Correct the checksum at the end, so that the fuzzer gets past it.
 			if len(data) > 4 {
 				body := data[:len(data)-4]
 				data = binary.BigEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))

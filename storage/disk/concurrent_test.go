@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// Several workloads run at once, some on files of their own and some on one that all share, and the switch is
-// thrown under them. None may notice, and what reached the disk must be what was there at some point: each
-// worker's own log a prefix of what it wrote.
+// Several workloads run at once. Each uses files of its own and one that all share. Then the switch
+// is thrown. No workload may notice. The real directory must be in a state that existed at some
+// moment: each worker's own log is a prefix of what the worker wrote.
 func TestConcurrentUse(t *testing.T) {
 	fds := descriptors(t)
 	for round := range 12 {
@@ -75,7 +75,8 @@ func workerLog(worker int) (log string) {
 	return log
 }
 
-// workload writes a log, rewrites its slot of the shared file, and swaps a file by rename, checking all of it.
+// workload writes a log, rewrites its slot of the shared file, and swaps a file by rename. It
+// checks all of it.
 func workload(d *Disk, worker int, shared File) error {
 	dir := filepath.Join(d.Dir(), fmt.Sprint("w", worker))
 	if err := d.MkdirAll(dir, 0o755); err != nil {
@@ -138,7 +139,8 @@ func workStep(d *Disk, dir string, log, shared File, worker, step int) error {
 	return nil
 }
 
-// Handles of one file, opened before and after the switch, by several names, see one another's writes.
+// Handles of one file see each other's writes. They were opened before and after the switch, under
+// several names.
 func TestHandlesShareAFile(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -168,7 +170,7 @@ func TestHandlesShareAFile(t *testing.T) {
 	must[image](t)(realImage(d.Dir())).equal(t, image{"a": "0123456789", "b": "0123456789"})
 }
 
-// Renaming one name of a file over another does nothing, as the operating system has it.
+// Renaming one name of a file onto another does nothing, as in the operating system.
 func TestRenameOverSameFile(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -187,7 +189,8 @@ func TestRenameOverSameFile(t *testing.T) {
 	wantFile(t, v, at("n"), "y")
 }
 
-// A file that was removed while it was open lives on in its handles only, on both sides of the switch.
+// A file that was removed while it was open lives on only in its handles, before and after the
+// switch.
 func TestRemovedWhileOpen(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -213,7 +216,7 @@ func TestRemovedWhileOpen(t *testing.T) {
 	}
 }
 
-// Closing every handle forgets a file that nothing was written to in memory.
+// When all handles are closed, a file without writes in memory is forgotten.
 func TestNodesAreForgotten(t *testing.T) {
 	d := open(t)
 	name := filepath.Join(d.Dir(), "f")

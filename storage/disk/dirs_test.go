@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// C1.2: A directory that somebody else removes, or moves away, is a disk that fails, whatever call meets it first. The
-// cause names the uppermost directory that is missing, and memory lets the caller go on to its end.
+// C1.2: If somebody else removes or moves a directory, the first call that notices throws the
+// switch. The cause names the uppermost missing directory. In memory, the caller goes on to a good
+// end.
 func TestRemovedDirectory(t *testing.T) {
 	calls := map[string]func(t *testing.T, d *Disk, at func(string) string){
 		"create":   func(t *testing.T, d *Disk, at func(string) string) { put(t, d, at("a/b/new"), "x") },
@@ -75,7 +76,7 @@ func syncDir(t *testing.T, d *Disk, name string) {
 	ok(t, f.Close())
 }
 
-// What this Disk itself removes and renames is not missing.
+// A directory that this Disk itself removes or renames is not missing.
 func TestRemovedByOurselves(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -111,8 +112,8 @@ func TestRemovedByOurselves(t *testing.T) {
 	ok(t, d.Err())
 }
 
-// An fsync of a log that somebody else has removed succeeds, for the kernel keeps the file while it is open. Nothing may
-// be acknowledged for it.
+// If somebody else has removed a log, an fsync of it succeeds, because the kernel keeps the file
+// while it is open. Nobody may count such an fsync as done.
 func TestRemovedLog(t *testing.T) {
 	for what, want := range map[string]string{"raft/1.log": "file", "raft": "directory", "": "directory"} {
 		d, log := openLog(t)
@@ -135,7 +136,7 @@ func TestRemovedLog(t *testing.T) {
 	}
 }
 
-// openLog returns a Disk and a log in the directory raft of it.
+// openLog returns a Disk and a log in its directory raft.
 func openLog(t *testing.T) (*Disk, File) {
 	t.Helper()
 	d := open(t)
@@ -144,7 +145,7 @@ func openLog(t *testing.T) (*Disk, File) {
 	return d, must[File](t)(d.Create(filepath.Join(d.Dir(), "raft/1.log")))
 }
 
-// A directory that somebody has open and that is missing is noticed when another one's log is synced.
+// If an open directory is missing, the fsync of a log elsewhere notices it.
 func TestRemovedDirectoryBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, log := openLog(t)
@@ -171,7 +172,7 @@ func TestRemovedDirectoryBeside(t *testing.T) {
 	})
 }
 
-// BenchmarkInPlace is what an fsync costs more for asking whether its log still has a name.
+// BenchmarkInPlace measures what an fsync pays to check that its log still has a name.
 func BenchmarkInPlace(b *testing.B) {
 	d, err := Open(b.TempDir())
 	if err != nil {

@@ -97,7 +97,7 @@ func wantList(t *testing.T, d *Disk, name string, want ...string) {
 	}
 }
 
-// image is what a directory holds: names (with a slash for directories) and contents.
+// image is the contents of a directory: names (with a slash for directories) and data.
 type image map[string]string
 
 func (i image) equal(t *testing.T, want image) {
@@ -119,7 +119,7 @@ func (i image) equal(t *testing.T, want image) {
 	}
 }
 
-// realImage reads a directory past any Disk.
+// realImage reads a directory without a Disk.
 func realImage(dir string) (image, error) {
 	i := make(image)
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -185,7 +185,7 @@ func content(d *Disk, path string, size int64) (string, error) {
 	return string(b), errors.Join(err, f.Close())
 }
 
-// descriptors counts the process's open files, where that can be asked.
+// descriptors returns how many files the process has open, where the system can tell.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -258,7 +258,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// The calls before, in a View and after the switch must agree on what they refuse; the random test
+// The calls must refuse the same things before the switch, after it, and in a View. The random test
 // compares the rest.
 func TestAnswersThrowNothing(t *testing.T) {
 	d := open(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Pieces written at random must read like an array that was written the same way.
+// Pieces written at random read like an array that was written in the same way.
 func TestExtentsLikeArray(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

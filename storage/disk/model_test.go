@@ -20,9 +20,9 @@ var (
 	runsFlag = flag.Int("runs", 60, "runs of the random test")
 )
 
-// TestLikeOperatingSystem makes the same random calls on a Disk, whose switch is thrown at one of them, and
-// with package os on another directory. Every result must agree, so must the directories at the end,
-// and the Disk's real directory must be what it was when the switch was thrown.
+// TestLikeOperatingSystem makes the same random calls on a Disk, and with package os on another
+// directory. At one call the Disk's switch is thrown. All results and both directories must agree.
+// The Disk's real directory must stay as it was when the switch was thrown.
 func TestLikeOperatingSystem(t *testing.T) {
 	fds := descriptors(t)
 	for range *runsFlag {
@@ -43,20 +43,20 @@ func TestLikeOperatingSystem(t *testing.T) {
 	}
 }
 
-// twins are a Disk and a directory of the operating system that are treated alike.
+// twins are a Disk and a directory of the operating system that receive the same calls.
 type twins struct {
 	r       *rand.Rand
 	d       *Disk
-	dir     string // the operating system's
+	dir     string // the operating system's directory
 	open    []*pair
-	left    int // mutating calls until the switch is thrown
+	left    int // mutating calls before the switch is thrown
 	byHand  bool
-	frozen  image // the real directory at the switch; nil before
-	fault   error // of taking that image
+	frozen  image // the real directory when the switch was thrown; nil before
+	fault   error // from reading that image
 	journal []string
 }
 
-// pair is one file opened in both.
+// pair is one file, open in both.
 type pair struct {
 	name   string
 	ours   File
@@ -93,7 +93,7 @@ func (w *twins) throw() {
 	w.frozen, w.fault = realImage(w.d.Dir())
 }
 
-// fill gives both directories something to begin with.
+// fill gives both directories the same initial contents.
 func (w *twins) fill() {
 	for _, dir := range []string{w.d.Dir(), w.dir} {
 		for _, name := range names {
@@ -107,12 +107,12 @@ func (w *twins) fill() {
 	}
 }
 
-// names are few, so that calls meet: a to c mostly become files and d mostly directories.
+// names are few, so that calls meet: a to c mostly become files, and d mostly becomes a directory.
 var names = []string{"a", "b", "c", "d", "d/a", "d/b", "d/d", "d/d/a", "d/d/b", "e", "e/a", "e/d"}
 
 func (w *twins) name() string { return names[w.r.IntN(len(names))] }
 
-// run makes n calls.
+// run makes n calls on both.
 func (w *twins) run(n int) error {
 	defer func() {
 		for _, p := range w.open {
@@ -137,7 +137,7 @@ func (w *twins) run(n int) error {
 	return w.compare()
 }
 
-// compare looks at everything.
+// compare checks that both directories have the same names and contents.
 func (w *twins) compare() error {
 	ours, err := diskImage(w.d)
 	if err != nil {
@@ -176,7 +176,7 @@ func diff(what string, got, want image) error {
 	return nil
 }
 
-// step makes one call on both and compares the outcomes.
+// step makes one call on both and compares the results.
 func (w *twins) step() error {
 	if len(w.open) > 8 {
 		return w.close()
@@ -251,7 +251,7 @@ func (w *twins) log(format string, args ...any) {
 	}
 }
 
-// agree compares two outcomes by what their callers can tell apart.
+// agree compares two errors by what a caller can tell apart.
 func agree(ours, theirs error) error {
 	if class(ours) != class(theirs) {
 		return fmt.Errorf("the Disk says %v, the operating system %v", ours, theirs)
@@ -314,7 +314,7 @@ func (w *twins) close() error {
 	return agree(p.ours.Close(), p.theirs.Close())
 }
 
-// look compares what a name is.
+// look compares Stat and List of one name.
 func (w *twins) look() error {
 	name := w.name()
 	if w.r.IntN(8) == 0 {
@@ -381,7 +381,7 @@ func (w *twins) use() error {
 		}
 		return sameInfo(info, ginfo, false)
 	case p.dir:
-		return nil // no file system reads directories alike
+		return nil // file systems differ in how they read a directory
 	case op == 2:
 		n, err := p.ours.Seek(off, io.SeekStart)
 		gn, gerr := p.theirs.Seek(off, io.SeekStart)

@@ -14,9 +14,10 @@ import (
 	"testing"
 )
 
-// exercise is a workload like that of a log and an image: every mutating call, handles that stay open over
-// many calls, a current file swapped by rename, a directory built beside and renamed. It checks what it
-// reads on the way, so it must not notice when the switch is thrown inside it.
+// exercise is a workload like that of a log and an image. It makes every mutating call, keeps
+// handles open over many calls, swaps a current file by rename, and builds a directory beside
+// another and renames it. It checks what it reads, so it fails if it notices that the switch was
+// thrown.
 func exercise(t *testing.T, d *Disk) {
 	t.Helper()
 	root := filepath.Join(d.Dir(), "script")
@@ -85,8 +86,8 @@ func exercise(t *testing.T, d *Disk) {
 	ok(t, dir.Close())
 }
 
-// C1.4: TestFaultAtEveryCall fails each mutating call of the workload in turn. The workload must not notice, and the directory
-// must stay what it was at that instant.
+// C1.4: TestFaultAtEveryCall makes each mutating call of the workload fail, one at a time. The
+// workload must not notice. The directory must stay as it was at that instant.
 func TestFaultAtEveryCall(t *testing.T) {
 	fds := descriptors(t)
 	total := 0
@@ -123,7 +124,7 @@ func TestFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// A write that fails halfway leaves what it left on disk and is whole for readers.
+// If a write fails halfway, the part on disk stays there, and readers see the whole.
 func TestPartialWrite(t *testing.T) {
 	d := open(t)
 	name := filepath.Join(d.Dir(), "log")
@@ -146,7 +147,7 @@ func TestPartialWrite(t *testing.T) {
 	wantFile(t, must[*Disk](t)(Open(d.Dir())), name, "whole pa")
 }
 
-// C1.1: the kernel itself refuses a write.
+// C1.1: The kernel itself refuses a write.
 func TestRealFailure(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /dev/full")
@@ -166,7 +167,8 @@ func TestRealFailure(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// C1.1: A call that failed but took effect all the same must not be refused when it is made again in memory.
+// C1.1: If a call failed but took effect all the same, its repetition in memory must not be
+// refused.
 func TestFailureThatLanded(t *testing.T) {
 	for _, op := range []string{"rename", "remove", "link"} {
 		d := open(t)
@@ -189,7 +191,7 @@ func TestFailureThatLanded(t *testing.T) {
 	}
 }
 
-// A call of several steps that finds the switch thrown between two takes no further one.
+// A call of several steps takes no further step after the switch was thrown.
 func TestLongCallsStopAtSwitch(t *testing.T) {
 	for _, op := range []Op{OpRemoveAll, OpMkdir, OpCreate} {
 		d := open(t)
@@ -198,7 +200,7 @@ func TestLongCallsStopAtSwitch(t *testing.T) {
 		put(t, d, at("dir/f"), "old")
 		before := must[image](t)(realImage(d.Dir()))
 		d.SetFault(func(Op, string) error {
-			d.Fail(errInjected) // after this call has looked at the switch
+			d.Fail(errInjected) // after this call has checked the switch
 			return nil
 		})
 		switch op {
@@ -216,8 +218,8 @@ func TestLongCallsStopAtSwitch(t *testing.T) {
 	}
 }
 
-// A name that the disk can tell nothing about (here: a link that leads to itself) must not make a mutating
-// call fail; a read of it is an error.
+// If the disk knows nothing about a name (here, a link to itself), a mutating call must still
+// succeed. A read of the name is an error.
 func TestUnreadableNames(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -276,7 +278,7 @@ func TestFailTellsInOrder(t *testing.T) {
 				t.Error("told without a cause")
 			}
 			told = append(told, name)
-			d.Fail(io.EOF) // a second cause, from inside, changes nothing and does not wait
+			d.Fail(io.EOF) // a second cause, from inside, changes nothing and does not block
 		})
 	}
 	d.SetFault(func(Op, string) error { return errInjected })
@@ -303,7 +305,7 @@ func TestFailTellsInOrder(t *testing.T) {
 	}
 }
 
-// Nobody may return from a call that only memory has before those who guard the way out have been told.
+// No call with effect in memory only may return before all OnFail functions have returned.
 func TestNothingReturnsBeforeTold(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -341,7 +343,8 @@ func TestNothingReturnsBeforeTold(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// C1.4: A call that hangs in the kernel delays neither other files before the switch nor anybody after it.
+// C1.4: A call that hangs in the kernel delays no other file before the switch, and nothing after
+// it.
 func TestHungCallDelaysNobody(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -364,7 +367,7 @@ func TestHungCallDelaysNobody(t *testing.T) {
 	<-entered
 	go func() { results <- d.Rename(at("old"), at("renamed")) }()
 	<-entered
-	// The hung calls are inside their locks, if they have any.
+	// By now the hung calls hold all locks that they take.
 	exercise(t, d)
 	ok(t, d.RemoveAll(at("script")))
 	d.Fail(errInjected)
@@ -386,7 +389,8 @@ func TestHungCallDelaysNobody(t *testing.T) {
 	ok(t, hung.Close())
 }
 
-// C10.1, C10.2: behind a log's end there are zeros on the disk, on any file system, and not in what its readers see.
+// C10.1, C10.2: On any file system there are zeros behind a log's end on disk, and readers do not
+// see them.
 func TestLogs(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
@@ -423,12 +427,12 @@ func TestLogs(t *testing.T) {
 	seen("1.log", log, "one ")
 	must[int](t)(log.Write([]byte("two ")))
 	onDisk("1.log", "one two ", aheadStep-4)
-	appending := must[File](t)(d.OpenForAppend(at("1.log"))) // while it is open
+	appending := must[File](t)(d.OpenForAppend(at("1.log"))) // while another handle is open
 	must[int](t)(appending.Write([]byte("three")))
 	seen("1.log", log, "one two three")
 	seen("1.log", appending, "one two three")
 	all := "one two three"
-	for range aheadStep/(bulky-1) + 1 { // past the zeros there are
+	for range aheadStep/(bulky-1) + 1 { // past the end of the present zeros
 		part := strings.Repeat("x", bulky-1)
 		must[int](t)(log.Write([]byte(part)))
 		all += part
@@ -441,7 +445,7 @@ func TestLogs(t *testing.T) {
 	bulk := strings.Repeat("y", aheadStep)
 	must[int](t)(log.Write([]byte(bulk)))
 	all += bulk
-	onDisk("1.log", all, 0) // it needs none
+	onDisk("1.log", all, 0) // such writes need no zeros
 	must[int](t)(log.Write([]byte("z")))
 	onDisk("1.log", all+"z", aheadStep)
 	ok(t, log.Close())
@@ -454,7 +458,7 @@ func TestLogs(t *testing.T) {
 	ok(t, appending.Close())
 }
 
-// The zeros of one writer are never in the place of what another wrote.
+// The zeros of one writer never overwrite the bytes of another.
 func TestLogs_SeveralWriters(t *testing.T) {
 	d := open(t)
 	name := filepath.Join(d.Dir(), "1.log")
@@ -481,7 +485,8 @@ func TestLogs_SeveralWriters(t *testing.T) {
 	}
 }
 
-// A reader of a log never sees the zeros that a write is about to take the place of: it may go on behind what it looks for, as tan does.
+// A reader of a log never sees the zeros that a write is about to replace. It may read beyond the
+// record it looks for, as tan does.
 func TestLogs_ReadWhileWriting(t *testing.T) {
 	for _, opening := range []func(*Disk, string) (File, error){(*Disk).Create, (*Disk).OpenForAppend} {
 		d := open(t)
@@ -509,7 +514,8 @@ func TestLogs_ReadWhileWriting(t *testing.T) {
 	}
 }
 
-// A log that is truncated in memory to where it ends loses its zeros, also for those who open it when all have closed it.
+// A log that is truncated in memory at its end loses its zeros. They do not show either when all
+// handles were closed and the log is opened again.
 func TestLogs_TruncatedInMemory(t *testing.T) {
 	d := open(t)
 	d.Logs(func(string) bool { return true })
@@ -527,7 +533,8 @@ func TestLogs_TruncatedInMemory(t *testing.T) {
 	wantFile(t, d, name, "one two")
 }
 
-// Who had to wait for another that writes to the log, and meanwhile the switch was thrown, changes the file no more.
+// If the switch is thrown while a call waits for another writer of the log, the call does not
+// change the file.
 func TestLogs_SwitchWhileWaiting(t *testing.T) {
 	for op, call := range map[Op]func(*Disk, File, string) error{
 		OpTruncate: func(d *Disk, _ File, name string) error { return d.Truncate(name, 4) },
@@ -547,7 +554,7 @@ func TestLogs_SwitchWhileWaiting(t *testing.T) {
 			return nil
 		})
 		n := log.(*file).node
-		n.writer.Lock() // by a write that hangs
+		n.writer.Lock() // as a write that hangs does
 		done := make(chan error)
 		go func() { done <- call(d, log, name) }()
 		<-entered
@@ -561,7 +568,7 @@ func TestLogs_SwitchWhileWaiting(t *testing.T) {
 	}
 }
 
-// A Sync that meets the file's Close is refused, and no failure of the disk.
+// A Sync that runs into the file's Close is refused, but does not throw the switch.
 func TestSyncDuringClose(t *testing.T) {
 	d := open(t)
 	f := must[File](t)(d.Create(filepath.Join(d.Dir(), "f")))

@@ -9,7 +9,8 @@ import (
 	"unsafe"
 )
 
-// An fsync of a file asks the kernel. A pipe has nothing to be synced, and the kernel says so.
+// An fsync of a file asks the kernel. The kernel refuses to sync a pipe, which shows that it was
+// asked.
 func TestSyncAsksTheKernel(t *testing.T) {
 	r, w, err := os.Pipe()
 	ok(t, err)
@@ -26,7 +27,7 @@ func TestSyncAsksTheKernel(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// After an fsync the kernel has nothing of the file left that is still to be written.
+// After an fsync, the kernel holds no unwritten page of the file.
 func TestSyncLeavesNothingDirty(t *testing.T) {
 	_, log := openLog(t)
 	defer log.Close()
@@ -50,9 +51,9 @@ func TestSyncLeavesNothingDirty(t *testing.T) {
 	}
 }
 
-// dirtyPages asks cachestat(2), which Linux has since 6.5.
+// dirtyPages calls cachestat(2), which Linux has since 6.5.
 func dirtyPages(f *os.File) (uint64, error) {
-	const cachestat = 451 // on every architecture but alpha
+	const cachestat = 451 // on every architecture except alpha
 	var all struct{ off, length uint64 }
 	var stat struct{ cache, dirty, writeback, evicted, recentlyEvicted uint64 }
 	_, _, errno := syscall.Syscall6(cachestat, f.Fd(), uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&stat)), 0, 0, 0)

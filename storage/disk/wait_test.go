@@ -26,7 +26,7 @@ func (s *scarce) ask(Op, string) error {
 	return nil
 }
 
-// lacking has calls of d fail for so long.
+// lacking makes calls of d fail with err for the given time.
 func lacking(d *Disk, err error, length time.Duration) *scarce {
 	s := &scarce{err: err, until: time.Now().Add(length)}
 	d.SetFault(s.ask)
@@ -34,7 +34,7 @@ func lacking(d *Disk, err error, length time.Duration) *scarce {
 	return s
 }
 
-// waiting notes what OnWait tells.
+// waiting records what OnWait tells.
 func waiting(d *Disk) *[]string {
 	var told []string
 	d.OnWait(func(err error) { told = append(told, fmt.Sprint(err)) })
@@ -43,7 +43,7 @@ func waiting(d *Disk) *[]string {
 
 var lacks = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}
 
-// patients are calls that wait.
+// patients are the calls that wait.
 func patients(d *Disk, log File) map[string]func() error {
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
 	opened := func(f File, err error) error {
@@ -66,7 +66,8 @@ func patients(d *Disk, log File) map[string]func() error {
 	}
 }
 
-// C1.2: Room and descriptors come back. A call that needs them is made again until then, and has not failed.
+// C1.2: Room and descriptors come back. Until then a call that needs them is repeated, and has not
+// failed.
 func TestPatience_ALackThatPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, lack := range lacks {
@@ -95,7 +96,8 @@ func TestPatience_ALackThatPasses(t *testing.T) {
 	})
 }
 
-// A lack that does not pass is a failure; so is one without patience, and any other error at once.
+// A lack that does not pass is a failure in the end. Without patience it is a failure at once, and
+// so is any other error.
 func TestPatience_Ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -130,7 +132,8 @@ func TestPatience_Ends(t *testing.T) {
 	})
 }
 
-// An fsync that failed is never made again: the kernel has forgotten what it could not write, and the next one succeeds.
+// A failed fsync is never repeated: the kernel has forgotten what it could not write, and the next
+// fsync succeeds.
 func TestPatience_NotForAnFsync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, what := range []string{"file", "directory"} {
@@ -154,7 +157,8 @@ func TestPatience_NotForAnFsync(t *testing.T) {
 	})
 }
 
-// Who waits goes on at once when the node is closed or fails for another reason, and then takes effect in memory.
+// A waiting call goes on at once when the node is closed or fails for another reason. Then it takes
+// effect in memory.
 func TestPatience_EndsWithTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for how, end := range map[string]func(d *Disk){
@@ -188,7 +192,8 @@ func TestPatience_EndsWithTheNode(t *testing.T) {
 	})
 }
 
-// A write of which only a part found room is whole once there is more, at the same place, and others follow behind it.
+// If only part of a write found room, the write is completed at the same place when there is room
+// again. Later writes follow behind it.
 func TestPatience_APartialWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, log := openLog(t)

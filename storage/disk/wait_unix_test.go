@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// C1.2: the process really has no descriptor left.
+// C1.2: The process really has no descriptor left.
 func TestRealLackOfDescriptors(t *testing.T) {
 	d := open(t)
 	name := filepath.Join(d.Dir(), "f")
@@ -20,7 +20,7 @@ func TestRealLackOfDescriptors(t *testing.T) {
 	restore := func() { ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)) }
 	defer restore()
 	none := limit
-	none.Cur = 3 // those there are stay open
+	none.Cur = 3 // open descriptors stay open
 	ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
 	_, err := d.OpenForRead(name)
 	wantErr(t, err, syscall.EMFILE)
