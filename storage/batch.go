@@ -35,10 +35,10 @@ func (b *Batch) Delete(t Table, key []byte) {
 
 func (b *Batch) fits(t Table, key, value []byte) bool {
 	if !t.known() {
-		b.note(fmt.Errorf("a record of %v", t))
+		b.note(fmt.Errorf("a record in unknown %v", t))
 	}
 	if len(key) > keyLenMax || len(value) > valueLenMax {
-		b.note(fmt.Errorf("%w: %v: a key of %d bytes, a value of %d", ErrTooLarge, t, len(key), len(value)))
+		b.note(fmt.Errorf("%w: %v: a key of %d bytes, a value of %d bytes", ErrTooLarge, t, len(key), len(value)))
 	}
 	return b.err == nil
 }

@@ -37,7 +37,7 @@ func older(d *disk.Disk, dir string, index, synced uint64) error {
 		manifest, _ := currentManifest(d, dir, names)
 		file = filepath.Join(dir, manifest)
 	}
-	return corrupt(file, "it ends at index %d, but %d was made durable", index, synced)
+	return corrupt(file, "it ends at index %d, but index %d was durable", index, synced)
 }
 
 // suspect returns the first damaged file in dir and what is wrong with it. It returns "" if each

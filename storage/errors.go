@@ -26,9 +26,9 @@ var (
 // are on the other members. A member whose directory was emptied by hand would vote without
 // remembering its promises.
 const (
-	adviceCorrupt = "replace this member, or put back the whole directory of the node from a copy made while it was stopped"
-	adviceForeign = "give the node an empty directory, or the one it had"
-	adviceNewer   = "run the version that wrote it, or a later one"
+	adviceCorrupt = "replace this member, or restore the whole directory of the node from a copy made while the node was stopped"
+	adviceForeign = "give the node an empty directory, or the one it had before"
+	adviceNewer   = "run the version that wrote it, or a later version"
 )
 
 func corrupt(file, format string, args ...any) error {
@@ -40,5 +40,5 @@ func foreign(dir, format string, args ...any) error {
 }
 
 func newer(file string, has, reads int) error {
-	return fmt.Errorf("%s: %w: format %d, this one reads up to %d; %s", file, ErrNewer, has, reads, adviceNewer)
+	return fmt.Errorf("%s: %w: format %d, this version reads up to %d; %s", file, ErrNewer, has, reads, adviceNewer)
 }

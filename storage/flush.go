@@ -82,7 +82,7 @@ func (i *Image) flushLoop() {
 			return
 		}
 		if err := i.flush(); err != nil {
-			i.o.Logger.Warn("the image is not flushed any more", "dir", i.o.Dir, "cause", err)
+			i.o.Logger.Warn("the image is no longer flushed", "dir", i.o.Dir, "cause", err)
 			return
 		}
 	}

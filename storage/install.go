@@ -50,7 +50,7 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	// what is left of it.
 	old.superseded.Store(true)
 	if err := old.release(); err != nil {
-		i.o.Logger.Warn("an image that is not needed any more was left behind", "dir", old.dir, "cause", err)
+		i.o.Logger.Warn("an image that is no longer needed could not be removed", "dir", old.dir, "cause", err)
 	}
 	return err
 }

@@ -107,7 +107,7 @@ func (l layout) inspect() (p pointer, exists bool, err error) {
 	}
 	if !slices.Contains(names, pointerName) {
 		if ours >= 0 {
-			return p, false, corrupt(l.path(pointerName), "it is missing beside %s", names[ours])
+			return p, false, corrupt(l.path(pointerName), "it is missing, though %s exists", names[ours])
 		}
 		return p, false, nil
 	}
@@ -124,7 +124,7 @@ func (l layout) inspect() (p pointer, exists bool, err error) {
 // written. So only an interrupted write of the marker may be there.
 func (l layout) unmarked(names []string, ours int) error {
 	if ours >= 0 {
-		return corrupt(l.path(markerName), "it is missing beside %s", names[ours])
+		return corrupt(l.path(markerName), "it is missing, though %s exists", names[ours])
 	}
 	for _, name := range names {
 		if name != markerName+besideExt {
@@ -143,7 +143,7 @@ func (l layout) checkMarker() error {
 	var version int
 	body, ok := unseal(data)
 	if n, _ := fmt.Sscanf(body, markerTitle+"\nformat %d\n", &version); !ok || n != 1 || version < 1 {
-		return corrupt(file, "it does not hold what was written")
+		return corrupt(file, "its contents are not what was written to it")
 	}
 	if version > formatVersion {
 		return newer(file, version, formatVersion)
@@ -160,7 +160,7 @@ func (l layout) readPointer() (pointer, error) {
 	body, ok := unseal(data)
 	p, parsed := decodePointer(body)
 	if !ok || !parsed {
-		return pointer{}, corrupt(file, "it does not hold what was written")
+		return pointer{}, corrupt(file, "its contents are not what was written to it")
 	}
 	return p, nil
 }

@@ -152,7 +152,7 @@ func applied(r pebble.Reader) (uint64, error) {
 	}
 	defer closer.Close()
 	if len(v) != 8 {
-		return 0, fmt.Errorf("the applied index has %d bytes", len(v))
+		return 0, fmt.Errorf("the applied index has %d bytes instead of 8", len(v))
 	}
 	return binary.BigEndian.Uint64(v), nil
 }
@@ -180,7 +180,7 @@ func walk(it *pebble.Iterator, fn func(t Table, key, value []byte) error) error 
 	return nil
 }
 
-var errUnknownTable = errors.New("it holds a record of no table")
+var errUnknownTable = errors.New("it holds a record of an unknown table")
 
 // load calls fn for every record. An error that does not come from fn names the file.
 func (s *store) load(fn func(t Table, key, value []byte) error) error {

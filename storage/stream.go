@@ -111,7 +111,7 @@ func newStreamReader(r io.Reader) (*streamReader, uint64, error) {
 		return nil, 0, err
 	}
 	if string(h[:len(streamMagic)]) != streamMagic {
-		return nil, 0, streamError("it does not start as one")
+		return nil, 0, streamError("it does not begin like a snapshot stream")
 	}
 	body, sum := h[:headerLen-4], binary.BigEndian.Uint32(h[headerLen-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
@@ -169,7 +169,7 @@ func (s *streamReader) trailer() error {
 		return err
 	}
 	if n := binary.BigEndian.Uint64(b[:]); n != s.count {
-		return streamError("it announces %d records and holds %d", n, s.count)
+		return streamError("its trailer counts %d records, but it holds %d", n, s.count)
 	}
 	if binary.BigEndian.Uint32(b[8:]) != want {
 		return streamError("the checksum does not match")

@@ -140,8 +140,8 @@ func (d *Disk) removed(what, name string) error {
 
 // errRemoved does not wrap ErrNotExist, because that would count as an answer.
 func errRemoved(what, name string) error {
-	return fmt.Errorf("%s %s was %w: put it back if it was moved, and start the node again; "+
-		"what was removed this member has lost", what, name, ErrRemoved)
+	return fmt.Errorf("%s %s was %w: if it was moved, move it back and start the node again; "+
+		"if it was removed, this member has lost its contents", what, name, ErrRemoved)
 }
 
 // lookEvery is the least time between two checks of the open directories. A log without a name is

@@ -100,7 +100,7 @@ func (x extents) check() error {
 			return errors.New("piece is empty")
 		}
 		if i > 0 && x[i-1].end() >= e.off {
-			return errors.New("pieces are not sorted and apart")
+			return errors.New("pieces are not sorted, or they touch")
 		}
 	}
 	return nil

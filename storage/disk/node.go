@@ -182,7 +182,7 @@ func (n *node) check() error {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if len(n.mu.data) > 0 && !n.mu.dirty {
-		return errors.New("node has bytes in memory and is not dirty")
+		return errors.New("node has bytes in memory but is not dirty")
 	}
 	if last := len(n.mu.data) - 1; last >= 0 && n.mu.data[last].end() > n.mu.size {
 		return errors.New("node has bytes in memory beyond its size")

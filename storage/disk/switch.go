@@ -12,7 +12,7 @@ import (
 // is already throwing the switch.
 func (d *Disk) Fail(cause error) {
 	if cause == nil {
-		cause = errors.New("disk given up")
+		cause = errors.New("disk failed for an unknown reason")
 	}
 	d.mu.Lock()
 	if d.mu.cause != nil {
@@ -97,7 +97,7 @@ func (d *Disk) awaitFailed() {
 }
 
 // errSwitched ends a call of several steps that found the switch thrown between two of them.
-var errSwitched = errors.New("the switch was thrown on the way")
+var errSwitched = errors.New("the switch was thrown meanwhile")
 
 // enter reports whether a mutating call may go to the real directory. If so, the caller must call
 // leave afterwards.

@@ -94,7 +94,7 @@ type listAnswer struct {
 }
 
 // errMissing ends a run that missed an answer.
-var errMissing = errors.New("not looked at yet")
+var errMissing = errors.New("not asked yet")
 
 func (l *look) stat(path string) (os.FileInfo, error) {
 	if a, ok := l.stats[path]; ok {
