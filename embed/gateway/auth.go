@@ -37,8 +37,8 @@ func (x509) Valid(id string) bool             { return strings.Contains(id, "=")
 func (x509) Matches(identity, id string) bool { return identity == id }
 func (x509) Expands() bool                    { return true }
 
-// innate returns the identities that a connection has of itself: its address, and the subject of its certificate if that was verified.
-func innate(sock net.Conn) []tree.Identity {
+// ownIdentities returns the identities that a connection has of itself: its address, and the subject of its certificate if that was verified.
+func ownIdentities(sock net.Conn) []tree.Identity {
 	who := []tree.Identity{{Scheme: ipScheme, ID: hostOf(sock.RemoteAddr())}}
 	if t, ok := sock.(*tls.Conn); ok {
 		if s := t.ConnectionState(); len(s.VerifiedChains) > 0 {
@@ -55,12 +55,12 @@ func hostOf(addr net.Addr) string {
 	return addr.String()
 }
 
-// prove returns the connection's identities with what an auth request proves.
-func (c *conn) prove(auth *wire.Auth) ([]tree.Identity, error) {
+// authenticate returns the connection's identities with what an auth request proves.
+func (c *conn) authenticate(auth *wire.Auth) ([]tree.Identity, error) {
 	var proved []tree.Identity
 	switch auth.Scheme {
 	case ipScheme, x509Scheme: // a client's word adds nothing to what its connection is
-		for _, i := range innate(c.sock) {
+		for _, i := range ownIdentities(c.sock) {
 			if i.Scheme == auth.Scheme {
 				proved = append(proved, i)
 			}
@@ -74,7 +74,7 @@ func (c *conn) prove(auth *wire.Auth) ([]tree.Identity, error) {
 			return nil, err
 		}
 	}
-	who := slices.Clone(c.who)
+	who := slices.Clone(c.identities)
 	for _, i := range proved {
 		if !slices.Contains(who, i) {
 			who = append(who, i)

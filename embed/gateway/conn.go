@@ -38,29 +38,49 @@ type conn struct {
 	watches watches
 
 	// The reader's.
-	in  input
-	who []tree.Identity
+	in         input
+	identities []tree.Identity
 
 	figures   figures
 	held      atomic.Int64 // bytes that the gateway counts for it
 	greediest bool         // it is ended for them; guarded by the gateway's mu
 
-	turn   turn        // to send
-	told   watch.Place // of the last answer; whoever has the turn has it
-	nudged func()      // nudge
-	turned atomic.Bool // the session's state may be another
+	baton        baton
+	told         watch.Place // of the last answer; the holder of the baton has it
+	nudgeFunc    func()      // nudge
+	stateChanged atomic.Bool // the session's state may have changed
 
-	mu      rank.Mutex[rank.Connection]
-	settled sync.Cond // the reader waits: an answer has left the queue, nothing is sent any more, or the connection has ended
-	queue   []answer  // from head on
-	head    int
-	open    int  // answers that have no place yet
-	bytes   int  // of the requests or results in the queue
-	coming  bool // an answer is, which is not queued yet: no event that belongs to none is sent
-	ended   bool // drop was called
-	silent  bool // nothing is sent any more
-	leaving bool // the client closes its session: that it ends is no reason to end the connection
-	last    lastAnswer
+	mu          rank.Mutex[rank.Connection]
+	stage       stage
+	progress    sync.Cond // the reader waits: an answer has left the queue, the baton is retired, or the connection has ended
+	queue       []answer  // from head on
+	head        int
+	unplaced    int  // answers in the queue that have no place yet
+	bytes       int  // of the requests or results in the queue
+	deferEvents bool // the reader makes an answer: events that belong to no answer wait until it is queued
+	last        lastAnswer
+}
+
+// A stage says how far a connection has come. The package doc draws the stages.
+type stage uint8
+
+const (
+	stageGreeting stage = iota // the client has no session yet
+	stageServing               // requests are answered
+	stageClosing               // the client closes its session: the end of the session does not end the connection
+	stageEnded                 // the socket is closed
+)
+
+// goToLocked moves the connection to its next stage, unless it has ended. A step that the package
+// doc does not draw is a defect.
+func (c *conn) goToLocked(next stage) {
+	switch {
+	case c.stage == stageEnded:
+	case next == c.stage+1, next == stageEnded:
+		c.stage = next
+	default:
+		panic(fmt.Sprintf("gateway: connection in stage %d goes to %d", c.stage, next))
+	}
 }
 
 // lastAnswer is what cons shows of a connection.
@@ -83,21 +103,6 @@ const (
 	lingerBytes   = 64 << 10 // how much of what a client still sends is read at the end, lest the system lose the last answer
 )
 
-// An answer is what one request gets, in the queue from the request on.
-type answer struct {
-	reply   wire.Reply     // complete but for Zxid and, of a write, what the outcome says
-	pending engine.Pending // of a write
-	write   bool
-	read    bool // and nothing else
-	placed  bool // place is known
-	fixed   bool // so is reply.Zxid
-	last    bool // the connection ends behind it
-	place   watch.Place
-	multi   []wire.Op // of the operations of a multi
-	bytes   int
-	came    time.Time
-}
-
 var errEnded = errors.New("connection ended")
 
 func newConn(g *Gateway, raw net.Conn) *conn {
@@ -106,7 +111,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 		sock = tls.Server(raw, g.tls)
 	}
 	c := &conn{gate: g, sock: sock, raw: raw, came: time.Now()}
-	c.settled.L, c.nudged = &c.mu, c.nudge
+	c.progress.L, c.nudgeFunc = &c.mu, c.nudge
 	c.in.sock, c.in.hold = sock, c.hold
 	return c
 }
@@ -118,7 +123,7 @@ func (c *conn) serve() {
 	c.in.release()
 	if c.session != nil {
 		c.session.Busy(false)
-		c.hush()
+		c.stopSending()
 		c.session.OnTurn(nil)
 		c.watches.End(nil)
 		c.gate.outstanding.Add(-int64(len(c.queue) - c.head)) // nobody else is left
@@ -144,11 +149,11 @@ func (c *conn) contain(fn func() error) (err error) {
 func (c *conn) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended {
+	if c.stage == stageEnded {
 		return
 	}
-	c.ended = true
-	c.settled.Broadcast()
+	c.goToLocked(stageEnded)
+	c.progress.Broadcast()
 	_ = c.raw.Close() // TLS would say goodbye, and wait until it has
 }
 
@@ -172,7 +177,7 @@ func (c *conn) converse() error {
 	if wire.FourLetterWord(head) {
 		return c.say(c.gate.word(string(head)))
 	}
-	frame, err := c.in.take(c.gate.cfg.FrameSize)
+	frame, err := c.in.readFrame(c.gate.cfg.FrameSize)
 	if err != nil {
 		return err
 	}
@@ -190,7 +195,7 @@ func (c *conn) converse() error {
 	if err := c.sendHere(); err != nil {
 		return err
 	}
-	c.awaitSilence()
+	c.awaitRetired()
 	return c.linger()
 }
 
@@ -227,17 +232,17 @@ func (c *conn) handshake(frame []byte) error {
 	if err := q.Decode(frame); err != nil {
 		return err
 	}
-	c.who = innate(c.sock)
+	c.identities = ownIdentities(c.sock)
 	timeout := time.Duration(q.Timeout) * time.Millisecond
-	ctx, cancel := c.gate.led()
+	ctx, cancel := c.gate.handshakeContext()
 	defer cancel()
 	var s *engine.Session
 	var err error
 	if q.SessionID == 0 {
 		if err = c.gate.behind(q.LastZxid); err == nil {
-			s, err = c.gate.open(ctx, timeout, c.who)
+			s, err = c.gate.open(ctx, timeout, c.identities)
 		}
-	} else if s, err = c.gate.resume(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.who); err == nil {
+	} else if s, err = c.gate.resume(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.identities); err == nil {
 		err = c.gate.behind(q.LastZxid) // now that this member has applied what the client saw before it came
 	}
 	if err == nil && c.gate.node.Config.Shards > 1 && q.LastZxid > 0 {
@@ -255,15 +260,21 @@ func (c *conn) handshake(frame []byte) error {
 	if err := c.send(a.AppendFrame(nil)); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.session, c.watches = s, c.newWatches()
-	if q.SessionID == 0 {
-		c.last = lastAnswer{op: wire.OpCreateSession, zxid: a.SessionID, at: time.Now()}
-	}
-	c.mu.Unlock()
-	s.OnTurn(c.lookAgain)
-	c.turned.Store(true) // it may have been before
+	c.attach(s, q.SessionID == 0)
+	s.OnTurn(c.onStateChange)
+	c.stateChanged.Store(true) // it may have changed before
 	return nil
+}
+
+// attach begins to serve a session.
+func (c *conn) attach(s *engine.Session, isNew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.goToLocked(stageServing)
+	c.session, c.watches = s, c.newWatches()
+	if isNew {
+		c.last = lastAnswer{op: wire.OpCreateSession, zxid: int64(s.ID()), at: time.Now()}
+	}
 }
 
 // behind returns why a client is not served that has seen more than this member has applied. It does not know with several shards.
@@ -276,26 +287,26 @@ func (g *Gateway) behind(seen int64) error {
 
 // room waits until another request may be read, and reports false if the connection has ended. A connection that has none under way may
 // always have one.
-func (c *conn) room() bool {
+func (c *conn) awaitRoom() bool {
 	most := c.gate.cfg.Outstanding
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.ended && len(c.queue) > c.head &&
+	for c.stage != stageEnded && len(c.queue) > c.head &&
 		(len(c.queue)-c.head >= most || c.bytes >= queueBytesMax || c.gate.outstanding.Load() >= int64(most)) {
 		c.waitLocked()
 	}
-	return !c.ended
+	return c.stage != stageEnded
 }
 
-// settle waits until all writes have their answers sent, and what was queued behind them. It reports false if the connection has
+// awaitPlaced waits until all writes have their answers sent, and what was queued behind them. It reports false if the connection has
 // ended.
-func (c *conn) settle() bool {
+func (c *conn) awaitPlaced() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.ended && c.open > 0 {
+	for c.stage != stageEnded && c.unplaced > 0 {
 		c.waitLocked()
 	}
-	return !c.ended
+	return c.stage != stageEnded
 }
 
 // waitLocked has the reader wait until an answer has left the queue, and sees to it that what is ready does.
@@ -304,12 +315,12 @@ func (c *conn) waitLocked() {
 		c.nudge()
 	}
 	c.session.Busy(true)
-	c.settled.Wait()
+	c.progress.Wait()
 }
 
 // readyLocked reports whether the first answer in the queue can be sent.
 func (c *conn) readyLocked() bool {
-	return c.head < len(c.queue) && (!c.queue[c.head].write || c.queue[c.head].pending.Known())
+	return c.head < len(c.queue) && c.queue[c.head].ready()
 }
 
 // push queues an answer.
@@ -320,12 +331,16 @@ func (c *conn) push(a *answer) {
 }
 
 func (c *conn) pushLocked(a *answer) {
-	c.coming = false
-	if !a.placed && !a.write && c.open == 0 {
-		a.place, a.placed = c.watches.Here(), true
+	c.deferEvents = false
+	switch {
+	case a.state != answerMade:
+	case c.unplaced > 0:
+		a.goTo(answerFollowing)
+	default:
+		a.placeAt(c.watches.Here())
 	}
-	if !a.placed {
-		c.open++
+	if a.state != answerPlaced {
+		c.unplaced++
 	}
 	c.bytes += a.bytes
 	c.hold(a.bytes + answerBytes)
@@ -350,29 +365,29 @@ func (c *conn) first() (answer, bool) {
 
 // pop takes the first answer out, which was made.
 func (c *conn) pop(a *answer) {
-	after := c.leave(a, time.Now())
+	after := c.removeFirst(a, time.Now())
 	c.gate.outstanding.Add(-1)
 	c.figures.answered(after)
 	c.gate.figures.answered(after)
-	if a.read {
+	if a.readOnly {
 		c.gate.reads.answered(after)
 	}
 }
 
-func (c *conn) leave(a *answer, now time.Time) (after time.Duration) {
+func (c *conn) removeFirst(a *answer, now time.Time) (after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.queue[c.head].state != answerPlaced { // a is a copy, which has its place by now
+		c.unplaced--
+	}
 	c.queue[c.head] = answer{}
 	c.head++
 	if c.head == len(c.queue) {
 		c.queue, c.head = c.queue[:0], 0
 	}
-	if !a.placed {
-		c.open--
-	}
 	c.bytes -= a.bytes
 	after = now.Sub(a.came)
 	c.last = lastAnswer{op: a.reply.Op, xid: a.reply.Xid, zxid: a.reply.Zxid, at: now, after: after}
-	c.settled.Signal()
+	c.progress.Signal()
 	return after
 }

@@ -224,7 +224,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
 	g.log = g.node.Config.Logger.With("member", g.node.Config.Member, "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.goroutines.Go(g.accept)
+	g.goroutines.Go(g.acceptLoop)
 	g.goroutines.Go(func() {
 		select {
 		case <-n.Done():
@@ -262,14 +262,14 @@ func (g *Gateway) shut() {
 	}
 }
 
-// accept takes connections until the listener is closed. What goes wrong meanwhile, such as a want of file descriptors, is waited out.
-func (g *Gateway) accept() {
+// acceptLoop accepts connections until the listener is closed. What goes wrong meanwhile, such as a want of file descriptors, is waited out.
+func (g *Gateway) acceptLoop() {
 	const first, most = 5 * time.Millisecond, time.Second
 	for pause := first; ; {
 		sock, err := g.listener.Accept()
 		if err == nil {
 			pause = first
-			g.take(sock)
+			g.accept(sock)
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -285,8 +285,8 @@ func (g *Gateway) accept() {
 	}
 }
 
-// take serves a connection, or closes it if there are too many.
-func (g *Gateway) take(sock net.Conn) {
+// accept serves a connection, or closes it if there are too many.
+func (g *Gateway) accept(sock net.Conn) {
 	host := hostOf(sock.RemoteAddr())
 	g.mu.Lock()
 	beyond := func(n, limit int) bool { return limit >= 0 && n >= limit }
@@ -302,13 +302,13 @@ func (g *Gateway) take(sock net.Conn) {
 	g.addresses[host]++
 	g.goroutines.Go(func() {
 		c.serve()
-		g.leave(c, host)
+		g.forget(c, host)
 	})
 	g.mu.Unlock()
 }
 
-// leave forgets a connection that nobody serves any more.
-func (g *Gateway) leave(c *conn, host string) {
+// forget removes a connection that nobody serves any more.
+func (g *Gateway) forget(c *conn, host string) {
 	g.mu.Lock()
 	delete(g.conns, c)
 	if g.addresses[host]--; g.addresses[host] == 0 {

@@ -83,11 +83,11 @@ func (in *input) next(limit int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return in.take(limit)
+	return in.readFrame(limit)
 }
 
-// take reads a frame of which something is ahead.
-func (in *input) take(limit int) ([]byte, error) {
+// readFrame reads a frame of which something is ahead.
+func (in *input) readFrame(limit int) ([]byte, error) {
 	if in.bufs == nil {
 		in.bufs = pool.Get().(*buffers)
 		in.bufs.r.Reset(in)

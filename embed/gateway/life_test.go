@@ -37,13 +37,13 @@ func TestCloseOfASessionThatMoved(t *testing.T) {
 	c := connect(t, g)
 	c.must(create("/e", nil, 1))
 	conn := g.connections()[0]
-	wait(t, "the turn to send", conn.turn.take) // so the connection does not end before the request is read
+	wait(t, "the baton", conn.baton.pickUp) // so the connection does not end before the request is read
 	next := resume(t, g, c, 10_000)
 	c.send(wire.Request{Operation: op(wire.OpCloseSession, "")})
 	wait(t, "the request to be dealt with", func() bool {
 		conn.mu.Lock()
 		defer conn.mu.Unlock()
-		return conn.ended || len(conn.queue) > conn.head
+		return conn.stage == stageEnded || len(conn.queue) > conn.head
 	})
 	go conn.sendLoop()
 	c.endsSilently()
@@ -109,7 +109,7 @@ func TestMemberCutOff(t *testing.T) {
 	wait(t, "the member to serve", func() bool { return ask(t, g, "isro") == "rw" })
 	e.Cut(1, 2)
 	e.Cut(1, 3)
-	for deadline := time.Now().Add(patience); ; <-time.After(settlePause) {
+	for deadline := time.Now().Add(patience); ; <-time.After(pollPause) {
 		if _, err := c.Write(raw(wire.Request{Xid: wire.XidPing, Operation: op(wire.OpPing, "")})); err != nil {
 			break
 		}
@@ -170,7 +170,7 @@ func TestRequestThatTakesLongerThanTheTimeout(t *testing.T) {
 	c.write(raw(q))
 	visit(t, g, shortTimeout, "/silent") // of whose end the same ticks tell, later
 	wait(t, "the end of a silent client", func() bool {
-		<-time.After(settlePause)
+		<-time.After(pollPause)
 		return other.do(op(wire.OpExists, "/silent")).Err == wire.NoNode
 	})
 	close(scheme.until)

@@ -132,7 +132,7 @@ func TestSetWatchesThatWaitAreBounded(t *testing.T) {
 	c := connect(t, g)
 	c.must(op(wire.OpPing, ""))
 	conn := g.connections()[0]
-	wait(t, "the turn to send", conn.turn.take) // so nothing is sent
+	wait(t, "the baton", conn.baton.pickUp) // so nothing is sent
 	q := wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}}
 	for i := range 10_000 {
 		q.Watches.Data = append(q.Watches.Data, fmt.Sprint("/not-there-", i))
@@ -284,7 +284,7 @@ func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 		}
 		c.hold(20)
 		g.goroutines.Wait()
-		if !c.ended {
+		if c.stage != stageEnded {
 			t.Fatalf("nobody is ended, round %d", i)
 		}
 	}

@@ -100,13 +100,13 @@ func (a *answer) fillMulti(results []tree.Result, err error) error {
 
 // multiRead carries out reads that have nothing in common but their reply.
 func (c *conn) multiRead(q *wire.Request, a *answer) error {
-	if !c.settle() {
+	if !c.awaitPlaced() {
 		return errEnded
 	}
-	return c.shown(a, func(from reads) error { return c.readAll(from, q, a) })
+	return c.answerRead(a, func(from source) error { return c.readAll(from, q, a) })
 }
 
-func (c *conn) readAll(from reads, q *wire.Request, a *answer) error {
+func (c *conn) readAll(from source, q *wire.Request, a *answer) error {
 	a.reply.Results = nil
 	size := 0
 	for i := range q.Ops {

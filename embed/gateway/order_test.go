@@ -210,7 +210,7 @@ func TestManyEventsAreSentInPortions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.nudged = func() {}
+	c.nudgeFunc = func() {}
 	c.session, c.watches = s, c.newWatches()
 	defer c.watches.End(nil)
 	const events = 10_000
@@ -257,7 +257,7 @@ func TestEventsCountUntilTheyAreSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.nudged = func() {}
+	c.nudgeFunc = func() {}
 	c.session, c.watches = s, c.newWatches()
 	defer c.watches.End(nil)
 	if _, err := c.watches.Arm("/", watch.Recursive, nil); err != nil {
@@ -291,7 +291,7 @@ func TestQueueKeepsItsSize(t *testing.T) {
 	defer other.Close()
 	c := newConn(&Gateway{cfg: Config{Memory: DefaultMemory}}, side)
 	for i := range 10_000 {
-		c.push(&answer{placed: true, reply: wire.Reply{Xid: int32(i)}})
+		c.push(&answer{state: answerPlaced, reply: wire.Reply{Xid: int32(i)}})
 		if i < 10 {
 			continue
 		}
@@ -369,7 +369,7 @@ func TestReadThatEventsOvertake(t *testing.T) {
 		a := answer{came: time.Now()}
 		a.reply.Xid, a.reply.Op = 77, q.Op
 		count := 0
-		err := served.shown(&a, func(from reads) error {
+		err := served.answerRead(&a, func(from source) error {
 			count++
 			other.must(op(wire.OpSetData, "/a")) // it is committed while this goroutine reads, whatever that holds
 			served.queued()                      // which the words ask
@@ -400,11 +400,11 @@ func TestReadThatEventsOvertake(t *testing.T) {
 // While a write is on its way, and its answer not queued yet, no event is sent: it may be one of a later transaction.
 func TestNoEventOvertakesAWriteOnItsWay(t *testing.T) {
 	_, served, other := watched(t)
-	wait(t, "the turn to send", served.turn.take)
-	is := func(coming bool) {
+	wait(t, "the baton", served.baton.pickUp)
+	is := func(making bool) {
 		served.mu.Lock()
 		defer served.mu.Unlock()
-		served.coming = coming
+		served.deferEvents = making
 	}
 	is(true)
 	other.must(op(wire.OpSetData, "/a"))

@@ -84,11 +84,11 @@ func TestPanicOfWhoSends(t *testing.T) {
 	side, other := net.Pipe()
 	defer other.Close()
 	c := newConn(&Gateway{log: quiet}, side)
-	c.turned.Store(true) // so it looks at the session, which there is not
+	c.stateChanged.Store(true) // so it looks at the session, which there is not
 	c.nudge()
-	c.awaitSilence()
-	c.hush()
-	if c.settle() {
+	c.awaitRetired()
+	c.stopSending()
+	if c.awaitPlaced() {
 		t.Error("the connection has not ended")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // An action is what is done for a request: one of these functions. An error that codeOf knows is the client's answer.
 type action struct {
 	write func(c *conn, o *wire.Operation) (tree.Op, error)                    // one operation, submitted as a transaction
-	read  func(c *conn, from reads, o *wire.Operation, r *wire.Result) error   // after the writes before it
+	read  func(c *conn, from source, o *wire.Operation, r *wire.Result) error  // after the writes before it
 	arm   func(c *conn, o *wire.Operation, r *wire.Reply) (watch.Place, error) // likewise, and no event comes in between
 	reply func(c *conn, q *wire.Request, a *answer) error                      // of what needs no order among the rest
 	other func(c *conn, q *wire.Request, a *answer) error                      // queues its answer itself
@@ -62,7 +62,7 @@ var errLast = errors.New("the last answer is queued")
 
 // request reads a request and does what it asks for.
 func (c *conn) request() error {
-	if !c.room() {
+	if !c.awaitRoom() {
 		return errEnded
 	}
 	c.session.Busy(false)
@@ -80,7 +80,7 @@ func (c *conn) request() error {
 	*a = answer{came: time.Now(), bytes: len(frame)}
 	a.reply.Xid, a.reply.Op = q.Xid, q.Op
 	if !q.Op.Known() {
-		a.reply.Err, a.reply.Zxid, a.fixed, a.last = wire.Unimplemented, -1, true, true
+		a.reply.Err, a.reply.Zxid, a.ownZxid, a.last = wire.Unimplemented, -1, true, true
 		c.push(a)
 		return errLast
 	}
@@ -101,7 +101,7 @@ func (c *conn) request() error {
 
 func (c *conn) act(q *wire.Request, a *answer) error {
 	do := actions[q.Op]
-	a.read = do.read != nil && !do.waits || q.Op == wire.OpMultiRead
+	a.readOnly = do.read != nil && !do.waits || q.Op == wire.OpMultiRead
 	if do.waits {
 		if err := c.sendHere(); err != nil {
 			return err
@@ -118,15 +118,15 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		one[0] = op
 		return c.submit(a, one[:])
 	case do.arm != nil && (q.Watch || do.read == nil):
-		return c.armed(a, func() (watch.Place, error) { return do.arm(c, &q.Operation, &a.reply) })
+		return c.answerArmed(a, func() (watch.Place, error) { return do.arm(c, &q.Operation, &a.reply) })
 	case do.read != nil:
-		if !c.settle() {
+		if !c.awaitPlaced() {
 			return errEnded
 		}
 		if do.waits { // and shows nothing that is watched
 			return c.finish(a, do.read(c, c.session, &q.Operation, &a.reply.Result))
 		}
-		return c.shown(a, func(from reads) error { return do.read(c, from, &q.Operation, &a.reply.Result) })
+		return c.answerRead(a, func(from source) error { return do.read(c, from, &q.Operation, &a.reply.Result) })
 	case do.reply != nil:
 		return c.finish(a, do.reply(c, q, a))
 	}
@@ -145,8 +145,8 @@ func (c *conn) finish(a *answer, err error) error {
 	return nil
 }
 
-// reads are what requests read from: the session, or a moment that stands still.
-type reads interface {
+// A source is what requests read from: the session, or a moment that stands still.
+type source interface {
 	Get(path string) ([]byte, tree.Stat, error)
 	Exists(path string) (tree.Stat, bool, error)
 	Children(path string) ([]string, tree.Stat, error)
@@ -154,10 +154,10 @@ type reads interface {
 	Descendants(path string) (int, error)
 }
 
-// shown is finish for what read shows. An event that comes while it reads would be sent before an answer
+// answerRead is finish for what read shows. An event that comes while it reads would be sent before an answer
 // that may not show it yet. Then it reads again, from the moment of its place among the events. Those that
 // come after that wait until the answer is in the queue; nobody else waits, however long it reads.
-func (c *conn) shown(a *answer, read func(from reads) error) error {
+func (c *conn) answerRead(a *answer, read func(from source) error) error {
 	before := c.watches.Here()
 	if err := a.show(read(c.session)); err != nil {
 		return err
@@ -165,9 +165,7 @@ func (c *conn) shown(a *answer, read func(from reads) error) error {
 	if c.pushUnless(a, before) {
 		return nil
 	}
-	c.mu.Lock()
-	c.coming = true
-	c.mu.Unlock()
+	c.startDeferring()
 	still, place, err := c.watches.Still()
 	if err != nil {
 		return err
@@ -176,21 +174,8 @@ func (c *conn) shown(a *answer, read func(from reads) error) error {
 	if err := a.show(read(still)); err != nil {
 		return err
 	}
-	a.place, a.placed = place, true
+	a.placeAt(place)
 	c.push(a)
-	return nil
-}
-
-// show completes the answer to a read. The error is one that the client cannot be told.
-func (a *answer) show(err error) error {
-	code, ok := codeOf(err)
-	if !ok {
-		return err
-	}
-	a.reply.Err, a.bytes = code, sizeOf(&a.reply.Result)
-	for i := range a.reply.Results {
-		a.bytes += answerBytes + sizeOf(&a.reply.Results[i])
-	}
 	return nil
 }
 
@@ -202,14 +187,14 @@ func (c *conn) pushUnless(a *answer, since watch.Place) bool {
 	if !at.Same(since) {
 		return false
 	}
-	a.place, a.placed = at, true
+	a.placeAt(at)
 	c.pushLocked(a)
 	return true
 }
 
-// armed is finish for what arms watches. No event is taken from before do looks until the answer is in the queue.
-func (c *conn) armed(a *answer, do func() (watch.Place, error)) error {
-	if !c.settle() {
+// answerArmed is finish for what arms watches. No event is taken from before do looks until the answer is in the queue.
+func (c *conn) answerArmed(a *answer, do func() (watch.Place, error)) error {
+	if !c.awaitPlaced() {
 		return errEnded
 	}
 	c.mu.Lock()
@@ -219,20 +204,26 @@ func (c *conn) armed(a *answer, do func() (watch.Place, error)) error {
 	if !ok {
 		return err
 	}
-	a.reply.Err, a.place, a.placed = code, at, true
+	a.reply.Err = code
+	a.placeAt(at)
 	a.bytes += sizeOf(&a.reply.Result) // and the request's: a setWatches has events by that
 	c.pushLocked(a)
 	return nil
 }
 
+// startDeferring keeps events that belong to no answer until the answer that the reader makes is queued.
+func (c *conn) startDeferring() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deferEvents = true
+}
+
 // submit sends a transaction on its way. One that was refused at once is the connection's end: what is submitted after it might be
 // applied, and a client relies on that not happening.
 func (c *conn) submit(a *answer, ops []tree.Op) error {
-	a.write = true
-	c.mu.Lock()
-	c.coming = true
-	c.mu.Unlock()
-	a.pending = c.session.SubmitThen(c.gate.ctx, ops, c.nudged)
+	c.startDeferring()
+	a.goTo(answerPending)
+	a.pending = c.session.SubmitThen(c.gate.ctx, ops, c.nudgeFunc)
 	if a.pending.Known() {
 		if _, err := a.pending.Result(); err != nil {
 			if _, ok := codeOf(err); !ok {
@@ -242,15 +233,6 @@ func (c *conn) submit(a *answer, ops []tree.Op) error {
 	}
 	c.push(a)
 	return nil
-}
-
-// sizeOf is about what a result takes.
-func sizeOf(r *wire.Result) int {
-	n := len(r.Path) + len(r.Data) + 48*len(r.ACL)
-	for _, name := range r.Names {
-		n += len(name) + 16
-	}
-	return n
 }
 
 // The writes.
@@ -324,7 +306,7 @@ func short(path string) error {
 	return nil
 }
 
-func (c *conn) exists(from reads, o *wire.Operation, r *wire.Result) error {
+func (c *conn) exists(from source, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
@@ -349,7 +331,7 @@ func existing(r *wire.Result, stat *tree.Stat, ok bool, err error) error {
 	return err
 }
 
-func (c *conn) getData(from reads, o *wire.Operation, r *wire.Result) error {
+func (c *conn) getData(from source, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
@@ -368,7 +350,7 @@ func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (watch.Place, error)
 	return at, err
 }
 
-func (c *conn) getChildren(from reads, o *wire.Operation, r *wire.Result) error {
+func (c *conn) getChildren(from source, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
@@ -395,7 +377,7 @@ func list(names []string) []string {
 	return names
 }
 
-func (c *conn) getACL(from reads, o *wire.Operation, r *wire.Result) error {
+func (c *conn) getACL(from source, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
@@ -409,7 +391,7 @@ func (c *conn) getACL(from reads, o *wire.Operation, r *wire.Result) error {
 	return err
 }
 
-func (c *conn) getAllChildrenNumber(from reads, o *wire.Operation, r *wire.Result) error {
+func (c *conn) getAllChildrenNumber(from source, o *wire.Operation, r *wire.Result) error {
 	path, err := readPath(o.Path)
 	if err != nil {
 		return err
@@ -419,7 +401,7 @@ func (c *conn) getAllChildrenNumber(from reads, o *wire.Operation, r *wire.Resul
 	return err
 }
 
-func (c *conn) getEphemerals(_ reads, o *wire.Operation, r *wire.Result) error {
+func (c *conn) getEphemerals(_ source, o *wire.Operation, r *wire.Result) error {
 	prefix := o.Path
 	if prefix == wire.Null || strings.TrimSpace(prefix) == "" {
 		prefix = ""
@@ -430,7 +412,7 @@ func (c *conn) getEphemerals(_ reads, o *wire.Operation, r *wire.Result) error {
 }
 
 // sync is a barrier, which ZooKeeper's is not.
-func (c *conn) sync(_ reads, o *wire.Operation, r *wire.Result) error {
+func (c *conn) sync(_ source, o *wire.Operation, r *wire.Result) error {
 	r.Path = o.Path
 	path := o.Path
 	if path == wire.Null {
@@ -460,7 +442,7 @@ func (c *conn) ping(q *wire.Request, a *answer) error {
 }
 
 func (c *conn) whoAmI(q *wire.Request, a *answer) error {
-	a.reply.Users = users(c.who)
+	a.reply.Users = users(c.identities)
 	return nil
 }
 
@@ -468,13 +450,13 @@ func (c *conn) reconfig(*wire.Request, *answer) error { return errReconfigDisabl
 
 // sasl is what a server says that has none.
 func (c *conn) sasl(q *wire.Request, a *answer) error {
-	a.fixed = true
+	a.ownZxid = true
 	return nil
 }
 
 func (c *conn) auth(q *wire.Request, a *answer) error {
-	a.fixed = true
-	who, err := c.prove(&q.Auth)
+	a.ownZxid = true
+	who, err := c.authenticate(&q.Auth)
 	if err != nil {
 		c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr(), "scheme", q.Auth.Scheme, "cause", err)
 		c.gate.authFailed.Add(1)
@@ -482,24 +464,29 @@ func (c *conn) auth(q *wire.Request, a *answer) error {
 		c.push(a)
 		return errLast
 	}
-	if len(who) > len(c.who) {
+	if len(who) > len(c.identities) {
 		if err := c.session.Identify(c.gate.ctx, who...); err != nil {
 			return err
 		}
 		c.watches.Identify(who...)
-		c.who = who
+		c.identities = who
 	}
 	c.push(a)
 	return nil
 }
 
+// startClosing records that the client closes its session.
+func (c *conn) startClosing() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.goToLocked(stageClosing)
+}
+
 func (c *conn) closeSession(q *wire.Request, a *answer) error {
-	if !c.settle() {
+	if !c.awaitPlaced() {
 		return errEnded
 	}
-	c.mu.Lock()
-	c.leaving = true
-	c.mu.Unlock()
+	c.startClosing()
 	if err := c.session.Close(); err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func TestWhatKeepsASessionAlive(t *testing.T) {
 	sasl := wire.Request{Xid: 7, Operation: op(wire.OpSASL, "")}
 	there := func(path string) bool { return watcher.do(op(wire.OpExists, path)).Err == wire.OK }
 	wait(t, "the end of who is silent, and of who says what does not count", func() bool {
-		<-time.After(settlePause)
+		<-time.After(pollPause)
 		pings.write(raw(ping))
 		if r := pings.receive(ping); r.Err != wire.OK {
 			t.Errorf("ping: code %d", r.Err)

@@ -8,9 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// led returns a context for a handshake. It ends when nobody has led for as long as an election takes:
+// handshakeContext returns a context for a handshake. It ends when nobody has led for as long as an election takes:
 // a client that has several servers is to try the next one, and ZooKeeper does not let it wait at all.
-func (g *Gateway) led() (context.Context, context.CancelFunc) {
+func (g *Gateway) handshakeContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	g.goroutines.Go(func() {
 		defer cancel()

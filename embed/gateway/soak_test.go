@@ -49,7 +49,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	crook.leave()
-	s.settle(len(s.gates) + 1)
+	s.awaitQuiet(len(s.gates) + 1)
 	before := measure()
 
 	var tenants, crooks sync.WaitGroup
@@ -94,10 +94,10 @@ func TestSoak(t *testing.T) {
 		_ = c.Close()
 		wait(t, "imok", func() bool { return ask(t, g, "ruok") == "imok" })
 	}
-	s.settle(len(s.gates) + 1)
+	s.awaitQuiet(len(s.gates) + 1)
 	after := measure()
 	for deadline := time.Now().Add(patience); after.goroutines > before.goroutines+5 || after.sockets > before.sockets; after = measure() {
-		if <-time.After(settlePause); time.Now().After(deadline) {
+		if <-time.After(pollPause); time.Now().After(deadline) {
 			all := make([]byte, 1<<20)
 			t.Fatalf("before %+v, after %+v\n%s", before, after, all[:runtime.Stack(all, true)])
 		}
@@ -155,13 +155,13 @@ func (s *street) over() bool {
 	}
 }
 
-const settlePause = 20 * time.Millisecond // of who waits for something that takes the processors itself
+const pollPause = 20 * time.Millisecond // of who waits for something that takes the processors itself
 
-// settle waits until no more than the connections are left and their sessions.
-func (s *street) settle(most int) {
+// awaitQuiet waits until no more than the connections are left and their sessions.
+func (s *street) awaitQuiet(most int) {
 	s.t.Helper()
 	wait(s.t, "the crooks' connections to end", func() bool {
-		<-time.After(settlePause)
+		<-time.After(pollPause)
 		n := 0
 		for _, g := range s.gates {
 			n += len(g.connections())
@@ -169,7 +169,7 @@ func (s *street) settle(most int) {
 		return n <= most
 	})
 	wait(s.t, "the crooks' sessions to end", func() bool {
-		<-time.After(settlePause)
+		<-time.After(pollPause)
 		for _, g := range s.gates {
 			if c, err := g.node.Engine.Census(s.t.Context()); err != nil || len(c.Sessions) > most {
 				return false

@@ -12,8 +12,8 @@ type watches struct{ *engine.RemoteWatches }
 
 // newWatches returns the watches of a connection, which is nudged when there are events.
 func (c *conn) newWatches() watches {
-	w := watches{c.gate.node.Engine.WatchRemotely(0, c.who...)}
-	w.OnWake(c.nudged)
+	w := watches{c.gate.node.Engine.WatchRemotely(0, c.identities...)}
+	w.OnWake(c.nudgeFunc)
 	w.OnHold(c.gate.cfg.WatchBytes, c.hold)
 	return w
 }
@@ -71,5 +71,5 @@ func (c *conn) setWatches(q *wire.Request, a *answer) error {
 	}
 	was := watch.Reset{Data: q.Watches.Data, Exist: q.Watches.Exist, Children: q.Watches.Child, Persistent: q.Watches.Persistent,
 		Recursive: q.Watches.Recursive, Since: tree.Zxid(max(q.Watches.Zxid, 0))}
-	return c.armed(a, func() (watch.Place, error) { return c.watches.Reset(was) })
+	return c.answerArmed(a, func() (watch.Place, error) { return c.watches.Reset(was) })
 }

@@ -7,26 +7,25 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/wire"
-	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
 
 // nudge sees to it that what is ready is sent, by a goroutine of its own. It may be called by anybody, under any lock.
 func (c *conn) nudge() {
-	if c.turn.take() {
-		go c.sendLoop() // which hush waits for
+	if c.baton.pickUp() {
+		go c.sendLoop() // stopSending waits for it
 	}
 }
 
-// lookAgain is nudge when the session's state may be another.
-func (c *conn) lookAgain() {
-	c.turned.Store(true)
+// onStateChange is nudge after the session's state may have changed.
+func (c *conn) onStateChange() {
+	c.stateChanged.Store(true)
 	c.nudge()
 }
 
 // sendHere has the reader send what is ready, unless somebody else does.
 func (c *conn) sendHere() error {
-	if !c.turn.take() {
+	if !c.baton.pickUp() {
 		return nil
 	}
 	c.session.Busy(true)
@@ -38,19 +37,20 @@ func (c *conn) sendHere() error {
 	return err
 }
 
-// sendLoop sends until nothing is ready. Who starts it has the turn.
+// sendLoop sends until nothing is ready. The caller holds the baton.
 func (c *conn) sendLoop() {
 	for again := true; again; {
 		again, _ = c.sendOnce()
 	}
 }
 
-// sendOnce sends what is ready, and gives the turn up unless there is more since. The error says that the connection has ended.
+// sendOnce sends what is ready. Then it puts the baton down, unless there is more to send. The error
+// says that the connection has ended.
 func (c *conn) sendOnce() (again bool, err error) {
 	if err = c.contain(c.sendReady); err == nil {
-		again, over := c.turn.giveUp()
-		if over {
-			c.endTurn()
+		again, retiring := c.baton.putDown()
+		if retiring {
+			c.retireBaton()
 		}
 		return again, nil
 	}
@@ -61,46 +61,45 @@ func (c *conn) sendOnce() (again bool, err error) {
 		c.drop()
 		err = errEnded
 	}
-	c.endTurn()
+	c.retireBaton()
 	return false, err
 }
 
-// endTurn is for who has the turn, and will not give it to anybody else.
-func (c *conn) endTurn() {
-	c.turn.end()
+// retireBaton is for the last holder of the baton.
+func (c *conn) retireBaton() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.silent = true
-	c.settled.Broadcast()
+	c.baton.retireHeld()
+	c.progress.Broadcast()
 }
 
-// awaitSilence waits until nothing is sent any more, or the connection has ended.
-func (c *conn) awaitSilence() {
+// awaitRetired waits until the baton is retired, so that nothing is sent any more, or the connection
+// has ended.
+func (c *conn) awaitRetired() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.silent && !c.ended {
-		c.settled.Wait()
+	for !c.baton.retired() && c.stage != stageEnded {
+		c.progress.Wait()
 	}
 }
 
-// hush has nothing sent any more when it returns. The connection has ended, so that whoever is sending ends soon.
-func (c *conn) hush() {
-	if !c.turn.end() {
-		return
-	}
+// stopSending returns when nothing is sent any more. The connection has ended, so the holder of the
+// baton puts it down soon.
+func (c *conn) stopSending() {
+	c.baton.retire()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.silent {
-		c.settled.Wait()
+	for !c.baton.retired() {
+		c.progress.Wait()
 	}
 }
 
-// look returns why the session is not to be served on this connection.
-func (c *conn) look() error {
+// checkSession returns why the session is not to be served on this connection.
+func (c *conn) checkSession() error {
 	now := c.session.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now == embed.Connected || c.leaving {
+	if now == embed.Connected || c.stage == stageClosing {
 		return nil
 	}
 	return sessionError(now)
@@ -123,8 +122,8 @@ var outs = sync.Pool{New: func() any { return new([]byte) }}
 
 // sendReady sends the answers that are ready and the events, errLast if the last answer is among them.
 func (c *conn) sendReady() error {
-	if c.turned.Load() && c.turned.Swap(false) {
-		if err := c.look(); err != nil {
+	if c.stateChanged.Load() && c.stateChanged.Swap(false) {
+		if err := c.checkSession(); err != nil {
 			return err
 		}
 	}
@@ -161,7 +160,7 @@ func (w *writer) idle() (events []embed.Event, more bool, err error) {
 	if w.head < len(w.queue) {
 		return nil, w.readyLocked(), nil
 	}
-	if w.coming { // it may be applied, and what comes is of later ones; who queues it has it sent
+	if w.deferEvents { // it may be applied, and what comes is of later ones; who queues it has it sent
 		return nil, false, nil
 	}
 	if cap(w.queue) > queueKept {
@@ -171,36 +170,20 @@ func (w *writer) idle() (events []embed.Event, more bool, err error) {
 	return events, len(events) > 0, err
 }
 
-// fill puts the outcome of a write into its reply. The error is one that the client cannot be told.
-func (a *answer) fill(results []tree.Result, err error) error {
-	if a.multi != nil {
-		return a.fillMulti(results, err)
-	}
-	code, ok := codeOf(err)
-	if !ok {
-		return err
-	}
-	a.reply.Err = code
-	if code == wire.OK {
-		a.reply.Path, a.reply.Stat = results[0].Path, statOf(&results[0].Stat)
-	}
-	return nil
-}
-
 // answer gathers an answer with the events before it, and takes it out of the queue.
 func (w *writer) answer(a *answer) error {
-	if a.write {
+	switch a.state {
+	case answerPending:
 		if err := a.fill(a.pending.Result()); err != nil {
 			return err
 		}
-	}
-	switch {
-	case !a.write && !a.placed:
-		a.place = w.told // it shows nothing that the write before it does not
-	case a.write:
-		if a.place = w.watches.Behind(a.pending); a.place.Zxid < w.told.Zxid {
-			a.place = w.told // that of one which was never applied may be late
+		place := w.watches.Behind(a.pending)
+		if place.Zxid < w.told.Zxid {
+			place = w.told // that of one which was never applied may be late
 		}
+		a.placeAt(place)
+	case answerFollowing:
+		a.placeAt(w.told) // it shows nothing that the write before it does not
 	}
 	w.told = a.place
 	events, err := w.watches.Take(a.place)
@@ -210,7 +193,7 @@ func (w *writer) answer(a *answer) error {
 	if err := w.events(events); err != nil {
 		return err
 	}
-	if !a.fixed {
+	if !a.ownZxid {
 		a.reply.Zxid = int64(a.place.Zxid)
 	}
 	w.pop(a)

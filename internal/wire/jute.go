@@ -29,8 +29,8 @@ func (c *coder) fail(format string, args ...any) {
 	}
 }
 
-// take returns the next n bytes where they lie, or nil if there are not so many.
-func (c *coder) take(n int) []byte {
+// next returns the next n bytes where they lie, or nil if there are not so many.
+func (c *coder) next(n int) []byte {
 	if c.err != nil {
 		return nil
 	}
@@ -38,9 +38,9 @@ func (c *coder) take(n int) []byte {
 		c.fail("%d bytes where %d should be", len(c.b), n)
 		return nil
 	}
-	taken := c.b[:n:n]
+	out := c.b[:n:n]
 	c.b = c.b[n:]
-	return taken
+	return out
 }
 
 func i32[T ~int32](c *coder, v *T) {
@@ -49,7 +49,7 @@ func i32[T ~int32](c *coder, v *T) {
 		return
 	}
 	*v = 0
-	if b := c.take(4); b != nil {
+	if b := c.next(4); b != nil {
 		*v = T(binary.BigEndian.Uint32(b))
 	}
 }
@@ -60,7 +60,7 @@ func (c *coder) i64(v *int64) {
 		return
 	}
 	*v = 0
-	if b := c.take(8); b != nil {
+	if b := c.next(8); b != nil {
 		*v = int64(binary.BigEndian.Uint64(b))
 	}
 }
@@ -74,7 +74,7 @@ func (c *coder) flag(v *bool) {
 		c.b = append(c.b, one)
 		return
 	}
-	b := c.take(1)
+	b := c.next(1)
 	*v = b != nil && b[0] != 0
 }
 
@@ -93,7 +93,7 @@ func (c *coder) bytes(v *[]byte) {
 	if n < -1 {
 		c.fail("a length of %d", n)
 	} else if n >= 0 {
-		*v = c.take(int(n))
+		*v = c.next(int(n))
 	}
 }
 

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// An answer is what one request gets. It is in the queue from the request on.
+//
+// Every answer has a place among the events of the connection's watches: events before that place
+// are sent before the answer. The state says whether the place is known yet, and if not, where it
+// will come from. The package doc draws the states.
+type answer struct {
+	state   answerState
+	place   watch.Place    // once state is answerPlaced
+	pending engine.Pending // of a write
+	reply   wire.Reply     // complete but for Zxid and, of a write, what the outcome says
+	multi   []wire.Op      // the ops of a multi
+
+	last     bool // the connection ends behind this answer
+	readOnly bool // the request only reads
+	ownZxid  bool // reply.Zxid is final; otherwise it becomes that of place
+	bytes    int
+	came     time.Time
+}
+
+type answerState uint8
+
+// The states of an answer.
+const (
+	answerMade      answerState = iota // the reader makes the answer
+	answerPending                      // a write: the place comes from its outcome
+	answerFollowing                    // queued behind a pending answer: the place is that of the answer before
+	answerPlaced                       // the place is known
+)
+
+// goTo makes the answer's next state. A step that the package doc does not draw is a defect.
+func (a *answer) goTo(next answerState) {
+	if next <= a.state || a.state == answerPending && next == answerFollowing {
+		panic(fmt.Sprintf("gateway: answer in state %d goes to %d", a.state, next))
+	}
+	a.state = next
+}
+
+// placeAt gives the answer its place among the events.
+func (a *answer) placeAt(p watch.Place) {
+	a.goTo(answerPlaced)
+	a.place = p
+}
+
+// ready reports whether the answer can be sent once all answers before it are sent.
+func (a *answer) ready() bool { return a.state != answerPending || a.pending.Known() }
+
+// fill puts the outcome of a write into its reply. It returns an error that the client cannot be
+// told.
+func (a *answer) fill(results []tree.Result, err error) error {
+	if a.multi != nil {
+		return a.fillMulti(results, err)
+	}
+	code, ok := codeOf(err)
+	if !ok {
+		return err
+	}
+	a.reply.Err = code
+	if code == wire.OK {
+		a.reply.Path, a.reply.Stat = results[0].Path, statOf(&results[0].Stat)
+	}
+	return nil
+}
+
+// show completes the answer to a read. It returns an error that the client cannot be told.
+func (a *answer) show(err error) error {
+	code, ok := codeOf(err)
+	if !ok {
+		return err
+	}
+	a.reply.Err, a.bytes = code, sizeOf(&a.reply.Result)
+	for i := range a.reply.Results {
+		a.bytes += answerBytes + sizeOf(&a.reply.Results[i])
+	}
+	return nil
+}
+
+// sizeOf returns about how many bytes a result takes.
+func sizeOf(r *wire.Result) int {
+	n := len(r.Path) + len(r.Data) + 48*len(r.ACL)
+	for _, name := range r.Names {
+		n += len(name) + 16
+	}
+	return n
+}
