@@ -52,8 +52,10 @@ func specimenOf(t *testing.T, dir string) specimen {
 func atRest(t *testing.T, dir string) specimen {
 	t.Helper()
 	s := specimenOf(t, dir)
+	every := time.NewTicker(20 * time.Millisecond)
+	defer every.Stop()
 	for {
-		time.Sleep(20 * time.Millisecond)
+		<-every.C
 		next := specimenOf(t, dir)
 		if maps.EqualFunc(s, next, bytes.Equal) {
 			return s

@@ -7,7 +7,9 @@
 //	vivarium version
 //	vivarium help [command]
 //
-// It is one static binary: CGO_ENABLED=0 go build.
+// To install it as one static binary:
+//
+//	CGO_ENABLED=0 go install github.com/vivarium-go/vivarium/cmd/vivarium@latest
 //
 // # serve
 //

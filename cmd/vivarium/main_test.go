@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"debug/elf"
@@ -14,8 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -78,91 +75,10 @@ func vivarium(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// A process is one run of the program. Its log is what it writes to standard error.
-type process struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	// Closed when the process is gone and its log is read.
-	dead chan struct{}
-
-	mu  sync.Mutex
-	log []string
-}
-
-// spawn starts the program in a directory. It is killed when the test ends.
-func spawn(t *testing.T, dir string, args ...string) *process {
+// spawn runs the program in a directory until the test ends.
+func spawn(t *testing.T, dir string, args ...string) *child.Program {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(binary, args...), dead: make(chan struct{})}
-	p.cmd.Dir = dir
-	out, err := p.cmd.StderrPipe()
-	must(t, err)
-	must(t, child.Start(p.cmd))
-	go func() {
-		defer close(p.dead)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.mu.Lock()
-			p.log = append(p.log, lines.Text())
-			p.mu.Unlock()
-		}
-		_ = p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		p.signal(syscall.SIGKILL)
-		<-p.dead
-		for _, line := range p.log {
-			if strings.Contains(line, "panic:") || strings.Contains(line, "fatal error:") {
-				t.Errorf("%s:\n%s", dir, strings.Join(p.log, "\n"))
-			}
-		}
-		if t.Failed() {
-			t.Logf("%v in %s:\n%s", args, dir, strings.Join(p.log, "\n"))
-		}
-	})
-	return p
-}
-
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
-
-// line returns the first line of the log that holds a text, "" if there is none yet.
-func (p *process) line(text string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, line := range p.log {
-		if strings.Contains(line, text) {
-			return line
-		}
-	}
-	return ""
-}
-
-// says waits for a line of the log.
-func (p *process) says(text string) string {
-	p.t.Helper()
-	until(p.t, text, func() bool {
-		select {
-		case <-p.dead:
-			return true
-		default:
-			return p.line(text) != ""
-		}
-	})
-	line := p.line(text)
-	if line == "" {
-		p.t.Fatalf("it ended (%v) without %q", p.cmd.ProcessState, text)
-	}
-	return line
-}
-
-// code waits for the end of the process.
-func (p *process) code() int {
-	p.t.Helper()
-	select {
-	case <-p.dead:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
-		p.t.Fatalf("it runs on after %v", patience)
-		return 0
-	}
+	return child.Run(t, dir, binary, args...)
 }
 
 func TestBinaryIsStatic(t *testing.T) {

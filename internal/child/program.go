@@ -1,0 +1,116 @@
+//go:build unix
+
+package child
+
+import (
+	"bufio"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is far longer than a Program takes for anything that a test waits for.
+const patience = time.Minute
+
+// A Program is one run of a program whose log, on standard error, a test reads.
+type Program struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	dead chan struct{} // closed when the process is gone and its log is read
+
+	mu  sync.Mutex
+	log []string
+}
+
+// Run starts a program in a directory. It is killed when the test ends. If it panicked, the test
+// fails.
+func Run(t *testing.T, dir, program string, args ...string) *Program {
+	t.Helper()
+	p := &Program{t: t, cmd: exec.Command(program, args...), dead: make(chan struct{})}
+	p.cmd.Dir = dir
+	out, err := p.cmd.StderrPipe()
+	if err == nil {
+		err = Start(p.cmd)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.dead)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.log = append(p.log, lines.Text())
+			p.mu.Unlock()
+		}
+		_ = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.Signal(syscall.SIGKILL)
+		<-p.dead
+		if p.Line("panic:")+p.Line("fatal error:") != "" {
+			t.Errorf("it panicked in %s", dir)
+		}
+		if t.Failed() {
+			t.Logf("%v in %s:\n%s", args, dir, p.Log())
+		}
+	})
+	return p
+}
+
+// Signal sends the process a signal.
+func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Log returns all lines of the log so far.
+func (p *Program) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.log, "\n")
+}
+
+// Line returns the first line of the log that contains a text, and "" if there is none yet.
+func (p *Program) Line(text string) string {
+	for line := range strings.SplitSeq(p.Log(), "\n") {
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+	return ""
+}
+
+// Says waits for a line of the log that contains a text, and returns the line.
+func (p *Program) Says(text string) string {
+	p.t.Helper()
+	every := time.NewTicker(5 * time.Millisecond)
+	defer every.Stop()
+	limit := time.After(patience)
+	for {
+		if line := p.Line(text); line != "" {
+			return line
+		}
+		select {
+		case <-every.C:
+		case <-p.dead:
+			if line := p.Line(text); line != "" {
+				return line
+			}
+			p.t.Fatalf("it ended (%v) without %q", p.cmd.ProcessState, text)
+		case <-limit:
+			p.t.Fatalf("no line with %q in %v", text, patience)
+		}
+	}
+}
+
+// ExitCode waits until the process has ended and returns its exit code.
+func (p *Program) ExitCode() int {
+	p.t.Helper()
+	select {
+	case <-p.dead:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		p.t.Fatalf("it still runs after %v", patience)
+		return 0
+	}
+}
