@@ -34,7 +34,7 @@ const deafTime = time.Minute
 func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
 	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
 	if len(b.names) == 0 {
-		return fmt.Errorf("election %s: %w: no names are given", dir, embed.ErrInvalidArgument)
+		return fmt.Errorf("election %s: %w: no names given", dir, embed.ErrInvalidArgument)
 	}
 	return sessions(ctx, n, dir, b.share)
 }

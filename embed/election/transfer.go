@@ -14,7 +14,7 @@ import (
 
 // ErrNotTransferred says that the candidate to whom the leadership was to be given has not taken it, and will not. It goes on, if the candidate
 // had not even answered; Leadership.Err tells.
-var ErrNotTransferred = errors.New("leadership was not taken over")
+var ErrNotTransferred = errors.New("leadership was not transferred")
 
 // transferTime is how long a candidate may take to answer, and then to accept.
 const transferTime = 5 * time.Second
@@ -58,7 +58,7 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	e := l.candidate.election
 	name, below := strings.CutPrefix(to, queue.Child(e.path, ""))
 	if _, stands := queue.First([]string{name}); !below || !stands || strings.Contains(name, "/") || to == l.contender.Path() {
-		return fmt.Errorf("%w: %q is no other candidate's", embed.ErrInvalidPath, to)
+		return fmt.Errorf("%w: %q is not the path of another candidate of this election", embed.ErrInvalidPath, to)
 	}
 	offer, err := l.makeOffer(ctx, to)
 	if err != nil {

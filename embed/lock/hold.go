@@ -7,25 +7,27 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// A Hold is one acquisition. It ends by Release, with its session's local deadline, or when somebody deletes its znode;
-// never silently, and before anyone else can be granted it (except by such a deletion). An ended Hold does not come back.
+// A Hold is one acquisition of a lock. It ends when it is released, at its session's local
+// deadline, when its session or node ends, or when somebody deletes its znode. The package
+// documentation says what its owner must do then. A Hold ends on its own node before anybody else
+// can be granted the lock, except after such a deletion. An ended Hold does not come back.
 //
-// What a Hold answers is true at the moment of the question. A call already in flight, or a machine whose clocks stood
-// still, is what Token and Guard are for. All methods may be called by any number of goroutines. The zero
-// Hold has ended: embed.ErrNotHeld.
+// Every answer of a Hold is true at the moment of the question. For a call that is already in
+// flight, or a machine whose clocks stood still, use Token and Guard. All methods may be called by
+// any number of goroutines. The zero Hold has ended with embed.ErrNotHeld.
 type Hold struct {
-	// Immutable. The first two are nil of the zero Hold.
+	// Immutable. The first two are nil in the zero Hold.
 	contender *queue.Contender
 	turn      *embed.Turn
 	token     Token
-	values    context.Context // Lock's
-	kept      *kept           // where it goes when it is released; nil: to the next contender
-	outer     *Hold           // of what Held returned: the Hold itself
+	values    context.Context // of Lock's ctx
+	kept      *kept           // gets the lock back at the release; nil: the claim is released
+	outer     *Hold           // in a copy that Held returned: the original
 
 	revoke revoke
 }
 
-// newHold returns the Hold of a contender that holds its claim.
+// newHold returns the Hold of a contender whose claim is held.
 func newHold(ctx context.Context, c *queue.Contender) *Hold {
 	zxid, local := c.Order()
 	return &Hold{contender: c, turn: c.Turn, token: Token{zxid, local}, values: ctx}
@@ -34,9 +36,11 @@ func newHold(ctx context.Context, c *queue.Contender) *Hold {
 // Token returns the fencing token of this acquisition.
 func (h *Hold) Token() Token { return h.token }
 
-// Guard makes a Multi happen only while the Hold is the granted one: it is refused with embed.ErrNotHeld, and nothing of it is
-// applied, if the Hold has ended by the clock of its node when the Multi is issued, or if its znode is gone when it is applied,
-// which it is before anybody else is granted. The Multi may be of any session of the ensemble; with Options.Keep of the Mutex's own.
+// Guard makes a Multi happen only while the Hold lasts. Otherwise the Multi is refused with
+// embed.ErrNotHeld, and nothing of it is applied. The Hold's node checks its clock when the Multi
+// is issued. The ensemble checks that the Hold's znode exists when the Multi is applied; the znode
+// is gone before anybody else is granted the lock. The Multi may belong to any session of the
+// ensemble. With Options.Keep it must belong to the Mutex's session.
 //
 //	_, err := session.Multi(ctx, lock.Guard(hold), embed.OpSet("/report", data, embed.AnyVersion))
 func Guard(h *Hold) embed.Op {
@@ -54,7 +58,8 @@ func (h *Hold) life() *embed.Turn {
 	return h.turn
 }
 
-// Path returns the path of the Hold's znode; of a Multi, or of several permits, that of the first.
+// Path returns the path of the Hold's znode. For a Multi, or for several permits, it is the path of
+// the first one.
 func (h *Hold) Path() string {
 	if h.contender == nil {
 		return ""
@@ -62,9 +67,11 @@ func (h *Hold) Path() string {
 	return h.contender.Path()
 }
 
-// Context has the values of Lock's ctx and the lifetime of the Hold; context.Cause says why it ended, and Held finds the Hold in it. Its Err
-// and Done compare the clock when they are called, so after a pause they are right before any timer has run. A context derived from
-// it ends with it and compares nothing: who works with one asks Err of the Hold before acting.
+// Context returns a context with the values of Lock's ctx and the lifetime of the Hold.
+// context.Cause says why it ended, and Held finds the Hold in it. Its Err and Done compare the
+// clock when they are called, so after a pause they are right before any timer has run. A derived
+// context ends with it, but does not compare the clock. Code that works with a derived one asks
+// Hold.Err before it acts.
 func (h *Hold) Context() context.Context {
 	if h.contender == nil {
 		return h.life().Context()
@@ -76,18 +83,20 @@ func (h *Hold) Context() context.Context {
 	return queue.Context(h.turn, values)
 }
 
-// Done compares the clock and returns a channel that is closed when the Hold has ended. A channel kept from before is closed
-// once a timer or any other question has noticed the end.
+// Done compares the clock and returns a channel that is closed when the Hold has ended. A channel
+// from an earlier call is closed once a timer or another question has noticed the end.
 func (h *Hold) Done() <-chan struct{} { return h.life().Done() }
 
-// Err compares the clock and says why the Hold ended, nil while it has not: embed.ErrReleased, embed.ErrSuspended (the
-// session's local deadline passed), embed.ErrDeleted, or why the session ended.
+// Err compares the clock and returns why the Hold ended, or nil while it lasts. The reasons are
+// embed.ErrReleased, embed.ErrSuspended (the session's local deadline passed), embed.ErrDeleted,
+// and those for which a session or a node ends.
 func (h *Hold) Err() error { return h.life().Err() }
 
-// Release gives the Hold up and lets the next contender in. It is idempotent and can free nothing but this Hold. It
-// waits until the ensemble knows, at most Config.RequestTimeout; after an error the node goes on trying until the
-// session ends, and the Hold has ended all the same. With Options.Keep it waits
-// for nothing but what the session has on its way, unless somebody else wants the lock.
+// Release gives the Hold up and lets the next contender in. It is idempotent and frees nothing but
+// this Hold. It waits until the ensemble knows, for at most Config.RequestTimeout. After an error
+// the Hold has ended all the same, and the node goes on trying until the session ends. With
+// Options.Keep, Release waits only until what the session submitted before is applied, unless
+// somebody else wants the lock.
 func (h *Hold) Release() error {
 	switch {
 	case h.outer != nil, h.contender == nil:
@@ -98,13 +107,13 @@ func (h *Hold) Release() error {
 	return h.contender.Claim.Release()
 }
 
-// A heldKey is a lock among the values of a context.
+// A heldKey names a lock among the values of a context.
 type heldKey struct {
-	kind string // the word of queue.Write is that of all who are alone
-	path string // as the ensemble has it
+	kind string // queue.Write's word stands for all exclusive locks
+	path string // as the ensemble knows it
 }
 
-// keys are those that a Hold is found by: one for each path of a Multi.
+// keys returns the keys under which a context carries the Hold: one for each path of a Multi.
 func (h *Hold) keys() []heldKey {
 	kind, paths, root := queue.Write.Word, h.contender.Paths, h.contender.Session.Root()
 	switch {
@@ -117,17 +126,22 @@ func (h *Hold) keys() []heldKey {
 	for i, path := range paths {
 		path, _ = queue.Split(path)
 		if kind == queue.Lease.Word {
-			path, _ = queue.Split(path) // of the leases
+			path, _ = queue.Split(path) // up from the leases znode
 		}
 		keys[i] = heldKey{kind, queue.Below(root, path)}
 	}
 	return keys
 }
 
-// Held returns the Hold of a path that a context carries, which Hold.Context and the ctx of Do's fn do, so that code that is called under a
-// lock takes no second contender, which would wait for the first for ever. It is one that is alone: of a Mutex, of the writer of a RWMutex, of a
-// Multi with that path among its own. It is false if there is none, or if it has ended. path is the ensemble's: for a session that may have a
-// Root it is path.Join(session.Root(), the session's own). The Release of what it returns does nothing: a lock is given up by who took it.
+// Held returns the exclusive Hold on a path that a context carries: that of a Mutex, of a RWMutex's
+// writer, or of a Multi with that path. Hold.Context and the ctx of Do's fn carry one. A function
+// that may be called under a lock asks Held first. Otherwise it would enter a second contender,
+// which would wait for the first for ever. Held reports false if there is no such Hold or if it has
+// ended.
+//
+// path is the ensemble's. For a session that may have a Root it is path.Join(session.Root(), p),
+// where p is the session's path. Release of the returned Hold does nothing, because only the caller
+// that acquired the lock gives it up.
 //
 //	hold, ok := lock.Held(ctx, path)
 //	if !ok {
@@ -136,7 +150,7 @@ func (h *Hold) keys() []heldKey {
 //	defer hold.Release()
 func Held(ctx context.Context, path string) (*Hold, bool) { return carried(ctx, queue.Write, path) }
 
-// HeldRead is Held for who only reads: also of a reader of a RWMutex.
+// HeldRead is Held for a caller that only reads: it also finds the Hold of a RWMutex's reader.
 func HeldRead(ctx context.Context, path string) (*Hold, bool) {
 	if h, ok := carried(ctx, queue.Write, path); ok {
 		return h, true
@@ -144,7 +158,7 @@ func HeldRead(ctx context.Context, path string) (*Hold, bool) {
 	return carried(ctx, queue.Read, path)
 }
 
-// HeldPermits is Held for permits of a Semaphore, however many they are.
+// HeldPermits is Held for permits of a Semaphore, however many the Hold has.
 func HeldPermits(ctx context.Context, path string) (*Hold, bool) {
 	return carried(ctx, queue.Lease, path)
 }

@@ -11,26 +11,29 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// A Contender is somebody who holds a lock, or waits for it. Of one whose znode the session that looks may not read there is the Path only.
+// A Contender holds a lock or waits for it. If the asking session may not read the contender's
+// znode, only Path is set.
 type Contender struct {
 	Path    string          // of its znode
 	Session embed.SessionID // zero: it was lost, and keeps the lock for its Options.Delay
-	Member  embed.MemberID  // whose node speaks for the session; zero: the session has ended meanwhile
+	Member  embed.MemberID  // its node speaks for the session; zero: the session has ended meanwhile
 	Age     time.Duration   // since it entered, by the wall clocks of the members
-	Note    string          // of its Options
-	Token   Token           // that it has, or will have
+	Note    string          // from its Options
+	Token   Token           // the one it has, or will have
 }
 
-// Holders returns who holds the lock of a path, as this node's replica has it, in order: at most one of a Mutex, the readers or the writer of a
-// RWMutex, each permit that is out of a Semaphore; nobody if there is no such lock. A Multi is the holder of each path where it is the first, which
-// is when it keeps the others out, although it may still wait elsewhere. Errors are those of embed.Session.Get on the path, and
-// of embed.Session.Member.
+// Holders returns the contenders that hold the lock on a path, in order, as this node's replica
+// knows them. A Mutex has at most one, a RWMutex one writer or its readers, and a Semaphore one for
+// each permit that is out. If there is no such lock, there are none. A Multi counts as holder on
+// each path where it is first, because it keeps others out there, although it may still wait on
+// other paths. Errors are those of embed.Session.Get on the path, and of embed.Session.Member.
 func Holders(ctx context.Context, s *embed.Session, path string) ([]Contender, error) {
 	holders, _, err := look(ctx, s, path)
 	return holders, wrap("holders of", path, err)
 }
 
-// Waiters returns who waits for the lock of a path, as this node's replica has it, in order. Errors are those of Holders.
+// Waiters returns the contenders that wait for the lock on a path, in order, as this node's replica
+// knows them. Errors are those of Holders.
 func Waiters(ctx context.Context, s *embed.Session, path string) ([]Contender, error) {
 	_, waiters, err := look(ctx, s, path)
 	return waiters, wrap("waiters for", path, err)
@@ -48,7 +51,7 @@ func look(ctx context.Context, s *embed.Session, path string) (holders, waiters 
 	if err != nil {
 		return nil, nil, err
 	}
-	crowd, writer := false, false // whether somebody is ahead, and one for whom readers wait
+	crowd, writer := false, false // whether anybody is ahead, and anybody for whom readers wait
 	for _, c := range all {
 		_, name := queue.Split(c.Path)
 		waits := crowd
@@ -66,7 +69,7 @@ func look(ctx context.Context, s *embed.Session, path string) (holders, waiters 
 }
 
 func lookAtSemaphore(ctx context.Context, s *embed.Session, path string) (holders, waiters []Contender, err error) {
-	// In this order: who is let in meanwhile is seen twice rather than not at all.
+	// The waiters come first: a caller that is let in meanwhile is seen twice, not missed.
 	if waiters, err = below(ctx, s, queue.Child(path, "locks")); err != nil {
 		return nil, nil, err
 	}
@@ -74,7 +77,7 @@ func lookAtSemaphore(ctx context.Context, s *embed.Session, path string) (holder
 	return holders, waiters, err
 }
 
-// below returns the contenders below a znode, none if there is no such znode.
+// below returns the contenders below a znode, or none if the znode does not exist.
 func below(ctx context.Context, s *embed.Session, parent string) ([]Contender, error) {
 	names, err := children(ctx, s, parent)
 	if err != nil {
@@ -83,7 +86,7 @@ func below(ctx context.Context, s *embed.Session, parent string) ([]Contender, e
 	return contenders(ctx, s, parent, names)
 }
 
-// children returns the names of a znode's children, none if there is no such znode.
+// children returns the names of a znode's children, or none if the znode does not exist.
 func children(ctx context.Context, s *embed.Session, path string) ([]string, error) {
 	names, _, err := s.Children(ctx, path)
 	if errors.Is(err, embed.ErrNoNode) {
@@ -92,7 +95,7 @@ func children(ctx context.Context, s *embed.Session, path string) ([]string, err
 	return names, err
 }
 
-// contenders returns those among a znode's children, in order.
+// contenders returns the contenders among a znode's children, in order.
 func contenders(ctx context.Context, s *embed.Session, parent string, names []string) (all []Contender, err error) {
 	members := make(map[embed.SessionID]embed.MemberID)
 	for _, name := range queue.Sorted(names) {
@@ -102,7 +105,7 @@ func contenders(ctx context.Context, s *embed.Session, parent string, names []st
 		case errors.Is(err, embed.ErrNoNode):
 			continue // it has just left
 		case errors.Is(err, embed.ErrNoAuth):
-			all = append(all, c) // it is there, and in the way of others
+			all = append(all, c) // it exists, and others wait for it
 			continue
 		case err != nil:
 			return nil, err
@@ -123,12 +126,14 @@ func contenders(ctx context.Context, s *embed.Session, parent string, names []st
 	return all, nil
 }
 
-// revocation is the data of a contender that was asked to give its lock up; the word is that of Curator's Revoker.
+// revocation is the data of a contender that was asked to give its lock up. Curator's Revoker uses
+// the same word.
 const revocation = "__REVOKE__"
 
-// Revoke asks whoever holds the lock of a path to give it up: Hold.Revoked tells them, and so does Curator's Revocable. They may not
-// care. Of a lock that is only kept (Options.Keep) the next Hold is told. It takes the place of their notes. Errors are those of Holders
-// and embed.Session.Set; whoever else can be asked is all the same.
+// Revoke asks the holders of the lock on a path to give it up. Hold.Revoked tells them, and so does
+// Curator's Revocable. They are free to go on. If a Mutex only keeps the lock (Options.Keep), its
+// next Hold is told. The request replaces the holders' notes. If one holder cannot be asked, the
+// others still are. Errors are those of Holders and embed.Session.Set.
 func Revoke(ctx context.Context, s *embed.Session, path string) error {
 	holders, err := Holders(ctx, s, path)
 	if err != nil {
@@ -142,20 +147,21 @@ func Revoke(ctx context.Context, s *embed.Session, path string) error {
 	return err
 }
 
-// A revoke is whether somebody has asked for a Hold to be given up.
+// A revoke records whether somebody has asked for a Hold to be given up.
 type revoke struct {
 	watching sync.Once
 	once     sync.Once
 	asked    chan struct{}
 }
 
-// Revoked returns a channel that is closed when somebody has asked by Revoke for the Hold to be given up. It does not end it. Asked for it,
-// a Hold has a goroutine for each of its znodes until it ends.
+// Revoked returns a channel that is closed when somebody asks by Revoke for the Hold to be given
+// up. That does not end the Hold. The first call starts a goroutine for each of the Hold's znodes,
+// which lasts until the Hold ends.
 func (h *Hold) Revoked() <-chan struct{} {
 	h.revoke.watching.Do(func() {
 		h.revoke.asked = make(chan struct{})
 		if h.contender == nil {
-			return // nobody asks
+			return // nobody can ask
 		}
 		for _, path := range h.contender.Paths {
 			go h.revokeLoop(path)
@@ -164,10 +170,10 @@ func (h *Hold) Revoked() <-chan struct{} {
 	return h.revoke.asked
 }
 
-// wasAsked reports whether who watches for it has been asked for the Hold.
+// wasAsked reports whether the Hold's owner watches for a Revoke and has been asked.
 func (h *Hold) wasAsked() bool {
 	asked := false
-	h.revoke.watching.Do(func() {}) // nobody begins to watch any more
+	h.revoke.watching.Do(func() {}) // from now on nobody begins to watch
 	if h.revoke.asked != nil {
 		select {
 		case <-h.revoke.asked:
@@ -178,12 +184,12 @@ func (h *Hold) wasAsked() bool {
 	return asked
 }
 
-// revokeLoop ends when somebody has asked, or with the Hold.
+// revokeLoop waits until somebody asks by the znode at path. It ends then, or with the Hold.
 func (h *Hold) revokeLoop(path string) {
 	for {
 		w, err := h.contender.Session.Watch(context.Background(), path, embed.WatchOnce)
 		if err != nil {
-			return // with the session
+			return // the session has ended
 		}
 		data, _, err := h.contender.Session.Get(context.Background(), path)
 		asked := string(data) == revocation

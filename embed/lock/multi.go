@@ -10,10 +10,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// A Multi is the locks of several paths, taken and given up as one. Its contenders enter all the queues in one transaction, so of two
-// that want some of the same paths one is before the other everywhere: whatever the order of the paths, they cannot wait for one another.
-// Each path is that of a Mutex, and both exclude one another; but whoever holds one of the paths and then asks for another of them, such as
-// Curator's InterProcessMultiLock, and a Multi that came between wait for one another for ever. It may be copied and used by any number of
+// A Multi is the locks on several paths, acquired and released as one. Its contenders enter all
+// queues in one transaction. So if two Multis want some of the same paths, one is ahead of the
+// other in all their queues. They cannot wait for each other, whatever the order of their paths.
+//
+// A Multi and a Mutex on one of its paths exclude each other. But a caller that holds one path and
+// then asks for another can deadlock with a Multi that came in between. Curator's
+// InterProcessMultiLock is such a caller. A Multi may be copied and used by any number of
 // goroutines.
 type Multi struct {
 	session *embed.Session
@@ -21,19 +24,20 @@ type Multi struct {
 	options Options
 }
 
-// NewMulti returns the locks of paths, no two of which are the same, for a session; with several shards all of one. Znodes that are
-// missing are created.
+// NewMulti returns the locks on several paths for a session. No path may be given twice, and with
+// several shards all must be on one. Missing znodes are created.
 func NewMulti(s *embed.Session, paths ...string) *Multi {
 	return &Multi{session: s, paths: slices.Clone(paths)}
 }
 
-// With returns the same locks with options, of which it knows Note and Delay.
+// With returns the same locks with other options. It supports Note and Delay.
 func (m *Multi) With(o Options) *Multi {
 	return &Multi{session: m.session, paths: m.paths, options: o}
 }
 
-// Lock waits for all of the locks; it has none before it has all. If any of them is lost, so is the Hold. Errors: embed.ErrCrossShard,
-// embed.ErrInvalidPath also if none is given or one twice, those of Mutex.Lock.
+// Lock waits until it holds all of the locks; before that it holds none. If one of them is lost,
+// the whole Hold ends. Errors: embed.ErrCrossShard; embed.ErrInvalidPath, also if no path is given
+// or one is given twice; and those of Mutex.Lock.
 func (m *Multi) Lock(ctx context.Context) (*Hold, error) {
 	h, err := m.lock(ctx)
 	return h, wrap("lock", m.name(), err)
@@ -53,7 +57,8 @@ func (m *Multi) lock(ctx context.Context) (*Hold, error) {
 	return newHold(ctx, c), nil
 }
 
-// TryLock takes all of the locks if they are free, or none: ErrHeld. Other errors are those of Lock and Mutex.TryLock.
+// TryLock acquires all of the locks if they are free. Otherwise it acquires none and returns
+// ErrHeld. Other errors are those of Lock and Mutex.TryLock.
 func (m *Multi) TryLock(ctx context.Context) (*Hold, error) {
 	h, err := m.tryLock(ctx)
 	return h, wrap("try lock", m.name(), err)
@@ -66,12 +71,12 @@ func (m *Multi) tryLock(ctx context.Context) (*Hold, error) {
 	return try(ctx, m.session, m.paths, m.options.entry(queue.Lock))
 }
 
-// name is the lock's for errors: its paths with commas between.
+// name returns the lock's name for errors: its paths, separated by commas.
 func (m *Multi) name() string { return strings.Join(m.paths, ",") }
 
 func (m *Multi) check() error {
 	if len(m.paths) == 0 {
-		return fmt.Errorf("%w: none is given", embed.ErrInvalidPath)
+		return fmt.Errorf("%w: no path given", embed.ErrInvalidPath)
 	}
 	sorted := slices.Sorted(slices.Values(m.paths))
 	for i, path := range sorted[1:] {

@@ -9,15 +9,18 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// ErrHeld says that the lock is taken, or that others wait for it already.
+// ErrHeld says that somebody holds the lock, or waits for it already.
 var ErrHeld = errors.New("lock is held")
 
-// ErrLockExhausted says that the path has used up its 2,147,483,647 sequence numbers and can lock nothing more.
+// ErrLockExhausted says that the path has used up its 2,147,483,647 sequence numbers. Nobody can
+// acquire a lock on it any more.
 var ErrLockExhausted = queue.ErrExhausted
 
-// A Mutex is a fair lock on a path: contenders are served in the order they arrived, and a release wakes one of them.
-// Every call of Lock is a contender of its own, so goroutines that share a session, or a Mutex, exclude one another like
-// strangers. It may be copied and used by any number of goroutines.
+// A Mutex is a fair lock on a path. Contenders are served in the order in which they arrived, and a
+// release wakes one of them. Every call of Lock is a contender of its own, so goroutines that share
+// a session, or even a Mutex, exclude one another as processes do. A caller that already holds the
+// lock waits for itself; Held helps against that. A Mutex may be copied and used by any number of
+// goroutines.
 type Mutex struct {
 	session *embed.Session
 	path    string
@@ -25,10 +28,12 @@ type Mutex struct {
 	kept    *kept // with Options.Keep
 }
 
-// NewMutex returns the lock of a path for a session. The znode is created, with those above it, when it is missing.
+// NewMutex returns the lock on a path for a session. If the znode or those above it are missing,
+// the first call that needs them creates them.
 func NewMutex(s *embed.Session, path string) *Mutex { return &Mutex{session: s, path: path} }
 
-// With returns the same lock with options. What it keeps by Options.Keep is its own and its copies'.
+// With returns the same lock with other options. If it has Options.Keep, it and its copies share
+// the lock that they keep.
 func (m *Mutex) With(o Options) *Mutex {
 	with := &Mutex{session: m.session, path: m.path, options: o}
 	if o.Keep > 0 {
@@ -37,10 +42,13 @@ func (m *Mutex) With(o Options) *Mutex {
 	return with
 }
 
-// Lock waits for the lock, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound it. If it returns
-// an error nothing is left in the queue, or what is left goes as soon as that can be sent. Errors: the ctx's, those of an
-// ended session or node (a waiter whose session ends learns it at once), embed.ErrDeleted if somebody deleted the
-// contender, ErrLockExhausted, those of embed.Session.Create, and embed.ErrInvalidArgument of Options.
+// Lock waits for the lock, and for a quorum, as long as ctx allows. Config.RequestTimeout does not
+// bound it. After an error nothing stays in the queue: if Lock cannot delete its znode at once, the
+// node does so as soon as it can.
+//
+// Errors: the ctx's; why the session or the node ended, which a waiter learns at once; those of
+// embed.Session.Create. ErrLockExhausted; embed.ErrDeleted if somebody deleted the contender;
+// embed.ErrInvalidArgument for wrong Options.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	if m.kept != nil {
 		return m.kept.lock(ctx)
@@ -49,7 +57,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	return h, wrap("lock", m.path, err)
 }
 
-// commit takes the lock with a contender of its own.
+// commit acquires the lock with a new contender.
 func (m *Mutex) commit(ctx context.Context) (*Hold, error) {
 	if err := m.options.check(true, true); err != nil {
 		return nil, err
@@ -63,7 +71,7 @@ func (m *Mutex) entry() queue.Entry {
 	return e
 }
 
-// take waits for a Hold of a kind.
+// take enters a contender of a kind and waits until it holds the lock.
 func take(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*Hold, error) {
 	c, err := enter(ctx, s, path, e)
 	if err != nil {
@@ -82,10 +90,13 @@ func enter(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*
 	return queue.Enter(ctx, s, e, path)
 }
 
-// TryLock takes the lock if it is free, and returns ErrHeld at once if it is not, embed.ErrSuspended if the session is not
-// safe to hold anything now, embed.ErrUnavailable if ctx has no deadline and no quorum answers within Config.RequestTimeout:
-// then nothing is left in the queue, or what is left goes as soon as that can be sent. Other errors as of Lock. It looks at
-// this node's replica, which may not know yet of a release elsewhere; after embed.Session.Sync it does.
+// TryLock acquires the lock if it is free, and otherwise returns ErrHeld at once. It returns
+// embed.ErrSuspended if the session cannot safely hold anything now. It returns
+// embed.ErrUnavailable if ctx has no deadline and no quorum answers within Config.RequestTimeout;
+// then nothing stays in the queue, as after Lock. Other errors are those of Lock.
+//
+// TryLock looks at this node's replica, which may not know yet that another node has released the
+// lock. After embed.Session.Sync it does.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	if m.kept != nil {
 		return m.kept.try(ctx)
@@ -101,11 +112,11 @@ func (m *Mutex) tryCommit(ctx context.Context) (*Hold, error) {
 	return try(ctx, m.session, []string{m.path}, m.entry())
 }
 
-// try takes a Hold of a kind at once or not at all.
+// try acquires a Hold of a kind at once, or not at all.
 func try(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (*Hold, error) {
 	e.Prompt = true
 	if state, _ := s.State(); state == embed.Suspended {
-		return nil, embed.ErrSuspended // "at once" cannot be had without a quorum
+		return nil, embed.ErrSuspended // nothing is certain at once without a quorum
 	}
 	c, err := tryEnter(ctx, s, paths, e)
 	if err != nil {
@@ -121,7 +132,7 @@ func try(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (
 	return nil, errors.Join(err, c.Claim.Release())
 }
 
-// tryEnter asks first, which keeps a taken lock free of the znodes of those who only ask.
+// tryEnter looks before it enters, so that callers that only try leave no znodes under a held lock.
 func tryEnter(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (*queue.Contender, error) {
 	if c, err := queue.Return(ctx, s, e, paths[0]); c != nil || err != nil {
 		return c, err
@@ -145,8 +156,9 @@ func tryEnter(ctx context.Context, s *embed.Session, paths []string, e queue.Ent
 	return queue.Enter(ctx, s, e, paths...)
 }
 
-// Forget gives up what the Mutex keeps by Options.Keep: at once, or if somebody holds it with the release of that Hold. What a Lock that has
-// begun before gets is kept again. After an error the node goes on trying. Errors are those of Hold.Release.
+// Forget gives up the lock that the Mutex keeps by Options.Keep: at once, or when the present Hold
+// is released. If a Lock that began earlier is granted the lock afterwards, the Mutex keeps that
+// again. After an error the node goes on trying. Errors are those of Hold.Release.
 func (m *Mutex) Forget() error {
 	if m.kept == nil {
 		return nil
@@ -161,15 +173,17 @@ func wrap(op, path string, err error) error {
 	return fmt.Errorf("%s %s: %w", op, path, err)
 }
 
-// Do runs fn under the lock of a path, with a session of its own that ends with the call. fn's ctx ends with ctx or with
-// the Hold, whichever is first, and compares the clock as Hold.Context does; context.Cause says why it ended.
+// Do runs fn under the lock on a path, with a session of its own that ends with the call. The ctx
+// of fn ends when ctx or the Hold ends, whichever is first, and context.Cause says why. It compares
+// the clock as Hold.Context does.
 //
-// Do returns fn's error. If fn returned nil and the Hold had been lost before, Do returns why: fn ran, but perhaps not alone.
-// Errors of Node.NewSession and Mutex.Lock mean that fn was not called.
+// Do returns fn's error. If fn returned nil but the Hold was lost before that, Do returns why it
+// was lost: fn ran, but perhaps not alone. After an error of Node.NewSession or Mutex.Lock, fn was
+// not called.
 //
-// At the end Do closes the session, which lets the next contender in, and waits until the ensemble knows, at most
-// Config.RequestTimeout, also if ctx is over. If it does not learn of it in that time the node goes on trying; what fn did
-// under the lock is done all the same, so Do's outcome is the same.
+// At the end Do closes the session, which lets the next contender in. It waits until the ensemble
+// knows, for at most Config.RequestTimeout, even if ctx is over. If that is too short, the node
+// goes on trying. Do's result is the same, because what fn did under the lock is done.
 func Do(ctx context.Context, n *embed.Node, path string, fn func(ctx context.Context, t Token) error) error {
 	s, err := n.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {

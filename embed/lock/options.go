@@ -8,32 +8,42 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// Options say how a lock is taken. The zero value is usable; what is wrong with them is told by the call that takes the lock:
-// embed.ErrInvalidArgument.
+// Options say how a lock is acquired. The zero value is usable. A call that acquires the lock
+// refuses wrong options with embed.ErrInvalidArgument.
 type Options struct {
-	// Note is shown to who asks for Holders and Waiters: it is the data of the contender's znode, at most Config.MaxDataSize:
-	// embed.ErrTooLarge.
+	// Note is shown by Holders and Waiters. It is the data of the contender's znode. A note longer
+	// than Config.MaxDataSize is refused with embed.ErrTooLarge.
 	Note string
 
-	// Delay keeps a lock taken when its holder did not give it up but was lost: its session expired or was Suspended, or its process died. Only
-	// then, for at least so long, nobody else is granted it, so that what the holder had sent elsewhere has the time to arrive. Whole
-	// milliseconds, less than 2^40, or else embed.ErrInvalidTTL; zero is none. It is counted anew by each contender whose turn it would be, and by the ensemble, which looks once a
-	// minute, if there is none. (Consul's lock-delay.)
+	// Delay keeps a lost lock from everybody else for at least this long. A lock is lost if its
+	// holder did not release it: its session expired or was Suspended, or its process died. The
+	// delay gives requests that the holder had sent elsewhere time to arrive. It is Consul's
+	// lock-delay.
+	//
+	// It is whole milliseconds, fewer than 2^40 of them, or else embed.ErrInvalidTTL. Zero means no
+	// delay. Each contender that is next counts the delay anew, from when it first sees the loss.
+	// If nobody waits, the ensemble counts it, and checks every Config.ContainerCheckInterval.
 	Delay time.Duration
 
-	// Identity may take the lock again at once during Delay, from whatever session, ahead of all who wait; of a Mutex and a RWMutex only, and as
-	// what it was, reader or writer. The delay is over with the release of that Hold; until there is one whatever ends the attempt, and
-	// its session's Close, has it begin anew. Empty: nobody may. Not with Keep.
+	// Identity names somebody who may acquire a lost lock again at once, during its Delay, from any
+	// session and ahead of all who wait. It is for a Mutex or a RWMutex only, and somebody who was
+	// a reader comes back as a reader. The delay is over when the new Hold is released. If the
+	// attempt ends before there is a new Hold, the delay begins anew, even if its session was
+	// closed. Empty means nobody. Identity and Keep exclude each other.
 	Identity string
 
-	// Keep, of a Mutex only, leaves the lock with this Mutex after a release, so that it is taken again without a commit: see the package
-	// documentation. A contender of somebody else is let in when it has waited for Keep, and the Hold of that moment has ended. Zero: it
-	// is given up at each release. What is kept is a znode and a goroutine until somebody wants it, Mutex.Forget, or the session's end; if its
-	// session expires, or its process ends, there is the Delay as if somebody held it.
+	// Keep lets a Mutex keep its lock after a release, so that the next Hold needs no commit; see
+	// the package documentation. It is for a Mutex only. A contender from outside the Mutex gets
+	// the lock when it has waited for Keep and the Hold of that moment has ended. Zero means that
+	// every release gives the lock up.
+	//
+	// A kept lock costs a znode and a goroutine until somebody else wants it, until Mutex.Forget,
+	// or until the session ends. If its session expires or its process ends, Delay applies as if
+	// somebody held the lock.
 	Keep time.Duration
 }
 
-// entry returns how a contender of a kind enters.
+// entry returns the entry of a contender of a kind with these options.
 func (o *Options) entry(k queue.Kind) queue.Entry {
 	return queue.Entry{Kind: k, Data: note(o.Note), Delay: o.Delay, Identity: o.Identity}
 }
@@ -45,19 +55,20 @@ func note(text string) []byte {
 	return []byte(text)
 }
 
-// check says what is wrong with options of a lock that knows some of them.
+// check returns what is wrong with the options. identity and keep say whether the lock supports
+// those two.
 func (o *Options) check(identity, keep bool) error {
 	switch {
 	case o.Delay < 0 || o.Delay%time.Millisecond != 0:
 		return fmt.Errorf("%w: %w: Options.Delay is %v, not whole milliseconds", embed.ErrInvalidArgument, embed.ErrInvalidTTL, o.Delay)
 	case o.Keep < 0:
-		return fmt.Errorf("%w: Options.Keep is %v, less than zero", embed.ErrInvalidArgument, o.Keep)
+		return fmt.Errorf("%w: Options.Keep is %v, but must not be negative", embed.ErrInvalidArgument, o.Keep)
 	case o.Keep > 0 && o.Identity != "":
-		return fmt.Errorf("%w: Options.Keep and Options.Identity: a lock that is kept is nobody else's to come back to", embed.ErrInvalidArgument)
+		return fmt.Errorf("%w: Options.Keep and Options.Identity exclude each other: nobody can come back to a kept lock", embed.ErrInvalidArgument)
 	case o.Keep > 0 && !keep:
-		return fmt.Errorf("%w: Options.Keep is for a Mutex", embed.ErrInvalidArgument)
+		return fmt.Errorf("%w: Options.Keep works with a Mutex only", embed.ErrInvalidArgument)
 	case o.Identity != "" && !identity:
-		return fmt.Errorf("%w: Options.Identity is for a Mutex and a RWMutex", embed.ErrInvalidArgument)
+		return fmt.Errorf("%w: Options.Identity works with a Mutex or a RWMutex only", embed.ErrInvalidArgument)
 	}
 	return nil
 }

@@ -9,27 +9,29 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// ErrUpgrade says that another reader of the path is waiting to become its writer: one of the two must give its read Hold up, or both
-// would wait for ever.
-var ErrUpgrade = errors.New("another reader is being upgraded")
+// ErrUpgrade says that another reader of the path waits to become its writer. One of the two must
+// release its read Hold, or both would wait for ever.
+var ErrUpgrade = errors.New("another reader waits to become the writer")
 
-// A RWMutex is a fair lock on a path for one writer or many readers. Who comes later than a writer waits behind it, so a writer
-// waits for the readers who were there before it and for no others. It may be copied and used by any number of goroutines; as with a Mutex
-// each call is a contender of its own, and whoever asks for the write lock while it holds the read lock waits for itself: that is what Upgrade
-// is for.
+// A RWMutex is a fair lock on a path for one writer or many readers. A contender that comes later
+// than a writer waits behind it. So a writer waits for the readers that were there before it, and
+// for no others. A RWMutex may be copied and used by any number of goroutines. As with a Mutex,
+// each call is a contender of its own. A caller that holds the read lock and calls Lock waits for
+// itself; it needs Upgrade.
 //
-// Tokens of readers who are in together differ, and mean nothing to one another: what the lock protects is to refuse a token that is
-// smaller than the greatest one of a writer.
+// Readers that hold the lock together have different tokens, and their order means nothing. The
+// protected resource should refuse a token that is smaller than the greatest token of a writer.
 type RWMutex struct {
 	session *embed.Session
 	path    string
 	options Options
 }
 
-// NewRWMutex returns the read-write lock of a path for a session. The znode is created, with those above it, when it is missing.
+// NewRWMutex returns the read-write lock on a path for a session. If the znode or those above it
+// are missing, the first call that needs them creates them.
 func NewRWMutex(s *embed.Session, path string) *RWMutex { return &RWMutex{session: s, path: path} }
 
-// With returns the same lock with options.
+// With returns the same lock with other options. It supports all of them but Keep.
 func (m *RWMutex) With(o Options) *RWMutex {
 	return &RWMutex{session: m.session, path: m.path, options: o}
 }
@@ -53,13 +55,15 @@ func (m *RWMutex) take(ctx context.Context, k queue.Kind) (*Hold, error) {
 	return take(ctx, m.session, m.path, m.options.entry(k))
 }
 
-// TryLock takes the write lock if nobody is in or waits. Errors are those of Mutex.TryLock.
+// TryLock acquires the write lock if nobody holds the lock or waits for it. Errors are those of
+// Mutex.TryLock.
 func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
 	h, err := m.try(ctx, queue.Write)
 	return h, wrap("try lock", m.path, err)
 }
 
-// TryRLock takes the read lock if no writer is in or waits. Errors are those of Mutex.TryLock.
+// TryRLock acquires the read lock if no writer holds the lock or waits for it. Errors are those of
+// Mutex.TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 	h, err := m.try(ctx, queue.Read)
 	return h, wrap("try read lock", m.path, err)
@@ -72,30 +76,33 @@ func (m *RWMutex) try(ctx context.Context, k queue.Kind) (*Hold, error) {
 	return try(ctx, m.session, []string{m.path}, m.options.entry(k))
 }
 
-// Downgrade ends a write Hold of this lock and begins a read Hold in its place: the readers next in line join, and no writer comes in
-// between. The write Hold has ended whatever Downgrade returns; after an error there is no Hold at all. The token grows. Errors: those of
-// Mutex.Lock, and embed.ErrNotHeld if the Hold is no live write Hold of this lock.
+// Downgrade turns a write Hold of this lock into a read Hold at the same place in the queue. No
+// writer comes in between, and the readers next in line join. The token grows. The write Hold has
+// ended whatever Downgrade returns; after an error there is no Hold at all. Errors: those of
+// Mutex.Lock, and embed.ErrNotHeld if h is not a live write Hold of this lock.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if err := m.owns(h, queue.Write); err != nil {
 		return nil, wrap("downgrade", m.path, err)
 	}
-	// Others may see the write lock gone before this node does, so its Hold ends first.
+	// Others may see the write lock gone before this node does, so the write Hold ends first.
 	h.turn.End()
 	c, err := queue.Take(ctx, m.session, m.options.entry(queue.Read), h.contender.Place(), embed.OpRelease(h.contender.Claim))
 	if err != nil {
 		go h.Release() // which may wait
 		return nil, wrap("downgrade", m.path, err)
 	}
-	if err := c.Wait(ctx); err != nil { // nobody was ahead of the writer
+	if err := c.Wait(ctx); err != nil { // at once: nobody was ahead of the writer
 		return nil, wrap("downgrade", m.path, err)
 	}
 	return newHold(ctx, c), nil
 }
 
-// Upgrade turns a read Hold of this lock into a write Hold: it waits for the other readers who are in, ahead of the writers who wait. Of two
-// readers who ask the later one is refused with ErrUpgrade. The read Hold ends when the write Hold has begun; after an error it goes on, unless
-// the quorum or the session was lost just when it was to end: then there is no Hold at all.
-// The token grows. Other errors: those of Mutex.Lock, and embed.ErrNotHeld if the Hold is no live read Hold of this lock.
+// Upgrade turns a read Hold of this lock into a write Hold. It waits for the other readers that
+// hold the lock, ahead of all waiting writers. If two readers ask, the later one is refused with
+// ErrUpgrade. The read Hold ends when the write Hold has begun, and the token grows. After an error
+// the read Hold goes on. The exception: if the quorum or the session was lost just when the read
+// Hold was to end, there is no Hold at all. Other errors: those of Mutex.Lock, and embed.ErrNotHeld
+// if h is not a live read Hold of this lock.
 func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if err := m.owns(h, queue.Read); err != nil {
 		return nil, wrap("upgrade", m.path, err)
@@ -111,17 +118,18 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	}
 	if err == nil {
 		c.Past(h.Path())
-		while, cancel := queue.Both(ctx, h.Context()) // without it there is nothing to wait for, and this one would keep others out
+		// If the read Hold ends, waiting on would only keep others out.
+		while, cancel := queue.Both(ctx, h.Context())
 		err = c.Wait(while)
 		cancel()
 	}
-	if lost := m.owns(h, queue.Read); lost != nil { // others may have been in since
+	if lost := m.owns(h, queue.Read); lost != nil { // others may have held the lock since
 		if err == nil {
 			_ = c.Claim.Release()
 		}
 		err = lost
 	} else if errors.Is(err, embed.ErrNotHeld) {
-		err = embed.ErrDeleted // the contender, when it was about to move
+		err = embed.ErrDeleted // somebody deleted the contender when it was about to move
 	}
 	if err != nil {
 		return nil, wrap("upgrade", m.path, err)
@@ -134,8 +142,9 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	return write, nil
 }
 
-// leave gives the read Hold of the writer up, and waits until the ensemble knows: before that the place of the reader may be taken again
-// (Options.Identity), by somebody with a smaller token than the writer's, of which therefore nobody may have been told.
+// leave releases the read Hold of the new writer and waits until the ensemble knows. Until then
+// Options.Identity may take over the reader's place again, with a smaller token than the writer's.
+// So nobody may see the writer's token before that.
 func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
 	for {
 		err := read.Release()
@@ -150,13 +159,13 @@ func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
 	}
 }
 
-// owns returns why a Hold is none of this lock's of a kind.
+// owns returns an error unless h is a live Hold of this lock and of kind k.
 func (m *RWMutex) owns(h *Hold, k queue.Kind) error {
 	if h == nil || h.contender == nil {
-		return fmt.Errorf("%w: there is no Hold", embed.ErrNotHeld)
+		return fmt.Errorf("%w: the Hold is nil or zero", embed.ErrNotHeld)
 	}
 	if path, _ := queue.Split(h.Path()); !h.contender.Is(k) || h.contender.Session != m.session || path != m.path || h.outer != nil {
-		return fmt.Errorf("%w: %s is not this session's, or not such a lock, or what Held returned", embed.ErrNotHeld, h.Path())
+		return fmt.Errorf("%w: %s belongs to another session or is not this kind of lock, or the Hold comes from Held", embed.ErrNotHeld, h.Path())
 	}
 	if err := h.Err(); err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrNotHeld, err)
@@ -164,8 +173,8 @@ func (m *RWMutex) owns(h *Hold, k queue.Kind) error {
 	return nil
 }
 
-// writer returns the path of the first writer in the queue if it is ahead of a reader who upgrades: one who waits for that reader. After an
-// error the contender has left.
+// writer returns the path of the first writer that is ahead of c, a reader that upgrades, or
+// nothing. Such a writer waits for c. After an error c has left.
 func (m *RWMutex) writer(ctx context.Context, c *queue.Contender) (first string, err error) {
 	at := c.Path()
 	for {
@@ -175,7 +184,7 @@ func (m *RWMutex) writer(ctx context.Context, c *queue.Contender) (first string,
 		}
 		switch {
 		case errors.Is(err, embed.ErrNoNode) && at != c.Path():
-			at, first = c.Path(), "" // one went while this looked
+			at, first = c.Path(), "" // a writer has gone meanwhile: look again
 			continue
 		case err != nil:
 			_ = c.Claim.Release()
@@ -188,9 +197,10 @@ func (m *RWMutex) writer(ctx context.Context, c *queue.Contender) (first string,
 	}
 }
 
-// overtake moves a reader who upgrades to right before a writer, behind all readers who can be in. If the writer has gone meanwhile
-// it stays where it is, since others may be in now. The read Hold guards the move: without it the writer may be in. After an error it has
-// left.
+// overtake moves c, a reader that upgrades, right before a writer, which is behind all readers that
+// can hold the lock. If the writer has gone meanwhile, c stays where it is, because others may hold
+// the lock now. The read Hold guards the move: without it the writer may hold the lock. After an
+// error c has left.
 func (m *RWMutex) overtake(ctx context.Context, e queue.Entry, c *queue.Contender, writer string, read *Hold) (*queue.Contender, error) {
 	stat, ok, err := m.session.Exists(ctx, writer)
 	if err != nil {

@@ -12,25 +12,28 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// What keeps a Semaphore from giving out permits, however long one waits.
+// Errors that keep a Semaphore from giving out permits, however long a caller waits.
 var (
-	// ErrLimitDiffers says that this caller's limit is not the one that others have written down.
-	// Let all say the same, or have Resize decide.
-	ErrLimitDiffers = errors.New("another limit than the semaphore's")
-	// ErrNoLimit says that the limit is not known. Nobody has said one, or what is written down in
-	// the semaphore's znode is no number.
+	// ErrLimitDiffers says that this caller's limit differs from the one that other callers have
+	// written down. Give all callers the same limit, or set it with Resize.
+	ErrLimitDiffers = errors.New("the semaphore has another limit")
+	// ErrNoLimit says that the limit is unknown: no caller has given one, or the data of the
+	// semaphore's znode is not a number.
 	ErrNoLimit = errors.New("the semaphore has no limit")
-	// ErrTooManyPermits says that one call asks for more permits than the semaphore has.
+	// ErrTooManyPermits says that a call wants more permits than there are.
 	ErrTooManyPermits = errors.New("more permits than the semaphore has")
 )
 
-// A Semaphore gives out permits, up to a limit that all its callers share. It is fair: permits go to callers in the order they
-// arrived, so one who wants many holds up those behind it who want few; those who had to queue are let in by one commit after the
-// other. Permits belong to sessions and come back with their end; they are taken and given back as one, so none is lost on the way. It may
-// be copied and used by any number of goroutines.
+// A Semaphore gives out permits, up to a limit that all its callers share. It is fair: permits go
+// to callers in the order in which they arrived, so a caller that wants many holds up those behind
+// it that want few. Callers that had to queue are let in one commit after the other. Permits belong
+// to sessions and come back when their session ends. A call's permits are acquired and given back
+// together, so none is lost on the way. A Semaphore may be copied and used by any number of
+// goroutines.
 //
-// The znode of the path has three children: locks, where callers queue; leases, with one znode for each permit that is out (as
-// Curator's InterProcessSemaphoreV2 has them), and limit, if Resize has spoken. The path's own data is the limit that callers agree on.
+// The znode of the path has three children. Callers queue below locks. Below leases there is one
+// znode for each permit that is out, as in Curator's InterProcessSemaphoreV2. limit exists after a
+// Resize. The path's own data is the limit that callers agree on.
 type Semaphore struct {
 	session *embed.Session
 	path    string
@@ -38,31 +41,34 @@ type Semaphore struct {
 	options Options
 }
 
-// NewSemaphore returns the semaphore of a path for a session. limit is how many permits there are; the first caller's is written down, and
-// who comes with another is refused with ErrLimitDiffers, unless Resize has spoken: then that holds for all. Zero is whatever is written down.
-// What is less than zero is refused by the calls: embed.ErrInvalidArgument.
+// NewSemaphore returns the semaphore on a path for a session. limit is the number of permits. The
+// first caller's limit is written down. A caller with another limit is refused with
+// ErrLimitDiffers, unless Resize has set one, which then applies to all. Zero means the limit that
+// is written down. A negative limit makes the calls fail with embed.ErrInvalidArgument.
 func NewSemaphore(s *embed.Session, path string, limit int) *Semaphore {
 	return &Semaphore{session: s, path: path, limit: limit}
 }
 
-// With returns the same semaphore with options, of which it knows Note and Delay.
+// With returns the same semaphore with other options. It supports Note and Delay.
 func (m *Semaphore) With(o Options) *Semaphore {
 	return &Semaphore{session: m.session, path: m.path, limit: m.limit, options: o}
 }
 
-// permitsMax is how many permits one call can take: each is a znode, and all are made in one transaction.
+// permitsMax is how many permits one call can acquire. Each is a znode, and one transaction creates
+// them all.
 const permitsMax = 1000
 
-// Acquire waits for n permits, 1 to 1,000, as long as ctx lets it. If it returns an error it has none, and nothing is left in the queue, or
-// what is left goes as soon as that can be sent. Errors: embed.ErrInvalidArgument if n is none of these numbers; ErrTooManyPermits and
-// ErrLimitDiffers, also by a limit that this node has not yet heard to be another; ErrNoLimit, and those of Mutex.Lock.
+// Acquire waits for n permits, 1 to 1,000, as long as ctx allows. After an error it has no permit,
+// and nothing stays in the queue, as after Mutex.Lock. Errors: embed.ErrInvalidArgument if n is out
+// of range; ErrTooManyPermits, ErrLimitDiffers and ErrNoLimit; and those of Mutex.Lock. This node
+// may judge by a limit that another node has changed a moment ago.
 func (m *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := m.acquire(ctx, n)
 	return h, wrap("acquire", m.path, err)
 }
 
-// TryAcquire takes n permits if they are there and nobody waits; else ErrHeld. Other errors are those of Acquire and
-// Mutex.TryLock.
+// TryAcquire acquires n permits if they are free and nobody waits. Otherwise it returns ErrHeld.
+// Other errors are those of Acquire and Mutex.TryLock.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := m.tryAcquire(ctx, n)
 	return h, wrap("try acquire", m.path, err)
@@ -71,9 +77,9 @@ func (m *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 func (m *Semaphore) check(n int) error {
 	switch {
 	case n < 1 || n > permitsMax:
-		return fmt.Errorf("%w: %d permits are asked for, 1 to %d can be", embed.ErrInvalidArgument, n, permitsMax)
+		return fmt.Errorf("%w: %d permits wanted, one call can acquire 1 to %d", embed.ErrInvalidArgument, n, permitsMax)
 	case m.limit < 0:
-		return fmt.Errorf("%w: the limit is %d, less than zero", embed.ErrInvalidArgument, m.limit)
+		return fmt.Errorf("%w: the limit %d is negative", embed.ErrInvalidArgument, m.limit)
 	}
 	return m.options.check(false, false)
 }
@@ -95,7 +101,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	}
 	h, err = m.grabFirst(ctx, n, c)
 	if errors.Is(err, embed.ErrNotHeld) {
-		err = embed.ErrDeleted // the place, when it was about to be given up
+		err = embed.ErrDeleted // somebody deleted the place in the queue when it was about to be given up
 	}
 	if err != nil {
 		return nil, c.Leave(err)
@@ -103,7 +109,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	return h, nil
 }
 
-// grabFirst waits until the permits are there for the contender whose turn it is.
+// grabFirst waits until the permits are free for c, which is first in the queue.
 func (m *Semaphore) grabFirst(ctx context.Context, n int, c *queue.Contender) (*Hold, error) {
 	seen := make(map[string]time.Time)
 	for {
@@ -120,7 +126,8 @@ func (m *Semaphore) grabOrSleep(ctx context.Context, n int, c *queue.Contender, 
 		return nil, err
 	}
 	defer limit.Close()
-	leases, err := m.session.Watch(ctx, m.leases(), embed.WatchRecursive) // also of one that is lost and stays for its Delay
+	// Recursive, because a lost permit that stays for its Delay counts too.
+	leases, err := m.session.Watch(ctx, m.leases(), embed.WatchRecursive)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +152,8 @@ func (m *Semaphore) grabOrSleep(ctx context.Context, n int, c *queue.Contender, 
 	return nil, nil
 }
 
-// outwait removes permits whose sessions have lost them, when their delays are over, and returns what tells of the next one. seen is since when.
+// outwait removes permits that their sessions have lost, once their delays are over. It returns a
+// channel that tells when the next delay is over. seen has the time when each loss was first seen.
 func (m *Semaphore) outwait(ctx context.Context, seen map[string]time.Time) (<-chan time.Time, error) {
 	names, _, err := m.session.Children(ctx, m.leases())
 	if err != nil && !errors.Is(err, embed.ErrNoNode) {
@@ -176,8 +184,9 @@ func (m *Semaphore) tryAcquire(ctx context.Context, n int) (*Hold, error) {
 	return m.grab(ctx, n, nil, true)
 }
 
-// grab takes permits that are there, for a contender whose turn it is or for somebody who has not queued, if nobody has. The ensemble
-// judges that; what this node knows spares it the asking.
+// grab acquires permits that are free: for a contender that is first in the queue, or for a caller
+// that did not queue, if nobody else has. The ensemble decides that. This node checks first, which
+// often saves the transaction.
 func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, prompt bool) (*Hold, error) {
 	e := queue.Entry{Kind: queue.Lease, Data: note(m.options.Note), Delay: m.options.Delay, Prompt: prompt}
 	for {
@@ -186,12 +195,12 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 		case queue.Unanswered(err) && !prompt && pause(ctx):
 			continue
 		case errors.Is(err, embed.ErrUnknownOutcome) && prompt && ctx.Err() == nil:
-			return nil, embed.ErrUnavailable // it has no permit
+			return nil, embed.ErrUnavailable // it has no permit, whatever became of the limit
 		case err != nil:
 			return nil, err
 		}
 		if n > limit {
-			return nil, fmt.Errorf("%w: %d are asked for, there are %d", ErrTooManyPermits, n, limit)
+			return nil, fmt.Errorf("%w: %d wanted, the limit is %d", ErrTooManyPermits, n, limit)
 		}
 		ops := []embed.Op{embed.OpCheck(m.path, version), embed.OpCheckChildren(m.leases(), limit-n)}
 		if first != nil {
@@ -208,14 +217,14 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 		c, err := e.Claim(ctx, m.session, ops...)
 		switch {
 		case errors.Is(err, embed.ErrTooManyChildren), errors.Is(err, embed.ErrBadVersion), errors.Is(err, embed.ErrNoNode):
-			continue // it is not as this node knew it
+			continue // the tree differs from what this node knew
 		case err != nil:
 			return nil, err
 		}
 		if prompt {
 			_, err = c.Try(ctx)
 		} else {
-			err = c.Wait(ctx) // until the session is safe
+			err = c.Wait(ctx) // until the session is Connected
 		}
 		if err != nil {
 			return nil, errors.Join(err, c.Claim.Release())
@@ -224,7 +233,7 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 	}
 }
 
-// pause lets some time pass and reports whether ctx goes on.
+// pause waits briefly and reports whether ctx goes on.
 func pause(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -241,7 +250,8 @@ func held(full bool) error {
 	return nil
 }
 
-// full reports whether more permits are out than can be, or if that matters somebody queues.
+// full reports whether more than most permits are out, or, if queues is set, whether anybody
+// queues.
 func (m *Semaphore) full(ctx context.Context, most int, queues bool) (bool, error) {
 	leases, _, err := m.session.Exists(ctx, m.leases())
 	if err != nil || int(leases.NumChildren) > most {
@@ -258,13 +268,15 @@ func (m *Semaphore) locks() string    { return queue.Child(m.path, "locks") }
 func (m *Semaphore) leases() string   { return queue.Child(m.path, "leases") }
 func (m *Semaphore) override() string { return queue.Child(m.path, "limit") }
 
-// Limit returns how many permits there are. Errors: ErrLimitDiffers, ErrNoLimit, those of embed.Session.Get.
+// Limit returns the number of permits. Errors: ErrLimitDiffers, ErrNoLimit, and those of
+// embed.Session.Get.
 func (m *Semaphore) Limit(ctx context.Context) (int, error) {
 	limit, _, err := m.agreed(ctx)
 	return limit, wrap("limit of", m.path, err)
 }
 
-// agreed returns the limit and the version of the path's data by which nobody has changed it since. What is missing is made.
+// agreed returns the limit, and the version that the path's data has as long as nobody changes the
+// limit. It creates what is missing.
 func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err error) {
 	for {
 		data, stat, err := m.session.Get(ctx, m.path)
@@ -281,7 +293,9 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 			if err != nil {
 				return 0, 0, err
 			}
-			continue // without its children the znode may have been reaped, and made anew with another limit
+			// Without its children the znode may have been removed and created anew, with another
+			// limit.
+			continue
 		}
 		spoken, _, err := m.session.Get(ctx, m.override())
 		switch {
@@ -290,7 +304,7 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 			return limit, stat.Version, err
 		case !errors.Is(err, embed.ErrNoNode):
 			return 0, 0, err
-		case len(data) == 0 && m.limit > 0: // of somebody else's making
+		case len(data) == 0 && m.limit > 0: // somebody else created the znode without a limit
 			_, err := m.session.Set(ctx, m.path, []byte(strconv.Itoa(m.limit)), stat.Version)
 			if err != nil && !errors.Is(err, embed.ErrBadVersion) && !errors.Is(err, embed.ErrNoNode) {
 				return 0, 0, err
@@ -299,17 +313,17 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 		}
 		limit, err = parseLimit(m.path, data)
 		if err == nil && m.limit > 0 && limit != m.limit {
-			err = fmt.Errorf("%w: this caller says %d, others have said %d; let all say the same, or have Resize decide", ErrLimitDiffers, m.limit, limit)
+			err = fmt.Errorf("%w: this caller gives %d, the semaphore has %d; give the same limit everywhere or set it with Resize", ErrLimitDiffers, m.limit, limit)
 		}
 		return limit, stat.Version, err
 	}
 }
 
-// complete makes what is missing below the znode, and reports whether there was any.
+// complete creates what is missing below the znode, and reports whether anything was.
 func (m *Semaphore) complete(ctx context.Context) (made bool, err error) {
 	for _, path := range []string{m.locks(), m.leases()} {
 		if _, ok, err := m.session.Exists(ctx, path); ok || err != nil {
-			continue // what is wrong with it is told by whoever uses it
+			continue // the call that uses it reports the error
 		}
 		if made, err = true, queue.Ensure(ctx, m.session, path); err != nil {
 			return made, err
@@ -326,10 +340,10 @@ func parseLimit(path string, data []byte) (int, error) {
 	return limit, nil
 }
 
-// create makes the znodes of a semaphore that is not there, if its limit is known.
+// create creates the znodes of a semaphore that does not exist, if its limit is known.
 func (m *Semaphore) create(ctx context.Context) error {
 	if m.limit == 0 {
-		return fmt.Errorf("%w: nobody has said one, and this caller does not", ErrNoLimit)
+		return fmt.Errorf("%w: nobody has set one, and this caller gives none", ErrNoLimit)
 	}
 	return m.make(ctx, strconv.Itoa(m.limit))
 }
@@ -347,16 +361,18 @@ func (m *Semaphore) make(ctx context.Context, data string) error {
 	return err
 }
 
-// Resize sets the limit, which holds from now on for all callers, whatever they say. Permits that are out stay so: with a smaller limit nobody
-// is granted any until enough have come back. Zero takes the word back: then callers have to agree again. Errors: embed.ErrInvalidArgument
-// if it is less than zero or above 2147483647, those of embed.Session.Multi.
+// Resize sets the limit. From then on it applies to all callers, whatever limit they give. Permits
+// that are out stay out: with a smaller limit nobody is granted a permit until enough have come
+// back. Zero removes the limit that Resize has set, and callers must agree again. Errors:
+// embed.ErrInvalidArgument if limit is negative or above 2147483647, and those of
+// embed.Session.Multi.
 func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 	return wrap("resize", m.path, m.resize(ctx, limit))
 }
 
 func (m *Semaphore) resize(ctx context.Context, limit int) error {
 	if limit < 0 || limit > math.MaxInt32 {
-		return fmt.Errorf("%w: a limit of %d", embed.ErrInvalidArgument, limit)
+		return fmt.Errorf("%w: the limit %d is not from 0 to 2147483647", embed.ErrInvalidArgument, limit)
 	}
 	for {
 		data, stat, err := m.session.Get(ctx, m.path)
@@ -376,7 +392,7 @@ func (m *Semaphore) resize(ctx context.Context, limit int) error {
 		if err != nil {
 			return err
 		}
-		ops := []embed.Op{embed.OpSet(m.path, data, stat.Version)} // so that it has another version
+		ops := []embed.Op{embed.OpSet(m.path, data, stat.Version)} // which gives it a new version
 		text := []byte(strconv.Itoa(limit))
 		switch {
 		case limit == 0 && !spoken:

@@ -8,32 +8,38 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A Token fences: it grows with every grant on a path, also across restarts, changes of leader, and the deletion of the
-// path itself. Pass it to whatever the lock protects; a resource that refuses tokens smaller than the greatest it has seen
-// is safe from a holder that was paused for too long. The zero Token is smaller than every granted one.
+// A Token fences: it grows with every grant on a path, also across restarts, changes of leader, and
+// the deletion of the path itself. Pass it to the resource that the lock protects. A resource that
+// refuses tokens smaller than the greatest it has seen is safe from a holder that was paused for
+// too long. The zero Token is smaller than every granted one.
 //
-// Tokens of different paths compare too, if their paths are of one shard, but mean nothing to one another.
+// Compare tokens of the same path only. Those of different paths of one shard are ordered too, but
+// their order says nothing about the locks.
 type Token struct {
-	// Zxid is of the commit that made the grant: in order of arrival that which created the contender. At a place that was taken over, before
-	// contenders who came earlier, it is one that this place counts from: later than those of all before it, earlier than those behind it.
+	// Zxid is the zxid of the commit that made the grant. For a contender that is served in order
+	// of arrival, that commit created it. A contender that took over a place in front of earlier
+	// ones has the zxid that its place counts from. That zxid is later than those of all contenders
+	// before the place, and earlier than those behind it.
 	Zxid embed.Zxid
-	// Local orders the grants of one Zxid: zero is the first. Those made without a commit (Options.Keep) count, and those of a place that is
-	// taken over have the zxid of the commit that did it.
+	// Local orders the grants with the same Zxid; the first one has zero. It counts the grants that
+	// needed no commit (Options.Keep). At a place that was taken over, it is the zxid of the commit
+	// that did so.
 	Local uint64
 }
 
-// Compare returns -1, 0 or 1: whether t is smaller than, equal to or greater than u.
+// Compare returns -1 if t is smaller than u, 0 if they are equal, and 1 if t is greater.
 func (t Token) Compare(u Token) int {
 	return cmp.Or(cmp.Compare(t.Zxid, u.Zxid), cmp.Compare(t.Local, u.Local))
 }
 
-// String returns a text of fixed length that sorts as tokens do: 20 decimal digits, a hyphen, 20 digits.
+// String returns a text of fixed length that sorts as tokens do: 20 decimal digits, a hyphen, and
+// 20 more digits.
 func (t Token) String() string { return fmt.Sprintf("%020d-%020d", uint64(t.Zxid), t.Local) }
 
-// MarshalText returns String's text.
+// MarshalText returns the text that String returns.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads String's text and nothing else.
+// UnmarshalText reads a text that String returned, and refuses any other.
 func (t *Token) UnmarshalText(text []byte) error {
 	s := string(text)
 	if len(s) == 41 && s[20] == '-' {
@@ -44,5 +50,5 @@ func (t *Token) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is no token", s)
+	return fmt.Errorf("%q is not a token", s)
 }

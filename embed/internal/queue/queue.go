@@ -12,7 +12,7 @@ import (
 )
 
 // ErrExhausted says that the parent's create counter has come to its end: no number is left for another contender.
-var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: take another path")
+var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: use another path")
 
 // A Contender stands in a queue, or in several at once, until it is released. It is not for several goroutines at once.
 type Contender struct {
