@@ -34,8 +34,10 @@ var imports = map[string][]string{
 	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
-	"engine": {"tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
-		"github.com/vmihailenco/msgpack/v5", "github.com/cespare/xxhash/v2"},
+	"engine/clock":   {},
+	"engine/command": {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
+	"engine": {"engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
+		"github.com/cespare/xxhash/v2"},
 
 	"internal/child":  {}, // for tests
 	"internal/rank":   {},
@@ -49,7 +51,7 @@ var imports = map[string][]string{
 	"embed/internal/queue": {"embed"},
 	"embed/lock":           {"embed", "embed/internal/queue", "internal/rank"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock", "internal/rank"},
-	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "engine/clock", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},

@@ -12,7 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -22,9 +22,9 @@ type watchmaker struct {
 	boot, wall time.Duration // ahead of the system's
 }
 
-func (w *watchmaker) clock() engine.Clock {
-	system := engine.SystemClock()
-	return engine.Clock{
+func (w *watchmaker) clock() clock.Clock {
+	system := clock.System()
+	return clock.Clock{
 		Boot: func() time.Duration {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -356,7 +356,7 @@ func TestClock_NothingIsGrantedWhileTheClockJumps(t *testing.T) {
 	system := w.clock()
 	var jumping sync.Mutex // held: it stands still
 	jumping.Lock()
-	clock := engine.Clock{Boot: system.Boot, Wall: func() time.Time {
+	clock := clock.Clock{Boot: system.Boot, Wall: func() time.Time {
 		if jumping.TryLock() {
 			jumping.Unlock()
 			w.jump(time.Hour)

@@ -1,16 +1,17 @@
 package engine
 
 import (
+	"iter"
 	"runtime"
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 const (
-	batchMax      = 1024    // requests in one batch; the rest wait for the next
-	batchBytesMax = 1 << 20 // bytes in one batch; a larger request travels alone
-	inflightMax   = 2       // batches proposed and not yet applied
+	inflightMax = 2 // batches proposed and not yet applied
 	// A second batch goes out beside the first only when this many requests wait. One at a time coalesces
 	// best for a few dozen callers; with a thousand the second one hides the first one's fsync.
 	secondBatchMin = 256
@@ -37,6 +38,17 @@ type batch struct {
 	lastSent time.Time
 	patience time.Duration // until the oldest batch is sent again
 	proposal proposal
+}
+
+// requests yields the encoded requests of the batch.
+func (b *batch) requests() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, w := range b.waiters {
+			if !yield(w.wire) {
+				return
+			}
+		}
+	}
 }
 
 // pump seals and proposes batches while the window allows.
@@ -175,11 +187,11 @@ func (p *pipeline) send(b *batch, first bool) error {
 	if first {
 		wall := p.clock.Wall().UnixMilli()
 		if b.seq == 0 {
-			b.cmd = encodeRegister(p.register, wall, p.rules)
+			b.cmd = command.EncodeRegister(p.register, wall, p.rules)
 		} else {
-			b.cmd = encodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.home, b.waiters)
+			b.cmd = command.EncodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.home, len(b.waiters), b.requests())
 		}
-		b.drift = p.clock.drift()
+		b.drift = p.clock.Drift()
 		b.sent = p.clock.Boot() // after drift: time that is lost in between must show as a jump
 		b.patience = min(max(4*p.commitTime(), resendFirstMin), resendMax)
 	}
@@ -260,7 +272,7 @@ func (p *pipeline) land(b *batch) {
 		p.mu.registered = true
 		close(p.ready)
 	}
-	p.mu.wanted = min(len(b.waiters)+p.mu.queue.len(), batchMax)
+	p.mu.wanted = min(len(b.waiters)+p.mu.queue.len(), command.BatchMax)
 	took := p.clock.Boot() - b.sent
 	p.mu.commit += (took - p.mu.commit) / 8
 	if b.remote && p.mu.wanted > 1 {

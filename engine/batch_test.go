@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 func TestFirstProposalIsRegister(t *testing.T) {
@@ -20,8 +23,8 @@ func TestFirstProposalIsRegister(t *testing.T) {
 		r.want() // no leader yet
 		r.lead(otherMember)
 		register := r.want("register")
-		if c := mustDecode(t, register[0].cmd); c.origin != testOrigin() {
-			t.Fatalf("registered %+v", c.origin)
+		if c := mustDecode(t, register[0].cmd); c.Origin != testOrigin() {
+			t.Fatalf("registered %+v", c.Origin)
 		}
 		r.apply(register...)
 		r.apply(r.want("1: /a")...)
@@ -36,7 +39,7 @@ func TestFirstProposalIsRegister(t *testing.T) {
 
 func TestLoneRequestGoesOutAtOnce(t *testing.T) {
 	log := &fakeLog{}
-	p := newPipeline(homeShard, log, SystemClock(), testOrigin())
+	p := newPipeline(command.HomeShard, log, clock.System(), testOrigin())
 	p.mu.registered = true
 	log.elect(otherMember)
 	// No loop runs: the request goes out on this goroutine, in this call.
@@ -168,7 +171,7 @@ func TestSecondBatchGoesOutBesideTheFirst(t *testing.T) {
 		r.sendMany(secondBatchMin-1, "b")
 		r.want("1: /a")
 		r.send("/c")
-		if got := r.log.take(); len(got) != 1 || len(mustDecode(t, got[0].cmd).requests) != secondBatchMin {
+		if got := r.log.take(); len(got) != 1 || len(mustDecode(t, got[0].cmd).Requests) != secondBatchMin {
 			t.Fatalf("with %d waiting, %d batches went out", secondBatchMin, len(got))
 		}
 		r.sendMany(2*secondBatchMin, "d")
@@ -181,20 +184,20 @@ func TestBatchIsBounded(t *testing.T) {
 		first := r.send("/a")
 		_ = first
 		hold := r.want("1: /a")
-		r.sendMany(batchMax+1, "b")
+		r.sendMany(command.BatchMax+1, "b")
 		r.log.take()
 		r.apply(hold...)
 		r.applyAll()
-		if len(r.applied) != batchMax+2 {
+		if len(r.applied) != command.BatchMax+2 {
 			t.Fatalf("%d requests applied", len(r.applied))
 		}
 
 		big := func(n int) *waiter {
-			return newWaiter(nil, &request{kind: requestTxn, ops: []tree.Op{{Path: "/big", Data: make([]byte, n)}}})
+			return newWaiter(nil, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Path: "/big", Data: make([]byte, n)}}})
 		}
 		small := r.send("/small")
 		hold = r.log.take()
-		for _, w := range []*waiter{big(batchBytesMax / 2), big(batchBytesMax / 2), big(2 * batchBytesMax)} {
+		for _, w := range []*waiter{big(command.BatchBytesMax / 2), big(command.BatchBytesMax / 2), big(2 * command.BatchBytesMax)} {
 			if err := r.submit(w); err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +206,7 @@ func TestBatchIsBounded(t *testing.T) {
 		r.wantOutcome(small, nil)
 		for range 3 {
 			ps := r.log.take()
-			if len(ps) != 1 || len(mustDecode(t, ps[0].cmd).requests) != 1 {
+			if len(ps) != 1 || len(mustDecode(t, ps[0].cmd).Requests) != 1 {
 				t.Fatalf("%d batches", len(ps))
 			}
 			r.apply(ps...)

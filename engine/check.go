@@ -12,6 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // ErrNoMember is the answer of Check for a directory that is not of a member.
@@ -75,7 +77,7 @@ func Check(dir string) (Report, error) {
 	r := Report{Member: id.Member, Ensemble: id.Ensemble, Starts: id.Start}
 	for i := range id.Shards {
 		s := checkShard(d, dir, id, ShardID(i+1))
-		if errors.Is(s.Err, fs.ErrPermission) || errors.Is(s.Err, storage.ErrNewer) || errors.Is(s.Err, errNewer) {
+		if errors.Is(s.Err, fs.ErrPermission) || errors.Is(s.Err, storage.ErrNewer) || errors.Is(s.Err, command.ErrNewer) {
 			return Report{}, s.Err
 		}
 		r.Shards = append(r.Shards, s)
@@ -125,6 +127,6 @@ func (r *ShardReport) checkImage(d *disk.Disk, dir string, id replication.Identi
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	r.Applied, r.Znodes, r.Sessions, r.Zxid = applied, t.Len(), l.table.Len(), l.one.zxid
+	r.Applied, r.Znodes, r.Sessions, r.Zxid = applied, t.Len(), l.table.Len(), l.one.Zxid
 	return checkOrigin(dir, l.table, session.MemberID(id.Member), id.Start+1)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A Claim is the ephemeral znodes that one transaction creates for somebody to stand in queues with: created, perhaps held for
@@ -334,7 +336,7 @@ func mayBe(op *tree.Op, path string) bool {
 func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*waiter)) {
 	s := c.session
 	for _, path := range paths {
-		w := newWaiter(s, &request{kind: requestRelease, session: s.id, path: path, czxid: czxid, lost: lost})
+		w := newWaiter(s, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
 		if lost {
 			s.engine.keeper.losingLocked(w)
 		}

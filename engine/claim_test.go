@@ -9,6 +9,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
@@ -148,7 +150,7 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 
 // bigSet is a transaction that takes more than half of a batch.
 func bigSet(path string) []tree.Op {
-	return []tree.Op{{Kind: tree.KindSet, Path: path, Data: make([]byte, batchBytesMax/2+1), Version: tree.AnyVersion}}
+	return []tree.Op{{Kind: tree.KindSet, Path: path, Data: make([]byte, command.BatchBytesMax/2+1), Version: tree.AnyVersion}}
 }
 
 // What is written after a release does not overtake it either, not even where only one of them fits in a batch.
@@ -200,7 +202,7 @@ func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 		n.lead(0)
 		for i, c := range claims {
 			refused := false
-			for range queueBytesMax / (batchBytesMax / 2) {
+			for range queueBytesMax / (command.BatchBytesMax / 2) {
 				refused = refused || isClosed(s.Submit(t.Context(), bigSet("/a")).Done())
 			}
 			if !refused {
@@ -380,10 +382,10 @@ func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
 		first := n.claim(s, "/q")
 		go first.Release()
 		release := n.wantRequests("release /q")
-		n.applyCommand(command{kind: commandBatch, origin: mustDecode(t, release[0].cmd).origin, requests: []request{
-			{kind: requestTxn, session: s.ID(), ops: []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}}},
-			{kind: requestTxn, session: s.ID(), ops: []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}},
-			{kind: requestRelease, session: s.ID(), path: "/q", czxid: first.czxid},
+		n.applyCommand(command.Command{Kind: command.KindBatch, Origin: mustDecode(t, release[0].cmd).Origin, Requests: []command.Request{
+			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}}},
+			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}},
+			{Kind: command.RequestRelease, Session: s.ID(), Path: "/q", Czxid: first.czxid},
 		}})
 		if !n.exists("/q") {
 			t.Fatal("another znode was deleted")

@@ -10,6 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
 )
 
 // MemberID names a member of the ensemble.
@@ -71,7 +73,7 @@ type Config struct {
 // Seams are where a test takes the place of the machine. The zero value is the real thing.
 type Seams struct {
 	Network func(transport.Network) transport.Network // given TCP, returns what is used instead
-	Clock   Clock                                     // instead of the system's
+	Clock   clock.Clock                               // instead of the system's
 	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
 	Unread  func(op disk.Op, name string) error       // asked before every call of the disk that reads
 	Lack    time.Duration                             // instead of lackPatience

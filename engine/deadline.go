@@ -121,7 +121,7 @@ func (k *keeper) lookAndLock() {
 	if k.mu.timeouts.least == 0 {
 		return
 	}
-	if now, drift, ok := k.clock.glance(k.mu.anchor); ok && k.mu.calm.holds(now, drift) {
+	if now, drift, ok := k.clock.Glance(k.mu.anchor); ok && k.mu.calm.holds(now, drift) {
 		return
 	}
 	k.mu.Unlock()
@@ -135,8 +135,8 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	if k.mu.timeouts.least == 0 {
 		return nil, false
 	}
-	drift := k.clock.drift()
-	k.mu.anchor = k.clock.anchor(now, drift)
+	drift := k.clock.Drift()
+	k.mu.anchor = k.clock.Mark(now, drift)
 	if k.mu.calm.holds(now, drift) {
 		return nil, false
 	}

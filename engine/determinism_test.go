@@ -13,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A logWriter makes up a log: members that start again and again, sessions, transactions, silences, and whatever can go
@@ -30,7 +32,7 @@ func (l *logWriter) entry() []byte {
 	case n < 24:
 		return l.silence()
 	case n < 27:
-		return encodeExpire(l.wall())
+		return command.EncodeExpire(l.wall())
 	case n < 35:
 		return l.reap()
 	}
@@ -39,18 +41,18 @@ func (l *logWriter) entry() []byte {
 
 // reap is what a reaper has seen, of now or of some time ago.
 func (l *logWriter) reap() []byte {
-	var due []mortal
+	var due []command.Mortal
 	l.seen.tree.Load().Mortals(func(m tree.Mortal) bool {
 		if l.rng.IntN(2) == 0 {
 			m.Mzxid = tree.Zxid(l.near(uint64(m.Mzxid)))
-			due = append(due, mortal{path: m.Path, seen: m.Seen})
+			due = append(due, command.Mortal{Path: m.Path, Seen: m.Seen})
 		}
 		return len(due) < 4
 	})
 	if l.rng.IntN(4) == 0 {
-		due = append(due, mortal{path: l.path()})
+		due = append(due, command.Mortal{Path: l.path()})
 	}
-	return encodeReap(l.wall(), due)
+	return command.EncodeReap(l.wall(), due)
 }
 
 func (l *logWriter) identities() (who []tree.Identity) {
@@ -95,29 +97,29 @@ func (l *logWriter) register() []byte {
 		n.Directory[1]++
 	}
 	names := []string{"digest", "ip", "super"}
-	r := rules{schemes: names[l.rng.IntN(len(names)):]}
+	r := command.Rules{Schemes: names[l.rng.IntN(len(names)):]}
 	if l.rng.IntN(2) == 0 { // the tree is full soon
-		r.treeMax = l.seen.tree.Load().Weight() + l.rng.Int64N(1000)
+		r.TreeMax = l.seen.tree.Load().Weight() + l.rng.Int64N(1000)
 	}
-	return encodeRegister(n, l.rng.Int64(), r)
+	return command.EncodeRegister(n, l.rng.Int64(), r)
 }
 
 func (l *logWriter) silence() []byte {
 	step, d, _ := l.seen.mu.table.NextStep(l.member())
 	step.Step = l.near(step.Step)
 	step.LastSeq = l.near(step.LastSeq)
-	return encodeSilence(step, d+time.Duration(l.rng.IntN(3)-1)*100*time.Millisecond, l.wall())
+	return command.EncodeSilence(step, d+time.Duration(l.rng.IntN(3)-1)*100*time.Millisecond, l.wall())
 }
 
 func (l *logWriter) batch() []byte {
 	m := l.member()
 	o, _ := l.seen.mu.table.Origin(m)
-	var ws []*waiter
+	var list [][]byte
 	for range l.rng.IntN(6) {
 		r := l.request(m)
-		ws = append(ws, &waiter{wire: encodeRequest(&r)})
+		list = append(list, command.EncodeRequest(&r))
 	}
-	return encodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.wall(), 0, ws)
+	return command.EncodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.wall(), 0, len(list), slices.Values(list))
 }
 
 // session returns a session of the member, or rarely another one.
@@ -132,48 +134,48 @@ func (l *logWriter) session(m session.MemberID) tree.SessionID {
 	return open[l.rng.IntN(len(open))].ID
 }
 
-func (l *logWriter) request(m session.MemberID) request {
+func (l *logWriter) request(m session.MemberID) command.Request {
 	switch n := l.rng.IntN(20); {
 	case n < 3:
 		timeouts := []time.Duration{0, time.Second, 4 * time.Second, 4100 * time.Millisecond}
-		r := request{kind: requestOpen, timeout: timeouts[l.rng.IntN(len(timeouts))]}
-		r.password[0] = byte(l.rng.Uint32())
-		r.remote = l.rng.IntN(2) == 0
-		r.identities = l.identities()
+		r := command.Request{Kind: command.RequestOpen, Timeout: timeouts[l.rng.IntN(len(timeouts))]}
+		r.Password[0] = byte(l.rng.Uint32())
+		r.Remote = l.rng.IntN(2) == 0
+		r.Identities = l.identities()
 		return r
 	case n < 4:
 		id := l.session(m)
 		was, _ := l.seen.mu.table.Get(id)
-		return request{kind: requestClose, session: id, attached: tree.Zxid(l.near(uint64(was.Attached))), lost: id%2 == 0}
+		return command.Request{Kind: command.RequestClose, Session: id, Attached: tree.Zxid(l.near(uint64(was.Attached))), Lost: id%2 == 0}
 	case n < 5:
 		return l.move()
 	case n < 6:
 		id := l.session(m)
 		was, _ := l.seen.mu.table.Get(id)
-		return request{kind: requestIdentify, session: id, attached: tree.Zxid(l.near(uint64(was.Attached))), identities: l.identities()}
+		return command.Request{Kind: command.RequestSetIdentities, Session: id, Attached: tree.Zxid(l.near(uint64(was.Attached))), Identities: l.identities()}
 	case n < 9:
-		r := request{kind: requestRelease, session: l.session(m), path: l.path()}
-		if owned := l.seen.mu.table.Ephemerals(r.session); len(owned) > 0 {
-			r.path = owned[l.rng.IntN(len(owned))]
+		r := command.Request{Kind: command.RequestRelease, Session: l.session(m), Path: l.path()}
+		if owned := l.seen.mu.table.Ephemerals(r.Session); len(owned) > 0 {
+			r.Path = owned[l.rng.IntN(len(owned))]
 		}
-		stat, _ := l.seen.tree.Load().Exists(r.path)
-		r.czxid = tree.Zxid(l.near(uint64(stat.Czxid)))
-		r.lost = l.rng.IntN(2) == 0
+		stat, _ := l.seen.tree.Load().Exists(r.Path)
+		r.Czxid = tree.Zxid(l.near(uint64(stat.Czxid)))
+		r.Lost = l.rng.IntN(2) == 0
 		return r
 	}
-	r := request{kind: requestTxn, session: l.session(m)}
+	r := command.Request{Kind: command.RequestTxn, Session: l.session(m)}
 	for range 1 + l.rng.IntN(1+l.rng.IntN(4)) {
-		r.ops = append(r.ops, l.op())
+		r.Ops = append(r.Ops, l.op())
 	}
 	return r
 }
 
 // move brings a session of any member to the one that sends it.
-func (l *logWriter) move() request {
+func (l *logWriter) move() command.Request {
 	id := l.session(l.member())
 	was, _ := l.seen.mu.table.Get(id)
 	was.Password[0] = byte(l.near(uint64(was.Password[0])))
-	return request{kind: requestMove, session: id, password: was.Password, timeout: time.Duration(1+l.rng.IntN(4)) * time.Second, identities: l.identities()}
+	return command.Request{Kind: command.RequestReattach, Session: id, Password: was.Password, Timeout: time.Duration(1+l.rng.IntN(4)) * time.Second, Identities: l.identities()}
 }
 
 func (l *logWriter) path() string {
@@ -342,7 +344,7 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 	if got := plain.dump(); got != want {
 		t.Errorf("image:\n%s\nmemory:\n%s", got, want)
 	}
-	if plain.shard.mu.zxid < length/8 {
-		t.Errorf("%d entries made only %d transactions", length, plain.shard.mu.zxid)
+	if plain.shard.mu.Zxid < length/8 {
+		t.Errorf("%d entries made only %d transactions", length, plain.shard.mu.Zxid)
 	}
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
@@ -25,7 +28,7 @@ import (
 type Engine struct {
 	// Immutable after Start.
 	cfg        Config
-	clock      Clock
+	clock      clock.Clock
 	log        *slog.Logger
 	lock       *replication.DirLock
 	disk       *disk.Disk
@@ -149,7 +152,7 @@ func (e *Engine) Propose(id ShardID, cmd []byte) (proposal, error) {
 }
 
 // home is the shard of the session table.
-func (e *Engine) home() *machine { return e.shards[homeShard-1] }
+func (e *Engine) home() *machine { return e.shards[command.HomeShard-1] }
 
 // barrier waits until this node has applied what was acknowledged on a shard anywhere before the call.
 func (e *Engine) barrier(ctx context.Context, id ShardID) error {
@@ -254,13 +257,13 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...
 // openSession opens a remote client's session if it is given what such a one has.
 func (e *Engine) openSession(ctx context.Context, timeout time.Duration, remote *remote, who []tree.Identity) (*Session, error) {
 	timeout = e.timeoutWithin(timeout)
-	r := request{kind: requestOpen, timeout: timeout, remote: remote != nil, identities: who}
-	if _, err := rand.Read(r.password[:]); err != nil {
+	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: remote != nil, Identities: who}
+	if _, err := rand.Read(r.Password[:]); err != nil {
 		return nil, err
 	}
 	s := newSession(e, timeout, who)
 	if s.remote = remote; remote != nil {
-		remote.password = r.password
+		remote.password = r.Password
 	}
 	opening := newWaiter(nil, &r)
 	opening.applied = func(w *waiter) { e.keeper.opened(s, w) }
@@ -410,7 +413,7 @@ func (e *Engine) claimsGone(changes []tree.Change) { e.keeper.gone(changes) }
 
 func (e *Engine) sessionEnded(at ShardID, id tree.SessionID, why error) {
 	e.keeper.ended(at, why, id)
-	if at == homeShard && why == ErrSessionExpired && e.cfg.SessionExpired != nil {
+	if at == command.HomeShard && why == ErrSessionExpired && e.cfg.SessionExpired != nil {
 		e.cfg.SessionExpired(id)
 	}
 }

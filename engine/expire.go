@@ -4,7 +4,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 const (
@@ -22,7 +25,7 @@ type expirer struct {
 	// Immutable after newExpirer.
 	machine *machine
 	raft    replicator
-	member  MemberID
+	member  replication.MemberID
 	least   time.Duration // the smallest timeout that a session of any member can have
 	lag     *lag
 	log     *slog.Logger
@@ -92,7 +95,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 	next := x.least / 4
 	if due, portions := x.machine.due(); due > 0 {
 		if x.expire.portions != portions || !x.expire.onWay(now) {
-			x.expire = measure{portions: portions, at: now, proposal: x.propose(encodeExpire(now.UnixMilli()))}
+			x.expire = measure{portions: portions, at: now, proposal: x.propose(command.EncodeExpire(now.UnixMilli()))}
 		}
 		next = min(next, silencePoll)
 	}
@@ -102,7 +105,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 			continue
 		}
 		if p := x.steps[s.step.Member]; p.step != s.step || !p.onWay(now) {
-			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(encodeSilence(s.step, s.duration, now.UnixMilli()))}
+			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(command.EncodeSilence(s.step, s.duration, now.UnixMilli()))}
 		}
 		next = min(next, silencePoll)
 	}
@@ -129,7 +132,7 @@ type silence struct {
 
 // silences returns the next step of every origin that has one. Only the home shard books silence.
 func (m *machine) silences(now time.Time) []silence {
-	if m.shard != homeShard {
+	if m.shard != command.HomeShard {
 		return nil
 	}
 	m.mu.Lock()

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A watchman is a node that may lead and measures silences, with a log whose commits take a while.
@@ -34,7 +36,7 @@ func withWatchman(t *testing.T, latency time.Duration, fn func(t *testing.T, w *
 // lead makes this member or another one the leader.
 func (w *watchman) lead(m MemberID) {
 	w.log.elect(m)
-	w.leaderChanged(homeShard, w.log.Leader(homeShard))
+	w.leaderChanged(command.HomeShard, w.log.Leader(command.HomeShard))
 	synctest.Wait()
 }
 
@@ -76,7 +78,7 @@ func TestOnlyTheLeaderMeasures(t *testing.T) {
 		}
 		w.lead(testMember)
 		ps := w.log.take()
-		if len(ps) == 0 || mustDecode(t, ps[0].cmd).kind != commandSilence {
+		if len(ps) == 0 || mustDecode(t, ps[0].cmd).Kind != command.KindSilence {
 			t.Fatalf("%d commands proposed by the new leader", len(ps))
 		}
 		w.lead(0)
@@ -101,8 +103,8 @@ func TestStepsAreQuartersOfTheTimeout(t *testing.T) {
 			if len(ps) != 1 {
 				t.Fatalf("%d commands for step %d", len(ps), step+1)
 			}
-			want := command{kind: commandSilence, step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: step + 1}, duration: 2 * time.Second}
-			if got := mustDecode(t, ps[0].cmd); got.kind != want.kind || got.step != want.step || got.duration != want.duration {
+			want := command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: step + 1}, Silence: 2 * time.Second}
+			if got := mustDecode(t, ps[0].cmd); got.Kind != want.Kind || got.Step != want.Step || got.Silence != want.Silence {
 				t.Fatalf("proposed %+v, want %+v", got, want)
 			}
 			w.apply(ps...)
@@ -296,31 +298,31 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 		n.loops.Go(func() { n.expirer.loop(n.stop, n.done) })
 		watchmen = append(watchmen, n)
 	}
-	var log []command
+	var log []command.Command
 	applied := make([]int, len(watchmen))
-	commit := func(c command) {
+	commit := func(c command.Command) {
 		log = append(log, c)
 		truth.applyCommand(c)
 	}
 	o := session.Origin{Member: 7, Start: 1, Directory: [16]byte{7}}
-	commit(command{kind: commandRegister, origin: o})
+	commit(command.Command{Kind: command.KindRegister, Origin: o})
 	o.LastSeq = 1
-	commit(command{kind: commandBatch, origin: o, requests: []request{{kind: requestOpen, timeout: timeout}}})
+	commit(command.Command{Kind: command.KindBatch, Origin: o, Requests: []command.Request{{Kind: command.RequestOpen, Timeout: timeout}}})
 	alive := time.Now() // when its newest batch was committed
 	dies := alive.Add(time.Duration(rng.IntN(6000)) * time.Millisecond)
 
-	var onWay []command
+	var onWay []command.Command
 	for expired.IsZero() && time.Since(dies) < time.Minute {
 		pass(tick)
 		for i, n := range watchmen {
 			for _, p := range n.log.take() {
-				if c := mustDecode(t, p.cmd); c.kind == commandSilence {
+				if c := mustDecode(t, p.cmd); c.Kind == command.KindSilence {
 					onWay = append(onWay, c)
 				}
 			}
 			if rng.IntN(40) == 0 { // each has its own opinion of who leads
 				n.log.elect([]MemberID{MemberID(i + 1), 8}[rng.IntN(2)])
-				n.leaderChanged(homeShard, n.log.Leader(homeShard))
+				n.leaderChanged(command.HomeShard, n.log.Leader(command.HomeShard))
 			}
 			for rng.IntN(3) > 0 && applied[i] < len(log) {
 				n.applyCommand(log[applied[i]])
@@ -336,7 +338,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 		}
 		if time.Now().Before(dies) && rng.IntN(int(timeout/tick)) == 0 {
 			o.LastSeq++
-			commit(command{kind: commandBatch, origin: o})
+			commit(command.Command{Kind: command.KindBatch, Origin: o})
 			if expired.IsZero() {
 				alive = time.Now()
 			}

@@ -19,7 +19,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.table, m.mu.state = table, one
+	m.mu.table, m.mu.State = table, one
 	m.noteOrigins()
 	m.index.Store(m.image.Applied())
 	m.gathered.entries, m.gathered.bytes = 0, 0
@@ -31,7 +31,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	}
 	gap := gap{old: m.tree.Load(), next: next, below: make(map[string]verdict)}
 	m.engine.keeper.reconcile(m.pipe, gap.old, next, table, registered)
-	m.registry.Install(one.zxid, gap.notice, func() { m.tree.Store(next) })
+	m.registry.Install(one.Zxid, gap.notice, func() { m.tree.Store(next) })
 	prove()
 	return nil
 }

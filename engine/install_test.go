@@ -13,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // withGap runs fn in a bubble with a node that has an image, and a replica that has applied the same log and goes on
@@ -42,22 +44,21 @@ func (r *replica) catchUp() {
 func (r *replica) do(ops ...tree.Op) {
 	r.t.Helper()
 	r.catchUp()
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: testOrigin().Digest, Level: formatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: testOrigin().Digest, Level: command.FormatLevel}
 	seq := uint64(0)
-	batch := func(q request) {
+	batch := func(q command.Request) {
 		seq++
-		w := &waiter{wire: encodeRequest(&q)}
-		r.node.apply(&fakeProposal{cmd: encodeBatch(2, 1, seq, 0, 0, []*waiter{w})})
+		r.node.apply(&fakeProposal{cmd: command.EncodeBatch(2, 1, seq, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)}))})
 	}
-	r.node.apply(&fakeProposal{cmd: encodeRegister(o, 0, rules{})})
-	batch(request{kind: requestOpen, timeout: testTimeout})
+	r.node.apply(&fakeProposal{cmd: command.EncodeRegister(o, 0, command.Rules{})})
+	batch(command.Request{Kind: command.RequestOpen, Timeout: testTimeout})
 	id := r.shard.mu.table.Sessions(2)[0].ID
-	before := r.shard.mu.zxid
+	before := r.shard.mu.Zxid
 	for _, op := range ops {
-		batch(request{kind: requestTxn, session: id, ops: []tree.Op{op}})
+		batch(command.Request{Kind: command.RequestTxn, Session: id, Ops: []tree.Op{op}})
 	}
-	if r.shard.mu.zxid != before+tree.Zxid(len(ops)) {
-		r.t.Fatalf("of %d transactions %d went through", len(ops), r.shard.mu.zxid-before)
+	if r.shard.mu.Zxid != before+tree.Zxid(len(ops)) {
+		r.t.Fatalf("of %d transactions %d went through", len(ops), r.shard.mu.Zxid-before)
 	}
 }
 
@@ -156,7 +157,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 					if modes[i] == watch.Once {
 						want = c.once
 					}
-					if got := afterGap(w, ahead.shard.mu.zxid); got != want {
+					if got := afterGap(w, ahead.shard.mu.Zxid); got != want {
 						t.Errorf("%v: got %q, want %q", modes[i], got, want)
 					}
 				}
@@ -339,7 +340,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		ahead.shard.mu.Lock()
 		ahead.shard.closeSession(gone.ID(), 1, true)
 		ahead.shard.mu.Unlock()
-		ahead.node.apply(&fakeProposal{cmd: encodeExpire(1)}) // saves
+		ahead.node.apply(&fakeProposal{cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
 		if err := held.Err(); err != nil {
 			t.Errorf("a claim whose znode is there: %v", err)
@@ -411,7 +412,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 		ahead.catchUp()
 		ahead.node.apply(inflight...)
 		first := ahead.stream()
-		at := ahead.shard.mu.zxid
+		at := ahead.shard.mu.Zxid
 		ahead.applied = ahead.applied[:len(n.applied)] // the node has not, and do begins with what it has
 		ahead.do(set("/a"), remove("/lost"))
 		for _, stream := range [][]byte{first, ahead.stream()} {
@@ -424,7 +425,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 			t.Errorf("at zxid %d after the second, the first was at %d", zxid, at)
 		}
 		for path, want := range map[string]string{"/a": "gap", "/b": ""} {
-			if got := afterGap(watches[path], ahead.shard.mu.zxid); got != want {
+			if got := afterGap(watches[path], ahead.shard.mu.Zxid); got != want {
 				t.Errorf("the watch of %s: %q, want %q", path, got, want)
 			}
 		}

@@ -9,8 +9,12 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A keeper is the owner's side of the sessions of this node. It knows what they live by: when the newest of this
@@ -28,7 +32,7 @@ import (
 type keeper struct {
 	// Immutable after Start.
 	engine *Engine
-	clock  Clock
+	clock  clock.Clock
 	home   *pipeline     // of the session table's shard: what it carries keeps the sessions alive
 	pipes  []*pipeline   // of all shards
 	wake   chan struct{} // capacity 1: a nearer deadline or a beat may be due
@@ -44,7 +48,7 @@ type keeper struct {
 		timeouts  timeouts
 		remotes   remotes
 		calm      calm
-		anchor    anchor                 // of the newest look at all clocks
+		anchor    clock.Anchor           // of the newest look at all clocks
 		losing    map[*Session][]*waiter // the requests by which claims that it lost end, or inherit what was lost
 		unknown   []*Claim               // their outcome is lost: until reconcile has looked for their znodes
 		opening   map[*Session]*waiter   // their requests
@@ -61,7 +65,7 @@ func newKeeper(e *Engine, home *pipeline) *keeper {
 	k.mu.losing = make(map[*Session][]*waiter)
 	k.mu.opening = make(map[*Session]*waiter)
 	k.mu.proved = k.clock.Boot()
-	k.mu.drift = k.clock.drift()
+	k.mu.drift = k.clock.Drift()
 	return k
 }
 
@@ -180,7 +184,7 @@ func (k *keeper) losingLocked(w *waiter) {
 func (k *keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
 	for i, p := range k.pipes {
 		if p == k.home || s.remote == nil && s.at[i].known.Load() {
-			w := newWaiter(s, &request{kind: requestClose, session: s.id, attached: s.attached(), lost: lost})
+			w := newWaiter(s, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.attached(), Lost: lost})
 			p.queueEnd(w)
 			closing = append(closing, ends{p, w})
 		}
@@ -203,7 +207,7 @@ func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline, who []tree.
 
 // admitLocked queues what has a shard admit a session, unless queue does not take it.
 func (k *keeper) admitLocked(s *Session, p *pipeline, who []tree.Identity, queue func(*waiter) bool) *waiter {
-	w := newWaiter(s, &request{kind: requestAdmit, session: s.id, timeout: s.timeout, attached: s.attached(), identities: who})
+	w := newWaiter(s, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.attached(), Identities: who})
 	if !queue(w) {
 		return nil
 	}
@@ -299,7 +303,7 @@ func (k *keeper) drop(expired []*Session) {
 
 // ended is told by a shard's log that sessions have ended. What of their requests this node has not applied yet comes later in
 // that log, if at all, and is refused there; in another it may come before the end.
-func (k *keeper) ended(at ShardID, why error, ids ...tree.SessionID) {
+func (k *keeper) ended(at replication.ShardID, why error, ids ...tree.SessionID) {
 	gone := k.endAll(why, ids)
 	if len(gone) == 0 {
 		return

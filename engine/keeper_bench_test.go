@@ -8,6 +8,9 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // Questions are asked of every session and claim all the time, also while there is no quorum: the answer must not cost by
@@ -17,13 +20,13 @@ func BenchmarkQuestion(b *testing.B) {
 		for _, sessions := range []int{1, 10_000} {
 			b.Run(fmt.Sprintf("state=%v/sessions=%d", state, sessions), func(b *testing.B) {
 				var now time.Duration
-				clock := Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}
+				clock := clock.Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}
 				e := &Engine{clock: clock}
-				e.newMachine(homeShard, &fakeLog{}, testOrigin())
+				e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
 				var s *Session
 				for i := range sessions {
 					s = newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil)
-					e.keeper.add(s, tree.SessionID(i+1), 0, clock.drift())
+					e.keeper.add(s, tree.SessionID(i+1), 0, clock.Drift())
 				}
 				if state == session.Suspended {
 					now = testDeadline
@@ -47,10 +50,10 @@ func TestIdleSessionIsSmall(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	e := &Engine{clock: newFakeClock().clock()}
-	e.newMachine(homeShard, &fakeLog{}, testOrigin())
+	e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
 	before := heap()
 	for i := range sessions {
-		e.keeper.add(newSession(e, testTimeout, nil), tree.SessionID(i+1), 0, e.clock.drift())
+		e.keeper.add(newSession(e, testTimeout, nil), tree.SessionID(i+1), 0, e.clock.Drift())
 	}
 	size := float64(heap()-before) / sessions
 	t.Logf("%.0f bytes a session", size)

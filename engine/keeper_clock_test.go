@@ -9,6 +9,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
 )
 
 // stops are the ways in which time is lost before anybody asks: the process stands still, or the machine sleeps, which the clock
@@ -185,7 +187,7 @@ func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
 		n.wantState(s, session.Suspended)
 		_, beats := n.requests()
 		beat := beats[len(beats)-1]
-		if seq := mustDecode(t, beat.cmd).origin.LastSeq; seq != mustDecode(t, beats[0].cmd).origin.LastSeq {
+		if seq := mustDecode(t, beat.cmd).Origin.LastSeq; seq != mustDecode(t, beats[0].cmd).Origin.LastSeq {
 			t.Fatalf("%d beats in flight", seq)
 		}
 		n.fake.step(time.Minute)
@@ -270,11 +272,11 @@ func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
 // A process that is stopped between its looks at two clocks is stopped, as at any other moment; neither clock has lost anything.
 func TestProcessStoppedBetweenTwoClocksLosesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		of   func(n *node) *Clock // who reads them
-		read int                  // after which of the next looks at the wall clock
+		of   func(n *node) *clock.Clock // who reads them
+		read int                        // after which of the next looks at the wall clock
 	}{
-		"by a question":        {func(n *node) *Clock { return &n.keeper.clock }, 1},
-		"by who sends a batch": {func(n *node) *Clock { return &n.pipe.clock }, 2}, // the first one is stamped on it
+		"by a question":        {func(n *node) *clock.Clock { return &n.keeper.clock }, 1},
+		"by who sends a batch": {func(n *node) *clock.Clock { return &n.pipe.clock }, 2}, // the first one is stamped on it
 	} {
 		t.Run(name, func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
@@ -319,13 +321,13 @@ func TestGlanceIsNeverEarly(t *testing.T) {
 			}
 			return time.Duration(r.Int64N(int64(time.Minute)))
 		}
-		c := Clock{Boot: func() time.Duration { return boot }, Wall: func() time.Time { return time.Unix(0, int64(wall)) },
-			quick: func() (time.Duration, time.Duration) { pass(some()); return wall, mono }}
-		if _, _, ok := c.glance(anchor{}); ok {
+		c := clock.Clock{Boot: func() time.Duration { return boot }, Wall: func() time.Time { return time.Unix(0, int64(wall)) },
+			Quick: func() (time.Duration, time.Duration) { pass(some()); return wall, mono }}
+		if _, _, ok := c.Glance(clock.Anchor{}); ok {
 			t.Fatal("without an anchor")
 		}
 		now := boot
-		a := c.anchor(now, c.drift())
+		a := c.Mark(now, c.Drift())
 		back := time.Duration(0)
 		for range 5 {
 			pass(some())
@@ -338,7 +340,7 @@ func TestGlanceIsNeverEarly(t *testing.T) {
 				wall -= set
 				back += set
 			}
-			said, _, _ := c.glance(a)
+			said, _, _ := c.Glance(a)
 			if early := boot - said; early > back {
 				t.Fatalf("seed %d: %v early, and the wall clock was set back by %v", seed, early, back)
 			}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A naiveKeeper looks at every session whenever anybody asks. Each has a life and a proof of its own.
@@ -78,9 +81,9 @@ type keeperModel struct {
 
 func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
 	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*Session), claims: make(map[tree.SessionID]*Claim)}
-	clock := Clock{Boot: func() time.Duration { return m.now }, Wall: func() time.Time { return time.Unix(0, int64(m.wall)) }}
+	clock := clock.Clock{Boot: func() time.Duration { return m.now }, Wall: func() time.Time { return time.Unix(0, int64(m.wall)) }}
 	m.engine = &Engine{clock: clock}
-	m.engine.newMachine(homeShard, &fakeLog{}, testOrigin())
+	m.engine.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
 	m.naive = &naiveKeeper{sessions: make(map[tree.SessionID]*naiveSession)}
 	return m
 }
@@ -156,7 +159,7 @@ func (m *keeperModel) open() {
 
 func (m *keeperModel) end() {
 	id := m.any()
-	m.engine.keeper.ended(homeShard, ErrSessionClosed, id)
+	m.engine.keeper.ended(command.HomeShard, ErrSessionClosed, id)
 	m.forget(id)
 }
 

@@ -12,28 +12,30 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // Sessions of these tests have a timeout of 10 s, so a margin of 1 s and their deadline at 9 s after a proof.
 const testTimeout, testDeadline = 10 * time.Second, 9 * time.Second
 
 // describeRequest is a request as these tests write it: "create /q", "release /q", "close 7".
-func describeRequest(r request) string {
-	switch r.kind {
-	case requestRelease:
-		return "release " + r.path
-	case requestClose:
-		return fmt.Sprint("close ", r.session)
-	case requestOpen:
+func describeRequest(r command.Request) string {
+	switch r.Kind {
+	case command.RequestRelease:
+		return "release " + r.Path
+	case command.RequestClose:
+		return fmt.Sprint("close ", r.Session)
+	case command.RequestOpen:
 		return "open"
 	}
-	if len(r.ops) == 0 {
+	if len(r.Ops) == 0 {
 		return "nothing"
 	}
-	return r.ops[0].Kind.String() + " " + r.ops[0].Path
+	return r.Ops[0].Kind.String() + " " + r.Ops[0].Path
 }
 
-func describeAll(list []request) []string {
+func describeAll(list []command.Request) []string {
 	var out []string
 	for _, r := range list {
 		out = append(out, describeRequest(r))
@@ -164,7 +166,7 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 				other := newNodeOf(t, origin)
 				other.loops.Go(func() { other.expirer.loop(other.stop, other.done) })
 				other.log.elect(otherMember)
-				other.leaderChanged(homeShard, other.log.Leader(homeShard))
+				other.leaderChanged(command.HomeShard, other.log.Leader(command.HomeShard))
 				s := n.open(testTimeout)
 				opened := time.Now()
 				other.apply(n.applied...)
@@ -179,7 +181,7 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 					}
 					ps := n.log.take()
 					for _, p := range ps {
-						sent[mustDecode(t, p.cmd).origin.LastSeq] = true
+						sent[mustDecode(t, p.cmd).Origin.LastSeq] = true
 					}
 					other.apply(ps...)
 					other.commit()
@@ -232,7 +234,7 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 			if !ok {
 				break
 			}
-			n.shard.apply(&command{kind: commandSilence, step: step, duration: d})
+			n.shard.apply(&command.Command{Kind: command.KindSilence, Step: step, Silence: d})
 		}
 		n.shard.mu.Unlock()
 		n.wantState(s, session.Expired)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // leaders is what observers were told of who leads.
@@ -69,7 +71,7 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 		e.leaders.last[id-1] = l.Member
 	}
 	e.news.turned()
-	if id == homeShard {
+	if id == command.HomeShard {
 		e.leaders.since = time.Time{}
 		if l.Member == e.cfg.Member {
 			e.leaders.since = time.Now()

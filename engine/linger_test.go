@@ -11,6 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 const lingerTime = 30 * time.Second
@@ -145,7 +147,7 @@ func (n *node) faster() {
 	for range 6 {
 		synctest.Wait()
 		for _, p := range n.log.take() {
-			if p.shard != homeShard && mustDecode(n.t, p.cmd).kind == commandBatch {
+			if p.shard != command.HomeShard && mustDecode(n.t, p.cmd).Kind == command.KindBatch {
 				late = append(late, p)
 			} else {
 				n.apply(p)
@@ -171,12 +173,12 @@ func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 		o := testOrigin()
 		o.Start++
 		for _, m := range n.shards[1:] {
-			n.applyOn(m.shard, command{kind: commandRegister, origin: o, wall: 5})
+			n.applyOn(m.shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
 		}
 		if stat, _ := n.tree().Exists(paths[0]); stat.EphemeralOwner != s.id {
 			t.Fatalf("it has ended at home: %+v", stat)
 		}
-		n.applyCommand(command{kind: commandRegister, origin: o, wall: 5})
+		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
 		n.left(s, paths, true)
 	})
 }
@@ -378,7 +380,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 	lose := func(m *machine, s *Session, path string) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		h := tree.Header{Zxid: m.mu.zxid + 1, Session: s.id, System: true}
+		h := tree.Header{Zxid: m.mu.Zxid + 1, Session: s.id, System: true}
 		_, err := m.commit(h, []tree.Op{{Kind: tree.KindLose, Path: path}}, nil)
 		return err
 	}
@@ -404,7 +406,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		if err := lose(ahead.shard, s, "/q"); err != nil {
 			t.Fatal(err)
 		}
-		ahead.node.apply(&fakeProposal{cmd: encodeExpire(1)}) // saves
+		ahead.node.apply(&fakeProposal{cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
 		if seen != s.id || c.Err() != ErrDeleted || owner(n) != 0 {
 			t.Errorf("by a snapshot: told while it was session %d's, %v", seen, c.Err())

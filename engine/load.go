@@ -7,27 +7,29 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // loadImage reads a whole image into memory, and refuses one that no machine of this build wrote.
-func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, state, error) {
+func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, command.State, error) {
 	if image.Applied() == 0 {
-		return tree.New(nil), session.NewTable(), state{}, nil
+		return tree.New(nil), session.NewTable(), command.State{}, nil
 	}
 	l := newLoading()
 	if err := image.Load(l.record); err != nil {
-		return nil, nil, state{}, err
+		return nil, nil, command.State{}, err
 	}
 	t, err := l.finish()
 	if err != nil {
-		return nil, nil, state{}, err
+		return nil, nil, command.State{}, err
 	}
-	schemes, err := pick(known, l.one.rules.schemes)
+	schemes, err := pick(known, l.one.Rules.Schemes)
 	if err != nil {
-		return nil, nil, state{}, err
+		return nil, nil, command.State{}, err
 	}
 	t.SetSchemes(schemes)
-	t.SetWeightMax(l.one.rules.treeMax)
+	t.SetWeightMax(l.one.Rules.TreeMax)
 	return t, l.table, l.one, nil
 }
 
@@ -48,7 +50,7 @@ func pick(known tree.Schemes, names []string) (tree.Schemes, error) {
 type loading struct {
 	znodes   *tree.Loader
 	table    *session.Table
-	one      state
+	one      command.State
 	hasState bool
 }
 
@@ -59,9 +61,9 @@ func newLoading() *loading {
 // finish makes a tree of what was read, and verifies the whole.
 func (l *loading) finish() (*tree.Tree, error) {
 	if !l.hasState {
-		return nil, fmt.Errorf("%w: the record %q is missing", errMalformed, stateKey)
+		return nil, fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
 	}
-	t, err := l.znodes.Finish(l.one.zxid)
+	t, err := l.znodes.Finish(l.one.Zxid)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func (l *loading) record(t storage.Table, key, value []byte) error {
 }
 
 func (l *loading) znode(path string, value []byte) error {
-	z, err := decodeZnode(value)
+	z, err := command.DecodeZnode(value)
 	if err != nil {
 		return fmt.Errorf("znode %q: %w", path, err)
 	}
@@ -92,9 +94,9 @@ func (l *loading) znode(path string, value []byte) error {
 }
 
 func (l *loading) session(key, value []byte) error {
-	r, err := decodeSession(value)
-	if err == nil && !bytes.Equal(key, idKey(uint64(r.ID))) {
-		err = errMalformed
+	r, err := command.DecodeSession(value)
+	if err == nil && !bytes.Equal(key, command.IDKey(uint64(r.ID))) {
+		err = command.ErrMalformed
 	}
 	if err != nil {
 		return fmt.Errorf("session %x: %w", key, err)
@@ -103,9 +105,9 @@ func (l *loading) session(key, value []byte) error {
 }
 
 func (l *loading) origin(key, value []byte) error {
-	o, err := decodeOrigin(value)
-	if err == nil && !bytes.Equal(key, idKey(uint64(o.Member))) {
-		err = errMalformed
+	o, err := command.DecodeOrigin(value)
+	if err == nil && !bytes.Equal(key, command.IDKey(uint64(o.Member))) {
+		err = command.ErrMalformed
 	}
 	if err != nil {
 		return fmt.Errorf("origin %x: %w", key, err)
@@ -115,10 +117,10 @@ func (l *loading) origin(key, value []byte) error {
 }
 
 func (l *loading) state(key string, value []byte) (err error) {
-	if key != stateKey {
-		return fmt.Errorf("%w: a record %q that this build does not know", errMalformed, key)
+	if key != command.StateKey {
+		return fmt.Errorf("%w: a record %q that this build does not know", command.ErrMalformed, key)
 	}
 	l.hasState = true
-	l.one, err = decodeState(value)
+	l.one, err = command.DecodeState(value)
 	return err
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A fakeLog stands for a Raft group, or for several with one leader: it keeps what is proposed, and the test decides what becomes of it.
@@ -103,8 +106,8 @@ func (c *fakeClock) wall() time.Time {
 }
 
 // clock has a quick one too, as that of the machine has: most questions are answered by it alone.
-func (c *fakeClock) clock() Clock {
-	return Clock{Boot: c.boot, Wall: c.wall, quick: func() (wall, mono time.Duration) {
+func (c *fakeClock) clock() clock.Clock {
+	return clock.Clock{Boot: c.boot, Wall: c.wall, Quick: func() (wall, mono time.Duration) {
 		return time.Duration(c.wall().UnixNano()), time.Since(c.start) + time.Duration(c.paused.Load())
 	}}
 }
@@ -123,12 +126,12 @@ func pass(d time.Duration) {
 const testMember, otherMember = 1, 2
 
 func testOrigin() session.Origin {
-	return session.Origin{Member: testMember, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: formatLevel}
+	return session.Origin{Member: testMember, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: command.FormatLevel}
 }
 
-func mustDecode(t testing.TB, cmd []byte) command {
+func mustDecode(t testing.TB, cmd []byte) command.Command {
 	t.Helper()
-	c, err := decodeCommand(cmd)
+	c, err := command.Decode(cmd)
 	if err != nil {
 		t.Fatalf("decode %x: %v", cmd, err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // expirePortion bounds the sessions and znodes, taken together, that one log entry removes by their ends: by twice as much. A million
@@ -44,7 +46,7 @@ const (
 type machine struct {
 	// Immutable after newMachine.
 	engine   *Engine
-	shard    ShardID
+	shard    replication.ShardID
 	pipe     *pipeline
 	image    *storage.Image
 	registry *watch.Registry
@@ -62,7 +64,8 @@ type machine struct {
 	// Owned by the goroutine that applies.
 	batch    *storage.Batch               // of the image
 	gathered struct{ entries, bytes int } // what the image does not have yet
-	room     room
+	room     command.Reader
+	record   []byte         // of a znode, while it is put into the batch
 	result   [1]tree.Result // where the tree puts that of an operation that nobody here waits for
 
 	// origins are the members as they have registered. A peer that reconnects is judged by them: it must not wait for a machine that
@@ -73,7 +76,7 @@ type machine struct {
 	mu struct {
 		rank.Mutex[rank.Machine]
 		table *session.Table
-		state
+		command.State
 		// since is when this node applied the entry that made an origin's newest (last seq, step); the
 		// leader measures the next step of silence from there.
 		since map[session.MemberID]time.Time
@@ -92,8 +95,8 @@ func (m *machine) load() error {
 		return fmt.Errorf("shard %d: %w", m.shard, err)
 	}
 	m.tree.Store(t)
-	m.registry.Deliver(one.zxid, nil, nil)
-	m.mu.table, m.mu.state = table, one
+	m.registry.Deliver(one.Zxid, nil, nil)
+	m.mu.table, m.mu.State = table, one
 	m.noteOrigins()
 	m.index.Store(m.image.Applied())
 	m.restartClocks()
@@ -150,13 +153,13 @@ func (m *machine) Applied() uint64 { return m.image.Applied() }
 // would make this replica another than the rest.
 func (m *machine) Apply(entries []replication.Entry) {
 	for i := range entries {
-		c, err := m.room.decode(entries[i].Cmd)
+		c, err := m.room.Decode(entries[i].Cmd)
 		if err != nil {
 			m.engine.fail(fmt.Errorf("shard %d: log entry %d: %w", m.shard, entries[i].Index, err))
 			return
 		}
 		records := m.applyOne(entries[i].Index, &c)
-		m.room.empty()
+		m.room.Reset()
 		m.quotas.tell()
 		m.gathered.entries++
 		m.gathered.bytes += len(entries[i].Cmd)
@@ -168,7 +171,7 @@ func (m *machine) Apply(entries []replication.Entry) {
 }
 
 // applyOne applies one entry, and returns how many records the image lacks. A panic under it fails the node, and must not keep mu.
-func (m *machine) applyOne(index uint64, c *command) (records int) {
+func (m *machine) applyOne(index uint64, c *command.Command) (records int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.apply(c)
@@ -177,26 +180,26 @@ func (m *machine) applyOne(index uint64, c *command) (records int) {
 }
 
 // apply makes one command's transitions. mu is held.
-func (m *machine) apply(c *command) {
+func (m *machine) apply(c *command.Command) {
 	m.tree.Load().At(time.Since(m.mu.loaded))
 	m.mu.removed = 0
-	switch c.kind {
-	case commandRegister:
+	switch c.Kind {
+	case command.KindRegister:
 		m.applyRegister(c)
-	case commandBatch:
+	case command.KindBatch:
 		m.applyBatch(c)
-	case commandSilence:
-		if m.mu.table.Silence(c.step, c.duration) {
-			m.mu.since[c.step.Member] = time.Now()
-			m.expireDue(c.wall)
+	case command.KindSilence:
+		if m.mu.table.Silence(c.Step, c.Silence) {
+			m.mu.since[c.Step.Member] = time.Now()
+			m.expireDue(c.Wall)
 		}
-	case commandExpire:
-		m.expireDue(c.wall)
-	case commandReap:
+	case command.KindExpire:
+		m.expireDue(c.Wall)
+	case command.KindReap:
 		m.reap(c)
-	case commandPurge:
+	case command.KindPurge:
 		m.purge(c)
-	case commandPurged:
+	case command.KindPurged:
 		m.purged(c)
 	}
 }
@@ -205,26 +208,26 @@ func (m *machine) own(o session.Origin) bool {
 	return o.Member == m.pipe.register.Member && o.Start == m.pipe.register.Start
 }
 
-func (m *machine) applyRegister(c *command) {
-	own := m.own(c.origin)
-	if o, ok := m.mu.table.Origin(c.origin.Member); ok && o.Start == c.origin.Start && o.Directory == c.origin.Directory {
+func (m *machine) applyRegister(c *command.Command) {
+	own := m.own(c.Origin)
+	if o, ok := m.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
 		if own && m.pipe.head(0) != nil { // a repeat of one that this process never saw applied
 			m.engine.fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
 	}
-	if _, err := m.mu.table.Register(c.origin); err != nil {
+	if _, err := m.mu.table.Register(c.Origin); err != nil {
 		if own {
 			m.engine.fail(fmt.Errorf("the ensemble refuses this member: %w", err))
 		}
 		return
 	}
 	m.noteOrigins()
-	m.use(c.rules)
-	m.mu.since[c.origin.Member] = time.Now()
-	m.expireDue(c.wall) // the predecessor's sessions are due at once
+	m.use(c.Rules)
+	m.mu.since[c.Origin.Member] = time.Now()
+	m.expireDue(c.Wall) // the predecessor's sessions are due at once
 	if own {
-		if m.shard == homeShard {
+		if m.shard == command.HomeShard {
 			m.engine.keeper.adopt(m.mu.table)
 		}
 		m.pipe.done(m.pipe.head(0))
@@ -232,20 +235,20 @@ func (m *machine) applyRegister(c *command) {
 }
 
 // use has transactions judged by the rules of the member with the newest Register.
-func (m *machine) use(r rules) {
-	schemes, err := pick(m.engine.cfg.Schemes, r.schemes)
+func (m *machine) use(r command.Rules) {
+	schemes, err := pick(m.engine.cfg.Schemes, r.Schemes)
 	if err != nil {
 		m.engine.fail(err)
 		return
 	}
-	m.mu.rules = r
+	m.mu.Rules = r
 	t := m.tree.Load()
 	t.SetSchemes(schemes)
-	t.SetWeightMax(r.treeMax)
+	t.SetWeightMax(r.TreeMax)
 }
 
-func (m *machine) applyBatch(c *command) {
-	o := c.origin
+func (m *machine) applyBatch(c *command.Command) {
+	o := c.Origin
 	own := m.own(o)
 	switch v := m.mu.table.Accept(o.Member, o.Start, o.LastSeq); v {
 	case session.Accepted:
@@ -263,7 +266,7 @@ func (m *machine) applyBatch(c *command) {
 		return
 	}
 	m.mu.since[o.Member] = time.Now()
-	m.mu.table.Carried(o.Member, c.home)
+	m.mu.table.Carried(o.Member, c.Home)
 	var b *batch
 	if own {
 		b = m.pipe.head(o.LastSeq)
@@ -272,8 +275,8 @@ func (m *machine) applyBatch(c *command) {
 	if b == nil {
 		room = m.result[:]
 	}
-	for i := range c.requests {
-		results, zxid, err := m.request(o.Member, c.wall, &c.requests[i], room)
+	for i := range c.Requests {
+		results, zxid, err := m.request(o.Member, c.Wall, &c.Requests[i], room)
 		m.pipe.complete(b, i, results, zxid, err)
 	}
 	m.pipe.done(b)
@@ -281,39 +284,39 @@ func (m *machine) applyBatch(c *command) {
 
 // request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a
 // session, and of any other the newest when it was applied.
-func (m *machine) request(at session.MemberID, wall int64, r *request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
-	switch r.kind {
-	case requestTxn:
-		if err := m.usable(r.session, at); err != nil {
+func (m *machine) request(at session.MemberID, wall int64, r *command.Request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
+	switch r.Kind {
+	case command.RequestTxn:
+		if err := m.usable(r.Session, at); err != nil {
 			return nil, 0, err
 		}
-		h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session, Identities: m.identities(r.session)}
-		results, err := m.commit(h, r.ops, room)
-		if err != nil && len(r.ops) == 1 {
+		h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall, Session: r.Session, Identities: m.identities(r.Session)}
+		results, err := m.commit(h, r.Ops, room)
+		if err != nil && len(r.Ops) == 1 {
 			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
 		}
-		return results, m.mu.zxid, err
-	case requestAttach:
-		return nil, 0, expired(m.mu.table.AddShard(r.session, at, r.shard))
-	case requestAdmit:
-		return nil, 0, expired(m.mu.table.Introduce(r.session, r.timeout, at, r.attached, r.identities))
-	case requestIdentify:
+		return results, m.mu.Zxid, err
+	case command.RequestAddShard:
+		return nil, 0, expired(m.mu.table.AddShard(r.Session, at, r.Shard))
+	case command.RequestIntroduce:
+		return nil, 0, expired(m.mu.table.Introduce(r.Session, r.Timeout, at, r.Attached, r.Identities))
+	case command.RequestSetIdentities:
 		return nil, 0, m.identify(at, r)
-	case requestOpen:
+	case command.RequestOpen:
 		z, err := m.openSession(at, wall, r)
 		return nil, z, err
-	case requestMove:
+	case command.RequestReattach:
 		z, err := m.moveSession(at, wall, r)
 		return nil, z, err
-	case requestClose:
-		if err := expired(m.mu.table.CheckAttachment(r.session, at, r.attached)); err != nil {
+	case command.RequestClose:
+		if err := expired(m.mu.table.CheckAttachment(r.Session, at, r.Attached)); err != nil {
 			return nil, 0, err
 		}
 		why := ErrSessionClosed
-		if r.lost && r.attached != 0 {
+		if r.Lost && r.Attached != 0 {
 			why = ErrSessionExpired // its client was silent; a session of the node itself has ended by its owner's will or clock
 		}
-		m.endAsked(r.session, wall, r.lost, why)
+		m.endAsked(r.Session, wall, r.Lost, why)
 		return nil, 0, nil
 	default:
 		return nil, 0, m.release(at, wall, r)
@@ -321,13 +324,13 @@ func (m *machine) request(at session.MemberID, wall int64, r *request, room []tr
 }
 
 // openSession opens a session and returns the zxid of that, which is its id: unique, never used again, the same on every replica.
-func (m *machine) openSession(at session.MemberID, wall int64, r *request) (tree.Zxid, error) {
-	h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall}
+func (m *machine) openSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
+	h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall}
 	var attached tree.Zxid
-	if r.remote {
+	if r.Remote {
 		attached = h.Zxid
 	}
-	if err := m.mu.table.Open(tree.SessionID(h.Zxid), r.password, r.timeout, at, attached, r.identities); err != nil {
+	if err := m.mu.table.Open(tree.SessionID(h.Zxid), r.Password, r.Timeout, at, attached, r.Identities); err != nil {
 		return 0, err
 	}
 	_, err := m.commit(h, nil, nil)
@@ -336,21 +339,21 @@ func (m *machine) openSession(at session.MemberID, wall int64, r *request) (tree
 
 // moveSession attaches a remote client's session to a member, and returns the zxid of that. What this node has of an earlier
 // attachment ends before anybody can know of the new one.
-func (m *machine) moveSession(at session.MemberID, wall int64, r *request) (tree.Zxid, error) {
-	h := tree.Header{Zxid: m.mu.zxid + 1, Time: wall}
-	if m.mu.table.Reattach(r.session, r.password, r.timeout, at, h.Zxid, r.identities) != nil {
+func (m *machine) moveSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
+	h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall}
+	if m.mu.table.Reattach(r.Session, r.Password, r.Timeout, at, h.Zxid, r.Identities) != nil {
 		return 0, ErrSessionExpired // whatever it is: see Table.Reattach
 	}
-	m.engine.keeper.left(r.session)
+	m.engine.keeper.left(r.Session)
 	_, err := m.commit(h, nil, nil)
 	return h.Zxid, err
 }
 
 // identify replaces the identities of a session, if the connection that has shown them is still the one it is attached to.
-func (m *machine) identify(at session.MemberID, r *request) error {
-	err := m.mu.table.CheckAttachment(r.session, at, r.attached)
+func (m *machine) identify(at session.MemberID, r *command.Request) error {
+	err := m.mu.table.CheckAttachment(r.Session, at, r.Attached)
 	if err == nil {
-		err = m.mu.table.SetIdentities(r.session, at, r.identities)
+		err = m.mu.table.SetIdentities(r.Session, at, r.Identities)
 	}
 	return expired(err)
 }
@@ -373,7 +376,7 @@ func (m *machine) ephemerals(ctx context.Context, id tree.SessionID, prefix stri
 }
 
 // speaksFor returns the member whose node speaks for a session. ctx bounds how long it waits for the machine.
-func (m *machine) speaksFor(ctx context.Context, id tree.SessionID) (MemberID, error) {
+func (m *machine) speaksFor(ctx context.Context, id tree.SessionID) (replication.MemberID, error) {
 	if err := m.lock(ctx); err != nil {
 		return 0, err
 	}
@@ -382,7 +385,7 @@ func (m *machine) speaksFor(ctx context.Context, id tree.SessionID) (MemberID, e
 	if m.mu.table.Usable(id, r.Origin) != nil {
 		return 0, ErrNoSession
 	}
-	return MemberID(r.Origin), nil
+	return replication.MemberID(r.Origin), nil
 }
 
 // lock takes mu for a caller, who does not wait longer than ctx, or the request timeout: the machine may stand still in the midst of
@@ -419,16 +422,16 @@ func expired(err error) error {
 
 // release ends the ephemeral znode that a session created at r.czxid, if it is still there and the session's. It can do nothing to
 // another, so it is safe to repeat at any time.
-func (m *machine) release(at session.MemberID, wall int64, r *request) error {
-	if err := m.usable(r.session, at); err != nil {
+func (m *machine) release(at session.MemberID, wall int64, r *command.Request) error {
+	if err := m.usable(r.Session, at); err != nil {
 		return nil // the session's end took the znode, or will before anything else of it is applied; or it is another attachment's now
 	}
-	stat, ok := m.tree.Load().Exists(r.path)
-	if !ok || stat.Czxid != r.czxid || stat.EphemeralOwner != r.session {
+	stat, ok := m.tree.Load().Exists(r.Path)
+	if !ok || stat.Czxid != r.Czxid || stat.EphemeralOwner != r.Session {
 		return nil
 	}
-	_, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: r.session, System: true},
-		[]tree.Op{endOf(r.path, r.lost)}, nil)
+	_, err := m.commit(tree.Header{Zxid: m.mu.Zxid + 1, Time: wall, Session: r.Session, System: true},
+		[]tree.Op{endOf(r.Path, r.Lost)}, nil)
 	return err
 }
 
@@ -455,7 +458,7 @@ func (m *machine) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tr
 
 // publish makes the transaction that the tree has applied visible.
 func (m *machine) publish(t *tree.Tree, z tree.Zxid) {
-	m.mu.zxid = z
+	m.mu.Zxid = z
 	changes := t.Changes()
 	m.mu.table.Track(changes)
 	m.engine.claimsGone(changes)
@@ -466,11 +469,11 @@ func (m *machine) publish(t *tree.Tree, z tree.Zxid) {
 }
 
 // reap removes containers and TTL znodes that are still as the reaper saw them, each in a transaction of its own.
-func (m *machine) reap(c *command) {
+func (m *machine) reap(c *command.Command) {
 	t := m.tree.Load()
-	for _, z := range c.reap {
-		h := tree.Header{Zxid: m.mu.zxid + 1, Time: c.wall, System: true}
-		if t.Reap(h, z.path, z.seen) == nil { // else somebody used it since
+	for _, z := range c.Reap {
+		h := tree.Header{Zxid: m.mu.Zxid + 1, Time: c.Wall, System: true}
+		if t.Reap(h, z.Path, z.Seen) == nil { // else somebody used it since
 			m.publish(t, h.Zxid)
 		}
 	}
@@ -485,8 +488,8 @@ func (m *machine) endAsked(id tree.SessionID, wall int64, lost bool, why error) 
 		m.mu.removed += m.endSession(id, wall, lost)
 		return
 	}
-	if m.shard == homeShard {
-		m.mu.table.Decide(id, m.mu.zxid, lost)
+	if m.shard == command.HomeShard {
+		m.mu.table.Decide(id, m.mu.Zxid, lost)
 		m.expirer.signal()
 	}
 }
@@ -497,7 +500,7 @@ func (m *machine) closeSession(id tree.SessionID, wall int64, lost bool) int {
 	if lost {
 		why = ErrSessionExpired
 	}
-	if m.shard == homeShard && m.mu.table.IsEnding(id) || m.mu.table.Owns(id) > m.portion {
+	if m.shard == command.HomeShard && m.mu.table.IsEnding(id) || m.mu.table.Owns(id) > m.portion {
 		m.engine.keeper.ended(m.shard, why, id) // who watches the log is told once: by endAsked, or with the last portion
 	} else {
 		m.engine.sessionEnded(m.shard, id, why)
@@ -513,14 +516,14 @@ func (m *machine) endSession(id tree.SessionID, wall int64, lost bool) int {
 	for i, p := range paths {
 		ops[i] = endOf(p, lost)
 	}
-	if _, err := m.commit(tree.Header{Zxid: m.mu.zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
+	if _, err := m.commit(tree.Header{Zxid: m.mu.Zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
 		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
 	}
 	if m.mu.table.Owns(id) > 0 {
 		return len(paths)
 	}
-	told := m.shard != homeShard && m.mu.table.IsEnding(id)
-	m.mu.table.Close(id, m.mu.zxid, lost)
+	told := m.shard != command.HomeShard && m.mu.table.IsEnding(id)
+	m.mu.table.Close(id, m.mu.Zxid, lost)
 	if told {
 		m.engine.purger.purged(m.shard, id)
 	} else {
@@ -569,13 +572,11 @@ func (m *machine) save() error {
 func (m *machine) writeDirty() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b, e := m.batch, newEncoder()
-	defer encoders.Put(e)
+	b := m.batch
 	err := m.tree.Load().Drain(func(path string, z tree.Znode, exists bool) error {
 		if exists {
-			e.buf = e.buf[:0]
-			e.znode(z)
-			b.Put(storage.Znodes, []byte(path), e.buf) // which copies it: a million creates make a tenth less garbage
+			m.record = command.AppendZnode(m.record[:0], z)
+			b.Put(storage.Znodes, []byte(path), m.record) // which copies it: a million creates make a tenth less garbage
 		} else {
 			b.Delete(storage.Znodes, []byte(path))
 		}
@@ -585,20 +586,20 @@ func (m *machine) writeDirty() error {
 		return err
 	}
 	err = m.mu.table.Drain(func(o session.Origin) error {
-		b.Put(storage.Origins, idKey(uint64(o.Member)), encodeOrigin(o))
+		b.Put(storage.Origins, command.IDKey(uint64(o.Member)), command.EncodeOrigin(o))
 		return nil
 	}, func(id tree.SessionID, r session.Record, exists bool) error {
 		if exists {
-			b.Put(storage.Sessions, idKey(uint64(id)), encodeSession(r))
+			b.Put(storage.Sessions, command.IDKey(uint64(id)), command.EncodeSession(r))
 		} else {
-			b.Delete(storage.Sessions, idKey(uint64(id)))
+			b.Delete(storage.Sessions, command.IDKey(uint64(id)))
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	b.Put(storage.Meta, []byte(stateKey), encodeState(m.mu.state))
+	b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(m.mu.State))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/replication"
@@ -12,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // What a batch of another member's small writes costs a machine with its image: each sets 64 bytes of a znode of its own.
@@ -25,17 +28,17 @@ func BenchmarkApply(b *testing.B) {
 				b.Fatal(err)
 			}
 			var creates []tree.Op
-			var batch []*waiter
+			var batch [][]byte
 			for i := range sets {
 				path := fmt.Sprintf("/k%04d", i)
 				creates = append(creates, create(path))
 				r := txn(id, tree.Op{Kind: tree.KindSet, Path: path, Data: make([]byte, 64), Version: tree.AnyVersion})
-				batch = append(batch, &waiter{wire: encodeRequest(&r)})
+				batch = append(batch, command.EncodeRequest(&r))
 			}
 			if _, err := m.commit(tree.Header{Zxid: 1}, creates, nil); err != nil {
 				b.Fatal(err)
 			}
-			entries := []replication.Entry{{Cmd: encodeBatch(2, 1, seq, 1700000000123, 0, batch)}}
+			entries := []replication.Entry{{Cmd: command.EncodeBatch(2, 1, seq, 1700000000123, 0, len(batch), slices.Values(batch))}}
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
@@ -44,8 +47,8 @@ func BenchmarkApply(b *testing.B) {
 				m.Apply(entries)
 			}
 			b.StopTimer()
-			if want := tree.Zxid(b.N*sets + 1); m.mu.zxid != want || m.engine.disk.Err() != nil {
-				b.Fatalf("at zxid %d, want %d: %v", m.mu.zxid, want, m.engine.disk.Err())
+			if want := tree.Zxid(b.N*sets + 1); m.mu.Zxid != want || m.engine.disk.Err() != nil {
+				b.Fatalf("at zxid %d, want %d: %v", m.mu.Zxid, want, m.engine.disk.Err())
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*sets), "ns/set")
 		})
@@ -59,8 +62,8 @@ func benchMachine(b *testing.B) *machine {
 		b.Fatal(err)
 	}
 	e := &Engine{cfg: Config{Dir: d.Dir()}, clock: newFakeClock().clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d}
-	m := e.newMachine(homeShard, &fakeLog{}, testOrigin())
-	if m.image, err = storage.Open(storage.Options{Disk: d, Dir: e.imageDir(homeShard)}); err != nil {
+	m := e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
+	if m.image, err = storage.Open(storage.Options{Disk: d, Dir: e.imageDir(command.HomeShard)}); err != nil {
 		b.Fatal(err)
 	}
 	m.batch = m.image.NewBatch()

@@ -14,6 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A member is another node as a machine sees it: what it registers and the batches it sends.
@@ -25,32 +27,32 @@ type member struct {
 
 // joined registers another member with a node's machine.
 func (n *node) joined(m session.MemberID, start uint64) *member {
-	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: formatLevel}
-	n.applyCommand(command{kind: commandRegister, origin: o})
+	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: command.FormatLevel}
+	n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o})
 	return &member{n: n, origin: o}
 }
 
 // batch has the member's next batch applied.
-func (m *member) batch(requests ...request) {
+func (m *member) batch(requests ...command.Request) {
 	m.seq++
 	m.again(m.seq, requests...)
 }
 
 // again has a batch applied with a seq of the test's choice.
-func (m *member) again(seq uint64, requests ...request) {
+func (m *member) again(seq uint64, requests ...command.Request) {
 	o := session.Origin{Member: m.origin.Member, Start: m.origin.Start, LastSeq: seq}
-	m.n.applyCommand(command{kind: commandBatch, origin: o, wall: 1000 + int64(seq), requests: requests})
+	m.n.applyCommand(command.Command{Kind: command.KindBatch, Origin: o, Wall: 1000 + int64(seq), Requests: requests})
 }
 
 // open opens a session at the member.
 func (m *member) open(timeout time.Duration) tree.SessionID {
-	id := tree.SessionID(m.n.shard.mu.zxid + 1)
-	m.batch(request{kind: requestOpen, timeout: timeout})
+	id := tree.SessionID(m.n.shard.mu.Zxid + 1)
+	m.batch(command.Request{Kind: command.RequestOpen, Timeout: timeout})
 	return id
 }
 
-func txn(id tree.SessionID, ops ...tree.Op) request {
-	return request{kind: requestTxn, session: id, ops: ops}
+func txn(id tree.SessionID, ops ...tree.Op) command.Request {
+	return command.Request{Kind: command.RequestTxn, Session: id, Ops: ops}
 }
 
 func ephemeral(path string) tree.Op {
@@ -72,12 +74,12 @@ func TestRegisterClosesThePredecessorsSessions(t *testing.T) {
 		old := n.joined(2, 1)
 		a, b := old.open(testTimeout), old.open(time.Minute)
 		old.batch(txn(b, ephemeral("/b")), txn(a, ephemeral("/a"), create("/kept")))
-		before := n.shard.mu.zxid
+		before := n.shard.mu.Zxid
 		n.joined(2, 2)
 		if n.exists("/a") || n.exists("/b") || !n.exists("/kept") || !n.exists("/stays") {
 			t.Fatal("the wrong znodes are gone")
 		}
-		if got := n.shard.mu.zxid - before; got != 2 {
+		if got := n.shard.mu.Zxid - before; got != 2 {
 			t.Fatalf("two sessions were closed in %d transactions", got)
 		}
 		if len(n.sessionsOf(2)) != 0 || !slices.Equal(n.sessionsOf(3), []tree.SessionID{stays}) {
@@ -94,11 +96,11 @@ func TestLateCommandsOfARetiredStartChangeNothing(t *testing.T) {
 		now := n.joined(2, 2)
 		alive := now.open(testTimeout)
 		before := n.dump()
-		n.applyCommand(command{kind: commandRegister, origin: old.origin})
+		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: old.origin})
 		old.batch(txn(id, create("/late")), txn(alive, create("/late")))
-		old.again(1, request{kind: requestClose, session: alive})
-		n.applyCommand(command{kind: commandSilence, step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: 1}, duration: time.Hour})
-		n.applyCommand(command{kind: commandRegister, origin: now.origin}) // and a copy of the newest
+		old.again(1, command.Request{Kind: command.RequestClose, Session: alive})
+		n.applyCommand(command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: 1}, Silence: time.Hour})
+		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: now.origin}) // and a copy of the newest
 		if got := n.dump(); got != before {
 			t.Fatalf("it was\n%s\nand is\n%s", before, got)
 		}
@@ -156,9 +158,9 @@ func TestBatchCountsAlsoIfAllInItFails(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		m := n.joined(2, 1)
 		id := m.open(testTimeout)
-		before := n.shard.mu.zxid
+		before := n.shard.mu.Zxid
 		m.batch(txn(id, create("/no/parent")), txn(id, create("/x"), create("/x")), txn(999, create("/y")))
-		if n.shard.mu.zxid != before || n.exists("/x") {
+		if n.shard.mu.Zxid != before || n.exists("/x") {
 			t.Fatal("a failed transaction left something behind")
 		}
 		m.batch(txn(id, create("/z")))
@@ -174,8 +176,8 @@ func TestSessionIsUsedByItsOriginOnly(t *testing.T) {
 		id := m.open(testTimeout)
 		m.batch(txn(id, ephemeral("/e")))
 		stat, _ := n.tree().Exists("/e")
-		thief.batch(txn(id, create("/stolen")), request{kind: requestClose, session: id},
-			request{kind: requestRelease, session: id, path: "/e", czxid: stat.Czxid})
+		thief.batch(txn(id, create("/stolen")), command.Request{Kind: command.RequestClose, Session: id},
+			command.Request{Kind: command.RequestRelease, Session: id, Path: "/e", Czxid: stat.Czxid})
 		if n.exists("/stolen") || !n.exists("/e") || len(n.sessionsOf(2)) != 1 {
 			t.Fatal("another member used the session")
 		}
@@ -188,21 +190,21 @@ func TestReleaseDeletesOnlyWhatItNames(t *testing.T) {
 		a, b := m.open(testTimeout), m.open(testTimeout)
 		m.batch(txn(a, ephemeral("/e"), create("/p")))
 		stat, _ := n.tree().Exists("/e")
-		for _, r := range []request{
-			{session: b, path: "/e", czxid: stat.Czxid},     // another session
-			{session: a, path: "/e", czxid: stat.Czxid - 1}, // an earlier znode of that path
-			{session: a, path: "/e", czxid: stat.Czxid + 1}, // a later one
-			{session: a, path: "/p", czxid: stat.Czxid},     // no ephemeral
-			{session: a, path: "/none", czxid: stat.Czxid},
-			{session: a, path: "no path", czxid: stat.Czxid},
+		for _, r := range []command.Request{
+			{Session: b, Path: "/e", Czxid: stat.Czxid},     // another session
+			{Session: a, Path: "/e", Czxid: stat.Czxid - 1}, // an earlier znode of that path
+			{Session: a, Path: "/e", Czxid: stat.Czxid + 1}, // a later one
+			{Session: a, Path: "/p", Czxid: stat.Czxid},     // no ephemeral
+			{Session: a, Path: "/none", Czxid: stat.Czxid},
+			{Session: a, Path: "no path", Czxid: stat.Czxid},
 		} {
-			r.kind = requestRelease
+			r.Kind = command.RequestRelease
 			m.batch(r)
 		}
 		if !n.exists("/e") || !n.exists("/p") {
 			t.Fatal("deleted")
 		}
-		release := request{kind: requestRelease, session: a, path: "/e", czxid: stat.Czxid}
+		release := command.Request{Kind: command.RequestRelease, Session: a, Path: "/e", Czxid: stat.Czxid}
 		m.batch(release, release)
 		if n.exists("/e") {
 			t.Fatal("not deleted")
@@ -229,33 +231,33 @@ func TestExpiryIsPortioned(t *testing.T) {
 		}
 		var told []tree.SessionID
 		n.cfg.SessionExpired = func(id tree.SessionID) { told = append(told, id) }
-		before, length := n.shard.mu.zxid, n.tree().Len()
+		before, length := n.shard.mu.Zxid, n.tree().Len()
 
 		silent := func() {
 			step, d, _ := n.shard.mu.table.NextStep(2)
-			n.applyCommand(command{kind: commandSilence, step: step, duration: d})
+			n.applyCommand(command.Command{Kind: command.KindSilence, Step: step, Silence: d})
 		}
 		for range 4 {
 			silent()
 		}
-		if !slices.Equal(n.sessionsOf(2), ids[2:]) || n.shard.mu.zxid != before+2 || n.tree().Len() != length-2*each {
+		if !slices.Equal(n.sessionsOf(2), ids[2:]) || n.shard.mu.Zxid != before+2 || n.tree().Len() != length-2*each {
 			t.Fatalf("after the first portion %v are left and %d znodes gone", n.sessionsOf(2), length-n.tree().Len())
 		}
 		if n.shard.mu.table.DueLen() != 2 || len(n.expirer.wake) != 1 {
 			t.Fatal("nobody is told that more are due")
 		}
-		m.batch(txn(ids[2], create("/too-late")), request{kind: requestRelease, session: ids[3], path: "/e3-0"})
+		m.batch(txn(ids[2], create("/too-late")), command.Request{Kind: command.RequestRelease, Session: ids[3], Path: "/e3-0"})
 		other.batch(txn(watcher, create("/other")))
 		if n.exists("/too-late") || !n.exists("/other") || !n.exists("/e3-0") {
 			t.Fatal("a session that is due was used")
 		}
-		n.applyCommand(command{kind: commandExpire})
+		n.applyCommand(command.Command{Kind: command.KindExpire})
 		if len(n.sessionsOf(2)) != 0 || n.shard.mu.table.DueLen() != 0 || !slices.Equal(told, ids) {
 			t.Fatalf("left %v, told of %v", n.sessionsOf(2), told)
 		}
-		n.applyCommand(command{kind: commandExpire}) // a copy
-		if n.shard.mu.zxid != before+5 {
-			t.Fatalf("%d transactions", n.shard.mu.zxid-before)
+		n.applyCommand(command.Command{Kind: command.KindExpire}) // a copy
+		if n.shard.mu.Zxid != before+5 {
+			t.Fatalf("%d transactions", n.shard.mu.Zxid-before)
 		}
 	})
 }
@@ -273,7 +275,7 @@ func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
 			if got := len(n.sessionsOf(2)); got != left {
 				t.Fatalf("%d sessions are left, want %d", got, left)
 			}
-			n.applyCommand(command{kind: commandExpire})
+			n.applyCommand(command.Command{Kind: command.KindExpire})
 		}
 	})
 }
@@ -286,11 +288,11 @@ func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 	newer.Start++
 	foreign := testOrigin()
 	foreign.Member, foreign.Digest[0] = 2, foreign.Digest[0]+1
-	batch := command{kind: commandBatch, origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: 1}}
-	register := command{kind: commandRegister, origin: testOrigin()}
+	batch := command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: 1}}
+	register := command.Command{Kind: command.KindRegister, Origin: testOrigin()}
 	for name, c := range map[string]struct {
 		before session.Origin
-		own    command
+		own    command.Command
 		want   string
 	}{
 		"another directory": {other, register, session.ErrOtherDirectory.Error()},
@@ -302,7 +304,7 @@ func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
 				n.fails = true
-				n.applyCommand(command{kind: commandRegister, origin: c.before})
+				n.applyCommand(command.Command{Kind: command.KindRegister, Origin: c.before})
 				if n.disk.Err() != nil {
 					t.Fatal(n.disk.Err())
 				}
@@ -322,9 +324,9 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
 				n.fails = true
-				n.applyCommand(command{kind: commandRegister, origin: testOrigin()})
+				n.applyCommand(command.Command{Kind: command.KindRegister, Origin: testOrigin()})
 				for seq := range batches {
-					n.applyCommand(command{kind: commandBatch, origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: seq + 1}})
+					n.applyCommand(command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: seq + 1}})
 				}
 				n.log.elect(otherMember)
 				n.pipe.leaderChanged()
@@ -340,8 +342,8 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 // The schemes that ACLs are judged by are part of the log: all replicas change them at the same entry, whatever each of
 // them was given, and one that lacks one of them goes no further.
 func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
-	register := func(m session.MemberID, names ...string) command {
-		return command{kind: commandRegister, origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}, rules: rules{schemes: names}}
+	register := func(m session.MemberID, names ...string) command.Command {
+		return command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}, Rules: command.Rules{Schemes: names}}
 	}
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
@@ -376,8 +378,8 @@ func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		register := func(m session.MemberID, most int64) {
-			n.applyCommand(command{kind: commandRegister, rules: rules{treeMax: most},
-				origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}})
+			n.applyCommand(command.Command{Kind: command.KindRegister, Rules: command.Rules{TreeMax: most},
+				Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}})
 		}
 		s := n.open(time.Minute)
 		create := func(path string) error {
@@ -407,7 +409,7 @@ func (n *node) silence() {
 		if !ok {
 			return
 		}
-		n.apply(&fakeProposal{cmd: encodeSilence(step, d, 1)})
+		n.apply(&fakeProposal{cmd: command.EncodeSilence(step, d, 1)})
 	}
 }
 
@@ -501,11 +503,11 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 		n.withImage()
 		n.fails = true
 		register := func(m session.MemberID) []byte {
-			return encodeRegister(session.Origin{Member: m, Start: 1}, 0, rules{})
+			return command.EncodeRegister(session.Origin{Member: m, Start: 1}, 0, command.Rules{})
 		}
 		n.shard.Apply([]replication.Entry{{Index: 7, Cmd: register(5)}, {Index: 8, Cmd: []byte{0x91, 0x4d}}, {Index: 9, Cmd: register(6)}})
 		err := n.disk.Err()
-		if !errors.Is(err, errMalformed) || !strings.Contains(err.Error(), "entry 8") {
+		if !errors.Is(err, command.ErrMalformed) || !strings.Contains(err.Error(), "entry 8") {
 			t.Fatalf("the node failed with %v", err)
 		}
 		if _, ok := n.shard.mu.table.Origin(6); ok || n.shard.image.Applied() != 0 {
@@ -580,11 +582,11 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := txn(1, c.ops...)
-			n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire(1)}, {Index: 2, Cmd: encodeBatch(2, 1, 2, 0, 0, []*waiter{{wire: encodeRequest(&r)}})}})
+			n.shard.Apply([]replication.Entry{{Index: 1, Cmd: command.EncodeExpire(1)}, {Index: 2, Cmd: command.EncodeBatch(2, 1, 2, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&r)}))}})
 			last := uint64(2)
 			for range c.more {
 				last++
-				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire(1)}})
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1)}})
 			}
 			if got := n.shard.image.Applied(); got != c.want {
 				t.Fatalf("after entry %d the image is at %d, want %d", last, got, c.want)
@@ -595,7 +597,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 				"snapshot": func() error { s, err := n.shard.Snapshot(); return errors.Join(err, s.Close()) },
 			} {
 				last++
-				n.shard.Apply([]replication.Entry{{Index: last, Cmd: encodeExpire(1)}})
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1)}})
 				if err := write(); err != nil || n.shard.image.Applied() != last {
 					t.Fatalf("%s: the image is at %d, want %d: %v", what, n.shard.image.Applied(), last, err)
 				}
@@ -608,7 +610,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 func (n *node) putRecords(put func(b *storage.Batch)) error {
 	n.t.Helper()
 	n.withImage()
-	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: encodeExpire(1)}})
+	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: command.EncodeExpire(1)}})
 	if err := n.shard.Sync(); err != nil {
 		n.t.Fatal(err)
 	}
@@ -627,19 +629,21 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 		put  func(b *storage.Batch)
 		want string
 	}{
-		"a record cut short":          {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned)[:9]) }, `znode "/a"`},
-		"a session cut short":         {func(b *storage.Batch) { b.Put(storage.Sessions, idKey(9), encodeSession(record)[:9]) }, "session 0000000000000009"},
-		"an origin cut short":         {func(b *storage.Batch) { b.Put(storage.Origins, idKey(2), []byte{0x98}) }, "origin 0000000000000002"},
-		"a session under another id":  {func(b *storage.Batch) { b.Put(storage.Sessions, idKey(8), encodeSession(record)) }, "session 0000000000000008"},
-		"an origin under another id":  {func(b *storage.Batch) { b.Put(storage.Origins, idKey(8), encodeOrigin(testOrigin())) }, "origin 0000000000000008"},
-		"a session without its node":  {func(b *storage.Batch) { b.Put(storage.Sessions, idKey(9), encodeSession(record)) }, "member 2"},
-		"a znode of a later zxid":     {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned)) }, "/a"},
-		"a record of a newer version": {func(b *storage.Batch) { b.Put(storage.Meta, []byte("level"), encodeState(state{zxid: 1})) }, "level"},
-		"no state":                    {func(b *storage.Batch) { b.Delete(storage.Meta, []byte(stateKey)) }, "state"},
+		"a record cut short":         {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned)[:9]) }, `znode "/a"`},
+		"a session cut short":        {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(9), command.EncodeSession(record)[:9]) }, "session 0000000000000009"},
+		"an origin cut short":        {func(b *storage.Batch) { b.Put(storage.Origins, command.IDKey(2), []byte{0x98}) }, "origin 0000000000000002"},
+		"a session under another id": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(8), command.EncodeSession(record)) }, "session 0000000000000008"},
+		"an origin under another id": {func(b *storage.Batch) { b.Put(storage.Origins, command.IDKey(8), command.EncodeOrigin(testOrigin())) }, "origin 0000000000000008"},
+		"a session without its node": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(9), command.EncodeSession(record)) }, "member 2"},
+		"a znode of a later zxid":    {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned)) }, "/a"},
+		"a record of a newer version": {func(b *storage.Batch) {
+			b.Put(storage.Meta, []byte("level"), command.EncodeState(command.State{Zxid: 1}))
+		}, "level"},
+		"no state": {func(b *storage.Batch) { b.Delete(storage.Meta, []byte(command.StateKey)) }, "state"},
 		"an ephemeral of nobody": {func(b *storage.Batch) {
-			b.Put(storage.Znodes, []byte("/a"), encodeZnode(owned))
-			b.Put(storage.Znodes, []byte("/"), encodeZnode(tree.Znode{Pzxid: 1, Created: 1}))
-			b.Put(storage.Meta, []byte(stateKey), encodeState(state{zxid: 1}))
+			b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned))
+			b.Put(storage.Znodes, []byte("/"), command.EncodeZnode(tree.Znode{Pzxid: 1, Created: 1}))
+			b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(command.State{Zxid: 1}))
 		}, "session 9 is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -660,18 +664,18 @@ func (n *node) dump() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out strings.Builder
-	fmt.Fprintln(&out, "zxid", m.mu.zxid, "visible", n.tree().Visible())
+	fmt.Fprintln(&out, "zxid", m.mu.Zxid, "visible", n.tree().Visible())
 	err := n.tree().Walk(func(path string, z tree.Znode) error {
-		fmt.Fprintf(&out, "znode %s %x\n", path, encodeZnode(z))
+		fmt.Fprintf(&out, "znode %s %x\n", path, command.EncodeZnode(z))
 		return nil
 	})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	for _, o := range m.mu.table.Origins() {
-		fmt.Fprintf(&out, "origin %d %x\n", o.Member, encodeOrigin(o))
+		fmt.Fprintf(&out, "origin %d %x\n", o.Member, command.EncodeOrigin(o))
 		for _, r := range m.mu.table.Sessions(o.Member) {
-			fmt.Fprintf(&out, "session %d %x owns %q\n", r.ID, encodeSession(r), m.mu.table.Ephemerals(r.ID))
+			fmt.Fprintf(&out, "session %d %x owns %q\n", r.ID, command.EncodeSession(r), m.mu.table.Ephemerals(r.ID))
 		}
 	}
 	fmt.Fprintln(&out, "due", m.mu.table.Due())

@@ -13,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
@@ -105,7 +107,7 @@ func (n *node) tree() *tree.Tree { return n.shard.tree.Load() }
 // withImage gives the node an image, and loads what is in it.
 func (n *node) withImage() *node {
 	n.t.Helper()
-	image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir(homeShard)})
+	image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir(command.HomeShard)})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -120,7 +122,7 @@ func (n *node) withImage() *node {
 func (n *node) apply(ps ...*fakeProposal) {
 	n.t.Helper()
 	for _, p := range ps {
-		m := n.shards[max(p.shard, homeShard)-1]
+		m := n.shards[max(p.shard, command.HomeShard)-1]
 		if m.image == nil {
 			n.applyOn(m.shard, mustDecode(n.t, p.cmd))
 			continue
@@ -131,9 +133,9 @@ func (n *node) apply(ps ...*fakeProposal) {
 	synctest.Wait()
 }
 
-func (n *node) applyCommand(c command) { n.applyOn(homeShard, c) }
+func (n *node) applyCommand(c command.Command) { n.applyOn(command.HomeShard, c) }
 
-func (n *node) applyOn(id ShardID, c command) {
+func (n *node) applyOn(id ShardID, c command.Command) {
 	m := n.shards[id-1]
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,15 +162,15 @@ func (n *node) run(d time.Duration) {
 }
 
 // requests returns the requests of what was proposed since the last look, repeats left out, and the proposals.
-func (n *node) requests() (list []request, ps []*fakeProposal) {
+func (n *node) requests() (list []command.Request, ps []*fakeProposal) {
 	n.t.Helper()
 	synctest.Wait()
 	ps = n.log.take()
 	seen := make(map[uint64]bool)
 	for _, p := range ps {
-		if c := mustDecode(n.t, p.cmd); c.kind == commandBatch && !seen[c.origin.LastSeq] {
-			seen[c.origin.LastSeq] = true
-			list = append(list, c.requests...)
+		if c := mustDecode(n.t, p.cmd); c.Kind == command.KindBatch && !seen[c.Origin.LastSeq] {
+			seen[c.Origin.LastSeq] = true
+			list = append(list, c.Requests...)
 		}
 	}
 	return list, ps

@@ -8,6 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // Limits of the pipeline and what happens at them.
@@ -21,8 +24,8 @@ const (
 
 // A replicator is what the request path asks of a Raft group.
 type replicator interface {
-	Propose(ShardID, []byte) (proposal, error)
-	Leader(ShardID) replication.Leader
+	Propose(replication.ShardID, []byte) (proposal, error)
+	Leader(replication.ShardID) replication.Leader
 }
 
 // A proposal is a command on its way; Dropped says that it was certainly lost.
@@ -38,11 +41,11 @@ type proposal interface{ Dropped() bool }
 //  3. at most one goroutine seals and proposes at a time, so proposals reach Raft in order of seq.
 type pipeline struct {
 	// Immutable after newPipeline.
-	shard    ShardID
+	shard    replication.ShardID
 	raft     replicator
-	clock    Clock
+	clock    clock.Clock
 	register session.Origin
-	rules    rules                           // of the ensemble, once our Register is applied
+	rules    command.Rules                   // of the ensemble, once our Register is applied
 	invite   func(*Session)                  // called when a session that the shard does not know has requests for it
 	before   func()                          // called before a batch is sealed: ends of sessions go into it
 	home     func() tree.Zxid                // what this node has applied of the home shard
@@ -73,7 +76,7 @@ type pipeline struct {
 	}
 }
 
-func newPipeline(shard ShardID, raft replicator, clock Clock, origin session.Origin) *pipeline {
+func newPipeline(shard replication.ShardID, raft replicator, clock clock.Clock, origin session.Origin) *pipeline {
 	p := &pipeline{
 		shard: shard, raft: raft, clock: clock, register: origin,
 		before: func() {}, invite: func(*Session) {}, proved: func(_, _ time.Duration) {},

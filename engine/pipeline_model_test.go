@@ -13,6 +13,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero takes those that every run takes, and one more")
@@ -45,7 +47,7 @@ type chaos struct {
 	start uint64
 
 	transit   []transit
-	committed []command
+	committed []command.Command
 	applied   int       // entries of committed that local has applied
 	truth     *acceptor // a replica that is up to date
 	calls     []*chaosCall
@@ -74,7 +76,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	for i := range c.callers {
 		c.callers[i] = &Session{at: make([]onShard, 1)}
 	}
-	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(homeShard, c.log, c.clock.clock(), session.Origin{})}
+	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(command.HomeShard, c.log, c.clock.clock(), session.Origin{})}
 	c.restart()
 	t.Cleanup(func() { c.pipe.close(ErrClosed) })
 	return c
@@ -88,7 +90,7 @@ func (c *chaos) restart() {
 	c.start++
 	o := testOrigin()
 	o.Start = c.start
-	c.pipe = newPipeline(homeShard, c.log, c.clock.clock(), o)
+	c.pipe = newPipeline(command.HomeShard, c.log, c.clock.clock(), o)
 	c.invited = nil
 	c.pipe.invite = func(s *Session) { c.invited = append(c.invited, s) }
 	for _, s := range c.callers {
@@ -129,7 +131,7 @@ func (c *chaos) step() {
 		pass(time.Duration(c.rng.IntN(100)) * time.Millisecond)
 	}
 	synctest.Wait()
-	leads := c.log.Leader(homeShard).Member == testMember
+	leads := c.log.Leader(command.HomeShard).Member == testMember
 	for _, p := range c.log.take() {
 		c.transit = append(c.transit, transit{p, leads})
 	}
@@ -152,10 +154,10 @@ func (c *chaos) submit() {
 	c.next[caller]++
 	op := tree.Op{Kind: tree.KindDelete, Path: path}
 	if c.rng.IntN(10) == 0 {
-		op.Data = make([]byte, batchBytesMax/3)
+		op.Data = make([]byte, command.BatchBytesMax/3)
 	}
-	w := newWaiter(c.callers[caller], &request{kind: requestTxn, ops: []tree.Op{op}})
-	if c.rng.IntN(10) == 0 && c.callers[caller].known(homeShard) {
+	w := newWaiter(c.callers[caller], &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{op}})
+	if c.rng.IntN(10) == 0 && c.callers[caller].known(command.HomeShard) {
 		c.pipe.queueRelease(w)
 		c.pipe.pump()
 	} else {

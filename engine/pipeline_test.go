@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // Whoever has to be told of an outcome is told once, when it is known, whatever it is.
@@ -239,8 +241,8 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 		r.lead(otherMember)
 		synctest.Wait()
 		first := mustDecode(t, r.log.take()[0].cmd)
-		if len(first.requests) != batchMax || pathOf(first.requests[0]) != "/end" || pathOf(first.requests[1]) != "/a1" {
-			t.Fatalf("%d requests in the first batch: %s …", len(first.requests), describe(first)[:20])
+		if len(first.Requests) != command.BatchMax || pathOf(first.Requests[0]) != "/end" || pathOf(first.Requests[1]) != "/a1" {
+			t.Fatalf("%d requests in the first batch: %s …", len(first.Requests), describe(first)[:20])
 		}
 	})
 }
@@ -269,7 +271,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.log.elect(0)
 		big := func() *waiter {
-			return newWaiter(nil, &request{kind: requestTxn, ops: []tree.Op{{Path: "/big", Data: make([]byte, queueBytesMax/4)}}})
+			return newWaiter(nil, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Path: "/big", Data: make([]byte, queueBytesMax/4)}}})
 		}
 		var ws []*waiter
 		for range 3 {
@@ -350,7 +352,7 @@ func TestStrangersWaitOutside(t *testing.T) {
 		r.invite = func(*Session) { invited++ }
 		s := &Session{at: make([]onShard, 1)}
 		send := func(path string) *waiter {
-			w := newWaiter(s, &request{kind: requestTxn, ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+			w := newWaiter(s, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
 			_ = r.submit(w)
 			return w
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // An acceptor is the part of a machine that a pipeline lives by: it accepts batches in their place and answers them.
@@ -20,24 +22,24 @@ type acceptor struct {
 	answer  error    // of every request
 }
 
-func (a *acceptor) apply(c command) session.Verdict {
-	own := c.origin.Member == a.pipe.register.Member && c.origin.Start == a.pipe.register.Start
-	if c.kind == commandRegister {
-		if _, err := a.table.Register(c.origin); err == nil && own {
+func (a *acceptor) apply(c command.Command) session.Verdict {
+	own := c.Origin.Member == a.pipe.register.Member && c.Origin.Start == a.pipe.register.Start
+	if c.Kind == command.KindRegister {
+		if _, err := a.table.Register(c.Origin); err == nil && own {
 			a.pipe.done(a.pipe.head(0))
 		}
 		return session.Accepted
 	}
-	v := a.table.Accept(c.origin.Member, c.origin.Start, c.origin.LastSeq)
+	v := a.table.Accept(c.Origin.Member, c.Origin.Start, c.Origin.LastSeq)
 	switch {
 	case v == session.Gap && own:
 		a.pipe.refused()
 	case v == session.Accepted:
 		var b *batch
 		if own {
-			b = a.pipe.head(c.origin.LastSeq)
+			b = a.pipe.head(c.Origin.LastSeq)
 		}
-		for i, r := range c.requests {
+		for i, r := range c.Requests {
 			a.applied = append(a.applied, pathOf(r))
 			a.pipe.complete(b, i, nil, 0, a.answer)
 		}
@@ -46,11 +48,11 @@ func (a *acceptor) apply(c command) session.Verdict {
 	return v
 }
 
-func pathOf(r request) string {
-	if r.kind == requestRelease {
-		return r.path
+func pathOf(r command.Request) string {
+	if r.Kind == command.RequestRelease {
+		return r.Path
 	}
-	return r.ops[0].Path
+	return r.Ops[0].Path
 }
 
 // A pipeRig is a pipeline on a log that the test holds, in a bubble.
@@ -75,7 +77,7 @@ func withPipeline(t *testing.T, fn func(t *testing.T, r *pipeRig)) {
 
 func newPipeRig(t *testing.T) *pipeRig {
 	r := &pipeRig{t: t, log: &fakeLog{}, clock: newFakeClock()}
-	r.pipeline = newPipeline(homeShard, r.log, r.clock.clock(), testOrigin())
+	r.pipeline = newPipeline(command.HomeShard, r.log, r.clock.clock(), testOrigin())
 	r.acceptor = &acceptor{pipe: r.pipeline, table: session.NewTable()}
 	go r.loop()
 	t.Cleanup(func() { r.pipeline.close(ErrClosed) })
@@ -110,11 +112,11 @@ func (r *pipeRig) applyAll() {
 }
 
 func txnWaiter(s *Session, path string) *waiter {
-	return newWaiter(s, &request{kind: requestTxn, session: 1, ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+	return newWaiter(s, &command.Request{Kind: command.RequestTxn, Session: 1, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
 }
 
 func endWaiter(path string) *waiter {
-	return newWaiter(nil, &request{kind: requestRelease, session: 1, path: path, czxid: 1})
+	return newWaiter(nil, &command.Request{Kind: command.RequestRelease, Session: 1, Path: path, Czxid: 1})
 }
 
 // send submits a request that must be taken.
@@ -151,12 +153,12 @@ func (r *pipeRig) want(batches ...string) []*fakeProposal {
 }
 
 // describe is a batch as these tests write it: "2: /a /b".
-func describe(c command) string {
-	if c.kind == commandRegister {
+func describe(c command.Command) string {
+	if c.Kind == command.KindRegister {
 		return "register"
 	}
-	s := fmt.Sprintf("%d:", c.origin.LastSeq)
-	for _, q := range c.requests {
+	s := fmt.Sprintf("%d:", c.Origin.LastSeq)
+	for _, q := range c.Requests {
 		s += " " + pathOf(q)
 	}
 	return s

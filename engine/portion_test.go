@@ -8,6 +8,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A large is a session of another member that owns more than one entry may remove, on a node
@@ -64,7 +66,7 @@ func (l *large) want(own, lingers int) {
 	if paths := l.shard.mu.table.Ephemerals(l.id); !slices.Equal(paths, l.paths[largeOwns-own:]) {
 		l.t.Fatalf("left are %q: a replica that was started meanwhile would take others", paths)
 	}
-	l.batch(txn(l.id, create("/too-late")), request{kind: requestRelease, session: l.id, path: l.paths[largeOwns-1]}, request{kind: requestClose, session: l.id, lost: true})
+	l.batch(txn(l.id, create("/too-late")), command.Request{Kind: command.RequestRelease, Session: l.id, Path: l.paths[largeOwns-1]}, command.Request{Kind: command.RequestClose, Session: l.id, Lost: true})
 	if o, g := l.left(); o != own || g != lingers || l.exists("/too-late") {
 		l.t.Fatal("a session that has ended was used")
 	}
@@ -81,19 +83,19 @@ func (l *large) portions(lingers bool) {
 		if lingers {
 			gone += n
 		}
-		before := l.shard.mu.zxid
-		l.applyCommand(command{kind: commandExpire})
-		if l.shard.mu.zxid != before+1 {
-			l.t.Fatalf("a portion made %d transactions", l.shard.mu.zxid-before)
+		before := l.shard.mu.Zxid
+		l.applyCommand(command.Command{Kind: command.KindExpire})
+		if l.shard.mu.Zxid != before+1 {
+			l.t.Fatalf("a portion made %d transactions", l.shard.mu.Zxid-before)
 		}
 		l.want(own, gone)
 	}
 	if len(l.sessionsOf(2)) > 0 {
 		l.t.Fatal("its record is left")
 	}
-	before := l.shard.mu.zxid
-	l.applyCommand(command{kind: commandExpire}) // a copy
-	if l.shard.mu.zxid != before {
+	before := l.shard.mu.Zxid
+	l.applyCommand(command.Command{Kind: command.KindExpire}) // a copy
+	if l.shard.mu.Zxid != before {
 		l.t.Fatal("a portion of nothing")
 	}
 }
@@ -107,8 +109,8 @@ func TestLargeSessionEndsInPortions(t *testing.T) {
 		lost bool
 		told int
 	}{
-		"closed": {func(l *large) { l.batch(request{kind: requestClose, session: l.id}) }, largeOwns, false, 0},
-		"lost by its node": {func(l *large) { l.batch(request{kind: requestClose, session: l.id, lost: true}) },
+		"closed": {func(l *large) { l.batch(command.Request{Kind: command.RequestClose, Session: l.id}) }, largeOwns, false, 0},
+		"lost by its node": {func(l *large) { l.batch(command.Request{Kind: command.RequestClose, Session: l.id, Lost: true}) },
 			largeOwns, true, 0},
 		"lost with its node": {func(l *large) { l.member = l.joined(2, 2) },
 			largeOwns - largePortion, true, 1},
@@ -137,8 +139,8 @@ func TestPortionsGoOnAfterAStart(t *testing.T) {
 			withLarge(t, func(t *testing.T, l *large) {
 				other := l.joined(3, 1)
 				s := other.open(testTimeout)
-				l.batch(request{kind: requestClose, session: l.id})
-				l.applyCommand(command{kind: commandExpire})
+				l.batch(command.Request{Kind: command.RequestClose, Session: l.id})
+				l.applyCommand(command.Command{Kind: command.KindExpire})
 				l.want(largeOwns-largePortion, 0)
 				other.batch(txn(s, remove(l.paths[largePortion]), create(l.paths[0])))
 				if start {
@@ -148,7 +150,7 @@ func TestPortionsGoOnAfterAStart(t *testing.T) {
 				}
 				other.batch(txn(s, remove(l.paths[largePortion+1])))
 				for range 3 {
-					l.applyCommand(command{kind: commandExpire})
+					l.applyCommand(command.Command{Kind: command.KindExpire})
 				}
 				if own, others := l.left(); own != 0 || others != 1 || len(l.sessionsOf(2)) > 0 {
 					t.Errorf("%d are left, and %d of others", own, others)
@@ -193,21 +195,21 @@ func TestClosesOfOneEntryArePortioned(t *testing.T) {
 		const each, sessions = 6, 5
 		n.shard.portion = 10
 		m := n.joined(2, 1)
-		var closes []request
+		var closes []command.Request
 		for i := range sessions {
 			id := m.open(testTimeout)
 			for j := range each {
 				m.batch(txn(id, ephemeral(fmt.Sprintf("/e%d-%d", i, j))))
 			}
-			closes = append(closes, request{kind: requestClose, session: id})
+			closes = append(closes, command.Request{Kind: command.RequestClose, Session: id})
 		}
 		before := n.tree().Len()
 		m.batch(closes...)
 		if gone := before - n.tree().Len(); gone != 2*each {
 			t.Fatalf("%d znodes went", gone)
 		}
-		n.applyCommand(command{kind: commandExpire})
-		n.applyCommand(command{kind: commandExpire})
+		n.applyCommand(command.Command{Kind: command.KindExpire})
+		n.applyCommand(command.Command{Kind: command.KindExpire})
 		if gone := before - n.tree().Len(); gone != sessions*each || len(n.sessionsOf(2)) > 0 {
 			t.Fatalf("%d znodes are gone in the end", gone)
 		}
@@ -226,7 +228,7 @@ func TestPortionsOfOneSessionFollowAtOnce(t *testing.T) {
 			ops[i] = ephemeral(fmt.Sprintf("/e%d", i))
 		}
 		m.batch(txn(id, ops...))
-		m.batch(request{kind: requestClose, session: id})
+		m.batch(command.Request{Kind: command.RequestClose, Session: id})
 		start := time.Now()
 		for len(w.sessionsOf(2)) > 0 && time.Since(start) < 10*time.Second {
 			w.watch(10 * time.Millisecond)

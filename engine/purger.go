@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // # Sessions over shards
@@ -40,9 +43,9 @@ type purger struct {
 	// Immutable.
 	home    *machine
 	raft    replicator
-	member  MemberID
+	member  replication.MemberID
 	log     *slog.Logger
-	errands map[ShardID]*errands
+	errands map[replication.ShardID]*errands
 }
 
 // errands are what a shard is to be told, and what is to be told of it at home.
@@ -77,7 +80,7 @@ func (e *errand) due(ids []tree.SessionID, now time.Time) bool {
 }
 
 func newPurger(e *Engine, raft replicator) *purger {
-	p := &purger{home: e.home(), raft: raft, member: e.cfg.Member, log: e.log, errands: make(map[ShardID]*errands)}
+	p := &purger{home: e.home(), raft: raft, member: e.cfg.Member, log: e.log, errands: make(map[replication.ShardID]*errands)}
 	for _, m := range e.shards[1:] {
 		p.errands[m.shard] = &errands{purger: p, machine: m, wake: make(chan struct{}, 1)}
 	}
@@ -85,7 +88,7 @@ func newPurger(e *Engine, raft replicator) *purger {
 }
 
 // purged is told that a shard has nothing of a session any more that has ended at home.
-func (p *purger) purged(at ShardID, id tree.SessionID) {
+func (p *purger) purged(at replication.ShardID, id tree.SessionID) {
 	e := p.errands[at]
 	e.mu.Lock()
 	if e.mu.gone == nil {
@@ -98,7 +101,7 @@ func (p *purger) purged(at ShardID, id tree.SessionID) {
 
 // waiting returns sessions that have ended at home and wait for this shard, in id order, if it is for this node to carry that.
 func (e *errands) waiting() []session.Record {
-	if e.raft.Leader(homeShard).Member != e.member {
+	if e.raft.Leader(command.HomeShard).Member != e.member {
 		e.window, e.cut = nil, false
 		return nil
 	}
@@ -165,23 +168,23 @@ func (e *errands) look(now time.Time) time.Duration {
 		}
 	}
 	if e.report.due(gone, now) {
-		e.report = errand{first: gone[0], measure: e.propose(homeShard, encodePurged(uint32(e.machine.shard), gone[:min(len(gone), purgeBatch)]), now)}
+		e.report = errand{first: gone[0], measure: e.propose(command.HomeShard, command.EncodePurged(uint32(e.machine.shard), gone[:min(len(gone), purgeBatch)]), now)}
 	}
-	var untold []ending
+	var untold []command.Ending
 	for _, r := range e.machine.untold(waiting) {
 		if !purged[r.ID] {
-			untold = append(untold, ending{session: r.ID, former: r.Former, zxid: r.Ended, lost: r.Lost})
+			untold = append(untold, command.Ending{Session: r.ID, Former: r.Former, Zxid: r.Ended, Lost: r.Lost})
 			asked = append(asked, r.ID)
 		}
 	}
 	if e.purge.due(asked, now) {
-		e.purge = errand{first: asked[0], measure: e.propose(e.machine.shard, encodePurge(now.UnixMilli(), untold[:min(len(untold), purgeBatch)]), now)}
+		e.purge = errand{first: asked[0], measure: e.propose(e.machine.shard, command.EncodePurge(now.UnixMilli(), untold[:min(len(untold), purgeBatch)]), now)}
 	}
 	return silencePoll
 }
 
 // propose hands a command to Raft that needs no stream.
-func (p *purger) propose(id ShardID, cmd []byte, now time.Time) measure {
+func (p *purger) propose(id replication.ShardID, cmd []byte, now time.Time) measure {
 	proposal, err := p.raft.Propose(id, cmd)
 	if err != nil {
 		p.log.Debug("purge not proposed", "shard", id, "cause", err)
@@ -191,14 +194,14 @@ func (p *purger) propose(id ShardID, cmd []byte, now time.Time) measure {
 }
 
 // ended returns the records of sessions that another shard has still to be told of.
-func (m *machine) ended(other ShardID) []session.Record {
+func (m *machine) ended(other replication.ShardID) []session.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.table.Ended(uint32(other))
 }
 
 // stillEnded returns those of the records that another shard has still to be told of.
-func (m *machine) stillEnded(records []session.Record, other ShardID) []session.Record {
+func (m *machine) stillEnded(records []session.Record, other replication.ShardID) []session.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(records, func(r session.Record) bool { return !m.mu.table.HasEnded(r.ID, uint32(other)) })
@@ -217,18 +220,18 @@ func (m *machine) untold(records []session.Record) (out []session.Record) {
 }
 
 // purge ends sessions here that have ended at home, in portions.
-func (m *machine) purge(c *command) {
-	for _, s := range c.purge {
-		if m.mu.table.Purge(s.session, s.former, s.zxid, s.lost) {
-			m.engine.purger.purged(m.shard, s.session)
+func (m *machine) purge(c *command.Command) {
+	for _, s := range c.Purge {
+		if m.mu.table.Purge(s.Session, s.Former, s.Zxid, s.Lost) {
+			m.engine.purger.purged(m.shard, s.Session)
 		}
 	}
-	m.expireDue(c.wall)
+	m.expireDue(c.Wall)
 }
 
 // purged notes that a shard has nothing of sessions any more.
-func (m *machine) purged(c *command) {
-	for _, id := range c.sessions {
-		m.mu.table.Purged(id, c.shard)
+func (m *machine) purged(c *command.Command) {
+	for _, id := range c.Sessions {
+		m.mu.table.Purged(id, c.Shard)
 	}
 }

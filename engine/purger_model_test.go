@@ -11,6 +11,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A purge model is two members with several shards. Member 1 has sessions that write everywhere, end in every way, and is started
@@ -56,7 +58,7 @@ type purgeCall struct {
 
 func newPurgeModel(t *testing.T, seed uint64, seen map[string]int) *purgeModel {
 	m := &purgeModel{t: t, rng: rand.New(rand.NewPCG(seed, 23)), applied: make(map[*node]*[purgeShards]int), leader: otherMember, lost: make(map[tree.SessionID]bool), started: make(map[tree.SessionID]bool), seen: seen}
-	m.other = m.join(session.Origin{Member: otherMember, Start: 1, Directory: [16]byte{2}, Digest: testOrigin().Digest, Level: formatLevel})
+	m.other = m.join(session.Origin{Member: otherMember, Start: 1, Directory: [16]byte{2}, Digest: testOrigin().Digest, Level: command.FormatLevel})
 	m.restart()
 	return m
 }
@@ -180,7 +182,7 @@ func (m *purgeModel) silence(steps int) {
 			return
 		}
 		before := table.Len()
-		m.commit(&fakeProposal{shard: homeShard, cmd: encodeSilence(step, d, 1)})
+		m.commit(&fakeProposal{shard: command.HomeShard, cmd: command.EncodeSilence(step, d, 1)})
 		m.seen["expired"] += before - table.Len()
 	}
 	before := len(m.transit)
@@ -193,8 +195,8 @@ func (m *purgeModel) silence(steps int) {
 
 func (m *purgeModel) commit(p *fakeProposal) {
 	m.logs[p.shard-1] = append(m.logs[p.shard-1], p)
-	if p.shard == homeShard {
-		m.applyNext(m.other, homeShard)
+	if p.shard == command.HomeShard {
+		m.applyNext(m.other, command.HomeShard)
 	}
 }
 
@@ -266,7 +268,7 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 	before := shard.mu.table.Sessions(testMember)
 	n.applyOn(id, c)
 	synctest.Wait()
-	if n == m.other && id == homeShard {
+	if n == m.other && id == command.HomeShard {
 		m.noteLost(before, shard.mu.table, c)
 	}
 	if err := shard.mu.table.Verify(); err != nil {
@@ -281,34 +283,34 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 }
 
 // noteLost notes which sessions an entry of the home shard has ended as lost: all that it ended, but for those whose owner closed them.
-func (m *purgeModel) noteLost(before []session.Record, table *session.Table, c command) {
+func (m *purgeModel) noteLost(before []session.Record, table *session.Table, c command.Command) {
 	for _, r := range before {
 		if now, there := table.Get(r.ID); r.Ended != 0 || there && now.Ended == 0 {
 			continue
 		}
-		i := slices.IndexFunc(c.requests, func(q request) bool { return q.kind == requestClose && q.session == r.ID })
-		m.lost[r.ID] = i < 0 || c.requests[i].lost
+		i := slices.IndexFunc(c.Requests, func(q command.Request) bool { return q.Kind == command.RequestClose && q.Session == r.ID })
+		m.lost[r.ID] = i < 0 || c.Requests[i].Lost
 	}
 }
 
-func (m *purgeModel) count(table *session.Table, c command) {
-	if c.kind == commandRegister {
-		for _, r := range table.Sessions(c.origin.Member) {
+func (m *purgeModel) count(table *session.Table, c command.Command) {
+	if c.Kind == command.KindRegister {
+		for _, r := range table.Sessions(c.Origin.Member) {
 			m.started[r.ID] = m.started[r.ID] || r.Ended == 0
 		}
 	}
-	for _, e := range c.purge {
+	for _, e := range c.Purge {
 		m.seen["purge"]++
-		if _, there := table.Get(e.session); there {
+		if _, there := table.Get(e.Session); there {
 			m.seen["purge that finds the session"]++
 		}
 	}
-	m.seen["purged"] += len(c.sessions)
-	for _, r := range c.requests {
-		switch r.kind {
-		case requestAttach:
+	m.seen["purged"] += len(c.Sessions)
+	for _, r := range c.Requests {
+		switch r.Kind {
+		case command.RequestAddShard:
 			m.seen["attach"]++
-		case requestAdmit:
+		case command.RequestIntroduce:
 			m.seen["admit"]++
 		}
 	}
@@ -395,7 +397,7 @@ func (m *purgeModel) want(c *purgeCall) bool {
 	}
 	lost, knew := m.lost[c.user.s.id], "lost"
 	switch {
-	case c.shard == homeShard:
+	case c.shard == command.HomeShard:
 	case lost && c.user.closing, !lost && m.started[c.user.s.id]:
 		// The shard may have heard of the close that came too late at home, or of the next start of the member before the close. It is
 		// as it is there, and the same on all members.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // on returns a path of a shard, a different one for each i.
@@ -34,8 +36,8 @@ func (n *node) own(s *Session, path string) {
 }
 
 // told is the entry that tells a shard of a session's end at home.
-func told(s *Session, z tree.Zxid) command {
-	return command{kind: commandPurge, purge: []ending{{session: s.id, former: []session.Incarnation{{Member: testMember, Start: testOrigin().Start}}, zxid: z}}}
+func told(s *Session, z tree.Zxid) command.Command {
+	return command.Command{Kind: command.KindPurge, Purge: []command.Ending{{Session: s.id, Former: []session.Incarnation{{Member: testMember, Start: testOrigin().Start}}, Zxid: z}}}
 }
 
 // The end of a session is known from another shard before this node has applied it at home: what it has on its way at home may be
@@ -47,7 +49,7 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 		home := s.Submit(t.Context(), []tree.Op{create(n.on(1, 0))})
 		there := s.Submit(t.Context(), []tree.Op{create(n.on(2, 1))})
 		_, ps := n.requests()
-		n.applyOn(2, told(s, n.shard.mu.zxid+2))
+		n.applyOn(2, told(s, n.shard.mu.Zxid+2))
 		if err := outcome(home.waiter); !errors.Is(err, ErrUnknownOutcome) {
 			t.Errorf("what may yet be applied was told %v", err)
 		}
@@ -86,7 +88,7 @@ func (n *node) looks(want ...string) []*fakeProposal {
 	ps := n.log.take()
 	var got []string
 	for _, p := range ps {
-		got = append(got, fmt.Sprintf("%d on %d", mustDecode(n.t, p.cmd).kind, p.shard))
+		got = append(got, fmt.Sprintf("%d on %d", mustDecode(n.t, p.cmd).Kind, p.shard))
 	}
 	if !slices.Equal(got, want) {
 		n.t.Fatalf("proposed %v, want %v", got, want)
@@ -138,7 +140,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		n.looks()     // nobody has ended, and another member leads
 		for range 4 { // quarters of its timeout
 			step, d, _ := n.shard.mu.table.NextStep(testMember)
-			n.apply(&fakeProposal{cmd: encodeSilence(step, d, 1)})
+			n.apply(&fakeProposal{cmd: command.EncodeSilence(step, d, 1)})
 		}
 		if n.exists(n.on(1, 0)) || !n.exists(n.on(2, 0)) || !n.exists(n.on(3, 0)) {
 			t.Fatal("the end did not take what is at home, or took more")
@@ -197,12 +199,12 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 		if len(admit) != 1 || admit[0].shard != 2 {
 			t.Fatalf("%d proposals, want the admit", len(admit))
 		}
-		n.applyOn(2, told(s, n.shard.mu.zxid+1))
+		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
 		n.apply(admit[0], admit[0])
 		if err := <-create; err != ErrSessionExpired {
 			t.Errorf("the create was told %v", err)
 		}
-		n.applyOn(2, told(s, n.shard.mu.zxid+1))
+		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
 		if ended := kept.drain(t, n.shards[1]); len(ended) != 1 || len(kept) != 1 {
 			t.Errorf("shard 2 keeps %v", kept)
 		}
@@ -222,7 +224,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		n.lead(otherMember)
 		var late []*fakeProposal
 		for _, p := range n.log.take() {
-			if p.shard == homeShard {
+			if p.shard == command.HomeShard {
 				n.apply(p)
 			} else {
 				late = append(late, p)
@@ -231,7 +233,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		s, path := n.open(testTimeout), n.on(2, 0)
 		create := n.creating(s, path)
 		n.commit() // the attach
-		n.applyOn(2, told(s, n.shard.mu.zxid+1))
+		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
 		n.apply(late...)
 		n.commit() // the admit
 		select {
@@ -269,7 +271,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 		},
 		"the admit is queued": func(n *node, _ *Session) []*fakeProposal {
 			attach := n.log.take()
-			n.shards[1].pipe.submit(newWaiter(nil, &request{kind: requestClose, session: 999})) // the next waits until it is applied
+			n.shards[1].pipe.submit(newWaiter(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
 			n.apply(attach...)
 			return n.log.take()
 		},
@@ -277,7 +279,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 		for end, do := range map[string]func(n *node, s *Session){
 			"its owner closes it":                         func(_ *node, s *Session) { go s.Close() },
 			"the log expires it":                          func(n *node, _ *Session) { n.silence() },
-			"another shard's log tells that it has ended": func(n *node, s *Session) { n.applyOn(2, told(s, n.shard.mu.zxid+1)) },
+			"another shard's log tells that it has ended": func(n *node, s *Session) { n.applyOn(2, told(s, n.shard.mu.Zxid+1)) },
 			"it expires here": func(n *node, s *Session) {
 				for range 3 {
 					n.fake.pause(testTimeout)
@@ -353,8 +355,8 @@ func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 			n.lookAround()
 			ps := n.log.take()
 			for _, p := range ps {
-				for _, e := range mustDecode(t, p.cmd).purge {
-					carried[e.session]++
+				for _, e := range mustDecode(t, p.cmd).Purge {
+					carried[e.Session]++
 				}
 			}
 			n.apply(ps...)

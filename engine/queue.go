@@ -2,6 +2,10 @@ package engine
 
 import (
 	"slices"
+
+	"github.com/vivarium-go/vivarium/replication"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A queue is requests in the order in which they are to be sent. Those that were taken out stay in it for a while but
@@ -12,7 +16,7 @@ import (
 //
 // Outside wait the requests of sessions that the shard does not know yet, each session's in their order.
 type queue struct {
-	shard       ShardID
+	shard       replication.ShardID
 	front, rest []*waiter
 	outside     map[*Session][]*waiter
 	kept        int   // requests in outside
@@ -171,7 +175,7 @@ func (q *queue) fill(b *batch) {
 		for len(*part) > 0 {
 			w := (*part)[0]
 			if w.place == placeQueued {
-				if len(b.waiters) >= batchMax || b.bytes+len(w.wire) > batchBytesMax && len(b.waiters) > 0 {
+				if len(b.waiters) >= command.BatchMax || b.bytes+len(w.wire) > command.BatchBytesMax && len(b.waiters) > 0 {
 					return
 				}
 				q.count(w, -1)

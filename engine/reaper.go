@@ -4,7 +4,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // The reaper's pace, as ZooKeeper's of the same meaning.
@@ -31,13 +34,13 @@ type reaper struct {
 	// Immutable after newReaper.
 	machine *machine
 	raft    replicator
-	member  MemberID
+	member  replication.MemberID
 	pace    time.Duration
 	log     *slog.Logger
 
 	// Owned by loop.
-	newest measure // proposal
-	last   mortal  // in it
+	newest measure        // proposal
+	last   command.Mortal // in it
 }
 
 func newReaper(m *machine, raft replicator, cfg Config, log *slog.Logger) *reaper {
@@ -69,7 +72,7 @@ func (r *reaper) round(now time.Time) {
 	due := r.machine.mortals(now, reapMax)
 	for len(due) > 0 {
 		n := portionOf(due)
-		p, err := r.raft.Propose(r.machine.shard, encodeReap(now.UnixMilli(), due[:n]))
+		p, err := r.raft.Propose(r.machine.shard, command.EncodeReap(now.UnixMilli(), due[:n]))
 		if err != nil {
 			r.log.Debug("reap not proposed", "cause", err) // the next round proposes it again
 			return
@@ -80,9 +83,9 @@ func (r *reaper) round(now time.Time) {
 }
 
 // portionOf returns how many znodes go into one log entry, one at least.
-func portionOf(due []mortal) (n int) {
+func portionOf(due []command.Mortal) (n int) {
 	for size := 0; n < min(len(due), reapBatch); n++ {
-		if size += len(due[n].path) + reapOverhead; size > batchBytesMax && n > 0 {
+		if size += len(due[n].Path) + reapOverhead; size > command.BatchBytesMax && n > 0 {
 			break
 		}
 	}
@@ -102,7 +105,7 @@ func over(m tree.Mortal, age time.Duration) bool {
 
 // mortals returns znodes whose time has come, at most so many. It looks at all whose time may
 // come, and lets entries be applied meanwhile: a million take half a second.
-func (m *machine) mortals(now time.Time, most int) (due []mortal) {
+func (m *machine) mortals(now time.Time, most int) (due []command.Mortal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	age, looked := now.Sub(m.mu.loaded), 0
@@ -112,7 +115,7 @@ func (m *machine) mortals(now time.Time, most int) (due []mortal) {
 			m.mu.Lock()
 		}
 		if over(z, age-z.Since) {
-			due = append(due, mortal{path: z.Path, seen: z.Seen})
+			due = append(due, command.Mortal{Path: z.Path, Seen: z.Seen})
 		}
 		return len(due) < most
 	})
@@ -120,7 +123,7 @@ func (m *machine) mortals(now time.Time, most int) (due []mortal) {
 }
 
 // isStill reports whether a znode is as it was seen.
-func (m *machine) isStill(z mortal) bool {
-	stat, ok := m.tree.Load().Exists(z.path)
-	return ok && tree.Seen{Czxid: stat.Czxid, Mzxid: stat.Mzxid, Pzxid: stat.Pzxid} == z.seen
+func (m *machine) isStill(z command.Mortal) bool {
+	stat, ok := m.tree.Load().Exists(z.Path)
+	return ok && tree.Seen{Czxid: stat.Czxid, Mzxid: stat.Mzxid, Pzxid: stat.Pzxid} == z.Seen
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A reaping is a node that leads and reaps when the test says so.
@@ -281,14 +283,14 @@ func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
 
 // A log entry has room for few long paths. One that is too large would be refused each time, and nothing ever reaped again.
 func TestReapEntriesAreBoundedInBytes(t *testing.T) {
-	for _, length := range []int{1, 1000, PathMax, 2 * batchBytesMax} {
-		var due []mortal
+	for _, length := range []int{1, 1000, PathMax, 2 * command.BatchBytesMax} {
+		var due []command.Mortal
 		path := strings.Repeat("x", length)
 		for range 2 * reapBatch {
-			due = append(due, mortal{path: path})
+			due = append(due, command.Mortal{Path: path})
 		}
 		n := portionOf(due)
-		if size := len(encodeReap(0, due[:n])); n < 1 || n > reapBatch || n > 1 && size > batchBytesMax {
+		if size := len(command.EncodeReap(0, due[:n])); n < 1 || n > reapBatch || n > 1 && size > command.BatchBytesMax {
 			t.Errorf("%d znodes with paths of %d bytes make an entry of %d", n, length, size)
 		}
 	}

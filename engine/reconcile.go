@@ -5,6 +5,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // gone ends the claims of this node whose znodes a transaction is about to remove, or to leave to nobody.
@@ -75,7 +77,7 @@ func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session)
 	}
 	for _, r := range table.Sessions(me) {
 		if k.mu.sessions[r.ID] == nil && !r.Remote() {
-			k.home.queueEnd(newWaiter(nil, &request{kind: requestClose, session: r.ID}))
+			k.home.queueEnd(newWaiter(nil, &command.Request{Kind: command.RequestClose, Session: r.ID}))
 		}
 	}
 	return gone

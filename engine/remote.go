@@ -10,6 +10,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // # Sessions of remote clients
@@ -207,7 +209,7 @@ func (e *Engine) move(ctx context.Context, id tree.SessionID, password [16]byte,
 	s.id, s.remote = id, &remote{password: password}
 	home := e.home()
 	var shards []uint32
-	w := newWaiter(nil, &request{kind: requestMove, session: id, password: password, timeout: timeout, identities: who})
+	w := newWaiter(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
 	w.applied = func(w *waiter) {
 		if w.err == nil { // so it is being applied, with the machine's mu held
 			shards = e.keeper.resumed(s, w, home.mu.table)
@@ -312,7 +314,7 @@ func (k *keeper) identify(s *Session, who []tree.Identity) (*waiter, error) {
 	for _, p := range k.pipes[1:] {
 		k.admitLocked(s, p, who, p.queueIfUsed)
 	}
-	w := newWaiter(s, &request{kind: requestIdentify, session: s.id, attached: s.attached(), identities: who})
+	w := newWaiter(s, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.attached(), Identities: who})
 	k.home.queueBehind(w)
 	return w, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // Every member can tell which one speaks for a session, for as long as its end is not decided.
@@ -210,15 +212,15 @@ func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		m.mustCreate(s, "/e")
-		old := len(m.logs[homeShard])
+		old := len(m.logs[command.HomeShard])
 		m.kill(1)
 		next := m.resume(2, s)
 		n := m.start(1)
 		m.deaf[n], m.mute[n] = true, true
-		for _, p := range m.logs[homeShard][:old] {
-			n.applyOn(homeShard, mustDecode(t, p.cmd))
+		for _, p := range m.logs[command.HomeShard][:old] {
+			n.applyOn(command.HomeShard, mustDecode(t, p.cmd))
 		}
-		m.done[n][homeShard] = old
+		m.done[n][command.HomeShard] = old
 		if r, _ := n.shard.mu.table.Get(s.ID()); r.Origin != 1 {
 			t.Fatalf("it knows already: %+v", r)
 		}
@@ -489,7 +491,7 @@ func TestLateIdentifyChangesNothing(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		n := m.nodes[1]
-		late := encodeRequest(&request{kind: requestIdentify, session: s.ID(), attached: s.remote.attached, identities: []tree.Identity{alice}})
+		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.remote.attached, Identities: []tree.Identity{alice}})
 		next := m.resume(1, s)
 		if err := n.pipe.submit(&waiter{wire: late, done: make(chan struct{})}); err != nil {
 			t.Fatal(err)
@@ -545,7 +547,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 		ahead.catchUp()
 		for range 4 { // quarters of the least timeout
 			step, d, _ := ahead.shard.mu.table.NextStep(testMember)
-			ahead.node.apply(&fakeProposal{cmd: encodeSilence(step, d, 1)})
+			ahead.node.apply(&fakeProposal{cmd: command.EncodeSilence(step, d, 1)})
 		}
 		var back *Session
 		go func() { back, _ = n.Resume(t.Context(), anew.ID(), anew.Password(), testTimeout) }()
@@ -588,13 +590,13 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin := testOrigin()
-		former := encodeRegister(origin, 0, rules{})
+		former := command.EncodeRegister(origin, 0, command.Rules{})
 		origin.Start++
 		n := newNodeOf(t, origin).withImage()
 		ahead := &replica{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n}
-		open := request{kind: requestOpen, timeout: testTimeout, remote: true}
+		open := command.Request{Kind: command.RequestOpen, Timeout: testTimeout, Remote: true}
 		ahead.node.apply(&fakeProposal{cmd: former},
-			&fakeProposal{cmd: encodeBatch(testMember, origin.Start-1, 1, 0, 0, []*waiter{{wire: encodeRequest(&open)}})})
+			&fakeProposal{cmd: command.EncodeBatch(testMember, origin.Start-1, 1, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&open)}))})
 		ahead.install()
 		if known := len(n.sessionsOf(testMember)); known != 1 || len(n.keeper.mu.remotes.byID) > 0 {
 			t.Fatalf("of %d sessions it speaks for %d", known, len(n.keeper.mu.remotes.byID))

@@ -232,7 +232,7 @@ func TestRemoteWatches_ResetOnSeveralShards(t *testing.T) {
 		one, two := n.on(1, 0), n.on(2, 0)
 		n.write(s, create(two))
 		for range 20 {
-			n.write(s, create(n.on(1, int(n.shard.mu.zxid)+1)))
+			n.write(s, create(n.on(1, int(n.shard.mu.Zxid)+1)))
 		}
 		n.write(s, create(one))
 		seen := n.tree().Visible()
@@ -325,7 +325,7 @@ func TestInstallTellsRemoteWatchesWhatTheyMissed(t *testing.T) {
 					wants = slices.Delete(wants, 1, 2)
 				}
 				for i, w := range all {
-					if got := afterInstall(w, ahead.shard.mu.zxid); got != wants[i] {
+					if got := afterInstall(w, ahead.shard.mu.Zxid); got != wants[i] {
 						t.Errorf("watch %d: got %q, want %q", i, got, wants[i])
 					}
 				}

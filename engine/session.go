@@ -12,6 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
@@ -60,7 +62,7 @@ type ends struct {
 
 func newSession(e *Engine, timeout time.Duration, who []tree.Identity) *Session {
 	s := &Session{engine: e, timeout: timeout, at: make([]onShard, len(e.shards))}
-	s.at[homeShard-1].known.Store(true)
+	s.at[command.HomeShard-1].known.Store(true)
 	if len(who) > 0 {
 		s.who.Store(&who)
 	}
@@ -229,7 +231,7 @@ func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then fu
 }
 
 func (s *Session) newTxn(ops []tree.Op) *waiter {
-	return newWaiter(s, &request{kind: requestTxn, session: s.id, ops: ops})
+	return newWaiter(s, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
 }
 
 // admissible refuses what can be refused here; err is what has been found before.
@@ -278,7 +280,7 @@ func (s *Session) introduce(m *machine, who []tree.Identity) {
 // askIn has the home shard note that the session uses a shard, and then the shard admit it.
 func (s *Session) askIn(ctx context.Context, m *machine, who []tree.Identity) error {
 	home := s.engine.home().pipe
-	noted := newWaiter(s, &request{kind: requestAttach, session: s.id, shard: uint32(m.shard)})
+	noted := newWaiter(s, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(m.shard)})
 	if err := home.submit(noted); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // G1: the former member hears late of the move. What it still sends, a write or a close for its client's silence, is refused, and whoever
@@ -158,11 +160,11 @@ func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 		for range 20 {
 			all = append(all, m.open(1))
 		}
-		before := len(m.logs[homeShard])
+		before := len(m.logs[command.HomeShard])
 		m.chat(3*testTimeout, all...)
-		sent := m.logs[homeShard][before:]
+		sent := m.logs[command.HomeShard][before:]
 		for _, p := range sent {
-			if c := mustDecode(t, p.cmd); c.kind != commandBatch || len(c.requests) > 0 {
+			if c := mustDecode(t, p.cmd); c.Kind != command.KindBatch || len(c.Requests) > 0 {
 				t.Errorf("sent %+v", c)
 			}
 		}
@@ -295,7 +297,7 @@ func TestSilenceIsJudgedAtHome(t *testing.T) {
 		m.mustCreate(s, path)
 		// The Move is applied at home, and what tells shard 2 is lost for now.
 		n := m.nodes[2]
-		move := encodeRequest(&request{kind: requestMove, session: s.ID(), password: s.Password(), timeout: testTimeout})
+		move := command.EncodeRequest(&command.Request{Kind: command.RequestReattach, Session: s.ID(), Password: s.Password(), Timeout: testTimeout})
 		late := m.nodes[1]
 		m.deaf[late] = true
 		w := &waiter{wire: move, done: make(chan struct{})}

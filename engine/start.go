@@ -21,10 +21,10 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-)
 
-// homeShard is where the session table lives: sessions are opened, kept alive and ended there.
-const homeShard ShardID = 1
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
+)
 
 // Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
 // refused before anything on disk is changed: the port is bound first, then the directory is locked, then everything
@@ -35,7 +35,7 @@ const homeShard ShardID = 1
 // gone on, and a loss of power may take from the log that its newest entries were committed, though never the entries.
 func Start(cfg Config) (*Engine, error) {
 	if cfg.Seams.Clock.Boot == nil {
-		cfg.Seams.Clock = SystemClock()
+		cfg.Seams.Clock = clock.System()
 	}
 	schemes, panics := judges(cfg.Schemes)
 	cfg.Schemes = schemes
@@ -267,7 +267,7 @@ func (e *Engine) loadShard(id ShardID) error {
 		return err
 	}
 	me := e.identity.now
-	m := e.newMachine(id, e, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: formatLevel})
+	m := e.newMachine(id, e, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
 	m.image, m.batch = image, image.NewBatch()
 	return m.load()
 }
@@ -275,8 +275,8 @@ func (e *Engine) loadShard(id ShardID) error {
 // newMachine adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
 func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) *machine {
 	pipe := newPipeline(id, raft, e.clock, origin)
-	pipe.rules = rules{schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), treeMax: e.cfg.MaxTreeSize}
-	if id == homeShard {
+	pipe.rules = command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
+	if id == command.HomeShard {
 		e.keeper = newKeeper(e, pipe)
 		pipe.proved, pipe.pulse = e.keeper.moved, e.keeper.pulse
 	} else {

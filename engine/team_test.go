@@ -9,6 +9,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A team is an ensemble without Raft: what a member proposes is committed, and every member applies it, but for those that the test keeps
@@ -85,7 +87,7 @@ func (n *node) checkRemote(c *class, i int, one silent) {
 // start starts a member, anew if it ran before: it applies the logs from their beginning.
 func (m *team) start(id MemberID) *node {
 	m.starts[id]++
-	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: testOrigin().Digest, Level: formatLevel}
+	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: testOrigin().Digest, Level: command.FormatLevel}
 	n := newShardedNode(m.t, o, m.shards)
 	m.nodes[id], m.done[n] = n, make(map[ShardID]int)
 	n.lead(m.leader)

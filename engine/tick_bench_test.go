@@ -7,16 +7,19 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // newRemotes makes a keeper with idle sessions of remote clients.
-func newRemotes(clock Clock, sessions int) (k *keeper, all []*Session) {
+func newRemotes(clock clock.Clock, sessions int) (k *keeper, all []*Session) {
 	e := &Engine{clock: clock}
-	e.newMachine(homeShard, &fakeLog{}, testOrigin())
+	e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
 	for i := range sessions {
 		s := newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil)
 		s.remote = new(remote)
-		e.keeper.add(s, tree.SessionID(i+1), 0, clock.drift())
+		e.keeper.add(s, tree.SessionID(i+1), 0, clock.Drift())
 		all = append(all, s)
 	}
 	return e.keeper, all
@@ -28,7 +31,7 @@ func BenchmarkTick(b *testing.B) {
 	for _, sessions := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
 			var now time.Duration
-			k, all := newRemotes(Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}, sessions)
+			k, all := newRemotes(clock.Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}, sessions)
 			pings := int(testTimeout / k.tick / 3)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
@@ -37,7 +40,7 @@ func BenchmarkTick(b *testing.B) {
 					all[j].Heard()
 				}
 				now += k.tick
-				k.moved(now, k.clock.drift())
+				k.moved(now, k.clock.Drift())
 				b.StartTimer()
 				k.countSilence()
 			}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A waiter is one request of this node and whoever waits for its outcome.
@@ -51,8 +53,8 @@ const (
 	partOutside
 )
 
-func newWaiter(s *Session, r *request) *waiter {
-	return &waiter{wire: encodeRequest(r), session: s, done: make(chan struct{})}
+func newWaiter(s *Session, r *command.Request) *waiter {
+	return &waiter{wire: command.EncodeRequest(r), session: s, done: make(chan struct{})}
 }
 
 func (w *waiter) isDone() bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/internal/child"
 )
 
@@ -300,4 +300,4 @@ func (o outcome) documented() bool {
 }
 
 // now is a clock that all processes of the machine share and nobody steps.
-func now() time.Duration { return engine.SystemClock().Boot() }
+func now() time.Duration { return clock.System().Boot() }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -218,9 +218,9 @@ func (f *Faults) Sleep(d time.Duration) {
 }
 
 // clock is the machine's, as far as it goes right.
-func (f *Faults) clock() engine.Clock {
-	system := engine.SystemClock()
-	return engine.Clock{
+func (f *Faults) clock() clock.Clock {
+	system := clock.System()
+	return clock.Clock{
 		Boot: func() time.Duration {
 			f.mu.Lock()
 			defer f.mu.Unlock()

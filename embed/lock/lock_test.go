@@ -22,7 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
@@ -551,8 +551,8 @@ func TestHold_Context(t *testing.T) {
 func TestMutex_AReleaseWakesOne(t *testing.T) {
 	var looks atomic.Int64
 	ens := embedtest.New(t, 1, embedtest.Options{Inside: func(embed.MemberID) inside.Seams {
-		c := engine.SystemClock()
-		return inside.Seams{Clock: engine.Clock{Wall: c.Wall, Boot: func() time.Duration {
+		c := clock.System()
+		return inside.Seams{Clock: clock.Clock{Wall: c.Wall, Boot: func() time.Duration {
 			looks.Add(1)
 			return c.Boot()
 		}}}

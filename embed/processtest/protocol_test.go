@@ -12,7 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/clock"
 )
 
 // A request asks a member's process for one call.
@@ -148,7 +148,7 @@ func outcomeOf(err error) outcome {
 // now is a clock that all processes of the machine share.
 func now() time.Duration {
 	if runtime.GOOS == "linux" {
-		return engine.SystemClock().Boot() // nobody steps it
+		return clock.System().Boot() // nobody steps it
 	}
 	return time.Duration(time.Now().UnixNano())
 }

@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// errMalformed is wrapped by every error of decoding: the bytes are none that this build writes.
-var errMalformed = errors.New("malformed")
+// ErrMalformed is wrapped by every error of decoding: this build does not write such bytes.
+var ErrMalformed = errors.New("malformed")
 
 // An encoder writes MessagePack, every value in its shortest form. It and the decoder are our own: through msgpack's, which
 // writes to an io.Writer, a request and its operations escaped to the heap with each write, and decoding took twice the time.
@@ -91,7 +91,7 @@ func newDecoder(b []byte) *decoder { return &decoder{src: b} }
 // end reports what went wrong, trailing bytes included.
 func (d *decoder) end() error {
 	if d.err == nil && d.at != len(d.src) {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 	}
 	return d.err
 }
@@ -109,7 +109,7 @@ func (d *decoder) left() int { return len(d.src) - d.at }
 // next returns the next n bytes where they lie.
 func (d *decoder) next(n int) []byte {
 	if d.err != nil || n > d.left() {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 		return nil
 	}
 	d.at += n
@@ -145,7 +145,7 @@ func (d *decoder) uint() uint64 {
 		v = d.number(1 << (first - msgpcode.Uint8))
 	}
 	if first != uintForm(v) {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 		return 0
 	}
 	return v
@@ -163,7 +163,7 @@ func (d *decoder) int() int64 {
 		v = int64(d.number(n)<<sign) >> sign
 	}
 	if first != intForm(v) {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 		return 0
 	}
 	return v
@@ -180,7 +180,7 @@ func (d *decoder) array() (n int) {
 		n = d.length(4)
 	}
 	if first != arrayForm(n) || n > d.left() { // every element takes a byte at least: no allocation beyond what arrived
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 		return 0
 	}
 	return n
@@ -188,7 +188,7 @@ func (d *decoder) array() (n int) {
 
 func (d *decoder) want(n int) {
 	if got := d.array(); got != n {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 	}
 }
 
@@ -202,7 +202,7 @@ func (d *decoder) text() []byte {
 		n = d.length(1 << (first - msgpcode.Str8))
 	}
 	if first != stringForm(n) {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 	}
 	return d.next(n)
 }
@@ -232,7 +232,7 @@ func (d *decoder) data() []byte {
 		n = d.length(1 << (first - msgpcode.Bin8))
 	}
 	if first != bytesForm(n) {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 	}
 	return d.next(n)
 }
@@ -264,7 +264,7 @@ func (d *decoder) flag() bool { return d.uintTo(1) != 0 }
 func (d *decoder) uintTo(limit uint64) uint64 {
 	v := d.uint()
 	if v > limit {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 		return 0
 	}
 	return v
@@ -273,7 +273,7 @@ func (d *decoder) uintTo(limit uint64) uint64 {
 func (d *decoder) int32() int32 {
 	v := d.int()
 	if v < math.MinInt32 || v > math.MaxInt32 {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 		return 0
 	}
 	return int32(v)
@@ -283,7 +283,7 @@ func (d *decoder) int32() int32 {
 func (d *decoder) fixed(dst []byte) {
 	b := d.data()
 	if len(b) != len(dst) {
-		d.fail(errMalformed)
+		d.fail(ErrMalformed)
 	}
 	copy(dst, b)
 }

@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,26 +30,26 @@ type golden struct {
 	decode func([]byte) (any, error)
 }
 
-func (c command) encode() []byte {
-	switch c.kind {
-	case commandRegister:
-		return encodeRegister(c.origin, c.wall, c.rules)
-	case commandBatch:
-		var ws []*waiter
-		for i := range c.requests {
-			ws = append(ws, &waiter{wire: encodeRequest(&c.requests[i])})
+func (c Command) encode() []byte {
+	switch c.Kind {
+	case KindRegister:
+		return EncodeRegister(c.Origin, c.Wall, c.Rules)
+	case KindBatch:
+		var list [][]byte
+		for i := range c.Requests {
+			list = append(list, EncodeRequest(&c.Requests[i]))
 		}
-		return encodeBatch(c.origin.Member, c.origin.Start, c.origin.LastSeq, c.wall, c.home, ws)
-	case commandSilence:
-		return encodeSilence(c.step, c.duration, c.wall)
-	case commandExpire:
-		return encodeExpire(c.wall)
-	case commandReap:
-		return encodeReap(c.wall, c.reap)
-	case commandPurge:
-		return encodePurge(c.wall, c.purge)
-	case commandPurged:
-		return encodePurged(c.shard, c.sessions)
+		return EncodeBatch(c.Origin.Member, c.Origin.Start, c.Origin.LastSeq, c.Wall, c.Home, len(list), slices.Values(list))
+	case KindSilence:
+		return EncodeSilence(c.Step, c.Silence, c.Wall)
+	case KindExpire:
+		return EncodeExpire(c.Wall)
+	case KindReap:
+		return EncodeReap(c.Wall, c.Reap)
+	case KindPurge:
+		return EncodePurge(c.Wall, c.Purge)
+	case KindPurged:
+		return EncodePurged(c.Shard, c.Sessions)
 	}
 	return nil
 }
@@ -62,22 +63,22 @@ func filled[T [16]byte | [32]byte](first byte) (a T) {
 }
 
 func goldenCommands() []golden {
-	batch := func(seq uint64, requests ...request) command {
-		return command{kind: commandBatch, origin: session.Origin{Member: 2, Start: 3, LastSeq: seq}, wall: 1700000000123, requests: requests}
+	batch := func(seq uint64, requests ...Request) Command {
+		return Command{Kind: KindBatch, Origin: session.Origin{Member: 2, Start: 3, LastSeq: seq}, Wall: 1700000000123, Requests: requests}
 	}
-	txn := func(ops ...tree.Op) request { return request{kind: requestTxn, session: 77, ops: ops} }
+	txn := func(ops ...tree.Op) Request { return Request{Kind: RequestTxn, Session: 77, Ops: ops} }
 	values := []struct {
 		name string
-		c    command
+		c    Command
 	}{
-		{"register", command{kind: commandRegister, wall: 1700000000123, origin: session.Origin{
+		{"register", Command{Kind: KindRegister, Wall: 1700000000123, Origin: session.Origin{
 			Member: 2, Start: 3, Directory: filled[[16]byte](0x10), Digest: filled[[32]byte](0x40), Level: 1}}},
-		{"register-with-a-bound", command{kind: commandRegister, origin: session.Origin{Member: 1, Start: 1, Level: 1}, rules: rules{treeMax: 1 << 40}}},
-		{"register-with-schemes", command{kind: commandRegister, origin: session.Origin{Member: 1, Start: 1, Level: 1}, rules: rules{schemes: []string{"digest", "ip"}}}},
-		{"register-of-the-largest-numbers", command{kind: commandRegister, wall: math.MaxInt64, origin: session.Origin{
+		{"register-with-a-bound", Command{Kind: KindRegister, Origin: session.Origin{Member: 1, Start: 1, Level: 1}, Rules: Rules{TreeMax: 1 << 40}}},
+		{"register-with-schemes", Command{Kind: KindRegister, Origin: session.Origin{Member: 1, Start: 1, Level: 1}, Rules: Rules{Schemes: []string{"digest", "ip"}}}},
+		{"register-of-the-largest-numbers", Command{Kind: KindRegister, Wall: math.MaxInt64, Origin: session.Origin{
 			Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32}}},
 		{"beat", batch(4)},
-		{"beat-before-1970", command{kind: commandBatch, origin: session.Origin{Member: 1, Start: 1, LastSeq: 1}, wall: math.MinInt64}},
+		{"beat-before-1970", Command{Kind: KindBatch, Origin: session.Origin{Member: 1, Start: 1, LastSeq: 1}, Wall: math.MinInt64}},
 		{"create", batch(200, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", Data: []byte("data"), Mode: tree.EphemeralSequential}))},
 		{"create-without-data", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a"}))},
 		{"create-with-empty-data", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", Data: []byte{}}))},
@@ -95,59 +96,59 @@ func goldenCommands() []golden {
 		{"delete-of-a-creation", batch(1, txn(tree.Op{Kind: tree.KindDelete, Path: "/q/_c_x-lock-0000000001", Version: tree.AnyVersion, Czxid: 1 << 33}))},
 		{"create-where-there-is-room", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/s/leases/lease-", Mode: tree.EphemeralSequential},
 			tree.Op{Kind: tree.KindCheckChildren, Path: "/s/leases", Version: math.MaxInt32}))},
-		{"empty-multi", batch(1, request{kind: requestTxn, session: -1, ops: []tree.Op{}})},
-		{"open", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80)})},
-		{"open-with-identities", batch(1, request{kind: requestOpen, timeout: time.Second,
-			identities: []tree.Identity{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}}})},
-		{"open-remote", batch(1, request{kind: requestOpen, timeout: 10 * time.Second, password: filled[[16]byte](0x80), remote: true,
-			identities: []tree.Identity{{Scheme: "ip", ID: "10.0.0.7"}}})},
-		{"move", batch(1, request{kind: requestMove, session: 77, password: filled[[16]byte](0x80), timeout: 4 * time.Second,
-			identities: []tree.Identity{{Scheme: "ip", ID: "10.0.0.7"}}})},
-		{"move-of-nobody", batch(1, request{kind: requestMove, session: -1})},
-		{"identify", batch(1, request{kind: requestIdentify, session: 77, attached: 1 << 33, identities: []tree.Identity{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}}})},
-		{"identify-as-nobody", batch(1, request{kind: requestIdentify, session: 77})},
-		{"attach", batch(1, request{kind: requestAttach, session: 77, shard: 4})},
-		{"admit", batch(1, request{kind: requestAdmit, session: 77, timeout: 10 * time.Second, identities: []tree.Identity{{Scheme: "super"}}})},
-		{"admit-remote", batch(1, request{kind: requestAdmit, session: 77, timeout: 10 * time.Second, attached: 1 << 33})},
-		{"batch-that-knows-the-home-shard", command{kind: commandBatch, origin: session.Origin{Member: 2, Start: 3, LastSeq: 4}, home: 1 << 33}},
-		{"close", batch(1, request{kind: requestClose, session: 1 << 40})},
-		{"close-remote", batch(1, request{kind: requestClose, session: 77, attached: 1 << 33})},
-		{"close-for-silence", batch(1, request{kind: requestClose, session: 77, attached: 1 << 33, lost: true})},
-		{"release", batch(1, request{kind: requestRelease, session: 77, path: "/q/_c_x-lock-0000000001", czxid: 1 << 33})},
-		{"release-of-what-was-lost", batch(1, request{kind: requestRelease, session: 77, path: "/q", czxid: 1, lost: true})},
+		{"empty-multi", batch(1, Request{Kind: RequestTxn, Session: -1, Ops: []tree.Op{}})},
+		{"open", batch(1, Request{Kind: RequestOpen, Timeout: 10 * time.Second, Password: filled[[16]byte](0x80)})},
+		{"open-with-identities", batch(1, Request{Kind: RequestOpen, Timeout: time.Second,
+			Identities: []tree.Identity{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}}})},
+		{"open-remote", batch(1, Request{Kind: RequestOpen, Timeout: 10 * time.Second, Password: filled[[16]byte](0x80), Remote: true,
+			Identities: []tree.Identity{{Scheme: "ip", ID: "10.0.0.7"}}})},
+		{"move", batch(1, Request{Kind: RequestReattach, Session: 77, Password: filled[[16]byte](0x80), Timeout: 4 * time.Second,
+			Identities: []tree.Identity{{Scheme: "ip", ID: "10.0.0.7"}}})},
+		{"move-of-nobody", batch(1, Request{Kind: RequestReattach, Session: -1})},
+		{"identify", batch(1, Request{Kind: RequestSetIdentities, Session: 77, Attached: 1 << 33, Identities: []tree.Identity{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}}})},
+		{"identify-as-nobody", batch(1, Request{Kind: RequestSetIdentities, Session: 77})},
+		{"attach", batch(1, Request{Kind: RequestAddShard, Session: 77, Shard: 4})},
+		{"admit", batch(1, Request{Kind: RequestIntroduce, Session: 77, Timeout: 10 * time.Second, Identities: []tree.Identity{{Scheme: "super"}}})},
+		{"admit-remote", batch(1, Request{Kind: RequestIntroduce, Session: 77, Timeout: 10 * time.Second, Attached: 1 << 33})},
+		{"batch-that-knows-the-home-shard", Command{Kind: KindBatch, Origin: session.Origin{Member: 2, Start: 3, LastSeq: 4}, Home: 1 << 33}},
+		{"close", batch(1, Request{Kind: RequestClose, Session: 1 << 40})},
+		{"close-remote", batch(1, Request{Kind: RequestClose, Session: 77, Attached: 1 << 33})},
+		{"close-for-silence", batch(1, Request{Kind: RequestClose, Session: 77, Attached: 1 << 33, Lost: true})},
+		{"release", batch(1, Request{Kind: RequestRelease, Session: 77, Path: "/q/_c_x-lock-0000000001", Czxid: 1 << 33})},
+		{"release-of-what-was-lost", batch(1, Request{Kind: RequestRelease, Session: 77, Path: "/q", Czxid: 1, Lost: true})},
 		{"create-that-lingers", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/q/_c_x-lock-", Mode: tree.EphemeralSequential, TTL: 15000}))},
-		{"all-requests", batch(1<<32, request{kind: requestRelease, session: 1, path: "/q", czxid: 9}, request{kind: requestClose, session: 1},
-			request{kind: requestOpen, timeout: time.Second}, txn(tree.Op{Kind: tree.KindDelete, Path: "/a"}))},
-		{"silence", command{kind: commandSilence, wall: 1700000000123, step: session.Step{Member: 2, Start: 3, LastSeq: 1000, Step: 4}, duration: 2500 * time.Millisecond}},
-		{"expire", command{kind: commandExpire, wall: math.MinInt64}},
-		{"purge", command{kind: commandPurge, wall: 1700000000123, purge: []ending{{session: 77, lost: true, former: []session.Incarnation{{Member: 2, Start: 3}, {Member: 1, Start: 1 << 40}}, zxid: 1 << 40},
-			{session: -1, former: []session.Incarnation{{Member: math.MaxUint64, Start: math.MaxUint64}}, zxid: math.MaxUint64}}}},
-		{"purge-nothing", command{kind: commandPurge, purge: []ending{}}},
-		{"purged", command{kind: commandPurged, shard: 64, sessions: []tree.SessionID{77, -1}}},
-		{"purged-nothing", command{kind: commandPurged, shard: math.MaxUint32, sessions: []tree.SessionID{}}},
-		{"reap", command{kind: commandReap, wall: 1700000000123, reap: []mortal{
+		{"all-requests", batch(1<<32, Request{Kind: RequestRelease, Session: 1, Path: "/q", Czxid: 9}, Request{Kind: RequestClose, Session: 1},
+			Request{Kind: RequestOpen, Timeout: time.Second}, txn(tree.Op{Kind: tree.KindDelete, Path: "/a"}))},
+		{"silence", Command{Kind: KindSilence, Wall: 1700000000123, Step: session.Step{Member: 2, Start: 3, LastSeq: 1000, Step: 4}, Silence: 2500 * time.Millisecond}},
+		{"expire", Command{Kind: KindExpire, Wall: math.MinInt64}},
+		{"purge", Command{Kind: KindPurge, Wall: 1700000000123, Purge: []Ending{{Session: 77, Lost: true, Former: []session.Incarnation{{Member: 2, Start: 3}, {Member: 1, Start: 1 << 40}}, Zxid: 1 << 40},
+			{Session: -1, Former: []session.Incarnation{{Member: math.MaxUint64, Start: math.MaxUint64}}, Zxid: math.MaxUint64}}}},
+		{"purge-nothing", Command{Kind: KindPurge, Purge: []Ending{}}},
+		{"purged", Command{Kind: KindPurged, Shard: 64, Sessions: []tree.SessionID{77, -1}}},
+		{"purged-nothing", Command{Kind: KindPurged, Shard: math.MaxUint32, Sessions: []tree.SessionID{}}},
+		{"reap", Command{Kind: KindReap, Wall: 1700000000123, Reap: []Mortal{
 			{"/a", tree.Seen{Czxid: 1, Mzxid: 200, Pzxid: 70000}}, {"/b/c", tree.Seen{Czxid: math.MaxUint64}}}}},
-		{"reap-nothing", command{kind: commandReap, reap: []mortal{}}},
+		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
 	}
 	var list []golden
 	for _, v := range values {
-		list = append(list, golden{v.name, v.c, v.c.encode, func(b []byte) (any, error) { return decodeCommand(b) }})
+		list = append(list, golden{v.name, v.c, v.c.encode, func(b []byte) (any, error) { return Decode(b) }})
 	}
 	return list
 }
 
 func goldenRecords() []golden {
 	znode := func(name string, z tree.Znode) golden {
-		return golden{name, z, func() []byte { return encodeZnode(z) }, func(b []byte) (any, error) { return decodeZnode(b) }}
+		return golden{name, z, func() []byte { return EncodeZnode(z) }, func(b []byte) (any, error) { return DecodeZnode(b) }}
 	}
 	record := func(name string, r session.Record) golden {
-		return golden{name, r, func() []byte { return encodeSession(r) }, func(b []byte) (any, error) { return decodeSession(b) }}
+		return golden{name, r, func() []byte { return EncodeSession(r) }, func(b []byte) (any, error) { return DecodeSession(b) }}
 	}
 	origin := func(name string, o session.Origin) golden {
-		return golden{name, o, func() []byte { return encodeOrigin(o) }, func(b []byte) (any, error) { return decodeOrigin(b) }}
+		return golden{name, o, func() []byte { return EncodeOrigin(o) }, func(b []byte) (any, error) { return DecodeOrigin(b) }}
 	}
-	one := func(name string, s state) golden {
-		return golden{name, s, func() []byte { return encodeState(s) }, func(b []byte) (any, error) { return decodeState(b) }}
+	one := func(name string, s State) golden {
+		return golden{name, s, func() []byte { return EncodeState(s) }, func(b []byte) (any, error) { return DecodeState(b) }}
 	}
 	return []golden{
 		znode("znode", tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, Ctime: 1700000000123, Mtime: 1700000000456, Version: 2,
@@ -172,9 +173,9 @@ func goldenRecords() []golden {
 			LastSeq: 1000, Step: 4, Silence: 5 * time.Second}),
 		origin("origin-of-the-largest-numbers", session.Origin{Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32,
 			LastSeq: math.MaxUint64, Step: math.MaxUint64, Silence: math.MaxInt64}),
-		one("state", state{zxid: 70000}),
-		one("state-with-a-bound", state{zxid: 1, rules: rules{treeMax: math.MaxInt64}}),
-		one("state-with-schemes", state{zxid: 1, rules: rules{schemes: []string{"digest", "ip"}}}),
+		one("state", State{Zxid: 70000}),
+		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
+		one("state-with-schemes", State{Zxid: 1, Rules: Rules{Schemes: []string{"digest", "ip"}}}),
 	}
 }
 
@@ -232,7 +233,7 @@ func checkCanonical(t *testing.T, b []byte, decode func([]byte) (any, error), en
 		t.Fatalf("reading %x has changed it", before)
 	}
 	if err != nil {
-		if !errors.Is(err, errMalformed) && !errors.Is(err, errNewer) {
+		if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrNewer) {
 			t.Fatalf("%x: %v", b, err)
 		}
 		return
@@ -242,19 +243,19 @@ func checkCanonical(t *testing.T, b []byte, decode func([]byte) (any, error), en
 	}
 }
 
-func decodeAnyCommand(b []byte) (any, error) { return decodeCommand(b) }
-func encodeAnyCommand(v any) []byte          { return v.(command).encode() }
+func decodeAnyCommand(b []byte) (any, error) { return Decode(b) }
+func encodeAnyCommand(v any) []byte          { return v.(Command).encode() }
 
 func encodeAnyRecord(v any) []byte {
 	switch v := v.(type) {
 	case tree.Znode:
-		return encodeZnode(v)
+		return EncodeZnode(v)
 	case session.Record:
-		return encodeSession(v)
+		return EncodeSession(v)
 	case session.Origin:
-		return encodeOrigin(v)
+		return EncodeOrigin(v)
 	}
-	return encodeState(v.(state))
+	return EncodeState(v.(State))
 }
 
 // damaged calls fn with every prefix of b, with b and a byte after it, and with every value of every byte.
@@ -293,7 +294,7 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 	register := "9901" + "02" + "03" + "c410" + strings.Repeat("00", 16) + "c420" + strings.Repeat("00", 32) + "01" + "05" + "90" + "00"
 	for _, s := range []string{expire, silence, beat, release, register} {
 		b, _ := hex.DecodeString(s)
-		if _, err := decodeCommand(b); err != nil {
+		if _, err := Decode(b); err != nil {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
@@ -324,7 +325,7 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, err := decodeCommand(b); !errors.Is(err, errMalformed) {
+		if c, err := Decode(b); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %s is read as %+v, %v", name, s, c, err)
 		}
 	}
@@ -334,17 +335,17 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 func TestDecodedCommandSharesNothingButDataWithItsBytes(t *testing.T) {
 	for _, g := range goldenCommands() {
 		b := g.encode()
-		c, err := decodeCommand(b)
+		c, err := Decode(b)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range b {
 			b[i] ^= 0xff
 		}
-		for _, r := range c.requests {
-			for i := range r.ops {
-				for j := range r.ops[i].Data {
-					r.ops[i].Data[j] ^= 0xff
+		for _, r := range c.Requests {
+			for i := range r.Ops {
+				for j := range r.Ops[i].Data {
+					r.Ops[i].Data[j] ^= 0xff
 				}
 			}
 		}
@@ -356,16 +357,16 @@ func TestDecodedCommandSharesNothingButDataWithItsBytes(t *testing.T) {
 
 // What one command leaves to the next is no part of it.
 func TestCommandsAreReadInOneRoom(t *testing.T) {
-	var r room
+	var r Reader
 	for range 2 {
 		for _, g := range goldenCommands() {
-			c, err := r.decode(g.encode())
+			c, err := r.Decode(g.encode())
 			if err != nil || !reflect.DeepEqual(c, g.value) {
 				t.Errorf("%s is read\n%+v, %v, want\n%+v", g.name, c, err, g.value)
 			}
-			r.empty()
+			r.Reset()
 			for _, q := range r.requests[:cap(r.requests)] {
-				if !reflect.DeepEqual(q, request{}) {
+				if !reflect.DeepEqual(q, Request{}) {
 					t.Fatalf("%s: %+v is kept", g.name, q)
 				}
 			}
@@ -379,7 +380,7 @@ func TestCommandsAreReadInOneRoom(t *testing.T) {
 }
 
 func TestImageOfANewerFormatSaysSo(t *testing.T) {
-	if _, err := decodeState([]byte{0x94, formatLevel + 1, 0x05, 0x90, 0x00}); !errors.Is(err, errNewer) {
+	if _, err := DecodeState([]byte{0x94, FormatLevel + 1, 0x05, 0x90, 0x00}); !errors.Is(err, ErrNewer) {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package command
 
 import (
 	"encoding/binary"
@@ -18,16 +18,26 @@ import (
 //	session [id, password, timeout ns, origin, closing, [identity, ...], [shard, ...], ended, attached, [[member, start], ...], lost]
 //	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
 //	state   [format level, zxid, [scheme, ...]]
-const stateKey = "state"
+const StateKey = "state"
 
-var errNewer = errors.New("the image is of a newer format")
+// ErrNewer says that a newer build wrote the image.
+var ErrNewer = errors.New("the image is of a newer format")
 
-func idKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
+// IDKey is the key of a session's or a member's record.
+func IDKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-func encodeZnode(z tree.Znode) []byte {
+// EncodeZnode encodes a znode's record.
+func EncodeZnode(z tree.Znode) []byte {
 	e := newEncoder()
 	e.znode(z)
 	return e.done()
+}
+
+// AppendZnode appends a znode's record to buf.
+func AppendZnode(buf []byte, z tree.Znode) []byte {
+	e := encoder{buf: buf}
+	e.znode(z)
+	return e.buf
 }
 
 func (e *encoder) znode(z tree.Znode) {
@@ -47,8 +57,8 @@ func (e *encoder) znode(z tree.Znode) {
 	e.bytes(z.Data)
 }
 
-// decodeZnode leaves the data where it lies.
-func decodeZnode(b []byte) (z tree.Znode, err error) {
+// DecodeZnode reads a znode's record. The data stays where it lies in b.
+func DecodeZnode(b []byte) (z tree.Znode, err error) {
 	d := newDecoder(b)
 	d.want(13)
 	z.Czxid = tree.Zxid(d.uint())
@@ -67,7 +77,8 @@ func decodeZnode(b []byte) (z tree.Znode, err error) {
 	return z, d.end()
 }
 
-func encodeSession(r session.Record) []byte {
+// EncodeSession encodes a session's record.
+func EncodeSession(r session.Record) []byte {
 	e := newEncoder()
 	e.array(11)
 	e.int(int64(r.ID))
@@ -84,7 +95,8 @@ func encodeSession(r session.Record) []byte {
 	return e.done()
 }
 
-func decodeSession(b []byte) (r session.Record, err error) {
+// DecodeSession reads a session's record.
+func DecodeSession(b []byte) (r session.Record, err error) {
 	d := newDecoder(b)
 	d.want(11)
 	r.ID = tree.SessionID(d.int())
@@ -142,7 +154,8 @@ func (d *decoder) incarnations() []session.Incarnation {
 	return list
 }
 
-func encodeOrigin(o session.Origin) []byte {
+// EncodeOrigin encodes a member's record.
+func EncodeOrigin(o session.Origin) []byte {
 	e := newEncoder()
 	e.array(8)
 	e.uint(uint64(o.Member))
@@ -156,7 +169,8 @@ func encodeOrigin(o session.Origin) []byte {
 	return e.done()
 }
 
-func decodeOrigin(b []byte) (o session.Origin, err error) {
+// DecodeOrigin reads a member's record.
+func DecodeOrigin(b []byte) (o session.Origin, err error) {
 	d := newDecoder(b)
 	d.want(8)
 	o.Member = session.MemberID(d.uint())
@@ -170,31 +184,33 @@ func decodeOrigin(b []byte) (o session.Origin, err error) {
 	return o, d.end()
 }
 
-// state is what there is one of.
-type state struct {
-	zxid  tree.Zxid
-	rules rules // of the newest Register
+// State is the record of which a shard has one.
+type State struct {
+	Zxid  tree.Zxid
+	Rules Rules // of the newest Register
 }
 
-func encodeState(s state) []byte {
+// EncodeState encodes the record of a shard.
+func EncodeState(s State) []byte {
 	e := newEncoder()
 	e.array(4)
-	e.uint(formatLevel)
-	e.uint(uint64(s.zxid))
-	e.rules(s.rules)
+	e.uint(FormatLevel)
+	e.uint(uint64(s.Zxid))
+	e.rules(s.Rules)
 	return e.done()
 }
 
-func decodeState(b []byte) (state, error) {
+// DecodeState reads the record of a shard. Its error wraps ErrNewer if a newer build wrote it.
+func DecodeState(b []byte) (State, error) {
 	d := newDecoder(b)
 	d.want(4)
 	level := d.uint()
-	s := state{zxid: tree.Zxid(d.uint()), rules: d.rules()}
+	s := State{Zxid: tree.Zxid(d.uint()), Rules: d.rules()}
 	if err := d.end(); err != nil {
-		return state{}, err
+		return State{}, err
 	}
-	if level != formatLevel {
-		return state{}, fmt.Errorf("%w: level %d, this build reads %d: start a newer build", errNewer, level, formatLevel)
+	if level != FormatLevel {
+		return State{}, fmt.Errorf("%w: level %d, this build reads %d: start a newer build", ErrNewer, level, FormatLevel)
 	}
 	return s, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package clock
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 func TestBootClockCountsSleep(t *testing.T) {
 	const inside = "VIVARIUM_BOOT_CLOCK"
 	if os.Getenv(inside) != "" {
-		fmt.Println("boot", int64(SystemClock().Boot()))
+		fmt.Println("boot", int64(System().Boot()))
 		os.Exit(0)
 	}
 	const slept = 100_000 * time.Second
@@ -27,9 +27,9 @@ func TestBootClockCountsSleep(t *testing.T) {
 	}
 	child := asleep(os.Args[0], "-test.run=^TestBootClockCountsSleep$")
 	child.Env = append(os.Environ(), inside+"=1")
-	before := SystemClock().Boot()
+	before := System().Boot()
 	out, err := child.CombinedOutput()
-	after := SystemClock().Boot()
+	after := System().Boot()
 	var said int64
 	if _, scan := fmt.Sscanf(string(out), "boot %d", &said); err != nil || scan != nil {
 		t.Fatalf("the clock was not read: %v, %q", err, out)

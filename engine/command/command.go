@@ -1,0 +1,582 @@
+package command
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// FormatLevel is the highest level of commands and records that this build reads and writes. A
+// member says it in its Register, so that a later build can know when every member reads a newer one.
+const FormatLevel = 1
+
+// HomeShard is the shard of the session table: sessions are opened, kept alive and ended there.
+const HomeShard replication.ShardID = 1
+
+// Limits of a batch. Requests beyond them wait for the next one.
+const (
+	BatchMax      = 1024    // requests
+	BatchBytesMax = 1 << 20 // bytes of its requests; a larger request travels alone
+)
+
+// A Kind is the kind of a command. Each command is a MessagePack array that begins with its kind:
+//
+//	register [1, member, start, directory, founding digest, level, wall ms, [scheme, ...]]
+//	batch    [2, member, start, seq, wall ms, home zxid, [request, ...]]
+//	silence  [3, member, start, last seq, step, duration ns, wall ms]
+//	expire   [4, wall ms]
+//	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
+//	purge    [6, wall ms, [[session, [[member, start], ...], home zxid, lost], ...]]
+//	purged   [7, shard, [session, ...]]
+//
+// See [RequestKind] for the requests.
+type Kind uint8
+
+// The kinds of commands.
+const (
+	KindRegister Kind = 1 + iota
+	KindBatch
+	KindSilence
+	KindExpire
+	KindReap
+	KindPurge
+	KindPurged
+)
+
+// A RequestKind is the kind of a request. Each request in a batch is an array that begins with its
+// kind:
+//
+//	txn           [1, session, [op, ...]]
+//	open          [2, timeout ns, password, remote, [identity, ...]]
+//	close         [3, session, attached, lost]
+//	release       [4, session, path, czxid, lost]
+//	addShard      [5, session, shard]
+//	introduce     [6, session, timeout ns, attached, [identity, ...]]
+//	reattach      [7, session, password, timeout ns, [identity, ...]]
+//	setIdentities [8, session, attached, [identity, ...]]
+//
+//	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
+//	acl           nil, or [[perms, scheme, id], ...]
+//	identity      [scheme, id]
+//
+// attached is the zxid that attached a remote client's session to its member; it is zero for an
+// in-process session.
+type RequestKind uint8
+
+// The kinds of requests.
+const (
+	RequestTxn RequestKind = 1 + iota
+	RequestOpen
+	RequestClose
+	RequestRelease
+	RequestAddShard
+	RequestIntroduce
+	RequestReattach
+	RequestSetIdentities
+)
+
+// A Request is one call as it travels in a batch.
+type Request struct {
+	Kind       RequestKind
+	Session    tree.SessionID
+	Ops        []tree.Op       // txn
+	Timeout    time.Duration   // open, admit, move
+	Password   [16]byte        // open, move
+	Remote     bool            // open
+	Attached   tree.Zxid       // close, admit, identify
+	Identities []tree.Identity // open, admit, move, identify
+	Path       string          // release
+	Czxid      tree.Zxid       // release
+	Lost       bool            // close, release: it is not given up, but was lost to silence
+	Shard      uint32          // attach
+}
+
+// A Command is one decoded entry of the log.
+type Command struct {
+	Kind     Kind
+	Origin   session.Origin   // register; of a batch Member, Start and, as LastSeq, its own seq
+	Wall     int64            // Unix ms at the proposer; of all but purged
+	Home     tree.Zxid        // batch: what its node had applied of the home shard when it was sent
+	Rules    Rules            // register: that transactions are judged by from here on
+	Requests []Request        // batch
+	Step     session.Step     // silence
+	Silence  time.Duration    // silence
+	Reap     []Mortal         // reap
+	Purge    []Ending         // purge
+	Shard    uint32           // purged
+	Sessions []tree.SessionID // purged
+}
+
+// An Ending is a session that has ended on the home shard, with the members that spoke for it.
+type Ending struct {
+	Session tree.SessionID
+	Former  []session.Incarnation
+	Zxid    tree.Zxid
+	Lost    bool
+}
+
+// A Mortal is a container or TTL znode as the reaper saw it.
+type Mortal struct {
+	Path string
+	Seen tree.Seen
+}
+
+// Rules are the settings by which replicas judge transactions. Those of the newest Register count, so
+// that all replicas change them at the same entry.
+type Rules struct {
+	Schemes []string // the names of those that ACLs are judged by
+	TreeMax int64    // see Config.MaxTreeSize
+}
+
+func (e *encoder) rules(r Rules) {
+	e.strings(r.Schemes)
+	e.uint(uint64(r.TreeMax))
+}
+
+func (d *decoder) rules() Rules {
+	return Rules{Schemes: d.strings(), TreeMax: int64(d.uintTo(math.MaxInt64))}
+}
+
+// EncodeRegister encodes the first command of an origin's stream.
+func EncodeRegister(o session.Origin, wall int64, r Rules) []byte {
+	e := newEncoder()
+	e.array(9)
+	e.uint(uint64(KindRegister))
+	e.uint(uint64(o.Member))
+	e.uint(o.Start)
+	e.bytes(o.Directory[:])
+	e.bytes(o.Digest[:])
+	e.uint(uint64(o.Level))
+	e.int(wall)
+	e.rules(r)
+	return e.done()
+}
+
+// EncodeBatch encodes a batch of n requests that EncodeRequest made.
+func EncodeBatch(m session.MemberID, start, seq uint64, wall int64, home tree.Zxid, n int, requests iter.Seq[[]byte]) []byte {
+	e := newEncoder()
+	e.array(7)
+	e.uint(uint64(KindBatch))
+	e.uint(uint64(m))
+	e.uint(start)
+	e.uint(seq)
+	e.int(wall)
+	e.uint(uint64(home))
+	e.array(n)
+	for r := range requests {
+		e.buf = append(e.buf, r...)
+	}
+	return e.done()
+}
+
+// EncodeRequest encodes a request for EncodeBatch.
+func EncodeRequest(r *Request) []byte {
+	e := newEncoder()
+	switch r.Kind {
+	case RequestTxn:
+		e.array(3)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Session))
+		e.array(len(r.Ops))
+		for i := range r.Ops {
+			e.op(&r.Ops[i])
+		}
+	case RequestOpen:
+		e.array(5)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Timeout))
+		e.bytes(r.Password[:])
+		e.flag(r.Remote)
+		e.identities(r.Identities)
+	case RequestClose:
+		e.array(4)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Session))
+		e.uint(uint64(r.Attached))
+		e.flag(r.Lost)
+	case RequestRelease:
+		e.array(5)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Session))
+		e.string(r.Path)
+		e.uint(uint64(r.Czxid))
+		e.flag(r.Lost)
+	case RequestAddShard:
+		e.array(3)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Session))
+		e.uint(uint64(r.Shard))
+	case RequestIntroduce:
+		e.array(5)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Session))
+		e.int(int64(r.Timeout))
+		e.uint(uint64(r.Attached))
+		e.identities(r.Identities)
+	case RequestReattach:
+		e.array(5)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Session))
+		e.bytes(r.Password[:])
+		e.int(int64(r.Timeout))
+		e.identities(r.Identities)
+	case RequestSetIdentities:
+		e.array(4)
+		e.uint(uint64(r.Kind))
+		e.int(int64(r.Session))
+		e.uint(uint64(r.Attached))
+		e.identities(r.Identities)
+	}
+	return e.done()
+}
+
+func (e *encoder) op(o *tree.Op) {
+	e.array(8)
+	e.uint(uint64(o.Kind))
+	e.string(o.Path)
+	e.bytes(o.Data)
+	e.uint(uint64(o.Mode))
+	e.int(int64(o.Version))
+	e.int(o.TTL)
+	e.acl(o.ACL)
+	e.uint(uint64(o.Czxid))
+}
+
+func (e *encoder) acl(list []tree.ACL) {
+	if list == nil {
+		e.bytes(nil)
+		return
+	}
+	e.array(len(list))
+	for _, a := range list {
+		e.array(3)
+		e.int(int64(a.Perms))
+		e.string(a.Scheme)
+		e.string(a.ID)
+	}
+}
+
+func (e *encoder) identities(list []tree.Identity) {
+	e.array(len(list))
+	for _, i := range list {
+		e.array(2)
+		e.string(i.Scheme)
+		e.string(i.ID)
+	}
+}
+
+// EncodeSilence encodes a step of an origin's silence.
+func EncodeSilence(s session.Step, d time.Duration, wall int64) []byte {
+	e := newEncoder()
+	e.array(7)
+	e.uint(uint64(KindSilence))
+	e.uint(uint64(s.Member))
+	e.uint(s.Start)
+	e.uint(s.LastSeq)
+	e.uint(s.Step)
+	e.int(int64(d))
+	e.int(wall)
+	return e.done()
+}
+
+// EncodeReap encodes the removal of znodes whose time has come.
+func EncodeReap(wall int64, znodes []Mortal) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(KindReap))
+	e.int(wall)
+	e.array(len(znodes))
+	for _, z := range znodes {
+		e.array(4)
+		e.string(z.Path)
+		e.uint(uint64(z.Seen.Czxid))
+		e.uint(uint64(z.Seen.Mzxid))
+		e.uint(uint64(z.Seen.Pzxid))
+	}
+	return e.done()
+}
+
+// EncodePurge encodes, for a shard, the ends of sessions on the home shard.
+func EncodePurge(wall int64, endings []Ending) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(KindPurge))
+	e.int(wall)
+	e.array(len(endings))
+	for _, s := range endings {
+		e.array(4)
+		e.int(int64(s.Session))
+		e.incarnations(s.Former)
+		e.uint(uint64(s.Zxid))
+		e.flag(s.Lost)
+	}
+	return e.done()
+}
+
+// EncodePurged encodes, for the home shard, which sessions have nothing left on a shard.
+func EncodePurged(shard uint32, sessions []tree.SessionID) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(KindPurged))
+	e.uint(uint64(shard))
+	e.array(len(sessions))
+	for _, id := range sessions {
+		e.int(int64(id))
+	}
+	return e.done()
+}
+
+// EncodeExpire encodes the order to expire a portion of the sessions that are due.
+func EncodeExpire(wall int64) []byte {
+	e := newEncoder()
+	e.array(2)
+	e.uint(uint64(KindExpire))
+	e.int(wall)
+	return e.done()
+}
+
+// fields is the length of a command's array; zero for a kind that this build does not know.
+func (k Kind) fields() int {
+	switch k {
+	case KindRegister:
+		return 9
+	case KindBatch:
+		return 7
+	case KindSilence:
+		return 7
+	case KindExpire:
+		return 2
+	case KindReap:
+		return 3
+	case KindPurge:
+		return 3
+	case KindPurged:
+		return 3
+	}
+	return 0
+}
+
+// Decode reads one entry of the log. The data of a transaction's operations lies in the entry, whose
+// memory the log uses again; everything else is a copy.
+func Decode(b []byte) (Command, error) { return new(Reader).Decode(b) }
+
+// A Reader decodes entries one after the other and uses the memory of a batch again for the next
+// one; BenchmarkApply shows what that is worth. The zero value is ready to use.
+type Reader struct {
+	requests []Request
+	ops      []tree.Op // of all requests
+}
+
+// keptMax bounds how many requests and operations a Reader keeps memory for.
+const keptMax = 2 * BatchMax
+
+// Decode is the function Decode, for an entry that nobody uses after Reset.
+func (r *Reader) Decode(b []byte) (Command, error) {
+	d := newDecoder(b)
+	n := d.array()
+	c := Command{Kind: Kind(d.uintTo(math.MaxUint8))}
+	if want := c.Kind.fields(); want == 0 || n != want {
+		d.fail(fmt.Errorf("%w: kind %d with %d fields, perhaps of a newer version", ErrMalformed, c.Kind, n))
+	}
+	switch c.Kind {
+	case KindRegister:
+		c.Origin.Member = session.MemberID(d.uint())
+		c.Origin.Start = d.uint()
+		d.fixed(c.Origin.Directory[:])
+		d.fixed(c.Origin.Digest[:])
+		c.Origin.Level = uint32(d.uintTo(math.MaxUint32))
+		c.Wall = d.int()
+		c.Rules = d.rules()
+	case KindBatch:
+		c.Origin.Member = session.MemberID(d.uint())
+		c.Origin.Start = d.uint()
+		c.Origin.LastSeq = d.uint()
+		c.Wall = d.int()
+		c.Home = tree.Zxid(d.uint())
+		c.Requests = r.decodeRequests(d)
+	case KindSilence:
+		c.Step.Member = session.MemberID(d.uint())
+		c.Step.Start = d.uint()
+		c.Step.LastSeq = d.uint()
+		c.Step.Step = d.uint()
+		c.Silence = time.Duration(d.int())
+		c.Wall = d.int()
+	case KindExpire:
+		c.Wall = d.int()
+	case KindReap:
+		c.Wall = d.int()
+		c.Reap = d.mortals()
+	case KindPurge:
+		c.Wall = d.int()
+		c.Purge = d.endings()
+	case KindPurged:
+		c.Shard = uint32(d.uintTo(math.MaxUint32))
+		c.Sessions = d.sessions()
+	}
+	return c, d.end()
+}
+
+func (d *decoder) endings() []Ending {
+	list := make([]Ending, d.array())
+	for i := range list {
+		d.want(4)
+		list[i] = Ending{Session: tree.SessionID(d.int()), Former: d.incarnations(), Zxid: tree.Zxid(d.uint()), Lost: d.flag()}
+	}
+	return list
+}
+
+func (d *decoder) sessions() []tree.SessionID {
+	list := make([]tree.SessionID, d.array())
+	for i := range list {
+		list[i] = tree.SessionID(d.int())
+	}
+	return list
+}
+
+// Reset lets go of the entry that was decoded last.
+func (r *Reader) Reset() {
+	r.requests, r.ops = emptied(r.requests), emptied(r.ops)
+}
+
+func emptied[T any](s []T) []T {
+	if cap(s) > keptMax {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+func (r *Reader) decodeRequests(d *decoder) []Request {
+	n := d.array()
+	if n == 0 {
+		return nil
+	}
+	r.requests, r.ops = slices.Grow(r.requests[:0], n)[:n], r.ops[:0]
+	for i := range r.requests {
+		r.decodeRequest(d, &r.requests[i])
+		if d.err != nil {
+			return nil
+		}
+	}
+	return r.requests
+}
+
+func (r *Reader) decodeRequest(d *decoder, q *Request) {
+	n := d.array()
+	*q = Request{Kind: RequestKind(d.uintTo(math.MaxUint8))}
+	want := -1
+	switch q.Kind {
+	case RequestTxn:
+		want = 3
+		q.Session = tree.SessionID(d.int())
+		q.Ops = r.decodeOps(d)
+	case RequestOpen:
+		want = 5
+		q.Timeout = time.Duration(d.int())
+		d.fixed(q.Password[:])
+		q.Remote = d.flag()
+		q.Identities = d.identities()
+	case RequestClose:
+		want = 4
+		q.Session = tree.SessionID(d.int())
+		q.Attached = tree.Zxid(d.uint())
+		q.Lost = d.flag()
+	case RequestRelease:
+		want = 5
+		q.Session = tree.SessionID(d.int())
+		q.Path = d.word()
+		q.Czxid = tree.Zxid(d.uint())
+		q.Lost = d.flag()
+	case RequestAddShard:
+		want = 3
+		q.Session = tree.SessionID(d.int())
+		q.Shard = uint32(d.uintTo(math.MaxUint32))
+	case RequestIntroduce:
+		want = 5
+		q.Session = tree.SessionID(d.int())
+		q.Timeout = time.Duration(d.int())
+		q.Attached = tree.Zxid(d.uint())
+		q.Identities = d.identities()
+	case RequestReattach:
+		want = 5
+		q.Session = tree.SessionID(d.int())
+		d.fixed(q.Password[:])
+		q.Timeout = time.Duration(d.int())
+		q.Identities = d.identities()
+	case RequestSetIdentities:
+		want = 4
+		q.Session = tree.SessionID(d.int())
+		q.Attached = tree.Zxid(d.uint())
+		q.Identities = d.identities()
+	}
+	if n != want {
+		d.fail(ErrMalformed)
+	}
+}
+
+func (r *Reader) decodeOps(d *decoder) []tree.Op {
+	n := d.array()
+	if n == 0 {
+		return []tree.Op{}
+	}
+	first := len(r.ops)
+	r.ops = slices.Grow(r.ops, n)[:first+n] // if they move, what the requests before have stays where it is
+	ops := r.ops[first : first+n : first+n]
+	for i := range ops {
+		d.op(&ops[i])
+	}
+	return ops
+}
+
+func (d *decoder) op(o *tree.Op) {
+	d.want(8)
+	*o = tree.Op{Kind: tree.OpKind(d.uintTo(math.MaxUint8))}
+	o.Path = d.word()
+	o.Data = d.data()
+	o.Mode = tree.CreateMode(d.uintTo(math.MaxUint8))
+	o.Version = d.int32()
+	o.TTL = d.int()
+	o.ACL = d.acl()
+	o.Czxid = tree.Zxid(d.uint())
+}
+
+func (d *decoder) acl() []tree.ACL {
+	if d.isNil() {
+		return nil
+	}
+	list := make([]tree.ACL, d.array())
+	for i := range list {
+		d.want(3)
+		list[i] = tree.ACL{Perms: tree.Perms(d.int32()), Scheme: d.string(), ID: d.string()}
+	}
+	return list
+}
+
+func (d *decoder) identities() []tree.Identity {
+	n := d.array()
+	if n == 0 {
+		return nil
+	}
+	list := make([]tree.Identity, n)
+	for i := range list {
+		d.want(2)
+		list[i] = tree.Identity{Scheme: d.string(), ID: d.string()}
+	}
+	return list
+}
+
+func (d *decoder) mortals() []Mortal {
+	list := make([]Mortal, d.array())
+	for i := range list {
+		d.want(4)
+		list[i].Path = d.string()
+		list[i].Seen = tree.Seen{Czxid: tree.Zxid(d.uint()), Mzxid: tree.Zxid(d.uint()), Pzxid: tree.Zxid(d.uint())}
+	}
+	return list
+}
