@@ -112,7 +112,7 @@ func TestSchemeGone(t *testing.T) {
 func bornZnodes() map[string]Znode {
 	znodes := map[string]Znode{}
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
-		znodes[path] = bornZnode(path)
+		znodes[path] = initialZnode(path)
 	}
 	return znodes
 }

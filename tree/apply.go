@@ -40,7 +40,7 @@ func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
 		}
 	}
 	if err := t.checkWeight(); err != nil {
-		return nil, t.fail(ops, heaviest(ops), err)
+		return nil, t.fail(ops, lastGrowing(ops), err)
 	}
 	t.install()
 	return results, nil

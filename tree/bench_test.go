@@ -15,7 +15,7 @@ func newTree(tb testing.TB, n int) (*Tree, *Header) {
 		}
 	}
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/dir"} {
-		z := bornZnode(path)
+		z := initialZnode(path)
 		if path == "/" {
 			z.Created = 1
 		}

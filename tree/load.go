@@ -129,7 +129,7 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 	for _, e := range l.all {
 		v := e.newest.Load()
 		if r := v.more; r != nil {
-			if r.created < math.MaxInt32 && r.numChildren-bornChildren(e.path) > r.created {
+			if r.created < math.MaxInt32 && r.numChildren-initialChildren(e.path) > r.created {
 				return nil, corrupt(e.path, "has more children than were created")
 			}
 			r.children = r.children.built()
@@ -184,8 +184,8 @@ func (l *Loader) join(e *entry, visible Zxid) error {
 	return nil
 }
 
-// bornChildren is the number of children a znode has from birth, which no create counter has counted.
-func bornChildren(path string) int32 {
+// initialChildren is the number of children a znode has from birth, which no create counter has counted.
+func initialChildren(path string) int32 {
 	switch path {
 	case rootPath:
 		return 1

@@ -42,7 +42,7 @@ func TestLoadedMemoryIsLetGo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			root := bornZnode(rootPath)
+			root := initialZnode(rootPath)
 			root.Created = int32(c.znodes) + 1
 			add(rootPath, root)
 			if c.parent != "" {
@@ -52,7 +52,7 @@ func TestLoadedMemoryIsLetGo(t *testing.T) {
 				add(path(i), c.znode)
 			}
 			for _, p := range []string{zookeeperPath, configPath, quotaPath} {
-				add(p, bornZnode(p))
+				add(p, initialZnode(p))
 			}
 			tree, err := l.Finish(0)
 			if err != nil {

@@ -205,13 +205,13 @@ func (p *page) remove(name string, edit uint64, cmp order) *page {
 	p = p.own(edit)
 	p.names[i], p.kids[i] = kid.names[0], kid
 	if len(kid.names) < pageMin {
-		p.mend(max(i, 1) - 1)
+		p.rebalance(max(i, 1) - 1)
 	}
 	return p
 }
 
-// mend joins the kids i and i+1, of which one has become too small, into one or into two of about the same size.
-func (p *page) mend(i int) {
+// rebalance joins the kids i and i+1, of which one has become too small, into one or into two of about the same size.
+func (p *page) rebalance(i int) {
 	left, right := p.kids[i], p.kids[i+1]
 	both := &page{
 		edit:  p.edit,

@@ -55,7 +55,7 @@ type Tree struct {
 func New(schemes Schemes) *Tree {
 	l := NewLoader(schemes)
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
-		if err := l.Add(path, bornZnode(path)); err != nil {
+		if err := l.Add(path, initialZnode(path)); err != nil {
 			panic(err)
 		}
 	}
@@ -69,9 +69,9 @@ func New(schemes Schemes) *Tree {
 	return t
 }
 
-// bornZnode is a znode as it is from birth. The config's versions are what ZooKeeper's ensembles show; nobody but a super
+// initialZnode is a znode as it is from birth. The config's versions are what ZooKeeper's ensembles show; nobody but a super
 // identity may write it.
-func bornZnode(path string) Znode {
+func initialZnode(path string) Znode {
 	z := Znode{Data: []byte{}}
 	if path == configPath {
 		z.Version, z.Aversion = -1, -1

@@ -48,9 +48,9 @@ func (t *Tree) checkWeight() error {
 	return nil
 }
 
-// heaviest is the index of the last operation that can make a tree heavier: the one that there is no
+// lastGrowing is the index of the last operation that can make a tree heavier: the one that there is no
 // room for any more.
-func heaviest(ops []Op) int {
+func lastGrowing(ops []Op) int {
 	for i := len(ops) - 1; i > 0; i-- {
 		if k := ops[i].Kind; k == KindCreate || k == KindSet {
 			return i
