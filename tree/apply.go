@@ -6,20 +6,23 @@ import (
 	"slices"
 )
 
-// Apply carries out one transaction: all operations in order, each on what those before it made, or none of them. What
-// it did shows to readers after Publish.
+// Apply applies one transaction: all operations in order, each on the result of those before it, or
+// none of them. Readers see the result after Publish.
 //
-// A transaction of one operation fails with that operation's error, a longer one with a *MultiError around it. The errors
-// are ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty, ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode,
-// ErrInvalidTTL, ErrInvalidACL, ErrNoAuth, ErrQuotaExceeded, ErrNotHeld,
-// ErrTooManyChildren and ErrInvalidKind; an operation that several apply to fails
-// with the one ZooKeeper finds first. A failed transaction changes nothing, and its zxid may be used again.
+// A transaction of one operation fails with that operation's error, a longer one with a *MultiError
+// around it. The errors are ErrNoNode, ErrNodeExists, ErrBadVersion, ErrNotEmpty,
+// ErrNoChildrenForEphemerals, ErrInvalidPath, ErrInvalidMode, ErrInvalidTTL, ErrInvalidACL,
+// ErrNoAuth, ErrQuotaExceeded, ErrNotHeld, ErrTooManyChildren and ErrInvalidKind. If several of
+// them apply to an operation, it fails with the one that ZooKeeper finds first. A failed
+// transaction changes nothing, and its zxid may be used again.
 //
-// Apply keeps neither the header nor ops, nor the bytes of their data and words. It panics if the transaction before has
-// not been published or had a zxid that is not smaller: these are faults of the caller that would make replicas differ.
+// Apply keeps neither the header nor ops, nor the bytes of their data and strings. It panics if the
+// previous transaction has not been published, or if its zxid was not smaller. These are bugs of
+// the caller that would make replicas differ.
 func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) { return t.ApplyInto(nil, h, ops) }
 
-// ApplyInto is Apply with the results in room, if they fit: most replicas apply what nobody there waits for.
+// ApplyInto is Apply, but stores the results in room if they fit. On most replicas nobody waits for
+// the results, so they need no memory of their own.
 func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
 	t.begin(&h)
 	if len(ops) > 1 {
@@ -46,7 +49,8 @@ func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
 	return results, nil
 }
 
-// fail takes back what is staged, and returns what the transaction fails with for an error of one operation.
+// fail discards what is staged. It returns the transaction's error when operation i failed with
+// err.
 func (t *Tree) fail(ops []Op, i int, err error) error {
 	t.abort()
 	if len(ops) > 1 {
@@ -55,12 +59,12 @@ func (t *Tree) fail(ops []Op, i int, err error) error {
 	return err
 }
 
-// Changes returns what the last Apply or Reap did, in the order it was done; nothing if that failed. The slice is valid
-// until the next one.
+// Changes returns what the last Apply or Reap did, in order, or nothing if it failed. The slice is
+// valid until the next Apply or Reap.
 func (t *Tree) Changes() []Change { return t.changes }
 
-// Publish makes the last transaction that Apply or Reap carried out visible to readers, in one step. It does nothing if
-// that is done already.
+// Publish makes the last successful transaction visible to readers, in one step. It does nothing if
+// the transaction is already visible.
 func (t *Tree) Publish() {
 	t.visible.Store(uint64(t.applied))
 	t.length.Store(t.count)
@@ -69,11 +73,12 @@ func (t *Tree) Publish() {
 	t.unpublished = false
 }
 
-// scratchMax bounds the slices that are kept from one transaction to the next; what a larger transaction needed is left
-// to the collector.
+// scratchMax limits the slices that are reused by the next transaction. Larger ones are left to the
+// garbage collector.
 const scratchMax = 4096
 
-// changesFew is a number of changes that are not worth the time to be cleared: the next transactions write over them.
+// changesFew is up to how many changes are not worth clearing: the next transactions overwrite
+// them.
 const changesFew = 16
 
 func (t *Tree) begin(h *Header) {
@@ -104,9 +109,11 @@ type made struct {
 	v *version
 }
 
-// tidy lets go of what readers needed until the newest transaction was visible: the versions before it, and the index's
-// entries of what it deleted. A reader that still looks for them finds the chain trimmed and loads the visible zxid
-// again, or finds no entry; both were true at a moment since it began. A pin keeps what is of use at its zxid and after.
+// tidy drops what readers needed only until the newest transaction was visible: the previous
+// versions, and the index entries of deleted znodes. A reader that still looks for a dropped
+// version finds the chain trimmed, and loads the visible zxid again. A reader that looks for a
+// dropped entry finds none. Either result was true at some moment during the read. If there is a
+// pin, tidy keeps what is needed at its zxid and after it.
 func (t *Tree) tidy() {
 	upTo := t.pins.limit()
 	for i, m := range t.recent {
@@ -122,7 +129,8 @@ func (t *Tree) tidy() {
 	t.recent = reuse(t.recent)
 }
 
-// install makes the staged versions the newest that there are. They are later than visible, so readers pass them over.
+// install makes the staged versions the newest ones. They are later than visible, so readers skip
+// them.
 func (t *Tree) install() {
 	if len(t.charged) > 0 {
 		t.findOver()
@@ -155,8 +163,8 @@ func (t *Tree) install() {
 	}
 }
 
-// abort takes the staged versions off their chains, and entries that were new out of the index. A reader that has seen such
-// a version has passed it over: it is later than what is visible until its zxid is used again.
+// abort removes the staged versions from their chains, and new entries from the index. A reader
+// that met such a version has skipped it: it is later than visible until its zxid is used again.
 func (t *Tree) abort() {
 	for _, m := range t.touched {
 		old := m.v.prev.Load()
@@ -171,7 +179,7 @@ func (t *Tree) abort() {
 	t.header.Identities = nil
 }
 
-// refuse returns an error if an operation cannot be in a transaction with others, whatever the tree is like. ZooKeeper
+// refuse returns an error if an operation is never allowed in a transaction of several. ZooKeeper
 // refuses such a multi before it looks at any operation.
 func (t *Tree) refuse(ops []Op) error {
 	for i := range ops {
@@ -218,7 +226,7 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }
 
-// permit returns ErrNoAuth unless who asks for the transaction may do it to a znode with the ACL.
+// permit returns ErrNoAuth unless the ACL allows the requester one of the needed permissions.
 func (t *Tree) permit(acl []ACL, need Perms) error {
 	if len(acl) == 0 || t.header.System || t.schemes.Load().permit(acl, t.header.Identities, need) {
 		return nil
@@ -226,8 +234,8 @@ func (t *Tree) permit(acl []ACL, need Perms) error {
 	return ErrNoAuth
 }
 
-// stage returns the entry's version of this transaction, which at first is a copy of its newest. It is at the head of the chain
-// at once, later than what readers see.
+// stage returns the entry's version in this transaction. Its first call for an entry copies the
+// newest version. The copy is at the head of the chain at once, and later than what readers see.
 func (t *Tree) stage(e *entry) *version {
 	old := e.newest.Load()
 	if old != nil && old.staged {
@@ -240,7 +248,7 @@ func (t *Tree) stage(e *entry) *version {
 	return v
 }
 
-// newVersion returns a copy of a version, if there is one, with that as its predecessor.
+// newVersion returns a copy of old, or an empty version if old is nil. Its predecessor is old.
 func newVersion(old *version) *version {
 	switch {
 	case old == nil:
@@ -250,16 +258,19 @@ func newVersion(old *version) *version {
 		v.prev.Store(old)
 		return v
 	}
+	// One allocation instead of two: every create or delete of a child makes a version of the
+	// parent.
 	v := &struct {
 		version
 		rest
-	}{rest: *old.more} // one allocation instead of two: for each child created or deleted there is a version of its parent
+	}{rest: *old.more}
 	v.state, v.more = old.state, &v.rest
 	v.prev.Store(old)
 	return &v.version
 }
 
-// addZnode stages the first version of a new znode and its parent's with one child more.
+// addZnode stages the first version of a new znode, and a version of its parent with one more
+// child.
 func (t *Tree) addZnode(e *entry, s state) *version {
 	v := t.stage(e)
 	s.marks = v.marks
@@ -269,7 +280,7 @@ func (t *Tree) addZnode(e *entry, s state) *version {
 	r.children = r.children.add(Base(e.path), t.edit)
 	r.numChildren++
 	t.countBelow(e, 1)
-	// At the end of its range the counter stands still, and with it, as in ZooKeeper, Pzxid.
+	// A full counter stands still, and, as in ZooKeeper, Pzxid stands still with it.
 	if r.created < math.MaxInt32 {
 		r.created++
 		r.pzxid = t.header.Zxid
@@ -281,7 +292,8 @@ func (t *Tree) addZnode(e *entry, s state) *version {
 	return v
 }
 
-// removeZnode stages the end of a znode without children and its parent's version with one child less.
+// removeZnode stages the end of a znode without children, and a version of its parent with one
+// child less.
 func (t *Tree) removeZnode(e *entry) {
 	v, p := t.stage(e), t.stage(e.parent)
 	t.changes = append(t.changes, Change{Type: Deleted, Path: e.path, Owner: v.rest().owner, ACL: v.acl(), ParentACL: p.acl()})
@@ -295,16 +307,16 @@ func (t *Tree) removeZnode(e *entry) {
 	t.charge(e.path, -1, -size)
 }
 
-// countBelow stages all znodes above an entry with n znodes more below them. So a create costs by its
-// depth, and a count costs nothing: a walk by whoever asks would cost a tenth of a second for
-// 300,000 znodes, again for each request of a client that may do no more than read.
+// countBelow stages every znode above an entry, with n more znodes below it. So a create costs in
+// proportion to its depth, and a count costs nothing. Counting on request would take a tenth of a
+// second for 300,000 znodes, for every request of any client that may read.
 func (t *Tree) countBelow(e *entry, n int32) {
 	for e = e.parent; e != nil; e = e.parent {
 		t.stage(e).own().below += n
 	}
 }
 
-// countOf is what a change adds to the number of znodes.
+// countOf returns by how much a change alters the number of znodes.
 func countOf(c ChangeType) int64 {
 	switch c {
 	case Created:
@@ -315,7 +327,7 @@ func countOf(c ChangeType) int64 {
 	return 0
 }
 
-// reuse empties a slice and keeps its room if that is not too much.
+// reuse empties a slice and keeps its memory, unless that is too much.
 func reuse[T any](s []T) []T {
 	if cap(s) > scratchMax {
 		return nil

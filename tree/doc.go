@@ -1,75 +1,98 @@
-// Package tree is what the data is and what each operation means: paths, znodes and their Stat, create modes, sequence
-// numbers, versions, permissions, quotas, and transactions that happen entirely or not at all. It makes no promise of
-// compatibility to users of the library; they import embed.
+// Package tree is the data of one shard and the meaning of each operation on it. It covers paths,
+// znodes and their Stat, create modes, sequence numbers, versions, permissions, quotas, and
+// transactions that are applied completely or not at all.
 //
-// It follows ZooKeeper: the same order of checks, the same Stat, the same sequence suffix, the same ACLs. The table in
-// testdata/README.md has its rules one by one. The differences:
-//   - Paths have one spelling. ZooKeeper also knows the root as ""; here "" is the path of nothing. The root is counted
-//     once.
+//	t := tree.New(nil)
+//	op := tree.Op{Kind: tree.KindCreate, Path: "/a", Data: []byte("v1")}
+//	results, err := t.Apply(tree.Header{Zxid: 1, Time: now}, []tree.Op{op})
+//	for _, change := range t.Changes() { … } // tell the watches
+//	t.Publish()
+//	data, stat, err := t.Get("/a")
+//
+// It makes no promise of compatibility to users of the library; they import embed.
+//
+// Package tree never reads a clock, starts a goroutine, does I/O, or logs. The same transactions
+// give the same tree on every replica, so no result depends on the order of a map.
+//
+// It follows ZooKeeper: the same order of checks, the same Stat, the same sequence suffix, the same
+// ACLs. testdata/README.md lists its rules one by one. The differences are:
+//
+//   - Each znode has one path. ZooKeeper also knows the root as ""; here "" names no znode. The
+//     root is counted once.
 //   - Children are listed in byte order of their names. ZooKeeper promises no order.
-//   - A create counter that has reached 2147483647 does not advance, wherever it is read. ZooKeeper's does for as long
-//     as the create before is not applied yet, so that one of its multis may count on to -2147483648. Here every suffix
-//     is ten digits.
-//   - A failed transaction need not use up a zxid: replicas agree on it by applying it.
-//   - TTL znodes need no switch; nothing else has the place in a znode where ZooKeeper keeps their TTL.
-//   - A mode is one thing. In ZooKeeper the kind of a request and its flags may say different things, in one combination
-//     with the effect that servers stop and cannot start again.
-//   - A check may be alone: it is a transaction of one operation like any other.
-//   - What no transaction of several can have, a SetACL or an unknown kind or mode, is refused before the first operation,
-//     as in ZooKeeper; the error says which it is.
-//   - Reap removes a container or TTL znode only as it was seen, and is nothing a client can ask for. In ZooKeeper a write
-//     may come in between, and a client that sends the reaper's request deletes any empty znode, whoever may delete it.
-//   - An ephemeral may have a TTL. Then it lingers when its session is lost, which is for the ensemble to say: it becomes a TTL znode of
-//     nobody. Deleted, or closed with its session, it goes as ever.
-//   - A guard, a check of children, and a delete that names the creation are operations that ZooKeeper does not have.
-//   - The tree as a whole has a quota too, of memory, which the caller sets. It counts what a transaction as a whole makes of
-//     the tree, and is not a znode: nobody who may only write znodes can lift it.
-//   - Hard limits of quotas are always enforced. In ZooKeeper that is a setting, which would have to be the same everywhere.
-//   - The usage of a quota is what is written in its stats, also after loading. ZooKeeper counts anew when a server loads;
-//     below nested quotas, or after a client wrote the stats, that gives other numbers than on servers that did not.
-//   - Limits and usages that cannot be read are as if they were not there: no text keeps a replica from going on.
-//   - That a soft limit is passed is for the caller to log: Over tells it once for a transaction that raised the usage.
-//   - No setting turns ACLs off, and nothing is checked before its place in the order.
-//   - A stored ACL has at most 100 entries and 64 KiB, a text of limits or usage is read up to 1 KiB, and a transaction can
-//     create the stats of one quota: what every replica has to do for one operation is bounded.
-//   - Which schemes count is up to the caller, who can change them between two transactions: replicas must do so together.
-//
-// It never reads a clock, starts a goroutine, does I/O, logs, or imports anything outside the standard library; the same
-// transactions give the same tree on every replica, so nothing depends on the order of a map.
+//   - A create counter stops at 2147483647. ZooKeeper's counter goes on while earlier creates are
+//     not applied yet, so a multi may count on to -2147483648. Here every suffix has ten digits.
+//   - A failed transaction need not use up a zxid. Replicas agree on the failure by applying it.
+//   - TTL znodes need no setting to enable them, because the TTL has a field of its own. ZooKeeper
+//     keeps it in a field with another meaning.
+//   - A create has one mode. In ZooKeeper the kind of a request and its flags may contradict each
+//     other. One such combination stops servers, and they cannot start again.
+//   - A check may be the only operation of a transaction.
+//   - A transaction of several operations cannot contain a SetACL, or an unknown kind or mode. As
+//     in ZooKeeper, it is refused before its first operation. Here the error says which rule it
+//     breaks.
+//   - Reap removes a container or TTL znode only if nothing has changed since the reaper saw it,
+//     and clients cannot request it. In ZooKeeper a write may come in between. There, a client that
+//     sends the reaper's request deletes any empty znode, without permission.
+//   - An ephemeral may have a TTL. If the ensemble decides that its session is lost, the znode
+//     lingers: it becomes a TTL znode without an owner. If the znode is deleted, or its session is
+//     closed, it goes like any other ephemeral.
+//   - ZooKeeper has no guard, no check of children, and no delete that names the creation.
+//   - The whole tree also has a quota of memory, which the caller sets. It applies to the result of
+//     a transaction as a whole. It is not a znode, so nobody can lift it by writing znodes.
+//   - Hard limits of quotas are always enforced. In ZooKeeper that is a setting, which would have
+//     to be the same everywhere.
+//   - The usage of a quota is what its stats znode says, also after loading. ZooKeeper counts again
+//     when a server loads. Below nested quotas, or after a client wrote the stats, that server then
+//     has other numbers than the rest.
+//   - Limits and usages that cannot be read are ignored: no text can stop a replica.
+//   - Exceeding a soft limit is for the caller to log. Over reports it once for each transaction
+//     that raised the usage.
+//   - No setting turns ACLs off, and no check is made earlier than in ZooKeeper's order.
+//   - The work of one operation is bounded, because every replica must do it. A stored ACL has at
+//     most 100 entries and 64 KiB. A text of limits or usage is read up to 1 KiB. A transaction can
+//     create the stats of one quota.
+//   - The caller decides which schemes exist, and may change them between two transactions. All
+//     replicas must do so between the same two.
 //
 // # Writing
 //
-// One goroutine at a time is the writer. A transaction takes three steps: Apply or Reap checks and stages it, the caller
-// reads Changes (and tells watches) and Over, Publish makes it visible. Neither must be called again before Publish.
-// Mortals, Drain and Walk belong to the writer too.
+// One goroutine at a time is the writer. A transaction takes three steps:
+//
+//  1. Apply or Reap checks and stages it.
+//  2. The caller reads Changes, to tell the watches, and Over.
+//  3. Publish makes it visible.
+//
+// The writer must call Publish before the next Apply or Reap. Mortals, Drain and Walk belong to the
+// writer too.
 //
 // # Reading
 //
-// Any number of goroutines read, without locks; they wait for nobody and nobody waits for them. The methods of Tree ask
-// for no permission, a View is the tree as somebody may see it. A transaction becomes
-// visible in one step, also to a reader that makes several reads: once one read has shown it, every later one does.
-// Each read shows the state at one zxid that was visible at some moment of the call.
+// Any number of goroutines may read. They take no locks, wait for nobody and delay nobody. The
+// methods of Tree check no permission. A View shows the tree with somebody's permissions.
 //
-// That holds because a znode is a short chain of versions, each immutable once published. The writer puts one at the head
-// when it begins to make it, and takes it off if the transaction fails. A reader loads the visible zxid first and then takes the
-// newest version that is not later, without a look at what later ones hold:
+// A transaction becomes visible in one step, even to a reader that makes several reads: once one
+// read has shown it, every later read does. Each read shows the state at one zxid that was visible
+// at some moment during the call.
+//
+// That holds because each znode is a short chain of versions. A version is immutable once
+// published. The writer puts a new version at the head of the chain before it has finished it, and
+// removes it if the transaction fails. A reader first loads the visible zxid. Then it takes the
+// newest version that is not later, without looking into later ones:
 //
 //	visible = 11    /a  →  version 12 (not published)  →  version 11  →  trimmed
 //	                /b  →  version 12 (not published)  →  version 7   →  trimmed
 //	                /c  →  version 12 (first)          →  nothing
 //
-// A version's predecessor is let go when the next transaction begins, which is after the version became visible. So a
-// reader that comes to the end of a trimmed chain is late, not lost: it loads the visible zxid again and finds it moved.
-// A chain that ends in nothing means that the znode did not exist before. A removed znode stays in the index, as a
-// version that says so, until the next transaction begins.
+// When the next transaction begins, the writer trims the predecessor of each version that has
+// become visible. A reader that reaches the end of a trimmed chain is only late: it loads the
+// visible zxid again, finds it advanced, and repeats the search. A chain that ends in nothing means
+// that the znode did not exist before. A removed znode stays in the index until the next
+// transaction begins, as a version that says so.
 //
-// A reader that needs many znodes at one zxid pins it: then the writer goes on as always but lets nothing go that is of
-// use at that zxid and after. See Pin.
+// A reader that needs many znodes at one zxid pins it. Then the writer continues as always, but
+// keeps every version that is needed at that zxid or after it. See Pin.
 //
-// Each znode knows how many there are below it, so that a count costs nothing. A create or delete stages a version of
-// every znode above: they are few, and a transaction stages each once.
-//
-// Read op.go, znode.go, then apply.go and write.go (the writer) and tree.go and view.go (the readers); acl.go and scheme.go
-// are permissions, quota.go, weight.go and mortal.go what they say, index.go finds a path, children.go and page.go keep the children,
-// image.go and load.go are the way to storage and back.
+// Each znode counts the znodes below it, so a count costs nothing. A create or delete stages a
+// version of every znode above it. These are few, and a transaction stages each one once.
 package tree

@@ -5,50 +5,54 @@ import (
 	"fmt"
 )
 
-// What a transaction or a read can end with; test with errors.Is. Texts of wrapped errors add the path and the reason.
+// The errors of transactions and reads; test with errors.Is. Wrapped errors add the path and the
+// reason.
 var (
 	// ErrNoNode says that the znode, or the parent of one to be created, does not exist.
 	ErrNoNode = errors.New("znode does not exist")
-	// ErrNodeExists says that a znode of that path exists already.
+	// ErrNodeExists says that the path already has a znode.
 	ErrNodeExists = errors.New("znode exists already")
-	// ErrBadVersion says that the znode's data version is not the expected one.
+	// ErrBadVersion says that the znode's version is not the expected one.
 	ErrBadVersion = errors.New("version does not match")
 	// ErrNotEmpty says that a znode with children cannot be deleted.
 	ErrNotEmpty = errors.New("znode has children")
-	// ErrNoChildrenForEphemerals says that the parent is an ephemeral, which can have no children.
+	// ErrNoChildrenForEphemerals says that the parent is an ephemeral, which cannot have children.
 	ErrNoChildrenForEphemerals = errors.New("ephemeral znodes cannot have children")
-	// ErrInvalidPath says that the path breaks a rule of ValidatePath, or names a znode that cannot be deleted.
+	// ErrInvalidPath says that the path breaks a rule of ValidatePath, or names a znode that cannot
+	// be deleted.
 	ErrInvalidPath = errors.New("invalid path")
-	// ErrInvalidMode says that the create mode is unknown, or that an ephemeral has no session to belong to.
+	// ErrInvalidMode says that the create mode is unknown, or that an ephemeral has no session.
 	ErrInvalidMode = errors.New("invalid mode")
-	// ErrInvalidTTL says that the TTL is not from 1 to MaxTTL, or 0 of an ephemeral, or that a mode without one was given one.
+	// ErrInvalidTTL says that the TTL is out of the range that Op.TTL allows for the mode.
 	ErrInvalidTTL = errors.New("invalid TTL")
-	// ErrInvalidACL says that a list is empty, has an entry of a scheme that is not known or an id the scheme refuses, or
-	// asks for the creator's identities where there are none.
+	// ErrInvalidACL says that a list is empty or too long, that an entry has an unknown scheme or
+	// an id that its scheme refuses, or that "auth" stands for nobody.
 	ErrInvalidACL = errors.New("invalid ACL")
-	// ErrNoAuth says that no identity of who asks is allowed it by the ACL of the znode, or of its parent.
+	// ErrNoAuth says that the ACL of the znode, or of its parent, permits this to none of the
+	// requester's identities.
 	ErrNoAuth = errors.New("not permitted")
-	// ErrNotHeld says that the znode of a guard, or of a delete that names its creation, is gone, or that it is another one of
-	// the same path; of a guard also that it is nobody's (any more).
+	// ErrNotHeld is the error of a guard, or of a delete that names the creation: the znode is
+	// gone, or the path has a znode of another creation. For a guard it also means that the znode
+	// has no owner (any more).
 	ErrNotHeld = errors.New("not held any more")
-	// ErrTooManyChildren says that the znode has more children than a check allows it.
+	// ErrTooManyChildren says that the znode has more children than a check of children allows.
 	ErrTooManyChildren = errors.New("znode has too many children")
-	// ErrQuotaExceeded says that a hard limit on the subtree would be passed.
+	// ErrQuotaExceeded says that a transaction would exceed a hard limit.
 	ErrQuotaExceeded = errors.New("quota exceeded")
-	// ErrInvalidKind says that an Op is of no kind this package knows, as the zero Op is, or that its kind must be alone in
-	// a transaction and is not.
+	// ErrInvalidKind says that an Op's kind is unknown, as in the zero Op, or not allowed here: the
+	// kind must be alone in its transaction, or is only for the ensemble.
 	ErrInvalidKind = errors.New("invalid kind of operation")
-	// ErrCorrupt says that what a Loader was given is not a tree that Drain or Walk can have produced.
+	// ErrCorrupt says that a Loader received a tree that no Drain or Walk can have produced.
 	ErrCorrupt = errors.New("corrupt tree")
 )
 
-// A MultiError says which operation made a transaction of several fail. None of them was applied.
+// A MultiError says which operation of a transaction failed. None of the operations was applied.
 type MultiError struct {
 	Index int   // of the first operation that failed, from 0
-	Err   error // what it failed with
+	Err   error // the error of that operation
 }
 
-// Error returns the position and the text of the operation's error.
+// Error returns the operation's position and error text.
 func (e *MultiError) Error() string { return fmt.Sprintf("operation %d: %v", e.Index, e.Err) }
 
 // Unwrap returns the operation's error.

@@ -2,21 +2,21 @@ package tree
 
 import "strconv"
 
-// CreateMode says how long a znode lives and whether its name gets a sequence suffix. The numbers are ZooKeeper's
-// flags; the zero value is Persistent.
+// CreateMode says how long a znode lives and whether its name gets a sequence suffix. The numbers
+// are ZooKeeper's flags; the zero value is Persistent.
 type CreateMode uint8
 
 const (
 	Persistent          CreateMode = 0 // lives until it is deleted
-	Ephemeral           CreateMode = 1 // belongs to a session and goes with it, maybe lingers; has no children
-	Sequential          CreateMode = 2 // persistent, its name ends in the parent's create counter
-	EphemeralSequential CreateMode = 3 // ephemeral, its name ends in the parent's create counter
+	Ephemeral           CreateMode = 1 // goes with its session, or lingers; has no children
+	Sequential          CreateMode = 2 // persistent; its name ends in the parent's create counter
+	EphemeralSequential CreateMode = 3 // ephemeral; its name ends in the parent's create counter
 	Container           CreateMode = 4 // may be reaped once its last child is gone
-	TTL                 CreateMode = 5 // may be reaped when it has had no children and no write of its data for some time
-	SequentialTTL       CreateMode = 6 // as TTL, its name ends in the parent's create counter
+	TTL                 CreateMode = 5 // may be reaped after some time without children and writes
+	SequentialTTL       CreateMode = 6 // as TTL; its name ends in the parent's create counter
 )
 
-// MaxTTL is the longest time, in milliseconds, that a znode of a TTL mode can be given; nearly 35 years.
+// MaxTTL is the longest TTL in milliseconds, nearly 35 years.
 const MaxTTL = 1<<40 - 1
 
 // IsEphemeral reports whether a znode of this mode belongs to a session.
@@ -27,10 +27,11 @@ func (m CreateMode) IsSequential() bool {
 	return m == Sequential || m == EphemeralSequential || m == SequentialTTL
 }
 
-// IsTTL reports whether a znode of this mode goes after some time without children and writes.
+// IsTTL reports whether a znode of this mode may be reaped after some time without children and
+// writes.
 func (m CreateMode) IsTTL() bool { return m == TTL || m == SequentialTTL }
 
-// Validate returns ErrInvalidMode if the mode is none of the constants above.
+// Validate returns ErrInvalidMode unless the mode is one of the constants above.
 func (m CreateMode) Validate() error {
 	if m > SequentialTTL {
 		return ErrInvalidMode
@@ -59,21 +60,33 @@ func (m CreateMode) String() string {
 	return "CreateMode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// AnyVersion as the expected version of an Op means that every version will do.
+// AnyVersion as an Op's expected version matches every version.
 const AnyVersion int32 = -1
 
-// OpKind is what an Op does. The zero value is no kind, so that a forgotten Op is refused.
+// OpKind is what an Op does. The zero value is invalid, so that a forgotten Op is refused.
 type OpKind uint8
 
 const (
-	KindCreate        OpKind = iota + 1 // adds a znode; uses Path, Data, Mode, TTL and ACL
-	KindSet                             // replaces a znode's data; uses Path, Data and Version
-	KindDelete                          // removes a znode; uses Path, Version and Czxid
-	KindCheck                           // fails unless the znode has the version; uses Path and Version
-	KindSetACL                          // replaces a znode's ACL; uses Path, ACL and Version; alone in its transaction
-	KindGuard                           // fails unless the znode is there, the one that transaction Czxid created, and still somebody's; uses Path and Czxid
-	KindCheckChildren                   // fails if the znode has more children than Version; uses Path and Version
-	KindLose                            // ends an ephemeral because its session was lost; uses Path; of the ensemble's own transactions only
+	// KindCreate adds a znode. It uses Path, Data, Mode, TTL and ACL.
+	KindCreate OpKind = iota + 1
+	// KindSet replaces a znode's data. It uses Path, Data and Version.
+	KindSet
+	// KindDelete removes a znode. It uses Path, Version and Czxid.
+	KindDelete
+	// KindCheck fails unless the znode has the version. It uses Path and Version.
+	KindCheck
+	// KindSetACL replaces a znode's ACL. It uses Path, ACL and Version, and must be alone in its
+	// transaction.
+	KindSetACL
+	// KindGuard fails unless the znode exists, was created by transaction Czxid, and still has an
+	// owner. It uses Path and Czxid.
+	KindGuard
+	// KindCheckChildren fails if the znode has more than Version children. It uses Path and
+	// Version.
+	KindCheckChildren
+	// KindLose ends an ephemeral because its session was lost. It uses Path. Only the ensemble's
+	// own transactions may contain it.
+	KindLose
 )
 
 // String returns the kind as a word.
@@ -101,41 +114,48 @@ func (k OpKind) String() string {
 
 // An Op is one operation of a transaction. Its zero value is refused with ErrInvalidKind.
 type Op struct {
-	Kind    OpKind
-	Path    string
-	Data    []byte     // nil and empty are kept apart
-	Mode    CreateMode // of a create
-	TTL     int64      // of a create: milliseconds, 1 to MaxTTL in a TTL mode, 0 to MaxTTL of an ephemeral, 0 in every other mode
-	ACL     []ACL      // of a create or SetACL, as asked for; nil in a create: OpenACL
-	Version int32      // expected data version of a set, delete or check, ACL version of a SetACL; AnyVersion: not checked; of a check of children, the most
-	Czxid   Zxid       // of a guard or delete: which creation of the path it asks for; zero in a delete: any
+	Kind OpKind
+	Path string
+	Data []byte     // nil and empty are kept apart
+	Mode CreateMode // of a create
+	// TTL is that of a create in milliseconds: 1 to MaxTTL in a TTL mode, 0 to MaxTTL for an
+	// ephemeral, 0 in every other mode.
+	TTL int64
+	// ACL is that of a create or SetACL, as requested. Nil in a create means OpenACL.
+	ACL []ACL
+	// Version is the expected data version of a set, delete or check, or the expected ACL version
+	// of a SetACL; AnyVersion matches all. In a check of children, it is the largest number
+	// allowed.
+	Version int32
+	// Czxid is the creation that a guard or delete names. In a delete, zero means any.
+	Czxid Zxid
 }
 
-// A Header is what all operations of a transaction share.
+// A Header holds what all operations of a transaction share.
 type Header struct {
-	Zxid    Zxid      // the transaction's place in the order; greater than every earlier one's
+	Zxid    Zxid      // place of the transaction in the order; greater than all before
 	Time    int64     // wall clock in Unix milliseconds, for Ctime and Mtime
-	Session SessionID // owner of the ephemerals it creates
+	Session SessionID // owner of the ephemerals that the transaction creates
 
-	Identities []Identity // of who asks for it, for permissions and for "auth" in an ACL
-	System     bool       // it is the ensemble's own: no permission is checked
+	Identities []Identity // of the requester, for permissions and for "auth" in an ACL
+	System     bool       // the ensemble's own transaction: no permission is checked
 }
 
-// A Result is what one operation of a transaction that succeeded has to say. Results share nothing with the tree that
-// could change, nor with the Op.
+// A Result is the outcome of one operation of a successful transaction. It shares no memory with
+// the Op, and none that could change with the tree.
 type Result struct {
 	Kind OpKind
 	Path string // of a create: the final path, with its suffix; else empty
-	Stat Stat   // of a create, set or SetACL: the znode right after this operation; else zero
+	Stat Stat   // of a create, set or SetACL: the znode right after it; else zero
 }
 
 // ChangeType is what happened to a znode. The numbers are those of ZooKeeper's events.
 type ChangeType uint8
 
 const (
-	Created     ChangeType = 1 // the znode came into being
-	Deleted     ChangeType = 2 // the znode went
-	DataChanged ChangeType = 3 // the znode's data was set, perhaps to the same bytes; or an ephemeral lingers from now on
+	Created     ChangeType = 1 // the znode was created
+	Deleted     ChangeType = 2 // the znode was deleted
+	DataChanged ChangeType = 3 // the data was set, maybe to the same bytes; or the znode now lingers
 )
 
 // String returns the type as a word.
@@ -151,16 +171,17 @@ func (c ChangeType) String() string {
 	return "ChangeType(" + strconv.Itoa(int(c)) + ")"
 }
 
-// A Change is one thing a transaction did to one znode. That a parent's list of children changed is not a Change of its
-// own: it follows from Created and Deleted of the child. A SetACL makes no Change.
+// A Change is one thing that a transaction did to one znode. There is no separate Change for a
+// parent's list of children: it follows from Created and Deleted of the child. A SetACL makes no
+// Change.
 //
-// The lists are the tree's: they may be kept but must not be changed. See View.MayRead.
+// The lists belong to the tree: they may be kept but must not be changed. See View.MayRead.
 type Change struct {
 	Type  ChangeType
-	Lost  bool // Owner owns the znode no more, which lingers; beside Type it takes no room
+	Lost  bool // the znode lingers: Owner no longer owns it; fills padding after Type
 	Path  string
 	Owner SessionID // of the znode if it is an ephemeral, else zero
 
-	ACL       []ACL // of the znode; of a deleted one, what it had
+	ACL       []ACL // of the znode; if it was deleted, its last one
 	ParentACL []ACL // of the parent if the znode was created or deleted
 }

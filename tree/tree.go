@@ -7,20 +7,25 @@ import (
 	"time"
 )
 
-// A Tree is the znodes of one shard: one writer, any number of readers. Make one with New or a Loader.
+// A Tree holds the znodes of one shard. It has one writer and any number of readers. Make one with
+// New or a Loader.
 //
 // Invariants, between two calls of the writer:
-//  1. the index holds exactly the znodes that exist, and those the newest transaction deleted;
-//  2. every znode but the root is in the children of its parent, and every child is in the index;
-//  3. an ephemeral has no children; the znodes that exist from birth exist and are not ephemerals;
-//  4. no zxid in the tree is later than applied; visible is applied, or the transaction before it until Publish;
-//  5. only versions of the newest transaction have a predecessor, and those that a pin keeps;
-//  6. the mortals are the TTL znodes, and the containers without children; an ephemeral is neither, until it lingers;
-//  7. the quotas hold every entry of limits in the index;
-//  8. every znode counts those below it.
+//
+//  1. The index holds exactly the znodes that exist, and those that the newest transaction deleted.
+//  2. Every znode except the root is in the children of its parent, and every child is in the
+//     index.
+//  3. An ephemeral has no children. The initial znodes exist and are not ephemerals.
+//  4. No zxid in the tree is later than applied. visible is applied, or before Publish the previous
+//     transaction.
+//  5. A version has a predecessor only if it is of the newest transaction or if a pin keeps it.
+//  6. The mortals are the TTL znodes, and the containers without children. An ephemeral is neither,
+//     until it lingers.
+//  7. The quotas hold every entry of limits in the index.
+//  8. Every znode counts the znodes below it.
 type Tree struct {
 	index   *index
-	visible atomic.Uint64 // the zxid readers see
+	visible atomic.Uint64 // the zxid that readers see
 	length  atomic.Int64  // znodes that exist at visible
 	size    atomic.Int64  // bytes of their paths and data
 	pins    pins
@@ -29,29 +34,29 @@ type Tree struct {
 	visibleWeight atomic.Int64 // see Weight
 
 	// Owned by the writer.
-	applied     Zxid                     // the newest transaction that succeeded
+	applied     Zxid                     // newest successful transaction
 	unpublished bool                     // applied is ahead of visible
-	edit        uint64                   // counts calls of Apply; pages of this one may be changed in place
+	edit        uint64                   // counts transactions; pages of the present one may be changed in place
 	header      Header                   // of the transaction being applied
-	touched     []made                   // and staged, in the order they were first touched
+	touched     []made                   // staged versions, in the order of the first change
 	changes     []Change                 // of the newest transaction
-	recent      []made                   // by the newest transaction that succeeded, and by those before it if a pin keeps them
-	dirty       []*entry                 // touched since the last Drain
+	recent      []made                   // made by the newest successful transaction, and older ones that a pin keeps
+	dirty       []*entry                 // changed since the last Drain
 	count       int64                    // znodes that exist at applied
-	bytes       int64                    // of their paths and data
-	weight      int64                    // of all of them
+	bytes       int64                    // bytes of their paths and data
+	weight      int64                    // of all znodes
 	weightMax   int64                    // see SetWeightMax
-	mortals     map[*entry]time.Duration // and when each was written; see At
+	mortals     map[*entry]time.Duration // with the time of the last write; see At
 	now         time.Duration            // see At
-	quotas      map[string]*entry        // of the limits, by subtree
+	quotas      map[string]*entry        // limits, by subtree
 	recounted   bool                     // the transaction being applied has created stats
 	charged     []string                 // subtrees whose stats the transaction being applied changed
 	over        []string                 // see Over
 }
 
-// New returns a tree with what a ZooKeeper has from birth: "/", "/zookeeper", "/zookeeper/quota" and
-// "/zookeeper/config". They belong to the first Drain. The schemes are those of its ACLs; nil means BuiltinSchemes. At each
-// transaction they must be the same on every replica.
+// New returns a tree with the initial znodes of a ZooKeeper: "/", "/zookeeper", "/zookeeper/quota"
+// and "/zookeeper/config". The first Drain includes them. The schemes are those of the tree's ACLs;
+// nil means BuiltinSchemes. At each transaction they must be the same on every replica.
 func New(schemes Schemes) *Tree {
 	l := NewLoader(schemes)
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
@@ -69,8 +74,8 @@ func New(schemes Schemes) *Tree {
 	return t
 }
 
-// initialZnode is a znode as it is from birth. The config's versions are what ZooKeeper's ensembles show; nobody but a super
-// identity may write it.
+// initialZnode returns one of the initial znodes. The config's versions are those that ZooKeeper's
+// ensembles show. Only a super identity may write the config.
 func initialZnode(path string) Znode {
 	z := Znode{Data: []byte{}}
 	if path == configPath {
@@ -80,7 +85,7 @@ func initialZnode(path string) Znode {
 	return z
 }
 
-// SetSchemes has ACLs judged by other schemes from now on. It belongs to the writer.
+// SetSchemes replaces the schemes that judge ACLs. It belongs to the writer.
 func (t *Tree) SetSchemes(schemes Schemes) {
 	schemes = schemes.usable()
 	t.schemes.Store(&schemes)
@@ -89,16 +94,16 @@ func (t *Tree) SetSchemes(schemes Schemes) {
 // Visible returns the zxid of the newest transaction that readers see.
 func (t *Tree) Visible() Zxid { return Zxid(t.visible.Load()) }
 
-// Len returns the number of znodes, those that exist from birth included.
+// Len returns the number of znodes, including the initial ones.
 func (t *Tree) Len() int { return int(t.length.Load()) }
 
-// Size returns how many bytes the paths and the data of those znodes have.
+// Size returns the bytes of the paths and data of these znodes.
 func (t *Tree) Size() int { return int(t.size.Load()) }
 
-// The reads of Tree ask for no permission; those of a View do.
+// The reads of Tree check no permission; those of a View do.
 
-// Get returns a znode's data and Stat, or ErrNoNode. The data is a copy that belongs to the caller; it is nil if it was
-// set to nil.
+// Get returns a znode's data and Stat, or ErrNoNode. The data is a copy that belongs to the caller.
+// It is nil if it was set to nil.
 func (t *Tree) Get(path string) ([]byte, Stat, error) {
 	v := t.find(path)
 	if v == nil {
@@ -107,7 +112,7 @@ func (t *Tree) Get(path string) ([]byte, Stat, error) {
 	return bytes.Clone(v.bytes()), v.stat(), nil
 }
 
-// Exists returns a znode's Stat, or false if there is no such znode.
+// Exists returns a znode's Stat, or false if the znode does not exist.
 func (t *Tree) Exists(path string) (Stat, bool) {
 	v := t.find(path)
 	if v == nil {
@@ -116,7 +121,8 @@ func (t *Tree) Exists(path string) (Stat, bool) {
 	return v.stat(), true
 }
 
-// Children returns the names of a znode's children in byte order and its Stat, both of the same zxid, or ErrNoNode.
+// Children returns the names of a znode's children in byte order, and its Stat, or ErrNoNode. Both
+// are of the same zxid.
 func (t *Tree) Children(path string) ([]string, Stat, error) {
 	v := t.find(path)
 	if v == nil {
@@ -125,12 +131,15 @@ func (t *Tree) Children(path string) ([]string, Stat, error) {
 	return v.names(), v.stat(), nil
 }
 
-// Before returns the name of the sibling that comes right before a znode in the order of sequence suffixes: the last ten
-// characters of a name if they are digits, names of equal suffix in byte order. With match given, siblings whose name
-// contains none of its strings are passed over. It is false if there is none, also if the znode itself has no suffix.
-// The error is ErrNoNode if the znode does not exist. All is of one zxid.
+// Before returns the name of the sibling directly before a znode. Siblings are ordered by sequence
+// suffix, the last ten characters of a name if they are digits. Names with equal suffixes are in
+// byte order. If match is given, Before skips siblings whose name contains none of its strings.
 //
-// The cost grows with the logarithm of the number of siblings and with the number of siblings passed over.
+// Before returns false if there is no such sibling, or if the znode has no suffix. It returns
+// ErrNoNode if the znode does not exist. The whole answer is of one zxid.
+//
+// The cost grows with the logarithm of the number of siblings, and with the number of skipped
+// siblings.
 func (t *Tree) Before(path string, match ...string) (name string, ok bool, err error) {
 	parent, own := findParent(t.find, path)
 	if parent == nil {
@@ -139,8 +148,8 @@ func (t *Tree) Before(path string, match ...string) (name string, ok bool, err e
 	return parent.before(own, match)
 }
 
-// findParent returns the version of a znode's parent that a reader sees, or nil, and the znode's name. The root is its own
-// parent and has no name.
+// findParent returns the visible version of a znode's parent, or nil, and the znode's name. The
+// root is its own parent and has no name.
 func findParent(find func(string) *version, path string) (parent *version, own string) {
 	slash := strings.LastIndexByte(path, '/')
 	if slash < 0 || strings.HasPrefix(path, "//") || slash == len(path)-1 && path != rootPath {
@@ -149,7 +158,7 @@ func findParent(find func(string) *version, path string) (parent *version, own s
 	return find(parentOf(path, slash)), path[slash+1:]
 }
 
-// before is Before for a child's name; the empty one is the root's own.
+// before is Before for the name of a child; the empty name means the root itself.
 func (v *version) before(own string, match []string) (name string, ok bool, err error) {
 	if own != "" && !v.rest().children.has(own) {
 		return "", false, ErrNoNode
@@ -158,9 +167,10 @@ func (v *version) before(own string, match []string) (name string, ok bool, err 
 	return name, ok, nil
 }
 
-// find returns the version of a znode that readers see, or nil.
+// find returns the visible version of a znode, or nil.
 func (t *Tree) find(path string) *version {
-	// The visible zxid comes first. Whatever is looked up after it is that old or newer, and entry.at tells which.
+	// Load the visible zxid first. Everything found afterwards is that old or newer, and entry.at
+	// tells which.
 	visible := t.Visible()
 	e := t.index.get(path)
 	if e == nil {

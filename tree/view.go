@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// A View is the tree as somebody sees it: the reads of Tree, each with the permission it needs. Any number of goroutines
-// may use it. Its zero value is of no use; see Tree.As.
+// A View is the tree with somebody's permissions. It has the reads of Tree, each with a check of
+// the permission it needs. Any number of goroutines may use it. Its zero value is not usable; see
+// Tree.As.
 type View struct {
 	tree *Tree
 	who  []Identity
-	pin  *Pin // nil: the tree as it is when it is read
+	pin  *Pin // nil: always the newest visible state
 }
 
-// As returns the tree as seen by somebody with the identities, which the View keeps; none at all is fine.
+// As returns the tree as seen with the identities, which the View keeps. There may be none.
 func (t *Tree) As(who []Identity) View { return View{tree: t, who: who} }
 
-// MayRead reports whether a znode with the ACL may be read, and whether its changes may be told: for a Created, Deleted
-// or DataChanged the znode's, for a change of the list of children the parent's.
+// MayRead reports whether the ACL allows reading a znode and learning about its changes. For a
+// Created, Deleted or DataChanged, pass the znode's ACL; for a change in a list of children, the
+// parent's.
 func (v View) MayRead(acl []ACL) bool { return v.permit(acl, Read) == nil }
 
-// Get returns a znode's data and Stat. The data is a copy that belongs to the caller; it is nil if it was set to nil. The
-// errors are ErrNoNode, and ErrNoAuth without Read.
+// Get returns a znode's data and Stat. The data is a copy that belongs to the caller. It is nil if
+// it was set to nil. The errors are ErrNoNode, and ErrNoAuth without Read.
 func (v View) Get(path string) ([]byte, Stat, error) {
 	z, err := v.read(path)
 	if err != nil {
@@ -31,17 +33,17 @@ func (v View) Get(path string) ([]byte, Stat, error) {
 	return bytes.Clone(z.bytes()), z.stat(), nil
 }
 
-// Find returns a znode as it is at this moment. The errors are those of Get.
+// Find returns a znode in its present state. The errors are those of Get.
 func (v View) Find(path string) (Found, error) {
 	z, err := v.read(path)
 	return Found{z}, err
 }
 
-// A Found is a znode as it was when it was found, whatever has become of it since. Finding copies nothing, so it can be done with
-// a lock held. The zero value is of no use.
+// A Found is the state of a znode when it was found; later changes do not affect it. Finding copies
+// nothing, so it may be done while holding a lock. The zero value is not usable.
 type Found struct{ version *version }
 
-// Data returns the data as Get does.
+// Data returns the data, as Get does.
 func (f Found) Data() []byte { return bytes.Clone(f.version.bytes()) }
 
 // Stat returns the Stat.
@@ -50,8 +52,8 @@ func (f Found) Stat() Stat { return f.version.stat() }
 // Children returns the names of the children in byte order.
 func (f Found) Children() []string { return f.version.names() }
 
-// Exists returns a znode's Stat, or false if there is no such znode. The errors are ErrInvalidPath if the path has a NUL,
-// and ErrNoAuth without Read on a znode that exists.
+// Exists returns a znode's Stat, or false if the znode does not exist. The errors are
+// ErrInvalidPath if the path has a NUL, and ErrNoAuth without Read on a znode that exists.
 func (v View) Exists(path string) (Stat, bool, error) {
 	if strings.IndexByte(path, 0) >= 0 {
 		return Stat{}, false, invalidPath(path, "has a control character")
@@ -66,8 +68,8 @@ func (v View) Exists(path string) (Stat, bool, error) {
 	return Stat{}, false, err
 }
 
-// Children returns the names of a znode's children in byte order and its Stat, both of the same zxid. The errors are
-// ErrNoNode, and ErrNoAuth without Read.
+// Children returns the names of a znode's children in byte order, and its Stat, both of the same
+// zxid. The errors are ErrNoNode, and ErrNoAuth without Read.
 func (v View) Children(path string) ([]string, Stat, error) {
 	z, err := v.read(path)
 	if err != nil {
@@ -76,8 +78,8 @@ func (v View) Children(path string) ([]string, Stat, error) {
 	return z.names(), z.stat(), nil
 }
 
-// Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which hides whether the znode
-// exists; the root counts as its own parent.
+// Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which
+// hides whether the znode exists. The root counts as its own parent.
 func (v View) Before(path string, match ...string) (name string, ok bool, err error) {
 	parent, own := findParent(v.find, path)
 	if parent == nil {
@@ -89,9 +91,9 @@ func (v View) Before(path string, match ...string) (name string, ok bool, err er
 	return parent.before(own, match)
 }
 
-// ACL returns a znode's list and its Stat, both of the same zxid. The list belongs to the caller. Without Admin the ids
-// of the scheme digest show the user alone, with "x" for the digest. The errors are ErrNoNode, and ErrNoAuth without both
-// Read and Admin.
+// ACL returns a znode's list and its Stat, both of the same zxid. The list belongs to the caller.
+// Without Admin, ids of the scheme digest show only the user, with "x" in place of the digest. The
+// errors are ErrNoNode, and ErrNoAuth with neither Read nor Admin.
 func (v View) ACL(path string) ([]ACL, Stat, error) {
 	z := v.find(path)
 	if z == nil {
@@ -114,7 +116,7 @@ func (v View) ACL(path string) ([]ACL, Stat, error) {
 	return list, z.stat(), nil
 }
 
-// Descendants returns how many znodes there are below one, at any depth, itself left out. The errors are
+// Descendants returns how many znodes are below the given one, at any depth. The errors are
 // ErrNoNode, and ErrNoAuth without Read.
 func (v View) Descendants(path string) (int, error) {
 	z, err := v.read(path)
@@ -124,7 +126,7 @@ func (v View) Descendants(path string) (int, error) {
 	return z.below(), nil
 }
 
-// find returns the version of a znode that is seen, or nil.
+// find returns the visible version of a znode, or nil.
 func (v View) find(path string) *version {
 	if v.pin != nil {
 		return v.pin.find(path)
@@ -132,7 +134,7 @@ func (v View) find(path string) *version {
 	return v.tree.find(path)
 }
 
-// read returns the version of a znode that is seen, if it may be read.
+// read returns the visible version of a znode if the View may read it.
 func (v View) read(path string) (*version, error) {
 	z := v.find(path)
 	if z == nil {
@@ -144,7 +146,7 @@ func (v View) read(path string) (*version, error) {
 	return z, nil
 }
 
-// permit returns ErrNoAuth unless the ACL allows one of the permissions.
+// permit returns ErrNoAuth unless the ACL allows one of the needed permissions.
 func (v View) permit(acl []ACL, need Perms) error {
 	if v.tree.schemes.Load().permit(acl, v.who, need) {
 		return nil

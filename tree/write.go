@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The operations, each with its checks in the order of ZooKeeper's.
+// The operations. Each makes its checks in ZooKeeper's order.
 
 func (t *Tree) create(op *Op, r *Result) error {
 	slash, err := t.checkCreate(op)
@@ -48,7 +48,7 @@ func (t *Tree) create(op *Op, r *Result) error {
 	}
 	if e == nil {
 		if !op.Mode.IsSequential() {
-			path = strings.Clone(path) // it may lie in a buffer of the caller's
+			path = strings.Clone(path) // it may lie in a buffer of the caller
 		}
 		e = &entry{path: path, parent: parent}
 		t.addEntry(e)
@@ -57,8 +57,8 @@ func (t *Tree) create(op *Op, r *Result) error {
 	return nil
 }
 
-// checkCreate looks at what can be wrong with a create whatever the tree is like, but for the ACL. It returns where the
-// parent's path ends.
+// checkCreate makes the checks of a create that do not depend on the tree, except for the ACL. It
+// returns where the parent's path ends.
 func (t *Tree) checkCreate(op *Op) (slash int, err error) {
 	if err := op.Mode.Validate(); err != nil {
 		return 0, err
@@ -117,11 +117,13 @@ func (t *Tree) set(op *Op, r *Result) error {
 	return nil
 }
 
-// delete looks at the path only as far as ZooKeeper does: a malformed one is the path of no znode. It needs a permission
-// on the parent and none on the znode, and who has not got it does not learn whether there is a znode.
+// delete checks the path only as far as ZooKeeper does: a malformed path is that of no znode. It
+// needs a permission on the parent and none on the znode. A requester without the permission does
+// not learn whether the znode exists.
 //
-// A delete that names the creation gives back what was claimed. Like a guard it says the same of a znode that is gone and of
-// another one, and the owner of an ephemeral needs no permission for it: to end its session would do as much.
+// A delete that names the creation gives up a claim. Like a guard, it returns the same error
+// whether the znode is gone or is of another creation. The owner of an ephemeral needs no
+// permission for it: ending the session would have the same effect.
 func (t *Tree) delete(op *Op) error {
 	slash, err := lastSlash(op.Path)
 	if err != nil {
@@ -173,7 +175,8 @@ func (t *Tree) checkVersion(op *Op) error {
 	return nil
 }
 
-// checkChildren lets a transaction add a child for as long as there is room for it, whoever else does the same.
+// checkChildren limits the number of children: a transaction with such a check adds a child only
+// while there is room, even if others add children at the same time.
 func (t *Tree) checkChildren(op *Op) error {
 	e, err := t.existing(op.Path)
 	if err != nil {
@@ -188,8 +191,9 @@ func (t *Tree) checkChildren(op *Op) error {
 	return nil
 }
 
-// guard asks no permission: whoever knows which transaction created a znode has been told by its creator. What lingers keeps its
-// creation and is held by nobody, so a guard is about ephemerals alone.
+// guard checks no permission: anyone who knows which transaction created a znode was told by its
+// creator. A lingering znode keeps its creation but is held by nobody. So a guard accepts only
+// ephemerals.
 func (t *Tree) guard(op *Op) error {
 	if e, err := t.existing(op.Path); err != nil || e.current().czxid != op.Czxid || e.current().rest().owner == 0 {
 		return ErrNotHeld
@@ -197,7 +201,7 @@ func (t *Tree) guard(op *Op) error {
 	return nil
 }
 
-// ownOnly refuses what is nobody's to ask for.
+// ownOnly refuses an operation that only the ensemble may use.
 func (t *Tree) ownOnly(op *Op) error {
 	if !t.header.System {
 		return fmt.Errorf("%w: %v is the ensemble's own", ErrInvalidKind, op.Kind)
@@ -205,8 +209,9 @@ func (t *Tree) ownOnly(op *Op) error {
 	return nil
 }
 
-// lose ends an ephemeral of the transaction's session, which was lost. One with a TTL lingers: it is a TTL znode from now on, of nobody,
-// and as if it had been set to the same data, so that its time counts from here and who watches it learns of it.
+// lose ends an ephemeral of the transaction's session, which was lost. An ephemeral with a TTL
+// lingers: from now on it is a TTL znode without an owner. It counts as set to the same data, so
+// that its TTL begins now and its watches fire.
 func (t *Tree) lose(op *Op) error {
 	if err := t.ownOnly(op); err != nil {
 		return err
@@ -230,13 +235,13 @@ func (t *Tree) lose(op *Op) error {
 	return nil
 }
 
-// written moves what a write of the data moves.
+// written updates the fields that every write of the data changes.
 func (v *version) written(h *Header) {
 	v.mzxid, v.mtime = h.Zxid, h.Time
 	v.version = nextVersion(v.version)
 }
 
-// setACL moves the ACL version and nothing else: no zxid, no time, and nobody is told.
+// setACL changes the ACL version and the list, but no zxid and no time. It makes no Change.
 func (t *Tree) setACL(op *Op, r *Result) error {
 	if err := ValidatePath(op.Path); err != nil {
 		return err
@@ -263,7 +268,7 @@ func (t *Tree) setACL(op *Op, r *Result) error {
 	return nil
 }
 
-// setACL replaces the list and leaves the other traits.
+// setACL replaces the list and keeps the other traits.
 func (v *version) setACL(acl []ACL, parent *entry) {
 	var near *traits
 	if parent != nil {
@@ -284,17 +289,19 @@ func (t *Tree) existing(path string) (*entry, error) {
 	if e != nil && e.current() != nil {
 		return e, nil
 	}
-	// Only here can the path be invalid: a path in the tree is not. So the common case is spared the check.
+	// The path is checked only now, because a path in the tree is valid. That spares the common
+	// case the check.
 	if err := ValidatePath(path); err != nil {
 		return nil, err
 	}
 	return nil, ErrNoNode
 }
 
-// expects reports whether a version is the one the operation names.
+// expects reports whether the operation expects this version.
 func (o *Op) expects(version int32) bool { return o.Version == AnyVersion || o.Version == version }
 
-// lastSlash is all that ZooKeeper asks of the path of a create or delete before it looks for the parent.
+// lastSlash makes the only checks that ZooKeeper makes on the path of a create or delete before it
+// looks for the parent.
 func lastSlash(path string) (int, error) {
 	slash := strings.LastIndexByte(path, '/')
 	if slash < 0 {
