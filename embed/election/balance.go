@@ -14,23 +14,30 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// balancePace is how often a process looks whether it leads more than its share.
+// balancePace is how often a process checks whether it leads more than its share.
 const balancePace = time.Second
 
-// deafTime is how long nothing is offered to who has not answered.
+// deafTime is how long a process that did not answer an offer is offered nothing.
 const deafTime = time.Minute
 
-// Balance runs many elections as Run does, one for each name below dir, and spreads the leaderships evenly over the processes that do the same
-// with the same names: who leads more than its share transfers them, one after the other, to those who lead less, until nobody leads two more than
-// another. Who does not stand for all names of a process gets nothing from it, so while some have other names, as in a change of the list
-// from one process to the next, they come to rest, and not always to even shares. Who does not answer, as the dead before they expire and
-// clients that know no transfers, holds that up for the five seconds of a Transfer, and is counted out for a minute then; but who leads is
-// expected to give by itself.
+// Balance runs many elections, one for each name below dir, and spreads the leaderships evenly over
+// the processes. Each process calls it with the same names. A process that leads more than its
+// share transfers leaderships, one after the other, to those that lead less. The transfers stop
+// when no process leads two more than another.
 //
-// fn is called for several names at once, with a ctx that also ends when its leadership is to be handed on. That happens when fn has returned:
-// until then nobody leads, and the process hands on nothing else. Balance ends as Run, and waits for a transfer that is under way besides, at
-// most twice embed.Config.RequestTimeout; if fn returns an error for one name it ends for all. Without names it returns
-// embed.ErrInvalidArgument.
+// fn is called for several names at once, each as Run calls it. Its ctx also ends when its
+// leadership is to be transferred. The transfer happens when fn has returned. Until then nobody
+// leads, and the process transfers nothing else.
+//
+// Balance ends as Run does. It also waits for a transfer that is under way, for at most twice
+// embed.Config.RequestTimeout. If fn returns an error for one name, Balance ends for all. Without
+// names it returns embed.ErrInvalidArgument.
+//
+// A process gives leaderships only to processes that stand for all of its names. So while a new
+// list of names is rolled out, the processes come to rest, but the shares may be uneven. A process
+// that does not answer delays the others for the five seconds of a Transfer and is then left out
+// for a minute. Examples are a dead process before it expires, and a client that knows no
+// transfers. Nobody takes a leadership from a process that leads too much: it has to give.
 func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
 	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
 	if len(b.names) == 0 {
@@ -39,7 +46,7 @@ func Balance(ctx context.Context, n *embed.Node, dir string, names []string, val
 	return sessions(ctx, n, dir, b.share)
 }
 
-// A balance is what one process has of many elections.
+// A balance is one process's part in many elections.
 type balance struct {
 	// Immutable.
 	dir   string
@@ -47,7 +54,7 @@ type balance struct {
 	value []byte
 	fn    func(ctx context.Context, name string, t lock.Token) error
 
-	seen map[embed.SessionID]*fellow // evenLoop's
+	seen map[embed.SessionID]*fellow // owned by evenLoop
 
 	mu struct {
 		rank.Mutex[rank.Balance]
@@ -55,14 +62,14 @@ type balance struct {
 	}
 }
 
-// A fellow is a session that stands for names of a balance, its own included.
+// A fellow is a session that stands for names of a balance, which may be this process's own.
 type fellow struct {
 	stood map[string]bool // the names for which it has been seen to stand
 	leads int
-	deaf  time.Time // when it has not answered
+	deaf  time.Time // when it last did not answer
 }
 
-// share runs all elections with one session, until that is lost.
+// share runs all elections with one session, until that session is lost.
 func (b *balance) share(ctx context.Context, s *embed.Session) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,7 +98,7 @@ func (b *balance) share(ctx context.Context, s *embed.Session) error {
 	return nil
 }
 
-// fatal is an error that ends a Balance.
+// A fatal is an error that ends a Balance.
 type fatal struct{ error }
 
 func (b *balance) turn(ctx context.Context, name string, l *Leadership) error {
@@ -108,7 +115,7 @@ func (b *balance) turn(ctx context.Context, name string, l *Leadership) error {
 	return b.fn(ctx, name, l.Token())
 }
 
-// evenLoop ends with ctx.
+// evenLoop gives leaderships away every balancePace, until ctx ends.
 func (b *balance) evenLoop(ctx context.Context, s *embed.Session) {
 	ticker := time.NewTicker(balancePace)
 	defer ticker.Stop()
@@ -123,7 +130,8 @@ func (b *balance) evenLoop(ctx context.Context, s *embed.Session) {
 	}
 }
 
-// even gives one leadership away, if this process has more than its share. It reports whether it did.
+// even gives one leadership away if this process has more than its share. It reports whether it
+// did.
 func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 	standing := make(map[string][]Standing)
 	for _, name := range b.names {
@@ -138,7 +146,7 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 	if !ok {
 		return false
 	}
-	between := true // the turns of all that this process leads
+	between := true // whether this process is between two leaderships for every name
 	for _, name := range b.names {
 		b.mu.Lock()
 		l := b.mu.leads[name]
@@ -154,14 +162,14 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 		break
 	}
 	if !between {
-		b.seen[to].deaf = time.Now() // or it stands for nothing that this process could give
+		b.seen[to].deaf = time.Now() // it did not answer, or stands for nothing that this process could give
 	}
 	return false
 }
 
-// look takes in who stands for each name.
+// look records who stands for each name.
 func (b *balance) look(standing map[string][]Standing) {
-	seen := make(map[embed.SessionID]*fellow) // without those who have gone
+	seen := make(map[embed.SessionID]*fellow) // without sessions that have gone
 	for name, list := range standing {
 		for i, c := range list {
 			f := seen[c.Owner]
@@ -181,8 +189,10 @@ func (b *balance) look(standing map[string][]Standing) {
 	b.seen = seen
 }
 
-// receiver returns to whom one gives a leadership, if it has too many. Those share who have stood for all names, be it not at once: between two
-// turns nobody stands. So of two with different names one at most gives to the other, or they would give the same back and forth.
+// receiver returns the session to which this process gives a leadership, if it has too many. Only
+// sessions that have stood for all names take part. They need not stand for all at the same time,
+// because between two leaderships nobody stands. So if two processes have different names, at most
+// one of them gives to the other. Otherwise they would give the same leadership back and forth.
 func (b *balance) receiver(own embed.SessionID, now time.Time) (to embed.SessionID, ok bool) {
 	var ids []embed.SessionID
 	leads := make(map[embed.SessionID]int)
@@ -195,23 +205,24 @@ func (b *balance) receiver(own embed.SessionID, now time.Time) (to embed.Session
 	return gives(leads, ids, own)
 }
 
-// gives returns to whom one gives a leadership, if it has too many. All see the same and come to the same: the shares differ by one at most, the
-// greater ones are of those who have the most, and the first who has too many gives to the first who has too few. So all can give at
-// once, and nobody gets more than its share.
+// gives returns the session to which own gives a leadership, if own has too many. All processes see
+// the same and compute the same. The shares differ by one at most, and the sessions that lead the
+// most get the larger ones. The first session with too many gives to the first with too few, and so
+// on. So all can give at once, and nobody gets more than its share.
 func gives(leads map[embed.SessionID]int, ids []embed.SessionID, own embed.SessionID) (to embed.SessionID, ok bool) {
 	total := 0
 	for _, id := range ids {
 		total += leads[id]
 	}
 	slices.SortStableFunc(ids, func(a, b embed.SessionID) int { return leads[b] - leads[a] })
-	surplus := func(i int) int { // of the i-th, below zero if it has too few
+	surplus := func(i int) int { // of the i-th; negative if it has too few
 		share := total / len(ids)
 		if i < total%len(ids) {
 			share++
 		}
 		return leads[ids[i]] - share
 	}
-	before := 0 // what is given by those before own
+	before := 0 // how many those before own give
 	for i, id := range ids {
 		n := max(surplus(i), 0)
 		if id == own {

@@ -12,29 +12,31 @@ import (
 
 // Options say how a candidate stands. The zero value is usable.
 type Options struct {
-	// Priority, 0 to 999: a candidate goes ahead of those who wait with a lower one, in whatever order they came; those of the same lead in
-	// the order in which they came. It takes the leadership away from nobody. A client of Curator's has 0. To enter ahead of
-	// somebody costs a commit more, and a look at all who wait.
+	// Priority is from 0 to 999. A candidate goes ahead of those that wait with a lower priority,
+	// even if they came earlier. Candidates of the same priority lead in the order in which they
+	// came. A priority takes the leadership away from nobody. A Curator client has priority 0.
+	// Going ahead of somebody costs one more commit, and a look at all who wait.
 	Priority int
 }
 
-// A Candidate stands in an election's queue. Its methods may be called by any number of goroutines, but Wait by one at a time.
+// A Candidate stands in an election's queue. Its methods may be called by any number of goroutines,
+// but Wait by one at a time.
 type Candidate struct {
 	// Immutable.
 	election *Election
 	value    []byte
 	options  Options
 
-	contender *queue.Contender // as whoever enters or waits knows it
+	contender *queue.Contender // for the goroutine that enters or waits
 
 	mu struct {
 		rank.Mutex[rank.Candidate]
-		contender *queue.Contender // the same, for others
+		contender *queue.Contender // the same, for all others
 		withdrawn bool
 	}
 }
 
-// stand is told where the candidate stands from now on.
+// stand records the candidate's place in the queue.
 func (c *Candidate) stand(contender *queue.Contender) {
 	c.contender = contender
 	c.mu.Lock()
@@ -45,9 +47,10 @@ func (c *Candidate) stand(contender *queue.Contender) {
 	}
 }
 
-// Enter stands for election and does not wait to be elected: Wait does. When the candidate is the first in the queue nobody leads until it
-// Waits, and it accepts no transfer before: who will not Wait soon Withdraws it, or closes its session. Errors are those of Campaign, and
-// embed.ErrInvalidArgument for Options that are out of range.
+// Enter stands for election and does not wait to be elected; Wait does. If the candidate is the
+// first in the queue, nobody leads until it Waits. Before that it also accepts no transfer. So a
+// caller that will not Wait soon should Withdraw the candidate or close its session. Errors are
+// those of Campaign, and embed.ErrInvalidArgument for Options that are out of range.
 func (e *Election) Enter(ctx context.Context, value []byte, o Options) (*Candidate, error) {
 	c, err := e.enter(ctx, value, o)
 	return c, e.wrap("enter", err)
@@ -79,7 +82,8 @@ func (c *Candidate) entry() queue.Entry {
 	return queue.Entry{Kind: queue.Latch, Data: published(c.value), Words: words}
 }
 
-// published is a value as others get it: Curator cannot read one that is none.
+// published returns a value as others read it. It is never nil, because Curator cannot read a znode
+// without data.
 func published(value []byte) []byte {
 	if value == nil {
 		return []byte{}
@@ -87,7 +91,8 @@ func published(value []byte) []byte {
 	return value
 }
 
-// jump goes ahead of those who wait with a lower priority. Whoever comes later stands behind it, so once is enough.
+// jump moves the candidate ahead of those that wait with a lower priority. Later candidates come
+// behind it, so one jump is enough.
 func (c *Candidate) jump(ctx context.Context) error {
 	e := c.election
 	for {
@@ -114,26 +119,29 @@ func (c *Candidate) jump(ctx context.Context) error {
 	}
 }
 
-// take moves the candidate to another place. If the operations are refused it stays where it is.
+// take moves the candidate to another place. If an operation is refused, the candidate stays where
+// it is.
 func (c *Candidate) take(ctx context.Context, at queue.Place, e queue.Entry, ops ...embed.Op) error {
 	contender, err := queue.Take(ctx, c.election.session, e, at, append(ops, embed.OpRelease(c.contender.Claim))...)
 	switch {
 	case err == nil:
 		c.stand(contender)
 	case errors.Is(err, embed.ErrNotHeld) && errors.Is(c.contender.Claim.Err(), embed.ErrReleased):
-		err = embed.ErrDeleted // by hand, before it could go: of what is on its way out the claim says no more
+		err = embed.ErrDeleted // somebody deleted it before it could move; the claim only knows that it was to be released
 	}
 	return err
 }
 
-// Path returns the path of the candidate's znode, which is another one when it has moved ahead of others.
+// Path returns the path of the candidate's znode. It changes when the candidate moves ahead of
+// others.
 func (c *Candidate) Path() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.contender.Path()
 }
 
-// Withdraw takes the candidate out of the queue; its Wait ends with embed.ErrReleased. It is idempotent.
+// Withdraw removes the candidate from the queue. Its Wait ends with embed.ErrReleased. It is
+// idempotent.
 func (c *Candidate) Withdraw() error {
 	c.mu.Lock()
 	contender := c.mu.contender
@@ -148,8 +156,10 @@ func (c *Candidate) isWithdrawn() bool {
 	return c.mu.withdrawn
 }
 
-// Wait waits until the candidate leads, and for a quorum, as long as ctx lets it. After an error it has left the queue, or will as soon as that
-// can be sent. Errors are those of Campaign, and embed.ErrNotHeld for a candidate that was elected, which changes nothing.
+// Wait waits until the candidate leads, and for a quorum, as long as ctx allows. After an error the
+// candidate has left the queue: if its znode cannot be deleted at once, the node does so as soon as
+// it can. Errors are those of Campaign. A candidate that was elected before gets embed.ErrNotHeld,
+// which changes nothing.
 func (c *Candidate) Wait(ctx context.Context) (*Leadership, error) {
 	l, err := c.wait(ctx)
 	return l, c.election.wrap("campaign", err)
@@ -173,7 +183,8 @@ func (c *Candidate) wait(ctx context.Context) (*Leadership, error) {
 	}
 }
 
-// step leads if it is the candidate's turn, or takes a place that it is offered; otherwise it waits until something is another.
+// step returns a Leadership if the candidate is first. Otherwise it accepts a transfer, if there is
+// an offer, or waits until something changes.
 func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 	offered, err := c.election.session.Watch(ctx, c.election.offer(c.Path()), embed.WatchOnce)
 	if err != nil {
@@ -192,8 +203,9 @@ func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 		return nil, c.contender.WaitChange(ctx, offered.Events())
 	}
 	if c.contender.IsVacant() {
-		// Ahead of others who came before: the grant is a commit of its own, or the token would not grow. With a higher priority somebody may
-		// go ahead until then, and be granted it first.
+		// The candidate went ahead of earlier ones, so its token grows only by the grant, which is
+		// a commit of its own. Until then a candidate with a higher priority may go ahead and be
+		// granted the leadership first.
 		err := c.take(ctx, c.contender.Place().Granted(), c.entry())
 		if errors.Is(err, embed.ErrNodeExists) && c.contender.Claim.Err() == nil {
 			err = nil

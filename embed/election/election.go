@@ -15,26 +15,29 @@ import (
 // ErrNoLeader says that nobody leads at the moment.
 var ErrNoLeader = errors.New("no leader")
 
-// An Election is a place where candidates queue for leadership. It holds no state; it may be copied and used by any number
-// of goroutines.
+// An Election is a path on which candidates queue for leadership. It holds no state. It may be
+// copied and used by any number of goroutines.
 type Election struct {
 	session *embed.Session
 	path    string
 }
 
-// New returns the election of a path for a session. The znode is created, with those above it, when it is missing.
+// New returns the election on a path for a session. If the znode or those above it are missing, the
+// first call that needs them creates them.
 func New(s *embed.Session, path string) *Election { return &Election{session: s, path: path} }
 
-// A Leader is whose turn it is. Token grows with every leader of an election.
+// A Leader is the leader of an election as others see it. Token grows with every leader of an
+// election.
 type Leader struct {
 	Value []byte
 	Token lock.Token
 	Owner embed.SessionID
 }
 
-// Campaign waits until this candidate leads, and for a quorum, as long as ctx lets it; Config.RequestTimeout does not bound
-// it. Every call is a candidate of its own. The value is published with the candidacy. If Campaign returns an error nothing
-// is left in the queue, or what is left goes as soon as that can be sent. Errors as of lock.Mutex.Lock.
+// Campaign waits until this candidate leads, and for a quorum, as long as ctx allows.
+// Config.RequestTimeout does not bound it. Every call is a candidate of its own, and publishes
+// value as long as it stands. After an error nothing stays in the queue: if Campaign cannot delete
+// its znode at once, the node does so as soon as it can. Errors are those of lock.Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
 	c, err := e.enter(ctx, value, Options{})
 	if err != nil {
@@ -44,7 +47,7 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, err
 	return l, e.wrap("campaign", err)
 }
 
-// Leader returns who leads, as this node's replica has it, or ErrNoLeader.
+// Leader returns the current leader, as this node's replica knows it, or ErrNoLeader.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	now, err := e.look(ctx)
 	if err != nil {
@@ -53,14 +56,14 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return now.Leader, nil
 }
 
-// A sight is a leader as it was seen: where, and as of which change.
+// A sight is a leader as it was seen, with its path and the zxid of its newest change.
 type sight struct {
 	Leader
 	path  string
 	mzxid embed.Zxid
 }
 
-// look returns the leader of this moment.
+// look returns the current leader.
 func (e *Election) look(ctx context.Context) (sight, error) {
 	for {
 		names, _, err := e.session.Children(ctx, e.path)
@@ -85,10 +88,11 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 	}
 }
 
-// Observe yields the leader of this moment, if there is one, and then every leader and every value it proclaims, in the order of their
-// tokens. It may skip some when they follow faster than they are consumed, all of which are over by then, but never the newest: who has
-// led without being yielded leads no more. It ends, after yielding the error, with ctx, the session or the node; or when the loop breaks.
-// Ranging over it again begins anew.
+// Observe yields the current leader, if there is one. Then it yields every new leader, and every
+// value that a leader proclaims, in the order of their tokens. If they follow faster than the loop
+// consumes them, it may skip some, but never the newest: a leader that was skipped leads no longer.
+// When ctx, the session or the node ends, it yields the error and stops. Another range over the
+// result begins anew.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var seen sight
@@ -106,14 +110,14 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// next waits until the leader or its value is another than the one seen.
+// next waits until the leader or its value differs from seen.
 func (e *Election) next(ctx context.Context, seen sight) (sight, error) {
 	for {
 		watch, err := e.session.Watch(ctx, cmp.Or(seen.path, e.path), embed.WatchOnce)
 		if err != nil {
 			return sight{}, err
 		}
-		// Looking after the watch is armed: a change that this look does not show fires it.
+		// Look after the watch is armed: a change that this look misses fires the watch.
 		now, err := e.look(ctx)
 		switch {
 		case err == nil && (now.path != seen.path || now.mzxid != seen.mzxid):
@@ -146,14 +150,14 @@ func wait(ctx context.Context, s *embed.Session, w *embed.Watch) error {
 
 // A Standing is a candidate as others see it.
 type Standing struct {
-	Path     string          // of its znode, which Leadership.Transfer takes
-	Value    []byte          // that it publishes
+	Path     string          // of its znode; Leadership.Transfer wants it
+	Value    []byte          // which the candidate publishes
 	Owner    embed.SessionID // zero: its session was lost
-	Priority int             // zero too for who was granted its place, which is the first: its znode does not say more
+	Priority int             // also zero after a grant, because the znode's new name does not have it
 }
 
-// Candidates returns who stands in the queue, as this node's replica has it, in order: the first leads, or is about to. Errors are
-// those of embed.Session.Get.
+// Candidates returns the candidates in the queue, in order, as this node's replica knows them. The
+// first one leads or is about to. Errors are those of embed.Session.Get.
 func (e *Election) Candidates(ctx context.Context) ([]Standing, error) {
 	names, _, err := e.session.Children(ctx, e.path)
 	if err != nil && !errors.Is(err, embed.ErrNoNode) {

@@ -1,4 +1,4 @@
 package election
 
-// PlaceErr says why a leader's znode is the leader's no more.
+// PlaceErr returns why the leader's znode is no longer the leader's.
 func PlaceErr(l *Leadership) error { return l.contender.Claim.Err() }

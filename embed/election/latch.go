@@ -8,8 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A Latch is a process's standing candidacy: it campaigns in the background, again whenever it has lost the leadership, until it is closed. All
-// methods may be called by any number of goroutines. One that NewLatch has not made has ended.
+// A Latch keeps a process standing for election in the background. It campaigns again whenever it
+// has lost the leadership, until it is closed. All methods may be called by any number of
+// goroutines. A Latch that NewLatch has not made has ended.
 type Latch struct {
 	// Immutable.
 	cancel context.CancelFunc
@@ -17,13 +18,14 @@ type Latch struct {
 
 	mu struct {
 		rank.Mutex[rank.Latch]
-		leads   *Leadership // the newest turn, which may be over
+		leads   *Leadership // the newest leadership, which may be over
 		changed chan struct{}
 		err     error
 	}
 }
 
-// NewLatch begins to campaign in the election of a path, with a session of its own. It does not wait. value is published with the candidacy.
+// NewLatch begins to campaign in the election on a path, with a session of its own. It does not
+// wait. The candidate publishes value.
 func NewLatch(n *embed.Node, path string, value []byte, o Options) *Latch {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Latch{cancel: cancel, done: make(chan struct{})}
@@ -32,7 +34,7 @@ func NewLatch(n *embed.Node, path string, value []byte, o Options) *Latch {
 	return l
 }
 
-// loop ends with Close, or when no attempt can succeed.
+// loop campaigns until Close, or until no attempt can succeed.
 func (l *Latch) loop(ctx context.Context, n *embed.Node, r *runner) {
 	defer close(l.done)
 	err := r.run(ctx, n)
@@ -64,8 +66,9 @@ func (l *Latch) IsLeader() bool {
 	return ok
 }
 
-// Leadership compares the clock and returns the turn of leading that this process has, or false if it has none: for its Token, its Context,
-// Guard, Transfer. Resigning it lets the next candidate lead, and the Latch stands in the queue again by itself: Requeue is for others.
+// Leadership compares the clock and returns this process's leadership, or false if it does not
+// lead. Use it for its Token, Context, Transfer and Guard. After Resign the next candidate leads,
+// and the Latch queues again by itself, so do not call Requeue.
 func (l *Latch) Leadership() (*Leadership, bool) {
 	l.mu.Lock()
 	leads := l.mu.leads
@@ -76,9 +79,9 @@ func (l *Latch) Leadership() (*Leadership, bool) {
 	return leads, true
 }
 
-// Changes yields whether this process leads, now and whenever that is another, with the Leadership if it does and nil if it does not. It may
-// skip turns that are over when they could be yielded, never the newest. It ends with ctx, or when the Latch has ended; or when the loop
-// breaks. Ranging over it again begins anew.
+// Changes yields this process's Leadership, or nil while it does not lead: now, and whenever that
+// changes. It may skip leaderships that are already over, but never the newest. It ends when ctx or
+// the Latch ends. Another range over the result begins anew.
 func (l *Latch) Changes(ctx context.Context) iter.Seq[*Leadership] {
 	return func(yield func(*Leadership) bool) {
 		var seen *Leadership
@@ -104,7 +107,8 @@ func (l *Latch) Changes(ctx context.Context) iter.Seq[*Leadership] {
 	}
 }
 
-// Done is closed when the Latch has ended: by Close, with its node, or because no attempt can succeed; see Run.
+// Done returns a channel that is closed when the Latch has ended: by Close, with its node, or
+// because no attempt can succeed; see Run.
 func (l *Latch) Done() <-chan struct{} {
 	if l.done == nil {
 		done := make(chan struct{})
@@ -114,8 +118,8 @@ func (l *Latch) Done() <-chan struct{} {
 	return l.done
 }
 
-// Err says why the Latch ended, nil while it has not: embed.ErrReleased after Close; embed.ErrInvalidArgument for Options that are out of range;
-// else as Run.
+// Err returns why the Latch ended, or nil while it lasts. It is embed.ErrReleased after Close,
+// embed.ErrInvalidArgument for Options that are out of range, or else an error of Run.
 func (l *Latch) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,8 +133,8 @@ func (l *Latch) errLocked() error {
 	return l.mu.err
 }
 
-// Close gives the leadership or the place in the queue up and ends the Latch. It waits until the ensemble knows, at most
-// embed.Config.RequestTimeout. It is idempotent and always returns nil.
+// Close gives up the leadership or the place in the queue, and ends the Latch. It waits until the
+// ensemble knows, for at most embed.Config.RequestTimeout. It is idempotent and always returns nil.
 func (l *Latch) Close() error {
 	if l.done != nil {
 		l.cancel()

@@ -9,19 +9,20 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A Leadership is one turn of leading. Like a lock.Hold it ends before anybody else can be elected, and what it answers is
-// true at the moment of the question. All methods may be called by any number of goroutines.
+// A Leadership is one period of leading. Like a lock.Hold, it ends before anybody else can be
+// elected, and its answers are true at the moment of the question. All methods may be called by any
+// number of goroutines.
 type Leadership struct {
 	candidate *Candidate
 	contender *queue.Contender
 	turn      *embed.Turn
-	values    context.Context // Campaign's
+	values    context.Context // of Campaign's ctx
 
-	transferring chan struct{} // has room for the Transfer that is under way
-	busy         chan struct{} // until it is closed a transfer does not give the place; nil: it does at once
+	transferring chan struct{} // capacity 1: filled by the Transfer that is under way
+	busy         chan struct{} // a transfer gives the place only after it is closed; nil: at once
 }
 
-// Token returns the fencing token of this turn: the epoch of the leadership.
+// Token returns the fencing token of this leadership, which is its epoch.
 func (l *Leadership) Token() lock.Token {
 	zxid, local := l.contender.Order()
 	return lock.Token{Zxid: zxid, Local: local}
@@ -30,17 +31,21 @@ func (l *Leadership) Token() lock.Token {
 // Path returns the path of the leader's znode.
 func (l *Leadership) Path() string { return l.contender.Path() }
 
-// Context has the values of Campaign's ctx and the lifetime of the leadership; context.Cause says why it ended. Its Err and
-// Done compare the clock when they are called; a context derived from it does not: as lock.Hold.Context.
+// Context returns a context with the values of Campaign's ctx and the lifetime of the leadership.
+// context.Cause says why it ended. Its Err and Done compare the clock when they are called, but
+// those of a derived context do not; see lock.Hold.Context.
 func (l *Leadership) Context() context.Context { return queue.Context(l.turn, l.values) }
 
-// Done compares the clock and returns a channel that is closed when the leadership has ended; as lock.Hold.Done.
+// Done compares the clock and returns a channel that is closed when the leadership has ended; see
+// lock.Hold.Done.
 func (l *Leadership) Done() <-chan struct{} { return l.turn.Done() }
 
-// Err compares the clock and says why the leadership ended, nil while it has not: as lock.Hold.Err.
+// Err compares the clock and returns why the leadership ended, or nil while it lasts; see
+// lock.Hold.Err.
 func (l *Leadership) Err() error { return l.turn.Err() }
 
-// Guard makes a Multi happen only while the leadership lasts; as lock.Guard. One of no Leadership, nil, is refused.
+// Guard makes a Multi happen only while the leadership lasts, as lock.Guard does. A Multi with the
+// Guard of nil is refused.
 func Guard(l *Leadership) embed.Op {
 	if l == nil {
 		return embed.OpGuard(nil)
@@ -48,8 +53,9 @@ func Guard(l *Leadership) embed.Op {
 	return embed.OpGuard(l.turn)
 }
 
-// Proclaim replaces the published value. After the end of the leadership nothing is published. Errors: why the leadership
-// ended, embed.ErrNotHeld if it ended on the way, and those of embed.Session.Set.
+// Proclaim replaces the published value. It publishes nothing after the leadership has ended.
+// Errors: why the leadership ended, embed.ErrNotHeld if it ended on the way, and those of
+// embed.Session.Set.
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("proclaim: %w", err)
@@ -60,13 +66,14 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// Resign gives the leadership up and lets the next candidate in; as lock.Hold.Release.
+// Resign gives the leadership up and lets the next candidate in, as lock.Hold.Release does.
 func (l *Leadership) Resign() error { return l.contender.Claim.Release() }
 
-// Requeue gives the leadership up and stays in the queue, behind all who wait, in one transaction; with a priority it goes from there ahead of
-// those who wait with a lower one, in another. The leadership has ended whatever it returns; after an error there is no candidate. The
-// candidate stands as after Enter, and must be Waited for or Withdrawn. Errors: why the leadership ended, embed.ErrNotHeld if somebody
-// deletes its znode on the way, and those of Campaign.
+// Requeue gives the leadership up and queues again behind all who wait, in one transaction. A
+// candidate with a priority then goes ahead of those with a lower one, in another transaction. The
+// new candidate stands as after Enter, so call its Wait or Withdraw. The leadership has ended
+// whatever Requeue returns; after an error there is no candidate. Errors: why the leadership ended,
+// embed.ErrNotHeld if somebody deletes its znode on the way, and those of Campaign.
 func (l *Leadership) Requeue(ctx context.Context) (*Candidate, error) {
 	c, err := l.requeue(ctx)
 	if err != nil {

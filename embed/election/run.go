@@ -11,23 +11,31 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// runPause is the least time between two turns or attempts of Run, so that a quorum that is away, or an fn that returns at
-// once, does not make it spin.
+// runPause is the shortest time between two leaderships or attempts of Run. It keeps Run from
+// spinning while there is no quorum, or when fn returns at once.
 const runPause = 100 * time.Millisecond
 
-// Run campaigns for ever: whenever this process leads it calls fn, with a ctx that ends with ctx or with the leadership,
-// whichever is first. When fn returns nil Run resigns and campaigns again; when the leadership is lost, whatever fn returns,
-// Run campaigns again with a new session. Run returns when ctx ends (its error), when the node does (embed.ErrClosed, embed.ErrFailed), when
-// fn returns an error while it still leads (that error), or when no attempt can succeed (embed.ErrInvalidPath,
-// embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, embed.ErrCrossShard for the root of an ensemble with several
-// shards). Before it returns it closes its session, which lets the next candidate lead, and waits until the ensemble knows, at most
-// embed.Config.RequestTimeout, also if ctx is over.
+// Run campaigns for ever and calls fn whenever this process leads. The ctx of fn ends when ctx or
+// the leadership ends, whichever is first. When fn returns nil, Run resigns and campaigns again.
+// When the leadership is lost, Run campaigns again with a new session, whatever fn returns.
+//
+// Run returns in four cases:
+//
+//   - ctx ends: its error.
+//   - The node ends: embed.ErrClosed or embed.ErrFailed.
+//   - fn returns an error while it still leads: that error.
+//   - No attempt can succeed: embed.ErrInvalidPath, embed.ErrTooLarge,
+//     embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, or embed.ErrCrossShard (on the root,
+//     in an ensemble with several shards).
+//
+// Before it returns, Run closes its session, which lets the next candidate lead. It waits until the
+// ensemble knows, for at most embed.Config.RequestTimeout, even if ctx is over.
 func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
 	r := runner{path: path, value: value, turn: func(ctx context.Context, l *Leadership) error { return fn(ctx, l.Token()) }}
 	return r.run(ctx, n)
 }
 
-// A runner campaigns for ever.
+// A runner campaigns for ever and calls turn for each leadership.
 type runner struct {
 	path    string
 	value   []byte
@@ -35,12 +43,12 @@ type runner struct {
 	turn    func(ctx context.Context, l *Leadership) error
 }
 
-// run is Run.
+// run does what Run says.
 func (r *runner) run(ctx context.Context, n *embed.Node) error {
 	return sessions(ctx, n, r.path, r.lead)
 }
 
-// sessions has fn run with one session after the other, until it returns an error or ctx ends.
+// sessions calls fn with one session after the other, until fn returns an error or ctx ends.
 func sessions(ctx context.Context, n *embed.Node, path string, fn func(context.Context, *embed.Session) error) error {
 	for {
 		if err := session(ctx, n, fn); err != nil {
@@ -61,7 +69,7 @@ func session(ctx context.Context, n *embed.Node, fn func(context.Context, *embed
 	return fn(ctx, s)
 }
 
-// pause lets some time pass and reports whether ctx goes on.
+// pause waits briefly and reports whether ctx goes on.
 func pause(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -71,7 +79,8 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// lead takes turns with one session until that is lost, and returns an error only if Run must end.
+// lead campaigns and leads with one session until the session is lost. It returns an error only if
+// Run must end.
 func (r *runner) lead(ctx context.Context, s *embed.Session) error {
 	for {
 		l, err := r.campaign(ctx, s)
@@ -94,8 +103,9 @@ func (r *runner) lead(ctx context.Context, s *embed.Session) error {
 	}
 }
 
-// resign gives a leadership up whose turn is over. If it ended because it is being transferred, the place is for the candidate who was named. If
-// ctx ends first nobody waits for that: the session is closed next.
+// resign gives a leadership up after fn has returned. If the leadership is being transferred, it
+// first waits for the transfer, because the place is for the named candidate. If ctx ends, it does
+// not wait: its caller closes the session next.
 func (l *Leadership) resign(ctx context.Context) {
 	over := make(chan struct{})
 	go func() {
@@ -110,7 +120,7 @@ func (l *Leadership) resign(ctx context.Context) {
 	}
 }
 
-// lost reports whether a leadership has ended otherwise than by its leader's will.
+// lost reports whether a leadership ended against its leader's will.
 func lost(l *Leadership) bool {
 	err := l.Err()
 	return err != nil && !errors.Is(err, embed.ErrReleased)
@@ -124,14 +134,14 @@ func (r *runner) campaign(ctx context.Context, s *embed.Session) (*Leadership, e
 	return c.Wait(ctx)
 }
 
-// take has one turn.
+// take calls turn for one leadership.
 func (r *runner) take(ctx context.Context, l *Leadership) error {
 	turn, cancel := queue.Both(ctx, l.Context())
 	defer cancel()
 	return r.turn(turn, l)
 }
 
-// final returns err if no further attempt can succeed.
+// final returns err if no further attempt can succeed, and else nil.
 func final(err error) error {
 	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, embed.ErrInvalidArgument, embed.ErrCrossShard} {
 		if errors.Is(err, end) {

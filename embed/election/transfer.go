@@ -12,16 +12,17 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// ErrNotTransferred says that the candidate to whom the leadership was to be given has not taken it, and will not. It goes on, if the candidate
-// had not even answered; Leadership.Err tells.
+// ErrNotTransferred says that the candidate did not get the leadership, and will not. If the
+// candidate had not even answered the offer, the leadership goes on; Leadership.Err tells.
 var ErrNotTransferred = errors.New("leadership was not transferred")
 
-// transferTime is how long a candidate may take to answer, and then to accept.
+// transferTime is how long a candidate may take to answer an offer, and again to accept the place.
 const transferTime = 5 * time.Second
 
-// offer is the path of a znode that offers a leader's place to the candidate of a path, who alone looks there: its data are the name of the
-// leader and the zxid that created the leader's znode, for the name is that of others who are granted the place; with a space between. Its
-// version says how far they are.
+// offer returns the path of the znode that offers a leader's place to the candidate at a path. Only
+// that candidate looks there. The data is the name of the leader's znode, a space, and the zxid
+// that created that znode. The zxid is needed because every candidate that is granted the place has
+// the same name. The version of the offer tells how far both sides are.
 func (e *Election) offer(to string) string {
 	_, name := queue.Split(to)
 	return queue.Child(e.path, queue.Offer(name))
@@ -30,17 +31,25 @@ func (e *Election) offer(to string) string {
 // The versions of an offer.
 const (
 	offered  = 0
-	answered = 1 // by the candidate, who is there
-	given    = 2 // by the leader, who leads no more
+	answered = 1 // by the candidate: it is there and waits
+	given    = 2 // by the leader: it no longer leads
 )
 
-// Transfer gives the leadership to a candidate who is waiting, ahead of all others: to is its path, one of Candidates'. It waits until the
-// candidate has taken it, no longer than ctx, and five seconds for each of its answers. If the candidate has gone, or does not answer for it waits for
-// nothing or is a client's that knows no transfers, Transfer returns ErrNotTransferred and the leadership goes on; embed.ErrNoNode too if it
-// has gone. Once it has answered, the leadership ends and nobody leads until the candidate does: if it does not, the leadership is
-// resigned, and the error is the same; or embed.ErrUnknownOutcome if the session ends, or no quorum tells within
-// embed.Config.RequestTimeout whether it has. Other errors: embed.ErrInvalidPath if that is the path of no other candidate of the election,
-// and why the leadership has ended before.
+// Transfer gives the leadership to a waiting candidate, ahead of all others. to is the candidate's
+// path, as Candidates returns it. Transfer waits until the candidate leads, no longer than ctx, and
+// five seconds for each of the candidate's two answers.
+//
+// If the candidate does not answer, Transfer returns ErrNotTransferred and the leadership goes on.
+// That happens if the candidate has gone (then also embed.ErrNoNode), if it does not Wait, or if it
+// is a client that knows no transfers.
+//
+// When the candidate has answered, the leadership ends, and nobody leads until the candidate does.
+// If the candidate then does not accept, Transfer resigns and returns ErrNotTransferred. It returns
+// embed.ErrUnknownOutcome if the session ends, or if no quorum tells within
+// embed.Config.RequestTimeout whether the candidate has accepted.
+//
+// Other errors: embed.ErrInvalidPath if to is not the path of another candidate of the election,
+// and why the leadership had ended before.
 func (l *Leadership) Transfer(ctx context.Context, to string) error {
 	return l.candidate.election.wrap("transfer", l.transfer(ctx, to))
 }
@@ -68,7 +77,8 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	if err := l.waitOffer(ctx, to, offer, answered); err != nil {
 		return notTransferred(ctx, err)
 	}
-	// The place stays taken, so nobody else leads; and whoever takes it may know of it before this node does.
+	// The place stays occupied, so nobody else leads. The leadership ends now, because the
+	// candidate may know that it has the place before this node does.
 	l.turn.End()
 	if err := l.waitIdle(ctx); err != nil {
 		return notTransferred(ctx, err)
@@ -80,7 +90,7 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	return l.conclude(ctx, offer, err)
 }
 
-// waitIdle waits until who had the turn has done with it. After an error whoever made it wait gives the place up.
+// waitIdle waits until the leader's fn has returned. After an error, the runner of that fn resigns.
 func (l *Leadership) waitIdle(ctx context.Context) error {
 	if l.busy == nil {
 		return nil
@@ -95,7 +105,8 @@ func (l *Leadership) waitIdle(ctx context.Context) error {
 	}
 }
 
-// notTransferred says why. That the outcome of a step is not known is none of the transfer's.
+// notTransferred returns ErrNotTransferred with a reason. An unknown outcome of one step is not an
+// unknown outcome of the transfer, so it becomes the ctx's error or embed.ErrUnavailable.
 func notTransferred(ctx context.Context, why error) error {
 	if errors.Is(why, embed.ErrUnknownOutcome) {
 		why = cmp.Or(ctx.Err(), embed.ErrUnavailable)
@@ -103,13 +114,13 @@ func notTransferred(ctx context.Context, why error) error {
 	return fmt.Errorf("%w: %w", ErrNotTransferred, why)
 }
 
-// conclude ends a transfer that was given. It takes the offer back, and whether that is still there says whether the place was taken: both go at
-// once.
+// conclude ends a transfer after the place was given. It deletes the offer. Whether the offer still
+// exists tells whether the place was accepted, because one transaction deletes both.
 func (l *Leadership) conclude(ctx context.Context, offer *embed.Claim, why error) error {
 	_, err := l.contender.Session.Multi(context.Background(), embed.OpRelease(offer))
 	place := l.contender.Claim.Err()
 	switch {
-	case err == nil, errors.Is(err, embed.ErrNotHeld) && place == nil: // nobody has taken it, or somebody has deleted the offer by hand
+	case err == nil, errors.Is(err, embed.ErrNotHeld) && place == nil: // nobody has accepted, or somebody has deleted the offer by hand
 		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
 		return notTransferred(ctx, fmt.Errorf("resigned: %w", cmp.Or(why, errLeft)))
 	case errors.Is(err, embed.ErrNotHeld) && (errors.Is(place, embed.ErrDeleted) || errors.Is(place, embed.ErrReleased)):
@@ -122,7 +133,7 @@ func (l *Leadership) conclude(ctx context.Context, offer *embed.Claim, why error
 	return why
 }
 
-// makeOffer offers the place to a candidate.
+// makeOffer offers the place to a candidate. It tries again if this node's replica was out of date.
 func (l *Leadership) makeOffer(ctx context.Context, to string) (*embed.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
@@ -134,12 +145,12 @@ func (l *Leadership) makeOffer(ctx context.Context, to string) (*embed.Claim, er
 	}
 }
 
-// tryOffer is makeOffer as far as this node knows; what it does not know, it does after it.
+// tryOffer creates the offer, by what this node's replica knows.
 func (l *Leadership) tryOffer(ctx context.Context, to string) (*embed.Claim, error) {
 	s, e := l.contender.Session, l.candidate.election
 	ops := []embed.Op{embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(to), l.terms(), embed.Ephemeral)}
 	if _, ok, err := s.Exists(ctx, e.offer(to)); err == nil && ok {
-		ops = append([]embed.Op{embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...) // an older one, perhaps of a leader who is no more
+		ops = append([]embed.Op{embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...) // an older offer, perhaps of a former leader
 	}
 	claim, err := s.Claim(ctx, ops...)
 	if err != nil {
@@ -151,7 +162,7 @@ func (l *Leadership) tryOffer(ctx context.Context, to string) (*embed.Claim, err
 	return claim, nil
 }
 
-// terms are the data of an offer.
+// terms returns the data of an offer.
 func (l *Leadership) terms() []byte {
 	_, leader := queue.Split(l.contender.Path())
 	return fmt.Appendf(nil, "%s %d", leader, l.contender.Czxid)
@@ -159,7 +170,8 @@ func (l *Leadership) terms() []byte {
 
 var errLeft = fmt.Errorf("%w: the candidate has left", embed.ErrNoNode)
 
-// waitOffer waits until the offer has a version, or is gone, as it is when it is taken; for the candidate to leave is an error.
+// waitOffer waits until the offer has a version, or has been accepted. It returns an error if the
+// candidate leaves.
 func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Claim, version int32) error {
 	enough := time.NewTimer(transferTime)
 	defer enough.Stop()
@@ -171,7 +183,8 @@ func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Clai
 	}
 }
 
-// stepOffer returns nil if the offer has a version, or waits until something is another.
+// stepOffer returns nil if the offer has a version. Otherwise it waits until something changes and
+// returns errWaiting.
 func (l *Leadership) stepOffer(ctx context.Context, to string, offer *embed.Claim, version int32, enough <-chan time.Time) error {
 	s, e := l.contender.Session, l.candidate.election
 	changed, err := s.Watch(ctx, e.offer(to), embed.WatchOnce)
@@ -202,11 +215,11 @@ func (l *Leadership) stepOffer(ctx context.Context, to string, offer *embed.Clai
 
 var errWaiting = errors.New("waiting")
 
-// lookOffer returns nil if the offer has a version, errWaiting if it has not yet.
+// lookOffer returns nil if the offer has a version, and errWaiting if it does not yet.
 func (l *Leadership) lookOffer(ctx context.Context, to string, version int32) error {
 	s, e := l.contender.Session, l.candidate.election
 	if ended := l.contender.Claim.Err(); ended != nil {
-		return ended // it has been taken, or was lost
+		return ended // the place was accepted or lost
 	}
 	stat, ok, err := s.Exists(ctx, e.offer(to))
 	switch {
@@ -223,7 +236,8 @@ func (l *Leadership) lookOffer(ctx context.Context, to string, version int32) er
 	return errWaiting
 }
 
-// accept answers an offer to the candidate, and takes the place when it is given. It reports whether the candidate has another one.
+// accept answers an offer to the candidate, and moves the candidate to the offered place once the
+// leader has given it. It reports whether the candidate has moved.
 func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	s, offer := c.election.session, c.election.offer(c.Path())
 	data, stat, err := s.Get(ctx, offer)
@@ -236,22 +250,23 @@ func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	var name string
 	var czxid embed.Zxid
 	if _, err := fmt.Sscan(string(data), &name, &czxid); err != nil {
-		return false, nil // somebody else's
+		return false, nil // not an offer of this package
 	}
 	switch stat.Version {
 	case offered:
 		_, err = s.Set(ctx, offer, data, offered)
 		if queue.Unanswered(err) && ctx.Err() == nil && s.Err() == nil {
-			err = nil // a candidate outwaits a quorum that is away; whoever offers will lose patience
+			err = nil // a candidate waits for the quorum to return; the leader that offers will stop waiting
 		}
 	case given:
-		// The place before the offer: its node knows that it is gone when the offer is.
+		// Delete the leader's znode before the offer: when its node sees the offer gone, it has
+		// seen the place gone.
 		from := queue.Child(c.election.path, name)
 		err = c.take(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), embed.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion), embed.OpDelete(offer, given))
 		moved = err == nil
 	}
 	if (errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) || errors.Is(err, embed.ErrNotHeld)) && c.contender.Claim.Err() == nil {
-		err = nil // it was taken back, or is of a leader who is no more
+		err = nil // the offer was withdrawn, or comes from a former leader
 	}
 	return moved, err
 }
