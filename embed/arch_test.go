@@ -39,15 +39,16 @@ var imports = map[string][]string{
 	"engine": {"engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
 		"github.com/cespare/xxhash/v2"},
 
-	"internal/child":  {}, // for tests
-	"internal/rank":   {},
-	"internal/timers": {},
+	"internal/child":      {}, // for tests
+	"internal/configfile": {"go.yaml.in/yaml/v3"},
+	"internal/rank":       {},
+	"internal/timers":     {},
 
 	"embed/internal/bridge":     {"engine", "tree"},
 	"embed/internal/inside":     {"engine"},
 	"embed/internal/shardsflag": {}, // for tests
 	"embed": {"engine", "embed/internal/bridge", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
-		"go.yaml.in/yaml/v3"},
+		"internal/configfile"},
 	"embed/internal/queue": {"embed"},
 	"embed/lock":           {"embed", "embed/internal/queue", "internal/rank"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock", "internal/rank"},
@@ -57,7 +58,7 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "embed", "embed/gateway", "engine", "go.yaml.in/yaml/v3"}, // engine for the check of a directory
+	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "embed", "embed/gateway", "engine", "internal/configfile"}, // engine for the check of a directory
 	"cmd/vivarium/internal/client": {"internal/wire"},
 	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "internal/wire", "golang.org/x/term"},
 }

@@ -15,9 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/configfile"
 )
 
 // Defaults of Config and SessionOptions.
@@ -331,28 +330,12 @@ func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
 // tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize, maxTreeSize,
 // containerCheckInterval, superDigest; durations as "50ms"). Unknown keys are refused. It does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
-	d := yaml.NewDecoder(r)
-	d.KnownFields(true)
 	var c Config
-	if err := d.Decode(&c); errors.Is(err, io.EOF) {
-		return Config{}, errors.New("config: it is empty")
-	} else if err != nil {
-		return Config{}, errors.New("config: " + plainWords.Replace(err.Error()))
-	}
-	if err := d.Decode(new(Config)); !errors.Is(err, io.EOF) {
-		return Config{}, errors.New("config: more than one document")
+	if err := configfile.Read(r, &c); err != nil {
+		return Config{}, fmt.Errorf("config: %w", err)
 	}
 	return c, nil
 }
-
-// plainWords has the errors of package yaml speak of what stands in a file, not of Go's types.
-var plainWords = strings.NewReplacer(
-	"into time.Duration", "into a duration such as 50ms",
-	"into map[replication.MemberID]string", `into members such as {1: "10.0.0.1:7400"}`,
-	"into replication.MemberID", "into an id such as 1",
-	"not found in type embed.Config", "is no key",
-	"not found in type embed.TLS", "is no key of tls",
-)
 
 type problems struct{ list []error }
 

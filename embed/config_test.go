@@ -220,17 +220,18 @@ superDigest: "root:xyz"
 
 func TestReadConfig_Refuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"an unknown key":          {"dir: x\ntimeout: 3s\n", "line 2: field timeout is no key"},
-		"an unknown key of tls":   {"tls: {cert: x}\n", "line 1: field cert is no key of tls"},
-		"a key twice":             {"dir: x\ndir: y\n", "already defined"},
-		"a member twice":          {"members: {1: a, 1: b}\n", "already defined"},
-		"a duration of no unit":   {"requestTimeout: 3x\n", "3x"},
-		"a duration without unit": {"requestTimeout: 5000\n", "`5000` into a duration such as 50ms"},
-		"members as a list":       {"members: [a, b]\n", `into members such as {1: "10.0.0.1:7400"}`},
-		"a name for an id":        {"id: one\n", "`one` into an id such as 1"},
+		"an unknown key":          {"dir: x\ntimeout: 3s\n", `line 2: there is no key "timeout"`},
+		"an unknown key of tls":   {"tls: {cert: x}\n", `line 1: there is no key "cert" in tls`},
+		"a key twice":             {"dir: x\ndir: y\n", `line 2: key "dir" is already on line 1`},
+		"a member twice":          {"members: {1: a, 1: b}\n", `key "1" is already on line 1`},
+		"a duration of no unit":   {"requestTimeout: 3x\n", "want a duration such as 50ms, not `3x`"},
+		"a duration without unit": {"requestTimeout: 5000\n", "want a duration such as 50ms, not `5000`"},
+		"members as a list":       {"members: [a, b]\n", `want members such as {1: "10.0.0.1:7400"}`},
+		"a name for an id":        {"id: one\n", "want an id such as 1, not `one`"},
+		"a fraction":              {"shards: 1.5\n", "want a whole number, not `1.5`"},
 		"a second document":       {"dir: x\n---\ndir: y\n", "more than one document"},
 		"nothing":                 {"", "it is empty"},
-		"a list":                  {"- dir: x\n", "cannot unmarshal"},
+		"a list":                  {"- dir: x\n", "line 1: want keys with their values"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := embed.ReadConfig(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,7 +59,7 @@ func TestBadConfigs(t *testing.T) {
 func TestConfig_NameIsNoFormat(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "100%d.yaml")
 	must(t, os.WriteFile(name, []byte("port: 1\n"), 0o644))
-	if _, err := readConfig(name, 0); err == nil || err.Error() != name+":1: port: there is no such key" {
+	if _, err := readConfig(name, 0); err == nil || err.Error() != name+`: line 1: there is no key "port"` {
 		t.Error(err)
 	}
 }
@@ -134,7 +135,10 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	// Whoever adds a key has to add it above and to the documentation.
 	doc, err := os.ReadFile(filepath.Join(filepath.Dir(testdata), "doc.go"))
 	must(t, err)
-	eachKey(reflect.ValueOf(want), "", func(key string, v reflect.Value) {
+	eachKey(reflect.ValueOf(want), "", "", func(key, field string, v reflect.Value) {
+		if got := inKeys(errors.New(field)).Error(); "gateway."+got != key && got != key {
+			t.Errorf("an error says %s of %s", got, key)
+		}
 		if v.IsZero() {
 			t.Errorf("%s is not read here", key)
 		}
@@ -144,20 +148,20 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	})
 }
 
-// eachKey calls fn for all that a file may say.
-func eachKey(v reflect.Value, prefix string, fn func(key string, v reflect.Value)) {
+// eachKey calls fn for all that a file may say: a key, and the field that Validate names.
+func eachKey(v reflect.Value, inFile, inGo string, fn func(key, field string, v reflect.Value)) {
 	for i := range v.NumField() {
-		f, field := v.Type().Field(i), v.Field(i)
-		switch key := keyOf(f); {
+		f, value := v.Type().Field(i), v.Field(i)
+		switch key := f.Tag.Get("yaml"); {
 		case f.Anonymous:
-			eachKey(field, prefix, fn)
+			eachKey(value, inFile, inGo, fn)
 		case key == "-":
-		case field.Kind() == reflect.Struct:
-			eachKey(field, prefix+key+".", fn)
-		case field.Kind() == reflect.Pointer:
-			eachKey(field.Elem(), prefix+key+".", fn)
+		case value.Kind() == reflect.Struct: // the gateway, whose Validate does not name itself
+			eachKey(value, inFile+key+".", inGo, fn)
+		case value.Kind() == reflect.Pointer:
+			eachKey(value.Elem(), inFile+key+".", inGo+f.Name+".", fn)
 		default:
-			fn(prefix+key, field)
+			fn(inFile+key, inGo+f.Name, value)
 		}
 	}
 }

@@ -1,0 +1,14 @@
+// Package configfile reads configs from YAML, strictly: a key that the config does not have is an
+// error, so that a misspelt key does not leave its setting at the default.
+//
+//	var c struct {
+//		Dir string `yaml:"dir"`
+//	}
+//	err := configfile.Read(file, &c)
+//
+// The YAML library does the reading. Its errors speak of Go's types. Read translates them into the
+// words of a file, with the line of each problem:
+//
+//	line 2: there is no key "directory"
+//	line 4: want a duration such as 50ms, not `soon`
+package configfile
