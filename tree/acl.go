@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Perms is what an entry of an ACL allows, a sum of the constants. Other bits are kept as they are and allow nothing.
+// Perms is what an entry of an ACL allows, a sum of the constants. Other bits are kept but allow
+// nothing.
 type Perms int32
 
 const (
-	Read   Perms = 1  // of a znode: its data, Stat and children, and to be told of changes
+	Read   Perms = 1  // of a znode: its data, Stat and children, and learning of changes
 	Write  Perms = 2  // of a znode: setting its data
 	Create Perms = 4  // of a parent: creating children
 	Delete Perms = 8  // of a parent: deleting children
@@ -19,15 +20,15 @@ const (
 	PermsAll = Read | Write | Create | Delete | Admin // all of them
 )
 
-// An ACL is one entry of a znode's list: what those whose identity fits Scheme and ID may do. Entries only allow; none
-// forbids, and their order has no meaning.
+// An ACL is one entry of a znode's list: what requesters may do whose identity matches Scheme and
+// ID. Entries only allow and never forbid, and their order has no meaning.
 type ACL struct {
 	Perms  Perms
 	Scheme string
 	ID     string
 }
 
-// An Identity is what somebody has shown to be, under a scheme.
+// An Identity is a name that somebody has proved to have, under a scheme.
 type Identity struct {
 	Scheme string
 	ID     string
@@ -43,17 +44,18 @@ const (
 
 var anyoneAll = ACL{Perms: PermsAll, Scheme: worldScheme, ID: worldID}
 
-// OpenACL allows everybody everything. It is what a create without a list means.
+// OpenACL allows everybody everything. It is the default of a create without a list.
 func OpenACL() []ACL { return []ACL{anyoneAll} }
 
 // ReadACL allows everybody to read.
 func ReadACL() []ACL { return []ACL{{Perms: Read, Scheme: worldScheme, ID: worldID}} }
 
-// CreatorACL allows everything to whoever sets it, under each identity of theirs that can stand in an ACL.
+// CreatorACL allows everything to the requester who sets it, under each of the requester's
+// identities that can stand in an ACL.
 func CreatorACL() []ACL { return []ACL{{Perms: PermsAll, Scheme: authScheme}} }
 
-// permit reports whether a list allows any of the permissions to somebody. A list that is empty or absent allows all,
-// and so does every list to a super identity.
+// permit reports whether a list allows who any of the needed permissions. An empty or absent list
+// allows everything. Every list allows everything to a super identity.
 func (s Schemes) permit(acl []ACL, who []Identity, need Perms) bool {
 	if len(acl) == 0 {
 		return true
@@ -71,7 +73,7 @@ func (s Schemes) permit(acl []ACL, who []Identity, need Perms) bool {
 	return false
 }
 
-// fits reports whether an entry is about somebody.
+// fits reports whether an entry matches one of the identities.
 func (s Schemes) fits(a *ACL, who []Identity) bool {
 	if a.Scheme == worldScheme {
 		return a.ID == worldID
@@ -83,9 +85,10 @@ func (s Schemes) fits(a *ACL, who []Identity) bool {
 	return slices.ContainsFunc(who, func(i Identity) bool { return i.Scheme == a.Scheme && scheme.Matches(i.ID, a.ID) })
 }
 
-// fix returns the list that is stored for one that was asked for: without its repetitions, with "auth" replaced by the
-// identities it stands for. A list that allows everybody everything is stored as nil. Errors wrap ErrInvalidACL: the list
-// is empty or too long, or an entry is of a scheme that is not known, of an id the scheme refuses, or stands for nobody.
+// fix returns the list to store for a requested list. It removes repetitions and replaces "auth" by
+// the identities that it stands for. A list that allows everybody everything is stored as nil.
+// Errors wrap ErrInvalidACL: the list is empty or too long, or an entry has an unknown scheme, an
+// id that the scheme refuses, or an "auth" that stands for nobody.
 func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 	if len(asked) == 0 {
 		return nil, fmt.Errorf("%w: it has no entry", ErrInvalidACL)
@@ -102,7 +105,7 @@ func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 			return nil, fmt.Errorf("%w: %q:%q", ErrInvalidACL, a.Scheme, a.ID)
 		}
 		if len(fixed) > aclMax {
-			break // before it becomes as long as the entries times the identities
+			break // before "auth" entries multiplied by identities make it much longer
 		}
 	}
 	if isOpen(fixed) {
@@ -111,8 +114,8 @@ func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 	return fixed, boundACL(fixed)
 }
 
-// What a stored list may be at most: every "auth" becomes as many entries as there are identities, and each use of the
-// znode looks at all of them.
+// The limits of a stored list. Every "auth" becomes as many entries as there are identities, and
+// each use of the znode looks at all entries.
 const (
 	aclMax      = 100
 	aclBytesMax = 64 << 10
@@ -129,7 +132,7 @@ func boundACL(list []ACL) error {
 	return nil
 }
 
-// withoutRepeats returns the entries of a list, each once, in the order of their first places.
+// withoutRepeats returns each entry of a list once, in the order of first appearance.
 func withoutRepeats(list []ACL) []ACL {
 	seen := make(map[ACL]bool, len(list))
 	return slices.DeleteFunc(slices.Clone(list), func(a ACL) bool {
@@ -160,7 +163,7 @@ func (s Schemes) valid(a *ACL) bool {
 
 func isOpen(list []ACL) bool { return len(list) == 1 && list[0] == anyoneAll }
 
-// cloneACL copies a list whose words may lie in a buffer of the caller's.
+// cloneACL copies a list whose strings may lie in a buffer of the caller.
 func cloneACL(list []ACL) []ACL {
 	list = slices.Clone(list)
 	for i := range list {
@@ -169,8 +172,8 @@ func cloneACL(list []ACL) []ACL {
 	return list
 }
 
-// aclFault says what is wrong with a stored list, or "". It does not ask the schemes: a list stays what it is when a
-// service no longer brings the scheme of an entry.
+// aclFault returns what is wrong with a stored list, or "". It does not ask the schemes: a list
+// stays valid when a service no longer provides the scheme of an entry.
 func aclFault(list []ACL) string {
 	if list != nil && len(list) == 0 {
 		return "has an empty ACL"

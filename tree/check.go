@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// check returns an error if an invariant of Tree does not hold. It belongs to the writer and looks at everything.
+// check returns an error if an invariant of Tree does not hold. It looks at everything, and belongs
+// to the writer.
 func (t *Tree) check() error {
 	alive, size, weight := int64(0), int64(0), int64(0)
 	for _, e := range t.index.all() {
@@ -52,7 +53,7 @@ func (t *Tree) check() error {
 	return nil
 }
 
-// checkSets looks for entries that are in the index or in one of the sets, and not in the other.
+// checkSets compares the index with the sets of mortals and quotas.
 func (t *Tree) checkSets() error {
 	mortals, quotas := 0, 0
 	for _, e := range t.index.all() {
@@ -72,7 +73,7 @@ func (t *Tree) checkSets() error {
 	return nil
 }
 
-// checkChain looks at the versions of an entry.
+// checkChain checks the versions of an entry.
 func (t *Tree) checkChain(e *entry, v *version) error {
 	recent := slices.Contains(t.recent, made{e, v})
 	prev := v.prev.Load()
@@ -91,7 +92,7 @@ func (t *Tree) checkChain(e *entry, v *version) error {
 	return nil
 }
 
-// checkZnode looks at an existing znode, its parent and its children.
+// checkZnode checks an existing znode, its parent and its children.
 func (t *Tree) checkZnode(e *entry, v *version) error {
 	if latest := max(v.czxid, v.mzxid, v.pzxid()); latest > v.zxid {
 		return fmt.Errorf("shows zxid %d in a version of %d", latest, v.zxid)
@@ -131,7 +132,7 @@ func (t *Tree) checkZnode(e *entry, v *version) error {
 	return v.rest().children.check()
 }
 
-// check returns an error unless both orders are sound and the names with a suffix are in both.
+// check returns an error unless both orders are valid and contain the same names with a suffix.
 func (c children) check() error {
 	if err := cmp.Or(c.byName.check(strings.Compare), c.bySuffix.check(compareSuffix)); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (p *page) check(cmp order) error {
 	return nil
 }
 
-// checkSize returns how deep the page is above its leaves.
+// checkSize checks the pages' sizes and depths. It returns the height of the page.
 func (p *page) checkSize(least int, cmp order) (depth int, err error) {
 	if n := len(p.names); n < least || n > pageMax || p.kids != nil && len(p.kids) != n {
 		return 0, fmt.Errorf("page of %d names and %d kids", n, len(p.kids))

@@ -5,14 +5,16 @@ import (
 	"strings"
 )
 
-// children is the set of a znode's child names, in two orders. It is a value: add and remove return another set that
-// shares most of its pages with the old one, which stays as it was. The zero value is the empty set.
+// children is the set of the names of a znode's children, in two orders. It is a value: add and
+// remove return a new set that shares most of its pages with the old one, which does not change.
+// The zero value is the empty set.
 type children struct {
 	byName   *page // all names
 	bySuffix *page // the names that end in ten digits
 }
 
-// add returns the set with a name that is not in it. Pages made with the same edit may be changed in place.
+// add returns the set with a name added that it did not have. Pages made with the same edit may be
+// changed in place.
 func (c children) add(name string, edit uint64) children {
 	c.byName = insert(c.byName, name, edit, strings.Compare)
 	if hasSuffix(name) {
@@ -21,7 +23,8 @@ func (c children) add(name string, edit uint64) children {
 	return c
 }
 
-// remove returns the set without a name that is in it. Pages made with the same edit may be changed in place.
+// remove returns the set without a name that it had. Pages made with the same edit may be changed
+// in place.
 func (c children) remove(name string, edit uint64) children {
 	c.byName = remove(c.byName, name, edit, strings.Compare)
 	if hasSuffix(name) {
@@ -30,7 +33,7 @@ func (c children) remove(name string, edit uint64) children {
 	return c
 }
 
-// gather adds a name that is greater than all before it to a set that is of no use until it is built.
+// gather adds a name greater than all before it. The set must not be used before built is called.
 func (c *children) gather(name string) {
 	if c.byName == nil {
 		c.byName = new(page)
@@ -38,7 +41,7 @@ func (c *children) gather(name string) {
 	c.byName.names = append(c.byName.names, name)
 }
 
-// built returns the set of what was gathered.
+// built returns the set of the gathered names.
 func (c children) built() children {
 	if c.byName == nil {
 		return c
@@ -53,12 +56,13 @@ func (c children) built() children {
 
 func (c children) has(name string) bool { return c.byName.has(name, strings.Compare) }
 
-// list returns the n names of the set in order.
+// list returns the names of the set in order; there are n.
 func (c children) list(n int) []string {
 	return c.byName.appendTo(make([]string, 0, n))
 }
 
-// before returns the greatest name before the given one, in the order of suffixes, that contains one of match.
+// before returns the greatest name that precedes the given one in the order of suffixes and
+// matches.
 func (c children) before(name string, match []string) (found string, ok bool) {
 	if !hasSuffix(name) {
 		return "", false
@@ -72,12 +76,12 @@ func (c children) before(name string, match []string) (found string, ok bool) {
 	return found, ok
 }
 
-// matches reports whether a name contains one of match; if there are none to contain, every name does.
+// matches reports whether a name contains one of match. Every name matches an empty match.
 func matches(name string, match []string) bool {
 	return len(match) == 0 || slices.ContainsFunc(match, func(m string) bool { return strings.Contains(name, m) })
 }
 
-// compareSuffix orders names that end in ten digits by these, then by the whole name.
+// compareSuffix orders names that end in ten digits: first by the digits, then by the whole name.
 func compareSuffix(a, b string) int {
 	if c := strings.Compare(a[len(a)-suffixLen:], b[len(b)-suffixLen:]); c != 0 {
 		return c

@@ -39,8 +39,8 @@ var (
 	ErrTooManyChildren = errors.New("znode has too many children")
 	// ErrQuotaExceeded says that a transaction would exceed a hard limit.
 	ErrQuotaExceeded = errors.New("quota exceeded")
-	// ErrInvalidKind says that an Op's kind is unknown, as in the zero Op, or not allowed here: the
-	// kind must be alone in its transaction, or is only for the ensemble.
+	// ErrInvalidKind says that an Op's kind is unknown, as in the zero Op, or is not allowed here.
+	// Some kinds must be alone in their transaction, and some are only for the ensemble.
 	ErrInvalidKind = errors.New("invalid kind of operation")
 	// ErrCorrupt says that a Loader received a tree that no Drain or Walk can have produced.
 	ErrCorrupt = errors.New("corrupt tree")

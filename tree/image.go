@@ -5,16 +5,18 @@ import (
 	"strings"
 )
 
-// Drain calls fn once for every path touched since the last Drain, in byte order, with the znode as the newest
-// transaction left it, or with exists false if it is gone; then it forgets them. If fn returns an error Drain stops with
-// it and forgets nothing. The znode's data and ACL are the tree's: fn may keep but must not change them.
+// Drain calls fn once for every path changed since the last Drain, in byte order, and then forgets
+// them. The znode is as the newest transaction left it; exists is false if it is gone. If fn
+// returns an error, Drain stops, returns it, and forgets nothing. Data and ACL belong to the tree:
+// fn may keep them but must not change them. Drain belongs to the writer.
 //
-// A tree made by New starts with the znodes it has from birth touched, one made by a Loader with none.
+// The first Drain of a tree made by New includes the initial znodes. That of a tree made by a
+// Loader includes nothing.
 func (t *Tree) Drain(fn func(path string, z Znode, exists bool) error) error {
 	slices.SortFunc(t.dirty, byPathGoneFirst)
 	for i, e := range t.dirty {
-		// A znode deleted in one transaction and created in a later one has two entries. The one that exists comes last, and
-		// speaks for both.
+		// A znode deleted in one transaction and created in a later one has two entries. The
+		// existing one comes last and counts.
 		if i+1 < len(t.dirty) && t.dirty[i+1].path == e.path {
 			continue
 		}
@@ -49,9 +51,12 @@ func (t *Tree) markDirty(e *entry) {
 	t.dirty = append(t.dirty, e)
 }
 
-// Walk calls fn for every znode in byte order of the paths, as the newest transaction left it, and stops with the first
-// error fn returns. The znode's data and ACL are the tree's: fn may keep but must not change them. It belongs to the writer, and
-// sorts all paths: it is for checks and for whole copies, not for the path of a write.
+// Walk calls fn for every znode in byte order of the paths, as the newest transaction left it. It
+// stops at fn's first error and returns it. Data and ACL belong to the tree: fn may keep them but
+// must not change them.
+//
+// Walk belongs to the writer. It sorts all paths, so it is meant for checks and for complete
+// copies, and too slow for use in a write.
 func (t *Tree) Walk(fn func(path string, z Znode) error) error {
 	all := t.index.all()
 	slices.SortFunc(all, byPath)

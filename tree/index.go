@@ -5,40 +5,45 @@ import (
 	"sync/atomic"
 )
 
-// An index finds the entry of a path. Readers take no lock; there is one writer. Make one with newIndex.
+// An index finds the entry of a path. It has one writer; readers take no lock. Make one with
+// newIndex.
 //
-// It is an extendible hash table: the low bits of a path's hash are a place in the directory, and there is the bucket. A bucket
-// that is full is split by one bit more, and the directory doubles when it has not got that bit yet. So no insert moves more
-// than a bucket, or copies more than the directory: a millisecond for a million znodes, where a table that is rehashed as a whole
-// takes a hundred. A sync.Map has a node, a string's head and a share of inner nodes for each path: 122 bytes, here it is 20.
+// It is an extendible hash table. The low bits of a path's hash select a place in the directory,
+// which holds the bucket. A full bucket is split by one more bit. The directory doubles if it does
+// not have that bit yet. So an insert moves at most one bucket, and copies at most the directory.
+// With a million znodes that is a millisecond, where rehashing a whole table takes a hundred. For
+// each path, an index needs 20 bytes. A sync.Map needs 122, for a node, a string header and a share
+// of the inner nodes.
 //
-// Readers look at a directory and at buckets as they were at some moment of the call. The hash differs from replica to replica and
-// shows nowhere: all has no order.
+// Readers see a directory and buckets from some moment during the call. The hash differs between
+// replicas and is never visible: all returns entries in no order.
 type index struct {
 	seed      maphash.Seed
 	directory atomic.Pointer[directory]
 }
 
-// A directory is a list of 1<<n buckets; one that has fewer bits than n stands in it more than once. It does not shrink.
+// A directory is a list of 1<<n buckets. A bucket with fewer bits than n appears in it several
+// times. It never shrinks.
 type directory []atomic.Pointer[bucket]
 
-// A bucket takes 128 bytes. What fewer than bucketFew entries are left of is put together again. With bucketFit to a bucket, hardly
-// one in twenty has more than there is room for.
+// A bucket takes 128 bytes. Two buckets with fewer than bucketFew entries in total are joined. With
+// bucketFit entries per bucket on average, hardly one in twenty buckets would overflow.
 const (
 	bucketMax = 14
 	bucketFew = bucketMax / 2
 	bucketFit = 9
 )
 
-// A bucket holds the entries whose hashes end in the same bits. It is immutable once readers may have it.
+// A bucket holds the entries whose hashes end in the same bits. It is immutable once readers can
+// see it.
 type bucket struct {
 	bits    uint8
-	n       uint8             // how many entries there are
-	tags    [bucketMax]uint8  // the highest bits of the hashes: which entries are worth a look
-	entries [bucketMax]*entry // nil from n on
+	n       uint8             // number of entries
+	tags    [bucketMax]uint8  // highest bits of the hashes, to skip most other entries
+	entries [bucketMax]*entry // nil from index n on
 }
 
-// newIndex returns an empty index that is to hold n entries.
+// newIndex returns an empty index with room for n entries.
 func newIndex(n int) *index {
 	x := &index{seed: maphash.MakeSeed()}
 	fit := 0
@@ -79,7 +84,7 @@ func (b *bucket) get(path string, hash uint64) *entry {
 	return nil
 }
 
-// add puts an entry into the index, whose path is not in it.
+// add adds an entry. The index must not contain its path.
 func (x *index) add(e *entry) {
 	hash := x.hash(e.path)
 	b := *x.roomy(hash)
@@ -87,7 +92,7 @@ func (x *index) add(e *entry) {
 	x.place(&b, hash)
 }
 
-// load is add while there are no readers yet, which spares it the copy.
+// load is add before there are readers: it changes the bucket in place.
 func (x *index) load(e *entry) {
 	hash := x.hash(e.path)
 	x.roomy(hash).add(tagOf(hash), e)
@@ -113,14 +118,14 @@ func (x *index) all() []*entry {
 	var all []*entry
 	d := *x.directory.Load()
 	for i := range d {
-		if b := d[i].Load(); i>>b.bits == 0 { // the first of its places
+		if b := d[i].Load(); i>>b.bits == 0 { // the first of the bucket's places
 			all = append(all, b.entries[:b.n]...)
 		}
 	}
 	return all
 }
 
-// roomy returns the bucket of a hash with room for one entry more.
+// roomy returns the bucket for a hash, after splits until it has room for one more entry.
 func (x *index) roomy(hash uint64) *bucket {
 	for {
 		b := x.bucket(hash)
@@ -136,7 +141,7 @@ func (b *bucket) add(tag uint8, e *entry) {
 	b.n++
 }
 
-// place stores a bucket wherever it stands in the directory.
+// place stores a bucket at all its places in the directory.
 func (x *index) place(b *bucket, hash uint64) {
 	d, step := *x.directory.Load(), 1<<b.bits
 	for i := int(hash & uint64(step-1)); i < len(d); i += step {
@@ -144,7 +149,7 @@ func (x *index) place(b *bucket, hash uint64) {
 	}
 }
 
-// split makes two of a bucket, by its next bit.
+// split splits a bucket in two by its next bit.
 func (x *index) split(b *bucket, hash uint64) {
 	if d := *x.directory.Load(); len(d) == 1<<b.bits {
 		x.double(d)
@@ -170,7 +175,8 @@ func (x *index) double(d directory) {
 	x.directory.Store(&twice)
 }
 
-// join makes one of two buckets that differ in their last bit, and so on, if that leaves room enough not to be split again soon.
+// join joins two buckets that differ only in their last bit, and repeats that with the result. It
+// stops when the joined bucket might soon be split again.
 func (x *index) join(b *bucket, hash uint64) {
 	for b.bits > 0 {
 		other := x.bucket(hash ^ 1<<(b.bits-1))

@@ -2,5 +2,6 @@
 
 package tree
 
-// invariants says whether every transaction is followed by a check of the whole tree. Build with the tag to have that.
+// invariants says whether every transaction is followed by a check of the whole tree. The build tag
+// invariants turns that on.
 const invariants = false

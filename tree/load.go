@@ -7,27 +7,37 @@ import (
 	"time"
 )
 
-// A Loader makes a tree of znodes in their durable form. Make one with NewLoader; it is of no use after Finish.
+// A Loader builds a tree from znodes in their durable form. Make one with NewLoader. It is not
+// usable after Finish.
 type Loader struct {
 	t        *Tree
 	all      []*entry
-	entries  []entry   // free ones of a block
-	versions []version // likewise
-	unsorted bool      // all is not in order of the paths
-	parent   *entry    // of the last that was joined
+	entries  []entry   // unused entries of the present block
+	versions []version // unused versions of the present block
+	unsorted bool      // all is not sorted by path
+	parent   *entry    // parent of the last znode that was joined
 }
 
-// NewLoader returns a Loader that has been given nothing. The schemes are as for New.
+// NewLoader returns an empty Loader. The schemes are as for New.
 func NewLoader(schemes Schemes) *Loader {
 	t := &Tree{mortals: map[*entry]time.Duration{}, quotas: map[string]*entry{}}
 	t.SetSchemes(schemes)
 	return &Loader{t: t}
 }
 
-// Add gives the loader one znode, in any order of paths; path order is fastest. It keeps the path, and copies the data and the ACL. Errors
-// wrap ErrCorrupt and name the path: it is not valid, or cannot be deleted and yet does not live for ever; the create counter is negative, the TTL is out of range, the znode is of more than one mode, or the ACL is one
-// that is never stored. That an ACL names a scheme which is not there, or an id that it would refuse, is no error: the
-// entry allows nobody anything.
+// Add adds one znode. The paths may come in any order; sorted paths are fastest. Add keeps the
+// path, and copies the data and the ACL.
+//
+// Errors wrap ErrCorrupt and name the path. The causes are:
+//
+//   - an invalid path
+//   - a negative create counter, or a TTL out of range
+//   - a znode of more than one mode
+//   - an initial znode that is not persistent
+//   - an ACL that is never stored
+//
+// An unknown scheme in an ACL, or an id that its scheme refuses, is no error: such an entry permits
+// nothing.
 func (l *Loader) Add(path string, z Znode) error {
 	fault := pathFault(path)
 	if fault == "" {
@@ -47,13 +57,15 @@ func (l *Loader) Add(path string, z Znode) error {
 	return nil
 }
 
-// The blocks in which a Loader allocates: the largest of at most 512 bytes, the size to which Go keeps a block's bitmap of pointers beside
-// it. A load only adds to the heap, and the garbage collector goes through all of it each time that it has doubled: with blocks
-// it has a third of the objects to mark, which takes a quarter off the time to load a million znodes.
+// The sizes of the blocks in which a Loader allocates. They are the largest of at most 512 bytes,
+// the size up to which Go keeps a block's pointer bitmap beside it. While loading, nothing on the
+// heap is freed, and the garbage collector scans all of it each time it has doubled. With blocks it
+// has a third of the objects to mark, and a million znodes load in three quarters of the time.
 //
-// A block stays while one of its znodes does, or one of its first versions, and so does all that those beside it point to. So
-// what points to much is allocated by itself: a version with more than blockData bytes, or with children. What is left is
-// 112 bytes for a znode that was loaded, its path and small data, and only once.
+// A block stays in memory as long as one of its znodes or first versions does, and so does
+// everything that its other parts point to. So a version that points to much is allocated alone:
+// one with more than blockData bytes, or with children. What remains is 112 bytes for each loaded
+// znode, and its path and small data, and only once.
 const (
 	entryBlock   = 16
 	versionBlock = 6
@@ -82,7 +94,7 @@ func (l *Loader) newVersion(s state) *version {
 	return v
 }
 
-// fault says what is wrong with a znode by itself, or "".
+// fault returns what is wrong with a znode by itself, or "".
 func (z *Znode) fault(path string) string {
 	mortal := z.Container || z.TTL != 0
 	switch {
@@ -100,11 +112,16 @@ func (z *Znode) fault(path string) string {
 	return aclFault(z.ACL)
 }
 
-// Finish returns the tree, with all of it visible. Errors wrap ErrCorrupt and name a path: a znode that was given twice, or whose parent is
-// missing or an ephemeral, that has more children than were ever created, or a zxid later than visible; a znode missing
-// that exists from birth.
+// Finish returns the tree, with everything visible. Errors wrap ErrCorrupt and name a path. The
+// causes are:
+//
+//   - a znode that was added twice
+//   - a znode whose parent is missing or an ephemeral
+//   - a znode with more children than were ever created
+//   - a zxid later than visible
+//   - a missing initial znode
 func (l *Loader) Finish(visible Zxid) (*Tree, error) {
-	// Path order is that of the children, and decides which of several faults is found.
+	// The children need path order. It also decides which of several faults is reported.
 	if l.unsorted {
 		slices.SortFunc(l.all, byPath)
 	}
@@ -121,7 +138,7 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 			return nil, err
 		}
 	}
-	for _, e := range slices.Backward(l.all) { // what is below a znode has been counted before it is
+	for _, e := range slices.Backward(l.all) { // children before parents, so that their counts are complete
 		if e.parent != nil {
 			e.parent.newest.Load().more.below += 1 + e.newest.Load().rest().below
 		}
@@ -145,7 +162,7 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 	return t, nil
 }
 
-// index makes the index, once it is known how large.
+// index builds the index, whose size is known only now.
 func (l *Loader) index() error {
 	l.t.index = newIndex(len(l.all))
 	for i, e := range l.all {
@@ -158,7 +175,7 @@ func (l *Loader) index() error {
 	return nil
 }
 
-// join makes an entry known to its parent.
+// join adds an entry to its parent.
 func (l *Loader) join(e *entry, visible Zxid) error {
 	if z := e.newest.Load().zxid; z > visible {
 		return corrupt(e.path, fmt.Sprintf("is of zxid %d, later than %d", z, visible))
@@ -184,7 +201,8 @@ func (l *Loader) join(e *entry, visible Zxid) error {
 	return nil
 }
 
-// initialChildren is the number of children a znode has from birth, which no create counter has counted.
+// initialChildren returns how many of a znode's children are initial ones, which no create counter
+// has counted.
 func initialChildren(path string) int32 {
 	switch path {
 	case rootPath:

@@ -118,10 +118,10 @@ type Op struct {
 	Path string
 	Data []byte     // nil and empty are kept apart
 	Mode CreateMode // of a create
-	// TTL is that of a create in milliseconds: 1 to MaxTTL in a TTL mode, 0 to MaxTTL for an
+	// TTL is in milliseconds and only for a create: 1 to MaxTTL in a TTL mode, 0 to MaxTTL for an
 	// ephemeral, 0 in every other mode.
 	TTL int64
-	// ACL is that of a create or SetACL, as requested. Nil in a create means OpenACL.
+	// ACL is the list that a create or SetACL requests. Nil in a create means OpenACL.
 	ACL []ACL
 	// Version is the expected data version of a set, delete or check, or the expected ACL version
 	// of a SetACL; AnyVersion matches all. In a check of children, it is the largest number

@@ -6,42 +6,49 @@ import (
 	"sync/atomic"
 )
 
-// A page is a part of an ordered set of names: a B+ tree whose leaves hold the names. Sets are copied on write. Insert
-// and remove copy the pages on the way to the name and share the others, so a set of a million names costs a few pages
-// per change, and a reader of an old root keeps what it has.
+// A page is part of an ordered set of names: a B+ tree whose leaves hold the names. A set is copied
+// on write. Insert and remove copy the pages on the path to the name and share the others. So a set
+// of a million names costs a few pages per change, and a reader of an old root keeps what it has.
 //
-// Within one transaction nobody else has the pages it made; those are changed in place, told apart by their edit. Without
-// that a Multi of thousands of creates would copy its way through every page thousands of times.
+// Pages made within one transaction are not shared yet, so that transaction changes them in place.
+// It recognizes them by their edit. Otherwise a Multi of thousands of creates would copy the same
+// pages thousands of times.
 //
 // Invariants:
-//  1. names are in order, and so are the names below one kid and the next;
-//  2. in an inner page names[i] is the least name below kids[i]; a leaf has no kids;
-//  3. every page has pageMin to pageMax names, only the root may have fewer: one, or two if it is an inner page;
-//  4. all leaves are equally deep;
-//  5. a page changes only in the transaction that made it.
+//
+//  1. The names are in order, and so are the names below one kid and the next.
+//  2. In an inner page, names[i] is the least name below kids[i]. A leaf has no kids.
+//  3. Every page has pageMin to pageMax names. Only the root may have fewer: one, or two if it is
+//     an inner page.
+//  4. All leaves are equally deep.
+//  5. A page changes only in the transaction that made it.
 //
 // The nil page is the empty set.
 type page struct {
 	edit    uint64
-	letters atomic.Uint64 // of all names below, once somebody has asked; see lettersOf
+	letters atomic.Uint64 // of all names below, computed on first use; see lettersOf
 	names   []string
 	kids    []*page
 }
 
-// pageMax bounds the names of a page. Larger pages make flatter trees but each change copies more; of 16, 24 and 32 the
-// middle one costs the fewest bytes, among a thousand siblings and among a million. pageMin is so far below the half that
-// a page that has just been split or joined does not do the reverse after a few changes, and that a split at the end of
-// the set can leave the left part fuller.
+// pageMax limits the names of a page. Larger pages make flatter trees, but each change copies more.
+// Of 16, 24 and 32, the middle one copies the fewest bytes, both among a thousand and among a
+// million siblings.
+//
+// pageMin is well below half of pageMax, for two reasons. A page that was just split or joined does
+// not do the reverse after a few changes. A split at the end of the set can leave the left part
+// fuller.
 const (
 	pageMax = 24
 	pageMin = pageMax / 4
-	pageFit = pageMax - pageMin // two pages with no more names than this are joined
+	pageFit = pageMax - pageMin // two neighbours with at most this many names are joined
 )
 
-// An order compares two names, as strings.Compare does.
+// An order compares two names in the way of strings.Compare.
 type order func(a, b string) int
 
-// build returns the set of names that are in order. Its pages are as full as can be: most of what is loaded stays as it is.
+// build returns the set of names, which are in order. Its pages are as full as possible, because
+// most of what is loaded never changes.
 func build(names []string) *page {
 	var level []*page
 	for from, to := range parts(len(names)) {
@@ -64,7 +71,7 @@ func build(names []string) *page {
 	return level[0]
 }
 
-// parts cuts n into as few parts as fit into pages, of about the same size.
+// parts cuts n into the fewest parts that fit into pages, all of about the same size.
 func parts(n int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
 		for i, k := 0, (n+pageMax-1)/pageMax; i < k; i++ {
@@ -75,7 +82,7 @@ func parts(n int) iter.Seq2[int, int] {
 	}
 }
 
-// insert returns the set with a name that is not in it.
+// insert returns the set with a name added that it did not have.
 func insert(root *page, name string, edit uint64, cmp order) *page {
 	if root == nil {
 		return &page{edit: edit, names: []string{name}}
@@ -87,7 +94,7 @@ func insert(root *page, name string, edit uint64, cmp order) *page {
 	return &page{edit: edit, names: []string{left.names[0], right.names[0]}, kids: []*page{left, right}}
 }
 
-// remove returns the set without a name that is in it.
+// remove returns the set without a name that it had.
 func remove(root *page, name string, edit uint64, cmp order) *page {
 	root = root.remove(name, edit, cmp)
 	switch {
@@ -124,8 +131,9 @@ func (p *page) appendTo(names []string) []string {
 	return names
 }
 
-// descend calls fn with the names before the given one, the greatest first, until fn returns false; that it returns. It may
-// leave out pages of which no name contains one of match, if there are any to contain.
+// descend calls fn with the names before the given one, from the greatest down, until fn returns
+// false. Then descend returns false too. If match is not empty, descend may skip pages without a
+// name that contains one of match.
 func (p *page) descend(name string, match []string, cmp order, fn func(string) bool) bool {
 	if p == nil {
 		return true
@@ -139,13 +147,14 @@ func (p *page) descend(name string, match []string, cmp order, fn func(string) b
 	return true
 }
 
-// mayMatch is false if no name below the page contains one of match, for want of a letter. Thousands of readers in a queue have no W, and
-// each of them looks for a writer.
+// mayMatch returns false only if no name below the page can contain one of match, because a letter
+// is missing. It matters in a queue of thousands of readers: no name has a W, and each reader looks
+// for a writer.
 func (p *page) mayMatch(match []string) bool {
 	return len(match) == 0 || slices.ContainsFunc(match, func(m string) bool { return lettersOf(m)&^p.allLetters() == 0 })
 }
 
-// allLetters finds out what is asked for the first time. It is asked of pages that change no more.
+// allLetters computes the letters on first use. It is only called for pages that no longer change.
 func (p *page) allLetters() uint64 {
 	all := p.letters.Load()
 	if all != 0 || len(p.names) == 0 {
@@ -163,7 +172,8 @@ func (p *page) allLetters() uint64 {
 	return all
 }
 
-// lettersOf has a bit for each byte of a string, by its lower six bits: a capital letter shares its own with no other printable character.
+// lettersOf returns a set of bits, one for the lower six bits of each byte. A capital letter shares
+// its bit with no other printable character.
 func lettersOf(s string) (letters uint64) {
 	for i := range len(s) {
 		letters |= 1 << (s[i] & 63)
@@ -171,7 +181,7 @@ func lettersOf(s string) (letters uint64) {
 	return letters
 }
 
-// insert returns the page with the name, and the page to its right if that made it two.
+// insert returns the page with the name added, and a new page to its right if it was split.
 func (p *page) insert(name string, edit uint64, cmp order) (left, right *page) {
 	if p.kids == nil {
 		i, _ := p.search(name, cmp)
@@ -192,7 +202,7 @@ func (p *page) insert(name string, edit uint64, cmp order) (left, right *page) {
 	return p, p.splitAfter(i)
 }
 
-// remove returns the page without the name. It may have become too small; its parent mends that.
+// remove returns the page without the name. If it is then too small, its parent rebalances it.
 func (p *page) remove(name string, edit uint64, cmp order) *page {
 	if p.kids == nil {
 		i, _ := p.search(name, cmp)
@@ -210,7 +220,8 @@ func (p *page) remove(name string, edit uint64, cmp order) *page {
 	return p
 }
 
-// rebalance joins the kids i and i+1, of which one has become too small, into one or into two of about the same size.
+// rebalance joins the kids i and i+1, of which one has become too small, into one kid, or into two
+// of about the same size.
 func (p *page) rebalance(i int) {
 	left, right := p.kids[i], p.kids[i+1]
 	both := &page{
@@ -228,8 +239,9 @@ func (p *page) rebalance(i int) {
 	p.kids = slices.Delete(p.kids, i+1, i+2)
 }
 
-// splitAfter splits a page that has become too large by an insert at i, and returns its right part. Names are often
-// created in order; an insert at the end leaves most to the left part, which then sees no more of them.
+// splitAfter splits a page that an insert at i made too large, and returns the right part. Names
+// are often created in order. So after an insert at the end, most names stay in the left part,
+// which will receive no further names.
 func (p *page) splitAfter(i int) *page {
 	n := len(p.names)
 	switch {
@@ -252,7 +264,7 @@ func (p *page) split(i int) *page {
 	return right
 }
 
-// own returns the page if this transaction made it, else a copy with room for one name more.
+// own returns the page if this transaction made it, else a copy with room for one more name.
 func (p *page) own(edit uint64) *page {
 	if p.edit == edit {
 		p.letters.Store(0)
@@ -265,12 +277,12 @@ func (p *page) own(edit uint64) *page {
 	return q
 }
 
-// search returns where the name is in the page, or where it would be.
+// search returns the index of the name in the page, or the index where it would be.
 func (p *page) search(name string, cmp order) (int, bool) {
 	return slices.BinarySearchFunc(p.names, name, cmp)
 }
 
-// kidOf returns the kid of an inner page whose part of the order the name falls in.
+// kidOf returns the index of the kid that covers the name.
 func (p *page) kidOf(name string, cmp order) int {
 	i, found := p.search(name, cmp)
 	if !found && i > 0 {

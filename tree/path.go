@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Paths of the znodes that exist from birth and cannot be deleted.
+// Paths of the initial znodes, which cannot be deleted.
 const (
 	rootPath      = "/"
 	zookeeperPath = "/zookeeper"
@@ -17,11 +17,12 @@ func isReserved(path string) bool {
 	return path == rootPath || path == zookeeperPath || path == quotaPath || path == configPath
 }
 
-// ValidatePath returns nil if a znode can have the path, else an error that wraps ErrInvalidPath and says why not.
+// ValidatePath returns nil if a znode can have the path. Otherwise the error wraps ErrInvalidPath
+// and says why not.
 //
-// A path starts with a slash, does not end with one (unless it is the root, "/"), has no empty component and none that
-// is "." or "..", is valid UTF-8 and has none of the characters U+0000 to U+001F, U+007F to U+009F, U+D800 to U+F8FF,
-// U+FFF0 to U+FFFF nor any above.
+// A path starts with a slash and does not end with one, except for the root, "/". No component is
+// empty, "." or "..". The path is valid UTF-8. It has none of the characters U+0000 to U+001F,
+// U+007F to U+009F, U+D800 to U+F8FF, and U+FFF0 and above.
 func ValidatePath(path string) error {
 	if reason := pathFault(path); reason != "" {
 		return invalidPath(path, reason)
@@ -29,9 +30,9 @@ func ValidatePath(path string) error {
 	return nil
 }
 
-// ValidateCreatePath returns nil if a create in mode m may ask for the path. The name of a sequential mode is not
-// complete yet, so there a trailing slash is fine ("/a/" makes "/a/0000000000"), and so is a last component of dots.
-// Errors wrap ErrInvalidMode or ErrInvalidPath.
+// ValidateCreatePath returns nil if a create in mode m may request the path. In a sequential mode
+// the name is still incomplete, so the path may end in a slash ("/a/" becomes "/a/0000000000"), and
+// its last component may be "." or "..". Errors wrap ErrInvalidMode or ErrInvalidPath.
 func ValidateCreatePath(path string, m CreateMode) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -45,7 +46,7 @@ func ValidateCreatePath(path string, m CreateMode) error {
 	return nil
 }
 
-// pathFault says what is wrong with a path, or "".
+// pathFault returns what is wrong with a path, or "".
 func pathFault(path string) string {
 	if path == rootPath {
 		return ""
@@ -75,8 +76,9 @@ func pathFault(path string) string {
 	}
 }
 
-// runeFault says what is wrong with the characters of a path, or "". ZooKeeper refuses ranges of UTF-16 code units:
-// every character above U+FFFF falls with its surrogates, invalid UTF-8 with its replacement character U+FFFD.
+// runeFault returns what is wrong with the characters of a path, or "". ZooKeeper refuses ranges of
+// UTF-16 code units. So it refuses every character above U+FFFF for its surrogates, and invalid
+// UTF-8 for its replacement character U+FFFD.
 func runeFault(path string) string {
 	for i := 0; i < len(path); i++ {
 		if c := path[i]; c >= utf8.RuneSelf {
@@ -102,17 +104,18 @@ func wideRuneFault(path string) string {
 	return ""
 }
 
-// Parent returns the path of the znode that holds path as a child; the root is its own. The path must be valid.
+// Parent returns the parent's path. The root is its own parent. The path must be valid.
 func Parent(path string) string {
 	return parentOf(path, strings.LastIndexByte(path, '/'))
 }
 
-// Base returns the last component of a valid path: the name among its siblings. That of the root is empty.
+// Base returns the last component of a valid path, the name among its siblings. The root's is
+// empty.
 func Base(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// parentOf is Parent where the place of the last slash is known.
+// parentOf is Parent for a caller that knows the index of the last slash.
 func parentOf(path string, slash int) string {
 	if slash <= 0 {
 		return rootPath
@@ -120,10 +123,10 @@ func parentOf(path string, slash int) string {
 	return path[:slash]
 }
 
-// suffixLen is the length of the number at the end of a sequential name: the digits of the largest counter.
+// suffixLen is the length of a sequence suffix: the digits of the largest counter.
 const suffixLen = 10
 
-// sequentialPath is the path a sequential create gets for a counter, which is never negative.
+// sequentialPath returns the path of a sequential create for a counter, which is never negative.
 func sequentialPath(path string, counter int32) string {
 	var digits [suffixLen]byte
 	for i := range digits {

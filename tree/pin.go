@@ -8,18 +8,18 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A Pin is a tree at one zxid for as long as it takes to read it. Meanwhile the writer goes on, and keeps
-// the versions that are of use at that zxid and after: to hold a pin costs memory by what is written.
-// Any number of goroutines may use it, until Release.
+// A Pin shows a tree at one zxid, for a read of many znodes. Meanwhile the writer continues, and
+// keeps the versions that are needed at that zxid or after it. So a pin costs memory in proportion
+// to what is written. Any number of goroutines may use a Pin until Release.
 type Pin struct {
 	tree *Tree
 	zxid Zxid
 }
 
-// Pin pins the newest zxid that readers see. It waits for nobody. The caller must Release it.
+// Pin pins the newest visible zxid. It waits for nobody. The caller must call Release.
 func (t *Tree) Pin() *Pin { return &Pin{t, t.pins.acquire(t)} }
 
-// Release lets the writer go on without the pin. Nothing may be read by it any more.
+// Release ends the pin. Afterwards it must not be used for reading.
 func (p *Pin) Release() { p.tree.pins.release(p.zxid) }
 
 // Exists is Tree.Exists at the pinned zxid.
@@ -44,11 +44,11 @@ func (p *Pin) find(path string) *version {
 	return v
 }
 
-// pins are the zxids that are pinned. The zero value has none.
+// pins is the set of pinned zxids. The zero value is empty.
 type pins struct {
 	mu    rank.Mutex[rank.Pin]
-	held  []Zxid        // in order
-	after atomic.Uint64 // the least of them plus one, or less; zero if there is none
+	held  []Zxid        // sorted
+	after atomic.Uint64 // the least pinned zxid plus one, or less; zero if there is none
 }
 
 func (p *pins) acquire(t *Tree) Zxid {
@@ -57,7 +57,8 @@ func (p *pins) acquire(t *Tree) Zxid {
 	if len(p.held) == 0 {
 		p.after.Store(uint64(t.Visible()) + 1)
 	}
-	// Whatever the writer lets go without having seen the pin, it does up to a zxid that was visible by then.
+	// Read the visible zxid again. If the writer has not seen the pin, it drops only versions that
+	// a reader at this zxid or later does not need.
 	z := t.Visible()
 	p.held = append(p.held, z)
 	return z
@@ -79,7 +80,7 @@ func (p *pins) release(z Zxid) {
 	p.after.Store(uint64(p.held[0]) + 1)
 }
 
-// limit is the zxid up to which versions may be relied on to be the oldest of use.
+// limit returns the newest zxid whose versions' predecessors may be dropped.
 func (p *pins) limit() Zxid {
 	if after := p.after.Load(); after > 0 {
 		return Zxid(after - 1)

@@ -9,15 +9,17 @@ import (
 	"strings"
 )
 
-// A quota on the subtree of X is the znode /zookeeper/quota/X/zookeeper_limits for as long as it exists. What the subtree
-// uses is written in its sibling zookeeper_stats, and nowhere else: there is nothing to rebuild when a tree is loaded, and
-// replicas cannot differ in it. Both are znodes like any other; who may write them may also make up numbers.
+// A quota on the subtree X exists as long as the znode /zookeeper/quota/X/zookeeper_limits. The
+// usage of the subtree is stored in its sibling zookeeper_stats, and nowhere else. So loading a
+// tree rebuilds nothing, and replicas cannot disagree about it. Both are ordinary znodes: anyone
+// who may write them may also invent numbers.
 const (
 	limitsName = "/zookeeper_limits"
 	statsName  = "/zookeeper_stats"
 )
 
-// quotaOf returns the subtree that a znode of one of the names above is about. There is no quota on the root.
+// quotaOf returns the subtree of a quota's znode with the given name, one of the two above. The
+// root cannot have a quota.
 func quotaOf(path, name string) (subtree string, ok bool) {
 	rest, ok := strings.CutPrefix(path, quotaPath)
 	if !ok {
@@ -27,7 +29,7 @@ func quotaOf(path, name string) (subtree string, ok bool) {
 	return subtree, ok && strings.HasPrefix(subtree, "/")
 }
 
-// The keys of a text of limits or of usage.
+// The keys in a text of limits or of usage.
 const (
 	countKey     = "count"
 	bytesKey     = "bytes"
@@ -35,13 +37,15 @@ const (
 	bytesHardKey = "byteHardLimit"
 )
 
-// A track is what such a text says. What it does not say is -1, as a limit: none.
+// A track is the parsed text of limits or of usage. A missing key is -1; as a limit, that means
+// none.
 type track map[string]int64
 
-// trackMax bounds the bytes of a text that is read: every write below a quota reads two of them.
+// trackMax limits the texts that are parsed: every write below a quota reads two of them.
 const trackMax = 1 << 10
 
-// parseTrack reads "count=1,bytes=2=;byteHardLimit=3". It is false for what cannot be read, or is too long to be.
+// parseTrack parses a text such as "count=1,bytes=2=;byteHardLimit=3". It returns false if the text
+// is malformed or too long.
 func parseTrack(text []byte) (track, bool) {
 	t := track{}
 	if len(text) > trackMax {
@@ -66,7 +70,8 @@ func (t track) get(key string) int64 {
 	return -1
 }
 
-// text writes count and bytes first, for readers that know no other key; the odd "=" is for them too.
+// text writes count and bytes first, and an odd "=" before other keys, for readers that know only
+// these two.
 func (t track) text() []byte {
 	b := fmt.Appendf(nil, "count=%d,bytes=%d", t.get(countKey), t.get(bytesKey))
 	others := maps.Clone(t)
@@ -81,16 +86,17 @@ func (t track) text() []byte {
 	return b
 }
 
-// exceeds reports whether a use is over the limit of the key, if there is one.
+// exceeds reports whether use is over the limit of the key, if it has one.
 func (t track) exceeds(key string, use int64) bool {
 	limit := t.get(key)
 	return limit > -1 && use > limit
 }
 
-// A phase says which version of a znode counts: (*entry).before or (*entry).current.
+// A phase selects a version of a znode: (*entry).before or (*entry).current.
 type phase func(*entry) *version
 
-// quotaFor returns the deepest subtree with a quota that a path lies in, and its limits; or nil.
+// quotaFor returns the deepest subtree with a quota that contains a path, and its limits. It
+// returns nil limits if there is none.
 func (t *Tree) quotaFor(path string, at phase) (subtree string, limits *version) {
 	for subtree = path; subtree != ""; subtree = subtree[:strings.LastIndexByte(subtree, '/')] {
 		if e := t.quotas[subtree]; e != nil && at(e) != nil {
@@ -100,7 +106,7 @@ func (t *Tree) quotaFor(path string, at phase) (subtree string, limits *version)
 	return "", nil
 }
 
-// usage returns what the subtree is said to use; false if nothing is said or it cannot be read.
+// usage returns the recorded usage of the subtree, or false if there is none or it cannot be read.
 func (t *Tree) usage(subtree string, at phase) (stats *entry, used track, ok bool) {
 	stats = t.index.get(quotaPath + subtree + statsName)
 	if stats == nil || at(stats) == nil {
@@ -110,9 +116,9 @@ func (t *Tree) usage(subtree string, at phase) (stats *entry, used track, ok boo
 	return stats, used, ok
 }
 
-// checkQuota returns ErrQuotaExceeded if so many znodes and bytes more were over a hard limit. As in ZooKeeper, limits and
-// usage are those before the transaction, whatever its operations did before; and bytes are looked at if they change, also
-// if they become fewer.
+// checkQuota returns ErrQuotaExceeded if the given increase would exceed a hard limit. As in
+// ZooKeeper, limits and usage are those before the transaction, without its earlier operations.
+// Bytes are checked whenever they change, even if they shrink.
 func (t *Tree) checkQuota(path string, znodes, bytes int64) error {
 	if len(t.quotas) == 0 {
 		return nil
@@ -130,15 +136,15 @@ func (t *Tree) checkHardLimits(path string, znodes, bytes int64) error {
 	switch {
 	case !readable || !ok:
 	case znodes != 0 && limits.exceeds(countHardKey, used.get(countKey)+znodes):
-		return fmt.Errorf("%w: the subtree may have %d znodes", ErrQuotaExceeded, limits[countHardKey]) // whose path a chroot may hide
+		return fmt.Errorf("%w: the subtree may have %d znodes", ErrQuotaExceeded, limits[countHardKey]) // its path may be hidden by a chroot
 	case bytes != 0 && limits.exceeds(bytesHardKey, used.get(bytesKey)+bytes):
 		return fmt.Errorf("%w: the subtree may have %d bytes of data", ErrQuotaExceeded, limits[bytesHardKey])
 	}
 	return nil
 }
 
-// charge writes into the stats of the deepest quota that a path lies in so many znodes and bytes more. That is no write of
-// the stats znode: its version and zxids stay, and nobody is told.
+// charge adds znodes and bytes to the stats of the deepest quota that contains a path. It does not
+// count as a write of the stats znode: version and zxids stay the same, and there is no Change.
 func (t *Tree) charge(path string, znodes, bytes int64) {
 	if len(t.quotas) > 0 && (znodes != 0 || bytes != 0) {
 		t.chargeDeepest(path, znodes, bytes)
@@ -159,7 +165,8 @@ func (t *Tree) chargeDeepest(path string, znodes, bytes int64) {
 	t.charged = append(t.charged, subtree)
 }
 
-// checkRecount lets a transaction create the stats of one quota. Each walks a whole subtree while everybody waits.
+// checkRecount allows a transaction to create the stats of one quota only. Each creation walks a
+// whole subtree while everybody waits.
 func (t *Tree) checkRecount(path string) error {
 	if _, ok := quotaOf(path, statsName); !ok {
 		return nil
@@ -171,7 +178,8 @@ func (t *Tree) checkRecount(path string) error {
 	return nil
 }
 
-// recount writes into a new znode of stats what its subtree uses, quotas deeper in it or not.
+// recount sets a new stats znode to the usage of its subtree, including the parts under deeper
+// quotas.
 func (t *Tree) recount(e *entry) {
 	subtree, ok := quotaOf(e.path, statsName)
 	if !ok {
@@ -193,12 +201,12 @@ func (t *Tree) addUsage(used track, path string, v *version) {
 	}
 }
 
-// Over returns the subtrees whose use the newest transaction raised, to above a soft limit of their quota. Of what has a
-// hard limit the soft one does not count. Paths are in order; there are none if the transaction failed. The slice is valid
-// until the next Apply or Reap.
+// Over returns the subtrees whose usage the newest transaction raised above a soft limit. A soft
+// limit does not count if there is a hard one. The paths are in order. There are none if the
+// transaction failed. The slice is valid until the next Apply or Reap.
 func (t *Tree) Over() []string { return t.over }
 
-// findOver makes what Over returns, before the staged versions are installed.
+// findOver computes the result of Over, before the staged versions are installed.
 func (t *Tree) findOver() {
 	slices.Sort(t.charged)
 	for _, subtree := range slices.Compact(t.charged) {
@@ -223,7 +231,7 @@ func (t *Tree) isOver(subtree string) bool {
 	return readable && known && ok && (over(countKey, countHardKey) || over(bytesKey, bytesHardKey))
 }
 
-// addEntry adds an entry to the index, and to the quotas if it is one.
+// addEntry adds an entry to the index, and to the quotas if it holds limits.
 func (t *Tree) addEntry(e *entry) {
 	t.index.add(e)
 	t.addQuota(e)
@@ -235,7 +243,7 @@ func (t *Tree) addQuota(e *entry) {
 	}
 }
 
-// removeEntry takes an entry out again.
+// removeEntry removes an entry from the index and the quotas.
 func (t *Tree) removeEntry(e *entry) {
 	t.index.remove(e.path)
 	if subtree, ok := quotaOf(e.path, limitsName); ok {

@@ -9,29 +9,32 @@ import (
 	"strings"
 )
 
-// A Scheme is what the tree must know of an authentication scheme. Its methods are pure functions that many goroutines
-// call at a time, and give the same answers on every member and at every start: they are part of what a transaction does.
-// They must not panic: the tree would be left in the midst of a transaction.
+// A Scheme is what the tree must know about an authentication scheme. Its methods are pure
+// functions. Any number of goroutines may call them. They must give the same answers on every
+// member and after every start, because they are part of what a transaction does. They must not
+// panic: that would leave the tree in the middle of a transaction.
 type Scheme interface {
 	// Valid reports whether an id may stand in an ACL.
 	Valid(id string) bool
-	// Matches reports whether an identity of this scheme fits an ACL's id.
+	// Matches reports whether an identity of this scheme matches an ACL's id.
 	Matches(identity, id string) bool
 	// Expands reports whether "auth" in an ACL stands for identities of this scheme.
 	Expands() bool
 }
 
-// Schemes are the schemes that can stand in ACLs, by name. The names "world" and "auth" are the tree's own; what is given
-// under these, or nil, is ignored. Identities of the scheme "super" may do everything, whatever is given under it.
+// Schemes are the schemes that can stand in ACLs, by name. The tree itself defines "world" and
+// "auth": schemes given under these names are ignored, and so are nil ones. Identities of the
+// scheme "super" may do everything, whatever is given under that name.
 type Schemes map[string]Scheme
 
-// BuiltinSchemes returns digest, ip and super, in a map that belongs to the caller. An identity of digest is what Digest
-// returns, one of ip is an address. Super is for identities only, no ACL can name it.
+// BuiltinSchemes returns digest, ip and super, in a map that belongs to the caller. An identity of
+// digest is a result of Digest; an identity of ip is an address. Super has identities only: no ACL
+// can name it.
 func BuiltinSchemes() Schemes {
 	return Schemes{digestName: digestScheme{}, "ip": ipScheme{}, superScheme: noScheme{}}
 }
 
-// usable returns a copy without what has no meaning.
+// usable returns a copy without the schemes that are ignored.
 func (s Schemes) usable() Schemes {
 	if s == nil {
 		return BuiltinSchemes()
@@ -43,8 +46,8 @@ func (s Schemes) usable() Schemes {
 	return s
 }
 
-// Digest returns the identity of the scheme "digest" that a credential "user:password" proves, which is also the id that
-// an ACL names it by: the user, a colon, and the SHA-1 of the whole credential in base64.
+// Digest returns the identity of the scheme "digest" that a credential "user:password" proves: the
+// user, a colon, and the SHA-1 of the whole credential in base64. It is also the id for an ACL.
 func Digest(credential string) string {
 	user, _, _ := strings.Cut(credential, ":")
 	sum := sha1.Sum([]byte(credential))
@@ -53,10 +56,11 @@ func Digest(credential string) string {
 
 const digestName = "digest"
 
-// digestScheme knows users by what Digest makes of their passwords.
+// digestScheme identifies users by the Digest of their passwords.
 type digestScheme struct{}
 
-// Valid asks for two parts around one colon, as Java splits: empty parts at the end do not count.
+// Valid requires two parts separated by one colon. It splits as Java does: empty parts at the end
+// do not count.
 func (digestScheme) Valid(id string) bool {
 	return strings.Count(strings.TrimRight(id, ":"), ":") == 1
 }
@@ -64,13 +68,14 @@ func (digestScheme) Valid(id string) bool {
 func (digestScheme) Matches(identity, id string) bool { return identity == id }
 func (digestScheme) Expands() bool                    { return true }
 
-// mask is what a digest id looks like to those who may not set the ACL.
+// mask returns a digest id as shown to requesters who may not set the ACL.
 func mask(id string) string {
 	user, _, _ := strings.Cut(id, ":")
 	return user + ":x"
 }
 
-// ipScheme knows peers by their address. An ACL names one, or a network with the number of bits that count.
+// ipScheme identifies peers by their address. An ACL names an address, or a network with the number
+// of bits that count.
 type ipScheme struct{}
 
 func (ipScheme) Valid(id string) bool {
@@ -84,7 +89,7 @@ func (ipScheme) Matches(identity, id string) bool {
 		return false
 	}
 	addr, ok := parseAddr(identity)
-	return ok && netip.PrefixFrom(network, bits).Contains(addr) // which also asks for the same family
+	return ok && netip.PrefixFrom(network, bits).Contains(addr) // Contains also requires the same family
 }
 
 func (ipScheme) Expands() bool { return false }
@@ -99,8 +104,8 @@ func parseNetwork(id string) (addr netip.Addr, bits int, ok bool) {
 	return addr, bits, err == nil && bits >= 0 && bits <= addr.BitLen()
 }
 
-// parseAddr reads four numbers of an IPv4 address, which may begin with zeros, or an IPv6 address that has neither a zone
-// nor an IPv4 address in it.
+// parseAddr reads an IPv4 address of four numbers, which may have leading zeros, or an IPv6 address
+// with neither a zone nor an embedded IPv4 address.
 func parseAddr(text string) (netip.Addr, bool) {
 	quad := strings.Split(text, ".")
 	if len(quad) != 4 {

@@ -18,7 +18,7 @@ import (
 //  3. An ephemeral has no children. The initial znodes exist and are not ephemerals.
 //  4. No zxid in the tree is later than applied. visible is applied, or before Publish the previous
 //     transaction.
-//  5. A version has a predecessor only if it is of the newest transaction or if a pin keeps it.
+//  5. A version has a predecessor only if the newest transaction made it or a pin keeps it.
 //  6. The mortals are the TTL znodes, and the containers without children. An ephemeral is neither,
 //     until it lingers.
 //  7. The quotas hold every entry of limits in the index.
@@ -136,7 +136,7 @@ func (t *Tree) Children(path string) ([]string, Stat, error) {
 // byte order. If match is given, Before skips siblings whose name contains none of its strings.
 //
 // Before returns false if there is no such sibling, or if the znode has no suffix. It returns
-// ErrNoNode if the znode does not exist. The whole answer is of one zxid.
+// ErrNoNode if the znode does not exist. It reads everything at one zxid.
 //
 // The cost grows with the logarithm of the number of siblings, and with the number of skipped
 // siblings.

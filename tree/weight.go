@@ -2,16 +2,17 @@ package tree
 
 import "fmt"
 
-// What a znode and an entry of its ACL take in memory, about, beside the bytes of their words and
-// data. They are part of what a transaction does: every replica must count alike, for ever.
+// The estimated memory of a znode and of an entry in its ACL, without the bytes of strings and
+// data. These numbers are part of what a transaction does: every replica must count alike, for
+// ever.
 const (
 	znodeWeight = 240
 	entryWeight = 48
 )
 
-// weight is what a znode takes in memory in one of its versions, about; nothing where it does not
-// exist. It follows from the znode alone, so that a loaded tree has the same. An ACL is counted with
-// each znode that has it: only luck decides which of them share one.
+// weight estimates the memory of a znode in one of its versions; it is 0 where the znode does not
+// exist. It follows from the znode alone, so a loaded tree has the same weight. An ACL counts for
+// each znode that has it, because only chance decides which znodes share one.
 func (e *entry) weight(v *version) int64 {
 	if v.orNil() == nil {
 		return 0
@@ -23,17 +24,17 @@ func (e *entry) weight(v *version) int64 {
 	return n
 }
 
-// Weight returns how many bytes of memory the znodes take, about: 240 each, with their paths, their
-// data and their ACLs.
+// Weight returns the estimated bytes of memory of all znodes: 240 each, and their paths, data and
+// ACLs.
 func (t *Tree) Weight() int64 { return t.visibleWeight.Load() }
 
-// SetWeightMax bounds Weight: a transaction that makes the tree heavier than that fails with
-// ErrQuotaExceeded. Zero is no bound. It belongs to the writer, and must be the same on every
-// replica at each transaction. Quotas of subtrees go on beside it.
+// SetWeightMax limits Weight: a transaction that would make the tree heavier than n fails with
+// ErrQuotaExceeded. Zero means no limit. It belongs to the writer, and must be the same on every
+// replica at each transaction. Quotas of subtrees apply independently.
 func (t *Tree) SetWeightMax(n int64) { t.weightMax = n }
 
-// checkWeight looks at a transaction as a whole, when all of it is staged. One that does not make
-// the tree heavier always has room, and so have the ensemble's own.
+// checkWeight checks a completely staged transaction as a whole. It accepts every transaction that
+// does not make the tree heavier, and the ensemble's own.
 func (t *Tree) checkWeight() error {
 	if t.weightMax == 0 || t.header.System {
 		return nil
@@ -48,8 +49,8 @@ func (t *Tree) checkWeight() error {
 	return nil
 }
 
-// lastGrowing is the index of the last operation that can make a tree heavier: the one that there is no
-// room for any more.
+// lastGrowing returns the index of the last operation that can make a tree heavier: the one that no
+// longer found room.
 func lastGrowing(ops []Op) int {
 	for i := len(ops) - 1; i > 0; i-- {
 		if k := ops[i].Kind; k == KindCreate || k == KindSet {

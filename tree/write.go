@@ -117,12 +117,12 @@ func (t *Tree) set(op *Op, r *Result) error {
 	return nil
 }
 
-// delete checks the path only as far as ZooKeeper does: a malformed path is that of no znode. It
-// needs a permission on the parent and none on the znode. A requester without the permission does
-// not learn whether the znode exists.
+// delete checks the path only as far as ZooKeeper does: no znode has a malformed path. It needs a
+// permission on the parent and none on the znode. A requester without the permission does not learn
+// whether the znode exists.
 //
 // A delete that names the creation gives up a claim. Like a guard, it returns the same error
-// whether the znode is gone or is of another creation. The owner of an ephemeral needs no
+// whether the znode is gone or another creation has its path. The owner of an ephemeral needs no
 // permission for it: ending the session would have the same effect.
 func (t *Tree) delete(op *Op) error {
 	slash, err := lastSlash(op.Path)

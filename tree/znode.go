@@ -18,7 +18,7 @@ type Znode struct {
 
 	ACL       []ACL // nil: OpenACL, which is never stored as such
 	Container bool  // of the mode Container
-	// TTL is in milliseconds. It is 0 unless the znode is of a TTL mode, or was created as an
+	// TTL is in milliseconds. It is 0 unless the znode has a TTL mode, or was created as an
 	// ephemeral with a TTL.
 	TTL int64
 }
