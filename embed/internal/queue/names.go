@@ -13,8 +13,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A Kind is what a contender is: the word in its name right before the number, as Curator writes it, and the words of those
-// before it whom it waits for; none: everybody.
+// A Kind is what a contender waits for. Word stands in its name right before the number, as Curator
+// writes it. The contender waits for those before it whose name contains a word of After; if After
+// is empty, for all of them.
 type Kind struct {
 	Word  string
 	After []string
@@ -25,40 +26,47 @@ var (
 	Lock  = Kind{Word: "lock-"}                       // InterProcessMutex
 	Read  = Kind{Word: "__READ__", After: notReaders} // InterProcessReadWriteLock
 	Write = Kind{Word: "__WRIT__"}
-	Lease = Kind{Word: "lease-", After: []string{"/"}} // InterProcessSemaphoreV2; waits for nobody, and no name has a slash
-	Latch = Kind{Word: "latch-"}                       // LeaderLatch
+	// InterProcessSemaphoreV2. A Lease waits for nobody, because no name has a slash.
+	Lease = Kind{Word: "lease-", After: []string{"/"}}
+	Latch = Kind{Word: "latch-"} // LeaderLatch
 )
 
-// notReaders are words of those who share with nobody; the last is that of kazoo's Lock and WriteLock.
+// notReaders are the words of contenders that share the lock with nobody. The last one comes from
+// kazoo's Lock and WriteLock.
 var notReaders = []string{Write.Word, "-" + Lock.Word, "__lock__"}
 
-// The words that stand between a contender's uuid and its kind, each with a hyphen behind it; nobody else's clients look at them.
+// Words stand between a contender's uuid and its kind, each followed by a hyphen. ZooKeeper's
+// clients ignore them.
 const (
-	wordDelay    = 'd' // milliseconds that it lingers
-	wordIdentity = 'i' // 16 hex digits of whoever may take its place while it does
-	wordPlace    = 'z' // the zxid that a place counts from that was taken over
-	wordPriority = 'p' // of a candidate, above zero
+	wordDelay    = 'd' // milliseconds that the contender lingers
+	wordIdentity = 'i' // 16 hex digits of the identity that may take over its place meanwhile
+	wordPlace    = 'z' // the zxid that a place counts from after it was taken over
+	wordPriority = 'p' // of a candidate; above zero
 
-	// Upgrading is the word of a reader who waits to become the writer.
+	// Upgrading is the word of a reader that waits to become the writer.
 	Upgrading = "up"
 )
 
 const (
-	digits     = 10
-	prefix     = "_c_" // Curator's protection
-	prefixLast = "~u_" // of who stands behind all of its number: greater than what names begin with, kazoo's uuids too
+	digits = 10
+	prefix = "_c_" // as Curator's protected znodes
+	// Comes behind all of its number: greater than what other names begin with, including kazoo's
+	// uuids.
+	prefixLast = "~u_"
 	uuidLen    = 36
-	keyLen     = 13 // of the uuid's first two groups, with the hyphen between
+	keyLen     = 13 // the uuid's first two groups and the hyphen between them
 
-	// grantUUID is that of a place that is taken by a grant: the same for all, so that two cannot be granted one place.
+	// grantUUID is the uuid of a place that is taken by a grant. It is the same for all, so two
+	// contenders cannot be granted the same place.
 	grantUUID = "00000000-0000-4000-8000-000000000000"
 
-	// lastNumber is where the create counter of a znode stands still. From there on all contenders get the same number, which no
-	// longer tells who came first, so nobody stands in a queue with it.
+	// lastNumber is the number at which the create counter of a znode stops. From there on all
+	// contenders get the same number, which no longer tells who came first. So nobody queues with
+	// it.
 	lastNumber = "2147483647"
 )
 
-// newName returns a name without its number. key takes the place of the first digits of its uuid.
+// newName returns a name without its number. key replaces the first digits of its uuid.
 func newName(prefix, key string, k Kind, words []string) string {
 	var b strings.Builder
 	b.WriteString(prefix)
@@ -73,11 +81,12 @@ func newName(prefix, key string, k Kind, words []string) string {
 	return b.String()
 }
 
-// word returns what a contender's name says after a letter, between its uuid and its kind.
+// word returns what follows a letter among the words of a contender's name.
 func word(name string, letter byte) (string, bool) {
 	head, tail := len(prefix)+uuidLen+1, digits
 	if key(name) != "" {
-		tail += keyLen + digits // it is behind the kind again, and any group of it may look like a word
+		// The key stands behind the kind again, and any group of it may look like a word.
+		tail += keyLen + digits
 	}
 	if len(name) < head+tail {
 		return "", false
@@ -90,11 +99,11 @@ func word(name string, letter byte) (string, bool) {
 	return "", false
 }
 
-// number is a word that is decimal; zero if there is none.
+// number returns a decimal word, or zero if there is none.
 func number(name string, letter byte) int64 {
 	text, ok := word(name, letter)
 	if !ok {
-		return 0 // and no error is made
+		return 0 // without the cost of making an error
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -107,7 +116,7 @@ func delayOf(name string) time.Duration {
 	return time.Duration(number(name, wordDelay)) * time.Millisecond
 }
 
-// KindOf is what a contender's name says it is, as far as matters for whom it waits for.
+// KindOf returns Read for a reader's name and Lock for any other. That decides for whom it waits.
 func KindOf(name string) Kind {
 	if strings.Contains(name, Read.Word) || strings.Contains(name, "__rlock__") { // kazoo's
 		return Read
@@ -115,17 +124,17 @@ func KindOf(name string) Kind {
 	return Lock
 }
 
-// IsUpgrading reports whether a name is that of a reader who waits to become the writer.
+// IsUpgrading reports whether a name is that of a reader that waits to become the writer.
 func IsUpgrading(name string) bool { return strings.Contains(name, "-"+Upgrading+"-") }
 
-// Priority is what a candidate's name says of it.
+// Priority returns the priority in a candidate's name, or zero.
 func Priority(name string) int { return int(number(name, wordPriority)) }
 
-// PriorityWord is what a candidate's name says of a priority above zero.
+// PriorityWord returns the word for a priority above zero.
 func PriorityWord(n int) string { return string(wordPriority) + strconv.Itoa(n) }
 
-// Offer is the name of what is offered to a contender. Without its kind and with no number at its end nobody, Curator either, takes it for one in
-// the queue.
+// Offer returns the name of the znode that offers a place to a contender. It has no kind, and no
+// number at its end, so nobody mistakes it for a contender; neither does Curator.
 func Offer(name string) string { return "transfer-" + strings.ReplaceAll(name, Latch.Word, "") + "-" }
 
 func delayWord(d time.Duration) string {
@@ -139,7 +148,7 @@ func identityWord(identity string) string {
 	return fmt.Sprintf("%c%016x", wordIdentity, binary.BigEndian.Uint64(sum[:]))
 }
 
-// key is what orders those who stand behind others of the same number.
+// key returns the key that orders those of the same number, or nothing if the name has none.
 func key(name string) string {
 	if !strings.HasPrefix(name, prefixLast) || len(name) < len(prefixLast)+keyLen {
 		return ""
@@ -147,11 +156,11 @@ func key(name string) string {
 	return name[len(prefixLast) : len(prefixLast)+keyLen]
 }
 
-// IsVacant reports whether a contender, if it is the first, has its turn only when it has taken its place by a grant.
+// IsVacant reports whether a contender that is first still needs a grant of its place.
 func IsVacant(name string) bool { return key(name) != "" && !IsUpgrading(name) }
 
-// Order returns the two numbers of a contender's token: where its place counts from, and if the place was taken over, the
-// transaction that did.
+// Order returns the two numbers of a contender's token: the zxid from which its place counts, and
+// if the place was taken over, the zxid of that transaction.
 func Order(name string, czxid embed.Zxid) (zxid embed.Zxid, local uint64) {
 	if z := number(name, wordPlace); z > 0 {
 		return embed.Zxid(z), uint64(czxid)
@@ -159,7 +168,7 @@ func Order(name string, czxid embed.Zxid) (zxid embed.Zxid, local uint64) {
 	return czxid, 0
 }
 
-// sequence returns the ten digits a contender's name ends in.
+// sequence returns the ten digits at the end of a contender's name.
 func sequence(name string) (string, bool) {
 	if len(name) < digits {
 		return "", false
@@ -168,7 +177,7 @@ func sequence(name string) (string, bool) {
 	return suffix, strings.Trim(suffix, "0123456789") == ""
 }
 
-// before compares names of contenders as Session.Before does: by number, then by the whole name.
+// before compares contenders' names as Session.Before does: by number, then by the whole name.
 func before(a, b string) int {
 	x, _ := sequence(a)
 	y, _ := sequence(b)
@@ -186,7 +195,7 @@ func Child(parent, name string) string {
 	return parent + "/" + name
 }
 
-// Below returns the ensemble's path for one of a session with a root.
+// Below returns the ensemble's path for a path of a session with a root.
 func Below(root, path string) string {
 	switch {
 	case root == "/":

@@ -12,20 +12,23 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A Place is a number in a queue, and what the tokens of those who have it count from. It passes from one contender to another in the
-// transaction that deletes the first, so that nobody comes between them.
+// A Place is a number in a queue, and the zxid from which the tokens of those at that number count.
+// It passes from one contender to another in the transaction that deletes the first, so nobody
+// comes between them.
 type Place struct {
 	Parent string
 	Number string // ten digits
-	Key    string // empty, or as the first two groups of a uuid: behind those of the number without one, in order of the keys
-	Zxid   embed.Zxid
-	Grant  bool // it is taken with the turn, and by one only: ErrNodeExists
+	// Empty, or in the form of a uuid's first two groups: then the place is behind those of the
+	// number without a key, in the order of the keys.
+	Key   string
+	Zxid  embed.Zxid
+	Grant bool // it is a grant, which only one contender can have: others get ErrNodeExists
 }
 
-// upgradeKey is that of a reader who is upgraded: there is one at a time.
+// upgradeKey is the key of a reader that upgrades. Only one does so at a time.
 const upgradeKey = "00000000-0000"
 
-// PlaceOf is where a contender of a path stands.
+// PlaceOf returns the place of the contender at a path.
 func PlaceOf(path string, czxid embed.Zxid) Place {
 	parent, name := Split(path)
 	zxid, _ := Order(name, czxid)
@@ -33,29 +36,30 @@ func PlaceOf(path string, czxid embed.Zxid) Place {
 	return Place{Parent: parent, Number: number, Key: key(name), Zxid: zxid}
 }
 
-// Place is where the contender stands.
+// Place returns the contender's place.
 func (c *Contender) Place() Place { return PlaceOf(c.Path(), c.Czxid) }
 
-// inFrontOf is right before a contender, among those with a key.
+// inFrontOf returns the place right before a contender, among those with a key.
 func inFrontOf(path string, czxid embed.Zxid, key string) Place {
 	at := PlaceOf(path, czxid)
 	if at.Key == "" {
-		n, _ := strconv.Atoi(at.Number) // which are digits
+		n, _ := strconv.Atoi(at.Number) // always digits
 		at.Number, at.Zxid = fmt.Sprintf("%0*d", digits, n-1), at.Zxid-1
 	}
 	at.Key = key
 	return at
 }
 
-// InFrontOf is the place right before a writer of a reader who is upgraded.
+// InFrontOf returns the place right before a writer, for a reader that upgrades.
 func InFrontOf(path string, czxid embed.Zxid) Place { return inFrontOf(path, czxid, upgradeKey) }
 
 // PriorityMax is the highest priority.
 const PriorityMax = 999
 
-// Jump is where a candidate of a priority belongs among the names of all, itself included: the place right before the first who waits
-// with a lower one, and who is ahead of that one, who must still be when the place is taken: or that one may have its turn already. It is false
-// if the candidate is where it belongs.
+// Jump returns where a candidate of a priority belongs, given the names of all candidates. It
+// belongs right before the one at lower, which is the first that waits with a lower priority. ahead
+// is the path of the candidate before lower. It must still exist when the place is taken; otherwise
+// lower may lead already. Jump returns false if the candidate is where it belongs.
 func Jump(c *Contender, names []string, priority int) (lower, ahead string, ok bool) {
 	parent, own := Split(c.Path())
 	first, _ := First(names)
@@ -75,16 +79,16 @@ func Jump(c *Contender, names []string, priority int) (lower, ahead string, ok b
 	return Child(parent, lower), Child(parent, ahead), true
 }
 
-// InFrontOfLower is the place of a candidate of a priority right before one with a lower: behind those of its own or a higher one, and of those of
-// its own in the order in which they came.
+// InFrontOfLower returns the place of c right before the candidate at path, whose priority is
+// lower. There c stands behind candidates of a higher priority, and behind earlier ones of its own.
 func (c *Contender) InFrontOfLower(path string, czxid embed.Zxid, priority int) Place {
-	n, _ := strconv.Atoi(c.Place().Number) // which are digits, of a number below 1<<31
+	n, _ := strconv.Atoi(c.Place().Number) // always digits, of a number below 1<<31
 	const rank = 3                         // digits of the priority in a key
 	return inFrontOf(path, czxid, fmt.Sprintf("%0*d%05x-%04x", rank, PriorityMax-priority, n>>16, n&0xffff))
 }
 
-// Take creates a contender at a place, in a transaction that begins with ops, one of which makes sure that the place is free. It outwaits a
-// quorum that is away, unless the entry is prompt.
+// Take creates a contender at a place, in a transaction that begins with ops. One of them makes
+// sure that the place is free. Unless the entry is prompt, Take waits for a quorum that is away.
 func Take(ctx context.Context, s *embed.Session, e Entry, at Place, ops ...embed.Op) (*Contender, error) {
 	e.Words = append(slices.Clone(e.Words), placeWord(at.Zxid))
 	name, number := newName(prefix, "", e.Kind, e.words()), at.Number
@@ -92,27 +96,29 @@ func Take(ctx context.Context, s *embed.Session, e Entry, at Place, ops ...embed
 	case at.Grant:
 		name = prefix + grantUUID + "-" + placeWord(at.Zxid) + "-" + e.Kind.Word
 	case at.Key != "":
-		// The number in front, then the key: so Curator, which compares all that follows the kind, has the same order.
+		// The number comes first, then the key. So Curator, which compares all that follows the
+		// kind, orders them as we do.
 		name, number = newName(prefixLast, at.Key, e.Kind, e.words()), at.Number+at.Key+at.Number
 	}
 	return e.Claim(ctx, s, append(slices.Clone(ops), e.create(name, number, at.Parent))...)
 }
 
-// Granted is the place of the first, in front of all who may come to stand at its number.
+// Granted returns the place as a grant: in front of all who may come to stand at its number.
 func (p Place) Granted() Place {
 	p.Key, p.Grant = "", true
 	return p
 }
 
-// Return takes the place of a contender of the same kind and identity that is there only because it was lost, if nobody is ahead of it for whom
-// that kind waits. It returns nil if there is no such place.
+// Return takes over the place of a contender of the same kind and identity that was lost and only
+// lingers. Somebody ahead for whom the kind waits rules that out. It returns nil if there is no
+// such place.
 func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Contender, error) {
 	if e.Identity == "" || e.Delay == 0 {
 		return nil, nil
 	}
 	names, _, err := s.Children(ctx, parent)
 	if err != nil {
-		return nil, nil // whoever enters is told
+		return nil, nil // entering reports the error
 	}
 	for _, name := range Sorted(names) {
 		if who, _ := word(name, wordIdentity); identityWord(e.Identity)[1:] == who && strings.Contains(name, e.Kind.Word) {
@@ -121,7 +127,7 @@ func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Con
 			if err == nil && ok && stat.EphemeralOwner == 0 {
 				c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), embed.OpInherit(path))
 				if errors.Is(err, embed.ErrNoNode) {
-					return nil, nil // somebody has waited for long enough
+					return nil, nil // somebody has waited out the delay
 				}
 				return c, err
 			}

@@ -11,34 +11,36 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// ErrExhausted says that the parent's create counter has come to its end: no number is left for another contender.
+// ErrExhausted says that the parent's create counter has reached its end. No number is left for
+// another contender.
 var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: use another path")
 
-// A Contender stands in a queue, or in several at once, until it is released. It is not for several goroutines at once.
+// A Contender stands in a queue, or in several at once, until it is released. Only one goroutine
+// may use it at a time.
 type Contender struct {
 	Session *embed.Session
 	Claim   *embed.Claim
 	Turn    *embed.Turn // of its claim, from when it is its turn
 	Paths   []string    // of its znodes
-	Czxid   embed.Zxid  // of their creation
+	Czxid   embed.Zxid  // of their create
 	kind    Kind
 	again   bool
-	past    string               // the path of one that it does not wait for
-	seen    map[string]time.Time // when it saw that those before it were lost
+	past    string               // the path of a contender that it does not wait for
+	seen    map[string]time.Time // when it first saw the loss of each contender ahead
 }
 
-// An Entry says how a contender enters. The zero value but for Kind is usable.
+// An Entry says how a contender enters. Only Kind is required.
 type Entry struct {
 	Kind     Kind
 	Data     []byte
-	Words    []string      // in its name
-	Delay    time.Duration // that it lingers when its session is lost
-	Identity string        // who may take its place meanwhile; empty: nobody
-	Again    bool          // its claim is held again and again
-	Prompt   bool          // it does not outwait a quorum that is away: embed.ErrUnavailable
+	Words    []string      // in its name, besides those for the fields below
+	Delay    time.Duration // how long it lingers when its session is lost
+	Identity string        // who may take over its place meanwhile; empty: nobody
+	Again    bool          // its claim may be held more than once
+	Prompt   bool          // without a quorum it fails with embed.ErrUnavailable instead of waiting
 }
 
-// words are all that an entry's name says.
+// words returns all words of an entry's name.
 func (e *Entry) words() []string {
 	words := slices.Clone(e.Words)
 	if e.Delay > 0 {
@@ -55,7 +57,8 @@ func (e *Entry) Create(parent string) embed.Op {
 	return e.create(newName(prefix, "", e.Kind, e.words()), "", parent)
 }
 
-// create returns the operation that creates a contender under a parent: with a number if one is given, else the parent's next.
+// create returns the operation that creates a contender under a parent. If number is empty, the
+// contender gets the parent's next one.
 func (e *Entry) create(name, number, parent string) embed.Op {
 	mode := embed.EphemeralSequential
 	if number != "" {
@@ -64,16 +67,18 @@ func (e *Entry) create(name, number, parent string) embed.Op {
 	return embed.OpCreateWith(Child(parent, name+number), e.Data, embed.CreateOptions{Mode: mode, TTL: e.Delay})
 }
 
-// Enter queues a contender under each parent, all in one transaction; those that are missing are created. If ctx ends first nothing is left
-// in the queues.
+// Enter queues a contender under each parent, all in one transaction. It creates missing parents.
+// If ctx ends first, nothing stays in the queues.
 func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*Contender, error) {
 	if slices.Contains(parents, "") {
-		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath) // with a name it would be one below the root
+		// With a name appended, it would mean a child of the root.
+		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath)
 	}
 	for {
 		ops := make([]embed.Op, len(parents))
 		for i, parent := range parents {
-			// What this node does not have is made first: to have the claim refused for it would cost a commit.
+			// Create first what this node's replica does not have: a claim that is refused for it
+			// would cost a commit.
 			if err := Ensure(ctx, s, parent); err != nil && (e.Prompt || !Unanswered(err)) {
 				return nil, e.prompt(ctx, err)
 			}
@@ -81,13 +86,13 @@ func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*
 		}
 		c, err := e.Claim(ctx, s, ops...)
 		if errors.Is(err, embed.ErrNoNode) {
-			continue // one has been reaped meanwhile
+			continue // a parent has been removed meanwhile
 		}
 		return c, err
 	}
 }
 
-// Claim submits a transaction that creates contenders, and waits for it.
+// Claim submits a transaction that creates contenders, and waits for its outcome.
 func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*Contender, error) {
 	claim, err := s.Claim(ctx, ops...)
 	if err != nil {
@@ -98,9 +103,9 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 		results, err = claim.Created(ctx)
 	}
 	if err != nil {
-		_ = claim.Release() // the node sees to it once the outcome is known
+		_ = claim.Release() // the node deletes what was created once it knows the outcome
 		if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
-			err = ended // whatever was created goes with the session
+			err = ended // what was created goes with the session
 		}
 		return nil, e.prompt(ctx, err)
 	}
@@ -118,8 +123,8 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 	return c, nil
 }
 
-// prompt is the error of an entry that does not outwait a quorum: whatever is on its way is taken back, or is an empty container, so nothing
-// comes of it.
+// prompt returns the error of a prompt entry, which does not wait for a quorum. Its znodes are
+// taken back, or are empty containers, so an unknown outcome has no effect.
 func (e *Entry) prompt(ctx context.Context, err error) error {
 	if e.Prompt && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
 		return embed.ErrUnavailable
@@ -127,33 +132,34 @@ func (e *Entry) prompt(ctx context.Context, err error) error {
 	return err
 }
 
-// late reports whether an error of Created means that the claim's transaction is still on its way.
+// late reports whether an error of Created means that the claim's transaction is still in flight.
 func late(claim *embed.Claim, err error) bool {
 	return errors.Is(err, embed.ErrUnknownOutcome) && claim.Err() == nil
 }
 
-// Unanswered reports whether a call ended because no quorum answered it in time.
+// Unanswered reports whether a call failed because no quorum answered it in time.
 func Unanswered(err error) bool {
 	return errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)
 }
 
-// Ensure creates a znode and those above it that are missing, as containers: the ensemble removes them again when they
-// have been of use and are empty.
+// Ensure creates a znode and those above it that are missing, as containers. The ensemble removes a
+// container that has had children and is empty again.
 func Ensure(ctx context.Context, s *embed.Session, path string) error {
 	_, ok, err := s.Exists(ctx, path)
 	var no *embed.OpError
 	if errors.Is(err, embed.ErrInvalidPath) && errors.As(err, &no) {
-		return no.Err // whoever uses it would tell of a path below it, which no caller has written
+		// The call that uses the znode would name a path below it, which no caller has written.
+		return no.Err
 	}
 	if ok || err != nil {
-		return nil // what is wrong with it is told by whoever uses it
+		return nil // the call that uses it reports the error
 	}
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
 		_, ok, err := s.Exists(ctx, path[:i])
-		if ok || errors.Is(err, embed.ErrNoAuth) { // of a znode that is there
+		if ok || errors.Is(err, embed.ErrNoAuth) { // the znode exists
 			continue
 		}
 		if err != nil {
@@ -163,7 +169,9 @@ func Ensure(ctx context.Context, s *embed.Session, path string) error {
 		switch {
 		case err == nil, errors.Is(err, embed.ErrNodeExists):
 		case errors.Is(err, embed.ErrNoNode) && strings.LastIndexByte(path[:i], '/') > 0:
-			i = 0 // its parent has been reaped meanwhile; only the session's root would never come
+			// Its parent has been removed meanwhile; only a missing root of the session would never
+			// appear.
+			i = 0
 		default:
 			return err
 		}
@@ -171,23 +179,23 @@ func Ensure(ctx context.Context, s *embed.Session, path string) error {
 	return nil
 }
 
-// Path is that of its znode, or of the first of several.
+// Path returns the path of the contender's znode, or of the first of several.
 func (c *Contender) Path() string { return c.Paths[0] }
 
-// Order returns the two numbers of its token.
+// Order returns the two numbers of the contender's token.
 func (c *Contender) Order() (zxid embed.Zxid, local uint64) {
 	_, name := Split(c.Path())
 	return Order(name, c.Czxid)
 }
 
-// Is reports whether it is of a kind.
+// Is reports whether the contender is of a kind.
 func (c *Contender) Is(k Kind) bool { return c.kind.Word == k.Word }
 
-// Past has it not wait for the contender at a path, which is its owner's too.
+// Past makes the contender not wait for the one at path, which has the same owner.
 func (c *Contender) Past(path string) { c.past = path }
 
-// Wait waits until it is the contender's turn and holds its claim. If it returns an error the contender has left the
-// queue, or will as soon as that can be sent.
+// Wait waits until the contender is first and holds its claim. After an error the contender has
+// left the queue; if its znode cannot be deleted at once, the node does so as soon as it can.
 func (c *Contender) Wait(ctx context.Context) error {
 	for {
 		first, err := c.Try(ctx)
@@ -203,8 +211,9 @@ func (c *Contender) Wait(ctx context.Context) error {
 	}
 }
 
-// Try holds the claim if it is the contender's turn, and reports whether it is. The error is embed.ErrSuspended if it is
-// and the session is not safe at this moment; after any other the contender has left the queue.
+// Try holds the claim if the contender is first, and reports whether it is first. If it is first
+// but the session is not safe at this moment, the error is embed.ErrSuspended. After any other
+// error the contender has left the queue.
 func (c *Contender) Try(ctx context.Context) (first bool, err error) {
 	ahead, err := c.ahead(ctx)
 	if err != nil {
@@ -213,8 +222,9 @@ func (c *Contender) Try(ctx context.Context) (first bool, err error) {
 	if ahead != "" {
 		return false, nil
 	}
-	// First in a state that this node has applied: only its own removal can change that, and every removal but one by
-	// hand comes after the session's local deadline, which Hold compares with the clock.
+	// The contender is first in a state that this node has applied. Only its own removal can change
+	// that. Every removal but one by hand comes after the session's local deadline, which Hold
+	// compares with the clock.
 	switch err := c.Hold(); {
 	case err == nil:
 		return true, nil
@@ -231,7 +241,8 @@ func (c *Contender) Hold() (err error) {
 	return err
 }
 
-// WaitFirst waits until it is the contender's turn, and does not hold its claim. After an error it has left the queue, as of Wait.
+// WaitFirst waits until the contender is first. It does not hold the claim. After an error the
+// contender has left the queue, as with Wait.
 func (c *Contender) WaitFirst(ctx context.Context) error {
 	for {
 		ahead, err := c.ahead(ctx)
@@ -247,7 +258,7 @@ func (c *Contender) WaitFirst(ctx context.Context) error {
 	}
 }
 
-// ahead returns the path of somebody that the contender waits for, or nothing if it is its turn.
+// ahead returns the path of a contender that c waits for, or nothing if c is first.
 func (c *Contender) ahead(ctx context.Context) (string, error) {
 	for _, path := range c.Paths {
 		for {
@@ -267,20 +278,21 @@ func (c *Contender) ahead(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// First reports whether it is the contender's turn.
+// First reports whether the contender is first.
 func (c *Contender) First(ctx context.Context) (bool, error) {
 	ahead, err := c.ahead(ctx)
 	return ahead == "", err
 }
 
-// IsVacant is that of its name.
+// IsVacant reports whether the contender still needs a grant of its place; see the function
+// IsVacant.
 func (c *Contender) IsVacant() bool {
 	_, name := Split(c.Path())
 	return IsVacant(name)
 }
 
-// Leave gives up the place and returns the reason: why the claim ended if it has, else err. That its owner gave it up is none: he did that
-// for another, of which err tells.
+// Leave gives up the place. It returns the reason for which the claim had ended, or else err. If
+// the owner had released the claim itself, it did so because of err, so Leave returns err.
 func (c *Contender) Leave(err error) error {
 	if ended := c.Claim.Err(); ended != nil && !errors.Is(ended, embed.ErrReleased) {
 		err = ended
@@ -289,7 +301,8 @@ func (c *Contender) Leave(err error) error {
 	return err
 }
 
-// WaitChange waits until somebody ahead has gone, or until the session is Connected again when there is nobody; or until there is an event of
+// WaitChange waits until the contender ahead has gone. If nobody is ahead and the session is not
+// Connected, it waits until its state changes. It also returns at an event of other, a channel of
 // another watch.
 func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) error {
 	state, changed := c.Session.State()
@@ -308,10 +321,11 @@ func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) er
 		return err
 	}
 	defer watch.Close()
-	// It may have gone before the watch was armed.
+	// The contender ahead may have gone before the watch was armed.
 	stat, ok, err := c.Session.Exists(ctx, ahead)
 	if err != nil && !errors.Is(err, embed.ErrNoAuth) || err == nil && !ok {
-		return err // or nil, if it is gone; one that may not be read is there, and the watch ends without telling
+		// nil if it is gone. If it may not be read, it exists, and the watch ends without an event.
+		return err
 	}
 	var delay time.Duration
 	if ok && stat.EphemeralOwner == 0 {
@@ -322,25 +336,27 @@ func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) er
 	return c.sleep(ctx, nil, watch.Events(), other, delay)
 }
 
-// outwait returns how long somebody ahead that its session has lost is still in the way; see Outwait.
+// outwait returns how long a lost contender at ahead still keeps c waiting; see Outwait.
 func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, error) {
 	_, name := Split(ahead)
 	if delayOf(name) == 0 {
-		return 0, nil // somebody else's znode
+		return 0, nil // not a contender with a delay
 	}
 	after := KindOf(name).After
 	if IsUpgrading(name) {
-		after = Read.After // it may have been in beside its own read Hold
+		after = Read.After // it may have held the lock together with its own read Hold
 	}
 	before, waited, err := c.Session.Before(ctx, ahead, after...)
-	if err == nil && waited && !IsUpgrading(before) { // which may be its own, come in front of it while it was in
+	// An upgrading contender before it may be its own, which came in front of it while it held the
+	// lock.
+	if err == nil && waited && !IsUpgrading(before) {
 		return remove(ctx, c.Session, ahead) // it cannot have held anything
 	}
 	if c.seen == nil {
 		c.seen = make(map[string]time.Time)
 	}
 	left, err := Outwait(ctx, c.Session, ahead, c.seen)
-	// Readers who were lost together have their delays together.
+	// Readers that were lost together serve their delays together.
 	for path := ahead; err == nil && left > 0; {
 		parent, _ := Split(path)
 		before, ok, gone := c.Session.Before(ctx, path)
@@ -353,8 +369,9 @@ func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, e
 	return left, err
 }
 
-// Outwait returns how long a contender that its session has lost is still in the way: zero if it is no such contender, or nobody here
-// knows. It removes it when that is over, and then returns less than zero. seen says when each was seen first.
+// Outwait returns how long a lost contender still keeps others waiting. It returns zero if the
+// contender is not lost or has no delay. When the delay is over, Outwait deletes the contender and
+// returns less than zero. seen has the time at which each loss was first seen.
 func Outwait(ctx context.Context, s *embed.Session, path string, seen map[string]time.Time) (time.Duration, error) {
 	_, name := Split(path)
 	delay := delayOf(name)
@@ -381,14 +398,14 @@ func remove(ctx context.Context, s *embed.Session, path string) (time.Duration, 
 	err := s.Delete(ctx, path, embed.AnyVersion)
 	switch {
 	case errors.Is(err, embed.ErrNoAuth), errors.Is(err, embed.ErrNotEmpty):
-		return 0, nil // the ensemble does it, once it can
+		return 0, nil // the ensemble deletes it once it can
 	case errors.Is(err, embed.ErrNoNode), Unanswered(err):
 		err = nil
 	}
 	return -1, err
 }
 
-// sleep waits for an event; a limit of zero is none.
+// sleep waits for an event, for limit at most; a limit of zero means none.
 func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events, other <-chan embed.Event, limit time.Duration) error {
 	var over <-chan time.Time
 	if limit > 0 {
@@ -398,7 +415,7 @@ func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events, 
 	}
 	select {
 	case <-changed:
-	case <-events: // closed too: whatever ended the watch, look again
+	case <-events: // also when the channel is closed: the watch has ended, so look again
 	case <-other:
 	case <-over:
 	case <-c.Claim.Done():
@@ -409,7 +426,8 @@ func (c *Contender) sleep(ctx context.Context, changed <-chan struct{}, events, 
 	return nil
 }
 
-// First returns the name of the contender whose turn it is among a parent's children, or false if there is none.
+// First returns the name of the first contender among a parent's children, or false if there is
+// none.
 func First(names []string) (string, bool) {
 	first := ""
 	for _, name := range names {
@@ -427,7 +445,7 @@ func Sorted(names []string) []string {
 	return list
 }
 
-// Waits reports whether a newcomer of a kind would wait for one of a parent's children.
+// Waits reports whether a new contender of a kind would wait for one of a parent's children.
 func Waits(k Kind, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, ok := sequence(name)
