@@ -55,7 +55,7 @@ func Check(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	lock, err := replication.LockToLook(dir)
+	lock, err := replication.LockShared(dir)
 	if err != nil {
 		return Report{}, err
 	}

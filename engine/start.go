@@ -317,7 +317,7 @@ func (e *Engine) join() error {
 		Self: transport.Identity{Digest: id.Digest, Member: uint64(id.Member), Directory: id.Directory, Start: id.Start,
 			Run: runID(), Tick: e.cfg.Tick, Shards: e.found}, Held: e.held,
 		Members: members, Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
-		Admit: e.admit, Refused: e.refused, Logger: e.log,
+		Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
 	})
 	e.listener = nil // the transport's now
@@ -386,8 +386,8 @@ func (e *Engine) settle() {
 	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
 }
 
-// admit decides whether a peer with the right founding digest may talk to this node.
-func (e *Engine) admit(peer transport.Identity) error {
+// accept decides whether a peer with the right founding digest may talk to this node.
+func (e *Engine) accept(peer transport.Identity) error {
 	if err := e.recognise(peer); err != nil {
 		return err
 	}

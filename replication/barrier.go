@@ -20,21 +20,21 @@ import (
 // that were waiting before that ReadIndex was sent, and nobody who came later.
 //
 // Invariants:
-//  1. a loop runs if next is not nil, and while somebody waits in a turn that it has taken;
-//  2. a turn is over when it is served, or with the host.
+//  1. a loop runs if next is not nil, and while somebody waits in a round that it has taken;
+//  2. a round is over when it is served, or with the host.
 type barrier struct {
 	timers timers.Pool
 
 	mu struct {
 		rank.Mutex[rank.Barrier]
-		next    *turn // of those who came after the newest ReadIndex had been sent; nil if there is none
+		next    *round // of those who came after the newest ReadIndex had been sent; nil if there is none
 		running bool
 		ended   error // why there will be no answer any more
 	}
 }
 
-// A turn is callers who are served by one answer.
-type turn struct {
+// A round is the callers that are served by one answer.
+type round struct {
 	over    chan struct{} // closed when they are served, or will not be
 	err     error         // why not
 	waiting int           // how many of them have not given up; guarded by the barrier's mu
@@ -61,8 +61,8 @@ func (h *Host) Barrier(ctx context.Context, id ShardID, limit time.Duration) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var t *turn
-	if err := h.call(func() (err error) { t, err = h.joinBarrier(s); return err }); err != nil {
+	var r *round
+	if err := h.call(func() (err error) { r, err = h.joinBarrier(s); return err }); err != nil {
 		return err
 	}
 	var expired <-chan time.Time
@@ -72,35 +72,35 @@ func (h *Host) Barrier(ctx context.Context, id ShardID, limit time.Duration) err
 		expired = timer.C
 	}
 	select {
-	case <-t.over: // the loop looks for the host's end: a select of more than this took a tenth of a reader's time
-		return t.err
+	case <-r.over: // the loop looks for the host's end: a select of more than this took a tenth of a reader's time
+		return r.err
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-expired:
 		err = context.DeadlineExceeded
 	}
-	s.barrier.leave(t)
+	s.barrier.leave(r)
 	return err
 }
 
 // joinBarrier adds a waiter and starts the loop if it does not run. The host is not closed, so loops may grow.
-func (h *Host) joinBarrier(s *shard) (*turn, error) {
-	t, idle, err := s.barrier.join()
+func (h *Host) joinBarrier(s *shard) (*round, error) {
+	r, idle, err := s.barrier.join()
 	if idle {
 		h.loops.Go(func() { h.barrierLoop(s) })
 	}
-	return t, err
+	return r, err
 }
 
-// join adds a waiter to the next turn, and reports whether the loop is to be started for it.
-func (b *barrier) join() (t *turn, idle bool, err error) {
+// join adds a waiter to the next round, and reports whether the loop is to be started for it.
+func (b *barrier) join() (r *round, idle bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.ended != nil {
 		return nil, false, b.mu.ended
 	}
 	if b.mu.next == nil {
-		b.mu.next = &turn{over: make(chan struct{})}
+		b.mu.next = &round{over: make(chan struct{})}
 	}
 	b.mu.next.waiting++
 	idle = !b.mu.running
@@ -108,16 +108,16 @@ func (b *barrier) join() (t *turn, idle bool, err error) {
 	return b.mu.next, idle, nil
 }
 
-// serve ends a turn, and returns how many it has served.
-func (b *barrier) serve(t *turn) int {
+// serve ends a round, and returns how many it has served.
+func (b *barrier) serve(r *round) int {
 	b.mu.Lock()
-	n := t.waiting
+	n := r.waiting
 	b.mu.Unlock()
-	close(t.over)
+	close(r.over)
 	return n
 }
 
-// gather lets those join the next turn who were served and ask again, or the next ReadIndex is sent for a few of them: with 64 readers
+// gather lets those join the next round who were served and ask again, or the next ReadIndex is sent for a few of them: with 64 readers
 // on three members it raised their reads by an eighth.
 func (b *barrier) gather(served int) {
 	joined := 0
@@ -133,7 +133,7 @@ func (b *barrier) gather(served int) {
 	}
 }
 
-// joined is how many wait in the next turn.
+// joined is how many wait in the next round.
 func (b *barrier) joined() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,8 +143,8 @@ func (b *barrier) joined() int {
 	return b.mu.next.waiting
 }
 
-// end tells those who wait, in the turns that the loop has taken and in the next, and all who come, why there will be no answer.
-func (b *barrier) end(unserved []*turn, err error) {
+// end tells those who wait, in the rounds that the loop has taken and in the next, and all who come, why there will be no answer.
+func (b *barrier) end(unserved []*round, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.ended = err
@@ -152,28 +152,28 @@ func (b *barrier) end(unserved []*turn, err error) {
 		unserved = append(unserved, b.mu.next)
 		b.mu.next = nil
 	}
-	for _, t := range unserved {
-		t.err = err
-		close(t.over)
+	for _, r := range unserved {
+		r.err = err
+		close(r.over)
 	}
 }
 
-func (b *barrier) leave(t *turn) {
+func (b *barrier) leave(r *round) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t.waiting--
+	r.waiting--
 }
 
-// batch returns the turns that the ReadIndex about to be sent serves: those not served yet and the next one, without those that
+// collect returns the rounds that the ReadIndex about to be sent serves: those not served yet and the next one, without those that
 // all have left. With none it ends the loop.
-func (b *barrier) batch(unserved []*turn) []*turn {
+func (b *barrier) collect(unserved []*round) []*round {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.next != nil {
 		unserved = append(unserved, b.mu.next)
 		b.mu.next = nil
 	}
-	unserved = slices.DeleteFunc(unserved, func(t *turn) bool { return t.waiting == 0 })
+	unserved = slices.DeleteFunc(unserved, func(r *round) bool { return r.waiting == 0 })
 	b.mu.running = len(unserved) > 0
 	return unserved
 }
@@ -181,21 +181,21 @@ func (b *barrier) batch(unserved []*turn) []*turn {
 // barrierLoop serves the waiters of a shard. It ends when there are none, or with the host.
 func (h *Host) barrierLoop(s *shard) {
 	ticks := barrierTicks
-	var batch []*turn
+	var rounds []*round
 	for {
-		batch = s.barrier.batch(batch)
-		if len(batch) == 0 {
+		rounds = s.barrier.collect(rounds)
+		if len(rounds) == 0 {
 			return
 		}
 		answer := h.readIndex(s, time.Duration(ticks)*h.cfg.Tick)
 		switch answer {
 		case barrierServed:
 			served := 0
-			for _, t := range batch {
-				served += s.barrier.serve(t)
+			for _, r := range rounds {
+				served += s.barrier.serve(r)
 			}
-			clear(batch)
-			batch = batch[:0]
+			clear(rounds)
+			rounds = rounds[:0]
 			ticks = barrierTicks
 			s.barrier.gather(served)
 		case barrierLost:
@@ -203,10 +203,10 @@ func (h *Host) barrierLoop(s *shard) {
 		case barrierNewLeader:
 			ticks = barrierTicks
 		case barrierClosed:
-			s.barrier.end(batch, ErrClosed)
+			s.barrier.end(rounds, ErrClosed)
 			return
 		case barrierFailed:
-			s.barrier.end(batch, ErrFailed)
+			s.barrier.end(rounds, ErrFailed)
 			return
 		}
 	}

@@ -164,16 +164,16 @@ func TestBarrier_Ends(t *testing.T) {
 // A caller is never served by a request that was sent before it asked.
 func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	var b barrier
-	join := func() *turn { t, _, _ := b.join(); return t }
+	join := func() *round { r, _, _ := b.join(); return r }
 	early, leaver := join(), join()
-	batch := b.batch(nil)
+	batch := b.collect(nil)
 	late := join()
 	b.leave(leaver)
 	if len(batch) != 1 || batch[0] != early || late == early {
 		t.Error("the late one waits for the early one's answer")
 	}
 	// It is lost: the next one serves both.
-	batch = b.batch(batch)
+	batch = b.collect(batch)
 	if len(batch) != 2 || batch[0] != early || batch[1] != late {
 		t.Errorf("%d turns", len(batch))
 	}
@@ -181,7 +181,7 @@ func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	b.leave(early)
 	b.leave(late)
 	b.leave(join())
-	if len(b.batch(batch)) != 0 || b.mu.running {
+	if len(b.collect(batch)) != 0 || b.mu.running {
 		t.Error("the loop does not end")
 	}
 }
@@ -189,15 +189,15 @@ func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 // When there will be no answer any more all are told: whom the loop has taken, who waits for the next turn, and who comes.
 func TestBarrier_EndTellsEverybody(t *testing.T) {
 	var b barrier
-	taken, _, _ := b.join()
-	batch := b.batch(nil)
+	collected, _, _ := b.join()
+	batch := b.collect(nil)
 	waiting, _, _ := b.join()
 	b.end(batch, ErrFailed)
-	for _, turn := range []*turn{taken, waiting} {
+	for _, r := range []*round{collected, waiting} {
 		select {
-		case <-turn.over:
-			if turn.err != ErrFailed {
-				t.Errorf("told %v", turn.err)
+		case <-r.over:
+			if r.err != ErrFailed {
+				t.Errorf("told %v", r.err)
 			}
 		default:
 			t.Error("not told")

@@ -67,7 +67,7 @@ func (r *retention) setDue() {
 	r.mu.due = true
 }
 
-func (r *retention) takeDue() bool {
+func (r *retention) clearDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	due := r.mu.due
@@ -123,7 +123,7 @@ func (h *Host) compactLoop() {
 		}
 		retry = nil
 		for _, s := range h.shards {
-			if !s.log.takeDue() {
+			if !s.log.clearDue() {
 				continue
 			}
 			if err := h.cutLog(s); errors.Is(err, ErrBusy) || errors.Is(err, ErrNoLeader) {

@@ -23,7 +23,7 @@ func TestRetention_CutsByBytes(t *testing.T) {
 	if got := r.cut(keepBytes); got != 0 {
 		t.Errorf("cut at %d, nothing is old", got)
 	}
-	if !write(snapshotBytes/2+10_000, 10_000) || !r.takeDue() || r.takeDue() {
+	if !write(snapshotBytes/2+10_000, 10_000) || !r.clearDue() || r.clearDue() {
 		t.Error("not due once")
 	}
 	for range 3 {
@@ -49,7 +49,7 @@ func TestRetention_DueByEntries(t *testing.T) {
 		for i := range snapshotEntries - 1 {
 			r.grow(1, 1, uint64(i))
 		}
-		if r.takeDue() || !r.grow(1, 1, snapshotEntries) || !r.takeDue() {
+		if r.clearDue() || !r.grow(1, 1, snapshotEntries) || !r.clearDue() {
 			t.Error("not due at its number of entries")
 		}
 	}

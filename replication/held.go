@@ -87,11 +87,11 @@ func entrySum(e *raftpb.Entry) uint64 {
 	return uint64(crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, e.Cmd))
 }
 
-// lost returns an error if a leader's message shows that entries which this node knows to be
+// contradiction returns an error if a leader's message shows that entries which this node knows to be
 // committed were lost: the message has different ones in their place. The reasoning is that of
 // Contradicts. dragonboat itself does not notice. It answers that it has all these entries, and the
 // leader takes them for its own.
-func (s *logStore) lost(m *raftpb.Message) error {
+func (s *logStore) contradiction(m *raftpb.Message) error {
 	if m.Type != raftpb.Replicate || len(m.Entries) == 0 {
 		return nil
 	}
@@ -102,18 +102,18 @@ func (s *logStore) lost(m *raftpb.Message) error {
 			return nil
 		}
 		if e.Term > held.Term {
-			return lostError(m, e, held)
+			return contradictionError(m, e, held)
 		}
 	}
 	// All of them are committed here. That is rare, so reading the last one is affordable.
 	e := &m.Entries[len(m.Entries)-1]
 	if term, sum := s.entryAt(m.ShardID, m.To, e.Index); term == e.Term && sum != entrySum(e) {
-		return lostError(m, e, held)
+		return contradictionError(m, e, held)
 	}
 	return nil
 }
 
-func lostError(m *raftpb.Message, e *raftpb.Entry, held Held) error {
+func contradictionError(m *raftpb.Message, e *raftpb.Entry, held Held) error {
 	return fmt.Errorf("shard %d: member %d leads it with another entry %d, of term %d, than was committed here, where commits reach to entry %d in term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
 		m.ShardID, m.From, e.Index, e.Term, held.Commit, held.Term)
 }

@@ -89,7 +89,7 @@ func TestHeld(t *testing.T) {
 	} {
 		m := c.message
 		m.ShardID, m.From, m.To = 1, 2, uint64(n.id)
-		if err := s.lost(&m); (err != nil) != c.lost || err != nil && !strings.Contains(err.Error(), "docs/runbook.md") {
+		if err := s.contradiction(&m); (err != nil) != c.lost || err != nil && !strings.Contains(err.Error(), "docs/runbook.md") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestInbound_StopsAtALeaderThatHasLostCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	handled := 0
-	in := inbound{disk: d, lost: s.lost}
+	in := inbound{disk: d, check: s.contradiction}
 	handle := in.batch(func(raftpb.MessageBatch) { handled++ })
 	send := func(entries []raftpb.Entry) {
 		handle(raftpb.MessageBatch{Requests: []raftpb.Message{{Type: raftpb.Replicate, ShardID: 1, From: 2, To: uint64(n.id), Entries: entries}}})
@@ -127,7 +127,7 @@ func TestInbound_AsksTheLogOfTheNode(t *testing.T) {
 	e.write(e.nodes[0], 1, "ours")
 	in := hostConfig(h.cfg, nil, h.files, &logFactory{store: h.store}).Expert.TransportFactory.(inbound)
 	m := raftpb.Message{Type: raftpb.Replicate, ShardID: 1, From: 2, To: 1, Entries: entriesOf(1000, 1, 1, "theirs")}
-	if err := in.lost(&m); err == nil {
+	if err := in.check(&m); err == nil {
 		t.Error("a leader that has another first entry is believed")
 	}
 }

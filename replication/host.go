@@ -128,8 +128,8 @@ func (h *Host) open() error {
 func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory) config.NodeHostConfig {
 	shards := uint64(c.Shards)
 	uuid := UUID(c.Digest, c.Member)
-	lost := func(m *raftpb.Message) error { return logs.store.lost(m) } // the log is there before the transport
-	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, lost: lost}
+	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) } // the log is there before the transport
+	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,
 		NodeHostID:          uuid,

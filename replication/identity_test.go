@@ -198,12 +198,12 @@ func TestLockDir_NotADirectory(t *testing.T) {
 }
 
 // Those who only look keep nodes out, not one another, and leave no trace.
-func TestLockToLook(t *testing.T) {
+func TestLockShared(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := LockToLook(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := LockShared(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a directory that is missing: %v", err)
 	}
-	l, err := LockToLook(dir)
+	l, err := LockShared(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestLockToLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LockToLook(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "this process") {
+	if _, err := LockShared(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "this process") {
 		t.Errorf("while a node has it: %v", err)
 	}
 	if err := node.Close(); err != nil {
@@ -225,7 +225,7 @@ func TestLockToLook(t *testing.T) {
 	}
 	var looks []io.Closer
 	for range 2 {
-		l, err := LockToLook(dir)
+		l, err := LockShared(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,9 +13,9 @@ import (
 // like a lack of descriptors.
 type inbound struct {
 	config.TransportFactory
-	disk Disk
-	log  *slog.Logger
-	lost func(*raftpb.Message) error // why a message must not be believed; nil if it may
+	disk  Disk
+	log   *slog.Logger
+	check func(*raftpb.Message) error // why a message must not be believed; nil if it may
 }
 
 // Create makes the transport with dragonboat's ends guarded.
@@ -26,7 +26,7 @@ func (f inbound) Create(c config.NodeHostConfig, batch raftio.MessageHandler, ch
 func (f inbound) batch(handle raftio.MessageHandler) raftio.MessageHandler {
 	return func(b raftpb.MessageBatch) {
 		for i := range b.Requests {
-			if err := f.lost(&b.Requests[i]); err != nil {
+			if err := f.check(&b.Requests[i]); err != nil {
 				f.disk.Fail(err)
 				return
 			}
@@ -40,11 +40,11 @@ func (f inbound) batch(handle raftio.MessageHandler) raftio.MessageHandler {
 // chunk refuses a part of a snapshot that dragonboat panics over: the sender begins again. Not so the last part: the
 // snapshot may be half in place by then, and dragonboat would refuse it from then on until the next start.
 func (f inbound) chunk(handle raftio.ChunkHandler) raftio.ChunkHandler {
-	return func(c raftpb.Chunk) (taken bool) {
-		err := guard(func() error { taken = handle(c); return nil })
+	return func(c raftpb.Chunk) (accepted bool) {
+		err := guard(func() error { accepted = handle(c); return nil })
 		switch {
 		case err == nil:
-			return taken
+			return accepted
 		case c.IsLastChunk():
 			f.disk.Fail(err)
 		default:

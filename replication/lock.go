@@ -54,9 +54,9 @@ func LockDir(dir string) (*DirLock, error) {
 	return &DirLock{dir: resolved, file: file}, nil
 }
 
-// LockToLook shares the lock of a directory with others who only look at it: no node has it open, and none opens it until the lock is closed.
+// LockShared shares the lock of a directory with others who only look at it: no node has it open, and none opens it until the lock is closed.
 // It creates nothing; a directory without the file that is locked is no node's, or a copy. ErrLocked says who has it.
-func LockToLook(dir string) (io.Closer, error) {
+func LockShared(dir string) (io.Closer, error) {
 	resolved, err := resolve(dir)
 	if err != nil {
 		return nil, err

@@ -113,8 +113,8 @@ func (a *machine) Sync() error {
 	return nil
 }
 
-// taken is what PrepareSnapshot hands to SaveSnapshot.
-type taken struct {
+// preparedSnapshot is what PrepareSnapshot returns for SaveSnapshot.
+type preparedSnapshot struct {
 	snapshot Snapshot
 	err      error // why there is none
 }
@@ -122,29 +122,29 @@ type taken struct {
 // PrepareSnapshot takes the point in time that SaveSnapshot writes. It never fails: dragonboat would leave the
 // stream open that it has begun, and never begin another to that member. SaveSnapshot reports the error.
 func (a *machine) PrepareSnapshot() (any, error) {
-	var t taken
-	t.err = guard(func() (err error) { t.snapshot, err = a.m.Snapshot(); return err })
-	a.parking().afterWork(onlyBroken(t.err))
-	return t, nil
+	var p preparedSnapshot
+	p.err = guard(func() (err error) { p.snapshot, err = a.m.Snapshot(); return err })
+	a.parking().afterWork(onlyBroken(p.err))
+	return p, nil
 }
 
 // SaveSnapshot streams what PrepareSnapshot took to a member that lags behind. What cannot be read is not
 // streamed: the stream breaks off, and the receiver asks again.
 func (a *machine) SaveSnapshot(prepared any, w io.Writer, stop <-chan struct{}) error {
-	t := prepared.(taken)
-	if t.err == nil {
-		t.err = guard(func() error { return t.snapshot.WriteTo(w, stop) })
-		t.err = errors.Join(t.err, guard(t.snapshot.Close))
+	p := prepared.(preparedSnapshot)
+	if p.err == nil {
+		p.err = guard(func() error { return p.snapshot.WriteTo(w, stop) })
+		p.err = errors.Join(p.err, guard(p.snapshot.Close))
 	}
-	a.parking().afterWork(onlyBroken(t.err))
+	a.parking().afterWork(onlyBroken(p.err))
 	switch {
 	case isClosed(stop):
 		return statemachine.ErrSnapshotStopped
-	case t.err == nil, isStreamError(t.err):
-		return t.err
+	case p.err == nil, isStreamError(p.err):
+		return p.err
 	}
-	a.log.Warn("state was not streamed to a member that lags behind", "shard", a.shard, "cause", t.err)
-	return fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, t.err)
+	a.log.Warn("state was not streamed to a member that lags behind", "shard", a.shard, "cause", p.err)
+	return fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, p.err)
 }
 
 // onlyBroken is err if it throws the switch also where an error does not.

@@ -60,7 +60,7 @@
 //	offset  size  field
 //	     0     4  magic "VvOk"
 //	     4     2  code: 0 accepted, else the kind of refusal: 1 other version, 2 other ensemble,
-//	              3 not a member, 4 wrong member, 5 not admitted, 6 has forgotten, 7 other tick,
+//	              3 not a member, 4 wrong member, 5 not accepted, 6 has forgotten, 7 other tick,
 //	              8 other history
 //	     6     2  length n of the text
 //	     8    16  the nonce of the hello that is judged
@@ -90,7 +90,7 @@
 // a committed entry: see replication.Host.Contradicts.
 //
 // A new directory has promised nothing. So the record of a member begins anew with each new
-// directory; Options.Admit decides whether the directory is accepted.
+// directory; Options.Accept decides whether the directory is accepted.
 //
 // # Ticks
 //

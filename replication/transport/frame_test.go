@@ -167,13 +167,13 @@ func FuzzPayload(f *testing.F) {
 			handed++
 		}
 		tr.handlers.chunk = func(c pb.Chunk) bool { handed++; return true }
-		tr.gate.speaks(beat(2, 1, 1).Requests)
+		tr.gate.noteRunning(beat(2, 1, 1).Requests)
 		for _, h := range []hello{helloOf(1, 2), {Identity: identity(1), purpose: forSnapshot}} {
 			k := kindBatch
 			if h.purpose == forSnapshot {
 				k = kindChunk
 			}
-			tr.take(nil, bufio.NewReader(bytes.NewReader(rawFrame(k, payload))), h)
+			tr.serveFrames(nil, bufio.NewReader(bytes.NewReader(rawFrame(k, payload))), h)
 		}
 	})
 }

@@ -17,15 +17,15 @@ import (
 // the shard they are for has a directory.
 //
 // What only the state of the log can tell, such as a commit index beyond its end, the gate cannot see: that
-// is why a member with another directory has to be kept out by Options.Admit.
+// is why a member with another directory has to be kept out by Options.Accept.
 type gate struct {
 	self       uint64
 	deployment uint64        // set before the first message
-	spoke      []atomic.Bool // by shard: its replica on this node has sent something, so it runs
+	running    []atomic.Bool // by shard: its replica on this node has sent something, so it runs
 }
 
 func newGate(self, shards uint64) gate {
-	return gate{self: self, spoke: make([]atomic.Bool, shards+1)}
+	return gate{self: self, running: make([]atomic.Bool, shards+1)}
 }
 
 // Reasons to drop a message.
@@ -42,45 +42,45 @@ var (
 	errEntries    = errors.New("with entries that do not fit")
 )
 
-// custom says how a type of message travels.
-type custom uint8
+// messageClass says how a type of message travels.
+type messageClass uint8
 
 const (
-	stays   custom = iota // never between members
-	term                  // sent by raft, with its term
-	request               // forwarded to the leader, without a term
-	news                  // sent beside raft, without a term
+	classLocal   messageClass = iota // never sent between members
+	classRaft                        // sent by Raft, with a term
+	classRequest                     // forwarded to the leader, without a term
+	classNotice                      // sent beside Raft, without a term
 )
 
-// customs are those of all types that dragonboat has. LocalTick, Election, LeaderHeartbeat,
+// classes are those of all types that dragonboat has. LocalTick, Election, LeaderHeartbeat,
 // ConfigChangeEvent, SnapshotStatus, Unreachable, CheckQuorum, BatchedReadIndex and LogQuery are a node's
 // messages to itself; InstallSnapshot travels as chunks; nobody sends Ping and Pong.
-var customs = [...]custom{
-	pb.NoOP:               term,
-	pb.Propose:            request,
-	pb.Replicate:          term,
-	pb.ReplicateResp:      term,
-	pb.RequestVote:        term,
-	pb.RequestVoteResp:    term,
-	pb.Heartbeat:          term,
-	pb.HeartbeatResp:      term,
-	pb.ReadIndex:          request,
-	pb.ReadIndexResp:      term,
-	pb.Quiesce:            news,
-	pb.SnapshotReceived:   news,
-	pb.LeaderTransfer:     request,
-	pb.TimeoutNow:         term,
-	pb.RateLimit:          term,
-	pb.RequestPreVote:     term,
-	pb.RequestPreVoteResp: term,
-	pb.LogQuery:           stays,
+var classes = [...]messageClass{
+	pb.NoOP:               classRaft,
+	pb.Propose:            classRequest,
+	pb.Replicate:          classRaft,
+	pb.ReplicateResp:      classRaft,
+	pb.RequestVote:        classRaft,
+	pb.RequestVoteResp:    classRaft,
+	pb.Heartbeat:          classRaft,
+	pb.HeartbeatResp:      classRaft,
+	pb.ReadIndex:          classRequest,
+	pb.ReadIndexResp:      classRaft,
+	pb.Quiesce:            classNotice,
+	pb.SnapshotReceived:   classNotice,
+	pb.LeaderTransfer:     classRequest,
+	pb.TimeoutNow:         classRaft,
+	pb.RateLimit:          classRaft,
+	pb.RequestPreVote:     classRaft,
+	pb.RequestPreVoteResp: classRaft,
+	pb.LogQuery:           classLocal,
 }
 
-// speaks notes that the replicas which sent these messages run on this node.
-func (g *gate) speaks(messages []pb.Message) {
+// noteRunning notes that the replicas which sent these messages run on this node.
+func (g *gate) noteRunning(messages []pb.Message) {
 	for i := range messages {
-		if s := messages[i].ShardID; s < uint64(len(g.spoke)) && !g.spoke[s].Load() {
-			g.spoke[s].Store(true)
+		if s := messages[i].ShardID; s < uint64(len(g.running)) && !g.running[s].Load() {
+			g.running[s].Store(true)
 		}
 	}
 }
@@ -123,13 +123,13 @@ func (g *gate) message(peer uint64, m *pb.Message) error {
 	if m.To != g.self || m.To == 0 {
 		return errTo
 	}
-	if m.ShardID == 0 || m.ShardID >= uint64(len(g.spoke)) {
+	if m.ShardID == 0 || m.ShardID >= uint64(len(g.running)) {
 		return errShard
 	}
-	if m.Type < 0 || int(m.Type) >= len(customs) || customs[m.Type] == stays {
+	if m.Type < 0 || int(m.Type) >= len(classes) || classes[m.Type] == classLocal {
 		return errType
 	}
-	if (m.Term != 0) != (customs[m.Type] == term) {
+	if (m.Term != 0) != (classes[m.Type] == classRaft) {
 		return errTerm
 	}
 	if m.Snapshot.Index != 0 || len(m.Snapshot.Files) != 0 {
@@ -223,9 +223,9 @@ func (c *chunkGate) chunk(k *pb.Chunk) error {
 		return errFrom
 	case k.ReplicaID != c.g.self || k.ReplicaID == 0:
 		return errTo
-	case k.ShardID == 0 || k.ShardID >= uint64(len(c.g.spoke)):
+	case k.ShardID == 0 || k.ShardID >= uint64(len(c.g.running)):
 		return errShard
-	case !c.g.spoke[k.ShardID].Load():
+	case !c.g.running[k.ShardID].Load():
 		// dragonboat writes a chunk into the directory that it makes when the shard is started, and panics
 		// if there is none. A shard that has sent a message has been started.
 		return fmt.Errorf("%w: shard %d is not running yet", errChunk, k.ShardID)

@@ -19,9 +19,9 @@ func testGate() *gate {
 func good() map[pb.MessageType]pb.Message {
 	all := make(map[pb.MessageType]pb.Message)
 	for k := range pb.MessageType_name {
-		if typ := pb.MessageType(k); int(typ) < len(customs) && customs[typ] != stays {
+		if typ := pb.MessageType(k); int(typ) < len(classes) && classes[typ] != classLocal {
 			m := pb.Message{Type: typ, From: 1, To: 2, ShardID: 1}
-			if customs[typ] == term {
+			if classes[typ] == classRaft {
 				m.Term = 3
 			}
 			all[typ] = m
@@ -67,7 +67,7 @@ func TestGateKnowsEveryType(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, typ := range []pb.MessageType{-1, -1 << 31, pb.MessageType(len(customs)), 1 << 30} {
+	for _, typ := range []pb.MessageType{-1, -1 << 31, pb.MessageType(len(classes)), 1 << 30} {
 		if err := g.message(1, &pb.Message{Type: typ, From: 1, To: 2, ShardID: 1, Term: 1}); err != errType {
 			t.Errorf("type %d: %v", typ, err)
 		}
@@ -161,7 +161,7 @@ func TestGateKeepsTheRest(t *testing.T) {
 func TestGateForChunks(t *testing.T) {
 	fresh := func() (*gate, *chunkGate) {
 		g := testGate()
-		g.speaks(beat(2, 1, 1).Requests)
+		g.noteRunning(beat(2, 1, 1).Requests)
 		return g, &chunkGate{g: g, peer: 1}
 	}
 	_, c := fresh()
@@ -209,7 +209,7 @@ func TestGateForChunks(t *testing.T) {
 		"again":         func(k *pb.Chunk) { k.ChunkId, k.FileChunkId = 0, 0 },
 	} {
 		g, c := fresh()
-		g.speaks([]pb.Message{{ShardID: 2}})
+		g.noteRunning([]pb.Message{{ShardID: 2}})
 		k := chunkOf(1, 2, 0, false)
 		if err := c.chunk(&k); err != nil {
 			t.Fatal(err)

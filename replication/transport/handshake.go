@@ -23,14 +23,14 @@ var (
 	ErrOtherEnsemble = errors.New("other ensemble")
 	ErrNotMember     = errors.New("not a member")
 	ErrWrongMember   = errors.New("another member answers at this address")
-	ErrNotAdmitted   = errors.New("not admitted")
+	ErrNotAccepted   = errors.New("not accepted")
 	ErrForgot        = errors.New("has forgotten what it acknowledged")
 	ErrOtherTick     = errors.New("other tick")
 	ErrOtherHistory  = errors.New("other history")
 )
 
 // refusalKinds are the kinds as they travel: the code is the place in the list.
-var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAdmitted,
+var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAccepted,
 	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory}
 
 // A Refusal says why one member does not talk to another. It wraps one of the kinds above.
@@ -48,7 +48,7 @@ func (r *Refusal) Unwrap() error { return r.Kind }
 // Final reports whether the refusal is of what the member's directory holds, which no restart and no
 // other config mends.
 func (r *Refusal) Final() bool {
-	return r.Kind == ErrNotAdmitted || r.Kind == ErrForgot || r.Kind == ErrOtherHistory
+	return r.Kind == ErrNotAccepted || r.Kind == ErrForgot || r.Kind == ErrOtherHistory
 }
 
 // level is how loudly a refusal is logged: where acknowledged writes are concerned somebody has to act.
@@ -63,8 +63,8 @@ func refusal(kind error, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// notAdmitted is the code of whatever has none of its own.
-const notAdmitted = 5
+// notAccepted is the code of whatever has none of its own.
+const notAccepted = 5
 
 // code is the kind as it travels.
 func (r *Refusal) code() uint16 {
@@ -73,7 +73,7 @@ func (r *Refusal) code() uint16 {
 			return uint16(i)
 		}
 	}
-	return notAdmitted
+	return notAccepted
 }
 
 // purpose is what a connection is for.
@@ -249,7 +249,7 @@ func readVerdict(r *bufio.Reader, nonce [16]byte) error {
 	}
 	text := printable(string(b[head : head+n]))
 	if int(code) >= len(refusalKinds) {
-		return &Refusal{Kind: ErrNotAdmitted, Text: text}
+		return &Refusal{Kind: ErrNotAccepted, Text: text}
 	}
 	return &Refusal{Kind: refusalKinds[code], Text: text}
 }
@@ -296,20 +296,20 @@ func (t *Transport) newHello(p purpose, wanted uint64, stranger bool) hello {
 // are made for three of the faster one's. A change of the tick from start to start stays within it.
 const tickRatio = 2
 
-// admit asks whether a peer that was recognised may talk to this member.
-func (t *Transport) admit(h hello) *Refusal {
+// accept asks whether a peer that was recognised may talk to this member.
+func (t *Transport) accept(h hello) *Refusal {
 	if no := t.compareTicks(h); no != nil {
 		return no
 	}
-	if t.o.Admit != nil {
-		if err := t.o.Admit(h.Identity); err != nil {
+	if t.o.Accept != nil {
+		if err := t.o.Accept(h.Identity); err != nil {
 			if no, ok := err.(*Refusal); ok {
 				return no
 			}
-			return &Refusal{Kind: ErrNotAdmitted, Text: err.Error()}
+			return &Refusal{Kind: ErrNotAccepted, Text: err.Error()}
 		}
 	}
-	return t.promises.admit(h.Identity)
+	return t.promises.accept(h.Identity)
 }
 
 // compareTicks refuses a peer whose tick is too far from this member's, and warns of one that is near.
@@ -343,8 +343,8 @@ func (t *Transport) recognise(h hello) *Refusal {
 	return nil
 }
 
-// greet is the handshake of the side that accepted.
-func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
+// acceptHandshake is the handshake of the side that accepted.
+func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, error) {
 	h, err := readHello(r)
 	var no *Refusal
 	if err != nil && !errors.As(err, &no) {
@@ -355,7 +355,7 @@ func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
 	}
 	own := t.newHello(max(h.purpose, forMessages), h.Member, no != nil)
 	if no == nil {
-		no = t.admit(h)
+		no = t.accept(h)
 	}
 	if _, err := conn.Write(appendVerdict(own.marshal(nil), h.nonce, no)); err != nil {
 		return h, err
@@ -371,8 +371,8 @@ func (t *Transport) greet(conn net.Conn, r *bufio.Reader) (hello, error) {
 	return h, err
 }
 
-// introduce is the handshake of the side that dialled.
-func (t *Transport) introduce(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
+// dialHandshake is the handshake of the side that dialled.
+func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
 	own := t.newHello(p, member, false)
 	if _, err := conn.Write(own.marshal(nil)); err != nil {
 		return err
@@ -392,7 +392,7 @@ func (t *Transport) introduce(conn net.Conn, r *bufio.Reader, member uint64, p p
 		return t.refusedBy(member, err)
 	}
 	if doubt == nil {
-		doubt = t.admit(h)
+		doubt = t.accept(h)
 	}
 	if _, err := conn.Write(appendVerdict(nil, h.nonce, doubt)); err != nil {
 		return err
@@ -441,19 +441,19 @@ func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Co
 	stop := context.AfterFunc(life, func() { cut(conn) })
 	defer stop()
 	r := bufio.NewReaderSize(conn, answerBuffer)
-	if err := t.introduceInTime(conn, r, member, p); err != nil {
+	if err := t.dialHandshakeInTime(conn, r, member, p); err != nil {
 		t.release(conn)
 		return nil, nil, err
 	}
 	return conn, r, nil
 }
 
-// introduceInTime is introduce with its deadline.
-func (t *Transport) introduceInTime(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
+// dialHandshakeInTime is dialHandshake with its deadline.
+func (t *Transport) dialHandshakeInTime(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
-	if err := t.introduce(conn, r, member, p); err != nil {
+	if err := t.dialHandshake(conn, r, member, p); err != nil {
 		return err
 	}
 	return conn.SetDeadline(time.Time{})

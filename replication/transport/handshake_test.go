@@ -59,12 +59,12 @@ func TestHandshakeMatrix(t *testing.T) {
 		{name: "not a member", self: stranger, dial: 2, kind: ErrNotMember, text: "member 4 is not among"},
 		{name: "the same member", self: identity(2), dial: 1, kind: ErrWrongMember, text: "both sides say they are member 2"},
 		{name: "another member", self: identity(1), dial: 3, kind: ErrWrongMember, text: "looked for member 3 and found member 2"},
-		{name: "not admitted", self: unwelcome, dial: 2, kind: ErrNotAdmitted, text: "directory 03"},
+		{name: "not accepted", self: unwelcome, dial: 2, kind: ErrNotAccepted, text: "directory 03"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mesh := transporttest.NewMesh()
 			o := meshOptions(t, mesh, identity(2))
-			o.Admit = func(p Identity) error {
+			o.Accept = func(p Identity) error {
 				if p.Member == 3 {
 					return fmt.Errorf("directory %x is not the one recorded\x00\n", p.Directory[:1])
 				}
@@ -115,14 +115,14 @@ func TestDiallerRefuses(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
 	o := meshOptions(t, mesh, identity(1))
-	o.Admit = func(p Identity) error { return errors.New("wrong directory") }
+	o.Accept = func(p Identity) error { return errors.New("wrong directory") }
 	a := newPeer(t, o)
 	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
 	until(t, "the reason in the log", func() bool { return strings.Contains(b.log.String(), "wrong directory") })
 	if len(b.batches) != 0 {
 		t.Error("a message passed")
 	}
-	if reason := get(t, b.refused, "what it is told when it asks back"); !errors.Is(reason, ErrNotAdmitted) {
+	if reason := get(t, b.refused, "what it is told when it asks back"); !errors.Is(reason, ErrNotAccepted) {
 		t.Errorf("told %v", reason)
 	}
 }
@@ -205,13 +205,13 @@ func TestStrangersDoNotRefuseDirectories(t *testing.T) {
 			h, err := readHello(bufio.NewReader(conn))
 			if err == nil {
 				there := hello{Identity: foreign, purpose: forMessages, wanted: 1}
-				conn.Write(appendVerdict(there.marshal(nil), h.nonce, refusal(ErrNotAdmitted, "go away")))
+				conn.Write(appendVerdict(there.marshal(nil), h.nonce, refusal(ErrNotAccepted, "go away")))
 			}
 		}
 	}()
 	a := onMesh(t, mesh, identity(1))
 	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
-	if reason := get(t, a.refused, "refusal"); errors.Is(reason, ErrNotAdmitted) || !errors.Is(reason, ErrOtherEnsemble) {
+	if reason := get(t, a.refused, "refusal"); errors.Is(reason, ErrNotAccepted) || !errors.Is(reason, ErrOtherEnsemble) {
 		t.Fatal(reason)
 	}
 }
@@ -374,7 +374,7 @@ func TestHandshakeLayout(t *testing.T) {
 	if want := "56764f6b" + "0003" + "0002" + "f0" + strings.Repeat("00", 14) + "f1" + "6e6f"; v[:52] != want || len(v) != 60 {
 		t.Fatalf("verdict is %s", v)
 	}
-	long := refusal(ErrNotAdmitted, "%s", strings.Repeat("x", 5000))
+	long := refusal(ErrNotAccepted, "%s", strings.Repeat("x", 5000))
 	err = readVerdict(bufio.NewReader(bytes.NewReader(appendVerdict(nil, h.nonce, long))), h.nonce)
 	if err == nil || len(err.Error()) != reasonMax {
 		t.Fatalf("long reason came back as %d bytes", len(err.Error()))
@@ -432,7 +432,7 @@ func FuzzHandshake(f *testing.F) {
 	h := helloOf(1, 2)
 	f.Add(h.marshal(nil))
 	f.Add(appendVerdict(h.marshal(nil), h.nonce, nil))
-	f.Add(appendVerdict(h.marshal(nil), h.nonce, refusal(ErrNotAdmitted, "because")))
+	f.Add(appendVerdict(h.marshal(nil), h.nonce, refusal(ErrNotAccepted, "because")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bufio.NewReader(bytes.NewReader(b))
 		got, err := readHello(r)

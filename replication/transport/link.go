@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -61,13 +63,46 @@ type link struct {
 
 	mu struct {
 		rank.Mutex[rank.Link]
-		wire    *wire // nil while there is no connection
-		closed  bool
-		dialing bool
+		state   linkState
+		wire    *wire         // the connection; nil unless linkConnected
 		changed chan struct{} // closed and replaced when a dial ends
 		retry   time.Time     // no dial before
 		pause   time.Duration // the last one
 	}
+}
+
+// A linkState says what a link does about its connection.
+//
+//	        begins to dial             dial succeeds
+//	idle ───────────────────▶ dialling ─────────────▶ connected
+//	 ▲                           │                        │
+//	 └───────────────────────────┴────────────────────────┘
+//	             the dial fails, or the connection is lost
+//
+// Each of them changes to closed, which is final.
+type linkState uint8
+
+const (
+	linkIdle linkState = iota
+	linkDialling
+	linkConnected
+	linkClosed
+)
+
+// linkChanges lists the states that may follow each state.
+var linkChanges = [...][]linkState{
+	linkIdle:      {linkDialling, linkClosed},
+	linkDialling:  {linkConnected, linkIdle, linkClosed},
+	linkConnected: {linkIdle, linkClosed},
+	linkClosed:    {linkClosed}, // Close, and the end of dragonboat's context
+}
+
+// changeLocked changes the state. w is the connection of linkConnected.
+func (l *link) changeLocked(to linkState, w *wire) {
+	if !slices.Contains(linkChanges[l.mu.state], to) || (to == linkConnected) != (w != nil) {
+		panic(fmt.Sprintf("transport: link changes from state %d to %d", l.mu.state, to))
+	}
+	l.mu.state, l.mu.wire = to, w
 }
 
 // A wire is one connection of a link.
@@ -101,9 +136,9 @@ func (l *link) shut() {
 	l.cancel()
 	l.mu.Lock()
 	w := l.mu.wire
-	l.mu.wire, l.mu.closed = nil, true
+	l.changeLocked(linkClosed, nil)
 	if w != nil {
-		l.t.notReached(l.member, nil)
+		l.t.recordNotReached(l.member, nil)
 	}
 	l.mu.Unlock()
 	if w != nil {
@@ -113,7 +148,7 @@ func (l *link) shut() {
 
 // SendMessageBatch sends the messages, or loses them. It never returns an error; see the type.
 func (l *link) SendMessageBatch(b pb.MessageBatch) error {
-	l.t.gate.speaks(b.Requests)
+	l.t.gate.noteRunning(b.Requests)
 	if l.t.shut.Load() {
 		return nil
 	}
@@ -162,8 +197,8 @@ func (l *link) current(now time.Time) *wire {
 func (l *link) look(now time.Time) (w *wire, changed <-chan struct{}, retry time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.wire == nil && !l.mu.dialing && !l.mu.closed && !now.Before(l.mu.retry) {
-		l.mu.dialing = l.t.spawn(l.connectionLoop)
+	if l.mu.state == linkIdle && !now.Before(l.mu.retry) && l.t.spawn(l.connectionLoop) {
+		l.changeLocked(linkDialling, nil)
 	}
 	return l.mu.wire, l.mu.changed, l.mu.retry
 }
@@ -206,10 +241,11 @@ func answersOnly(k kind) int {
 func (l *link) connected(w *wire) bool {
 	l.mu.Lock()
 	l.dialEndedLocked(redialMin)
-	ok := !l.mu.closed
+	ok := l.mu.state != linkClosed
 	if ok {
-		l.mu.wire, l.mu.pause = w, 0
-		l.t.reached(l.member)
+		l.changeLocked(linkConnected, w)
+		l.mu.pause = 0
+		l.t.recordReached(l.member)
 	}
 	l.mu.Unlock()
 	if ok {
@@ -228,12 +264,15 @@ func (l *link) failed(err error) {
 		pause = l.mu.pause
 	}
 	l.dialEndedLocked(pause)
-	closed := l.mu.closed || l.t.shut.Load()
+	closed := l.mu.state == linkClosed
+	if !closed {
+		l.changeLocked(linkIdle, nil)
+	}
 	l.mu.Unlock()
-	if closed {
+	if closed || l.t.shut.Load() {
 		return
 	}
-	l.t.notReached(l.member, err)
+	l.t.recordNotReached(l.member, err)
 	n, level := notice{event: "no connection to member", peer: l.member}, slog.LevelWarn
 	if no != nil {
 		n.kind, level = no.Kind, no.level()
@@ -243,7 +282,6 @@ func (l *link) failed(err error) {
 
 // dialEndedLocked lets those who wait look again.
 func (l *link) dialEndedLocked(pause time.Duration) {
-	l.mu.dialing = false
 	l.mu.retry = time.Now().Add(pause)
 	close(l.mu.changed)
 	l.mu.changed = make(chan struct{})
@@ -255,9 +293,9 @@ func (l *link) lost(w *wire, err error) {
 	l.mu.Lock()
 	mine := l.mu.wire == w
 	if mine {
-		l.mu.wire = nil
+		l.changeLocked(linkIdle, nil)
 		l.mu.retry = time.Now().Add(redialMin)
-		l.t.notReached(l.member, err)
+		l.t.recordNotReached(l.member, err)
 	}
 	l.mu.Unlock()
 	if mine && !l.t.shut.Load() {

@@ -251,7 +251,7 @@ func TestRefusedMemberTriesAgain(t *testing.T) {
 		var open atomic.Bool
 		var asked atomic.Int32
 		o := meshOptions(t, m, identity(2))
-		o.Admit = func(Identity) error {
+		o.Accept = func(Identity) error {
 			asked.Add(1)
 			if !open.Load() {
 				return errors.New("not yet")
@@ -434,7 +434,7 @@ func TestShutWhileSending(t *testing.T) {
 // identityServer is the accepting half of a handshake.
 func identityServer(conn net.Conn, id Identity) (hello, error) {
 	tr := New(Options{Self: id, Members: []uint64{1, 2, 3}})
-	return tr.greet(conn, bufio.NewReader(conn))
+	return tr.acceptHandshake(conn, bufio.NewReader(conn))
 }
 
 // Closing a link or dragonboat's context ends a sender that waits for a connection.

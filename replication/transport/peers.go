@@ -35,15 +35,15 @@ func (t *Transport) Peers() []Peer {
 	return list
 }
 
-// reached notes that there is a connection to a peer.
-func (t *Transport) reached(peer uint64) {
+// recordReached notes that there is a connection to a peer.
+func (t *Transport) recordReached(peer uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.peers[peer] = Peer{Reached: true}
 }
 
-// notReached notes why there is no connection to a peer.
-func (t *Transport) notReached(peer uint64, err error) {
+// recordNotReached notes why there is no connection to a peer.
+func (t *Transport) recordNotReached(peer uint64, err error) {
 	p := Peer{Err: err}
 	var by *refusedError
 	var no *Refusal
@@ -61,9 +61,9 @@ func (t *Transport) notReached(peer uint64, err error) {
 	t.mu.peers[peer] = p
 }
 
-// answered notes whether this member refuses a peer that came to it. What a peer gives as its own reason is left out: anybody can come
+// recordVerdict notes whether this member refuses a peer that came to it. What a peer gives as its own reason is left out: anybody can come
 // and say that it is a member.
-func (t *Transport) answered(peer uint64, err error) {
+func (t *Transport) recordVerdict(peer uint64, err error) {
 	if !t.members[peer] {
 		return
 	}

@@ -34,7 +34,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("nobody listens: %+v", p)
 		}
 		o := meshOptions(t, m, identity(2))
-		o.Admit = func(Identity) error {
+		o.Accept = func(Identity) error {
 			if open.Load() {
 				return nil
 			}
@@ -42,10 +42,10 @@ func TestPeers(t *testing.T) {
 		}
 		b := newPeer(t, o)
 		talk(3*time.Second, ab)
-		if p := of(a); p.Reached || !errors.Is(p.RefusedBy, ErrNotAdmitted) || p.Refused != nil {
+		if p := of(a); p.Reached || !errors.Is(p.RefusedBy, ErrNotAccepted) || p.Refused != nil {
 			t.Errorf("refused: %+v", p)
 		}
-		if p := of(b); p.Member != 1 || p.Heard || p.RefusedBy != nil || !errors.Is(p.Refused, ErrNotAdmitted) {
+		if p := of(b); p.Member != 1 || p.Heard || p.RefusedBy != nil || !errors.Is(p.Refused, ErrNotAccepted) {
 			t.Errorf("refusing: %+v", p)
 		}
 		open.Store(true)

@@ -113,10 +113,10 @@ func newPromises(self, shards uint64) *promises {
 	return p
 }
 
-// admit refuses a process whose directory lacks what an earlier process of the same member
+// accept refuses a process whose directory lacks what an earlier process of the same member
 // promised, and a process that started before the newest one it has admitted. It begins to record
 // the promises of a process that it admits.
-func (p *promises) admit(id Identity) *Refusal {
+func (p *promises) accept(id Identity) *Refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.mu.of[id.Member]
@@ -137,7 +137,7 @@ func (p *promises) admit(id Identity) *Refusal {
 	}
 	if id.Start < r.start {
 		// What it said may have been read late: after the next process came. That one has promised more since.
-		return refusal(ErrNotAdmitted, "start %d of member %d is over, start %d has come: another process runs on this directory or a copy of it",
+		return refusal(ErrNotAccepted, "start %d of member %d is over, start %d has come: another process runs on this directory or a copy of it",
 			id.Start, id.Member, r.start)
 	}
 	if !same {

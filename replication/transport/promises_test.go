@@ -44,14 +44,14 @@ func TestPromises(t *testing.T) {
 			first, second := identity(3), identity(3)
 			first.Run, second.Run = 10, 11
 			second.Shards = []ShardState{{}, c.comes}
-			if no := p.admit(first); no != nil {
+			if no := p.accept(first); no != nil {
 				t.Fatal(no)
 			}
 			for i := range c.messages {
 				c.messages[i].ShardID = 2
 			}
 			p.note(&first, c.messages)
-			no := p.admit(second)
+			no := p.accept(second)
 			switch {
 			case c.lacks == "" && no != nil:
 				t.Error(no)
@@ -60,7 +60,7 @@ func TestPromises(t *testing.T) {
 			case no != nil && (!errors.Is(no, ErrForgot) || !strings.Contains(no.Text, "shard 2 it") || !strings.Contains(no.Text, c.lacks)):
 				t.Errorf("%v: %s", no.Kind, no.Text)
 			}
-			if no := p.admit(first); no != nil && c.lacks != "" {
+			if no := p.accept(first); no != nil && c.lacks != "" {
 				t.Errorf("the process that was there is refused for one that was not admitted: %v", no)
 			}
 		})
@@ -79,28 +79,28 @@ func TestPromises_OfSeveralProcesses(t *testing.T) {
 		return []pb.Message{{Type: pb.ReplicateResp, ShardID: 1, Term: 1, LogIndex: index}}
 	}
 	first, second := run(1, 1, 10), run(2, 1, 20)
-	p.admit(first)
+	p.accept(first)
 	p.note(&first, ack(20))
-	if no := p.admit(first); no != nil {
+	if no := p.accept(first); no != nil {
 		t.Errorf("the same process, again: %v", no)
 	}
-	if no := p.admit(second); no != nil {
+	if no := p.accept(second); no != nil {
 		t.Fatal(no)
 	}
 	p.note(&second, ack(25))
-	if no := p.admit(second); no != nil {
+	if no := p.accept(second); no != nil {
 		t.Errorf("it acknowledged after its start: %v", no)
 	}
 	p.note(&first, ack(21))
-	if no := p.admit(second); no == nil {
+	if no := p.accept(second); no == nil {
 		t.Error("an acknowledgment that came late is forgotten")
 	}
-	if no := p.admit(run(3, 1, 24)); no == nil {
+	if no := p.accept(run(3, 1, 24)); no == nil {
 		t.Error("the second process's is forgotten")
 	}
 	other := run(4, 0, 0)
 	other.Directory[0]++
-	if no := p.admit(other); no != nil {
+	if no := p.accept(other); no != nil {
 		t.Errorf("another directory: %v", no)
 	}
 }
@@ -118,26 +118,26 @@ func TestPromises_OfAProcessThatIsOver(t *testing.T) {
 		return []pb.Message{{Type: pb.ReplicateResp, ShardID: 1, Term: 1, LogIndex: index}}
 	}
 	first, second := run(1, 1, 10), run(2, 1, 20)
-	if no := p.admit(second); no != nil {
+	if no := p.accept(second); no != nil {
 		t.Fatal(no)
 	}
-	if no := p.admit(first); no == nil || !errors.Is(no, ErrForgot) && !errors.Is(no, ErrNotAdmitted) {
+	if no := p.accept(first); no == nil || !errors.Is(no, ErrForgot) && !errors.Is(no, ErrNotAccepted) {
 		t.Errorf("a start that is over: %v", no)
 	}
 	p.note(&second, ack(25))
-	if no := p.admit(first); no == nil {
+	if no := p.accept(first); no == nil {
 		t.Error("a start that is over is admitted")
 	}
-	if no := p.admit(second); no != nil {
+	if no := p.accept(second); no != nil {
 		t.Errorf("it is held to what it promised itself: %v", no)
 	}
-	if no := p.admit(run(3, 1, 24)); !errors.Is(no, ErrForgot) {
+	if no := p.accept(run(3, 1, 24)); !errors.Is(no, ErrForgot) {
 		t.Errorf("the next one has forgotten: %v", no)
 	}
-	if no := p.admit(run(3, 1, 25)); no != nil {
+	if no := p.accept(run(3, 1, 25)); no != nil {
 		t.Errorf("the next one: %v", no)
 	}
-	if no := p.admit(run(2, 1, 25)); !errors.Is(no, ErrNotAdmitted) {
+	if no := p.accept(run(2, 1, 25)); !errors.Is(no, ErrNotAccepted) {
 		t.Errorf("the one before it: %v", no)
 	}
 }

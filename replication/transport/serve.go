@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// greetingMax bounds the connections whose handshake is not done: anybody who reaches the port can make
+	// handshakesMax bounds the connections whose handshake is not done: anybody who reaches the port can make
 	// one. Beyond it the oldest makes room, since members take milliseconds and strangers take their time.
-	greetingMax = 64
+	handshakesMax = 64
 	// servedMax bounds the connections of one member: dragonboat makes up to 64 for snapshots and a few for
 	// messages; what is beyond is left over from connections that the other side has given up.
 	servedMax = 128
@@ -28,24 +28,24 @@ const (
 	acceptPauseMax = time.Second
 )
 
-// A crowd is a bounded number of connections, oldest first.
-type crowd struct {
+// A connQueue is a bounded number of connections, oldest first.
+type connQueue struct {
 	max   int
 	conns []net.Conn
 }
 
-// enter adds a connection and returns the one that has to go for it, if any.
-func (c *crowd) enter(conn net.Conn) (out net.Conn) {
+// add adds a connection and returns the one that has to go for it, if any.
+func (c *connQueue) add(conn net.Conn) (out net.Conn) {
 	if len(c.conns) >= c.max {
 		out = c.conns[0]
-		c.leave(out)
+		c.remove(out)
 	}
 	c.conns = append(c.conns, conn)
 	return out
 }
 
-// leave removes a connection, if it is there.
-func (c *crowd) leave(conn net.Conn) {
+// remove removes a connection, if it is there.
+func (c *connQueue) remove(conn net.Conn) {
 	for i, k := range c.conns {
 		if k == conn {
 			c.conns = append(c.conns[:i], c.conns[i+1:]...)
@@ -67,7 +67,7 @@ func (t *Transport) acceptLoop() {
 		}
 		if err == nil {
 			pause = 0
-			t.accepted(conn)
+			t.startServing(conn)
 			continue
 		}
 		pause = min(max(2*pause, acceptPauseMin), acceptPauseMax)
@@ -80,13 +80,13 @@ func (t *Transport) acceptLoop() {
 	}
 }
 
-// accepted starts to serve a connection.
-func (t *Transport) accepted(conn net.Conn) {
+// startServing starts to serve a connection.
+func (t *Transport) startServing(conn net.Conn) {
 	if !t.adopt(conn) {
 		return
 	}
 	t.mu.Lock()
-	out := t.mu.greeting.enter(conn)
+	out := t.mu.handshaking.add(conn)
 	t.mu.Unlock()
 	if out != nil {
 		cut(out)
@@ -96,16 +96,16 @@ func (t *Transport) accepted(conn net.Conn) {
 	}
 }
 
-// greeted moves a connection from those in handshake to those of its peer.
-func (t *Transport) greeted(conn net.Conn, peer uint64) {
+// handshakeDone moves a connection from those in handshake to those of its peer.
+func (t *Transport) handshakeDone(conn net.Conn, peer uint64) {
 	t.mu.Lock()
-	t.mu.greeting.leave(conn)
+	t.mu.handshaking.remove(conn)
 	c := t.mu.served[peer]
 	if c == nil {
-		c = &crowd{max: servedMax}
+		c = &connQueue{max: servedMax}
 		t.mu.served[peer] = c
 	}
-	out := c.enter(conn)
+	out := c.add(conn)
 	t.mu.Unlock()
 	if out != nil {
 		cut(out)
@@ -124,34 +124,34 @@ func (t *Transport) Heard() (n int) {
 	return n
 }
 
-// gone forgets an accepted connection.
-func (t *Transport) gone(conn net.Conn, peer uint64) {
+// forget removes an accepted connection.
+func (t *Transport) forget(conn net.Conn, peer uint64) {
 	t.release(conn)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.greeting.leave(conn)
+	t.mu.handshaking.remove(conn)
 	if c := t.mu.served[peer]; c != nil {
-		c.leave(conn)
+		c.remove(conn)
 	}
 }
 
 // serveLoop greets the peer of an accepted connection and then takes its frames until the connection ends.
 func (t *Transport) serveLoop(conn net.Conn) {
 	var h hello
-	defer func() { t.gone(conn, h.Member) }()
+	defer func() { t.forget(conn, h.Member) }()
 	r := bufio.NewReaderSize(conn, readBuffer)
-	h, err := t.greetInTime(conn, r)
-	t.answered(h.Member, err)
+	h, err := t.acceptHandshakeInTime(conn, r)
+	t.recordVerdict(h.Member, err)
 	if err != nil {
-		t.notGreeted(conn, err)
+		t.logNotAccepted(conn, err)
 		return
 	}
-	t.greeted(conn, h.Member)
-	t.ended(h.Member, t.take(conn, r, h))
+	t.handshakeDone(conn, h.Member)
+	t.logEnd(h.Member, t.serveFrames(conn, r, h))
 }
 
-// ended logs why the connection of a peer has ended, if not because the peer closed it.
-func (t *Transport) ended(peer uint64, err error) {
+// logEnd logs why the connection of a peer has ended, if not because the peer closed it.
+func (t *Transport) logEnd(peer uint64, err error) {
 	switch {
 	case err == nil || t.shut.Load():
 	case errors.Is(err, errPanic):
@@ -166,8 +166,8 @@ func (t *Transport) ended(peer uint64, err error) {
 // errPanic is wrapped by what a handler's panic becomes.
 var errPanic = errors.New("panic")
 
-// greetInTime is greet with its deadline, after the handshake of TLS if there is one.
-func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
+// acceptHandshakeInTime is acceptHandshake with its deadline, after the handshake of TLS if there is one.
+func (t *Transport) acceptHandshakeInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return hello{}, err
 	}
@@ -176,7 +176,7 @@ func (t *Transport) greetInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
 			return hello{}, insecure(err)
 		}
 	}
-	h, err := t.greet(conn, r)
+	h, err := t.acceptHandshake(conn, r)
 	if err != nil {
 		return h, err
 	}
@@ -195,8 +195,8 @@ func insecure(err error) error {
 	return insecureError{err}
 }
 
-// notGreeted logs why a connection was not taken.
-func (t *Transport) notGreeted(conn net.Conn, err error) {
+// logNotAccepted logs why a connection was not taken.
+func (t *Transport) logNotAccepted(conn net.Conn, err error) {
 	if t.shut.Load() {
 		return
 	}
@@ -239,9 +239,9 @@ func (t *Transport) askBack(peer uint64) {
 	})
 }
 
-// take reads the peer's frames until the connection ends. A panic in dragonboat's handlers, which run here,
+// serveFrames reads the peer's frames until the connection ends. A panic in dragonboat's handlers, which run here,
 // costs the connection and not the process: whatever they stumbled on came from the peer.
-func (t *Transport) take(conn net.Conn, r *bufio.Reader, h hello) (err error) {
+func (t *Transport) serveFrames(conn net.Conn, r *bufio.Reader, h hello) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
@@ -266,9 +266,9 @@ func (t *Transport) take(conn net.Conn, r *bufio.Reader, h hello) (err error) {
 		}
 		switch k {
 		case kindBatch:
-			err = t.takeBatch(&h.Identity, payload)
+			err = t.acceptBatch(&h.Identity, payload)
 		case kindChunk:
-			err = t.takeChunk(&chunks, payload)
+			err = t.acceptChunk(&chunks, payload)
 		case kindAsk:
 			err = answer.write(appendEmpty(nil, kindAnswer), time.Now())
 		}
@@ -293,8 +293,8 @@ func (t *Transport) frameMax(p purpose) func(kind) int {
 	}
 }
 
-// takeBatch hands the messages that may pass to dragonboat.
-func (t *Transport) takeBatch(peer *Identity, payload []byte) error {
+// acceptBatch hands the messages that may pass to dragonboat.
+func (t *Transport) acceptBatch(peer *Identity, payload []byte) error {
 	var b pb.MessageBatch
 	if err := b.Unmarshal(payload); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
@@ -310,8 +310,8 @@ func (t *Transport) takeBatch(peer *Identity, payload []byte) error {
 	return nil
 }
 
-// takeChunk hands a chunk to dragonboat.
-func (t *Transport) takeChunk(g *chunkGate, payload []byte) error {
+// acceptChunk hands a chunk to dragonboat.
+func (t *Transport) acceptChunk(g *chunkGate, payload []byte) error {
 	var c pb.Chunk
 	if err := c.Unmarshal(payload); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)

@@ -95,12 +95,12 @@ func TestStrangersAreBounded(t *testing.T) {
 	crowded := func() int {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if len(b.mu.greeting.conns) > greetingMax {
-			t.Fatalf("%d connections in handshake", len(b.mu.greeting.conns))
+		if len(b.mu.handshaking.conns) > handshakesMax {
+			t.Fatalf("%d connections in handshake", len(b.mu.handshaking.conns))
 		}
-		return len(b.mu.greeting.conns)
+		return len(b.mu.handshaking.conns)
 	}
-	for range 5 * greetingMax {
+	for range 5 * handshakesMax {
 		until(t, "dial", func() bool {
 			conn, err := n.Dial(t.Context(), 2)
 			if err == nil {
@@ -110,13 +110,13 @@ func TestStrangersAreBounded(t *testing.T) {
 			return err == nil
 		})
 	}
-	until(t, "a crowd of strangers", func() bool { return crowded() == greetingMax })
+	until(t, "a crowd of strangers", func() bool { return crowded() == handshakesMax })
 	a.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
 	get(t, b.batches, "batch of a member among strangers")
 	until(t, "strangers dropped", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.mu.conns) <= greetingMax+2
+		return len(b.mu.conns) <= handshakesMax+2
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 // streamTo opens a snapshot connection from a to b, whose shard 1 runs.
 func streamTo(t *testing.T, ctx context.Context, a, b *peer) raftio.ISnapshotConnection {
 	t.Helper()
-	b.gate.speaks(beat(2, 1, 1).Requests)
+	b.gate.noteRunning(beat(2, 1, 1).Requests)
 	s, err := a.module.GetSnapshotConnection(ctx, uuidOf(2))
 	if err != nil {
 		t.Fatal(err)

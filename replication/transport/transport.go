@@ -49,11 +49,11 @@ type Options struct {
 	// nil means that no port is open. The transport closes it.
 	Listener net.Listener
 
-	// Admit may refuse a peer whose digest and member id are right. Its reason travels to the peer; the kind does
-	// too if the error is a *Refusal, else it is ErrNotAdmitted. It is
+	// Accept may refuse a peer whose digest and member id are right. Its reason travels to the peer; the kind does
+	// too if the error is a *Refusal, else it is ErrNotAccepted. It is
 	// called for every connection, by the side that dialled and by the side that accepted, from several
 	// goroutines. It must not block for long and must not call Close. Nil admits everyone.
-	Admit func(peer Identity) error
+	Accept func(peer Identity) error
 
 	// Held is asked before each hello what the log of a shard, from 0, holds. Nil means nothing is said of it.
 	Held func(shard int) Held
@@ -99,12 +99,12 @@ type Transport struct {
 
 	mu struct {
 		rank.Mutex[rank.Transport]
-		shut     bool
-		conns    map[net.Conn]struct{} // everything that Shut has to close
-		greeting crowd                 // accepted, handshake not done
-		served   map[uint64]*crowd     // accepted, by peer
-		peers    map[uint64]Peer       // but Member and Heard
-		asked    map[uint64]time.Time  // when members were last asked what they have against this one
+		shut        bool
+		conns       map[net.Conn]struct{} // everything that Shut has to close
+		handshaking connQueue             // accepted, handshake not done
+		served      map[uint64]*connQueue // accepted, by peer
+		peers       map[uint64]Peer       // but Member and Heard
+		asked       map[uint64]time.Time  // when members were last asked what they have against this one
 	}
 }
 
@@ -134,8 +134,8 @@ func New(o Options) *Transport {
 	t.promises = newPromises(o.Self.Member, o.Shards)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.conns = make(map[net.Conn]struct{})
-	t.mu.greeting.max = greetingMax
-	t.mu.served = make(map[uint64]*crowd)
+	t.mu.handshaking.max = handshakesMax
+	t.mu.served = make(map[uint64]*connQueue)
 	t.mu.peers = make(map[uint64]Peer)
 	t.mu.asked = make(map[uint64]time.Time)
 	return t

@@ -259,7 +259,7 @@ func TestMessagesAndChunksArrive(t *testing.T) {
 	}
 	link.Close()
 
-	b.gate.speaks(beat(2, 1, 0).Requests)
+	b.gate.noteRunning(beat(2, 1, 0).Requests)
 	stream, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
 	if err != nil {
 		t.Fatal(err)
