@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // workerVariable makes this program a worker.

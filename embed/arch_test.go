@@ -39,20 +39,24 @@ var imports = map[string][]string{
 	"engine": {"engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
 		"github.com/cespare/xxhash/v2"},
 
-	"internal/child":      {}, // for tests
 	"internal/configfile": {"go.yaml.in/yaml/v3"},
 	"internal/rank":       {},
 	"internal/timers":     {},
 
-	"embed/internal/bridge":     {"engine", "tree"},
-	"embed/internal/inside":     {"engine"},
-	"embed/internal/shardsflag": {}, // for tests
+	// What only tests link, embedtest's users included.
+	"internal/testkit":            {},
+	"internal/testkit/child":      {},
+	"internal/testkit/shardsflag": {},
+	"internal/testkit/zookeeper":  {"internal/testkit", "internal/testkit/child"},
+
+	"embed/internal/bridge": {"engine", "tree"},
+	"embed/internal/inside": {"engine"},
 	"embed": {"engine", "embed/internal/bridge", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
 		"internal/configfile"},
 	"embed/internal/queue": {"embed"},
 	"embed/lock":           {"embed", "embed/internal/queue", "internal/rank"},
 	"embed/election":       {"embed", "embed/internal/queue", "embed/lock", "internal/rank"},
-	"embed/embedtest":      {"embed", "embed/internal/inside", "embed/internal/shardsflag", "engine", "engine/clock", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+	"embed/embedtest":      {"embed", "embed/internal/inside", "internal/testkit/shardsflag", "engine", "engine/clock", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
@@ -281,7 +285,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go: what
 // only tests use, the ranks themselves, and the client, which runs in a process without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "internal/child", "internal/rank", "storage/disk/powercut"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)

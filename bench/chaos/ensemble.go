@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // patience bounds every wait for a member that nothing keeps from answering. It is far beyond what a slow machine needs: who

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/bench/internal/bare"
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // blockVariable makes this program measure a block instead of being the parent.

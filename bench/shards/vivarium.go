@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // vivarium is an ensemble of Vivarium with a session on each member.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // Nobody reads what the member says, and no more of it fits where it goes: it serves, and stops when it is told to.

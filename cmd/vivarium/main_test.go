@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")

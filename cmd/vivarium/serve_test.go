@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // Two lines are a server. It serves, stops when it is told to, and has everything when it comes again.

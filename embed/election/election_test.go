@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 func init() { shardsflag.Define() }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 // bounded returns a ctx that ends a test that hangs.

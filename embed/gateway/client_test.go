@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 

@@ -20,9 +20,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
-	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
 	"github.com/vivarium-go/vivarium/engine"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 // patience bounds every wait of this package. It is far beyond what a slow machine needs: a test that reaches it has

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 var (

@@ -19,7 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // A member is this process when it is a member of an ensemble. It answers each request on a goroutine of its own.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // errDied says that a member's process ended before it answered.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/embed/internal/shardsflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 var (

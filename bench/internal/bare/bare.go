@@ -21,7 +21,7 @@ import (
 	"github.com/lni/dragonboat/v4/statemachine"
 
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // An Ensemble is some members of dragonboat in this process.

@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // An ensemble is three members with a gateway each.

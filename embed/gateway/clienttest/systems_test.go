@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 var update = flag.Bool("update", false, "record what ZooKeeper's servers answer in testdata/*.golden; needs the Debian package zookeeper")

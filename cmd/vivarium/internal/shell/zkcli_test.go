@@ -18,7 +18,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 var update = flag.Bool("update", false, "record testdata/*.golden from ZooKeeper's own shell and server")

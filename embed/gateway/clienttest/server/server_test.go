@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/vivarium-go/vivarium/internal/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // patience is far longer than anything here takes.

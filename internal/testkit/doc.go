@@ -1,0 +1,25 @@
+// Package testkit is the home of code that tests of several rooms share.
+//
+//	must, bounded, until := testkit.Must, testkit.Context, testkit.Until
+//
+//	s, err := node.NewSession(bounded(t), embed.SessionOptions{})
+//	must(t, err)
+//	until(t, "a leader", func() bool { return node.Status().Shards[0].Leader != 0 })
+//
+// It imports the standard library alone, so that tests of every room can use it, tree's included. A
+// room that calls a helper often gives it a short name of its own, as above, in a var declaration
+// of its tests.
+//
+// A wait ends as soon as its condition holds. Its limit is [Patience], which only a test that fails
+// reaches. Waits use no clock but that of package time, so they work in the bubbles of
+// testing/synctest too, on the bubble's clock.
+//
+// The packages below it need more than the standard library offers at once: child runs this program
+// again as processes that can be killed, zookeeper starts ZooKeeper's own servers, and shardsflag
+// holds the flag -shards. Test code that needs the types of one room lives with that room:
+// embed/embedtest, internal/wire/wiretest, replication/transport/transporttest,
+// storage/disk/powercut.
+//
+// Only tests, embedtest and the programs of module bench import these packages; embed/arch_test.go
+// checks that.
+package testkit

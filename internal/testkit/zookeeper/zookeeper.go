@@ -1,0 +1,111 @@
+package zookeeper
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
+)
+
+// Missing is what to say where ZooKeeper is not installed.
+const Missing = "there is no ZooKeeper here: install the Debian package zookeeper"
+
+// Server is the class whose argument is a server's configuration file.
+const Server = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+// javaDir is where Debian keeps classes.
+const javaDir = "/usr/share/java"
+
+// jars are what ZooKeeper needs.
+var jars = []string{
+	"zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-simple.jar", "commons-cli.jar", "commons-io.jar",
+	"netty*.jar", "metrics-core*.jar", "snappy-java.jar", "jackson-core.jar", "jackson-databind.jar", "jackson-annotations.jar",
+}
+
+// Installed reports whether Java, ZooKeeper and the further jars are installed.
+func Installed(more ...string) bool {
+	_, err := exec.LookPath("java")
+	for _, jar := range append([]string{"zookeeper.jar"}, more...) {
+		if _, missing := os.Stat(filepath.Join(javaDir, jar)); missing != nil {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// ClassPath returns Java's class path with ZooKeeper's classes and the further jars.
+func ClassPath(more ...string) string {
+	var files []string
+	for _, pattern := range slices.Concat(jars, more) {
+		found, _ := filepath.Glob(filepath.Join(javaDir, pattern))
+		files = append(files, found...)
+	}
+	return strings.Join(files, ":")
+}
+
+// Java returns a command that starts Java quickly, in little memory and without logs, with
+// ZooKeeper's classes and the further jars.
+func Java(more []string, args ...string) *exec.Cmd {
+	return exec.Command("java", append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", ClassPath(more...)}, args...)...)
+}
+
+// Start starts an ensemble of n servers that ends with the test, and returns their addresses when
+// all of them serve. It turns on those of ZooKeeper's features that Vivarium always has. config adds
+// lines to each server's configuration; it must say tickTime.
+func Start(t testing.TB, n int, config string) (addrs []string) {
+	t.Helper()
+	addrs, err := child.FreeAddrs(3 * n) // for clients, for the leader, for elections
+	testkit.Must(t, err)
+	ports := make([]string, len(addrs))
+	for i, addr := range addrs {
+		_, ports[i], err = net.SplitHostPort(addr)
+		testkit.Must(t, err)
+	}
+	config += "extendedTypesEnabled=true\nenforceQuota=true\n4lw.commands.whitelist=*\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+	for i := range n {
+		if n > 1 {
+			config += fmt.Sprintf("server.%d=127.0.0.1:%s:%s\n", i+1, ports[n+i], ports[2*n+i])
+		}
+	}
+	for i := range n {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "zoo.cfg")
+		own := fmt.Sprintf("dataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n", dir, ports[i])
+		testkit.Must(t, os.WriteFile(file, []byte(config+own), 0o644))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(i+1)), 0o644))
+		cmd := Java(nil, "-Dznode.container.checkIntervalMs=3600000", Server, file)
+		testkit.Must(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	for _, addr := range addrs[:n] {
+		testkit.Until(t, "ZooKeeper to serve", func() bool { return strings.Contains(Ask(addr, "srvr"), "Mode: ") })
+	}
+	return addrs[:n]
+}
+
+// Ask returns a server's answer to a four-letter word. It is empty if nobody listens there.
+func Ask(addr, word string) string {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.WriteString(c, word)
+	text, _ := io.ReadAll(c) // half an answer has half the lines
+	return string(text)
+}
