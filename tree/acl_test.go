@@ -35,7 +35,7 @@ func TestPredefinedACLs(t *testing.T) {
 	}
 }
 
-// A list that is not there allows everybody everything, as one with the open entry does.
+// A znode without a list allows everybody everything, like one with the open entry.
 func TestEmptyACLAllowsAll(t *testing.T) {
 	view := New(nil).As(nil)
 	if !view.MayRead(nil) || !view.MayRead([]ACL{}) || !view.MayRead(OpenACL()) || view.MayRead([]ACL{{Perms: Read}}) {
@@ -43,7 +43,7 @@ func TestEmptyACLAllowsAll(t *testing.T) {
 	}
 }
 
-// emailScheme is what an embedding service could bring: an ACL names a domain or an address.
+// emailScheme is an example of a service's own scheme. Its ACLs name a domain or an address.
 type emailScheme struct{}
 
 func (emailScheme) Valid(id string) bool { return strings.Contains(id, "@") }
@@ -52,11 +52,12 @@ func (emailScheme) Matches(identity, id string) bool {
 	return identity == id || strings.HasPrefix(id, "@") && strings.HasSuffix(identity, id)
 }
 
-// A service brings schemes of its own, and leaves out those it does not want; the tree's own words stay the tree's.
+// A service adds its own schemes and leaves out those it does not want. The tree's own words keep
+// their meaning.
 func TestOwnSchemes(t *testing.T) {
 	schemes := Schemes{"email": emailScheme{}, "world": emailScheme{}, "auth": emailScheme{}, "none": nil}
 	tree := New(schemes)
-	schemes["digest"] = BuiltinSchemes()["digest"] // too late
+	schemes["digest"] = BuiltinSchemes()["digest"] // too late to have an effect
 	me := []Identity{{"email", "me@here"}, {"world", "x@y"}, {"auth", "x@y"}, {"none", "x@y"}}
 	zxid := Zxid(0)
 	create := func(acl ...ACL) error {
@@ -85,7 +86,8 @@ func TestOwnSchemes(t *testing.T) {
 	}
 }
 
-// A tree is loaded also when a scheme of its lists is no longer there; nobody fits their entries then.
+// A tree can be loaded even if a scheme in its lists no longer exists. Then nobody matches these
+// entries.
 func TestSchemeGone(t *testing.T) {
 	znodes := bornZnodes()
 	znodes["/a"] = Znode{Czxid: 1, ACL: []ACL{{31, "email", "me@here"}, {1, "digest", "no-colon"}, {1, "world", "anyone"}}}
@@ -117,7 +119,7 @@ func bornZnodes() map[string]Znode {
 	return znodes
 }
 
-// Lists belong to whoever has them: what is handed in may be reused, what is handed out may be changed.
+// Lists have one owner: the caller may reuse a list it passed in, and change a list it received.
 func TestACLsAreNotShared(t *testing.T) {
 	tree, h := New(nil), &Header{}
 	word := []byte("digestu:1")
@@ -141,7 +143,7 @@ func TestACLsAreNotShared(t *testing.T) {
 	}
 }
 
-// One copy of a list that a parent and its children have, also after loading.
+// A parent and its children share one copy of an equal list, also after loading.
 func TestEqualACLsAreOne(t *testing.T) {
 	tree, h := New(nil), &Header{Identities: []Identity{{"digest", "u:1"}}}
 	tree.must(t, h, Op{Kind: KindCreate, Path: "/a", ACL: CreatorACL()})

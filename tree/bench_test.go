@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// newTree returns a tree with n children named node-%010d under /dir, and the header of its newest transaction.
+// newTree returns a tree with n children named node-%010d under /dir, and the header of its newest
+// transaction.
 func newTree(tb testing.TB, n int) (*Tree, *Header) {
 	l := NewLoader(nil)
 	add := func(path string, z Znode) {
@@ -31,12 +32,12 @@ func newTree(tb testing.TB, n int) (*Tree, *Header) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// What the loading left to the collector is not to be paid by what is measured.
+	// The measured code must not pay for garbage that loading left behind.
 	runtime.GC()
 	return t, &Header{Zxid: 1}
 }
 
-// must applies and publishes one transaction under the next zxid.
+// must applies and publishes one transaction at the next zxid.
 func (t *Tree) must(tb testing.TB, h *Header, ops ...Op) []Result {
 	h.Zxid++
 	results, err := t.Apply(*h, ops)

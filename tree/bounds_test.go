@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What is small on its way must not be large in every replica: "auth" stands for as many entries as there are identities.
+// A small request must not become large on every replica: "auth" stands for as many entries as
+// there are identities.
 func TestStoredACLsAreBounded(t *testing.T) {
 	who := func(n, length int) (list []Identity) {
 		for i := range n {
@@ -39,7 +40,8 @@ func TestStoredACLsAreBounded(t *testing.T) {
 	}
 }
 
-// A text of limits or usage that is longer than any of use is not read: every write below would pay for it.
+// A text of limits or usage that is longer than any useful one is ignored. Otherwise every write
+// below would pay for it.
 func TestLongQuotaTextsAreNone(t *testing.T) {
 	tree := New(nil)
 	apply := func(op Op) error {
@@ -52,7 +54,7 @@ func TestLongQuotaTextsAreNone(t *testing.T) {
 	for _, err := range []error{
 		create("/a", ""), create("/zookeeper/quota/a", ""),
 		create("/zookeeper/quota/a/zookeeper_limits", "countHardLimit=1;"+long), create("/zookeeper/quota/a/zookeeper_stats", ""),
-		create("/a/b", ""), // the limit is none
+		create("/a/b", ""), // there is no limit
 		apply(Op{Kind: KindSet, Path: "/zookeeper/quota/a/zookeeper_stats", Data: []byte(long), Version: AnyVersion}),
 		create("/a/c", ""),
 	} {
@@ -65,7 +67,7 @@ func TestLongQuotaTextsAreNone(t *testing.T) {
 	}
 }
 
-// Counting what a subtree uses walks all of it, so one transaction does that once.
+// Counting the usage of a subtree walks all of it, so a transaction may do that only once.
 func TestATransactionCountsOneSubtree(t *testing.T) {
 	tree := New(nil)
 	create := func(path string) Op { return Op{Kind: KindCreate, Path: path} }

@@ -13,20 +13,22 @@ import (
 	"testing"
 )
 
-// FuzzTree runs what the input spells on a tree and on the model, and compares results, errors, changes, what readers see
-// before and after Publish, and what Drain gives; now and then the tree goes through storage and back.
+// FuzzTree interprets the input as operations and runs them on a tree and on the model. It compares
+// results, errors, changes, what readers see before and after Publish, and the output of Drain.
+// From time to time the tree goes through storage and back.
 func FuzzTree(f *testing.F) {
 	f.Add([]byte("a short one"))
 	for seed := range uint64(8) {
 		f.Add(randomBytes(seed, 300))
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
-		// What the model costs grows with the square of the length; a fuzzing worker is given ten seconds.
+		// The cost of the model grows with the square of the length, and a fuzzing worker has ten
+		// seconds.
 		runFuzz(t, script[:min(len(script), 2000)])
 	})
 }
 
-// The same without the fuzzing engine, over more and longer scripts.
+// The same without the fuzzing engine, with more and longer scripts.
 func TestTreeAgainstModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -44,7 +46,7 @@ func randomBytes(seed uint64, n int) []byte {
 	return b
 }
 
-// fuzzPaths are what operations are aimed at, besides the paths that sequential creates have made.
+// fuzzPaths are the targets of operations, besides the paths that sequential creates have made.
 var fuzzPaths = []string{
 	"/a", "/b", "/a/b", "/a/b/c", "/a/x-", "/a/y-", "/b/", "/a-b", "/a/x-0000000001", "/b/x-0000000002", "/a/0000000000",
 	"/", "", "a", "a/b", "//x", "//a", "/a/", "/a//b", "/a/.", "/a/..", "/.", "/a\x00", "/a/\x7f", "/\u00a0", "/\ue000", "/\U0001f600", "/\xff",
@@ -53,18 +55,18 @@ var fuzzPaths = []string{
 	"/zookeeper/quota/a/b/zookeeper_stats", "/zookeeper/quota/zookeeper_stats", "/zookeeper/quota/zookeeper/zookeeper_stats",
 }
 
-// usualPaths is the part of fuzzPaths most operations use, so that enough of them succeed.
+// usualPaths is the part of fuzzPaths that most operations use, so that enough of them succeed.
 const usualPaths = 11
 
-// A fuzzRun is one script being run on both.
+// A fuzzRun is one script, run on both.
 type fuzzRun struct {
 	t      *testing.T
 	script []byte
 	tree   *Tree
 	model  *model
-	image  map[string]Znode // what Drain has given so far
+	image  map[string]Znode // the znodes that Drain has returned so far
 	zxid   Zxid
-	pinned *model // what there was at the zxid that is pinned; nil if none is
+	pinned *model // the state at the pinned zxid; nil if there is no pin
 	pin    *Pin
 	log    []logged
 }
@@ -120,7 +122,7 @@ func (r *fuzzRun) byte() byte {
 	return b
 }
 
-// pick returns a number below n, which is small.
+// pick returns a number below n. n must be small.
 func (r *fuzzRun) pick(n int) int { return int(r.byte()) % n }
 
 func (r *fuzzRun) path() string {
@@ -138,7 +140,7 @@ func (r *fuzzRun) existing() string {
 	return paths[r.pick(len(paths))]
 }
 
-// newPath is one for a create: most often of a child of something that is there.
+// newPath returns a path for a create, most often that of a child of an existing znode.
 func (r *fuzzRun) newPath() string {
 	if parent := r.existing(); len(parent) < 8 && r.byte() < 150 {
 		return strings.TrimSuffix(parent, "/") + []string{"/a", "/b", "/c", "/x-", "/y-", "/"}[r.pick(6)]
@@ -146,7 +148,7 @@ func (r *fuzzRun) newPath() string {
 	return r.path()
 }
 
-// op is one of a transaction, alone or with others.
+// op returns one operation for a transaction, alone or with others.
 func (r *fuzzRun) op(alone bool) Op {
 	op := Op{Kind: OpKind(1 + r.pick(7)), Version: AnyVersion}
 	if op.Kind == KindSetACL && !alone {
@@ -209,7 +211,7 @@ var fuzzTracks = []string{
 	strings.Repeat(";", trackMax-16) + "countHardLimit=0", strings.Repeat(";", trackMax-15) + "countHardLimit=0",
 }
 
-// quota sets a quota up, or takes one off.
+// quota adds or removes a quota.
 func (r *fuzzRun) quota() {
 	subtree := []string{"/a", "/a", "/a/b", "/b", "/a/missing", "/zookeeper", ""}[r.pick(7)]
 	path := "/zookeeper/quota"
@@ -231,7 +233,7 @@ func (r *fuzzRun) quota() {
 		_, exists := r.model.znodes[op.Path]
 		return exists == (op.Kind == KindCreate)
 	})
-	for b := r.byte(); b < 120; b += 60 { // under way while the limits change
+	for b := r.byte(); b < 120; b += 60 { // in the same transaction as the change of limits
 		ops = slices.Insert(ops, r.pick(len(ops)+1), r.op(false))
 	}
 	if len(ops) > 0 {
@@ -241,10 +243,10 @@ func (r *fuzzRun) quota() {
 	}
 }
 
-// fuzzTTLs are at the limits.
+// fuzzTTLs are TTLs at and around the limits.
 var fuzzTTLs = []int64{0, 1, -1, MaxTTL, MaxTTL + 1, math.MinInt64, math.MaxInt64}
 
-// fuzzACLs are entries of lists; the first few are usual.
+// fuzzACLs are entries of lists; the first few are common ones.
 var fuzzACLs = []ACL{
 	{31, "world", "anyone"}, {1, "world", "anyone"}, {31, "auth", ""}, {31, "digest", "u:1"}, {31 - 8, "world", "anyone"},
 	{2, "digest", "v:2"}, {16, "auth", "ignored"}, {31, "ip", "10.0.0.0/8"}, {1, "ip", "10.1.2.3"}, {5, "ip", "fe80::/10"},
@@ -252,7 +254,7 @@ var fuzzACLs = []ACL{
 	{1, "world", "nobody"}, {1, "digest", "u"}, {1, "digest", "u:1:2"}, {1, "digest", "u:1:"}, {31, "super", ""}, {1, "", ""}, {31, "sasl", "x"},
 }
 
-// fuzzIdentities are what somebody may be.
+// fuzzIdentities are the identities that a requester may have.
 var fuzzIdentities = []Identity{
 	{"digest", "u:1"}, {"digest", "v:2"}, {"ip", "10.1.2.3"}, {"ip", "11.0.0.1"}, {"ip", "fe80::1"}, {"super", ""}, {"auth", "x"}, {"world", "anyone"}, {"sasl", "x"},
 }
@@ -289,7 +291,7 @@ func (r *fuzzRun) header() Header {
 	return Header{Zxid: r.zxid, Time: int64(1000 * r.zxid), Session: SessionID(r.pick(5)), Identities: r.who(), System: r.byte() < 10}
 }
 
-// reap removes what may be reaped, or tries.
+// reap removes, or tries to remove, a znode that may be reaped.
 func (r *fuzzRun) reap() {
 	path, seen := r.path(), Seen{r.zxid, r.zxid, r.zxid}
 	var candidates []string
@@ -321,7 +323,8 @@ func (r *fuzzRun) reap() {
 	r.publish(next)
 }
 
-// endSession ends the ephemerals of one, closed or lost; or some of them, and others that are not its own.
+// endSession ends the ephemerals of one session, closed or lost. Sometimes it ends only some of
+// them, and includes ephemerals of other sessions.
 func (r *fuzzRun) endSession() {
 	h := r.header()
 	h.System = r.byte() < 240
@@ -372,7 +375,7 @@ func (r *fuzzRun) apply(h Header, ops []Op) {
 	r.publish(next)
 }
 
-// copyLogged shares nothing with what the caller may reuse.
+// copyLogged copies a transaction, without sharing memory that the caller may reuse.
 func copyLogged(h Header, ops []Op) logged {
 	h.Identities = slices.Clone(h.Identities)
 	ops = append([]Op{}, ops...)
@@ -382,8 +385,8 @@ func copyLogged(h Header, ops []Op) logged {
 	return logged{header: h, ops: ops}
 }
 
-// publish compares what the transaction that made the model did, what readers see before and after they may, and who may
-// be reaped.
+// publish publishes the transaction that made the model. It compares its changes, what readers see
+// before and after, and which znodes may be reaped.
 func (r *fuzzRun) publish(next *model) {
 	r.t.Helper()
 	if changes := r.tree.Changes(); len(changes)+len(next.changes) > 0 && !reflect.DeepEqual(changes, next.changes) {
@@ -401,7 +404,7 @@ func (r *fuzzRun) publish(next *model) {
 	}
 }
 
-// sameError reports whether two errors are the same sentinel at the same place.
+// sameError reports whether two errors have the same sentinel and the same index.
 func sameError(got, want error) bool {
 	var g, w *MultiError
 	if errors.As(got, &g) != errors.As(want, &w) || g != nil && g.Index != w.Index {
@@ -416,7 +419,7 @@ func sameError(got, want error) bool {
 	return (got == nil) == (want == nil)
 }
 
-// compare reads every path there is or could be, and holds it against the model.
+// compare reads every path that exists or could exist, and compares it with the model.
 func (r *fuzzRun) compare(m *model) {
 	r.t.Helper()
 	if got := r.tree.Visible(); got != m.applied {
@@ -476,7 +479,7 @@ func (r *fuzzRun) comparePath(m *model, path string, children map[string][]strin
 	}
 }
 
-// fuzzViews are whom the reads with permissions are compared for.
+// fuzzViews are the requesters for whom reads with permissions are compared.
 var fuzzViews = [][]Identity{nil, {{"digest", "u:1"}, {"ip", "10.9.9.9"}}, {{"ip", "fe80::1"}}, {{"super", ""}}}
 
 func (r *fuzzRun) compareViews(m *model, path string, children map[string][]string) {
@@ -522,7 +525,8 @@ func (r *fuzzRun) compareViews(m *model, path string, children map[string][]stri
 	}
 }
 
-// compareACL compares what a view shows of an ACL, and Before, which asks the parent's.
+// compareACL compares what a view shows of an ACL, and Before, which needs a permission on the
+// parent.
 func (r *fuzzRun) compareACL(m *model, v View, path string) {
 	r.t.Helper()
 	z, exists := m.znodes[path]
@@ -543,7 +547,7 @@ func (r *fuzzRun) compareACL(m *model, v View, path string) {
 	}
 }
 
-// pinOrUnpin takes a pin, for as many transactions as come before the next time or the next reload.
+// pinOrUnpin sets a pin. It lasts until the next call or the next reload.
 func (r *fuzzRun) pinOrUnpin() {
 	if r.pinned != nil {
 		r.unpin()
@@ -555,7 +559,7 @@ func (r *fuzzRun) pinOrUnpin() {
 	r.pinned = r.model.clone()
 }
 
-// unpin compares what can be read at the zxid that is pinned with what there was.
+// unpin compares what can be read at the pinned zxid with the state at that time.
 func (r *fuzzRun) unpin() {
 	r.t.Helper()
 	m := r.pinned
@@ -579,7 +583,7 @@ func (r *fuzzRun) unpin() {
 	r.pinned = nil
 }
 
-// drain brings the image up to date and compares which paths that took, and the image with Walk.
+// drain updates the image. It compares the paths that Drain returns, and the image with Walk.
 func (r *fuzzRun) drain() {
 	r.t.Helper()
 	stop := errors.New("stop")
@@ -620,7 +624,7 @@ func (r *fuzzRun) drain() {
 	}
 }
 
-// reload makes a new tree of the image, after edit has had a look at every znode.
+// reload builds a new tree from the image, after edit was called for every znode.
 func (r *fuzzRun) reload(edit func(path string, z *Znode)) {
 	r.t.Helper()
 	r.drain()
@@ -640,7 +644,7 @@ func (r *fuzzRun) reload(edit func(path string, z *Znode)) {
 	r.tree = loaded
 }
 
-// extreme brings the counters of one znode to where they are about to wrap.
+// extreme sets the counters of one znode to values just before they wrap.
 func (r *fuzzRun) extreme() {
 	target := r.path()
 	version := []int32{math.MaxInt32 - 1, -3, -2}[r.pick(3)]

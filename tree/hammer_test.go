@@ -10,12 +10,16 @@ import (
 	"testing"
 )
 
-// The hammer's writer makes a state that follows from the zxid alone, so that readers know what to expect of any zxid:
+// The hammer's writer makes a state that follows from the zxid alone. So readers know what to
+// expect at any zxid:
 //
-//	/left, /right   two amounts whose sum is always hammerSum; every transaction moves some by a multi
-//	/coin/a, /coin/b   exactly one exists; every transaction with an even zxid deletes one and creates the other
-//	/gen            deleted and created again with its child in transactions with a zxid divisible by 8
-//	/queue          one more contender in each transaction, hammerQueue of them at a time
+//	/left, /right      two amounts whose sum is always hammerSum; every transaction moves some by a
+//	                   multi
+//	/coin/a, /coin/b   exactly one exists; every transaction with an even zxid deletes one and
+//	                   creates the other
+//	/gen               deleted and created again with its child in transactions with a zxid divisible
+//	                   by 8
+//	/queue             one more contender in each transaction, hammerQueue of them at a time
 const (
 	hammerSum          = 1_000_000
 	hammerQueue        = 50
@@ -34,15 +38,16 @@ func coinAt(z Zxid) string {
 
 func amount(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// A hammer is one writer and many readers on one tree. Under the race detector it also shows that nothing readers see is
-// written.
+// A hammer is one writer and many readers on one tree. Under the race detector it also shows that
+// nothing visible to readers is written.
 type hammer struct {
 	t    *testing.T
 	tree *Tree
 	done chan struct{}
 }
 
-// D4: readers see one zxid or the next, never half of one, while a znode changes in every transaction, is deleted and made again.
+// D4: Readers see the state at one zxid or at the next, never a mixture. Meanwhile a znode changes
+// in every transaction, and is deleted and created again.
 func TestHammer(t *testing.T) {
 	h := &hammer{t: t, tree: New(nil), done: make(chan struct{})}
 	h.begin()
@@ -69,7 +74,7 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// begin makes the state of zxid 1.
+// begin makes the state at zxid 1.
 func (h *hammer) begin() {
 	ops := []Op{
 		{Kind: KindCreate, Path: "/left", Data: amount(amountAt(1))},
@@ -109,7 +114,7 @@ func (h *hammer) write() {
 }
 
 func (h *hammer) apply(z Zxid, ops []Op) {
-	if z%5 == 0 { // a transaction that fails must leave no trace
+	if z%5 == 0 { // a failed transaction must leave no trace
 		bad := append(slices.Clone(ops), Op{Kind: KindCreate, Path: "/fresh"}, Op{Kind: KindCreate, Path: "/coin"})
 		if _, err := h.tree.Apply(Header{Zxid: z}, bad); err == nil {
 			h.t.Error("a bad transaction succeeded")
@@ -126,7 +131,7 @@ func (h *hammer) apply(z Zxid, ops []Op) {
 	}
 }
 
-// A hammerReader remembers the newest zxid it has seen; nothing it reads later may be older.
+// A hammerReader remembers the newest zxid it has seen. Nothing that it reads later may be older.
 type hammerReader struct {
 	*hammer
 	rnd   *rand.Rand
@@ -142,12 +147,12 @@ func (r *hammerReader) readLoop() {
 			return
 		default:
 			r.round()
-			runtime.Gosched() // with fewer processors than readers the writer would hardly get its turn
+			runtime.Gosched() // with fewer processors than readers, the writer would hardly run
 		}
 	}
 }
 
-// round reads everything once, in an order of its own.
+// round reads everything once, in random order.
 func (r *hammerReader) round() {
 	from := r.tree.Visible()
 	r.see("visible", from, 1)
@@ -169,8 +174,8 @@ func (r *hammerReader) round() {
 	}
 }
 
-// see takes note that a read showed something that the transaction of z made. It changes in every so many transactions;
-// none of these that have been seen may lie after z.
+// see records that a read showed a change made at z. Such changes happen at every zxid that is a
+// multiple of every. If a later one of them was already seen, this read was too old.
 func (r *hammerReader) see(what string, z, every Zxid) {
 	if z/every < r.seen/every {
 		r.t.Errorf("%s: shows zxid %d after %d was seen", what, z, r.seen)
@@ -178,7 +183,8 @@ func (r *hammerReader) see(what string, z, every Zxid) {
 	r.seen = max(r.seen, z)
 }
 
-// readAmounts reads both amounts, one by one. They change in every transaction, so each tells which zxid it is of.
+// readAmounts reads both amounts, one by one. They change in every transaction, so each tells its
+// zxid.
 func (r *hammerReader) readAmounts() {
 	paths := []string{"/left", "/right"}
 	if r.rnd.IntN(2) == 0 {
@@ -201,7 +207,8 @@ func (r *hammerReader) readAmounts() {
 	}
 }
 
-// readCoins returns how many coins it saw; what is there must be what the zxids it may have read at say.
+// readCoins returns how many coins it saw. They must be what the zxids that it may have read at
+// say.
 func (r *hammerReader) readCoins(from Zxid) int {
 	n := 0
 	for _, path := range []string{"/coin/a", "/coin/b"} {
@@ -223,7 +230,8 @@ func (r *hammerReader) readCoins(from Zxid) int {
 	return n
 }
 
-// readGen reads a znode that is deleted and created again in one transaction: nobody may find it missing.
+// readGen reads a znode that is deleted and created again in one transaction. No reader may find it
+// missing.
 func (r *hammerReader) readGen() {
 	for _, path := range []string{"/gen", "/gen/child"} {
 		stat, ok := r.tree.Exists(path)
@@ -238,7 +246,7 @@ func (r *hammerReader) readGen() {
 	}
 }
 
-// readQueue reads the contenders and who is before one of them.
+// readQueue reads the contenders, and the one before another.
 func (r *hammerReader) readQueue() {
 	names, stat, err := r.tree.Children("/queue")
 	if err != nil || len(names) != hammerQueue {
@@ -268,8 +276,8 @@ func (r *hammerReader) readQueue() {
 	}
 }
 
-// D4: A reader that is held up between loading the visible zxid and the chain of versions, for as many transactions as there
-// may be, still finds an answer.
+// D4: A reader may be delayed between loading the visible zxid and the chain of versions, for any
+// number of transactions. It still finds an answer.
 func TestLateReaderLoadsAgain(t *testing.T) {
 	tree, h := newTree(t, 1)
 	const path = "/dir/node-0000000000"

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The index must hold what it was given, whatever splits and joins that makes, and let go of the room.
+// The index must hold exactly what was added, after any splits and joins. It must free the memory
+// of what was removed.
 func TestIndex(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")
@@ -60,7 +61,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// What is loaded in place is found like what is added, however many were expected.
+// Entries loaded in place are found like added ones, whatever number was expected.
 func TestIndexLoad(t *testing.T) {
 	for _, n := range []int{0, 100, 10_000, 100_000} {
 		x := newIndex(n)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Neither paths, nor depth, nor data, nor lists have a limit here: who takes requests sets those.
+// This package has no limit on paths, depth, data or lists. The code that receives requests sets
+// limits.
 func TestLimits(t *testing.T) {
 	tree, h := New(nil), &Header{Session: 7}
 	name := "/" + strings.Repeat("n", 1<<20)
@@ -51,8 +52,8 @@ func TestBirth(t *testing.T) {
 	tree.Mortals(func(m Mortal) bool { t.Errorf("mortal %+v", m); return true })
 }
 
-// Whoever may read can ask how many znodes there are below one, again and again: that must not cost by
-// their number, nor must the znodes above be stored anew for each that is created below them.
+// Any requester who may read can ask again and again how many znodes are below one. So the cost
+// must not grow with that number. Nor may a create make the znodes above it be stored again.
 func TestDescendantsCostsNothing(t *testing.T) {
 	tree, _ := newTree(t, 10_000)
 	if n := testing.AllocsPerRun(10, func() {
@@ -73,8 +74,9 @@ func TestDescendantsCostsNothing(t *testing.T) {
 	}
 }
 
-// A parent of a thousand times as many children costs the depth of its pages more: a create or delete of a child makes
-// as many new pages as the set is deep, and what it allocates grows no faster.
+// A parent with a thousand times as many children costs only the additional depth of its pages. A
+// create or delete of a child makes as many new pages as the set is deep, and what it allocates
+// grows no faster.
 //
 // (CURATOR-690: more than 65,535 were too many.)
 func TestMillionChildren(t *testing.T) {
@@ -110,13 +112,14 @@ func TestMillionChildren(t *testing.T) {
 	}
 }
 
-// E2: a waiter looks for its predecessor each time that the queue moves. What that costs grows with the logarithm of the
-// queue's length: among five hundred times as many it is not a hundred times as much.
+// E2: A waiter looks for its predecessor each time the queue changes. The cost of that grows with
+// the logarithm of the queue's length: in a queue five hundred times as long, it is less than a
+// hundred times as high.
 func TestBeforeAmongManyIsLogarithmic(t *testing.T) {
 	cost := func(n int) time.Duration {
 		tree, _ := newTree(t, n)
 		last := fmt.Sprintf("/dir/node-%010d", n-1)
-		least := time.Hour // of many attempts: what else runs on the machine only adds
+		least := time.Hour // of many attempts, because other load on the machine only adds time
 		for range 50 {
 			begin := time.Now()
 			for range 10 {
@@ -144,7 +147,7 @@ func TestChildrenOfMany(t *testing.T) {
 	}
 }
 
-// walk counts the znodes below one by their lists of children.
+// walk counts the znodes below one by reading all lists of children.
 func walk(v View, path string) (int, error) {
 	names, _, err := v.Children(path)
 	n := len(names)
@@ -158,8 +161,9 @@ func walk(v View, path string) (int, error) {
 	return n, err
 }
 
-// A count of what is below a znode is of one zxid, and so is all that a pin shows: a branch moves to
-// and fro meanwhile, and is never there twice or not at all. Several pin at a time.
+// A count of znodes below is taken at one zxid, and so is everything that a pin shows. A branch
+// moves back and forth meanwhile, and is never seen twice or not at all. Several pins exist at a
+// time.
 func TestDescendantsWhileWriting(t *testing.T) {
 	tree, h := New(nil), &Header{}
 	const znodes = 200

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What was loaded goes when nobody needs it any more, like all else, although a Loader allocates in blocks.
+// Loaded znodes are garbage-collected like others, although a Loader allocates in blocks.
 func TestLoadedMemoryIsLetGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")

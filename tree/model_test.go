@@ -11,21 +11,21 @@ import (
 	"unicode/utf16"
 )
 
-// A model is a tree as simple as can be: a map, copied whole for every transaction. Children are found by looking at
-// every path, and counts are kept in the plainest way there is.
+// A model is the simplest possible tree: a map that is copied completely for every transaction. It
+// finds children by looking at every path, and counts in the plainest way.
 type model struct {
 	znodes  map[string]modelZnode
 	changes []Change
 	touched map[string]bool // since the last drain
 	applied Zxid
-	base    *model          // before the transaction
+	base    *model          // the state before the transaction
 	charged map[string]bool // quotas whose stats the transaction changed
 	counted bool            // the transaction has created stats
 }
 
 type modelZnode struct {
 	Znode
-	cversion int32 // counted up by creates and deletes, not derived
+	cversion int32 // counted by creates and deletes, not derived
 }
 
 func newModel() *model {
@@ -42,19 +42,19 @@ func newModel() *model {
 	return m
 }
 
-// clone returns a copy that shares nothing that changes.
+// clone returns a copy that shares nothing mutable.
 func (m *model) clone() *model {
 	return &model{maps.Clone(m.znodes), slices.Clone(m.changes), maps.Clone(m.touched), m.applied, nil, nil, false}
 }
 
-// next is a copy for a transaction.
+// next returns a copy for the next transaction.
 func (m *model) next() *model {
 	next := m.clone()
 	next.changes, next.base, next.charged = nil, m, map[string]bool{}
 	return next
 }
 
-// apply returns the model after the transaction; if it fails, the same model without its changes.
+// apply returns the model after the transaction. If it fails, apply returns the model unchanged.
 func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 	next := m.next()
 	var results []Result
@@ -333,7 +333,7 @@ func (m *model) check(h Header, op Op, need Perms) error {
 	return nil
 }
 
-// reap returns the model after the reaper's transaction, or with its error.
+// reap returns the model after the reaper's transaction, or its error.
 func (m *model) reap(h Header, path string, seen Seen) (*model, error) {
 	next := m.next()
 	z, ok := m.znodes[path]
@@ -369,7 +369,7 @@ func (m *model) change(c Change, also ...string) {
 	}
 }
 
-// modelStored is the list as it is stored.
+// modelStored returns a list in its stored form.
 func modelStored(acl []ACL) []ACL {
 	if len(acl) == 1 && acl[0] == (ACL{31, "world", "anyone"}) {
 		return nil
@@ -377,7 +377,8 @@ func modelStored(acl []ACL) []ACL {
 	return acl
 }
 
-// modelFix is the catalogue's fix-up; the list is empty if it is invalid.
+// modelFix applies the fix-up of the catalogue of ZooKeeper's rules. It returns an empty list if
+// the request is invalid.
 func modelFix(asked []ACL, who []Identity) []ACL {
 	var fixed []ACL
 	for i, a := range asked {
@@ -409,7 +410,7 @@ func modelDigestValid(id string) bool {
 	return len(parts) == 2
 }
 
-// modelNetwork is the network of an ACL's id of the scheme ip; nil if it is none.
+// modelNetwork returns the network in an ip entry's id, or nil if the id is invalid.
 func modelNetwork(id string) *net.IPNet {
 	if !strings.Contains(id, "/") && strings.Contains(id, ":") {
 		id += "/128"
@@ -423,7 +424,7 @@ func modelNetwork(id string) *net.IPNet {
 	return network
 }
 
-// modelMay reports whether a list allows it.
+// modelMay reports whether a list allows who any of the needed permissions.
 func modelMay(acl []ACL, who []Identity, need Perms) bool {
 	may := acl == nil
 	for _, i := range who {
@@ -442,7 +443,7 @@ func modelMay(acl []ACL, who []Identity, need Perms) bool {
 	return may
 }
 
-// modelQuota is the subtree that a znode of limits or of stats is about.
+// modelQuota returns the subtree of a limits or stats znode.
 func modelQuota(path, name string) (string, bool) {
 	if !strings.HasPrefix(path, "/zookeeper/quota/") || !strings.HasSuffix(path, name) || len(path) < len("/zookeeper/quota/x")+len(name) {
 		return "", false
@@ -450,7 +451,7 @@ func modelQuota(path, name string) (string, bool) {
 	return path[len("/zookeeper/quota") : len(path)-len(name)], true
 }
 
-// quotaOver returns the deepest subtree with limits that a path lies in.
+// quotaOver returns the deepest subtree with limits that contains a path.
 func (m *model) quotaOver(path string) (subtree string, limits map[string]int64) {
 	deepest := ""
 	for p := range m.znodes {
@@ -469,7 +470,7 @@ func (m *model) stats(subtree string) map[string]int64 {
 	return modelTrack(z.Data)
 }
 
-// modelTrack reads limits or a usage; it is nil if they cannot be read.
+// modelTrack parses limits or a usage. It returns nil if they cannot be read.
 func modelTrack(text []byte) map[string]int64 {
 	if len(text) > 1024 {
 		return nil
@@ -492,7 +493,7 @@ func modelTrack(text []byte) map[string]int64 {
 	return m
 }
 
-// refuses reports whether a hard limit would be passed.
+// refuses reports whether a hard limit would be exceeded.
 func (m *model) refuses(path string, znodes, bytes int) bool {
 	subtree, limits := m.quotaOver(path)
 	used := m.stats(subtree)
@@ -527,7 +528,7 @@ func (m *model) charge(path string, znodes, bytes int) {
 	m.charged[subtree] = true
 }
 
-// modelKeys are the keys that a text names.
+// modelKeys returns the keys in a text.
 func modelKeys(text string) map[string]bool {
 	keys := map[string]bool{}
 	for _, pair := range strings.Split(strings.ReplaceAll(text, ";", ","), ",") {
@@ -549,7 +550,7 @@ func (m *model) recounted(subtree string) []byte {
 	return []byte(fmt.Sprintf("count=%d,bytes=%d", count, size))
 }
 
-// over is what Over returns after the transaction that made the model.
+// over returns what Over must return after the transaction that made the model.
 func (m *model) over() []string {
 	var list []string
 	for _, x := range slices.Sorted(maps.Keys(m.charged)) {
@@ -580,7 +581,7 @@ func (m *model) children(path string) []string {
 	return names
 }
 
-// allChildren is children for every path at once.
+// allChildren returns children for every path.
 func (m *model) allChildren() map[string][]string {
 	all := map[string][]string{}
 	for _, p := range slices.Sorted(maps.Keys(m.znodes)) {
@@ -601,7 +602,7 @@ func (m *model) descendants(path string) int {
 	return n
 }
 
-// acl is what a view shows of a list.
+// acl returns what a view must show of a list.
 func (m *model) acl(who []Identity, path string) ([]ACL, error) {
 	z, ok := m.znodes[path]
 	switch {
@@ -624,7 +625,7 @@ func (m *model) acl(who []Identity, path string) ([]ACL, error) {
 	return masked, nil
 }
 
-// before looks among the names of the siblings.
+// before finds the predecessor among the names of the siblings.
 func (m *model) before(path string, siblings, match []string) (string, bool, error) {
 	if _, ok := m.znodes[path]; !ok {
 		return "", false, ErrNoNode
@@ -650,7 +651,7 @@ func (m *model) before(path string, siblings, match []string) (string, bool, err
 	return best, found, nil
 }
 
-// stat is the Stat of a znode with children of the names.
+// stat returns the Stat of a znode whose children have the given names.
 func (m *model) stat(path string, names []string) Stat {
 	z := m.znodes[path]
 	state := newState(&z.Znode)
@@ -684,7 +685,7 @@ func modelParent(path string) string {
 	return path[:i]
 }
 
-// modelValid is the catalogue's rule, read over UTF-16 code units as ZooKeeper does.
+// modelValid applies the catalogue's rule to UTF-16 code units, as ZooKeeper does.
 func modelValid(path string) bool {
 	if path == "/" {
 		return true

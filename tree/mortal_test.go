@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A znode's age counts from its newest write, by the writer's clock. Children that come and go do not
-// change it, and what was loaded is as old as the clock.
+// A znode's age counts from its newest write, by the writer's clock. Children that come and go do
+// not change it. A loaded znode is as old as the clock.
 func TestMortalsAreDated(t *testing.T) {
 	tr := New(nil)
 	zxid := Zxid(0)

@@ -14,8 +14,9 @@ type pageModel struct {
 	names []string
 }
 
-// Sets of both orders against sorted slices, in phases that grow and shrink them, with transactions of several changes.
-// Roots of earlier transactions are kept and must show at the end what they showed then.
+// Compares sets in both orders with sorted slices, in phases that grow and shrink them, in
+// transactions of several changes. Roots of earlier transactions are kept. At the end they must
+// show what they showed at first.
 func TestPageAgainstSlice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")
@@ -98,7 +99,8 @@ func (m *pageModel) verify(t *testing.T, cmp order) {
 	}
 }
 
-// verifyAround compares membership and the walk downwards at a random name, which may be in the set or not.
+// verifyAround compares membership, and the descent, at a random name that may or may not be in the
+// set.
 func (m *pageModel) verifyAround(t *testing.T, rnd *rand.Rand, cmp order) {
 	t.Helper()
 	name := fmt.Sprintf("b%010d", rnd.IntN(100_000))
@@ -122,7 +124,7 @@ func (m *pageModel) verifyAround(t *testing.T, rnd *rand.Rand, cmp order) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("before %q come\n%q, want\n%q", name, got, want)
 	}
-	match := []string{rare + "0", "ab"} // which is in none
+	match := []string{rare + "0", "ab"} // no name contains it
 	has := func(name string) bool { return matches(name, match) }
 	want, got = slices.DeleteFunc(slices.Clone(m.names[:i]), func(name string) bool { return !has(name) }), nil
 	m.root.descend(name, match, cmp, func(other string) bool {
@@ -136,10 +138,11 @@ func (m *pageModel) verifyAround(t *testing.T, rnd *rand.Rand, cmp order) {
 	}
 }
 
-// rare begins a name in a hundred.
+// rare is the first letter of one name in a hundred.
 const rare = "W"
 
-// Whoever looks for one among thousands of others looks at few of them, and at once when some have come or gone.
+// A search for one of a few names among thousands of others looks at few of them. That holds
+// directly after names were added or removed.
 func TestPagesWithoutAMatchAreLeftOut(t *testing.T) {
 	const n = 10_000
 	var root *page
@@ -169,7 +172,7 @@ func TestPagesWithoutAMatchAreLeftOut(t *testing.T) {
 	looks(true)
 }
 
-// Names created in order leave pages three quarters full, not half.
+// Names created in order leave pages three quarters full, not half full.
 func TestPageAscendingFill(t *testing.T) {
 	var root *page
 	const n = 20_000
@@ -192,7 +195,7 @@ func TestPageAscendingFill(t *testing.T) {
 	}
 }
 
-// What is built at once is as sound as what grew by inserts, and goes on like it.
+// A set built at once is as valid as one grown by inserts, and can be changed like it.
 func TestBuiltPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")

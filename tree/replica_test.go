@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A replica applies a log of transactions, and is now and then made anew: of what Drain gave, or of what Walk gives.
+// A replica applies a log of transactions. From time to time it is rebuilt, from the output of
+// Drain or of Walk.
 type replica struct {
 	t     *testing.T
 	tree  *Tree
@@ -64,8 +65,8 @@ func (r *replica) walk() (znodes map[string]Znode, dump string) {
 	return znodes, b.String()
 }
 
-// The same transactions make the same tree and say the same on a replica that never stops, on one that is loaded from its
-// drained image in between and on one that is loaded from the copy of another.
+// The same transactions give the same tree and the same results on three replicas. One never stops,
+// one is sometimes loaded from its drained image, and one is loaded from a copy of another.
 func TestReplicasAgree(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -106,7 +107,7 @@ func TestReplicasAgree(t *testing.T) {
 	}
 }
 
-// randomLog is the transactions of a fuzz run.
+// randomLog returns the transactions of a fuzz run.
 func randomLog(t *testing.T, script []byte) []logged {
 	r := newFuzzRun(t, script)
 	for len(r.script) > 0 {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// showsPrefix begins the lines of a script's head that name statements of README.md.
+// showsPrefix begins the lines in a script's head that name statements of README.md.
 const showsPrefix = "\n# Shows: "
 
-// Every script is in the table of ZooKeeper's statements, beside the statements that it names itself; every statement is
-// shown by a script or a test that exists, or the table says why there is none.
+// Every script is in the table of ZooKeeper's statements, at the statements that it names itself.
+// Every statement is shown by an existing script or test, or the table says why there is none.
 func TestEveryStatementIsShown(t *testing.T) {
 	rows := tableRows(t)
-	shown := map[string][]string{} // statements by script, as the table has them
+	shown := map[string][]string{} // statements by script, according to the table
 	for _, row := range rows {
 		statement, by, note := row[0], row[2], row[3]
 		if by == "" && note == "" {
@@ -54,8 +54,8 @@ func TestEveryStatementIsShown(t *testing.T) {
 	}
 }
 
-// tableRows returns the cells of the tables in README.md: the statement's number, what it says, by what it is shown, and
-// a note.
+// tableRows returns the cells of the tables in README.md: the statement's number, the statement,
+// what shows it, and a note.
 func tableRows(t *testing.T) [][]string {
 	text, err := os.ReadFile("testdata/README.md")
 	if err != nil {
@@ -93,7 +93,7 @@ func showsOf(t *testing.T, file string) []string {
 	return words(strings.ReplaceAll(list, "\n#", ""))
 }
 
-// words splits at commas.
+// words splits a list at its commas.
 func words(list string) (words []string) {
 	for word := range strings.SplitSeq(list, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -105,7 +105,7 @@ func words(list string) (words []string) {
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 
-// hasTest reports whether this package has a test of the name.
+// hasTest reports whether this package has a test with the name.
 func hasTest(t *testing.T, name string) bool {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {

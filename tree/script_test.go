@@ -15,32 +15,39 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "replace what the scripts expect by what they give")
 
-// TestScripts runs the scripts in testdata. A script is a comment that opens with a sentence of prose, tells ZooKeeper's
-// rule and says which statements of README.md it shows; then blocks: commands, a line of four dashes, what they print, an
-// empty line. Transactions take the zxids 1, 2, ..., failed ones too, and happen at 1000 ms times the zxid. The commands:
+// TestScripts runs the scripts in testdata. A script begins with a comment. Its first sentence is
+// prose; then it gives ZooKeeper's rule, and the statements of README.md that the script shows.
+// Blocks follow: commands, a line of four dashes, their output, and an empty line.
+//
+// Transactions, also failed ones, have the zxids 1, 2, and so on. Their time is 1000 ms times the
+// zxid. The commands are:
 //
 //	create PATH [data=D] [mode=M] [ttl=T] [acl=L] [session=N]
-//	set PATH [data=D] [version=N]               delete PATH [version=N] [czxid=N] [session=N]
-//	check PATH [version=N]                      setacl PATH [acl=L] [version=N]            unknown PATH
-//	guard PATH czxid=N                          checkchildren PATH version=N
-//	lose PATH session=N                         only as=system
-//	multi          one transaction of the operations on the indented lines that follow
-//	reap PATH [czxid=N] [mzxid=N] [pzxid=N]     as seen, or as it is
-//	hold           the next transaction is not published until "publish"
+//	set PATH [data=D] [version=N]         delete PATH [version=N] [czxid=N] [session=N]
+//	check PATH [version=N]                setacl PATH [acl=L] [version=N]
+//	guard PATH czxid=N                    checkchildren PATH version=N
+//	unknown PATH                          lose PATH session=N (only as=system)
+//	multi            one transaction of the operations on the indented lines that follow
+//	reap PATH [czxid=N] [mzxid=N] [pzxid=N]          by default as it is
+//	hold             the next transaction is not published until "publish"
 //	publish
-//	get PATH       stat PATH       children PATH       before PATH [MATCH...]       validate PATH [mode=M]
-//	exists PATH    acl PATH        descendants PATH    mayread L                    these always as somebody
-//	mortals        what may be reaped
+//	get PATH         stat PATH            children PATH       before PATH [MATCH...]
+//	exists PATH      acl PATH              descendants PATH    mayread L (always through a View)
+//	validate PATH [mode=M]
+//	mortals          the znodes that may be reaped
 //	digest CREDENTIAL
-//	dump           every znode in its durable form
-//	drain          what was touched since the last drain
-//	reload [PATH counter=N version=N aversion=N]    a new tree of this one's durable form, one znode of it changed before
+//	dump             every znode in its durable form
+//	drain            the znodes changed since the last drain
+//	reload [PATH counter=N version=N aversion=N]     a new tree from the durable form, after
+//	                                                 one znode in it was changed
 //
-// Words may be quoted as in Go. With as=ID,ID... a command is somebody's with the identities SCHEME:ID, or with none; with
-// as=system a transaction is the ensemble's own. Reads without it ask for no permission. A list L is entries
-// PERMS:SCHEME:ID with commas between them, nothing for an empty one. Without data= the data is nil, with nothing after it
-// empty. A transaction prints a line for each operation or its error, and after each line that changed something what
-// changed, with a star, and each subtree that is over a soft limit, with an exclamation mark.
+// Words may be quoted as in Go. With as=ID,ID... the requester has the identities SCHEME:ID, or
+// none. With as=system a transaction is the ensemble's own. Other reads without as= check no
+// permission. A list L is entries PERMS:SCHEME:ID separated by commas; it may be empty. Without
+// data= the data is nil. With nothing after data= it is empty.
+//
+// A transaction prints its error, or a line for each operation. Then it prints each change with a
+// star, and each subtree over a soft limit with an exclamation mark.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -83,7 +90,7 @@ func runScript(t *testing.T, file string) {
 	}
 }
 
-// A script is one being run.
+// A script is the state of one script that is being run.
 type script struct {
 	t    *testing.T
 	tree *Tree
@@ -92,7 +99,7 @@ type script struct {
 	out  strings.Builder
 }
 
-// run runs the commands of a block and returns what they print.
+// run runs the commands of a block and returns their output.
 func (s *script) run(commands string) string {
 	s.out.Reset()
 	lines := strings.Split(strings.TrimSpace(commands), "\n")
@@ -141,7 +148,7 @@ func (s *script) parse(line string) command {
 	return c
 }
 
-// path is the command's path, "/" if it names none.
+// path returns the command's path, or "/" if it names none.
 func (c command) path() string {
 	if len(c.words) == 0 {
 		return "/"
@@ -149,7 +156,7 @@ func (c command) path() string {
 	return c.words[0]
 }
 
-// number is the value of a key, or def.
+// number returns the value of a key, or def if the key is missing.
 func (s *script) number(c command, key string, def int64) int64 {
 	text, ok := c.keys[key]
 	if !ok {
@@ -162,7 +169,7 @@ func (s *script) number(c command, key string, def int64) int64 {
 	return n
 }
 
-// mode is the value of the key "mode".
+// mode returns the value of the key "mode".
 func (s *script) mode(c command) CreateMode {
 	text, ok := c.keys["mode"]
 	if !ok {
@@ -265,7 +272,7 @@ func (s *script) op(c command) Op {
 	return op
 }
 
-// header is that of the next transaction.
+// header returns the header of the next transaction.
 func (s *script) header(c command) Header {
 	s.zxid++
 	return Header{Zxid: s.zxid, Time: int64(s.zxid) * 1000, Identities: s.who(c), System: c.keys["as"] == "system"}
@@ -298,7 +305,7 @@ func (s *script) transaction(head command, commands []command) {
 	s.applied()
 }
 
-// applied prints what a transaction that succeeded did.
+// applied prints what a successful transaction did.
 func (s *script) applied() {
 	for _, c := range s.tree.Changes() {
 		line := fmt.Sprintf("* %v %s", c.Type, c.Path)
@@ -353,7 +360,7 @@ func (s *script) mortals() {
 	}
 }
 
-// mortalsOf returns a tree's mortals in the order of their paths.
+// mortalsOf returns a tree's mortals in path order.
 func mortalsOf(t *Tree) (all []Mortal) {
 	t.Mortals(func(m Mortal) bool {
 		all = append(all, m)
@@ -370,14 +377,14 @@ func dataText(data []byte) string {
 	return strconv.Quote(string(data))
 }
 
-// A reader is what Tree and View have in common.
+// A reader is the methods that Tree and View have in common.
 type reader interface {
 	Get(path string) ([]byte, Stat, error)
 	Children(path string) ([]string, Stat, error)
 	Before(path string, match ...string) (string, bool, error)
 }
 
-// as is the tree, or somebody's view of it.
+// as returns the tree, or a View if the command names identities.
 func (s *script) as(c command) reader {
 	if _, ok := c.keys["as"]; ok {
 		return s.tree.As(s.who(c))
@@ -533,7 +540,7 @@ func (s *script) must(err error) {
 	}
 }
 
-// Errors that name an operation can be told by the sentinel they wrap.
+// Errors that name an operation match the sentinel that they wrap.
 func TestMultiErrorUnwraps(t *testing.T) {
 	tree := New(nil)
 	_, err := tree.Apply(Header{Zxid: 1}, []Op{{Kind: KindCreate, Path: "/a"}, {Kind: KindDelete, Path: "/b"}})

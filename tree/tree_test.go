@@ -10,7 +10,8 @@ import (
 	"unsafe"
 )
 
-// Data handed in may be reused, data handed out belongs to the caller, and a path may lie in a buffer.
+// The caller may reuse data that it passed in, owns data that it receives, and may pass a path that
+// lies in a buffer.
 func TestNothingIsShared(t *testing.T) {
 	tree, h := New(nil), &Header{}
 	path, data := []byte("/a"), []byte("one")
@@ -49,7 +50,7 @@ func TestStatTimesAreUTC(t *testing.T) {
 	}
 }
 
-// A failed transaction has no changes, publishes nothing and leaves its zxid free.
+// A failed transaction has no changes, publishes nothing, and does not use up its zxid.
 func TestFailedApply(t *testing.T) {
 	tree := New(nil)
 	create := []Op{{Kind: KindCreate, Path: "/a"}}
@@ -75,7 +76,7 @@ func TestFailedApply(t *testing.T) {
 	}
 }
 
-// Faults of the caller that would make replicas differ are not passed over.
+// Bugs of the caller that would make replicas differ are detected.
 func TestApplyOutOfOrderPanics(t *testing.T) {
 	panics := func(name string, h Header, tree *Tree) {
 		t.Helper()
@@ -96,7 +97,7 @@ func TestApplyOutOfOrderPanics(t *testing.T) {
 	panics("same zxid", Header{Zxid: 2}, tree)
 }
 
-// Everything Drain and Walk cannot have produced is refused with the path it is about.
+// Everything that Drain and Walk cannot have produced is refused, with its path.
 func TestLoaderRefuses(t *testing.T) {
 	tests := []struct {
 		name, path string
@@ -155,7 +156,8 @@ func load(znodes map[string]Znode, visible Zxid) (*Tree, error) {
 	return l.Finish(visible)
 }
 
-// The costs the package promises, counted in allocations and bytes, which do not depend on the machine.
+// The costs that the package promises. They are counted in allocations and bytes, which do not
+// depend on the machine.
 
 func TestAllocations(t *testing.T) {
 	if invariants {
@@ -183,7 +185,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A million znodes are to fit: one with 100 bytes of data and a short path takes 300 bytes at most, however it came to be.
+// A million znodes must fit into memory. One with 100 bytes of data and a short path takes at most
+// 300 bytes, created or loaded.
 func TestZnodeIsSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")
@@ -227,7 +230,7 @@ func TestZnodeIsSmall(t *testing.T) {
 	runtime.KeepAlive(loaded)
 }
 
-// allocated returns the bytes fn allocates.
+// allocated returns how many bytes fn allocates.
 func allocated(t *testing.T, fn func()) uint64 {
 	if invariants {
 		t.Skip("the checks after every transaction cost more than it does")
@@ -239,7 +242,8 @@ func allocated(t *testing.T, fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A transaction of four times as many operations costs about four times as much, not sixteen times.
+// A transaction with four times as many operations costs about four times as much, not sixteen
+// times.
 func TestLongMultiIsLinear(t *testing.T) {
 	cost := func(n int) uint64 {
 		tree, h := newTree(t, 0)
@@ -261,7 +265,7 @@ func TestLongMultiIsLinear(t *testing.T) {
 	}
 }
 
-// A child among many costs a few pages more than one among few.
+// A child among many costs a few pages more than a child among few.
 func TestCreateAmongManyIsLogarithmic(t *testing.T) {
 	tree, h := newTree(t, 20_000)
 	const rounds = 100
@@ -276,7 +280,7 @@ func TestCreateAmongManyIsLogarithmic(t *testing.T) {
 	}
 }
 
-// What a transaction replaced is kept only until the next one.
+// What a transaction replaced is kept only until the next transaction.
 func TestOldDataIsLetGo(t *testing.T) {
 	tree, h := newTree(t, 2)
 	big := make([]byte, 1<<20)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// What makes the whole tree heavier than it may be is refused, whatever it is and whoever asks; what makes it lighter never is.
+// If an operation would make the whole tree too heavy, it is refused, for every kind and every
+// requester. An operation that makes the tree lighter never is.
 func TestWeightMax(t *testing.T) {
 	tree, h := New(nil), &Header{Session: 7, Identities: []Identity{{"digest", "bob:pw"}}}
 	create := func(path, data string) Op {
@@ -25,7 +26,7 @@ func TestWeightMax(t *testing.T) {
 	tree.SetWeightMax(full)
 	for name, c := range map[string]struct {
 		ops   []Op
-		index int // -1: it fits
+		index int
 	}{
 		"one znode more":         {[]Op{create("/b", "")}, 0},
 		"one byte more":          {[]Op{set("/a", "123456")}, 0},
@@ -69,9 +70,9 @@ func TestWeightMax(t *testing.T) {
 			t.Errorf("%s: the tree weighs %d", name, tree.Weight())
 		}
 	}
-	tree.SetWeightMax(1) // it weighs more already
+	tree.SetWeightMax(1) // the tree already weighs more
 	h.System = true
-	tree.must(t, h, Op{Kind: KindLose, Path: "/e"}, create("/s", "x")) // what the ensemble has to do is done
+	tree.must(t, h, Op{Kind: KindLose, Path: "/e"}, create("/s", "x")) // the ensemble's own transactions are not limited
 	h.System = false
 	tree.must(t, h, set("/a", ""), del("/e"))
 	tree.must(t, h, del("/a"))
@@ -79,7 +80,7 @@ func TestWeightMax(t *testing.T) {
 	tree.must(t, h, create("/b", strings.Repeat("x", 1<<20)))
 }
 
-// reloaded is a tree of the same znodes, as a member that starts has it.
+// reloaded returns a tree with the same znodes, as on a member that has just started.
 func reloaded(t *testing.T, old *Tree) *Tree {
 	t.Helper()
 	l := NewLoader(nil)
@@ -93,7 +94,7 @@ func reloaded(t *testing.T, old *Tree) *Tree {
 	return next
 }
 
-// The weight is near what a tree takes in memory, whatever its znodes are like.
+// The weight is close to the memory of a tree, whatever its znodes are like.
 func TestWeightIsThatOfTheMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes trees of 100,000 znodes")
