@@ -49,16 +49,16 @@ var imports = map[string][]string{
 	"internal/testkit/shardsflag": {},
 	"internal/testkit/zookeeper":  {"internal/testkit", "internal/testkit/child"},
 
-	"embed/internal/bridge": {"engine", "tree"},
-	"embed/internal/inside": {"engine"},
-	"embed": {"engine", "embed/internal/bridge", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
+	"embed/internal/inside": {"engine", "tree"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
+	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
 		"internal/configfile"},
-	"embed/internal/queue": {"embed"},
-	"embed/lock":           {"embed", "embed/internal/queue", "internal/rank"},
-	"embed/election":       {"embed", "embed/internal/queue", "embed/lock", "internal/rank"},
+	"embed/claim":          {"embed", "embed/internal/inside", "engine", "tree"},
+	"embed/internal/queue": {"embed", "embed/claim"},
+	"embed/lock":           {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
+	"embed/election":       {"embed", "embed/claim", "embed/internal/queue", "embed/lock", "internal/rank"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "internal/testkit/shardsflag", "engine", "engine/clock", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
-	"embed/gateway":          {"embed", "embed/internal/bridge", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 

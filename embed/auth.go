@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -72,10 +73,10 @@ const (
 	credentialMax = 64 << 10 // bytes
 )
 
-// identities returns what the credentials prove, in their order and each once.
-func (a authenticator) identities(auth []Auth) ([]tree.Identity, error) {
-	if len(auth) > authMax {
-		return nil, fmt.Errorf("%w: %d credentials, at most %d are taken", ErrAuthFailed, len(auth), authMax)
+// authenticate returns what the credentials prove, in their order and each once.
+func (a authenticator) authenticate(credentials ...inside.Credential) ([]tree.Identity, error) {
+	if len(credentials) > authMax {
+		return nil, fmt.Errorf("%w: %d credentials, at most %d are taken", ErrAuthFailed, len(credentials), authMax)
 	}
 	var who []tree.Identity
 	add := func(i tree.Identity) {
@@ -83,11 +84,11 @@ func (a authenticator) identities(auth []Auth) ([]tree.Identity, error) {
 			who = append(who, i)
 		}
 	}
-	for i, c := range auth {
+	for i, c := range credentials {
 		if len(c.Credential) > credentialMax {
 			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: a credential of %d bytes, at most %d are taken", ErrAuthFailed, i, c.Scheme, len(c.Credential), credentialMax)
 		}
-		id, err := a.identify(c)
+		id, err := a.prove(c)
 		if err != nil {
 			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: %w", ErrAuthFailed, i, c.Scheme, err)
 		}
@@ -102,7 +103,8 @@ func (a authenticator) identities(auth []Auth) ([]tree.Identity, error) {
 	return who, nil
 }
 
-func (a authenticator) identify(c Auth) (string, error) {
+// prove returns the identity that one credential proves.
+func (a authenticator) prove(c inside.Credential) (string, error) {
 	if s := a.schemes[c.Scheme]; s != nil {
 		return s.Identify(c.Credential)
 	}

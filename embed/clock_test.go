@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -64,8 +65,8 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 	type held struct {
 		hold   *lock.Hold
 		leader *election.Leadership
-		claim  *embed.Claim
-		turn   *embed.Turn
+		claim  *claim.Claim
+		tenure *claim.Tenure
 	}
 	lost := func(done <-chan struct{}) error {
 		if closed(done)() != nil {
@@ -87,9 +88,9 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 		"Claim.Done":                func(h held) error { return lost(h.claim.Done()) },
 		"Claim.Err":                 func(h held) error { return h.claim.Err() },
 		"Claim.Hold":                func(h held) error { _, err := h.claim.Hold(true); return err },
-		"Turn.Done":                 func(h held) error { return lost(h.turn.Done()) },
-		"Turn.Err":                  func(h held) error { return h.turn.Err() },
-		"Turn.Context().Err":        func(h held) error { return h.turn.Context().Err() },
+		"Tenure.Done":               func(h held) error { return lost(h.tenure.Done()) },
+		"Tenure.Err":                func(h held) error { return h.tenure.Err() },
+		"Tenure.Context().Err":      func(h held) error { return h.tenure.Context().Err() },
 		"State": func(h held) error {
 			s.State() // may be Connected again; but then what was held is over
 			return closed(h.hold.Done())()
@@ -101,24 +102,24 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 			must(t, err)
 			leader, err := election.New(s, "/election").Campaign(ctx, nil)
 			must(t, err)
-			claim, err := s.Claim(ctx, embed.OpCreate("/claim", nil, embed.Ephemeral))
+			made, err := claim.New(ctx, s, embed.OpCreate("/claim", nil, embed.Ephemeral))
 			must(t, err)
-			_, err = claim.Created(ctx)
+			_, err = made.Created(ctx)
 			must(t, err)
-			turn, err := claim.Hold(false)
+			tenure, err := made.Hold(false)
 			must(t, err)
 
 			w.jump(by)
-			if got := ask(held{hold, leader, claim, turn}); (got == nil) != (name == "State") {
+			if got := ask(held{hold, leader, made, tenure}); (got == nil) != (name == "State") {
 				t.Errorf("after a jump of %v %s says %v", by, name, got)
 			}
 			awaits(t, s, embed.Connected)
-			for _, err := range []error{hold.Err(), leader.Err(), claim.Err()} {
+			for _, err := range []error{hold.Err(), leader.Err(), made.Err()} {
 				if !errors.Is(err, embed.ErrSuspended) {
 					t.Errorf("after a jump of %v: %v", by, err)
 				}
 			}
-			must(t, claim.Release()) // its znode has to be gone before the next round
+			must(t, made.Release()) // its znode has to be gone before the next round
 		}
 	}
 	must(t, s.Err())

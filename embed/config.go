@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/configfile"
 )
@@ -106,6 +107,10 @@ type Config struct {
 	Logger *slog.Logger `yaml:"-"`
 	// Events are optional observers.
 	Events Events `yaml:"-"`
+
+	// Inside is for tests of this module: only they can name its type. It replaces parts of the
+	// machine that the node stands on. Tests of a service use package embedtest.
+	Inside *inside.Seams `yaml:"-"`
 }
 
 // TLS is mutual TLS between members: each presents a certificate that the other verifies. Give Config, or the three

@@ -98,8 +98,8 @@ func damaged(t *testing.T, dir, what string) string {
 	mesh := transporttest.NewMesh()
 	start := func(id embed.MemberID) (*embed.Node, error) {
 		members := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
-		return embed.StartInside(embed.Config{Dir: memberDir(dir, id), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick, Logger: quiet},
-			inside.Seams{Network: func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }})
+		return embed.Start(embed.Config{Dir: memberDir(dir, id), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick, Logger: quiet,
+			Inside: &inside.Seams{Network: func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }}})
 	}
 	bad, err := start(victim)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -357,12 +358,12 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	if path, err := app.Create(ctx, "/", nil, embed.Sequential); err != nil || path != "/0000000003" {
 		t.Errorf("a numbered child of the root: %s, %v", path, err)
 	}
-	claim, err := app.Claim(ctx, embed.OpCreate("/", nil, embed.EphemeralSequential))
+	made, err := claim.New(ctx, app, embed.OpCreate("/", nil, embed.EphemeralSequential))
 	must(t, err)
-	if results, err := claim.Created(ctx); err != nil || results[0].Path != "/0000000004" {
+	if results, err := made.Created(ctx); err != nil || results[0].Path != "/0000000004" {
 		t.Errorf("a numbered claim below the root: %s, %v", path, err)
 	}
-	must(t, claim.Release())
+	must(t, made.Release())
 	if names, _, err := whole.Children(ctx, "/apps"); err != nil || !slices.Equal(names, []string{"one", "oneself"}) {
 		t.Errorf("beside the root are %q, %v", names, err)
 	}

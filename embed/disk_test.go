@@ -292,13 +292,12 @@ func newSweep(t *testing.T) *sweep {
 	w := &sweep{t: t, rng: seeded(t), books: newLedger(), stop: make(chan struct{}), began: time.Now(), hits: make(map[string]int)}
 	w.trap.Store(never())
 	w.ens = embedtest.New(t, 3, embedtest.Options{
-		Config: func(c *embed.Config) { c.Tick, c.MaxDataSize = 2*embedtest.DefaultTick, largest },
-		Inside: func(id embed.MemberID) (s inside.Seams) {
-			if id == victim {
-				s.Fault = func(op disk.Op, name string) error { return w.trap.Load().ask(op, name) }
-				s.Unread, s.Lack = s.Fault, shortly
+		Config: func(c *embed.Config) {
+			c.Tick, c.MaxDataSize = 2*embedtest.DefaultTick, largest
+			if c.ID == victim {
+				fault := func(op disk.Op, name string) error { return w.trap.Load().ask(op, name) }
+				c.Inside = &inside.Seams{Fault: fault, Unread: fault, Lack: shortly}
 			}
-			return s
 		},
 	})
 	ctx := bounded(t)

@@ -14,7 +14,7 @@
 //	session, err := node.NewSession(ctx, embed.SessionOptions{})
 //	name, err := session.Create(ctx, "/jobs/job-", data, embed.EphemeralSequential)
 //
-// Locks are in embed/lock, elections in embed/election, and embed/embedtest runs whole ensembles inside a test.
+// Locks are in embed/lock, elections in embed/election, what recipes of your own are made of in embed/claim, and embed/embedtest runs whole ensembles inside a test.
 //
 // # What a call that returns means
 //
@@ -77,5 +77,5 @@
 // Any number of nodes may run in one process, of one ensemble or of several; they share nothing but dragonboat's logger,
 // which is of the whole process (see package replication).
 //
-// Read config.go, node.go and session.go first, then watch.go and claim.go.
+// Read config.go, node.go and session.go first, then watch.go.
 package embed

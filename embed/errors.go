@@ -3,6 +3,7 @@ package embed
 import (
 	"errors"
 
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -24,12 +25,12 @@ var (
 
 // Requests that were refused before anything was sent.
 var (
-	ErrInvalidPath     = tree.ErrInvalidPath            // the path breaks a rule; the text says which
-	ErrInvalidMode     = tree.ErrInvalidMode            // no such mode of a create or a watch
-	ErrInvalidTTL      = tree.ErrInvalidTTL             // a TTL out of range, or with a mode that can have none
-	ErrInvalidArgument = errors.New("invalid argument") // a number or an option that is out of range, or nothing where something must be given; the text says which
-	ErrCrossShard      = engine.ErrCrossShard           // operations of one Multi belong to several shards, or one to all of them
-	ErrTooLarge        = engine.ErrTooLarge             // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry
+	ErrInvalidPath     = tree.ErrInvalidPath       // the path breaks a rule; the text says which
+	ErrInvalidMode     = tree.ErrInvalidMode       // no such mode of a create or a watch
+	ErrInvalidTTL      = tree.ErrInvalidTTL        // a TTL out of range, or with a mode that can have none
+	ErrInvalidArgument = inside.ErrInvalidArgument // a number or an option that is out of range, or nothing where something must be given; the text says which
+	ErrCrossShard      = engine.ErrCrossShard      // operations of one Multi belong to several shards, or one to all of them
+	ErrTooLarge        = engine.ErrTooLarge        // the data is over Config.MaxDataSize, a path over 64 KiB, or the transaction over what fits in a log entry
 )
 
 // ErrAuthFailed is what NewSession answers to a credential that proves nothing, or of a scheme that is not known.

@@ -464,11 +464,10 @@ func TestGuarantee_ExpiryBounded_ALeaderThatFails(t *testing.T) {
 	t.Parallel()
 	const leader, other, timeout = 1, 2, livesAWhile
 	var broken faultyDisk
-	ens := embedtest.New(t, 3, embedtest.Options{Inside: func(id embed.MemberID) inside.Seams {
-		if id != leader {
-			return inside.Seams{}
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID == leader {
+			c.Inside = &inside.Seams{Fault: broken.ask}
 		}
-		return inside.Seams{Fault: broken.ask}
 	}})
 	ens.MoveLeader(leader)
 	path, err := ens.Session(leader, embed.SessionOptions{Timeout: timeout}).Create(bounded(t), "/of-the-failed", nil, embed.Ephemeral)
@@ -498,11 +497,10 @@ func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 	t.Parallel()
 	const leader, dead, other = 1, 2, 3
 	h := newHanging(disk.OpSync, "/image/", 0)
-	ens := embedtest.New(t, 3, embedtest.Options{Inside: func(id embed.MemberID) inside.Seams {
-		if id != leader {
-			return inside.Seams{}
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID == leader {
+			c.Inside = &inside.Seams{Fault: h.ask}
 		}
-		return inside.Seams{Fault: h.ask}
 	}})
 	ens.MoveLeader(leader)
 	_, err := ens.Session(dead, embed.SessionOptions{Timeout: livesAWhile}).Create(bounded(t), "/of-the-dead", nil, embed.Ephemeral)

@@ -20,7 +20,7 @@ import (
 
 // lagging starts three members that keep so little log that one which misses a few entries needs the whole state.
 func lagging(t *testing.T) *embedtest.Ensemble {
-	return embedtest.New(t, 3, embedtest.Options{Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Keep: 1} }})
+	return embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Keep: 1} }})
 }
 
 // D2: a random history passes while a member is away for so long that it gets a snapshot. Before, between and after, every

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -170,11 +171,10 @@ func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 		test := func(t *testing.T, leader embed.MemberID) {
 			t.Parallel()
 			var broken faultyDisk
-			ens := embedtest.New(t, 3, embedtest.Options{Inside: func(id embed.MemberID) (s inside.Seams) {
-				if id == victim {
-					s.Fault, s.Lack = broken.ask, shortly
+			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+				if c.ID == victim {
+					c.Inside = &inside.Seams{Fault: broken.ask, Lack: shortly}
 				}
-				return s
 			}})
 			ens.MoveLeader(leader)
 			ctx := bounded(t)
@@ -359,11 +359,11 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			candidate, err := election.New(s, "/election").Enter(ctx, nil, election.Options{})
 			must(t, err)
 			latch := election.NewLatch(ens.Node(1), "/latch", nil, election.Options{})
-			claim, err := s.Claim(ctx, embed.OpCreate("/claim", nil, embed.Ephemeral))
+			made, err := claim.New(ctx, s, embed.OpCreate("/claim", nil, embed.Ephemeral))
 			must(t, err)
-			_, err = claim.Created(ctx)
+			_, err = made.Created(ctx)
 			must(t, err)
-			turn, err := claim.Hold(false)
+			tenure, err := made.Hold(false)
 			must(t, err)
 			pending := s.Submit(ctx, embed.OpSet("/lock", nil, embed.AnyVersion))
 			_, err = pending.Result()
@@ -388,15 +388,9 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"TransferLeadership": {func() error { return n.TransferLeadership(1, 1) }, node},
 			})
 			answers{t, s}.are(map[string]answer{
-				"ACL":      {func() error { _, _, err := s.ACL(ctx, "/"); return err }, session},
-				"Before":   {func() error { _, _, err := s.Before(ctx, hold.Path()); return err }, session},
-				"Children": {func() error { _, _, err := s.Children(ctx, "/"); return err }, session},
-				"Claim": {func() error {
-					c, err := s.Claim(ctx, embed.OpCreate("/c", nil, embed.Ephemeral))
-					must(t, err)
-					_, err = c.Created(ctx)
-					return errors.Join(c.Release(), err)
-				}, session},
+				"ACL":              {func() error { _, _, err := s.ACL(ctx, "/"); return err }, session},
+				"Before":           {func() error { _, _, err := s.Before(ctx, hold.Path()); return err }, session},
+				"Children":         {func() error { _, _, err := s.Children(ctx, "/"); return err }, session},
 				"Close":            {s.Close, nil},
 				"Context":          {func() error { return context.Cause(s.Context()) }, session},
 				"CountDescendants": {func() error { _, err := s.CountDescendants(ctx, "/"); return err }, session},
@@ -438,19 +432,25 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Events": {drained(w), nil},
 				"Zxid":   {func() error { w.Zxid(); return nil }, nil},
 			})
-			answers{t, claim}.are(map[string]answer{
-				"Created": {func() error { _, err := claim.Created(ctx); return err }, nil}, // it was
-				"Done":    {closed(claim.Done()), nil},
-				"Err":     {claim.Err, session},
-				"Hold":    {func() error { _, err := claim.Hold(false); return err }, session},
-				"Release": {claim.Release, nil},
-				"Settle":  {claim.Settle, nil}, // there is nothing
+			late, err := claim.New(ctx, s, embed.OpCreate("/c", nil, embed.Ephemeral))
+			must(t, err)
+			if _, err := late.Created(ctx); !errors.Is(err, session) {
+				t.Errorf("claim.New: %v, want %v", err, session)
+			}
+			must(t, late.Release())
+			answers{t, made}.are(map[string]answer{
+				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // it was
+				"Done":    {closed(made.Done()), nil},
+				"Err":     {made.Err, session},
+				"Hold":    {func() error { _, err := made.Hold(false); return err }, session},
+				"Release": {made.Release, nil},
+				"Flush":   {made.Flush, nil}, // there is nothing
 			})
-			answers{t, turn}.are(map[string]answer{
-				"Context": {func() error { return context.Cause(turn.Context()) }, session},
-				"Done":    {closed(turn.Done()), nil},
-				"End":     {func() error { turn.End(); return nil }, nil},
-				"Err":     {turn.Err, session},
+			answers{t, tenure}.are(map[string]answer{
+				"Context": {func() error { return context.Cause(tenure.Context()) }, session},
+				"Done":    {closed(tenure.Done()), nil},
+				"End":     {func() error { tenure.End(); return nil }, nil},
+				"Err":     {tenure.Err, session},
 			})
 			answers{t, pending}.are(map[string]answer{
 				"Done":   {closed(pending.Done()), nil},

@@ -80,8 +80,8 @@ func TestClose_OnADiskThatHangs(t *testing.T) {
 			if c.early {
 				c.h.begin()
 			}
-			n, err := embed.StartInside(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond, Logger: quiet},
-				inside.Seams{Fault: c.h.ask})
+			n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond, Logger: quiet,
+				Inside: &inside.Seams{Fault: c.h.ask}})
 			must(t, err)
 			defer n.Close()
 			must(t, n.Ready(bounded(t)))

@@ -98,7 +98,7 @@ func TestDisk_AllMembersLackTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{Inside: patientFor(time.Hour)})
+			ens := embedtest.New(t, 3, embedtest.Options{Config: patientFor(time.Hour)})
 			s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 			_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 			must(t, err)
@@ -143,14 +143,14 @@ func TestDisk_AllMembersLackTheSame(t *testing.T) {
 }
 
 // patientFor has members wait so long for what they lack.
-func patientFor(d time.Duration) func(embed.MemberID) inside.Seams {
-	return func(embed.MemberID) inside.Seams { return inside.Seams{Lack: d} }
+func patientFor(d time.Duration) func(*embed.Config) {
+	return func(c *embed.Config) { c.Inside = &inside.Seams{Lack: d} }
 }
 
 // Close does not wait for room, and what could not be written was not acknowledged. After it the directory is free, and has what was.
 func TestClose_OnAFullDisk(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{Inside: patientFor(time.Hour)})
+	ens := embedtest.New(t, 1, embedtest.Options{Config: patientFor(time.Hour)})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 	must(t, err)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
@@ -341,11 +342,11 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	}
 
 	s := ens.Session(2, embed.SessionOptions{Timeout: time.Second})
-	claim, err := s.Claim(bounded(t), embed.OpCreate("/claim", nil, embed.Ephemeral))
+	made, err := claim.New(bounded(t), s, embed.OpCreate("/claim", nil, embed.Ephemeral))
 	must(t, err)
-	_, err = claim.Created(bounded(t))
+	_, err = made.Created(bounded(t))
 	must(t, err)
-	_, err = claim.Hold(false)
+	_, err = made.Hold(false)
 	must(t, err)
 	_, err = s.Watch(bounded(t), "/claim", embed.WatchOnce)
 	must(t, err)

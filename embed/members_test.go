@@ -136,9 +136,10 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 			mesh := transporttest.NewMesh()
 			start := func(cfg embed.Config) *embed.Node {
 				cfg.Dir, cfg.Tick, cfg.Logger = t.TempDir(), 10*time.Millisecond, quiet
-				n, err := embed.StartInside(cfg, inside.Seams{Network: func(transport.Network) transport.Network {
+				cfg.Inside = &inside.Seams{Network: func(transport.Network) transport.Network {
 					return mesh.Network(uint64(cfg.ID))
-				}})
+				}}
+				n, err := embed.Start(cfg)
 				must(t, err)
 				t.Cleanup(func() { n.Close() })
 				return n

@@ -6,10 +6,8 @@ import (
 	"maps"
 	"path/filepath"
 
-	"github.com/vivarium-go/vivarium/embed/internal/bridge"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
-	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A Node is one running member: its replica of the tree and the sessions of this process. Its methods may be called by
@@ -18,22 +16,16 @@ import (
 // A node never ends its process. When its disk fails, when the ensemble refuses it, or when something it relies on
 // breaks, it is Failed: from that instant nothing of it reaches the disk or the other members, Done is closed, Err says
 // why, and everything else of the process goes on. Close it, mend the cause, and Start anew.
-type Node struct {
-	e      *engine.Engine
-	events *notifier
-	cfg    engine.Config
-	auth   authenticator
-}
+type Node inside.Node
+
+// in returns what the node is made of.
+func (n *Node) in() *inside.NodeParts { return (*inside.Node)(n).Parts() }
 
 // Start opens the directory and starts the node. It does not wait for a quorum: Ready does. When it returns, the node has in
 // memory what its directory knows to be committed, and Status says how far that reaches; others may have gone on. It returns an error, and has
 // changed nothing on disk, if the Config is bad (every problem at once), the port or the directory is in use, the
 // directory belongs to another member or ensemble, or its contents do not fit together.
-func Start(cfg Config) (*Node, error) { return StartInside(cfg, inside.Seams{}) }
-
-// StartInside is Start with parts of the machine replaced. Its second argument's type is internal: it is how embedtest
-// builds an ensemble without ports, and of no use to anybody else.
-func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
+func Start(cfg Config) (*Node, error) {
 	c, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -41,49 +33,51 @@ func StartInside(cfg Config, seams inside.Seams) (*Node, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("config: Dir: %w", err)
 	}
-	n := &Node{cfg: c, events: newNotifier(cfg.Events), auth: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}}
-	c.Seams = engine.Seams(seams)
-	c.LeaderChanged = n.events.leaderChanged
-	c.SessionExpired = n.events.sessionExpired
-	if n.e, err = engine.Start(c); err != nil {
-		n.events.close()
+	events := newNotifier(cfg.Events)
+	n := inside.NodeParts{Config: c, CloseEvents: events.close,
+		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
+	if cfg.Inside != nil {
+		c.Seams = engine.Seams(*cfg.Inside)
+	}
+	c.LeaderChanged = events.leaderChanged
+	c.SessionExpired = events.sessionExpired
+	if n.Engine, err = engine.Start(c); err != nil {
+		events.close()
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	return n, nil
-}
-
-func init() {
-	bridge.Cross = func(node any) bridge.Side {
-		n := node.(*Node)
-		return bridge.Side{Engine: n.e, Config: n.cfg, Identify: func(scheme string, credential []byte) ([]tree.Identity, error) {
-			return n.auth.identities([]Auth{{Scheme: scheme, Credential: credential}})
-		}}
-	}
+	return (*Node)(inside.NewNode(n)), nil
 }
 
 // Ready waits until the node serves, on every shard: it has a quorum, the ensemble has taken it in, and it has applied what was
 // committed when asked. If ctx ends first the error is ctx's, and its text says what was waited for: which shards have no leader,
 // which members are not connected and why, who refuses whom and for what reason. A handler of /readyz may show it to its
 // operators; it has addresses in it.
-func (n *Node) Ready(ctx context.Context) error { return opError("ready", "", n.e.Ready(ctx)) }
+func (n *Node) Ready(ctx context.Context) error {
+	return opError("ready", "", n.in().Engine.Ready(ctx))
+}
 
 // NewSession opens a session. Errors: ErrUnavailable or the ctx's error if it was not sent in time, ErrUnknownOutcome if
 // no quorum answered in time, ErrInvalidPath (Root), ErrAuthFailed, ErrClosed, ErrFailed. A session that is opened after its
 // caller lost patience is closed again.
 func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, error) {
-	root, err := o.chroot()
+	in := n.in()
+	root, err := o.root()
 	if err != nil {
 		return nil, opError("new session", o.Root, err)
 	}
-	who, err := n.auth.identities(o.Auth)
+	credentials := make([]inside.Credential, len(o.Auth))
+	for i, a := range o.Auth {
+		credentials[i] = inside.Credential(a)
+	}
+	who, err := in.Authenticate(credentials...)
 	if err != nil {
 		return nil, opError("new session", "", err)
 	}
-	s, err := n.e.OpenSession(ctx, or(o.Timeout, DefaultSessionTimeout), who...)
+	s, err := in.Engine.OpenSession(ctx, or(o.Timeout, DefaultSessionTimeout), who...)
 	if err != nil {
 		return nil, opError("new session", "", err)
 	}
-	return &Session{s: s, root: root, dataMax: n.cfg.MaxDataSize}, nil
+	return (*Session)(inside.NewSession(inside.SessionParts{Session: s, Root: root, MaxData: in.Config.MaxDataSize})), nil
 }
 
 // Status is what a node knows of itself and its shards.
@@ -117,8 +111,8 @@ func (s Status) Leading(shard ShardStatus) bool {
 
 // Status returns what the node knows now. It works at any time, also after Close.
 func (n *Node) Status() Status {
-	out := Status{Member: n.cfg.Member}
-	for _, s := range n.e.Status() {
+	out := Status{Member: n.in().Config.Member}
+	for _, s := range n.in().Engine.Status() {
 		out.Shards = append(out.Shards, ShardStatus{Shard: int(s.Shard), Leader: s.Leader.Member, Term: s.Leader.Term,
 			Applied: s.Applied, Zxid: s.Zxid, TreeSize: s.TreeSize, OverSoftQuota: s.OverSoftQuota})
 	}
@@ -130,7 +124,7 @@ func (n *Node) Status() Status {
 // leaderships back that are their share, after some time. Errors: ErrUnavailable if no leader is known or another request is
 // under way, ErrClosed, ErrFailed, and that of a shard or an id that there is not.
 func (n *Node) TransferLeadership(shard int, to MemberID) error {
-	return opError("transfer leadership", "", n.e.TransferLeadership(engine.ShardID(shard), to))
+	return opError("transfer leadership", "", n.in().Engine.TransferLeadership(engine.ShardID(shard), to))
 }
 
 // Shutdown ends the sessions of this node with everything they hold, so that others need not wait for their timeouts,
@@ -138,8 +132,8 @@ func (n *Node) TransferLeadership(shard int, to MemberID) error {
 // (Config.RequestTimeout if that has no deadline) and a Close, also without a quorum; then the error says how many sessions
 // may stay until their timeouts.
 func (n *Node) Shutdown(ctx context.Context) error {
-	err := n.e.Shutdown(ctx)
-	n.events.close()
+	err := n.in().Engine.Shutdown(ctx)
+	n.in().CloseEvents()
 	return opError("shutdown", "", err)
 }
 
@@ -147,13 +141,13 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // Start on this directory. It is idempotent and takes little more than twice Config.RequestTimeout at worst, or 20 s if that is
 // more; the error says what it had to leave behind. If the disk hangs, the directory stays locked until it answers.
 func (n *Node) Close() error {
-	err := n.e.Close()
-	n.events.close()
+	err := n.in().Engine.Close()
+	n.in().CloseEvents()
 	return opError("close", "", err)
 }
 
 // Done is closed when the node has failed or is closed.
-func (n *Node) Done() <-chan struct{} { return n.e.Done() }
+func (n *Node) Done() <-chan struct{} { return n.in().Engine.Done() }
 
 // Err says why the node failed; nil while it runs, and after the Close of one that had not.
-func (n *Node) Err() error { return n.e.Err() }
+func (n *Node) Err() error { return n.in().Engine.Err() }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
@@ -55,8 +56,8 @@ type over struct {
 
 	session *embed.Session
 	watch   *embed.Watch
-	claim   *embed.Claim
-	turn    *embed.Turn
+	claim   *claim.Claim
+	tenure  *claim.Tenure
 
 	mu      sync.Mutex
 	changes map[int]embed.LeaderChange // the newest one of each shard
@@ -70,14 +71,8 @@ func newOver(t *testing.T) *over {
 		Config: func(c *embed.Config) {
 			if c.ID == 1 {
 				c.Events.LeaderChanged = o.changed
+				c.Inside = &inside.Seams{Started: func(e *engine.Engine) { o.engine = e }}
 			}
-		},
-		Inside: func(id embed.MemberID) inside.Seams {
-			return inside.Seams{Started: func(e *engine.Engine) {
-				if id == 1 {
-					o.engine = e
-				}
-			}}
 		},
 	})
 	o.ens.MoveLeader(1)
@@ -88,11 +83,11 @@ func newOver(t *testing.T) *over {
 	must(t, err)
 	o.watch, err = o.session.Watch(ctx, "/a", embed.WatchPersistent)
 	must(t, err)
-	o.claim, err = o.session.Claim(ctx, embed.OpCreate("/claim", nil, embed.Ephemeral))
+	o.claim, err = claim.New(ctx, o.session, embed.OpCreate("/claim", nil, embed.Ephemeral))
 	must(t, err)
 	_, err = o.claim.Created(ctx)
 	must(t, err)
-	o.turn, err = o.claim.Hold(false)
+	o.tenure, err = o.claim.Hold(false)
 	must(t, err)
 	o.before = o.node.Status()
 	for _, s := range o.before.Shards {
@@ -175,9 +170,10 @@ func (o *over) checkSession(t *testing.T, want error) {
 	_, _, acl := s.ACL(ctx, "/a")
 	_, _, before := s.Before(ctx, "/a/b-0000000001")
 	_, _, children := s.Children(ctx, "/")
-	made, err := s.Claim(ctx, embed.OpCreate("/b", nil, embed.Ephemeral))
+	made, err := claim.New(ctx, s, embed.OpCreate("/b", nil, embed.Ephemeral))
 	must(t, err)
-	_, claim := made.Created(ctx)
+	_, err = made.Created(ctx)
+	wantErr(t, err, want)
 	_, count := s.CountDescendants(ctx, "/")
 	_, create := s.Create(ctx, "/b", nil, embed.Persistent)
 	_, _, createWith := s.CreateWith(ctx, "/b", nil, embed.CreateOptions{})
@@ -193,7 +189,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 	_, syncOne := s.Sync(ctx, "/a")
 	_, watch := s.Watch(ctx, "/a", embed.WatchOnce)
 	everyMethod(t, s, map[string]func(t *testing.T){
-		"ACL": fails(acl), "Before": fails(before), "Children": fails(children), "Claim": fails(claim),
+		"ACL": fails(acl), "Before": fails(before), "Children": fails(children),
 		"CountDescendants": fails(count), "Create": fails(create), "CreateWith": fails(createWith),
 		"Delete": fails(s.Delete(ctx, "/a", embed.AnyVersion)), "Ephemerals": fails(ephemerals), "Err": fails(s.Err()),
 		"Exists": fails(exists), "Get": fails(get), "Member": fails(member), "Multi": fails(multi), "Set": fails(set),
@@ -220,8 +216,8 @@ func (o *over) checkHeld(t *testing.T, want error) {
 	}
 	wantErr(t, o.watch.Err(), want)
 	wantErr(t, o.claim.Err(), want)
-	wantErr(t, o.turn.Err(), want)
-	wantErr(t, context.Cause(o.turn.Context()), want)
+	wantErr(t, o.tenure.Err(), want)
+	wantErr(t, context.Cause(o.tenure.Context()), want)
 	_, err := o.claim.Hold(true)
 	wantErr(t, err, want)
 }

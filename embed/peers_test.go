@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -415,7 +416,7 @@ func TestPeers_SnapshotsInQuickSuccessionAndACrash(t *testing.T) {
 // found them again at its start.)
 func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Keep: 5} }})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Keep: 5} }})
 	ens.MoveLeader(1)
 	keeper := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	for _, path := range []string{"/live", "/closed", "/killed", "/expired"} {
@@ -618,7 +619,7 @@ func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 	for range 60 {
 		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 		p := s.Submit(bounded(t), embed.OpCreate("/q/e-", nil, embed.EphemeralSequential))
-		claim, err := s.Claim(bounded(t), embed.OpCreate("/q/c-", nil, embed.EphemeralSequential))
+		made, err := claim.New(bounded(t), s, embed.OpCreate("/q/c-", nil, embed.EphemeralSequential))
 		must(t, err)
 		impatient, cancel := context.WithTimeout(bounded(t), time.Duration(rng.IntN(2000))*time.Microsecond)
 		opening := make(chan error)
@@ -642,10 +643,10 @@ func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 		case !errors.Is(err, embed.ErrSessionClosed) && !errors.Is(err, embed.ErrUnknownOutcome):
 			t.Errorf("a create of a closed session: %v", err)
 		}
-		if _, err := claim.Hold(false); !errors.Is(err, embed.ErrSessionClosed) {
+		if _, err := made.Hold(false); !errors.Is(err, embed.ErrSessionClosed) {
 			t.Errorf("a claim of a closed session: %v", err)
 		}
-		must(t, claim.Release())
+		must(t, made.Release())
 		must(t, <-opening)
 		cancel()
 	}

@@ -139,7 +139,8 @@ func (g *grid) start(dir string, id embed.MemberID, mesh *transporttest.Mesh, fa
 		}
 		seams.Network = func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }
 	}
-	m.Node, err = embed.StartInside(cfg, seams)
+	cfg.Inside = &seams
+	m.Node, err = embed.Start(cfg)
 	return m, err
 }
 

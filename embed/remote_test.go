@@ -31,9 +31,10 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 				return engines[id]
 			}
 			ens := embedtest.New(t, 3, embedtest.Options{
-				Config: func(c *embed.Config) { c.Shards = shards },
-				Inside: func(id embed.MemberID) inside.Seams {
-					return inside.Seams{Started: func(e *engine.Engine) {
+				Config: func(c *embed.Config) {
+					id := c.ID
+					c.Shards = shards
+					c.Inside = &inside.Seams{Started: func(e *engine.Engine) {
 						mu.Lock()
 						defer mu.Unlock()
 						engines[id] = e

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -22,11 +23,11 @@ type SessionOptions struct {
 	Auth []Auth
 }
 
-func (o SessionOptions) chroot() (chroot, error) {
+func (o SessionOptions) root() (inside.Root, error) {
 	if o.Root == "" || o.Root == "/" {
 		return "", nil
 	}
-	return chroot(o.Root), tree.ValidatePath(o.Root)
+	return inside.Root(o.Root), tree.ValidatePath(o.Root)
 }
 
 // A Session is a claim to be alive: it owns ephemeral znodes, watches and whatever is held by them, and when it ends
@@ -44,11 +45,10 @@ func (o SessionOptions) chroot() (chroot, error) {
 // Calls wait no longer than their ctx, or Config.RequestTimeout if it has no deadline. What is made for waiting has no bound but
 // its ctx, and outwaits a quorum that is away: Node.Ready, lock.Mutex.Lock, election.Election.Campaign, and Pending.Result,
 // which has no ctx either.
-type Session struct {
-	s       *engine.Session
-	root    chroot
-	dataMax int
-}
+type Session inside.Session
+
+// in returns what the session is made of.
+func (s *Session) in() *inside.SessionParts { return (*inside.Session)(s).Parts() }
 
 // Create creates a znode that everybody may do everything with, and returns its final path, which differs from path if mode
 // is sequential. The parent must exist. Errors: ErrNoNode (the parent), ErrNoAuth (Create on the parent), ErrNodeExists,
@@ -73,9 +73,9 @@ type CreateOptions struct {
 	// arrived by the time that others see it go. It stays as a TTL znode of nobody: EphemeralOwner is zero, Version, Mzxid and Mtime have
 	// moved, watches see NodeDataChanged, the data is as it was, and a guard of its claim fails. Who may delete it may do so sooner.
 	//
-	// A session is lost when it expires, or its process ends without closing it; what a Turn of its claims held also when it is
+	// A session is lost when it expires, or its process ends without closing it; what it held by a claim.Tenure also when it is
 	// Suspended. What is deleted or released, or belongs to a session that is closed (Session.Close, Node.Shutdown, by a remote
-	// client), goes at once; but for what OpInherit says.
+	// client), goes at once; but for what claim.OpInherit says.
 	TTL time.Duration
 }
 
@@ -105,24 +105,24 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 // sees it. Errors: ErrInvalidACL, ErrNoNode, ErrNoAuth (Admin), ErrBadVersion, ErrInvalidPath and those of every write (see
 // Create).
 func (s *Session) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
-	r, err := s.one(ctx, "set acl", Op{op: tree.Op{Kind: tree.KindSetACL, Path: path, ACL: acl, Version: version}})
+	r, err := s.one(ctx, "set acl", plain(tree.Op{Kind: tree.KindSetACL, Path: path, ACL: acl, Version: version}))
 	return r.Stat, err
 }
 
 func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
-	err := op.validate(s.dataMax)
-	if err != nil {
-		return Result{}, opError(name, op.op.Path, err)
+	in, plain := s.in(), (*inside.Op)(&op).Plain()
+	if err := (*inside.Op)(&op).Validate(in.MaxData); err != nil {
+		return Result{}, opError(name, plain.Path, err)
 	}
-	results, err := s.s.Submit(ctx, []tree.Op{s.root.op(op.op)}).Wait(ctx)
+	results, err := in.Session.Submit(ctx, []tree.Op{in.Root.Op(plain)}).Wait(ctx)
 	if err != nil {
 		err = engine.Single(err)
-		if op.op.Kind == tree.KindCreate && errors.Is(err, ErrNoNode) {
+		if plain.Kind == tree.KindCreate && errors.Is(err, ErrNoNode) {
 			err = fmt.Errorf("its parent: %w", err)
 		}
-		return Result{}, opError(name, op.op.Path, err)
+		return Result{}, opError(name, plain.Path, err)
 	}
-	return s.root.results(results)[0], nil
+	return in.Root.Results(results)[0], nil
 }
 
 // Multi carries out the operations as one transaction: all in order, each on what those before it made, or none. It
@@ -133,11 +133,11 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, opError("multi", "", s.live(ctx))
 	}
-	t, err := s.plain(ops)
+	t, err := s.txn(ops)
 	if err != nil {
 		return nil, opError("multi", refusedPath(ops, err), err)
 	}
-	results, err := t.outcome(s.s.SubmitWith(ctx, t.ops, t.with).Wait(ctx))
+	results, err := t.Outcome(t.Submit(ctx).Wait(ctx))
 	return results, opError("multi", refusedPath(ops, err), err)
 }
 
@@ -147,13 +147,24 @@ func refusedPath(ops []Op, err error) string {
 	if !errors.As(err, &refused) || refused.Index >= len(ops) {
 		return ""
 	}
-	return ops[refused.Index].op.Path
+	return (*inside.Op)(&ops[refused.Index]).Plain().Path
+}
+
+// txn returns the transaction of the operations, not sent yet.
+func (s *Session) txn(ops []Op) (*inside.Txn, error) {
+	t := (*inside.Session)(s).NewTxn(len(ops))
+	for i := range ops {
+		if err := t.Add((*inside.Op)(&ops[i])); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 // Submit is Multi without waiting: transactions of a session on one shard are applied in the order of their Submit calls. ctx
 // bounds admission only; the Pending gets the true outcome. The operations' data may be reused when Submit returns.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
-	t, err := s.plain(ops)
+	t, err := s.txn(ops)
 	if len(ops) == 0 {
 		err = s.live(ctx)
 	}
@@ -162,14 +173,14 @@ func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 		close(done)
 		return &Pending{done: done, err: opError("submit", "", err)}
 	}
-	p := s.s.SubmitWith(ctx, t.ops, t.with)
+	p := t.Submit(ctx)
 	return &Pending{p: &p, txn: t, done: p.Done()}
 }
 
 // A Pending is a transaction on its way. Its methods may be called by any number of goroutines.
 type Pending struct {
 	p    *engine.Pending
-	txn  *txn
+	txn  *inside.Txn
 	done <-chan struct{}
 	err  error // of one that was refused before it was sent
 }
@@ -182,7 +193,7 @@ func (p *Pending) Result() ([]Result, error) {
 	if p.p == nil {
 		return nil, p.err
 	}
-	results, err := p.txn.outcome(p.p.Result())
+	results, err := p.txn.Outcome(p.p.Result())
 	return results, opError("submit", "", err)
 }
 
@@ -192,7 +203,8 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("get", path, err)
 	}
-	data, stat, err := s.s.Get(s.root.in(path))
+	in := s.in()
+	data, stat, err := in.Session.Get(in.Root.In(path))
 	return data, stat, opError("get", path, err)
 }
 
@@ -201,7 +213,8 @@ func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	if err := s.read(ctx, path); err != nil {
 		return Stat{}, false, opError("exists", path, err)
 	}
-	stat, ok, err := s.s.Exists(s.root.in(path))
+	in := s.in()
+	stat, ok, err := in.Session.Exists(in.Root.In(path))
 	return stat, ok, opError("exists", path, err)
 }
 
@@ -211,7 +224,8 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, er
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("children", path, err)
 	}
-	names, stat, err := s.s.Children(s.root.in(path))
+	in := s.in()
+	names, stat, err := in.Session.Children(in.Root.In(path))
 	return names, stat, opError("children", path, err)
 }
 
@@ -223,7 +237,8 @@ func (s *Session) Before(ctx context.Context, path string, match ...string) (nam
 	if err := s.read(ctx, path); err != nil {
 		return "", false, opError("before", path, err)
 	}
-	name, ok, err = s.s.Before(s.root.in(path), match...)
+	in := s.in()
+	name, ok, err = in.Session.Before(in.Root.In(path), match...)
 	return name, ok, opError("before", path, err)
 }
 
@@ -233,7 +248,8 @@ func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("acl", path, err)
 	}
-	acl, stat, err := s.s.ACL(s.root.in(path))
+	in := s.in()
+	acl, stat, err := in.Session.ACL(in.Root.In(path))
 	return acl, stat, opError("acl", path, err)
 }
 
@@ -242,7 +258,8 @@ func (s *Session) CountDescendants(ctx context.Context, path string) (int, error
 	if err := s.read(ctx, path); err != nil {
 		return 0, opError("count descendants", path, err)
 	}
-	n, err := s.s.Descendants(s.root.in(path))
+	in := s.in()
+	n, err := in.Session.Descendants(in.Root.In(path))
 	return n, opError("count descendants", path, err)
 }
 
@@ -253,7 +270,7 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	if err := s.live(ctx); err != nil {
 		return nil, opError("ephemerals", prefix, err)
 	}
-	paths, err := s.s.Ephemerals(ctx, prefix)
+	paths, err := s.in().Session.Ephemerals(ctx, prefix)
 	return paths, opError("ephemerals", prefix, err)
 }
 
@@ -266,7 +283,7 @@ func (s *Session) Member(ctx context.Context, id SessionID) (MemberID, error) {
 	if err := s.live(ctx); err != nil {
 		return 0, opError("member", "", err)
 	}
-	m, err := s.s.Member(ctx, id)
+	m, err := s.in().Session.Member(ctx, id)
 	return m, opError("member", "", err)
 }
 
@@ -281,7 +298,7 @@ func (s *Session) live(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.s.Err()
+	return s.in().Session.Err()
 }
 
 // Sync waits until this node has applied everything that was acknowledged anywhere before the call, and returns the
@@ -293,30 +310,31 @@ func (s *Session) Sync(ctx context.Context, path string) (Zxid, error) {
 	if err := s.read(ctx, path); err != nil {
 		return 0, opError("sync", path, err)
 	}
-	z, err := s.s.Sync(ctx, s.root.in(path))
+	in := s.in()
+	z, err := in.Session.Sync(ctx, in.Root.In(path))
 	return z, opError("sync", path, err)
 }
 
 // Root returns what the session knows as "/", as a path of the tree: "/" if it has no other root.
-func (s *Session) Root() string { return s.root.in("/") }
+func (s *Session) Root() string { return s.in().Root.In("/") }
 
 // ID returns the session's id.
-func (s *Session) ID() SessionID { return s.s.ID() }
+func (s *Session) ID() SessionID { return s.in().Session.ID() }
 
 // Timeout returns how long the ensemble waits in silence before it expires the session.
-func (s *Session) Timeout() time.Duration { return s.s.Timeout() }
+func (s *Session) Timeout() time.Duration { return s.in().Session.Timeout() }
 
 // State compares the clock and returns the state, with a channel that is closed when it is another one.
-func (s *Session) State() (now State, changed <-chan struct{}) { return s.s.State() }
+func (s *Session) State() (now State, changed <-chan struct{}) { return s.in().Session.State() }
 
 // Context compares the clock and returns a context that ends with the session, not before; its Cause says why.
-func (s *Session) Context() context.Context { return s.s.Context() }
+func (s *Session) Context() context.Context { return s.in().Session.Context() }
 
 // Done compares the clock and returns a channel that is closed when the session has ended.
-func (s *Session) Done() <-chan struct{} { return s.s.Done() }
+func (s *Session) Done() <-chan struct{} { return s.in().Session.Done() }
 
 // Err says why the session ended, nil while it has not: ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed.
-func (s *Session) Err() error { return s.s.Err() }
+func (s *Session) Err() error { return s.in().Session.Err() }
 
 // Close ends the session: on this node at once, in the ensemble with the next batch. It waits until its ephemerals are
 // gone, at most Config.RequestTimeout; after an error the ensemble ends the session at its timeout, if it has not yet: with several
@@ -325,4 +343,4 @@ func (s *Session) Err() error { return s.s.Err() }
 // If more than 10,000 ephemerals must go at once, of this session and others that close with it,
 // the call waits only until their end is decided. They then go in transactions of about 10,000
 // each, some 30 ms apart.
-func (s *Session) Close() error { return opError("close", "", s.s.Close()) }
+func (s *Session) Close() error { return opError("close", "", s.in().Session.Close()) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -68,7 +69,7 @@ func TestRefusalsNameTheZnode(t *testing.T) {
 	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{Root: "/service"})
 	ctx := bounded(t)
 	_, below := s.Create(ctx, "/a/b", nil, embed.Persistent)
-	_, multi := s.Multi(ctx, embed.OpGuard(nil), embed.OpDelete("/a/c", embed.AnyVersion))
+	_, multi := s.Multi(ctx, claim.OpGuard(nil), embed.OpDelete("/a/c", embed.AnyVersion))
 	_, second := s.Multi(ctx, embed.OpCheck("/", embed.AnyVersion), embed.OpDelete("/a/c", embed.AnyVersion))
 	_, invalid := s.Multi(ctx, embed.OpDelete("/a/c", embed.AnyVersion), embed.OpDelete("a/d", embed.AnyVersion))
 	for want, err := range map[string]error{
@@ -109,27 +110,27 @@ func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	ens.MoveLeader(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	ens.Isolate(1)
-	claim, err := s.Claim(context.Background(), embed.OpCreate("/claim", nil, embed.Ephemeral))
+	made, err := claim.New(context.Background(), s, embed.OpCreate("/claim", nil, embed.Ephemeral))
 	must(t, err)
 	for range 2 {
-		if _, err := claim.Created(context.Background()); !errors.Is(err, embed.ErrUnknownOutcome) {
+		if _, err := made.Created(context.Background()); !errors.Is(err, embed.ErrUnknownOutcome) {
 			t.Errorf("Created: %v", err)
 		}
 	}
 	over, cancel := context.WithCancel(bounded(t))
 	cancel()
-	if _, err := claim.Created(over); !errors.Is(err, context.Canceled) {
+	if _, err := made.Created(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("Created with a ctx that is over: %v", err)
 	}
 	ens.HealAll()
-	results, err := claim.Created(bounded(t))
+	results, err := made.Created(bounded(t))
 	must(t, err)
 	if path := results[0].Path; path != "/claim" {
 		t.Errorf("created %s", path)
 	}
-	_, err = claim.Hold(false)
+	_, err = made.Hold(false)
 	must(t, err)
-	_ = claim.Release() // in the little time that a call has here; the node goes on trying
+	_ = made.Release() // in the little time that a call has here; the node goes on trying
 	until(t, "the claim's znode to go", func() bool {
 		_, there, err := s.Exists(bounded(t), "/claim")
 		must(t, err)
@@ -138,18 +139,18 @@ func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 }
 
 // Everything can be asked of a claim before its outcome is known.
-func TestClaim_IsSettledWhileItIsOnItsWay(t *testing.T) {
+func TestClaim_IsFlushedWhileItIsOnItsWay(t *testing.T) {
 	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
 	for range 20 {
-		c, err := s.Claim(bounded(t), embed.OpCreate("/x-", nil, embed.EphemeralSequential))
+		c, err := claim.New(bounded(t), s, embed.OpCreate("/x-", nil, embed.EphemeralSequential))
 		must(t, err)
-		must(t, c.Settle())
+		must(t, c.Flush())
 		_, err = c.Hold(false)
 		must(t, errors.Join(err, c.Release()))
 	}
-	refused, err := s.Claim(bounded(t), embed.OpCreate("/no/such", nil, embed.Ephemeral))
+	refused, err := claim.New(bounded(t), s, embed.OpCreate("/no/such", nil, embed.Ephemeral))
 	must(t, err)
-	if err := refused.Settle(); err != nil && !errors.Is(err, embed.ErrNoNode) {
+	if err := refused.Flush(); err != nil && !errors.Is(err, embed.ErrNoNode) {
 		t.Error(err)
 	}
 }
@@ -158,13 +159,13 @@ func TestClaim_IsSettledWhileItIsOnItsWay(t *testing.T) {
 func TestClaim_IsGivenUpByItsSession(t *testing.T) {
 	ens := embedtest.New(t, 2, embedtest.Options{})
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
-	c, err := s.Claim(bounded(t), embed.OpCreate("/y", nil, embed.Ephemeral))
+	c, err := claim.New(bounded(t), s, embed.OpCreate("/y", nil, embed.Ephemeral))
 	must(t, err)
 	_, err = c.Created(bounded(t))
 	must(t, err)
 	released := make(chan error)
 	go func() { released <- c.Release() }()
-	if _, err := other.Multi(bounded(t), embed.OpRelease(c)); !errors.Is(err, embed.ErrNotHeld) {
+	if _, err := other.Multi(bounded(t), claim.OpRelease(c)); !errors.Is(err, embed.ErrNotHeld) {
 		t.Errorf("another's session: %v", err)
 	}
 	must(t, <-released)
@@ -175,23 +176,23 @@ func TestClaim_ThatNeverWas(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{})
 	ctx := bounded(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	var c embed.Claim
-	var turn embed.Turn
+	var c claim.Claim
+	var tenure claim.Tenure
 	_, created := c.Created(ctx)
 	_, held := c.Hold(false)
 	for name, err := range map[string]error{
-		"Created": created, "Hold": held, "Err": c.Err(), "the turn": turn.Err(), "its context": context.Cause(turn.Context()),
+		"Created": created, "Hold": held, "Err": c.Err(), "the tenure": tenure.Err(), "its context": context.Cause(tenure.Context()),
 	} {
 		if !errors.Is(err, embed.ErrNotHeld) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	<-c.Done()
-	<-turn.Done()
-	turn.End()
-	must(t, errors.Join(c.Settle(), c.Release()))
+	<-tenure.Done()
+	tenure.End()
+	must(t, errors.Join(c.Flush(), c.Release()))
 	for name, op := range map[string]embed.Op{
-		"the zero turn": embed.OpGuard(&turn), "no turn": embed.OpGuard(nil), "the zero claim": embed.OpRelease(&c), "no claim": embed.OpRelease(nil),
+		"the zero tenure": claim.OpGuard(&tenure), "no tenure": claim.OpGuard(nil), "the zero claim": claim.OpRelease(&c), "no claim": claim.OpRelease(nil),
 	} {
 		var refused *embed.MultiError
 		_, err := s.Multi(ctx, embed.OpCreate("/x", nil, embed.Persistent), op)
@@ -212,8 +213,9 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	ens := embedtest.New(t, 1, embedtest.Options{
-		Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond },
-		Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Fault: g.ask} },
+		Config: func(c *embed.Config) {
+			c.RequestTimeout, c.Inside = 100*time.Millisecond, &inside.Seams{Fault: g.ask}
+		},
 	})
 	defer g.set(false) // or Close would wait for the sync
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})

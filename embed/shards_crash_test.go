@@ -181,9 +181,10 @@ const (
 func newStage(t *testing.T) *stage {
 	s := &stage{t: t, roots: onShard}
 	s.ens = embedtest.New(t, 3, embedtest.Options{
-		Config: func(c *embed.Config) { c.Shards = len(onShard) },
-		Inside: func(id embed.MemberID) inside.Seams {
-			return inside.Seams{Fault: func(disk.Op, string) error {
+		Config: func(c *embed.Config) {
+			id := c.ID
+			c.Shards = len(onShard)
+			c.Inside = &inside.Seams{Fault: func(disk.Op, string) error {
 				if c := s.crash.Load(); c != nil && c.victim == id {
 					return c.ask()
 				}

@@ -607,8 +607,7 @@ func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 func TestShards_AGapOnOne(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{
-		Config: func(c *embed.Config) { c.Shards = len(onShard) },
-		Inside: func(embed.MemberID) inside.Seams { return inside.Seams{Keep: 1} },
+		Config: func(c *embed.Config) { c.Shards, c.Inside = len(onShard), &inside.Seams{Keep: 1} },
 	})
 	ctx := bounded(t)
 	writer, s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})

@@ -129,7 +129,7 @@ func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 // alone starts a node that is its own ensemble.
 func alone(t *testing.T, dir string, seams inside.Seams) *embed.Node {
 	t.Helper()
-	n, err := embed.StartInside(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet}, seams)
+	n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet, Inside: &seams})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,8 @@ func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watc
 	if mode > WatchRecursive { // package watch has more, for clients of the gateway
 		return nil, opError("watch", path, fmt.Errorf("%w: %d is none of a watch", ErrInvalidMode, mode))
 	}
-	w, err := s.s.Watch(s.root.in(path), mode, string(s.root))
+	in := s.in()
+	w, err := in.Session.Watch(in.Root.In(path), mode, string(in.Root))
 	if err != nil {
 		return nil, opError("watch", path, err)
 	}

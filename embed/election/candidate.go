@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
@@ -122,7 +123,7 @@ func (c *Candidate) jump(ctx context.Context) error {
 // take moves the candidate to another place. If an operation is refused, the candidate stays where
 // it is.
 func (c *Candidate) take(ctx context.Context, at queue.Place, e queue.Entry, ops ...embed.Op) error {
-	contender, err := queue.Take(ctx, c.election.session, e, at, append(ops, embed.OpRelease(c.contender.Claim))...)
+	contender, err := queue.Take(ctx, c.election.session, e, at, append(ops, claim.OpRelease(c.contender.Claim))...)
 	switch {
 	case err == nil:
 		c.stand(contender)
@@ -166,7 +167,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Leadership, error) {
 }
 
 func (c *Candidate) wait(ctx context.Context) (*Leadership, error) {
-	if c.contender.Turn != nil {
+	if c.contender.Tenure != nil {
 		return nil, fmt.Errorf("%w: the candidate was elected before", embed.ErrNotHeld)
 	}
 	for {
@@ -214,7 +215,7 @@ func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 	}
 	switch err := c.contender.Hold(); {
 	case err == nil:
-		return &Leadership{candidate: c, contender: c.contender, turn: c.contender.Turn, values: ctx, transferring: make(chan struct{}, 1)}, nil
+		return &Leadership{candidate: c, contender: c.contender, tenure: c.contender.Tenure, values: ctx, transferring: make(chan struct{}, 1)}, nil
 	case errors.Is(err, embed.ErrSuspended) && c.contender.Claim.Err() == nil:
 		return nil, c.contender.WaitChange(ctx, offered.Events())
 	default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -15,7 +16,7 @@ import (
 type Leadership struct {
 	candidate *Candidate
 	contender *queue.Contender
-	turn      *embed.Turn
+	tenure    *claim.Tenure
 	values    context.Context // of Campaign's ctx
 
 	transferring chan struct{} // capacity 1: filled by the Transfer that is under way
@@ -34,23 +35,23 @@ func (l *Leadership) Path() string { return l.contender.Path() }
 // Context returns a context with the values of Campaign's ctx and the lifetime of the leadership.
 // context.Cause says why it ended. Its Err and Done compare the clock when they are called, but
 // those of a derived context do not; see lock.Hold.Context.
-func (l *Leadership) Context() context.Context { return queue.Context(l.turn, l.values) }
+func (l *Leadership) Context() context.Context { return queue.Context(l.tenure, l.values) }
 
 // Done compares the clock and returns a channel that is closed when the leadership has ended; see
 // lock.Hold.Done.
-func (l *Leadership) Done() <-chan struct{} { return l.turn.Done() }
+func (l *Leadership) Done() <-chan struct{} { return l.tenure.Done() }
 
 // Err compares the clock and returns why the leadership ended, or nil while it lasts; see
 // lock.Hold.Err.
-func (l *Leadership) Err() error { return l.turn.Err() }
+func (l *Leadership) Err() error { return l.tenure.Err() }
 
 // Guard makes a Multi happen only while the leadership lasts, as lock.Guard does. A Multi with the
 // Guard of nil is refused.
 func Guard(l *Leadership) embed.Op {
 	if l == nil {
-		return embed.OpGuard(nil)
+		return claim.OpGuard(nil)
 	}
-	return embed.OpGuard(l.turn)
+	return claim.OpGuard(l.tenure)
 }
 
 // Proclaim replaces the published value. It publishes nothing after the leadership has ended.
@@ -89,7 +90,7 @@ func (l *Leadership) requeue(ctx context.Context) (*Candidate, error) {
 	old := l.candidate
 	c := &Candidate{election: old.election, value: old.value, options: old.options}
 	e := c.entry()
-	contender, err := e.Claim(ctx, c.election.session, embed.OpRelease(l.contender.Claim), e.Create(c.election.path))
+	contender, err := e.Claim(ctx, c.election.session, claim.OpRelease(l.contender.Claim), e.Create(c.election.path))
 	if err != nil {
 		return nil, err
 	}

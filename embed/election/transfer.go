@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -79,7 +80,7 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	}
 	// The place stays occupied, so nobody else leads. The leadership ends now, because the
 	// candidate may know that it has the place before this node does.
-	l.turn.End()
+	l.tenure.End()
 	if err := l.waitIdle(ctx); err != nil {
 		return notTransferred(ctx, err)
 	}
@@ -116,8 +117,8 @@ func notTransferred(ctx context.Context, why error) error {
 
 // conclude ends a transfer after the place was given. It deletes the offer. Whether the offer still
 // exists tells whether the place was accepted, because one transaction deletes both.
-func (l *Leadership) conclude(ctx context.Context, offer *embed.Claim, why error) error {
-	_, err := l.contender.Session.Multi(context.Background(), embed.OpRelease(offer))
+func (l *Leadership) conclude(ctx context.Context, offer *claim.Claim, why error) error {
+	_, err := l.contender.Session.Multi(context.Background(), claim.OpRelease(offer))
 	place := l.contender.Claim.Err()
 	switch {
 	case err == nil, errors.Is(err, embed.ErrNotHeld) && place == nil: // nobody has accepted, or somebody has deleted the offer by hand
@@ -134,32 +135,32 @@ func (l *Leadership) conclude(ctx context.Context, offer *embed.Claim, why error
 }
 
 // makeOffer offers the place to a candidate. It tries again if this node's replica was out of date.
-func (l *Leadership) makeOffer(ctx context.Context, to string) (*embed.Claim, error) {
+func (l *Leadership) makeOffer(ctx context.Context, to string) (*claim.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 	for tries := 3; ; tries-- {
-		claim, err := l.tryOffer(ctx, to)
+		offer, err := l.tryOffer(ctx, to)
 		if tries == 0 || !errors.Is(err, embed.ErrNoNode) && !errors.Is(err, embed.ErrNodeExists) {
-			return claim, err
+			return offer, err
 		}
 	}
 }
 
 // tryOffer creates the offer, by what this node's replica knows.
-func (l *Leadership) tryOffer(ctx context.Context, to string) (*embed.Claim, error) {
+func (l *Leadership) tryOffer(ctx context.Context, to string) (*claim.Claim, error) {
 	s, e := l.contender.Session, l.candidate.election
 	ops := []embed.Op{embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(to), l.terms(), embed.Ephemeral)}
 	if _, ok, err := s.Exists(ctx, e.offer(to)); err == nil && ok {
 		ops = append([]embed.Op{embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...) // an older offer, perhaps of a former leader
 	}
-	claim, err := s.Claim(ctx, ops...)
+	offer, err := claim.New(ctx, s, ops...)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := claim.Created(ctx); err != nil {
-		return nil, errors.Join(err, claim.Release())
+	if _, err := offer.Created(ctx); err != nil {
+		return nil, errors.Join(err, offer.Release())
 	}
-	return claim, nil
+	return offer, nil
 }
 
 // terms returns the data of an offer.
@@ -172,7 +173,7 @@ var errLeft = fmt.Errorf("%w: the candidate has left", embed.ErrNoNode)
 
 // waitOffer waits until the offer has a version, or has been accepted. It returns an error if the
 // candidate leaves.
-func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Claim, version int32) error {
+func (l *Leadership) waitOffer(ctx context.Context, to string, offer *claim.Claim, version int32) error {
 	enough := time.NewTimer(transferTime)
 	defer enough.Stop()
 	for {
@@ -185,7 +186,7 @@ func (l *Leadership) waitOffer(ctx context.Context, to string, offer *embed.Clai
 
 // stepOffer returns nil if the offer has a version. Otherwise it waits until something changes and
 // returns errWaiting.
-func (l *Leadership) stepOffer(ctx context.Context, to string, offer *embed.Claim, version int32, enough <-chan time.Time) error {
+func (l *Leadership) stepOffer(ctx context.Context, to string, offer *claim.Claim, version int32, enough <-chan time.Time) error {
 	s, e := l.contender.Session, l.candidate.election
 	changed, err := s.Watch(ctx, e.offer(to), embed.WatchOnce)
 	if err != nil {
@@ -262,7 +263,7 @@ func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 		// Delete the leader's znode before the offer: when its node sees the offer gone, it has
 		// seen the place gone.
 		from := queue.Child(c.election.path, name)
-		err = c.take(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), embed.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion), embed.OpDelete(offer, given))
+		err = c.take(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), claim.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion), embed.OpDelete(offer, given))
 		moved = err == nil
 	}
 	if (errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) || errors.Is(err, embed.ErrNotHeld)) && c.contender.Claim.Err() == nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
@@ -36,8 +35,6 @@ type Options struct {
 	Config func(c *embed.Config)
 	// Logger gets what the members log; nil means nothing does.
 	Logger *slog.Logger
-	// Inside replaces parts of a member's machine. Its type is internal: it is for the tests of this module.
-	Inside func(embed.MemberID) inside.Seams
 }
 
 // An Ensemble is several members in one process. Its methods may be called by any number of goroutines. They fail the test if
@@ -145,10 +142,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 		e.o.Config(&cfg)
 	}
 	m := &member{}
-	var seams inside.Seams
-	if e.o.Inside != nil {
-		seams = e.o.Inside(id)
-	}
+	seams := seamsOf(cfg)
 	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
 	told := seams.Started
 	seams.Started = func(en *engine.Engine) {
@@ -156,8 +150,9 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 			told(en)
 		}
 	}
+	cfg.Inside = &seams
 	var err error
-	if m.node, err = embed.StartInside(cfg, faults.seams(seams)); err != nil {
+	if m.node, err = Start(cfg, faults); err != nil {
 		return nil, err
 	}
 	e.running[id] = m

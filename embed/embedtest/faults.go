@@ -41,7 +41,17 @@ func NewFaults() *Faults {
 
 // Start is embed.Start on what f can break. After the Close of the node, f may serve the next Start.
 func Start(cfg embed.Config, f *Faults) (*embed.Node, error) {
-	return embed.StartInside(cfg, f.seams(inside.Seams{}))
+	seams := f.seams(seamsOf(cfg))
+	cfg.Inside = &seams
+	return embed.Start(cfg)
+}
+
+// seamsOf returns what cfg replaces of the machine.
+func seamsOf(cfg embed.Config) inside.Seams {
+	if cfg.Inside == nil {
+		return inside.Seams{}
+	}
+	return *cfg.Inside
 }
 
 // seams puts the faults where a node meets the machine. What is taken there already stays: it has the clock to itself, and

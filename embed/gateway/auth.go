@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -70,7 +71,7 @@ func (c *conn) authenticate(auth *wire.Auth) ([]tree.Identity, error) {
 		}
 	default:
 		var err error
-		if proved, err = c.gate.node.Identify(auth.Scheme, auth.Proof); err != nil {
+		if proved, err = c.gate.node.Authenticate(inside.Credential{Scheme: auth.Scheme, Credential: auth.Proof}); err != nil {
 			return nil, err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/bridge"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -188,7 +188,7 @@ type Gateway struct {
 	// Immutable after Start.
 	cfg        Config
 	tls        *tls.Config
-	node       bridge.Side
+	node       *inside.NodeParts
 	log        *slog.Logger
 	listener   net.Listener
 	since      time.Time
@@ -220,7 +220,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	g := &Gateway{cfg: cfg, tls: t, node: bridge.Cross(n), listener: listener, since: time.Now(),
+	g := &Gateway{cfg: cfg, tls: t, node: (*inside.Node)(n).Parts(), listener: listener, since: time.Now(),
 		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
 	g.log = g.node.Config.Logger.With("member", g.node.Config.Member, "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -67,19 +68,19 @@ func TestGuard(t *testing.T) {
 	must(t, turn.Resign())
 	guarded(t, other, election.Guard(turn), "a former leader's", embed.ErrNotHeld)
 
-	claim, err := other.Claim(bounded(t), embed.OpCreate("/locks/claim", nil, embed.Ephemeral))
+	held, err := claim.New(bounded(t), other, embed.OpCreate("/locks/claim", nil, embed.Ephemeral))
 	must(t, err)
-	_, err = claim.Created(bounded(t))
+	_, err = held.Created(bounded(t))
 	must(t, err)
-	first, err := claim.Hold(true)
+	first, err := held.Hold(true)
 	must(t, err)
-	guarded(t, other, embed.OpGuard(first), "the first turn's")
-	guarded(t, ens.Session(1, embed.SessionOptions{}), embed.OpGuard(first), "another session's, where turns follow without a commit", embed.ErrNotHeld)
+	guarded(t, other, claim.OpGuard(first), "the first turn's")
+	guarded(t, ens.Session(1, embed.SessionOptions{}), claim.OpGuard(first), "another session's, where turns follow without a commit", embed.ErrNotHeld)
 	first.End()
-	second, err := claim.Hold(true)
+	second, err := held.Hold(true)
 	must(t, err)
-	guarded(t, other, embed.OpGuard(first), "the first turn's in the second", embed.ErrNotHeld, embed.ErrReleased)
-	guarded(t, other, embed.OpGuard(second), "the second turn's")
+	guarded(t, other, claim.OpGuard(first), "the first turn's in the second", embed.ErrNotHeld, embed.ErrReleased)
+	guarded(t, other, claim.OpGuard(second), "the second turn's")
 }
 
 // E3.1: A Hold that its own node still believes in guards nothing once the ensemble knows better: the node is cut off, and

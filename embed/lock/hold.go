@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -18,7 +19,7 @@ import (
 type Hold struct {
 	// Immutable. The first two are nil in the zero Hold.
 	contender *queue.Contender
-	turn      *embed.Turn
+	tenure    *claim.Tenure
 	token     Token
 	values    context.Context // of Lock's ctx
 	kept      *kept           // gets the lock back at the release; nil: the claim is released
@@ -30,7 +31,7 @@ type Hold struct {
 // newHold returns the Hold of a contender whose claim is held.
 func newHold(ctx context.Context, c *queue.Contender) *Hold {
 	zxid, local := c.Order()
-	return &Hold{contender: c, turn: c.Turn, token: Token{zxid, local}, values: ctx}
+	return &Hold{contender: c, tenure: c.Tenure, token: Token{zxid, local}, values: ctx}
 }
 
 // Token returns the fencing token of this acquisition.
@@ -45,17 +46,17 @@ func (h *Hold) Token() Token { return h.token }
 //	_, err := session.Multi(ctx, lock.Guard(hold), embed.OpSet("/report", data, embed.AnyVersion))
 func Guard(h *Hold) embed.Op {
 	if h == nil {
-		return embed.OpGuard(nil) // which is refused
+		return claim.OpGuard(nil) // which is refused
 	}
-	return embed.OpGuard(h.turn)
+	return claim.OpGuard(h.tenure)
 }
 
-// life is the Hold's turn, or one that has ended.
-func (h *Hold) life() *embed.Turn {
-	if h.turn == nil {
-		return new(embed.Turn)
+// life is the Hold's tenure, or one that has ended.
+func (h *Hold) life() *claim.Tenure {
+	if h.tenure == nil {
+		return new(claim.Tenure)
 	}
-	return h.turn
+	return h.tenure
 }
 
 // Path returns the path of the Hold's znode. For a Multi, or for several permits, it is the path of
@@ -80,7 +81,7 @@ func (h *Hold) Context() context.Context {
 	for _, key := range h.keys() {
 		values = context.WithValue(values, key, h)
 	}
-	return queue.Context(h.turn, values)
+	return queue.Context(h.tenure, values)
 }
 
 // Done compares the clock and returns a channel that is closed when the Hold has ended. A channel
@@ -168,5 +169,5 @@ func carried(ctx context.Context, k queue.Kind, path string) (*Hold, bool) {
 	if !ok || h.Err() != nil {
 		return nil, false
 	}
-	return &Hold{contender: h.contender, turn: h.turn, token: h.token, values: h.values, outer: h}, true
+	return &Hold{contender: h.contender, tenure: h.tenure, token: h.token, values: h.values, outer: h}, true
 }

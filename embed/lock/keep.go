@@ -126,13 +126,13 @@ func (k *kept) grantLocked(ctx context.Context) *Hold {
 // ends it, is all that can be wrong.
 func (k *kept) holdLocked(ctx context.Context) *Hold {
 	c := k.mu.contender
-	turn, err := c.Claim.Hold(true) // which compares the clock
+	tenure, err := c.Claim.Hold(true) // which compares the clock
 	if err != nil {
 		k.forgetLocked()
 		return nil
 	}
 	k.mu.token.Local++
-	k.mu.hold = &Hold{contender: c, turn: turn, token: k.mu.token, values: ctx, kept: k}
+	k.mu.hold = &Hold{contender: c, tenure: tenure, token: k.mu.token, values: ctx, kept: k}
 	return k.mu.hold
 }
 
@@ -160,24 +160,24 @@ func (k *kept) enter(ctx context.Context, op string, commit func(context.Context
 
 // release ends a Hold. The lock is the next caller's, or is given up if somebody else waits.
 func (k *kept) release(h *Hold) error {
-	h.turn.End()
+	h.tenure.End()
 	k.mu.Lock()
 	own := k.mu.hold == h
 	k.mu.Unlock()
 	if !own {
 		return nil
 	}
-	unsettled := h.contender.Claim.Settle() // what it wrote without waiting is there for the next one
+	unflushed := h.contender.Claim.Flush() // what it wrote without waiting is there for the next one
 	k.mu.Lock()
 	var given *queue.Contender
 	if k.mu.hold == h {
 		k.mu.hold = nil
-		k.mu.yield = k.mu.yield || unsettled != nil || h.wasAsked() // or the next one would not see it, or be asked for what another was
+		k.mu.yield = k.mu.yield || unflushed != nil || h.wasAsked() // or the next one would not see it, or be asked for what another was
 		given = k.giveLocked()
 		k.nextLocked()
 	}
 	k.mu.Unlock()
-	return cmp.Or(giveUp(given), unsettled)
+	return cmp.Or(giveUp(given), unflushed)
 }
 
 // giveLocked returns the contender, forgotten, if it has to be given up now.

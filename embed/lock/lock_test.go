@@ -550,11 +550,11 @@ func TestHold_Context(t *testing.T) {
 // A release wakes one contender. Here it has three hundred, and whoever wakes looks at the clock: so few looks are no herd.
 func TestMutex_AReleaseWakesOne(t *testing.T) {
 	var looks atomic.Int64
-	ens := embedtest.New(t, 1, embedtest.Options{Inside: func(embed.MemberID) inside.Seams {
-		c := clock.System()
-		return inside.Seams{Clock: clock.Clock{Wall: c.Wall, Boot: func() time.Duration {
+	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+		system := clock.System()
+		c.Inside = &inside.Seams{Clock: clock.Clock{Wall: system.Wall, Boot: func() time.Duration {
 			looks.Add(1)
-			return c.Boot()
+			return system.Boot()
 		}}}
 	}})
 	// A long timeout: the node seldom beats.

@@ -196,7 +196,7 @@ func (h *Hold) revokeLoop(path string) {
 		if err == nil && !asked {
 			select {
 			case <-w.Events():
-			case <-h.turn.Done():
+			case <-h.tenure.Done():
 				err = embed.ErrReleased
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -110,27 +111,27 @@ func TestMutex_CancelledWhileItsCreationIsUnknown(t *testing.T) {
 // The same with a bare claim, which many give up at once, and again when it is gone.
 func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
 	t.Parallel()
-	var claim *embed.Claim
+	var made *claim.Claim
 	leavesTheQueue(t, func(s *embed.Session) (giveUp func()) {
 		var err error
-		claim, err = s.Claim(bounded(t), embed.OpCreate(path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential))
+		made, err = claim.New(bounded(t), s, embed.OpCreate(path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential))
 		must(t, err)
 		return func() {
 			var wg sync.WaitGroup
 			for range 16 {
 				wg.Go(func() {
-					if err := claim.Release(); err != nil {
+					if err := made.Release(); err != nil {
 						t.Errorf("a claim of which nobody knows: %v", err)
 					}
 				})
 			}
 			wg.Wait()
-			if _, err := claim.Hold(false); !errors.Is(err, embed.ErrReleased) {
+			if _, err := made.Hold(false); !errors.Is(err, embed.ErrReleased) {
 				t.Errorf("a claim that was given up can be held: %v", err)
 			}
 		}
 	})
-	must(t, claim.Release())
+	must(t, made.Release())
 }
 
 // leavesTheQueue has contend queue on a deaf member, and has it give up there.

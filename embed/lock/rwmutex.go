@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -85,8 +86,8 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		return nil, wrap("downgrade", m.path, err)
 	}
 	// Others may see the write lock gone before this node does, so the write Hold ends first.
-	h.turn.End()
-	c, err := queue.Take(ctx, m.session, m.options.entry(queue.Read), h.contender.Place(), embed.OpRelease(h.contender.Claim))
+	h.tenure.End()
+	c, err := queue.Take(ctx, m.session, m.options.entry(queue.Read), h.contender.Place(), claim.OpRelease(h.contender.Claim))
 	if err != nil {
 		go h.Release() // which may wait
 		return nil, wrap("downgrade", m.path, err)
@@ -210,7 +211,7 @@ func (m *RWMutex) overtake(ctx context.Context, e queue.Entry, c *queue.Contende
 	if !ok {
 		return c, nil
 	}
-	moved, err := queue.Take(ctx, m.session, e, queue.InFrontOf(writer, stat.Czxid), Guard(read), embed.OpCheck(writer, embed.AnyVersion), embed.OpRelease(c.Claim))
+	moved, err := queue.Take(ctx, m.session, e, queue.InFrontOf(writer, stat.Czxid), Guard(read), embed.OpCheck(writer, embed.AnyVersion), claim.OpRelease(c.Claim))
 	switch {
 	case errors.Is(err, embed.ErrNoNode) && c.Claim.Err() == nil:
 		return c, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -204,7 +205,7 @@ func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, pro
 		}
 		ops := []embed.Op{embed.OpCheck(m.path, version), embed.OpCheckChildren(m.leases(), limit-n)}
 		if first != nil {
-			ops = append(ops, embed.OpRelease(first.Claim))
+			ops = append(ops, claim.OpRelease(first.Claim))
 		} else {
 			ops = append(ops, embed.OpCheckChildren(m.locks(), 0))
 		}

@@ -131,9 +131,8 @@ func (m *member) start(c *config) error {
 	start := func() (*embed.Node, error) { return embedtest.Start(cfg, m.faults) }
 	var started *engine.Engine
 	if !c.Faults {
-		start = func() (*embed.Node, error) {
-			return embed.StartInside(cfg, inside.Seams{Started: func(e *engine.Engine) { started = e }})
-		}
+		cfg.Inside = &inside.Seams{Started: func(e *engine.Engine) { started = e }}
+		start = func() (*embed.Node, error) { return embed.Start(cfg) }
 	}
 	n, err := start()
 	if err != nil {

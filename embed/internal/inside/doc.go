@@ -1,3 +1,10 @@
-// Package inside names the parts of a node that tests of this module replace. Being internal, it keeps them out of the
-// public face.
+// Package inside holds what Node, Session and Op of package embed are made of.
+//
+// embed defines its types from the types here, as in
+//
+//	type Node inside.Node
+//
+// so a pointer to one converts to a pointer to the other. embed/claim, embed/gateway and
+// embed/embedtest convert, and reach the engine by Parts. A service cannot import this package, so
+// it sees and reaches nothing of it.
 package inside

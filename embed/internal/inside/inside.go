@@ -1,6 +1,54 @@
 package inside
 
-import "github.com/vivarium-go/vivarium/engine"
+import (
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
+)
 
-// Seams is engine.Seams under a name that only this module can spell.
+// A Node is an embed.Node.
+type Node struct{ parts NodeParts }
+
+// NodeParts is what a node is made of. Immutable.
+type NodeParts struct {
+	Engine *engine.Engine
+	Config engine.Config // complete, with the defaults filled in
+
+	// Authenticate returns the identities that credentials prove under the node's schemes, in the
+	// order of the credentials and each once. The error says which credential proves nothing, and why.
+	Authenticate func(credentials ...Credential) ([]tree.Identity, error)
+
+	// CloseEvents ends the calls of the observers in embed.Config.Events.
+	CloseEvents func()
+}
+
+// NewNode returns a node made of parts.
+func NewNode(p NodeParts) *Node { return &Node{p} }
+
+// Parts returns what the node is made of.
+func (n *Node) Parts() *NodeParts { return &n.parts }
+
+// A Credential is an embed.Auth.
+type Credential struct {
+	Scheme     string
+	Credential []byte
+}
+
+// A Session is an embed.Session.
+type Session struct{ parts SessionParts }
+
+// SessionParts is what a session is made of. Immutable.
+type SessionParts struct {
+	Session *engine.Session
+	Root    Root
+	MaxData int // embed.Config.MaxDataSize
+}
+
+// NewSession returns a session made of parts.
+func NewSession(p SessionParts) *Session { return &Session{p} }
+
+// Parts returns what the session is made of.
+func (s *Session) Parts() *SessionParts { return &s.parts }
+
+// Seams is engine.Seams under a name that only this module can spell: the type of
+// embed.Config.Inside.
 type Seams engine.Seams

@@ -4,35 +4,35 @@ import (
 	"context"
 	"time"
 
-	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 )
 
-// Context returns a context with the values of another and the lifetime of a turn. Its Err and Done
+// Context returns a context with the values of another and the lifetime of a tenure. Its Err and Done
 // compare the clock when they are called; context.Cause says why it ended.
-func Context(turn *embed.Turn, values context.Context) context.Context {
-	return turnContext{Context: turn.Context(), values: values, turn: turn}
+func Context(tenure *claim.Tenure, values context.Context) context.Context {
+	return tenureContext{Context: tenure.Context(), values: values, tenure: tenure}
 }
 
-type turnContext struct {
+type tenureContext struct {
 	context.Context
 	values context.Context
-	turn   *embed.Turn
+	tenure *claim.Tenure
 }
 
-// Err looks at the turn first: looking suspends a session that is past its deadline, which ends the context.
-func (c turnContext) Err() error {
-	_ = c.turn.Err()
+// Err looks at the tenure first: looking suspends a session that is past its deadline, which ends the context.
+func (c tenureContext) Err() error {
+	_ = c.tenure.Err()
 	return c.Context.Err()
 }
 
 // Done looks too, and returns the inner channel itself, by which package context knows the inner context.
-func (c turnContext) Done() <-chan struct{} {
-	_ = c.turn.Err()
+func (c tenureContext) Done() <-chan struct{} {
+	_ = c.tenure.Err()
 	return c.Context.Done()
 }
 
 // Value prefers the inner context, which knows what package context needs to find the cause.
-func (c turnContext) Value(key any) any {
+func (c tenureContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v
 	}

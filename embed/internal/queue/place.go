@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 )
 
 // A Place is a number in a queue, and the zxid from which the tokens of those at that number count.
@@ -125,7 +126,7 @@ func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Con
 			path := Child(parent, name)
 			stat, ok, err := s.Exists(ctx, path)
 			if err == nil && ok && stat.EphemeralOwner == 0 {
-				c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), embed.OpInherit(path))
+				c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), claim.OpInherit(path))
 				if errors.Is(err, embed.ErrNoNode) {
 					return nil, nil // somebody has waited out the delay
 				}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 )
 
 // ErrExhausted says that the parent's create counter has reached its end. No number is left for
@@ -19,10 +20,10 @@ var ErrExhausted = errors.New("the parent znode has used up its sequence numbers
 // may use it at a time.
 type Contender struct {
 	Session *embed.Session
-	Claim   *embed.Claim
-	Turn    *embed.Turn // of its claim, from when it is its turn
-	Paths   []string    // of its znodes
-	Czxid   embed.Zxid  // of their create
+	Claim   *claim.Claim
+	Tenure  *claim.Tenure // of its claim, from when it is its turn
+	Paths   []string      // of its znodes
+	Czxid   embed.Zxid    // of their create
 	kind    Kind
 	again   bool
 	past    string               // the path of a contender that it does not wait for
@@ -94,22 +95,22 @@ func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*
 
 // Claim submits a transaction that creates contenders, and waits for its outcome.
 func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*Contender, error) {
-	claim, err := s.Claim(ctx, ops...)
+	made, err := claim.New(ctx, s, ops...)
 	if err != nil {
 		return nil, err
 	}
-	results, err := claim.Created(ctx)
-	for !e.Prompt && late(claim, err) {
-		results, err = claim.Created(ctx)
+	results, err := made.Created(ctx)
+	for !e.Prompt && late(made, err) {
+		results, err = made.Created(ctx)
 	}
 	if err != nil {
-		_ = claim.Release() // the node deletes what was created once it knows the outcome
+		_ = made.Release() // the node deletes what was created once it knows the outcome
 		if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
 			err = ended // what was created goes with the session
 		}
 		return nil, e.prompt(ctx, err)
 	}
-	c := &Contender{Session: s, Claim: claim, kind: e.Kind, again: e.Again}
+	c := &Contender{Session: s, Claim: made, kind: e.Kind, again: e.Again}
 	for _, r := range results {
 		if r.Path != "" {
 			c.Paths, c.Czxid = append(c.Paths, r.Path), r.Stat.Czxid
@@ -117,7 +118,7 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 	}
 	for _, path := range c.Paths {
 		if strings.HasSuffix(path, lastNumber) {
-			return nil, errors.Join(ErrExhausted, claim.Release())
+			return nil, errors.Join(ErrExhausted, made.Release())
 		}
 	}
 	return c, nil
@@ -133,8 +134,8 @@ func (e *Entry) prompt(ctx context.Context, err error) error {
 }
 
 // late reports whether an error of Created means that the claim's transaction is still in flight.
-func late(claim *embed.Claim, err error) bool {
-	return errors.Is(err, embed.ErrUnknownOutcome) && claim.Err() == nil
+func late(c *claim.Claim, err error) bool {
+	return errors.Is(err, embed.ErrUnknownOutcome) && c.Err() == nil
 }
 
 // Unanswered reports whether a call failed because no quorum answered it in time.
@@ -237,7 +238,7 @@ func (c *Contender) Try(ctx context.Context) (first bool, err error) {
 
 // Hold holds the claim.
 func (c *Contender) Hold() (err error) {
-	c.Turn, err = c.Claim.Hold(c.again)
+	c.Tenure, err = c.Claim.Hold(c.again)
 	return err
 }
 

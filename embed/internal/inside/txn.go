@@ -1,0 +1,104 @@
+package inside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A Txn is one transaction of a session. Add its Ops, then Submit or Claim; Outcome translates what
+// comes back.
+type Txn struct {
+	session *SessionParts
+	count   int // Ops added
+	ops     []tree.Op
+	with    *engine.With
+	at      []int // where the operations of each Op begin; nil: each Op is one operation, at its own index
+}
+
+// NewTxn returns a transaction without operations, with room for n Ops.
+func (s *Session) NewTxn(n int) *Txn {
+	return &Txn{session: &s.parts, ops: make([]tree.Op, 0, n), with: new(engine.With)}
+}
+
+// Add appends an Op. After an error, a *tree.MultiError, the transaction cannot be sent.
+func (t *Txn) Add(o *Op) error {
+	first := len(t.ops)
+	if err := t.add(o); err != nil {
+		t.with.Undo()
+		return &tree.MultiError{Index: t.count, Err: err}
+	}
+	if t.at == nil && len(t.ops) != t.count+1 {
+		for i := range t.count {
+			t.at = append(t.at, i)
+		}
+	}
+	if t.at != nil || len(t.ops) != t.count+1 {
+		t.at = append(t.at, first)
+	}
+	t.count++
+	return nil
+}
+
+func (t *Txn) add(o *Op) error {
+	var ops []tree.Op
+	var err error
+	switch o.kind {
+	case kindGuard:
+		ops, err = t.with.Guard(t.session.Session, o.guard)
+	case kindRelease:
+		ops, err = t.with.Leave(t.session.Session, o.release)
+	default:
+		if err = o.Validate(t.session.MaxData); err == nil {
+			t.ops = append(t.ops, t.session.Root.Op(o.plain))
+			t.with.Inherits = t.with.Inherits || o.inherit
+		}
+	}
+	t.ops = append(t.ops, ops...)
+	return err
+}
+
+// Submit sends the transaction. ctx bounds admission only.
+func (t *Txn) Submit(ctx context.Context) engine.Pending {
+	return t.session.Session.SubmitWith(ctx, t.ops, t.with)
+}
+
+// Claim sends the transaction, and claims the ephemerals that it creates. There must be at least
+// one. ctx bounds admission only.
+func (t *Txn) Claim(ctx context.Context) (*engine.Claim, error) {
+	if !slices.ContainsFunc(t.ops, createsEphemeral) {
+		t.with.Undo()
+		return nil, fmt.Errorf("%w: a claim is of ephemerals", tree.ErrInvalidMode)
+	}
+	return t.session.Session.Claim(ctx, t.ops, t.with), nil
+}
+
+func createsEphemeral(o tree.Op) bool { return o.Kind == tree.KindCreate && o.Mode.IsEphemeral() }
+
+// Outcome translates what the engine answers: one Result per Op, the Op's index in a
+// *tree.MultiError, and the session's paths.
+func (t *Txn) Outcome(results []tree.Result, err error) ([]tree.Result, error) {
+	if t.at == nil {
+		return t.session.Root.Results(results), err
+	}
+	var refused *tree.MultiError
+	if errors.As(err, &refused) {
+		i, exact := slices.BinarySearch(t.at, refused.Index)
+		if !exact {
+			i--
+		}
+		err = &tree.MultiError{Index: i, Err: refused.Err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	firsts := make([]tree.Result, len(t.at))
+	for i, at := range t.at {
+		firsts[i] = results[at]
+	}
+	return t.session.Root.Results(firsts), nil
+}
