@@ -14,7 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// What is handed to the next costs as much when many wait as when few do: some more where the tree of names has become a page deeper.
+// Handing a lock over costs as much with many waiters as with few. It costs a little more where the
+// tree of names has one more level of pages.
 func TestHandOver_DoesNotCostByTheQueue(t *testing.T) {
 	for name, kind := range map[string]func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error){
 		"mutex": func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error) {
@@ -40,7 +41,7 @@ func TestHandOver_DoesNotCostByTheQueue(t *testing.T) {
 // cost is what one hand-over allocates.
 type cost struct{ allocs, bytes float64 }
 
-// handOver takes a lock for which n others wait, and gives it to one after the other.
+// handOver acquires a lock for which n others wait, and passes it from one to the next.
 func handOver(t *testing.T, n int, kind func(s *embed.Session, path string) func(context.Context) (*lock.Hold, error)) cost {
 	t.Helper()
 	ens := one(t)
@@ -60,7 +61,8 @@ func handOver(t *testing.T, n int, kind func(s *embed.Session, path string) func
 		waiters, err := lock.Waiters(ctx, s, path)
 		return err == nil && len(waiters) == n
 	})
-	// Those who are still finding out for whom they wait allocate too: the least of some.
+	// Waiters that are still finding out for whom they wait allocate too, so measure several times
+	// and use the smallest.
 	const turns = 5
 	least := cost{allocs: math.Inf(1)}
 	left := n
@@ -86,7 +88,7 @@ func handOver(t *testing.T, n int, kind func(s *embed.Session, path string) func
 	return least
 }
 
-// readers has so many readers be in, and as many wait behind a writer.
+// readers makes n readers hold the lock, and n more wait behind a writer.
 func readers(t testing.TB, s *embed.Session, n int) {
 	t.Helper()
 	create(t, s, "/locks", path)
@@ -102,7 +104,7 @@ func readers(t testing.TB, s *embed.Session, n int) {
 	}
 }
 
-// Ten times as many cost ten times as much.
+// With ten times as many contenders, Holders costs ten times as much.
 func BenchmarkHolders(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -121,7 +123,7 @@ func BenchmarkHolders(b *testing.B) {
 	}
 }
 
-// A lock that is kept costs its Hold and what is in it.
+// A kept lock allocates its Hold and what the Hold contains.
 func TestKeep_AllocatesTheHoldOnly(t *testing.T) {
 	m := kept(one(t).Session(1, embed.SessionOptions{}), time.Hour)
 	ctx := bounded(t)
@@ -135,23 +137,24 @@ func TestKeep_AllocatesTheHoldOnly(t *testing.T) {
 		}
 	}
 	again()
-	// An idle node allocates now and then: the least of some.
+	// An idle node allocates now and then, so use the smallest of several measurements.
 	least := testing.AllocsPerRun(1000, again)
 	for range 4 {
 		least = min(least, testing.AllocsPerRun(1000, again))
 	}
-	if least > 3 { // the Hold, and its turn here and in the engine
+	if least > 3 { // the Hold, and its tenure here and in the engine
 		t.Errorf("a lock that is kept allocates %v times", least)
 	}
 }
 
-// What a lock costs that its Mutex keeps, next to one that is given up each time, on one member and a disk that takes no time.
+// The cost of a kept lock, next to that of a lock that each release gives up. There is one member,
+// with a disk that takes no time.
 func BenchmarkLock(b *testing.B) {
 	s := embedtest.New(b, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
 	for _, bench := range []struct {
 		name    string
 		keep    time.Duration
-		callers int // a processor
+		callers int // per processor
 	}{{"committed", 0, 0}, {"kept", time.Hour, 0}, {"kept, 4 callers a processor", time.Hour, 4}} {
 		b.Run(bench.name, func(b *testing.B) {
 			m, ctx := lock.NewMutex(s, path).With(lock.Options{Keep: bench.keep}), bounded(b)

@@ -13,12 +13,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// delayed is a mutex with a delay that no test outwaits, unless it says so.
+// delayed returns a mutex with a delay. Unless a test says otherwise, the delay is longer than the
+// test.
 func delayed(s *embed.Session, identity string, d time.Duration) *lock.Mutex {
 	return lock.NewMutex(s, path).With(lock.Options{Delay: d, Identity: identity})
 }
 
-// lost has a Hold of worker-1 with a delay of an hour be lost with member 1, which is there again, while a session of another waits for it.
+// lost makes worker-1 lose a Hold with a delay of an hour, because member 1 dies; member 1 is
+// restarted. Meanwhile a session of another member waits for the lock.
 func lost(t testing.TB, ens *embedtest.Ensemble) (s *embed.Session, h *lock.Hold, w <-chan outcome) {
 	t.Helper()
 	s = ens.Session(2, embed.SessionOptions{})
@@ -31,7 +33,7 @@ func lost(t testing.TB, ens *embedtest.Ensemble) (s *embed.Session, h *lock.Hold
 	return s, h, w
 }
 
-// What is given up is free at once.
+// A released lock is free at once.
 func TestDelay_IsNoneAfterARelease(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -41,14 +43,14 @@ func TestDelay_IsNoneAfterARelease(t *testing.T) {
 	other := ens.Session(1, embed.SessionOptions{})
 	_, err = delayed(other, "", time.Hour).Lock(bounded(t))
 	must(t, err)
-	must(t, other.Close()) // on purpose too
+	must(t, other.Close()) // its owner ends this session on purpose too
 	h, err = delayed(s, "", time.Hour).TryLock(bounded(t))
 	must(t, err)
 	must(t, h.Release())
 }
 
-// Consul's lock-delay: a holder that was lost may have sent something that has not arrived yet. (Netflix/curator#9: nobody could have the
-// lock stay taken for a while.)
+// A lost holder may have sent something that has not arrived yet; Consul calls this delay
+// lock-delay. In Netflix/curator#9 nobody could make the lock wait.
 func TestDelay_AfterALoss(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -58,10 +60,10 @@ func TestDelay_AfterALoss(t *testing.T) {
 	h, err := delayed(lost, "", delay).Lock(bounded(t))
 	must(t, err)
 	w := taking(t, ens, s, delayed(s, "", delay).Lock)
-	behind := taking(t, ens, s, lock.NewMutex(s, path).Lock) // also of who asks for no delay
+	behind := taking(t, ens, s, lock.NewMutex(s, path).Lock) // this one has no delay of its own
 	began := time.Now()
 	ens.Kill(1)
-	ens.Restart(1) // whose Register ends the sessions of its predecessor at once
+	ens.Restart(1) // its Register ends the sessions of the process before at once
 	if h.Err() == nil {
 		t.Error("a Hold of a former life goes on")
 	}
@@ -75,7 +77,8 @@ func TestDelay_AfterALoss(t *testing.T) {
 	empty(t, s)
 }
 
-// consul#430: whoever had it could not have it back during the delay. (etcd#22384, etcd#22382: nor after a restart.)
+// The former holder has the lock again during the delay. It could not in consul#430, nor after a
+// restart in etcd#22384 and etcd#22382.
 func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -95,7 +98,8 @@ func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 	must(t, next.Release())
 }
 
-// Who comes back and loses patience before it has the lock has not had it: the delay is not over.
+// A former holder that comes back and gives up before it has the lock did not have it, so the delay
+// goes on.
 func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -103,7 +107,7 @@ func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
 	back := ens.Session(1, embed.SessionOptions{})
 	m := delayed(back, "worker-1", time.Hour)
 	for range 2 {
-		_, err := m.Lock(fickle{bounded(t), func() bool { // when it has the place
+		_, err := m.Lock(fickle{bounded(t), func() bool { // ends when it has the place
 			owned, err := back.Ephemerals(context.Background(), "/")
 			return err == nil && len(owned) > 0
 		}})
@@ -122,13 +126,13 @@ func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
 	again, err := m.Lock(bounded(t))
 	must(t, err)
 	grows(t, h, again)
-	must(t, again.Release()) // which is another matter
+	must(t, again.Release()) // a release ends the delay
 	next := granted(t, w)
 	grows(t, again, next)
 	must(t, next.Release())
 }
 
-// Who only waited has nothing that others should wait for.
+// The loss of a contender that only waited delays nobody.
 func TestDelay_IsNoneAfterTheLossOfAWaiter(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -199,7 +203,7 @@ func TestOptions_AreChecked(t *testing.T) {
 	empty(t, s)
 }
 
-// A reader that was lost may have been in beside the readers ahead of it.
+// A lost reader may have held the lock beside the readers ahead of it.
 func TestDelay_OfAReaderBehindAnother(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -221,12 +225,15 @@ func TestDelay_OfAReaderBehindAnother(t *testing.T) {
 	must(t, writer.Release())
 }
 
-// Readers who were lost together have their delays together: a writer does not wait for one after the other.
+// The delays of readers that were lost together run together. A writer does not wait for one after
+// the other.
 func TestDelay_OfReadersWhoWereLostTogether(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s, lost := ens.Session(2, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	const readers, delay = 200, 700 * time.Millisecond // one after the other they would outlast what bounds the wait, in which the ensemble removes none
+	// One after the other, the delays would last longer than the bounded wait below. The ensemble
+	// removes none of them in that time.
+	const readers, delay = 200, 700 * time.Millisecond
 	var in sync.WaitGroup
 	for range readers {
 		in.Go(func() {
@@ -254,8 +261,9 @@ func TestDelay_OfReadersWhoWereLostTogether(t *testing.T) {
 	must(t, writer.Release())
 }
 
-// The delay goes on if the session of who came back is closed before it has had the lock: while it has the place and is to learn of it, and while
-// it has lost patience and does not know whether it has the place.
+// The delay goes on if the session that came back is closed before it has the lock. In one case it
+// has the place and does not know it yet. In the other it has given up and does not know whether it
+// has the place.
 func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 	for name, deaf := range map[string]bool{"in its place": false, "not knowing": true} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +291,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 				tried <- err
 			}
 			if deaf {
-				for _, id := range []embed.MemberID{2, 3} { // what member 1 says is heard, and it learns nothing
+				for _, id := range []embed.MemberID{2, 3} { // member 1 is heard, but hears nothing
 					ens.Faults(id).SetLink(1, embedtest.Link{Cut: true})
 				}
 				go lock()
@@ -319,7 +327,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 	}
 }
 
-// A reader comes back beside others who read.
+// A reader comes back beside other readers.
 func TestDelay_OfAReaderWhoComesBackBesideOthers(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -345,7 +353,7 @@ func TestDelay_OfAReaderWhoComesBackBesideOthers(t *testing.T) {
 	must(t, granted(t, w).Release())
 }
 
-// What stands in the way and is nobody's contender is not for who waits to delete.
+// A waiter does not delete a znode ahead of it that is nobody's contender.
 func TestLock_DeletesNobodysZnode(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

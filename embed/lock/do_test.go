@@ -14,7 +14,7 @@ import (
 // free checks that nobody has the lock.
 func free(t *testing.T, s *embed.Session) {
 	t.Helper()
-	_, err := s.Sync(bounded(t), path) // or its member may not know yet that it was released on another
+	_, err := s.Sync(bounded(t), path) // its member may not know yet about a release on another
 	must(t, err)
 	h, err := lock.NewMutex(s, path).TryLock(bounded(t))
 	must(t, err)
@@ -70,12 +70,12 @@ func TestDo_APanicGivesTheLockBack(t *testing.T) {
 	free(t, ens.Session(1, embed.SessionOptions{}))
 }
 
-// The hold is lost while fn works: its ctx ends with the reason, and Do does not call that a success.
+// The Hold is lost while fn works. Its ctx ends with the reason, and Do returns an error.
 func TestDo_SaysThatTheHoldWasLost(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
-		must(t, s.Delete(bounded(t), path+"/"+queued(t, s)[0], embed.AnyVersion)) // ctx ends with it
+		must(t, s.Delete(bounded(t), path+"/"+queued(t, s)[0], embed.AnyVersion)) // which ends ctx
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
 			t.Errorf("cause %v", context.Cause(ctx))
@@ -87,7 +87,7 @@ func TestDo_SaysThatTheHoldWasLost(t *testing.T) {
 	}
 }
 
-// The caller's ctx ends while fn works, and while Do waits for the lock.
+// The caller's ctx ends while fn works, or while Do waits for the lock.
 func TestDo_EndsWithItsCtx(t *testing.T) {
 	ens := one(t)
 	why := errors.New("enough")
@@ -111,9 +111,10 @@ func TestDo_EndsWithItsCtx(t *testing.T) {
 	free(t, ens.Session(1, embed.SessionOptions{}))
 }
 
-// The quorum goes away as fn returns. What fn did under the lock from its beginning to its end it has done: that nobody can be
-// told that the lock is free again is no reason to do it once more. The farewell is one wait, not one after the other.
-// (CURATOR-41: the error of the clean-up took the place of the one that mattered.)
+// The quorum goes away as fn returns. fn has done its work under the lock, from beginning to end.
+// If nobody can be told that the lock is free, that is no reason to do the work again. Closing
+// waits once, not for one thing after the other. In CURATOR-41 the error of the clean-up replaced
+// the one that mattered.
 func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 	wanted := errors.New("wanted")
 	for name, want := range map[string]error{"fn succeeds": nil, "fn fails": wanted} {
@@ -135,7 +136,9 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 			if err != want {
 				t.Errorf("Do says %v, fn %v", err, want)
 			}
-			if took := time.Since(ran); took >= 2*patience { // two waits; one may be late by anything less on a busy machine
+			// Two waits would take this long. A single one may be late by anything less on a busy
+			// machine.
+			if took := time.Since(ran); took >= 2*patience {
 				t.Errorf("Do returned %v after fn, it may wait %v", took, patience)
 			}
 			ens.HealAll()
@@ -145,7 +148,7 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 	}
 }
 
-// The hold is lost while fn works and fn does not notice: it may not have been alone.
+// The Hold is lost while fn works, and fn does not notice. It may not have been alone.
 func TestDo_SaysThatTheHoldWasLostWithTheQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})

@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// session opens a session of a node that is its own ensemble.
+// session opens a session on a node that is an ensemble by itself.
 func session() (s *embed.Session, end func()) {
 	node, end := start()
 	s, err := node.NewSession(context.Background(), embed.SessionOptions{})
@@ -21,7 +21,8 @@ func session() (s *embed.Session, end func()) {
 	return s, end
 }
 
-// Many read a price list, and who changes it goes on reading what it has written.
+// Many processes read a price list. A process that changes the list goes on reading what it has
+// written.
 func ExampleRWMutex() {
 	session, end := session()
 	defer end()
@@ -50,7 +51,8 @@ func ExampleRWMutex() {
 	// two readers: true
 }
 
-// What was read under the read lock is still so when the write lock is had, or the upgrade is refused.
+// After an upgrade, what was read under the read lock is still true; otherwise the upgrade is
+// refused.
 func ExampleRWMutex_Upgrade() {
 	session, end := session()
 	defer end()
@@ -61,7 +63,7 @@ func ExampleRWMutex_Upgrade() {
 		log.Fatal(err)
 	}
 	write, err := prices.Upgrade(ctx, read)
-	if errors.Is(err, lock.ErrUpgrade) { // another reader was first, and waits for this one
+	if errors.Is(err, lock.ErrUpgrade) { // another reader was first and waits for this one
 		_ = read.Release()
 	}
 	if err != nil {
@@ -75,7 +77,7 @@ func ExampleRWMutex_Upgrade() {
 	// writes, with a greater token: true
 }
 
-// A limit that all processes share, and that can be changed while they work.
+// All processes share a limit, which can be changed while they work.
 func ExampleSemaphore() {
 	session, end := session()
 	defer end()
@@ -103,7 +105,8 @@ func ExampleSemaphore() {
 	// two of the two that are left are granted: true
 }
 
-// Both accounts or none: two transfers in opposite directions cannot wait for one another.
+// Both accounts are locked or none. Two transfers in opposite directions cannot wait for each
+// other.
 func ExampleMulti() {
 	session, end := session()
 	defer end()
@@ -114,18 +117,19 @@ func ExampleMulti() {
 	}
 	_, err = lock.NewMutex(session, "/locks/bob").TryLock(ctx)
 	fmt.Println("held:", errors.Is(err, lock.ErrHeld))
-	fmt.Println(hold.Release()) // of both
+	fmt.Println(hold.Release()) // both locks
 	// Output:
 	// held: true
 	// <nil>
 }
 
-// A process that takes the same lock again and again, and rarely has to share it, keeps it in between: no commit is needed then.
+// A process that acquires the same lock again and again, and rarely has to share it, keeps it in
+// between. Then it needs no commit.
 func ExampleOptions_keep() {
 	session, end := session()
 	defer end()
 	ctx := context.Background()
-	// One Mutex for all goroutines of the process: it is the Mutex that keeps the lock.
+	// Use one Mutex for all goroutines of the process: it is the Mutex that keeps the lock.
 	mutex := lock.NewMutex(session, "/locks/journal").With(lock.Options{Keep: 100 * time.Millisecond})
 	var first, last lock.Token
 	for i := range 1000 {
@@ -148,7 +152,7 @@ func ExampleOptions_keep() {
 	// tokens grow: 999
 }
 
-// A function that needs a lock takes it, unless its caller has it.
+// A function acquires the lock that it needs, unless its caller has it already.
 func ExampleHeld() {
 	session, end := session()
 	defer end()
@@ -161,7 +165,7 @@ func ExampleHeld() {
 				return err
 			}
 		}
-		defer hold.Release() // of a lock that the caller has taken it does nothing
+		defer hold.Release() // does nothing if the caller has acquired the lock
 		fmt.Println(line, "- the caller has the lock:", ok)
 		return nil
 	}
@@ -184,7 +188,7 @@ func ExampleHeld() {
 	// held still: true
 }
 
-// Who has a lock, who waits for it, and asking for it back.
+// List the holder and the waiters of a lock, and ask for it back.
 func ExampleHolders() {
 	session, end := session()
 	defer end()
@@ -219,7 +223,8 @@ func ExampleHolders() {
 	fmt.Printf("%s, of member %d\n", holders[0].Note, holders[0].Member)
 	fmt.Printf("%s waits\n", waiters[0].Note)
 
-	if err := lock.Revoke(ctx, session, path); err != nil { // asks: the holder is free to go on
+	// This only asks: the holder is free to go on.
+	if err := lock.Revoke(ctx, session, path); err != nil {
 		log.Fatal(err)
 	}
 	<-hold.Revoked()

@@ -12,7 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// start starts a node that is its own ensemble.
+// start starts a node that is an ensemble by itself.
 func start() (n *embed.Node, end func()) {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -61,8 +61,8 @@ func ExampleMutex() {
 	// held by another: true
 }
 
-// What the lock protects remembers the greatest token it has seen and refuses smaller ones: a holder that was paused in the
-// middle of a call cannot do harm.
+// The protected resource remembers the greatest token it has seen and refuses smaller ones. So a
+// holder that was paused in the middle of a call cannot do harm.
 func ExampleToken() {
 	var newest lock.Token
 	write := func(t lock.Token) error {

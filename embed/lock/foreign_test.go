@@ -11,7 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// Contenders that others name are what they would be here: readers share with readers, all else excludes.
+// Contenders with names of other clients behave like ours: readers share the lock with readers, and
+// all others exclude everybody.
 func TestForeignContenders(t *testing.T) {
 	ens := one(t)
 	mine, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -29,7 +30,7 @@ func TestForeignContenders(t *testing.T) {
 		"_c_" + uuid + "-z12-__READ__":                      true,
 	} {
 		t.Run(name, func(t *testing.T) {
-			first, err := rw.RLock(bounded(t)) // the lock's znode is there, and what follows is behind a reader
+			first, err := rw.RLock(bounded(t)) // creates the lock's znode; those that follow are behind a reader
 			must(t, err)
 			foreign, err := other.Create(bounded(t), path+"/"+name, nil, embed.EphemeralSequential)
 			must(t, err)
@@ -61,13 +62,14 @@ func TestForeignContenders(t *testing.T) {
 	}
 }
 
-// CURATOR-621: A writer of Curator's (5.5 or newer) becomes a reader: its read contender has the number of the write contender, which goes
-// then. The reader behind comes in, and no writer before both are gone.
+// CURATOR-621: a writer of Curator 5.5 or newer becomes a reader. Its read contender has the number
+// of its write contender, which then goes. The reader behind comes in, and no writer comes in
+// before both are gone.
 func TestForeignContenders_ADowngradeKeepsItsNumber(t *testing.T) {
 	ens := one(t)
 	mine, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	rw := lock.NewRWMutex(mine, path)
-	first, err := rw.RLock(bounded(t)) // the lock's znode is there
+	first, err := rw.RLock(bounded(t)) // creates the lock's znode
 	must(t, err)
 	const writes, reads = path + "/_c_67d4f6a2-ee79-4cbb-9f0e-1d2f6c3a5b70-__WRIT__", path + "/_c_e7b1b4a7-8d44-4d0b-a1c5-0b1a7e0d9c11-__READ__"
 	writer, err := other.Create(bounded(t), writes, nil, embed.EphemeralSequential)
@@ -102,8 +104,8 @@ func TestForeignContenders_ADowngradeKeepsItsNumber(t *testing.T) {
 	must(t, last.hold.Release())
 }
 
-// A reader who becomes the writer stands behind all readers who can be in, whatever they are called: a place right before a writer is behind
-// others of that number.
+// A reader that upgrades stands behind all readers that can hold the lock, whatever their names.
+// The place right before a writer is behind all others of its number.
 func TestForeignContenders_AnUpgradeIsBehindThem(t *testing.T) {
 	ens := one(t)
 	mine, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -129,7 +131,7 @@ func TestForeignContenders_AnUpgradeIsBehindThem(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				cancel() // or the writer comes in when this one goes
+				cancel() // otherwise the writer would come in when this one goes
 				all.Go(func() { _ = write.Release() })
 			})
 			var upgrade string

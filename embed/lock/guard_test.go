@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// guarded sets /data under a guard, and checks that the outcome is the one wanted and that /data says the same.
+// guarded sets /data under a guard. It checks the outcome, and that /data agrees with it.
 func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want ...error) {
 	t.Helper()
 	_, err := s.Multi(bounded(t), embed.OpSet("/locks/data", []byte(data), embed.AnyVersion), guard)
@@ -37,8 +37,8 @@ func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want .
 	}
 }
 
-// A write under a guard is applied while the Hold lasts, by whatever session, and never after it.
-// (CURATOR-607, CURATOR-689: nobody could tie a write to a lock.)
+// A guarded write of any session is applied while the Hold lasts, and never after. In CURATOR-607
+// and CURATOR-689 nobody could tie a write to a lock.
 func TestGuard(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -83,8 +83,9 @@ func TestGuard(t *testing.T) {
 	guarded(t, other, claim.OpGuard(second), "the second turn's")
 }
 
-// E3.1: A Hold that its own node still believes in guards nothing once the ensemble knows better: the node is cut off, and
-// somebody took the Hold away by hand. (etcd#11457: a lock by itself protects nothing outside of it; nobody had said so.)
+// E3.1: a node is cut off and still believes in its Hold, but somebody has deleted the Hold's
+// znode. The Hold guards nothing any more, because the ensemble decides. A lock by itself protects
+// nothing outside of it, which nobody had said in etcd#11457.
 func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
@@ -106,7 +107,7 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	guarded(t, other, lock.Guard(hold), "after it was taken away", embed.ErrNotHeld)
 	guarded(t, other, lock.Guard(next), "the next holder's")
 
-	// What the cut-off holder itself has issued is judged when it gets through.
+	// A write that the cut-off holder has issued itself is checked when it arrives.
 	pending := s.Submit(bounded(t), lock.Guard(hold), embed.OpSet("/locks/data", []byte("late"), embed.AnyVersion))
 	select {
 	case <-pending.Done():
@@ -120,8 +121,8 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	guarded(t, other, lock.Guard(next), "still the next holder's")
 }
 
-// Every kind of Hold has a znode of its session's and guards what is written under it. (CURATOR-662: a read-write lock kept the path of its
-// znode to itself, so nothing could be tied to it.)
+// Every kind of Hold has a znode that guards writes under it. In CURATOR-662 a read-write lock kept
+// the path of its znode to itself, so nothing could be tied to it.
 func TestGuard_OfEveryKindOfHold(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})

@@ -10,11 +10,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A finder is Held of a kind.
+// A finder is Held, or one of its variants for other kinds of lock.
 type finder = func(context.Context, string) (*lock.Hold, bool)
 
-// Whoever is called under a lock finds the Hold in the ctx instead of waiting for it, and cannot give it up. (Netflix/curator#75: two locks
-// of one path in one thread waited for each other. kazoo#291: the first of two releases freed the lock, and the rest ran without it.)
+// A function that is called under a lock finds the Hold in its ctx, does not wait for it, and
+// cannot give it up. In Netflix/curator#75 two locks on one path in one thread waited for each
+// other. In kazoo#291 the first of two releases freed the lock, and the rest ran without it.
 func TestHeld(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -33,7 +34,7 @@ func TestHeld(t *testing.T) {
 		}
 		h, err := k.take(bounded(t))
 		must(t, err)
-		ctx, cancel := context.WithCancel(h.Context()) // as it is handed on
+		ctx, cancel := context.WithCancel(h.Context()) // as a caller passes it on
 		if _, ok := k.held(ctx, path+"2"); ok {
 			t.Errorf("%s: another path is held", name)
 		}
@@ -68,7 +69,7 @@ func TestHeld(t *testing.T) {
 	}))
 }
 
-// A reader's Hold is no writer's, and permits are neither.
+// Held does not find a reader's Hold, and neither finds permits.
 func TestHeld_TellsKindsApart(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -93,7 +94,8 @@ func TestHeld_TellsKindsApart(t *testing.T) {
 	}
 }
 
-// The same path in sessions with other roots is another lock; that of the ensemble is the same one.
+// The same path in sessions with different Roots is a different lock. The same path of the ensemble
+// is the same lock.
 func TestHeld_IsOfAPathOfTheEnsemble(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -117,7 +119,7 @@ func TestHeld_IsOfAPathOfTheEnsemble(t *testing.T) {
 	}
 }
 
-// What never was held has ended: nobody is hurt by asking, and nothing is guarded by it.
+// A zero Hold has ended: every method can be called, and it guards nothing.
 func TestHold_ThatNeverWas(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

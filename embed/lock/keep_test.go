@@ -12,7 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// kept is a Mutex that keeps its lock.
+// kept returns a Mutex that keeps its lock.
 func kept(s *embed.Session, keep time.Duration) *lock.Mutex {
 	return lock.NewMutex(s, path).With(lock.Options{Keep: keep})
 }
@@ -47,14 +47,14 @@ func TestKeep_TakesTheLockAgainWithoutACommit(t *testing.T) {
 	if after := zxid(); after != before {
 		t.Errorf("zxid %d became %d", before, after)
 	}
-	// With its session goes what it keeps.
+	// What it keeps goes with its session.
 	must(t, s.Close())
 	if _, err := m.Lock(bounded(t)); !errors.Is(err, embed.ErrSessionClosed) {
 		t.Errorf("after the session: %v", err)
 	}
 }
 
-// E5.1: nobody is let in while a Hold lives; E5.5: somebody else is noticed.
+// E5.1: nobody is let in while a Hold lives. E5.5: the Mutex notices a contender from outside.
 func TestKeep_AForeignContenderGetsIt(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
@@ -63,10 +63,10 @@ func TestKeep_AForeignContenderGetsIt(t *testing.T) {
 	must(t, err)
 	w := taking(t, ens, other, lock.NewMutex(other, path).Lock)
 	pending(t, other, "in beside the holder", w)
-	must(t, h.Release()) // and nobody here wants it
+	must(t, h.Release()) // nobody in this Mutex wants it
 	foreign := granted(t, w)
 	grows(t, h, foreign)
-	// Those here queue behind, and one of them keeps it for the rest.
+	// The callers of this Mutex queue behind, and one of them keeps the lock for the rest.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	last := foreign
@@ -97,7 +97,7 @@ func TestKeep_AForeignContenderGetsIt(t *testing.T) {
 	must(t, s.Close())
 }
 
-// Those here go on for Keep at most when somebody else waits.
+// When somebody else waits, the callers of this Mutex go on for Keep at most.
 func TestKeep_IsBounded(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -123,12 +123,13 @@ func TestKeep_IsBounded(t *testing.T) {
 			}
 		})
 	}
-	again(t, lock.NewMutex(other, path), 5) // whom they would never let in
+	again(t, lock.NewMutex(other, path), 5) // whom they would otherwise never let in
 	close(stop)
 	wg.Wait()
 }
 
-// E5.3: what a Hold guards is refused once it has ended, though its znode is there for the next one.
+// E5.3: a write that an ended Hold guards is refused, although its znode still exists for the next
+// Hold.
 func TestKeep_GuardsEndWithTheHold(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -146,7 +147,7 @@ func TestKeep_GuardsEndWithTheHold(t *testing.T) {
 	guarded(t, s, lock.Guard(next), "the next")
 }
 
-// E5.2: a grant without a commit compares the clock, as any other.
+// E5.2: a grant without a commit compares the clock, as any other grant.
 func TestKeep_IsLostWithTheDeadline(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{})
@@ -162,7 +163,7 @@ func TestKeep_IsLostWithTheDeadline(t *testing.T) {
 	if !errors.Is(h.Err(), embed.ErrSuspended) {
 		t.Errorf("after a sleep: %v", h.Err())
 	}
-	next := granted(t, waits) // by a commit of its own, though nobody has released
+	next := granted(t, waits) // with a commit, though nobody has released the lock
 	grows(t, h, next)
 	if next.Token().Zxid == h.Token().Zxid {
 		t.Error("a lost contender was granted again")
@@ -203,7 +204,8 @@ func TestKeep_ACallerWhoGivesUpIsNoObstacle(t *testing.T) {
 	}
 }
 
-// What a holder wrote without waiting for it is there when the next one begins, though there is no commit between them.
+// What a holder wrote without waiting is there when the next Hold begins, although no commit lies
+// between them.
 func TestKeep_TheNextHolderSeesWhatTheLastOneWrote(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.MoveLeader(2)
@@ -228,7 +230,8 @@ func TestKeep_TheNextHolderSeesWhatTheLastOneWrote(t *testing.T) {
 	}
 }
 
-// What was asked of one Hold is not asked of the next: a lock that somebody has asked for is not kept, and who asked gets it.
+// A request to give up one Hold does not reach the next Hold. A lock that somebody has asked for is
+// not kept, and that caller gets it.
 func TestKeep_EndsWithARevokedHold(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -251,13 +254,14 @@ func TestKeep_EndsWithARevokedHold(t *testing.T) {
 	must(t, next.Release())
 }
 
-// What is kept can be given up before its session ends; E5.1: and under a Hold not before that ends.
+// A kept lock can be given up before its session ends. E5.1: while a Hold lives, it is given up
+// when that ends.
 func TestKeep_IsForgotten(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	must(t, lock.NewMutex(s, path).Forget()) // which keeps nothing
+	must(t, lock.NewMutex(s, path).Forget()) // it keeps nothing
 	m := kept(s, time.Hour)
-	must(t, m.Forget()) // nor has this one yet
+	must(t, m.Forget()) // this one does not either yet
 	h, err := m.Lock(bounded(t))
 	must(t, err)
 	must(t, h.Release())
@@ -267,7 +271,7 @@ func TestKeep_IsForgotten(t *testing.T) {
 	must(t, m.Forget())
 	must(t, m.Forget())
 	free(t, other)
-	// While it is held, and somebody here waits: it goes with the Hold.
+	// While somebody holds it and another caller waits, it goes with the Hold.
 	h, err = m.Lock(bounded(t))
 	must(t, err)
 	next := make(chan outcome, 1)
@@ -284,14 +288,14 @@ func TestKeep_IsForgotten(t *testing.T) {
 	if again.Token().Zxid <= h.Token().Zxid {
 		t.Errorf("token %v after %v", again.Token(), h.Token())
 	}
-	// And what came after that is kept again.
+	// The lock that is acquired afterwards is kept again.
 	must(t, again.Release())
 	if names := queued(t, s); len(names) != 1 {
 		t.Errorf("kept: %v", names)
 	}
 }
 
-// endedContext is one that has ended, of which who waits for it learns later.
+// endedContext is a context that has ended; callers that wait for its end learn it later.
 type endedContext struct {
 	context.Context
 	asked func()
@@ -305,7 +309,7 @@ func (c endedContext) Done() <-chan struct{} {
 	return c.told
 }
 
-// A caller whose ctx has ended takes nothing, and is in nobody's way.
+// A caller whose ctx has ended acquires nothing and holds nobody up.
 func TestKeep_ACallerWhoseCtxHasEnded(t *testing.T) {
 	ens := one(t)
 	m := kept(ens.Session(1, embed.SessionOptions{}), time.Hour)
@@ -323,7 +327,7 @@ func TestKeep_ACallerWhoseCtxHasEnded(t *testing.T) {
 		first <- err
 	}()
 	select {
-	case <-queues: // behind nobody
+	case <-queues: // with nobody ahead
 	case err = <-first:
 		first <- err
 	}
@@ -336,7 +340,7 @@ func TestKeep_ACallerWhoseCtxHasEnded(t *testing.T) {
 	}()
 	var got outcome
 	select {
-	case <-waits: // behind the first one
+	case <-waits: // behind the first caller
 	case got = <-second:
 		second <- got
 	}
@@ -347,7 +351,7 @@ func TestKeep_ACallerWhoseCtxHasEnded(t *testing.T) {
 	must(t, granted(t, second).Release())
 }
 
-// liveContext is one that has not ended, and tells when it is asked for its channel.
+// liveContext is a context that has not ended. It tells when somebody asks for its channel.
 type liveContext struct{ endedContext }
 
 func (c liveContext) Err() error { return c.Context.Err() }

@@ -13,11 +13,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A taker is a call that takes a Hold.
+// A taker is a call that acquires a Hold.
 type taker = func(context.Context) (*lock.Hold, error)
 
-// A session ends whose callers wait, for every kind of lock: each of them learns it at once, while those ahead go on, and none is granted
-// anything. (etcd#16221: a read-write lock was granted to a session that had expired; etcd#9921: so was a mutex.)
+// A session ends while its callers wait, for every kind of lock. Each caller learns it at once,
+// although those ahead go on, and none is granted anything. In etcd#16221 a read-write lock was
+// granted to a session that had expired, and in etcd#9921 a mutex.
 func TestLock_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	ens := one(t)
 	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -69,8 +70,8 @@ func TestLock_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	}
 }
 
-// A session is Suspended, and back, while its callers wait: what it held has ended, and they wait on and are served in their order.
-// (kazoo#170: after that a lock was waited for for ever.)
+// A session is Suspended and Connected again while its callers wait. The Holds of the session have
+// ended. The callers wait on and are served in their order. In kazoo#170 they then waited for ever.
 func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
@@ -95,7 +96,9 @@ func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 			waiters, err := lock.Waiters(bounded(t), s, "/permits")
 			return err == nil && len(waiters) == 1
 		})
-		suspend() // which ends the Holds, and nobody's place; the session may be back before anybody asks what it is
+		// This ends the Holds but keeps the places. The session may be Connected again before
+		// anybody asks for its state.
+		suspend()
 		if !errors.Is(hold.Err(), embed.ErrSuspended) || !errors.Is(permit.Err(), embed.ErrSuspended) {
 			t.Errorf("after the suspension the Holds are %v and %v", hold.Err(), permit.Err())
 		}
@@ -107,7 +110,8 @@ func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 	}
 }
 
-// Whoever does not wait is told so, of every kind of lock, if its session is not safe to hold anything now, and leaves nothing.
+// For every kind of lock, a call that does not wait returns an error and leaves nothing if its
+// session cannot safely hold anything now.
 func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -121,7 +125,7 @@ func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
 			return lock.NewSemaphore(s, "/locks/permits", 2).TryAcquire(ctx, 1)
 		},
 	}
-	for name, try := range kinds { // which makes the znodes
+	for name, try := range kinds { // this creates the znodes
 		h, err := try(bounded(t))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -145,8 +149,8 @@ func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
 	})
 }
 
-// Locks are taken, waited for in vain, asked to be given up, and lost; when nothing of them is held any more none of their goroutines is
-// left. (curator#1277: what told of changes ran in threads that nobody ended.)
+// Locks are acquired, waited for in vain, revoked and lost. When none of them is held any more,
+// none of their goroutines is left. In curator#1277 nobody ended the threads that reported changes.
 func TestLock_LeavesNoGoroutine(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -197,7 +201,7 @@ func TestLock_LeavesNoGoroutine(t *testing.T) {
 	ens.Until("those of Holds to end whose lock is kept", func() bool { return goroutines("/embed/lock.(*Hold)") == 0 })
 }
 
-// goroutines returns how many goroutines are in something.
+// goroutines returns how many goroutines are inside a function.
 func goroutines(in string) (n int) {
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)

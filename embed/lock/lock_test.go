@@ -46,7 +46,7 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// one starts an ensemble of one member, which is enough for everything but a quorum that is away.
+// one starts an ensemble of one member. That is enough for all tests but those of a lost quorum.
 func one(t testing.TB) *embedtest.Ensemble {
 	t.Helper()
 	return embedtest.New(t, 1, embedtest.Options{})
@@ -70,8 +70,9 @@ func empty(t testing.TB, s *embed.Session) {
 	}
 }
 
-// settled waits until all that the node of a session has sent by now is applied: of what nobody waits for any more, as the create of a Lock that
-// was cancelled, a look into the queue may see nothing yet.
+// settled waits until all that the node of a session has sent so far is applied. Before that, a
+// look into the queue may miss what nobody waits for any more, such as the create of a cancelled
+// Lock.
 func settled(t testing.TB, s *embed.Session) {
 	t.Helper()
 	if err := s.Delete(bounded(t), path+"/nobody", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
@@ -79,7 +80,8 @@ func settled(t testing.TB, s *embed.Session) {
 	}
 }
 
-// release gives a Hold up, and waits until the ensemble knows: of a short request timeout a busy machine needs several.
+// release releases a Hold and waits until the ensemble knows. With a short request timeout a busy
+// machine needs several attempts.
 func release(t testing.TB, h *lock.Hold) {
 	t.Helper()
 	ctx := bounded(t)
@@ -90,7 +92,7 @@ func release(t testing.TB, h *lock.Hold) {
 	must(t, err)
 }
 
-// create makes persistent znodes.
+// create creates persistent znodes.
 func create(t testing.TB, s *embed.Session, paths ...string) {
 	t.Helper()
 	for _, p := range paths {
@@ -99,7 +101,7 @@ func create(t testing.TB, s *embed.Session, paths ...string) {
 	}
 }
 
-// again takes a lock so many times, each of which has a greater token.
+// again acquires a lock n times and checks that each token is greater.
 func again(t testing.TB, m *lock.Mutex, n int) {
 	t.Helper()
 	var last lock.Token
@@ -114,11 +116,11 @@ func again(t testing.TB, m *lock.Mutex, n int) {
 	}
 }
 
-// waits lets a contender queue and returns where its outcome will be.
+// waits makes a contender queue, and returns a channel for its outcome.
 func waits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session) <-chan outcome {
 	t.Helper()
 	out := make(chan outcome, 1)
-	_, err := s.Sync(bounded(t), "/") // or those before it are counted for it
+	_, err := s.Sync(bounded(t), "/") // otherwise contenders before it would be counted for it
 	must(t, err)
 	before := len(queued(t, s))
 	go func() {
@@ -134,13 +136,14 @@ type outcome struct {
 	err  error
 }
 
-// etcd's Mutex is keyed by its session: two goroutines that share one both hold it (etcd#11364).
+// In etcd a Mutex belongs to its session: two goroutines that share a session both hold it
+// (etcd#11364).
 func TestMutex_GoroutinesOfOneSessionExcludeOneAnother(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	m := lock.NewMutex(s, path)
 	var holders atomic.Int32
-	var last lock.Token // the lock guards it
+	var last lock.Token // guarded by the lock
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -168,7 +171,8 @@ func TestMutex_GoroutinesOfOneSessionExcludeOneAnother(t *testing.T) {
 	empty(t, s)
 }
 
-// Who only asks is told at once, and may ask again. (etcd#10493, etcd#14062: there was no such call; kazoo#315: it waited.)
+// TryLock answers at once and may be called again. etcd#10493 and etcd#14062 asked for such a call,
+// and in kazoo#315 it waited.
 func TestMutex_TryLock(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -189,7 +193,8 @@ func TestMutex_TryLock(t *testing.T) {
 	}
 }
 
-// Several try a free lock at once: one gets it, the others are told, and nobody is left behind.
+// Several callers try a free lock at once. One gets it, the others get ErrHeld, and nobody is left
+// in the queue.
 func TestMutex_TryLockRace(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -217,7 +222,8 @@ func TestMutex_TryLockRace(t *testing.T) {
 		for range cap(told) {
 			<-told
 		}
-		// The first in the queue may have been one that asked and left again: then nobody has the lock.
+		// The first in the queue may have been a caller that tried and left again. Then nobody has
+		// the lock.
 		if n := holds.Load(); n > 1 {
 			t.Errorf("%d hold the lock", n)
 		}
@@ -227,10 +233,11 @@ func TestMutex_TryLockRace(t *testing.T) {
 	}
 }
 
-// E7: Curator's semaphores left the znodes of interrupted callers behind (CURATOR-462, CURATOR-315), and the next one waited
-// for them for ever. Callers lose patience at any moment: before their znode exists, while its creation is on its way, while
-// they wait, and when their turn has just come.
-// (etcd#10111: who lost patience just then was told nothing and held nothing.)
+// E7: callers give up at any moment: before their znode exists, while its create is in flight,
+// while they wait, and when they have just become the first. In CURATOR-462 and CURATOR-315 the
+// znodes of interrupted callers of a semaphore stayed, and the next caller waited for them for
+// ever. In etcd#10111 a caller that gave up just as it became the first got no error and held
+// nothing.
 func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -268,8 +275,8 @@ func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	must(t, h.Release())
 }
 
-// E7: the same without a quorum: nothing can be sent when the callers leave. Once the quorum is back they are gone, and so is
-// the hold that was given up meanwhile.
+// E7: the same without a quorum. Nothing can be sent when the callers leave. Once the quorum is
+// back, they are gone, and so is the Hold that was released meanwhile.
 func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
@@ -301,18 +308,18 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 	got := <-next
 	must(t, got.err)
 	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, waiter)) == 1 })
-	release(t, hold) // which its member may learn later than the waiter's
+	release(t, hold) // its member may learn this later than the waiter's
 	must(t, got.hold.Err())
 }
 
-// Who does not wait is not kept waiting for a quorum either, also with a ctx that never ends; who waits outwaits its return.
-// (kazoo#315: who would not wait waited.)
+// Without a quorum TryLock ends, even with a ctx that never ends, and Lock waits for the quorum's
+// return. In kazoo#315 a call that should not wait did wait.
 func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
 	ens.MoveLeader(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // makes the path
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // creates the path
 	must(t, err)
 	release(t, hold)
 	ens.Isolate(1)
@@ -344,8 +351,7 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	free(t, s)
 }
 
-// A caller who waits no longer is not kept waiting because there is no quorum to tell. The request timeout is out of reach
-// here.
+// Without a quorum, Lock still ends with its ctx. The request timeout is out of reach here.
 func TestMutex_LockEndsWithItsCtxAlsoWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Hour }})
@@ -371,8 +377,9 @@ func TestMutex_LockEndsWithItsCtxAlsoWithoutAQuorum(t *testing.T) {
 	ens.Until("the cancelled one to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 }
 
-// A waiter whose session had died queued on and was granted the lock (etcd#11456, etcd#11490, etcd#9921), or learned of it only when
-// everybody ahead was done (etcd#19597).
+// A waiter whose session ends learns that at once and is not granted the lock. In etcd#11456,
+// etcd#11490 and etcd#9921 it queued on and was granted the lock. In etcd#19597 it learned it only
+// when everybody ahead was done.
 func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	ens := one(t)
 	holder := ens.Session(1, embed.SessionOptions{})
@@ -395,7 +402,7 @@ func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	must(t, (<-patient).err)
 }
 
-// The same when the session expires: the waiter's member is cut off. (etcd#11456)
+// The same when the session expires because the waiter's member is cut off; see etcd#11456.
 func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -415,13 +422,14 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	ens.Until("the dead contender to leave the queue", func() bool { return len(queued(t, holder)) == 1 })
 }
 
-// Nor does one learn less whose session expires while its contender is on its way: it is not left with an unknown outcome.
+// If the session expires while the create of the contender is in flight, Lock returns that, not an
+// unknown outcome.
 func TestMutex_WhoseSessionExpiresOnTheWayIsToldSo(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.MoveLeader(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // makes the path
+	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // creates the path
 	must(t, err)
 	must(t, hold.Release())
 	ens.Isolate(1)
@@ -438,7 +446,8 @@ func TestMutex_WhoseSessionExpiresOnTheWayIsToldSo(t *testing.T) {
 	}
 }
 
-// expire has a session of member 1, which is cut off, expire at once: the machine under the member sleeps.
+// expire makes a session of member 1, which is cut off, expire at once: the machine below the
+// member sleeps.
 func expire(t testing.TB, ens *embedtest.Ensemble, s *embed.Session) {
 	t.Helper()
 	ens.Faults(1).Sleep(2 * s.Timeout())
@@ -447,8 +456,9 @@ func expire(t testing.TB, ens *embedtest.Ensemble, s *embed.Session) {
 	}
 }
 
-// etcd#22082: a retried Unlock of an old Mutex deletes a newer acquisition of the same session. CURATOR-486: a release
-// whose delete had failed could not be repeated.
+// Release is idempotent and frees nothing but its own Hold. In etcd#22082 a repeated Unlock of an
+// old Mutex deleted a newer acquisition of the same session. In CURATOR-486 a release whose delete
+// had failed could not be repeated.
 func TestHold_ReleaseIsIdempotentAndFreesNothingButItsOwn(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -476,7 +486,7 @@ func TestHold_ReleaseIsIdempotentAndFreesNothingButItsOwn(t *testing.T) {
 	if names := queued(t, s); len(names) != 1 || path+"/"+names[0] != fresh.Path() {
 		t.Errorf("in the queue: %v, want %s", names, fresh.Path())
 	}
-	// A znode of the old one's very name, made anew by somebody else, is not its own either.
+	// Another owner's new znode with the very same name is not its own either.
 	must(t, fresh.Release())
 	other := ens.Session(1, embed.SessionOptions{})
 	_, err = other.Create(bounded(t), old.Path(), nil, embed.Ephemeral)
@@ -487,8 +497,8 @@ func TestHold_ReleaseIsIdempotentAndFreesNothingButItsOwn(t *testing.T) {
 	}
 }
 
-// E3.1: somebody deletes a contender by hand: its hold ends, and the next one is granted. Curator's holders were never told
-// (CURATOR-206: "thread still thinks it has the lock").
+// E3.1: somebody deletes a contender by hand. Its Hold ends, and the next one is granted. In
+// CURATOR-206 the holder did not learn it: "thread still thinks it has the lock".
 func TestHold_EndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
@@ -507,7 +517,7 @@ func TestHold_EndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 	must(t, hold.Release())
 	must(t, got.hold.Err())
 
-	// A waiter's too.
+	// The same for a waiter.
 	waiting := waits(t, ens, s)
 	names := queued(t, s)
 	victim := names[slices.IndexFunc(names, func(n string) bool { return path+"/"+n != got.hold.Path() })]
@@ -547,7 +557,8 @@ func TestHold_Context(t *testing.T) {
 	<-hold.Done()
 }
 
-// A release wakes one contender. Here it has three hundred, and whoever wakes looks at the clock: so few looks are no herd.
+// A release wakes one contender of three hundred. Every contender that wakes looks at the clock, so
+// few looks mean no herd.
 func TestMutex_AReleaseWakesOne(t *testing.T) {
 	var looks atomic.Int64
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
@@ -557,7 +568,7 @@ func TestMutex_AReleaseWakesOne(t *testing.T) {
 			return system.Boot()
 		}}}
 	}})
-	// A long timeout: the node seldom beats.
+	// With a long timeout the node seldom beats.
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	m := lock.NewMutex(s, path)
 	hold, err := m.Lock(bounded(t))
@@ -587,8 +598,8 @@ func TestMutex_AReleaseWakesOne(t *testing.T) {
 	}
 }
 
-// The names are those of Curator's InterProcessMutex and of go-zookeeper's Lock, so that their clients and ours wait for
-// each other.
+// The names are those of Curator's InterProcessMutex and go-zookeeper's Lock. So their contenders
+// and ours wait for each other.
 func TestMutex_StandsInOneQueueWithCurator(t *testing.T) {
 	ens := one(t)
 	s, curator := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -598,13 +609,14 @@ func TestMutex_StandsInOneQueueWithCurator(t *testing.T) {
 	if !form.MatchString(ours.Path()) {
 		t.Errorf("our name is %s", ours.Path())
 	}
-	// By byte order this name comes before ours; by number, which decides, after it.
+	// In byte order this name comes before ours. By number, which decides, it comes after.
 	theirs, err := curator.Create(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
 	must(t, err)
 	if before, ok, err := curator.Before(bounded(t), theirs); err != nil || !ok || path+"/"+before != ours.Path() {
 		t.Errorf("they wait for %s, %v, %v", before, ok, err)
 	}
-	_, err = curator.Create(bounded(t), path+"/notes", nil, embed.Persistent) // no contender, in nobody's way
+	// Not a contender, so nobody waits for it.
+	_, err = curator.Create(bounded(t), path+"/notes", nil, embed.Persistent)
 	must(t, err)
 	next := waits(t, ens, s)
 	must(t, ours.Release())
@@ -635,8 +647,8 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 	if _, err := lock.NewMutex(s, "/e/x").Lock(bounded(t)); !errors.Is(err, embed.ErrNoChildrenForEphemerals) {
 		t.Errorf("Lock below an ephemeral: %v", err)
 	}
-	h, err := lock.NewMutex(s, "/").Lock(bounded(t)) // the root is a znode like any other
-	if shardsflag.N > 1 {                            // but where it is on several shards
+	h, err := lock.NewMutex(s, "/").Lock(bounded(t)) // the root works like any other znode
+	if shardsflag.N > 1 {                            // unless it is on several shards
 		if !errors.Is(err, embed.ErrCrossShard) {
 			t.Errorf("Lock of the root: %v", err)
 		}
@@ -646,8 +658,8 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 	must(t, h.Release())
 }
 
-// E3.1: the znode of the lock is deleted while contenders come and go: it is empty in between. (CURATOR-724: a latch whose
-// parent had vanished never recovered.)
+// E3.1: the znode of the lock is deleted while contenders come and go, because it is empty at
+// times. In CURATOR-724 a latch whose parent had vanished never recovered.
 func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -672,8 +684,8 @@ func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	t.Logf("deleted %d times", deleted)
 }
 
-// E6: the counter of a lock's znode is at its end. From there on all contenders would get the same number, and who comes later
-// could come first.
+// E6: the counter of a lock's znode has reached its end. From there on all contenders would get the
+// same number, and a later one could come first.
 func TestMutex_Exhausted(t *testing.T) {
 	dir := t.TempDir()
 	var until func(string, func() bool)
@@ -684,7 +696,8 @@ func TestMutex_Exhausted(t *testing.T) {
 		must(t, ens.Snapshot(1))
 		ens.Stop(1)
 	}
-	for found := false; !found; { // until the image has it; the log would bring the counter back
+	// Repeat until the image has it, because the log would bring the counter back.
+	for found := false; !found; {
 		lived(func(s *embed.Session) {
 			h, err := lock.NewMutex(s, path).Lock(bounded(t))
 			must(t, err)
@@ -719,8 +732,8 @@ func TestMutex_Exhausted(t *testing.T) {
 	})
 }
 
-// setCounter sets the create counter of a znode in an image of a stopped member. It is false if the image has no such
-// znode.
+// setCounter sets the create counter of a znode in the image of a stopped member. It returns false
+// if the image does not have that znode.
 func setCounter(t *testing.T, dir, path string, counter int64) bool {
 	t.Helper()
 	d, err := disk.Open(dir)
@@ -741,7 +754,7 @@ func setCounter(t *testing.T, dir, path string, counter int64) bool {
 	record[7] = counter
 	var value bytes.Buffer
 	e := msgpack.NewEncoder(&value)
-	e.UseCompactInts(true) // the only form that is read
+	e.UseCompactInts(true) // the only form that the reader accepts
 	must(t, e.Encode(record))
 	b := image.NewBatch()
 	b.Put(storage.Znodes, []byte(path), value.Bytes())

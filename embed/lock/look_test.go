@@ -93,11 +93,11 @@ func TestHoldersAndWaiters(t *testing.T) {
 	must(t, granted(t, one).Release())
 }
 
-// Curator's Revoker: the holder is asked, and may not care.
+// As with Curator's Revoker, the holder is asked and may go on.
 func TestRevoke(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	must(t, lock.Revoke(bounded(t), s, path)) // nobody's
+	must(t, lock.Revoke(bounded(t), s, path)) // nobody holds it
 	h, err := lock.NewMutex(s, path).With(lock.Options{Note: "mine"}).Lock(bounded(t))
 	must(t, err)
 	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
@@ -123,7 +123,7 @@ func TestRevoke(t *testing.T) {
 	default:
 	}
 	must(t, next.Release())
-	// Who asks late is told as well; of several paths one is enough.
+	// A late call of Revoked is told as well. Of several paths one request is enough.
 	both, err := lock.NewMulti(s, path, "/locks/y").Lock(bounded(t))
 	must(t, err)
 	must(t, lock.Revoke(bounded(t), other, "/locks/y"))
@@ -131,7 +131,7 @@ func TestRevoke(t *testing.T) {
 	must(t, both.Release())
 }
 
-// A contender that one may not look at is in the way of others all the same, and hides nobody else.
+// A contender that the session may not read still keeps others waiting, and hides nobody else.
 func TestHolders_OfWhichOneMayNotBeRead(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -160,7 +160,8 @@ func TestHolders_OfWhichOneMayNotBeRead(t *testing.T) {
 	must(t, granted(t, w).Release())
 }
 
-// Who holds and who waits is told of every kind of lock, of its own znodes. (curator@10eb1efe: a semaphore told of another path's.)
+// Holders and Waiters work for every kind of lock, and return its own znodes only. In
+// curator@10eb1efe a semaphore returned those of another path.
 func TestHolders_OfEveryKind(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})

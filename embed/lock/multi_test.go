@@ -30,7 +30,7 @@ func TestMulti_HasAllOrNothing(t *testing.T) {
 	h := granted(t, both)
 	grows(t, one, h)
 	pending(t, s, "in beside the Multi", first)
-	// Somebody takes a part away: it is lost as a whole, and nothing of it stays.
+	// Somebody deletes a part: the whole Hold is lost, and none of its znodes stays.
 	y, _, err := s.Children(bounded(t), other)
 	must(t, err)
 	guard := lock.Guard(h)
@@ -47,7 +47,8 @@ func TestMulti_HasAllOrNothing(t *testing.T) {
 	must(t, h.Release())
 }
 
-// Curator's InterProcessMultiLock takes its locks one after the other: callers with other orders wait for one another for ever.
+// Curator's InterProcessMultiLock acquires its locks one after the other, so callers with different
+// orders of paths wait for each other for ever.
 func TestMulti_NoOrderOfPathsDeadlocks(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	paths := []string{"/locks/a", "/locks/b", "/locks/c", "/locks/d"}

@@ -14,8 +14,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// newDeaf starts three members of which the first may be made deaf. Member 2 leads. The tick is longer: a deaf member hears no leader either, and
-// can say something only until it knows of none any more, which is to be long also for a busy machine.
+// newDeaf starts three members; the first can be made deaf, and member 2 leads. A deaf member does
+// not hear the leader either, and can send only until it notices that. So the tick is longer, to
+// leave even a busy machine enough time.
 func newDeaf(t *testing.T, requestTimeout time.Duration) *embedtest.Ensemble {
 	t.Helper()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
@@ -25,17 +26,18 @@ func newDeaf(t *testing.T, requestTimeout time.Duration) *embedtest.Ensemble {
 	return ens
 }
 
-// expires is the timeout of a session that a test has the ensemble expire: no longer than that takes, and long enough to be kept alive on a busy
-// machine until then.
+// expires is the timeout of a session that a test lets the ensemble expire. It is short, because
+// the test waits for it, but long enough to keep the session alive on a busy machine until then.
 const expires = 4 * time.Second
 
-// deafen makes member 1 deaf: what it says reaches the others, and it learns nothing of what became of it.
+// deafen makes member 1 deaf: the others hear it, but it does not learn what became of its
+// requests.
 func deafen(ens *embedtest.Ensemble) {
 	ens.Faults(2).SetLink(1, embedtest.Link{Cut: true})
 	ens.Faults(3).SetLink(1, embedtest.Link{Cut: true})
 }
 
-// releaseAll releases a hold many times at once and returns what came of it.
+// releaseAll releases a Hold many times at once and returns the errors.
 func releaseAll(h *lock.Hold) (errs []error) {
 	errs = make([]error, 16)
 	var wg sync.WaitGroup
@@ -46,9 +48,10 @@ func releaseAll(h *lock.Hold) (errs []error) {
 	return errs
 }
 
-// The ensemble has released the lock and granted it anew, and the old holder was never told. It tries again, many times at
-// once: without an answer, and when it has one. The new holder keeps the lock. (etcd#22082: an Unlock that was tried again
-// deleted a newer acquisition. CURATOR-486: after a release that had failed there was no other.)
+// The ensemble has released the lock and granted it to another holder, and the old holder did not
+// hear it. It releases again, many times at once, first without an answer and then with one. The
+// new holder keeps the lock. In etcd#22082 a repeated Unlock deleted a newer acquisition. In
+// CURATOR-486 a failed release could not be repeated.
 func TestHold_ReleaseWhoseAnswerIsLostIsTriedAgainUnderANewHolder(t *testing.T) {
 	t.Parallel()
 	ens := newDeaf(t, 200*time.Millisecond)
@@ -62,7 +65,7 @@ func TestHold_ReleaseWhoseAnswerIsLostIsTriedAgainUnderANewHolder(t *testing.T) 
 			t.Errorf("released without an answer: %v", err)
 		}
 	}
-	got := <-next // it went through all the same
+	got := <-next // the release arrived all the same
 	must(t, got.err)
 	for _, err := range releaseAll(old) {
 		if !errors.Is(err, embed.ErrUnknownOutcome) {
@@ -87,9 +90,9 @@ func TestHold_ReleaseWhoseAnswerIsLostIsTriedAgainUnderANewHolder(t *testing.T) 
 	}
 }
 
-// Whoever waits for a lock loses patience while nobody on its member knows whether its contender exists. It does, and it
-// stands before another one. Once its member can hear, it goes, although nobody waits for that. (CURATOR-315, CURATOR-462:
-// what was created for a caller that had gone stayed for ever.)
+// A caller gives up while its member does not know whether its contender exists. The contender does
+// exist, ahead of another one. Once the member can hear, the contender goes, although nobody waits
+// for that. In CURATOR-315 and CURATOR-462 what was created for such a caller stayed for ever.
 func TestMutex_CancelledWhileItsCreationIsUnknown(t *testing.T) {
 	t.Parallel()
 	leavesTheQueue(t, func(s *embed.Session) (giveUp func()) {
@@ -108,7 +111,7 @@ func TestMutex_CancelledWhileItsCreationIsUnknown(t *testing.T) {
 	})
 }
 
-// The same with a bare claim, which many give up at once, and again when it is gone.
+// The same with a bare claim, which many goroutines release at once, and again when it is gone.
 func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
 	t.Parallel()
 	var made *claim.Claim
@@ -134,15 +137,15 @@ func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
 	must(t, made.Release())
 }
 
-// leavesTheQueue has contend queue on a deaf member, and has it give up there.
+// leavesTheQueue makes contend queue on a deaf member, and makes it give up there.
 func leavesTheQueue(t *testing.T, contend func(*embed.Session) (giveUp func())) {
 	t.Helper()
 	ens := newDeaf(t, time.Hour)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-	free(t, s) // the path is there
+	free(t, s) // creates the path
 	free(t, other)
 	_, err := s.Sync(bounded(t), path)
-	must(t, err) // and the deaf one has heard that nobody queues
+	must(t, err) // the deaf member has heard that nobody queues
 	deafen(ens)
 	giveUp := contend(s)
 	ens.Until("the contender of the deaf one to queue", func() bool { return len(queued(t, other)) == 1 })
@@ -163,8 +166,9 @@ func leavesTheQueue(t *testing.T, contend func(*embed.Session) (giveUp func())) 
 	must(t, got.hold.Release())
 }
 
-// The holder's session expires while its member is cut off, and another holds the lock. The old one releases then, while it is
-// cut off and afterwards, many times at once. (CURATOR-468, CURATOR-337: releasing what was not held any more, or never was.)
+// The holder's session expires while its member is cut off, and another caller holds the lock. Then
+// the old holder releases many times at once, while it is cut off and afterwards. CURATOR-468 and
+// CURATOR-337 are about releasing a lock that is not held any more, or never was.
 func TestHold_ReleaseAfterItsSessionExpired(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
@@ -193,15 +197,15 @@ func TestHold_ReleaseAfterItsSessionExpired(t *testing.T) {
 	}
 }
 
-// The node is closed while many release: each of them is answered, and so is whoever asks later, also when the member is there
-// again and another holds the lock.
+// The node is closed while many callers release. All of them return, and so do later calls, even
+// when the member runs again and another caller holds the lock.
 func TestHold_ReleaseOnAClosedNode(t *testing.T) {
 	t.Parallel()
 	ens := newDeaf(t, time.Hour)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	old, err := lock.NewMutex(s, path).Lock(bounded(t))
 	must(t, err)
-	ens.Isolate(1) // so that the release is under way
+	ens.Isolate(1) // so that the release stays in flight
 	errs := make(chan error, 16)
 	for range cap(errs) {
 		go func() { errs <- old.Release() }()
@@ -221,7 +225,7 @@ func TestHold_ReleaseOnAClosedNode(t *testing.T) {
 		}
 	}
 	ens.HealAll()
-	ens.Kill(1) // takes the closed node out of the ensemble
+	ens.Kill(1) // removes the closed node from the ensemble
 	ens.Restart(1)
 	hold, err := lock.NewMutex(other, path).Lock(bounded(t))
 	must(t, err)
@@ -237,8 +241,9 @@ func TestHold_ReleaseOnAClosedNode(t *testing.T) {
 	must(t, hold.Release())
 }
 
-// A contender's znode is taken away and one of the same name is put in its place, in one transaction: the lock is another's. The
-// hold ends, and no Release of it touches the new one. (CURATOR-498: what is found under the old name is adopted.)
+// One transaction deletes a contender's znode and creates one with the same name: the lock belongs
+// to another. The Hold ends, and no Release of it deletes the new znode. In CURATOR-498 a client
+// adopted what it found under the old name.
 func TestHold_AnotherZnodeOfItsNameIsNotItsOwn(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -258,8 +263,8 @@ func TestHold_AnotherZnodeOfItsNameIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// Tokens of a path grow, whatever happens between two grants. (etcd's tokens are revisions, which went back when a member
-// crashed while it compacted, etcd#17780; Curator had none to give, CURATOR-607.)
+// Tokens of a path grow, whatever happens between two grants. etcd's tokens are revisions, which
+// went back when a member crashed during a compaction (etcd#17780). Curator had none (CURATOR-607).
 func TestToken_Grows(t *testing.T) {
 	rounds := func(n int, do func(*embedtest.Ensemble)) func(*embedtest.Ensemble, func()) {
 		return func(ens *embedtest.Ensemble, grant func()) {
@@ -270,7 +275,7 @@ func TestToken_Grows(t *testing.T) {
 			}
 		}
 	}
-	// down has every member stop and start again.
+	// down makes every member stop and start again.
 	down := func(end func(*embedtest.Ensemble, embed.MemberID)) func(*embedtest.Ensemble) {
 		return func(ens *embedtest.Ensemble) {
 			for _, id := range ens.Members() {
@@ -291,7 +296,8 @@ func TestToken_Grows(t *testing.T) {
 			_, err := s.Sync(bounded(t), "/")
 			must(t, err)
 			for _, p := range []string{deep, "/a/b", "/a"} {
-				if err := s.Delete(bounded(t), p, embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) { // it has been empty: the ensemble may be first
+				// The znode is empty now and then, so the ensemble may delete it first.
+				if err := s.Delete(bounded(t), p, embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
 					must(t, err)
 				}
 			}
@@ -300,7 +306,7 @@ func TestToken_Grows(t *testing.T) {
 		"over crashes of all members":  rounds(3, down((*embedtest.Ensemble).Kill)),
 		"over crashes after snapshots": rounds(3, func(ens *embedtest.Ensemble) {
 			for _, id := range ens.Members() {
-				_ = ens.Snapshot(id) // it crashes in the midst of it
+				_ = ens.Snapshot(id) // the crash comes in the middle of it
 			}
 			down((*embedtest.Ensemble).Kill)(ens)
 		}),
@@ -336,9 +342,10 @@ func TestToken_Grows(t *testing.T) {
 	}
 }
 
-// A member dies with a lock, a read-write lock, permits and several paths in its hands, with callers who wait, and right after releases. All of
-// it is free for the others, and nobody waits for the dead. (CURATOR-595: permits of a lost client stayed out; kazoo#412: a lock that had
-// been released by a process that then died was never free; etcd#17470: a client was gone and its lock was kept alive.)
+// A member dies while it holds a lock, a read-write lock, permits and several paths, while callers
+// wait there, and right after releases. Others get all of it, and nobody waits for the dead member.
+// In CURATOR-595 permits of a lost client stayed out. In kazoo#412 a lock was never free after its
+// holder released it and died. In etcd#17470 a client was gone and its lock was kept alive.
 func TestHold_AMemberThatDiesGivesBackAllItHad(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -363,7 +370,7 @@ func TestHold_AMemberThatDiesGivesBackAllItHad(t *testing.T) {
 		must(t, h.Release())
 		_, err = kind(dying, "/held/"+name)(bounded(t))
 		must(t, err)
-		for range 2 { // who wait on the dying member, ahead of the others
+		for range 2 { // they wait on the dying member, ahead of the others
 			wg.Go(func() { _, _ = kind(dying, "/held/"+name)(bounded(t)) })
 		}
 		h, err = kind(dying, "/released/"+name)(bounded(t))
@@ -371,7 +378,7 @@ func TestHold_AMemberThatDiesGivesBackAllItHad(t *testing.T) {
 		released = append(released, h)
 	}
 	for _, h := range released {
-		wg.Go(func() { _ = h.Release() }) // which may get through or not
+		wg.Go(func() { _ = h.Release() }) // which may or may not arrive
 	}
 	ens.Kill(1)
 	for name, kind := range kinds {
@@ -388,8 +395,9 @@ func TestHold_AMemberThatDiesGivesBackAllItHad(t *testing.T) {
 	}
 }
 
-// The ctx by which a lock was waited for ends before the Hold does: that ends nothing, and the release gets through all the same.
-// (CURATOR-468: the thread that was to release a lock had been interrupted, so the delete was never sent.)
+// The ctx of Lock ends before the Hold. That does not end the Hold, and its release arrives. In
+// CURATOR-468 the thread that was to release a lock had been interrupted, so the delete was never
+// sent.
 func TestHold_ReleaseAfterTheCtxOfItsLock(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

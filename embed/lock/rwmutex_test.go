@@ -15,10 +15,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// taking has a call that waits for a Hold made, and returns where its outcome will be once its contender is in the queue.
+// taking starts a call that waits for a Hold. It returns a channel for the outcome once the
+// contender is in the queue.
 func taking(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(context.Context) (*lock.Hold, error)) <-chan outcome {
 	t.Helper()
-	_, err := s.Sync(bounded(t), "/") // who queued through another member is none of those who come now
+	// Otherwise contenders that queued on another member would be counted for it.
+	_, err := s.Sync(bounded(t), "/")
 	must(t, err)
 	before := len(queued(t, s))
 	out := make(chan outcome, 1)
@@ -30,7 +32,7 @@ func taking(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(c
 	return out
 }
 
-// granted returns the Hold that a call has got, or soon gets.
+// granted returns the Hold of a call that has it, or soon will.
 func granted(t testing.TB, out <-chan outcome) *lock.Hold {
 	t.Helper()
 	o := <-out
@@ -38,7 +40,8 @@ func granted(t testing.TB, out <-chan outcome) *lock.Hold {
 	return o.hold
 }
 
-// pending fails the test if a call has got its Hold: everything that could give it one was applied before.
+// pending fails the test if one of the calls has its Hold. Everything that could grant one was
+// applied before.
 func pending(t testing.TB, s *embed.Session, what string, outs ...<-chan outcome) {
 	t.Helper()
 	_, err := s.Sync(bounded(t), "/")
@@ -61,7 +64,7 @@ func grows(t testing.TB, holds ...*lock.Hold) {
 	}
 }
 
-// behindAWriter has a writer in, and a reader and another writer behind it.
+// behindAWriter makes a writer hold the lock, with a reader and another writer behind it.
 func behindAWriter(t testing.TB) (ens *embedtest.Ensemble, s *embed.Session, m *lock.RWMutex, writer *lock.Hold, reads, writes <-chan outcome) {
 	t.Helper()
 	ens = one(t)
@@ -102,7 +105,8 @@ func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
 	empty(t, s)
 }
 
-// CURATOR-621: the place of a writer who takes the read lock as well came behind a writer that was queued, which then came in beside it.
+// CURATOR-621: a writer that also took the read lock got a place behind a queued writer, which then
+// came in beside it.
 func TestRWMutex_DowngradeLetsNoQueuedWriterIn(t *testing.T) {
 	ens, s, m, w1, r, w2 := behindAWriter(t)
 	late := taking(t, ens, s, m.RLock)
@@ -170,7 +174,7 @@ func TestRWMutex_UpgradeWaitsForTheReadersAndNobodyElse(t *testing.T) {
 	empty(t, s)
 }
 
-// Nobody waits: the upgrade stands at the end, and who comes later is behind it.
+// Nobody waits, so the upgrade stands at the end, and later callers come behind it.
 func TestRWMutex_UpgradeThatIsGivenUpLeavesTheReadHold(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -194,7 +198,7 @@ func TestRWMutex_UpgradeThatIsGivenUpLeavesTheReadHold(t *testing.T) {
 	empty(t, s)
 }
 
-// kazoo#649: a reader waited for a writer that had come after it.
+// kazoo#649: a reader waited for a writer that had come later.
 func TestRWMutex_AReaderWaitsForNoLaterWriter(t *testing.T) {
 	_, s, _, w1, r, w2 := behindAWriter(t)
 	must(t, w1.Release())
@@ -204,8 +208,8 @@ func TestRWMutex_AReaderWaitsForNoLaterWriter(t *testing.T) {
 	must(t, granted(t, w2).Release())
 }
 
-// A reader is lost while it asks to become the writer, and its session comes back: its machine has slept. The writer that was behind it is in
-// then, and nobody may get in front of that.
+// A reader loses its Hold while it upgrades, because its machine slept, and its session comes back.
+// The writer behind it then holds the lock, and nobody may get in front of that writer.
 func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -220,7 +224,7 @@ func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
 	_, err = s.Sync(bounded(t), "/")
 	must(t, err)
 	var asleep sync.Once
-	write, err := m.Upgrade(fickle{bounded(t), func() bool { // when the read Hold has been looked at
+	write, err := m.Upgrade(fickle{bounded(t), func() bool { // ends after the look at the read Hold
 		asleep.Do(func() { ens.Faults(1).Sleep(55 * time.Second) })
 		return false
 	}}, read)
@@ -234,7 +238,7 @@ func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
 	ens.Until("the reader to be gone", func() bool { return len(queued(t, other)) == 1 })
 }
 
-// The same with nobody ahead but another reader: others may have been in since.
+// The same with only another reader ahead: others may have held the lock since.
 func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -255,7 +259,7 @@ func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 	if got := <-upgrading; !errors.Is(got.err, embed.ErrNotHeld) || !errors.Is(got.err, embed.ErrSuspended) {
 		t.Errorf("Upgrade: %v, %v", got.hold, got.err)
 	}
-	// It is not in the way of who reads beside the other.
+	// It does not keep out a reader beside the other one.
 	third, err := lock.NewRWMutex(other, path).RLock(bounded(t))
 	must(t, err)
 	must(t, third.Release())
@@ -263,8 +267,9 @@ func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 	ens.Until("all to be gone", func() bool { return len(queued(t, other)) == 0 })
 }
 
-// The member of a reader that has become the writer dies before it could give its read lock up. Whoever takes that place again has a smaller
-// token than the writer, so nobody has been told of the writer.
+// The member of an upgraded reader dies before it could give its read lock up. A contender that
+// takes over the reader's place has a smaller token than the writer, so nobody may have seen the
+// writer's.
 func TestRWMutex_UpgradeGivesTheReadLockUpFirst(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
@@ -302,8 +307,8 @@ func TestRWMutex_UpgradeGivesTheReadLockUpFirst(t *testing.T) {
 	}
 }
 
-// The session of a reader that has become the writer is Suspended before it could give its read lock up: it has nothing any more, and is told
-// so as it would have been a moment before.
+// The session of an upgraded reader is Suspended before it could give its read lock up. It holds
+// nothing any more, and the error is the same as a moment before.
 func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
@@ -318,7 +323,7 @@ func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
 		if names, _, err := s.Children(context.Background(), path); err == nil && len(names) == 2 {
 			cut.Do(func() { ens.Isolate(1) })
 		}
-		if errors.Is(read.Err(), embed.ErrReleased) { // as far as its member knows
+		if errors.Is(read.Err(), embed.ErrReleased) { // as its member knows
 			asleep.Do(func() { ens.Faults(1).Sleep(55 * time.Second) })
 		}
 		return ctx.Err() != nil
@@ -328,7 +333,7 @@ func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
 	}
 }
 
-// What Held returns is not its holder's to give up, and so not to exchange either.
+// A Hold from Held cannot be released, so it cannot be upgraded or downgraded either.
 func TestRWMutex_NeitherUpgradesNorDowngradesWhatIsHeldOutside(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -353,7 +358,7 @@ func TestRWMutex_NeitherUpgradesNorDowngradesWhatIsHeldOutside(t *testing.T) {
 	}
 }
 
-// A crowd checks who is in a read-write lock together.
+// A crowd checks who holds a read-write lock together.
 type crowd struct {
 	mu               sync.Mutex
 	readers, writers int
@@ -383,9 +388,10 @@ func (c *crowd) count(writes bool, n int) {
 	}
 }
 
-// Readers and writers come in every order, and leave in any, those who wait too. In are always the first ones: the readers up to the first
-// writer, or the one writer. (CURATOR-211: who was in was counted among other znodes than those whose order counts.
-// kazoo#649: a reader came to wait for a writer behind it.)
+// Readers and writers come and leave in any order, even while they wait. The holders are always the
+// first in the queue: the readers up to the first writer, or one writer. In CURATOR-211 the count
+// of holders used other znodes than those in the queue. In kazoo#649 a reader waited for a writer
+// behind it.
 func TestRWMutex_WhoIsInFollowsFromTheQueue(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

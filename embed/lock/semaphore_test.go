@@ -13,7 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// permits has a call that waits for permits made, and returns where its outcome will be once it queues.
+// permits starts a call that waits for permits. It returns a channel for the outcome once the
+// caller queues.
 func permits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(context.Context) (*lock.Hold, error)) <-chan outcome {
 	t.Helper()
 	waits := func() int {
@@ -59,7 +60,7 @@ func TestSemaphore_GivesOutAsManyAsThereAre(t *testing.T) {
 	if _, err := m.TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("a fourth permit: %v", err)
 	}
-	// Fair: who wants few does not overtake who wants many.
+	// Fair: a caller that wants few does not overtake one that wants many.
 	many := permits(t, ens, s, acquires(m, 3))
 	few := permits(t, ens, s, acquires(m, 1))
 	must(t, two.Release())
@@ -101,14 +102,14 @@ func TestSemaphore_Limit(t *testing.T) {
 	if n, err := follows.Limit(bounded(t)); n != 2 || err != nil {
 		t.Errorf("the limit is %d, %v", n, err)
 	}
-	// It grows, and who waits is told. (CURATOR-75: a change of the limit woke nobody.)
+	// The limit grows, and a waiter notices. In CURATOR-75 a change of the limit woke nobody.
 	waits := permits(t, ens, s, acquires(m, 1))
 	must(t, follows.Resize(bounded(t), 3))
 	third := granted(t, waits)
 	if _, err := lock.NewSemaphore(s, path, 5).TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("a caller who says otherwise after Resize: %v", err)
 	}
-	// It shrinks: nobody is granted any until enough have come back.
+	// The limit shrinks: nobody is granted a permit until enough have come back.
 	must(t, m.Resize(bounded(t), 1))
 	waits = permits(t, ens, s, acquires(m, 1))
 	must(t, third.Release())
@@ -129,7 +130,8 @@ func TestSemaphore_Limit(t *testing.T) {
 	}
 }
 
-// CURATOR-315 and CURATOR-462: permits of callers who failed or were interrupted half-way stayed out for ever.
+// CURATOR-315 and CURATOR-462: permits of callers that failed or were interrupted half-way stayed
+// out for ever.
 func TestSemaphore_ACancelledAcquireLeavesNothing(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -148,7 +150,7 @@ func TestSemaphore_ACancelledAcquireLeavesNothing(t *testing.T) {
 		t.Errorf("%d permits are out", n)
 	}
 	must(t, h.Release())
-	// And with the end of the session that has them.
+	// Permits also come back when their session ends.
 	must(t, other.Close())
 	if two.Err() == nil {
 		t.Error("a permit outlived its session")
@@ -158,7 +160,7 @@ func TestSemaphore_ACancelledAcquireLeavesNothing(t *testing.T) {
 	must(t, all.Release())
 }
 
-// A fickle context ends when something is so, which whoever asks it finds out.
+// A fickle context ends when a condition holds. It checks the condition whenever it is asked.
 type fickle struct {
 	context.Context
 	over func() bool
@@ -171,7 +173,8 @@ func (c fickle) Err() error {
 	return nil
 }
 
-// The caller loses patience when its permits are there and it has not been told: they come back, and it is told that.
+// The caller gives up when it has its permits and does not know it yet. They come back, and the
+// caller gets an error.
 func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -184,7 +187,8 @@ func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 			if err != nil || len(holders) != 1 {
 				return false
 			}
-			// It may be the last of those that come back, one by one, but not when the caller has left the queue.
+			// This may be the last of the permits that come back one by one, but by then the caller
+			// has left the queue.
 			waiters, err := lock.Waiters(context.Background(), s, path)
 			return err == nil && len(waiters) == 0
 		}}, 1)
@@ -199,7 +203,8 @@ func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 	must(t, free.Release())
 }
 
-// Somebody deletes the place of a caller in the queue while the transaction is on its way that gives it up for permits.
+// Somebody deletes a caller's place in the queue while the transaction is in flight that exchanges
+// the place for permits.
 func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -217,7 +222,8 @@ func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
 	must(t, err)
 	names, _, err := other.Children(bounded(t), path+"/locks")
 	must(t, err)
-	for _, id := range []embed.MemberID{2, 3} { // it hears that the permit is back, and what it sends then is heard later
+	// It hears that the permit is back, and its request arrives later.
+	for _, id := range []embed.MemberID{2, 3} {
 		ens.Faults(1).SetLink(id, embedtest.Link{Cut: true})
 	}
 	release(t, first)
@@ -233,9 +239,10 @@ func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
 	}
 }
 
-// Goroutines share a Semaphore, and sessions do: the permits that are out are never more than there are, and what one gives back is its
-// own. (CURATOR-376: two threads raced for the one lease that a semaphore of one had room to remember. kazoo#65, kazoo#93: who would not
-// wait, or not for long, had to.)
+// Goroutines and sessions share a Semaphore. There are never more permits out than the limit, and
+// each caller gives back its own. In CURATOR-376 two threads raced for the one lease that a
+// semaphore of one could remember. In kazoo#65 and kazoo#93 callers waited although they should
+// not, or longer than they should.
 func TestSemaphore_ManyGoroutinesAndSessions(t *testing.T) {
 	ens := one(t)
 	const limit = 3

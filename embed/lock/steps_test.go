@@ -13,7 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A looker is a ctx that does something when it is asked for its Err for the n-th time, which every method of a Session does first of all.
+// A looker is a ctx that calls do when its Err is called for the n-th time. Every method of a
+// Session calls Err first.
 type looker struct {
 	context.Context
 	n     int64
@@ -28,7 +29,8 @@ func (l *looker) Err() error {
 	return l.Context.Err()
 }
 
-// asleep waits until it is not asked any more, or returns false when done is closed. It may be wrong if the machine is slow.
+// asleep waits until nobody calls Err any more, or returns false when done is closed. On a slow
+// machine it may be wrong.
 func (l *looker) asleep(done <-chan struct{}) bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -45,7 +47,7 @@ func (l *looker) asleep(done <-chan struct{}) bool {
 	return true
 }
 
-// left returns how many stand in the queues that the tests of this file use, and have permits.
+// left returns the number of contenders and permits on the paths that the tests of this file use.
 func left(t testing.TB, s *embed.Session) (n int) {
 	t.Helper()
 	for _, p := range []string{path, path + "2", path + "/locks", path + "/leases"} {
@@ -62,17 +64,20 @@ func left(t testing.TB, s *embed.Session) (n int) {
 	return n
 }
 
-// A stage is what a caller finds. It is set anew for each call.
+// A stage is the situation that a caller finds. It is set up anew for each call.
 type stage struct {
-	take taker  // if not the one of all calls
-	wake func() // has the caller's turn come; nil: it has, or never does
+	take taker  // replaces the call under test, if set
+	wake func() // makes the caller the first; nil: it is, or never will be
 	over func() // ends the stage
 }
 
-// Callers lose patience at every single step of their way: on a lock that is free, on one that stays taken, and on one that becomes free.
-// They have the Hold, or they are told so and leave nothing. (CURATOR-315: a semaphore's lease stayed when its caller failed after creating
-// it; CURATOR-462: when its caller was interrupted. kazoo#429: so did the lock around it. go-zookeeper#237: a lock's znode stayed when its
-// caller failed. CURATOR-41: what went wrong in leaving was told instead of why.)
+// Callers give up at every single step: on a free lock, on one that stays held, and on one that
+// becomes free. Either they have the Hold, or they get an error and leave nothing.
+//
+// In CURATOR-315 a semaphore's lease stayed when its caller failed after creating it, and in
+// CURATOR-462 when the caller was interrupted. In kazoo#429 so did the lock around it. In
+// go-zookeeper#237 a lock's znode stayed when its caller failed. In CURATOR-41 an error of the
+// clean-up replaced the reason.
 func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 	t.Parallel()
 	ens := one(t)
@@ -90,11 +95,11 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 	freed := func(take taker) func() stage {
 		return func() stage {
 			st := taken(take)()
-			st.wake = st.over // which may be called twice
+			st.wake = st.over // this may be called twice
 			return st
 		}
 	}
-	upgrade := func(wakes bool) func() stage { // beside a reader and ahead of a writer
+	upgrade := func(wakes bool) func() stage { // beside another reader and ahead of a writer
 		return func() stage {
 			mine, err := rw.RLock(bounded(t))
 			must(t, err)
@@ -124,7 +129,7 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 			return st
 		}
 	}
-	downgrade := func() stage { // ahead of a writer
+	downgrade := func() stage { // with a writer behind
 		mine, err := rw.Lock(bounded(t))
 		must(t, err)
 		writer := taking(t, ens, s, rw.Lock)
@@ -198,8 +203,9 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 	}
 }
 
-// Whenever a permit comes back, or the limit grows, while somebody who waits looks: it is told, and nobody is forgotten. (CURATOR-75: a limit
-// that grew woke nobody; CURATOR-527: who left between two looks left its successor waiting.)
+// A permit comes back, or the limit grows, at every step of a waiter's look. The waiter notices,
+// and nobody is forgotten. In CURATOR-75 a growing limit woke nobody. In CURATOR-527 a caller that
+// left between two looks left its successor waiting.
 func TestSemaphore_WhatChangesWhileAWaiterLooks(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -239,7 +245,8 @@ func TestSemaphore_WhatChangesWhileAWaiterLooks(t *testing.T) {
 	}
 }
 
-// Somebody else takes the only permit, or queues for it, while a caller looks at one that is there. What the caller has seen does not count.
+// Somebody else acquires the only permit, or queues for it, while a caller looks at a free one.
+// What the caller has seen does not count.
 func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -248,7 +255,7 @@ func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
 		"taken": func() func() error {
 			h, err := theirs.TryAcquire(bounded(t), 1)
 			if errors.Is(err, lock.ErrHeld) {
-				return nil // the caller has it
+				return nil // the caller has the permit
 			}
 			must(t, err)
 			return h.Release
@@ -262,7 +269,7 @@ func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
 			return func() error { return other.Delete(bounded(t), at, embed.AnyVersion) }
 		},
 	} {
-		h, err := m.Acquire(bounded(t), 1) // makes the znodes
+		h, err := m.Acquire(bounded(t), 1) // creates the znodes
 		must(t, err)
 		must(t, h.Release())
 		for n := int64(1); ; n++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// E1: a token has room for grants between two commits, and its text sorts as it does.
+// E1: a token has room for grants between two commits, and its text sorts as the token does.
 func TestToken_TextSortsAndRoundTrips(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
