@@ -46,7 +46,7 @@ type conn struct {
 	greediest bool         // it is ended for them; guarded by the gateway's mu
 
 	baton        baton
-	told         watch.Place // of the last answer; the holder of the baton has it
+	lastPlace    watch.Place // of the last answer; the holder of the baton has it
 	nudgeFunc    func()      // nudge
 	stateChanged atomic.Bool // the session's state may have changed
 
@@ -96,7 +96,7 @@ type lastAnswer struct {
 const (
 	queueBytesMax = 4 << 20  // bytes of requests under way and of answers not sent: the next request is not read until there are less
 	readBytesMax  = 16 << 20 // bytes of a multiRead's results; with more the connection ends
-	flushAt       = 64 << 10 // bytes of answers and events that are sent in one go; what is queued behind waits
+	portionBytes  = 64 << 10 // bytes of answers and events that are sent in one go; what is queued behind waits
 	queueKept     = 4        // answers an idle connection keeps room for
 	answerBytes   = 512      // an answer in the queue, beside its bytes; one in a reply of several takes about as much
 	lingerMax     = time.Second
@@ -120,7 +120,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 func (c *conn) serve() {
 	err := c.contain(c.converse)
 	c.drop()
-	c.in.release()
+	c.in.freeBuffers()
 	if c.session != nil {
 		c.session.Busy(false)
 		c.stopSending()
@@ -185,7 +185,7 @@ func (c *conn) converse() error {
 		return err
 	}
 	c.in.before = c.sendHere
-	c.in.endSilence(c.session.Timeout())
+	c.in.limitSilence(c.session.Timeout())
 	for err == nil {
 		err = c.request()
 	}

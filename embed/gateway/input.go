@@ -78,8 +78,8 @@ func (in *input) next(limit int) ([]byte, error) {
 		in.held = 0
 	}
 	if in.bufs == nil || in.bufs.r.Buffered() == 0 && len(in.ahead) == 0 {
-		in.release()
-		if err := in.wait(); err != nil {
+		in.freeBuffers()
+		if err := in.awaitFirst(); err != nil {
 			return nil, err
 		}
 	}
@@ -99,8 +99,8 @@ func (in *input) readFrame(limit int) ([]byte, error) {
 	return frame, err
 }
 
-// release gives the buffers back.
-func (in *input) release() {
+// freeBuffers gives the buffers back.
+func (in *input) freeBuffers() {
 	b := in.bufs
 	if b == nil {
 		return
@@ -114,14 +114,14 @@ func (in *input) release() {
 	pool.Put(b)
 }
 
-// wait reads what comes first. Whoever was silent for too long is asked once more: after a pause of this process the deadline has
+// awaitFirst reads what comes first. Whoever was silent for too long is asked once more: after a pause of this process the deadline has
 // passed, and yet there may be something to read.
-func (in *input) wait() error {
+func (in *input) awaitFirst() error {
 	n, err := in.read(in.first[:])
 	if errors.Is(err, os.ErrDeadlineExceeded) && in.silence > 0 {
 		_ = in.sock.SetReadDeadline(time.Now().Add(secondLook))
 		n, err = in.sock.Read(in.first[:])
-		in.endSilence(in.silence)
+		in.limitSilence(in.silence)
 	}
 	in.ahead = in.first[:n]
 	if n > 0 {
@@ -132,8 +132,8 @@ func (in *input) wait() error {
 
 const secondLook = 100 * time.Millisecond
 
-// endSilence sets how long the client may say nothing from now on.
-func (in *input) endSilence(after time.Duration) {
+// limitSilence sets how long the client may say nothing from now on.
+func (in *input) limitSilence(after time.Duration) {
 	in.silence, in.armed = after, time.Time{}
 	in.rearm()
 }

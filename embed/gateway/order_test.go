@@ -224,7 +224,7 @@ func TestManyEventsAreSentInPortions(t *testing.T) {
 	if err := c.sendHere(); err != nil {
 		t.Fatal(err)
 	}
-	if sock.all < 40*events || sock.most > flushAt+1000 {
+	if sock.all < 40*events || sock.most > portionBytes+1000 {
 		t.Errorf("%d bytes, %d of them in one go", sock.all, sock.most)
 	}
 }

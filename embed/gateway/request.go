@@ -93,7 +93,7 @@ func (c *conn) request() error {
 		return nil
 	}
 	err = c.act(q, a)
-	if a.bytes > flushAt {
+	if a.bytes > portionBytes {
 		*a = answer{} // or it stays beside what is sent, until there is another
 	}
 	return err

@@ -136,7 +136,7 @@ func (c *conn) sendReady() error {
 				return err
 			}
 			if !more {
-				return w.flush()
+				return w.sendGathered()
 			}
 			if err := w.events(events); err != nil {
 				return err
@@ -147,7 +147,7 @@ func (c *conn) sendReady() error {
 			return err
 		}
 		if a.last {
-			return cmp.Or(w.flush(), errLast)
+			return cmp.Or(w.sendGathered(), errLast)
 		}
 	}
 }
@@ -178,14 +178,14 @@ func (w *writer) answer(a *answer) error {
 			return err
 		}
 		place := w.watches.Behind(a.pending)
-		if place.Zxid < w.told.Zxid {
-			place = w.told // that of one which was never applied may be late
+		if place.Zxid < w.lastPlace.Zxid {
+			place = w.lastPlace // that of one which was never applied may be late
 		}
 		a.placeAt(place)
 	case answerFollowing:
-		a.placeAt(w.told) // it shows nothing that the write before it does not
+		a.placeAt(w.lastPlace) // it shows nothing that the write before it does not
 	}
-	w.told = a.place
+	w.lastPlace = a.place
 	events, err := w.watches.Take(a.place)
 	if err != nil {
 		return err
@@ -220,21 +220,21 @@ func (w *writer) append(r *wire.Reply, bytes int) error {
 	if w.out == nil {
 		w.out = outs.Get().(*[]byte)
 	}
-	if bytes > flushAt { // in one go, and not again and again by doubling
+	if bytes > portionBytes { // in one go, and not again and again by doubling
 		*w.out = slices.Grow(*w.out, bytes)
 	}
 	*w.out = r.AppendFrame(*w.out)
 	w.figures.sent.Add(1)
 	w.gate.figures.sent.Add(1)
-	if len(*w.out) < flushAt {
+	if len(*w.out) < portionBytes {
 		return nil
 	}
 	*r = wire.Reply{}
-	return w.flush()
+	return w.sendGathered()
 }
 
-// flush sends what was gathered. The system has it then, or the reader is too slow.
-func (w *writer) flush() error {
+// sendGathered sends what was gathered. The system has it then, or the reader is too slow.
+func (w *writer) sendGathered() error {
 	out := w.out
 	if out == nil {
 		return nil
@@ -242,7 +242,7 @@ func (w *writer) flush() error {
 	err := w.send(*out)
 	w.hold(-w.gathered)
 	w.out, w.gathered = nil, 0
-	if *out = (*out)[:0]; cap(*out) <= 2*flushAt {
+	if *out = (*out)[:0]; cap(*out) <= 2*portionBytes {
 		outs.Put(out)
 	}
 	return err
