@@ -10,16 +10,17 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// An answer is what one request gets. It is in the queue from the request on.
+// An answer is what the client gets for one request. The reader queues it when it handles the
+// request.
 //
-// Every answer has a place among the events of the connection's watches: events before that place
-// are sent before the answer. The state says whether the place is known yet, and if not, where it
+// Every answer has a place among the events of the connection's watches. Events before that place
+// are sent before the answer. The state says whether the place is known, and otherwise where it
 // will come from. The package doc draws the states.
 type answer struct {
 	state   answerState
-	place   watch.Place    // once state is answerPlaced
+	place   watch.Place    // set if state is answerPlaced
 	pending engine.Pending // of a write
-	reply   wire.Reply     // complete but for Zxid and, of a write, what the outcome says
+	reply   wire.Reply     // complete except for Zxid and, for a write, the outcome
 	multi   []wire.Op      // the ops of a multi
 
 	last     bool // the connection ends behind this answer
@@ -33,13 +34,16 @@ type answerState uint8
 
 // The states of an answer.
 const (
-	answerMade      answerState = iota // the reader makes the answer
-	answerPending                      // a write: the place comes from its outcome
-	answerFollowing                    // queued behind a pending answer: the place is that of the answer before
-	answerPlaced                       // the place is known
+	answerMade    answerState = iota // the reader makes the answer
+	answerPending                    // a write: the place comes from its outcome
+	// answerFollowing is the state of an answer that is queued behind one without a place. It takes
+	// the place of the answer before it.
+	answerFollowing
+	answerPlaced // the place is known
 )
 
-// goTo makes the answer's next state. A step that the package doc does not draw is a defect.
+// goTo moves the answer to its next state. A step that the package doc does not draw is a defect
+// and panics.
 func (a *answer) goTo(next answerState) {
 	if next <= a.state || a.state == answerPending && next == answerFollowing {
 		panic(fmt.Sprintf("gateway: answer in state %d goes to %d", a.state, next))
@@ -53,7 +57,7 @@ func (a *answer) placeAt(p watch.Place) {
 	a.place = p
 }
 
-// ready reports whether the answer can be sent once all answers before it are sent.
+// ready reports whether the answer can be sent as soon as it is the first in the queue.
 func (a *answer) ready() bool { return a.state != answerPending || a.pending.Known() }
 
 // fill puts the outcome of a write into its reply. It returns an error that the client cannot be

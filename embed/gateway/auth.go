@@ -20,25 +20,29 @@ const (
 	x509Scheme   = "x509"
 )
 
-// identitiesMax bounds the identities of a connection: every member keeps them. A client that asks for more is told AuthFailed.
-const identitiesMax = 18 // its address, its certificate, and the 16 that package embed allows a session
+// identitiesMax bounds the identities of a connection, because every member keeps them. A client
+// that asks for more gets AuthFailed. The bound allows for the address, the certificate, and the 16
+// identities that package embed allows a session.
+const identitiesMax = 18
 
-// X509 is ZooKeeper's scheme "x509", whose identity is the subject of a client's certificate, such as "CN=web,OU=shop". A connection
-// has it without further ado; to name it in ACLs give this to embed.Config.Schemes under "x509", on every member.
+// X509 returns ZooKeeper's scheme "x509". Its identity is the subject of a client's certificate,
+// such as "CN=web,OU=shop". A connection with such a certificate has that identity from the start.
+// To name the identity in ACLs, set embed.Config.Schemes["x509"] to X509() on every member.
 func X509() embed.Scheme { return x509{} }
 
 type x509 struct{}
 
-// Identify refuses: nobody is what a text says.
+// Identify always returns an error: text proves no certificate.
 func (x509) Identify([]byte) (string, error) {
-	return "", errors.New("x509 is proved by the connection's certificate")
+	return "", errors.New("an x509 identity comes from the certificate of a connection, never from text")
 }
 
 func (x509) Valid(id string) bool             { return strings.Contains(id, "=") }
 func (x509) Matches(identity, id string) bool { return identity == id }
 func (x509) Expands() bool                    { return true }
 
-// ownIdentities returns the identities that a connection has of itself: its address, and the subject of its certificate if that was verified.
+// ownIdentities returns the identities that come with a connection: its address and, if it was
+// verified, the subject of its certificate.
 func ownIdentities(sock net.Conn) []tree.Identity {
 	who := []tree.Identity{{Scheme: ipScheme, ID: hostOf(sock.RemoteAddr())}}
 	if t, ok := sock.(*tls.Conn); ok {
@@ -56,18 +60,18 @@ func hostOf(addr net.Addr) string {
 	return addr.String()
 }
 
-// authenticate returns the connection's identities with what an auth request proves.
+// authenticate returns the connection's identities together with those that an auth request proves.
 func (c *conn) authenticate(auth *wire.Auth) ([]tree.Identity, error) {
 	var proved []tree.Identity
 	switch auth.Scheme {
-	case ipScheme, x509Scheme: // a client's word adds nothing to what its connection is
+	case ipScheme, x509Scheme: // the request adds nothing to the connection's own identities
 		for _, i := range ownIdentities(c.sock) {
 			if i.Scheme == auth.Scheme {
 				proved = append(proved, i)
 			}
 		}
 		if proved == nil {
-			return nil, fmt.Errorf("%s: the connection has none", auth.Scheme)
+			return nil, fmt.Errorf("the connection has no identity of scheme %q", auth.Scheme)
 		}
 	default:
 		var err error
@@ -87,7 +91,7 @@ func (c *conn) authenticate(auth *wire.Auth) ([]tree.Identity, error) {
 	return who, nil
 }
 
-// users are the identities as whoAmI tells them: of a digest the user alone.
+// users returns the identities as whoAmI shows them. Of a digest it shows the user alone.
 func users(who []tree.Identity) []wire.User {
 	list := make([]wire.User, len(who))
 	for i, id := range who {

@@ -10,7 +10,7 @@ import "sync/atomic"
 // under any lock. The package doc draws the states.
 type baton struct{ state atomic.Uint32 }
 
-// The states of a baton. Each transition is one compare-and-swap.
+// The states of a baton. Every step from one to another is atomic.
 const (
 	batonFree     uint32 = iota // nobody sends
 	batonHeld                   // the holder sends
@@ -38,9 +38,9 @@ func (b *baton) pickUp() bool {
 	}
 }
 
-// putDown is for the holder, after it has seen nothing to send. again means that the caller still
-// holds the baton and has to look again. retiring means that the caller still holds it and has to
-// retire it.
+// putDown is for the holder, after it has seen nothing to send. If again is true, the caller still
+// holds the baton and has to look once more. If retiring is true, the caller still holds the baton
+// and has to retire it.
 func (b *baton) putDown() (again, retiring bool) {
 	switch {
 	case b.state.CompareAndSwap(batonHeld, batonFree):

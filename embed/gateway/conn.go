@@ -18,46 +18,57 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A conn is one client's connection. One goroutine serves it, the reader: it decodes the requests in their order, submits writes, carries
-// out reads, and queues the answers. Before it waits for more it sends those that are ready, in their order with the events that belong
-// before each. What is ready later, the outcome of a write or an event, is sent by a goroutine that comes for it and goes. One at a time
-// sends: see turn.
+// A conn is one client's connection. Its reader, one goroutine, serves it: it decodes the requests
+// in their order, submits writes, carries out reads and queues the answers. Before the reader waits
+// for more input, it sends the answers that are ready, in their order, each behind the events that
+// belong before it. When a write's outcome or an event becomes ready later, another goroutine
+// starts, sends what is ready and ends. One goroutine at a time sends: see baton.
 //
-// A client of ZooKeeper's may rely on an order among answers and events: what comes before the answer of the request that armed its
-// watch finds nobody to be told, and what a request's answer shows must not come before the events of it. So every answer has a place
-// among the events. Those of reads, and of what is answered here, have it when they are queued. Those of writes, which are
-// on their way then, and of all that is queued behind a write, get it when whoever sends comes to them, which may be when later writes are
-// applied too: that of a write is by its zxid. Until then the reader carries out no read. So places are in the order of the queue.
+// Clients of ZooKeeper rely on an order among answers and events. An event that comes before the
+// answer of the request that armed its watch finds no watcher in the client. And an answer must not
+// show a change before the event of that change. So every answer has a place among the events.
+//
+// The answer of a read, or of a request that needs no shard, has its place when it is queued. A
+// write is still in flight then. Its answer gets its place when the sender comes to it, perhaps
+// after later writes were applied. So that place follows from the write's zxid. Answers that are
+// queued behind a write get their places after it. Until then the reader carries out no read. So
+// the places are in the order of the queue.
 type conn struct {
-	// Immutable after newConn; those of the second group after the handshake.
+	// Immutable after newConn; session and watches after the handshake.
 	gate    *Gateway
 	sock    net.Conn
-	raw     net.Conn // what sock is over, if it is encrypted; or sock
+	raw     net.Conn // the connection below TLS; without TLS the same as sock
 	came    time.Time
 	session *engine.Session
 	watches watches
 
-	// The reader's.
+	// Owned by the reader.
 	in         input
 	identities []tree.Identity
 
-	figures   figures
-	held      atomic.Int64 // bytes that the gateway counts for it
-	greediest bool         // it is ended for them; guarded by the gateway's mu
+	figures figures
+	held    atomic.Int64 // bytes that the gateway counts for this connection
+	// greediest means that this connection is being ended for the memory it holds. It is guarded by
+	// the gateway's mu.
+	greediest bool
 
 	baton        baton
-	lastPlace    watch.Place // of the last answer; the holder of the baton has it
-	nudgeFunc    func()      // nudge
+	lastPlace    watch.Place // place of the last answer; owned by the holder of the baton
+	nudgeFunc    func()      // nudge, as a value that is made once
 	stateChanged atomic.Bool // the session's state may have changed
 
-	mu          rank.Mutex[rank.Connection]
-	stage       stage
-	progress    sync.Cond // the reader waits: an answer has left the queue, the baton is retired, or the connection has ended
-	queue       []answer  // from head on
-	head        int
-	unplaced    int  // answers in the queue that have no place yet
-	bytes       int  // of the requests or results in the queue
-	deferEvents bool // the reader makes an answer: events that belong to no answer wait until it is queued
+	mu    rank.Mutex[rank.Connection]
+	stage stage
+	// progress wakes the reader when an answer leaves the queue, the baton is retired or the
+	// connection ends.
+	progress sync.Cond
+	queue    []answer // its first answer is at head
+	head     int
+	unplaced int // answers in the queue that have no place yet
+	bytes    int // of the requests or results in the queue
+	// deferEvents means that the reader makes an answer. Events that belong to no answer wait until
+	// it is queued.
+	deferEvents bool
 	last        lastAnswer
 }
 
@@ -67,12 +78,13 @@ type stage uint8
 const (
 	stageGreeting stage = iota // the client has no session yet
 	stageServing               // requests are answered
-	stageClosing               // the client closes its session: the end of the session does not end the connection
-	stageEnded                 // the socket is closed
+	// The client closes its session, whose end then does not end the connection.
+	stageClosing
+	stageEnded // the socket is closed
 )
 
 // goToLocked moves the connection to its next stage, unless it has ended. A step that the package
-// doc does not draw is a defect.
+// doc does not draw is a defect and panics.
 func (c *conn) goToLocked(next stage) {
 	switch {
 	case c.stage == stageEnded:
@@ -83,7 +95,7 @@ func (c *conn) goToLocked(next stage) {
 	}
 }
 
-// lastAnswer is what cons shows of a connection.
+// lastAnswer is what the word cons shows of a connection.
 type lastAnswer struct {
 	op    wire.Op
 	xid   int32
@@ -94,13 +106,18 @@ type lastAnswer struct {
 
 // Limits of one connection, and what happens at them.
 const (
-	queueBytesMax = 4 << 20  // bytes of requests under way and of answers not sent: the next request is not read until there are less
-	readBytesMax  = 16 << 20 // bytes of a multiRead's results; with more the connection ends
-	portionBytes  = 64 << 10 // bytes of answers and events that are sent in one go; what is queued behind waits
-	queueKept     = 4        // answers an idle connection keeps room for
-	answerBytes   = 512      // an answer in the queue, beside its bytes; one in a reply of several takes about as much
-	lingerMax     = time.Second
-	lingerBytes   = 64 << 10 // how much of what a client still sends is read at the end, lest the system lose the last answer
+	// Bytes of requests in flight and of answers not sent; beyond it no request is read.
+	queueBytesMax = 4 << 20
+	readBytesMax  = 16 << 20 // bytes of a multiRead's results; beyond it the connection ends
+	// Bytes of answers and events that are sent at once; what is queued behind them waits.
+	portionBytes = 64 << 10
+	queueKept    = 4 // room for answers that an idle connection keeps
+	// What an answer takes in the queue beside its bytes, and a result in a multi.
+	answerBytes = 512
+	lingerMax   = time.Second
+	// What is read of a client's input at the end, so that the system does not drop the last
+	// answer.
+	lingerBytes = 64 << 10
 )
 
 var errEnded = errors.New("connection ended")
@@ -116,7 +133,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 	return c
 }
 
-// serve is the connection's life.
+// serve runs the connection from its first byte to its end.
 func (c *conn) serve() {
 	err := c.contain(c.converse)
 	c.drop()
@@ -126,15 +143,17 @@ func (c *conn) serve() {
 		c.stopSending()
 		c.session.OnTurn(nil)
 		c.watches.End(nil)
-		c.gate.outstanding.Add(-int64(len(c.queue) - c.head)) // nobody else is left
+		// No other goroutine changes the queue now.
+		c.gate.outstanding.Add(-int64(len(c.queue) - c.head))
 	}
 	if err != nil && err != io.EOF && !errors.Is(err, errEnded) {
 		c.gate.log.Debug("client's connection ended", "client", c.sock.RemoteAddr(), "cause", err)
 	}
 }
 
-// contain is fn, or the panic under it as an error. That is a mistake of ours, or of one of the service's schemes; the process is the
-// service's, so it costs no more than the connection. Locks that are held where that can happen are given back by defer.
+// contain runs fn and returns a panic under it as an error. Such a panic is a defect of the
+// gateway, or of one of the service's schemes. The process belongs to the service, so the panic
+// costs only the connection. Locks that fn may hold while it panics are unlocked by defer.
 func (c *conn) contain(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -145,7 +164,7 @@ func (c *conn) contain(fn func() error) (err error) {
 	return fn()
 }
 
-// drop ends the connection at once. Anybody may call it, at any time.
+// drop ends the connection at once. It may be called at any time, by any goroutine.
 func (c *conn) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,10 +173,11 @@ func (c *conn) drop() {
 	}
 	c.goToLocked(stageEnded)
 	c.progress.Broadcast()
-	_ = c.raw.Close() // TLS would say goodbye, and wait until it has
+	_ = c.raw.Close() // closing sock would send TLS's goodbye, and wait for that
 }
 
-// hold counts bytes that the connection holds more than before, or less. It may be called under any lock.
+// hold counts bytes that the connection holds more, or less if negative. It may be called under any
+// lock.
 func (c *conn) hold(bytes int) {
 	c.held.Add(int64(bytes))
 	if all := c.gate.held.Add(int64(bytes)); bytes > 0 && all > int64(c.gate.cfg.Memory) {
@@ -165,7 +185,7 @@ func (c *conn) hold(bytes int) {
 	}
 }
 
-// converse is the reader. It returns why the conversation ended.
+// converse is the reader. It returns the reason why the conversation ended.
 func (c *conn) converse() error {
 	if err := c.sock.SetDeadline(time.Now().Add(c.gate.cfg.FirstFrame)); err != nil {
 		return err
@@ -199,7 +219,7 @@ func (c *conn) converse() error {
 	return c.linger()
 }
 
-// say is all that is said to this client.
+// say sends text as the only thing that this client gets.
 func (c *conn) say(text []byte) error {
 	if err := c.send(text); err != nil {
 		return err
@@ -215,8 +235,8 @@ func (c *conn) send(b []byte) error {
 	return err
 }
 
-// linger ends the sending side and reads on for a while: a connection that is closed with something unread is reset, and the client
-// may not see what was sent before.
+// linger closes the sending side and reads on for a while. If a connection is closed with input
+// unread, the system resets it, and the client may lose what was sent before.
 func (c *conn) linger() error {
 	if half, ok := c.sock.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
@@ -243,10 +263,12 @@ func (c *conn) handshake(frame []byte) error {
 			s, err = c.gate.open(ctx, timeout, c.identities)
 		}
 	} else if s, err = c.gate.resume(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.identities); err == nil {
-		err = c.gate.behind(q.LastZxid) // now that this member has applied what the client saw before it came
+		// By now this member has applied what the client saw before it came.
+		err = c.gate.behind(q.LastZxid)
 	}
 	if err == nil && c.gate.node.Config.Shards > 1 && q.LastZxid > 0 {
-		_, err = s.Sync(ctx, "/") // on every shard: zxids of several do not compare, so behind cannot tell
+		// On every shard: zxids of different shards do not compare, so behind cannot tell.
+		_, err = s.Sync(ctx, "/")
 	}
 	password := [16]byte{}
 	a := wire.ConnectResponse{Old: q.Old, Password: password[:]}
@@ -262,7 +284,7 @@ func (c *conn) handshake(frame []byte) error {
 	}
 	c.attach(s, q.SessionID == 0)
 	s.OnTurn(c.onStateChange)
-	c.stateChanged.Store(true) // it may have changed before
+	c.stateChanged.Store(true) // it may have changed before OnTurn
 	return nil
 }
 
@@ -277,7 +299,8 @@ func (c *conn) attach(s *engine.Session, isNew bool) {
 	}
 }
 
-// behind returns why a client is not served that has seen more than this member has applied. It does not know with several shards.
+// behind returns an error if a client has seen more than this member has applied. With several
+// shards it cannot tell, and returns nil.
 func (g *Gateway) behind(seen int64) error {
 	if here := g.node.Engine.Visible(); g.node.Config.Shards == 1 && seen > int64(here) {
 		return fmt.Errorf("the client has seen zxid %#x, this member only %#x", seen, here)
@@ -285,8 +308,8 @@ func (g *Gateway) behind(seen int64) error {
 	return nil
 }
 
-// room waits until another request may be read, and reports false if the connection has ended. A connection that has none under way may
-// always have one.
+// awaitRoom waits until another request may be read. It returns false if the connection has ended.
+// A connection with no request in flight always has room for one.
 func (c *conn) awaitRoom() bool {
 	most := c.gate.cfg.Outstanding
 	c.mu.Lock()
@@ -298,8 +321,8 @@ func (c *conn) awaitRoom() bool {
 	return c.stage != stageEnded
 }
 
-// awaitPlaced waits until all writes have their answers sent, and what was queued behind them. It reports false if the connection has
-// ended.
+// awaitPlaced waits until every answer in the queue has its place: all writes, and what was queued
+// behind them, are answered. It returns false if the connection has ended.
 func (c *conn) awaitPlaced() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,7 +332,7 @@ func (c *conn) awaitPlaced() bool {
 	return c.stage != stageEnded
 }
 
-// waitLocked has the reader wait until an answer has left the queue, and sees to it that what is ready does.
+// waitLocked waits for progress. First it has the answers that are ready sent.
 func (c *conn) waitLocked() {
 	if c.readyLocked() {
 		c.nudge()
@@ -344,7 +367,8 @@ func (c *conn) pushLocked(a *answer) {
 	}
 	c.bytes += a.bytes
 	c.hold(a.bytes + answerBytes)
-	if n := len(c.queue); n == cap(c.queue) && c.head > n/2 { // else a queue that is never empty would grow for ever
+	// Without this a queue that is never empty would grow for ever.
+	if n := len(c.queue); n == cap(c.queue) && c.head > n/2 {
 		left := copy(c.queue, c.queue[c.head:])
 		clear(c.queue[left:])
 		c.queue, c.head = c.queue[:left], 0
@@ -353,7 +377,8 @@ func (c *conn) pushLocked(a *answer) {
 	c.gate.outstanding.Add(1)
 }
 
-// first returns the first answer in the queue, which stays there until pop, and false if there is none that is ready.
+// first returns the first answer in the queue, or false if it is not ready. The answer stays in the
+// queue until pop.
 func (c *conn) first() (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,7 +388,7 @@ func (c *conn) first() (answer, bool) {
 	return c.queue[c.head], true
 }
 
-// pop takes the first answer out, which was made.
+// pop takes the first answer out of the queue, after it was gathered for sending.
 func (c *conn) pop(a *answer) {
 	after := c.removeFirst(a, time.Now())
 	c.gate.outstanding.Add(-1)

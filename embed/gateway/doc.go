@@ -26,8 +26,8 @@
 //     counted. It is not counted by the leader's wall clock.
 //   - /zookeeper/config has no data, not even in an ensemble. A client that asks for the members
 //     learns of none.
-//   - There is no read-only mode, no SASL, no reconfig, and there are no local sessions. The gateway
-//     answers like a server that has them turned off.
+//   - There is no read-only mode, no SASL, no reconfig, and there are no local sessions. The
+//     gateway answers like a server that has them turned off.
 //
 // # Sessions and connections
 //

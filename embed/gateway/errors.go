@@ -8,8 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// answers are the errors that a client is told of by their codes, those first that are met most. The connection ends with all others:
-// they leave open whether the request was applied, or say that it cannot be asked here; a client takes both from a lost connection.
+// answers maps errors to the codes that tell clients of them, the most frequent first. All other
+// errors end the connection. They leave open whether the request was applied, or say that this
+// member cannot serve it. A client infers both from a lost connection.
 var answers = []struct {
 	err  error
 	code wire.Code
@@ -25,7 +26,7 @@ var answers = []struct {
 	{tree.ErrInvalidPath, wire.BadArguments},
 	{tree.ErrInvalidMode, wire.BadArguments},
 	{tree.ErrInvalidTTL, wire.BadArguments},
-	{engine.ErrTooLarge, wire.BadArguments},   // ZooKeeper has no limit but the frame's, and no code
+	{engine.ErrTooLarge, wire.BadArguments},   // ZooKeeper has no such limit, and no code for it
 	{engine.ErrCrossShard, wire.BadArguments}, // ZooKeeper has no shards
 	{errMarshalling, wire.MarshallingError},
 	{errNoWatcher, wire.NoWatcher},
@@ -33,13 +34,14 @@ var answers = []struct {
 }
 
 var (
-	errMarshalling = errors.New("no such request") // decoded, and yet what ZooKeeper takes for bytes that are none
+	// errMarshalling is about a request that the gateway can decode and ZooKeeper cannot.
+	errMarshalling = errors.New("malformed request")
 	errNoWatcher   = errors.New("no such watch")
 
-	errReconfigDisabled = errors.New("members are fixed")
+	errReconfigDisabled = errors.New("reconfig is turned off: the members are fixed")
 )
 
-// codeOf returns the code that tells of an error, and false if the connection has to end instead.
+// codeOf returns the code for an error, or false if the connection has to end instead.
 func codeOf(err error) (wire.Code, bool) {
 	if err == nil {
 		return wire.OK, true

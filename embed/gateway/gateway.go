@@ -22,9 +22,10 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// Defaults of Config.
+// Defaults of Config. Those for connections per address, frame size and outstanding requests are
+// ZooKeeper's.
 const (
-	DefaultConnectionsPerAddress = 60 // ZooKeeper's, as the next but one and the one after
+	DefaultConnectionsPerAddress = 60
 	DefaultConnections           = 10_000
 	DefaultFrameSize             = wire.FrameMax
 	DefaultOutstanding           = 1000
@@ -34,50 +35,56 @@ const (
 	DefaultMemory                = 512 << 20
 )
 
-// Config says where a gateway listens and what it allows. All but Listen may be zero.
+// Config says where a gateway listens and what it allows. All fields except Listen may be zero.
 type Config struct {
 	// Listen is the address for clients, such as ":2181" or "127.0.0.1:0".
 	Listen string `yaml:"listen"`
-	// TLS encrypts the clients' connections; nil means plain text.
+	// TLS encrypts the clients' connections. Nil means plain text.
 	TLS *TLS `yaml:"tls"`
 
-	// ConnectionsPerAddress bounds the connections from one address, and Connections all of them. One more is closed at once. Zero
-	// means DefaultConnectionsPerAddress and DefaultConnections, a negative number no bound.
+	// ConnectionsPerAddress bounds the connections from one address, Connections bounds all of
+	// them. A connection beyond a bound is closed at once. Zero means DefaultConnectionsPerAddress
+	// and DefaultConnections. A negative number means no bound.
 	ConnectionsPerAddress int `yaml:"connectionsPerAddress"`
 	Connections           int `yaml:"connections"`
-	// FrameSize bounds the bytes of a request; a connection with a longer one is closed. Zero means DefaultFrameSize. Znodes are
-	// bounded by the node's MaxDataSize too.
+	// FrameSize bounds the bytes of a request. A connection with a longer request is closed. Zero
+	// means DefaultFrameSize. The node's MaxDataSize bounds the data of znodes as well.
 	FrameSize int `yaml:"frameSize"`
-	// Outstanding bounds the requests that were read and not answered yet, of one connection and of all together; no more are read
-	// then, but that every connection may have one. Zero means DefaultOutstanding.
+	// Outstanding bounds the requests that were read and are not answered yet. It applies to each
+	// connection, and to all of them together. At the bound, no more requests are read, except that
+	// every connection may have one. Zero means DefaultOutstanding.
 	Outstanding int `yaml:"outstanding"`
-	// WatchBytes bounds what the watches of one connection take: their paths, and 256 bytes for each
-	// beside that. A connection with more is ended. Zero means DefaultWatchBytes.
+	// WatchBytes bounds the memory for the watches of one connection: their paths, and 256 bytes
+	// more for each. A connection that needs more is ended. Zero means DefaultWatchBytes.
 	WatchBytes int `yaml:"watchBytes"`
-	// Memory bounds what all connections hold: requests that are read or under way, answers and events
-	// that are not sent, and watches. With more the connection that holds most is ended, and the log
-	// says so. Zero means DefaultMemory. It is for what clients ask for, and not for what each of them
-	// takes when it is idle, some 12 KiB.
+	// Memory bounds what all connections hold: requests that were read or are in flight, answers
+	// and events that are not sent yet, and watches. Beyond the bound, the gateway ends the
+	// connection that holds most, and logs it. Zero means DefaultMemory. Memory covers what clients
+	// ask for. It does not cover the 12 KiB or so that every idle connection takes.
 	Memory int `yaml:"memory"`
-	// WriteTimeout is how long a client may take to read what is sent to it, before its connection is closed. Zero means
-	// DefaultWriteTimeout.
+	// WriteTimeout is how long a client may take to read what is sent to it. After that its
+	// connection is closed. Zero means DefaultWriteTimeout.
 	WriteTimeout time.Duration `yaml:"writeTimeout"`
-	// FirstFrame is how long a connection may take to say what it wants, TLS's handshake included. Zero means DefaultFirstFrame.
+	// FirstFrame is how long a new connection may take to send its first request, including TLS's
+	// handshake. Zero means DefaultFirstFrame.
 	FirstFrame time.Duration `yaml:"firstFrame"`
-	// Words are the four-letter words that are answered; "*" means all that there are. Nil means "srvr" alone, as in ZooKeeper.
+	// Words are the four-letter words that the gateway answers; "*" means all of them. Nil means
+	// "srvr" alone, as in ZooKeeper.
 	Words []string `yaml:"words"`
 }
 
-// TLS is the encryption of clients' connections. Give Config, or the files.
+// TLS says how clients' connections are encrypted. Set either Config or the files.
 type TLS struct {
-	// Config needs Certificates. For client certificates to be identities it has to verify them: ClientCAs, and a ClientAuth of
-	// VerifyClientCertIfGiven or RequireAndVerifyClientCert. It is cloned.
+	// Config needs Certificates, GetCertificate or GetConfigForClient. To use client certificates
+	// as identities, set ClientCAs and a ClientAuth of VerifyClientCertIfGiven or
+	// RequireAndVerifyClientCert. The gateway clones the Config.
 	Config *tls.Config `yaml:"-"`
-	// CertFile and KeyFile are PEM files: the gateway's certificate chain and key.
+	// CertFile and KeyFile are PEM files with the gateway's certificate chain and its key.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
-	// ClientCAFile, a PEM file, holds the authorities that sign clients' certificates. A client may present one then, whose subject is
-	// its identity under the scheme "x509", and must if ClientCertRequired is set. Empty means that none is asked for.
+	// ClientCAFile is a PEM file with the authorities that sign clients' certificates. With it, a
+	// client may present a certificate, whose subject becomes its identity under the scheme "x509".
+	// If ClientCertRequired is set, it must. Empty means that no certificate is asked for.
 	ClientCAFile       string `yaml:"clientCAFile"`
 	ClientCertRequired bool   `yaml:"clientCertRequired"`
 }
@@ -88,7 +95,7 @@ func (c Config) Validate() error {
 	return err
 }
 
-// complete fills in the defaults and checks the result.
+// complete fills in the defaults, checks the result and loads the TLS files.
 func (c Config) complete() (Config, *tls.Config, error) {
 	var problems []error
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -183,7 +190,7 @@ func (t *TLS) load() (*tls.Config, error) {
 	return out, nil
 }
 
-// A Gateway serves ZooKeeper's clients on a port. Its methods may be called by any number of goroutines.
+// A Gateway serves ZooKeeper's clients on a port. Its methods are safe for concurrent use.
 type Gateway struct {
 	// Immutable after Start.
 	cfg        Config
@@ -192,25 +199,25 @@ type Gateway struct {
 	log        *slog.Logger
 	listener   net.Listener
 	since      time.Time
-	ctx        context.Context // of all that is asked of the engine; ends with Close
+	ctx        context.Context // of all calls into the engine; ends with Close
 	cancel     context.CancelFunc
 	goroutines sync.WaitGroup
 
 	outstanding atomic.Int64
 	authFailed  atomic.Int64
-	refused     atomic.Int64 // connections beyond a limit
+	refused     atomic.Int64 // connections beyond a bound
 	held        atomic.Int64 // bytes that all connections hold
-	relieving   atomic.Bool  // a connection is being ended for that
+	relieving   atomic.Bool  // a connection is being ended because held is beyond Config.Memory
 	figures     figures
-	reads       figures // from the request to the answer of those that only read
+	reads       figures // of the requests that only read
 
 	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}
-	addresses map[string]int // connections of each
+	addresses map[string]int // number of connections by address
 	closed    bool
 }
 
-// Start opens the port for clients of a node. It ends with the node, or with Close.
+// Start opens a port for clients of the node. The gateway ends with Close, or when the node ends.
 func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	cfg, t, err := cfg.complete()
 	if err != nil {
@@ -235,11 +242,12 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Addr is where the gateway listens.
+// Addr returns the address at which the gateway listens.
 func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }
 
-// Close closes the port and all connections, and waits until nothing of them runs any more. The clients' sessions live on until their
-// timeouts, so that they can be resumed on another member. It is idempotent.
+// Close closes the port and all connections, and waits until all their goroutines have ended. The
+// clients' sessions live on until their timeouts, so clients can resume them on another member.
+// Close is idempotent.
 func (g *Gateway) Close() error {
 	g.shut()
 	g.goroutines.Wait()
@@ -262,7 +270,8 @@ func (g *Gateway) shut() {
 	}
 }
 
-// acceptLoop accepts connections until the listener is closed. What goes wrong meanwhile, such as a want of file descriptors, is waited out.
+// acceptLoop accepts connections until the listener is closed. After any other error, such as a
+// lack of file descriptors, it waits and tries again.
 func (g *Gateway) acceptLoop() {
 	const first, most = 5 * time.Millisecond, time.Second
 	for pause := first; ; {
@@ -307,7 +316,7 @@ func (g *Gateway) accept(sock net.Conn) {
 	g.mu.Unlock()
 }
 
-// forget removes a connection that nobody serves any more.
+// forget removes a connection that is not served any more.
 func (g *Gateway) forget(c *conn, host string) {
 	g.mu.Lock()
 	delete(g.conns, c)
@@ -315,7 +324,8 @@ func (g *Gateway) forget(c *conn, host string) {
 		delete(g.addresses, host)
 	}
 	greediest := c.greediest
-	// While nobody looks for the greediest: what one holds that has gone would end another.
+	// Under mu: otherwise greediest could count what this connection held, and end another one for
+	// it.
 	g.held.Add(-c.held.Load())
 	g.mu.Unlock()
 	if greediest {
@@ -324,8 +334,9 @@ func (g *Gateway) forget(c *conn, host string) {
 	}
 }
 
-// relieve has the connection that holds most ended if all hold too much. One at a time is: until what it
-// holds is free it is not known whether that was enough. It may be called under any lock.
+// relieve ends the connection that holds most, if all connections together hold too much. It ends
+// one at a time, because nobody knows whether that was enough until its memory is free. relieve may
+// be called under any lock.
 func (g *Gateway) relieve() {
 	if g.held.Load() > int64(g.cfg.Memory) && g.relieving.CompareAndSwap(false, true) {
 		g.goroutines.Go(g.endGreediest)
@@ -336,7 +347,7 @@ func (g *Gateway) endGreediest() {
 	c := g.greediest()
 	if c == nil {
 		g.relieving.Store(false)
-		g.relieve() // who held more meanwhile took it that one is being ended
+		g.relieve() // a connection that held more meanwhile saw relieving set and did nothing
 		return
 	}
 	g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
@@ -344,13 +355,13 @@ func (g *Gateway) endGreediest() {
 	c.drop()
 }
 
-// greediest marks the connection that holds most, whose end goes on with relieve; nil if all hold no more
-// than they may.
+// greediest returns the connection that holds most, and marks it, so that its end calls relieve
+// again. It returns nil if all connections together hold no more than Config.Memory.
 func (g *Gateway) greediest() (most *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.held.Load() <= int64(g.cfg.Memory) {
-		return nil // it was only for a moment
+		return nil // they held too much for a moment only
 	}
 	for c := range g.conns {
 		if most == nil || c.held.Load() > most.held.Load() {
@@ -363,7 +374,7 @@ func (g *Gateway) greediest() (most *conn) {
 	return most
 }
 
-// connections returns those that there are, the oldest first.
+// connections returns all connections, the oldest first.
 func (g *Gateway) connections() []*conn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -375,7 +386,7 @@ func (g *Gateway) connections() []*conn {
 	return list
 }
 
-// mayAnswer reports whether a word is on the list.
+// mayAnswer reports whether the configuration allows a word.
 func (g *Gateway) mayAnswer(word string) bool {
 	return slices.ContainsFunc(g.cfg.Words, func(w string) bool { return w == "*" || strings.EqualFold(w, word) })
 }

@@ -12,41 +12,43 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An input reads a connection's frames. It has buffers while there is something to read: an idle connection keeps none.
+// An input reads a connection's frames. It has buffers while there is something to read. An idle
+// connection keeps none.
 type input struct {
-	sock   net.Conn
-	before func() error // called before the socket is read, which may take long; nil until there is a session
+	sock net.Conn
+	// Runs before the socket is read, which may block; nil until there is a session.
+	before func() error
 
-	hold func(bytes int) // told what a long frame takes
-	came int             // bytes since the frame before
-	held int             // of them, those that hold was told of
+	hold func(bytes int) // counts the memory of a long frame
+	came int             // bytes since the last frame
+	held int             // how many of those were counted by hold
 
 	first [aheadMax]byte
-	ahead []byte // of first, what is not read on yet
+	ahead []byte // the part of first that was read from the socket and not consumed yet
 	bufs  *buffers
 
-	silence time.Duration // how long the client may say nothing; zero until there is a session
-	armed   time.Time     // when the deadline was set
+	silence time.Duration // how long the client may be silent; zero until there is a session
+	armed   time.Time     // when the read deadline was set
 }
 
-// aheadMax is what is read in the first go, before there are buffers; most requests are no longer.
+// aheadMax is how much is read before the input gets buffers. Most requests are no longer.
 const aheadMax = 128
 
-// buffers are what reading a request takes, and dealing with it.
+// buffers are what it takes to read one request and to handle it.
 type buffers struct {
 	r     *bufio.Reader
 	frame []byte
 	q     wire.Request
 	a     answer
-	one   [1]tree.Op // of q, if that is a write
+	one   [1]tree.Op // the operation of q, if q is a write
 }
 
-// frameKept bounds the frame that is kept for the next one who reads.
+// frameKept bounds the frame that goes back to the pool with the buffers.
 const frameKept = 64 << 10
 
 var pool = sync.Pool{New: func() any { return &buffers{r: bufio.NewReader(nil)} }}
 
-// Read reads what there is ahead, then the connection.
+// Read returns what was read ahead, then reads the connection.
 func (in *input) Read(p []byte) (int, error) {
 	if len(in.ahead) > 0 {
 		n := copy(p, in.ahead)
@@ -70,7 +72,7 @@ func (in *input) read(p []byte) (int, error) {
 	return n, err
 }
 
-// next reads a frame, which lies in the buffers until the next one is read.
+// next reads a frame. The frame lies in the buffers until the next call.
 func (in *input) next(limit int) ([]byte, error) {
 	in.rearm()
 	if in.came = 0; in.held > 0 {
@@ -86,7 +88,7 @@ func (in *input) next(limit int) ([]byte, error) {
 	return in.readFrame(limit)
 }
 
-// readFrame reads a frame of which something is ahead.
+// readFrame reads a frame. Part of it may have been read ahead.
 func (in *input) readFrame(limit int) ([]byte, error) {
 	if in.bufs == nil {
 		in.bufs = pool.Get().(*buffers)
@@ -99,7 +101,7 @@ func (in *input) readFrame(limit int) ([]byte, error) {
 	return frame, err
 }
 
-// freeBuffers gives the buffers back.
+// freeBuffers returns the buffers to the pool.
 func (in *input) freeBuffers() {
 	b := in.bufs
 	if b == nil {
@@ -114,8 +116,8 @@ func (in *input) freeBuffers() {
 	pool.Put(b)
 }
 
-// awaitFirst reads what comes first. Whoever was silent for too long is asked once more: after a pause of this process the deadline has
-// passed, and yet there may be something to read.
+// awaitFirst reads the first bytes of a frame. If the client was silent for too long, it reads once
+// more: after a pause of this process the deadline has passed, and yet there may be input.
 func (in *input) awaitFirst() error {
 	n, err := in.read(in.first[:])
 	if errors.Is(err, os.ErrDeadlineExceeded) && in.silence > 0 {
@@ -132,13 +134,14 @@ func (in *input) awaitFirst() error {
 
 const secondLook = 100 * time.Millisecond
 
-// limitSilence sets how long the client may say nothing from now on.
+// limitSilence sets how long the client may be silent from now on.
 func (in *input) limitSilence(after time.Duration) {
 	in.silence, in.armed = after, time.Time{}
 	in.rearm()
 }
 
-// rearm moves the deadline, but not at every frame: it is up to a quarter later than it should be.
+// rearm sets the read deadline anew, but not at every frame. So the deadline is up to a quarter
+// later than asked for.
 func (in *input) rearm() {
 	now := time.Now()
 	if in.silence == 0 || now.Sub(in.armed) < in.silence/4 {
@@ -148,7 +151,8 @@ func (in *input) rearm() {
 	_ = in.sock.SetReadDeadline(now.Add(in.silence + in.silence/4))
 }
 
-// head reads the first four bytes of the connection, which may be one of ZooKeeper's words; they stay to be read.
+// head reads the first four bytes of the connection, which may be a four-letter word. They are read
+// again as part of the first frame.
 func (in *input) head() ([]byte, error) {
 	n := 0
 	for n < 4 {

@@ -8,7 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// multi submits a transaction of several operations. What the wire package lets through of them has a path and, if it creates, a list.
+// multi submits a transaction of several operations. Decoding has checked that each of them has a
+// path, and each create an ACL.
 func (c *conn) multi(q *wire.Request, a *answer) error {
 	if len(q.Ops) == 0 {
 		return c.finish(a, nil)
@@ -25,7 +26,8 @@ func (c *conn) multi(q *wire.Request, a *answer) error {
 	return c.submit(a, ops)
 }
 
-// normalise makes of a create what ZooKeeper makes of one in a multi, unlike of one alone, while it decodes it.
+// normalise changes a create in a multi as ZooKeeper does while it decodes the multi. It does not
+// do so for a create outside of a multi.
 func normalise(o *wire.Operation) {
 	container, ttl := o.Flags == wire.FlagsContainer, o.Flags == wire.FlagsTTL || o.Flags == wire.FlagsSequentialTTL
 	switch o.Op {
@@ -43,8 +45,8 @@ func normalise(o *wire.Operation) {
 	}
 }
 
-// part is an operation of a multi. One that can be refused here is to fail when its turn comes: an operation before it may fail too, and
-// is the one that the client is told of.
+// part returns one operation of a multi. An operation that is refused here must fail only in its
+// turn. If an operation before it fails too, the client hears about the earlier one.
 func (c *conn) part(o *wire.Operation) tree.Op {
 	var op tree.Op
 	var err error
@@ -59,12 +61,15 @@ func (c *conn) part(o *wire.Operation) tree.Op {
 		op, err = c.create(o)
 	}
 	if err != nil {
-		return tree.Op{Kind: tree.KindCreate, Path: o.Path, TTL: -1} // ErrInvalidTTL, which is BadArguments as all there can be
+		// This fails with ErrInvalidTTL. Its code is BadArguments, as that of every error there can
+		// be.
+		return tree.Op{Kind: tree.KindCreate, Path: o.Path, TTL: -1}
 	}
 	return op
 }
 
-// fillMulti is fill for a multi, whose reply has an error of its own only if no operation is to blame.
+// fillMulti is fill for a multi. If one operation caused the error, the reply's own error stays OK
+// and the results say which.
 func (a *answer) fillMulti(results []tree.Result, err error) error {
 	code, ok := codeOf(err)
 	if !ok {
@@ -98,7 +103,7 @@ func (a *answer) fillMulti(results []tree.Result, err error) error {
 	return nil
 }
 
-// multiRead carries out reads that have nothing in common but their reply.
+// multiRead carries out reads that have only their reply in common.
 func (c *conn) multiRead(q *wire.Request, a *answer) error {
 	if !c.awaitPlaced() {
 		return errEnded

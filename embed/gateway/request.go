@@ -13,14 +13,22 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// An action is what is done for a request: one of these functions. An error that codeOf knows is the client's answer.
+// An action is how a request is carried out: one of these functions. An error that codeOf knows
+// becomes the client's answer.
 type action struct {
-	write func(c *conn, o *wire.Operation) (tree.Op, error)                    // one operation, submitted as a transaction
-	read  func(c *conn, from source, o *wire.Operation, r *wire.Result) error  // after the writes before it
-	arm   func(c *conn, o *wire.Operation, r *wire.Reply) (watch.Place, error) // likewise, and no event comes in between
-	reply func(c *conn, q *wire.Request, a *answer) error                      // of what needs no order among the rest
-	other func(c *conn, q *wire.Request, a *answer) error                      // queues its answer itself
-	waits bool                                                                 // for more than the writes before it: what is ready is sent first
+	// write returns an operation to submit as a transaction.
+	write func(c *conn, o *wire.Operation) (tree.Op, error)
+	// read reads after the writes before it.
+	read func(c *conn, from source, o *wire.Operation, r *wire.Result) error
+	// arm reads and arms after the writes before it, with no event in between.
+	arm func(c *conn, o *wire.Operation, r *wire.Reply) (watch.Place, error)
+	// reply fills an answer that depends on no other request.
+	reply func(c *conn, q *wire.Request, a *answer) error
+	// other queues its answer itself.
+	other func(c *conn, q *wire.Request, a *answer) error
+	// waits means that the action blocks for more than the writes before it. So what is ready is
+	// sent first.
+	waits bool
 }
 
 var actions = map[wire.Op]action{
@@ -60,7 +68,7 @@ var actions = map[wire.Op]action{
 // errLast says that the connection ends behind the answer that was queued last.
 var errLast = errors.New("the last answer is queued")
 
-// request reads a request and does what it asks for.
+// request reads one request and carries it out.
 func (c *conn) request() error {
 	if !c.awaitRoom() {
 		return errEnded
@@ -84,7 +92,7 @@ func (c *conn) request() error {
 		c.push(a)
 		return errLast
 	}
-	if q.Op != wire.OpAuth && q.Op != wire.OpSASL { // which keep no session alive
+	if q.Op != wire.OpAuth && q.Op != wire.OpSASL { // these two keep no session alive
 		c.session.Heard()
 	}
 	if q.DecodeBody(body) != nil {
@@ -94,7 +102,7 @@ func (c *conn) request() error {
 	}
 	err = c.act(q, a)
 	if a.bytes > portionBytes {
-		*a = answer{} // or it stays beside what is sent, until there is another
+		*a = answer{} // or the answer would stay in memory a second time until the next request
 	}
 	return err
 }
@@ -123,7 +131,7 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		if !c.awaitPlaced() {
 			return errEnded
 		}
-		if do.waits { // and shows nothing that is watched
+		if do.waits { // such a read shows nothing that is watched
 			return c.finish(a, do.read(c, c.session, &q.Operation, &a.reply.Result))
 		}
 		return c.answerRead(a, func(from source) error { return do.read(c, from, &q.Operation, &a.reply.Result) })
@@ -133,7 +141,8 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 	return do.other(c, q, a)
 }
 
-// finish queues an answer with the error's code, which may be OK. The error is returned if the client cannot be told.
+// finish queues an answer with the error's code, which may be OK. It returns an error that the
+// client cannot be told.
 func (c *conn) finish(a *answer, err error) error {
 	code, ok := codeOf(err)
 	if !ok {
@@ -145,7 +154,7 @@ func (c *conn) finish(a *answer, err error) error {
 	return nil
 }
 
-// A source is what requests read from: the session, or a moment that stands still.
+// A source is what requests read from: the session, or all shards at one moment.
 type source interface {
 	Get(path string) ([]byte, tree.Stat, error)
 	Exists(path string) (tree.Stat, bool, error)
@@ -154,9 +163,10 @@ type source interface {
 	Descendants(path string) (int, error)
 }
 
-// answerRead is finish for what read shows. An event that comes while it reads would be sent before an answer
-// that may not show it yet. Then it reads again, from the moment of its place among the events. Those that
-// come after that wait until the answer is in the queue; nobody else waits, however long it reads.
+// answerRead is finish for a read. If an event comes during the read, that event would be sent
+// before an answer that may not show its change yet. Then answerRead reads once more, at the moment
+// of the answer's place among the events. Later events wait until the answer is queued. Nobody else
+// waits, however long the read takes.
 func (c *conn) answerRead(a *answer, read func(from source) error) error {
 	before := c.watches.Here()
 	if err := a.show(read(c.session)); err != nil {
@@ -179,7 +189,7 @@ func (c *conn) answerRead(a *answer, read func(from source) error) error {
 	return nil
 }
 
-// pushUnless queues an answer unless events have come since a place.
+// pushUnless queues an answer, unless events have come since a place.
 func (c *conn) pushUnless(a *answer, since watch.Place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +202,8 @@ func (c *conn) pushUnless(a *answer, since watch.Place) bool {
 	return true
 }
 
-// answerArmed is finish for what arms watches. No event is taken from before do looks until the answer is in the queue.
+// answerArmed is finish for a request that arms watches. No event is sent between do's look at the
+// tree and the queueing of the answer.
 func (c *conn) answerArmed(a *answer, do func() (watch.Place, error)) error {
 	if !c.awaitPlaced() {
 		return errEnded
@@ -206,20 +217,21 @@ func (c *conn) answerArmed(a *answer, do func() (watch.Place, error)) error {
 	}
 	a.reply.Err = code
 	a.placeAt(at)
-	a.bytes += sizeOf(&a.reply.Result) // and the request's: a setWatches has events by that
+	// The request's bytes still count, because a setWatches makes events in proportion.
+	a.bytes += sizeOf(&a.reply.Result)
 	c.pushLocked(a)
 	return nil
 }
 
-// startDeferring keeps events that belong to no answer until the answer that the reader makes is queued.
+// startDeferring makes events that belong to no answer wait until the reader has queued its answer.
 func (c *conn) startDeferring() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deferEvents = true
 }
 
-// submit sends a transaction on its way. One that was refused at once is the connection's end: what is submitted after it might be
-// applied, and a client relies on that not happening.
+// submit submits a transaction. If the transaction is refused at once, the connection ends. What is
+// submitted after it might be applied otherwise, and a client relies on that not happening.
 func (c *conn) submit(a *answer, ops []tree.Op) error {
 	c.startDeferring()
 	a.goTo(answerPending)
@@ -235,16 +247,17 @@ func (c *conn) submit(a *answer, ops []tree.Op) error {
 	return nil
 }
 
-// The writes.
+// Writes.
 
 func (c *conn) create(o *wire.Operation) (tree.Op, error) {
 	mode := tree.CreateMode(o.Flags)
-	switch { // in the order in which ZooKeeper looks, as far as the tree does not
+	switch { // in ZooKeeper's order, as far as the tree does not check it
 	case o.Flags < wire.FlagsPersistent || o.Flags > wire.FlagsSequentialTTL:
 		return tree.Op{}, tree.ErrInvalidMode
 	case o.Op == wire.OpCreateTTL != mode.IsTTL(), o.Op == wire.OpCreateContainer && mode != tree.Container,
 		o.Op == wire.OpCreateTTL && mode == tree.Container:
-		return tree.Op{}, tree.ErrInvalidMode // with which a client could stop a server of ZooKeeper's
+		// ZooKeeper's own server can be stopped by such a request.
+		return tree.Op{}, tree.ErrInvalidMode
 	case mode.IsTTL() && (o.TTL < 1 || o.TTL > tree.MaxTTL):
 		return tree.Op{}, tree.ErrInvalidTTL
 	case o.Path == wire.Null:
@@ -277,7 +290,7 @@ func (c *conn) setACL(o *wire.Operation) (tree.Op, error) {
 	return tree.Op{Kind: tree.KindSetACL, Path: o.Path, ACL: aclOf(o.ACL), Version: o.Version}, nil
 }
 
-// aclOf is never nil, which to the tree is a list that everybody may do everything by.
+// aclOf never returns nil. To the tree, nil is a list that allows everything to everybody.
 func aclOf(acl []wire.ACL) []tree.ACL {
 	list := make([]tree.ACL, len(acl))
 	for i, a := range acl {
@@ -286,7 +299,8 @@ func aclOf(acl []wire.ACL) []tree.ACL {
 	return list
 }
 
-// The reads. To all of them the empty path is the root, which the tree does not know. A watch of it is one of that name.
+// Reads. For all of them the empty path is the root, although the tree does not know that path. A
+// watch of the empty path keeps that name.
 
 func readPath(path string) (string, error) {
 	switch path {
@@ -298,10 +312,10 @@ func readPath(path string) (string, error) {
 	return path, short(path)
 }
 
-// short refuses a path that is longer than any can be: a watch of it would be kept.
+// short refuses a path that is longer than any znode's. Otherwise a watch of it would be kept.
 func short(path string) error {
 	if n := len(path); n > engine.PathMax {
-		return fmt.Errorf("%w: a path of %d bytes, at most %d are taken", engine.ErrTooLarge, n, engine.PathMax)
+		return fmt.Errorf("%w: a path of %d bytes, the limit is %d", engine.ErrTooLarge, n, engine.PathMax)
 	}
 	return nil
 }
@@ -369,7 +383,7 @@ func (c *conn) getChildrenArm(o *wire.Operation, r *wire.Reply) (watch.Place, er
 	return at, err
 }
 
-// list is one that is not null on the wire.
+// list returns names, or an empty list that is not null on the wire.
 func list(names []string) []string {
 	if names == nil {
 		return []string{}
@@ -411,7 +425,7 @@ func (c *conn) getEphemerals(_ source, o *wire.Operation, r *wire.Result) error 
 	return err
 }
 
-// sync is a barrier, which ZooKeeper's is not.
+// sync is a real barrier, unlike ZooKeeper's.
 func (c *conn) sync(_ source, o *wire.Operation, r *wire.Result) error {
 	r.Path = o.Path
 	path := o.Path
@@ -430,9 +444,10 @@ func statOf(s *tree.Stat) wire.Stat {
 	}
 }
 
-// The rest.
+// Other requests.
 
-// ping is answered while the session is safe: a client must not take a node that is cut off for one that keeps its session alive.
+// ping is answered only while the session is safe. Otherwise a client would believe that a node
+// which is cut off keeps its session alive.
 func (c *conn) ping(q *wire.Request, a *answer) error {
 	if now := c.session.Now(); now != embed.Connected {
 		return sessionError(now)
@@ -448,7 +463,7 @@ func (c *conn) whoAmI(q *wire.Request, a *answer) error {
 
 func (c *conn) reconfig(*wire.Request, *answer) error { return errReconfigDisabled }
 
-// sasl is what a server says that has none.
+// sasl answers like a server that has no SASL.
 func (c *conn) sasl(q *wire.Request, a *answer) error {
 	a.ownZxid = true
 	return nil
@@ -490,7 +505,8 @@ func (c *conn) closeSession(q *wire.Request, a *answer) error {
 	if err := c.session.Close(); err != nil {
 		return err
 	}
-	if err := c.session.Err(); err == engine.ErrSessionMoved { // before it was closed: it goes on
+	// It moved before it was closed, and goes on elsewhere.
+	if err := c.session.Err(); err == engine.ErrSessionMoved {
 		return err
 	}
 	a.last = true

@@ -8,8 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// handshakeContext returns a context for a handshake. It ends when nobody has led for as long as an election takes:
-// a client that has several servers is to try the next one, and ZooKeeper does not let it wait at all.
+// handshakeContext returns a context for a handshake. The context ends when nobody has led for as
+// long as an election takes. Then a client with several servers tries the next one. ZooKeeper does
+// not make it wait at all.
 func (g *Gateway) handshakeContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	g.goroutines.Go(func() {
@@ -35,8 +36,8 @@ func (g *Gateway) open(ctx context.Context, timeout time.Duration, who []tree.Id
 	return g.node.Engine.OpenRemote(ctx, timeout, who...)
 }
 
-// resume attaches a client to its session; who had it before is told that it has moved. The error is engine.ErrSessionExpired for whatever
-// the client is told "expired" of.
+// resume attaches a client's session to this member. The member that had the session ends the
+// former connection. If the client is to be told "expired", the error is engine.ErrSessionExpired.
 func (g *Gateway) resume(ctx context.Context, id tree.SessionID, password []byte, timeout time.Duration, who []tree.Identity) (*engine.Session, error) {
 	if len(password) != 16 {
 		return nil, engine.ErrSessionExpired

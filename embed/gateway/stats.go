@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// figures count what goes over a connection, or over all of them.
+// figures counts the traffic of one connection, or of all of them.
 type figures struct {
 	received, sent atomic.Int64 // requests; answers and events
 	replies        atomic.Int64
-	total          atomic.Int64 // nanoseconds from request to answer, of all replies
-	least          atomic.Int64 // plus one; zero: none
+	total          atomic.Int64 // nanoseconds from request to answer, over all answers
+	least          atomic.Int64 // nanoseconds plus one; zero means none yet
 	most           atomic.Int64
 }
 
@@ -32,7 +32,7 @@ func (f *figures) reset() {
 	}
 }
 
-// latency is in milliseconds, as ZooKeeper tells it.
+// latency returns milliseconds, as ZooKeeper shows them.
 func (f *figures) latency() (least int64, mean float64, most int64) {
 	if n := f.replies.Load(); n > 0 {
 		mean = float64(f.total.Load()) / float64(n) / 1e6
@@ -40,7 +40,7 @@ func (f *figures) latency() (least int64, mean float64, most int64) {
 	return max(f.least.Load()-1, 0) / 1e6, mean, f.most.Load() / 1e6
 }
 
-// counted is latency with the number of what was answered.
+// counted returns the number of answers, and their latency.
 func (f *figures) counted() (n int64, mean float64, least, most int64) {
 	least, mean, most = f.latency()
 	return f.replies.Load(), mean, least, most

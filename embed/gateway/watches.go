@@ -7,10 +7,11 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// watches are those of one connection, with wire's numbers. See watch.Client for the order of answers and events.
+// watches are the watches of one connection, with the numbers of the wire. See watch.Client for the
+// order of answers and events.
 type watches struct{ *engine.RemoteWatches }
 
-// newWatches returns the watches of a connection, which is nudged when there are events.
+// newWatches returns the watches of a connection. Their events nudge it.
 func (c *conn) newWatches() watches {
 	w := watches{c.gate.node.Engine.WatchRemotely(0, c.identities...)}
 	w.OnWake(c.nudgeFunc)

@@ -20,10 +20,11 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A word is one of ZooKeeper's four-letter words: what a connection that says nothing else is answered.
+// A word is one of ZooKeeper's four-letter words. A connection that sends one gets its text and
+// ends.
 type word struct {
 	text   func(g *Gateway, b *strings.Builder)
-	always bool // also without a quorum
+	always bool // answered even without a quorum
 }
 
 var words = map[string]word{
@@ -47,7 +48,7 @@ var words = map[string]word{
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
-// word returns what a word is answered.
+// word returns the answer to a word.
 func (g *Gateway) word(name string) []byte {
 	var b strings.Builder
 	w := words[name]
@@ -71,7 +72,7 @@ func (g *Gateway) leads() bool { return g.leader() == uint64(g.node.Config.Membe
 
 const modeLeader = "leader"
 
-// mode is what ZooKeeper calls what the node is on the first shard.
+// mode returns ZooKeeper's name for this node's part on the first shard.
 func (g *Gateway) mode() string {
 	switch {
 	case g.node.Config.Alone:
@@ -82,30 +83,32 @@ func (g *Gateway) mode() string {
 	return "follower"
 }
 
-// version is that of ZooKeeper's whose protocol is spoken, with a mark of ours; monitors and clients look at the numbers.
+// version names the version of ZooKeeper's protocol, with a suffix of ours. Monitors and clients
+// look at the numbers.
 const version = "3.9.0-vivarium"
 
 var built = sync.OnceValue(func() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if at, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
-				return at.UTC().Format("01/02/2006 15:04 GMT") // as servers wrote it for years, and clients parse it
+				// The old format of ZooKeeper's servers, which clients parse.
+				return at.UTC().Format("01/02/2006 15:04 GMT")
 			}
 		}
 	}
-	return "01/01/1970 00:00 GMT" // not known; parsers want a date
+	return "01/01/1970 00:00 GMT" // unknown; parsers want a date
 })
 
 func (g *Gateway) ruok(b *strings.Builder) {
 	select {
-	case <-g.node.Engine.Done(): // the connection was there before the port was closed
+	case <-g.node.Engine.Done(): // the connection was accepted before the port was closed
 		b.WriteString(notServing)
 	default:
 		b.WriteString("imok")
 	}
 }
 
-// gtmk says what ZooKeeper traces unless it is told otherwise. Here there is nothing to set.
+// gtmk answers ZooKeeper's default trace mask. It cannot be changed here.
 func (g *Gateway) gtmk(b *strings.Builder) { b.WriteString("306") }
 
 func (g *Gateway) isro(b *strings.Builder) {
@@ -148,7 +151,7 @@ func (g *Gateway) writeServer(b *strings.Builder) {
 	}
 }
 
-// decimal has one digit behind the point at least, as Java's numbers, and four at most.
+// decimal formats v with one to four digits after the point, as Java does.
 func decimal(v float64) string {
 	s := strings.TrimRight(strconv.FormatFloat(v, 'f', 4, 64), "0")
 	if strings.HasSuffix(s, ".") {
@@ -166,7 +169,7 @@ func (c *conn) queued() int {
 	return len(c.queue) - c.head
 }
 
-// opNames are what cons says that a connection asked for last.
+// opNames are cons's names for the last request of a connection.
 var opNames = map[wire.Op]string{
 	wire.OpCreate: "CREA", wire.OpCreate2: "CREA", wire.OpCreateContainer: "CREA", wire.OpCreateTTL: "CREA", wire.OpDelete: "DELE",
 	wire.OpSetData: "SETD", wire.OpSetACL: "SETA", wire.OpMulti: "MULT", wire.OpMultiRead: "MLTR", wire.OpReconfig: "RECO",
@@ -243,7 +246,7 @@ func (g *Gateway) conf(b *strings.Builder) {
 	}
 }
 
-// dirSize is the bytes of the files in a directory. What goes meanwhile does not count.
+// dirSize returns the bytes of all files in a directory. Files that vanish meanwhile do not count.
 func dirSize(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
@@ -265,7 +268,7 @@ func (g *Gateway) envi(b *strings.Builder) {
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
 	wd, _ := os.Getwd()
-	name := "?" // as Java has it
+	name := "?" // as in Java
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
@@ -273,7 +276,8 @@ func (g *Gateway) envi(b *strings.Builder) {
 		version, built(), host, runtime.Version(), runtime.GOOS, runtime.GOARCH, name, home, wd)
 }
 
-// census is what the ensemble's sessions own, or nothing if the node is too busy to be asked.
+// census returns the ensemble's sessions and their ephemerals. It is empty if the engine cannot
+// answer.
 func (g *Gateway) census() engine.Census {
 	c, err := g.node.Engine.Census(g.ctx)
 	if err != nil {
@@ -282,7 +286,8 @@ func (g *Gateway) census() engine.Census {
 	return c
 }
 
-// dump lists the sessions as a follower of ZooKeeper's does, also on the leader: nobody knows when they would expire.
+// dump lists the sessions as a follower of ZooKeeper does, even on the leader: nobody knows when
+// they would expire.
 func (g *Gateway) dump(b *strings.Builder) {
 	census := g.census()
 	owners := 0
@@ -313,7 +318,7 @@ func (g *Gateway) dump(b *strings.Builder) {
 	}
 }
 
-// attached are the connections that have a session.
+// attached returns the connections that have a session.
 func (g *Gateway) attached() []*conn {
 	return slices.DeleteFunc(g.connections(), func(c *conn) bool {
 		c.mu.Lock()
@@ -322,7 +327,8 @@ func (g *Gateway) attached() []*conn {
 	})
 }
 
-// watched returns the sessions that watch the data of each path.
+// watched returns, for each path whose data is watched, the sessions that watch it. It also returns
+// the number of watching connections, and the sum over all paths.
 func (g *Gateway) watched() (paths map[string][]tree.SessionID, watching, total int) {
 	paths = make(map[string][]tree.SessionID)
 	for _, c := range g.attached() {
@@ -377,7 +383,7 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// mntr has what is known here of ZooKeeper's keys, and no key is made up.
+// mntr writes the keys of ZooKeeper's mntr whose values are known here. It makes up no value.
 func (g *Gateway) mntr(b *strings.Builder) {
 	line := func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) }
 	least, mean, most := g.figures.latency()
@@ -437,7 +443,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	}
 	if mode == modeLeader {
 		line("learners", g.node.Engine.Peers())
-		line("synced_non_voting_followers", 0) // nor are there observers
+		line("synced_non_voting_followers", 0) // there are no observers either
 	}
 	line("synced_observers", 0)
 	if since, ok := g.node.Engine.LeadsSince(); ok && mode == modeLeader {
@@ -449,7 +455,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	}
 }
 
-// filesMax is how many files this process may have open.
+// filesMax returns how many files this process may have open.
 func filesMax() (string, bool) {
 	limits, err := os.ReadFile("/proc/self/limits")
 	if err != nil {

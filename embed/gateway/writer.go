@@ -10,7 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// nudge sees to it that what is ready is sent, by a goroutine of its own. It may be called by anybody, under any lock.
+// nudge has what is ready sent by another goroutine. It may be called by any goroutine, under any
+// lock.
 func (c *conn) nudge() {
 	if c.baton.pickUp() {
 		go c.sendLoop() // stopSending waits for it
@@ -23,7 +24,7 @@ func (c *conn) onStateChange() {
 	c.nudge()
 }
 
-// sendHere has the reader send what is ready, unless somebody else does.
+// sendHere sends what is ready in the reader's goroutine, unless another goroutine sends already.
 func (c *conn) sendHere() error {
 	if !c.baton.pickUp() {
 		return nil
@@ -31,7 +32,7 @@ func (c *conn) sendHere() error {
 	c.session.Busy(true)
 	defer c.session.Busy(false)
 	again, err := c.sendOnce()
-	if again { // there may be no end to it
+	if again { // more may become ready without end, and the reader has to go on
 		go c.sendLoop()
 	}
 	return err
@@ -44,8 +45,8 @@ func (c *conn) sendLoop() {
 	}
 }
 
-// sendOnce sends what is ready. Then it puts the baton down, unless there is more to send. The error
-// says that the connection has ended.
+// sendOnce sends what is ready. Then it puts the baton down, unless there is more to send. The
+// error says that the connection has ended.
 func (c *conn) sendOnce() (again bool, err error) {
 	if err = c.contain(c.sendReady); err == nil {
 		again, retiring := c.baton.putDown()
@@ -73,8 +74,8 @@ func (c *conn) retireBaton() {
 	c.progress.Broadcast()
 }
 
-// awaitRetired waits until the baton is retired, so that nothing is sent any more, or the connection
-// has ended.
+// awaitRetired waits until the baton is retired, so that nothing is sent any more, or the
+// connection has ended.
 func (c *conn) awaitRetired() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +95,7 @@ func (c *conn) stopSending() {
 	}
 }
 
-// checkSession returns why the session is not to be served on this connection.
+// checkSession returns an error if the session must not be served on this connection any more.
 func (c *conn) checkSession() error {
 	now := c.session.Now()
 	c.mu.Lock()
@@ -105,22 +106,23 @@ func (c *conn) checkSession() error {
 	return sessionError(now)
 }
 
-// A sessionError ends a connection. That of a session that is Suspended ends at once: this node may be cut off, and the client needs
-// the time it has left to find another.
+// A sessionError ends a connection because of its session's state. A Suspended session's connection
+// ends at once. This node may be cut off, and the client needs the remaining time to find another.
 type sessionError embed.State
 
 func (e sessionError) Error() string { return "the session is " + embed.State(e).String() }
 
-// A writer is what whoever has the turn gathers.
+// A writer gathers answers and events for the holder of the baton.
 type writer struct {
 	*conn
-	out      *[]byte // not sent yet; nil: nothing
-	gathered int     // bytes that what is in it was counted by
+	out      *[]byte // gathered and not sent yet; nil if there is nothing
+	gathered int     // what the memory count has of it, in bytes
 }
 
 var outs = sync.Pool{New: func() any { return new([]byte) }}
 
-// sendReady sends the answers that are ready and the events, errLast if the last answer is among them.
+// sendReady sends the answers and events that are ready. It returns errLast if the last answer is
+// among them.
 func (c *conn) sendReady() error {
 	if c.stateChanged.Load() && c.stateChanged.Swap(false) {
 		if err := c.checkSession(); err != nil {
@@ -152,15 +154,17 @@ func (c *conn) sendReady() error {
 	}
 }
 
-// idle returns the events that belong to no answer, and whether there is more to gather than was. It looks for them with the queue: an
-// answer that is just being made comes before them.
+// idle returns the events that belong to no answer, and whether there is more to gather. It looks
+// at the queue under the same lock, because an answer that is being made comes before those events.
 func (w *writer) idle() (events []embed.Event, more bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.head < len(w.queue) {
 		return nil, w.readyLocked(), nil
 	}
-	if w.deferEvents { // it may be applied, and what comes is of later ones; who queues it has it sent
+	// The write may be applied already, and the events may be of later transactions. The reader has
+	// them sent after it has queued the answer.
+	if w.deferEvents {
 		return nil, false, nil
 	}
 	if cap(w.queue) > queueKept {
@@ -170,7 +174,7 @@ func (w *writer) idle() (events []embed.Event, more bool, err error) {
 	return events, len(events) > 0, err
 }
 
-// answer gathers an answer with the events before it, and takes it out of the queue.
+// answer gathers an answer and the events before it, and takes the answer out of the queue.
 func (w *writer) answer(a *answer) error {
 	switch a.state {
 	case answerPending:
@@ -179,11 +183,11 @@ func (w *writer) answer(a *answer) error {
 		}
 		place := w.watches.Behind(a.pending)
 		if place.Zxid < w.lastPlace.Zxid {
-			place = w.lastPlace // that of one which was never applied may be late
+			place = w.lastPlace // a write that was never applied may find an older place
 		}
 		a.placeAt(place)
 	case answerFollowing:
-		a.placeAt(w.lastPlace) // it shows nothing that the write before it does not
+		a.placeAt(w.lastPlace) // it shows no more than the answer before it
 	}
 	w.lastPlace = a.place
 	events, err := w.watches.Take(a.place)
@@ -201,7 +205,8 @@ func (w *writer) answer(a *answer) error {
 	return w.append(&a.reply, a.bytes)
 }
 
-// events gathers events, which count until they are sent: a slow client may have many of them taken.
+// events gathers events. They count as held until they are sent, because a slow client may have
+// many of them.
 func (w *writer) events(events []embed.Event) error {
 	w.hold(watch.Weight(events...))
 	for _, e := range events {
@@ -214,13 +219,13 @@ func (w *writer) events(events []embed.Event) error {
 	return nil
 }
 
-// append gathers what is sent, of about so many bytes, and sends it when that is enough for one go. The
-// reply is of no use then: while a slow client reads, what was gathered is enough to keep.
+// append gathers a reply of about so many bytes, and sends what is gathered when there is enough of
+// it. It clears the reply before it sends, so that a slow client does not keep both alive.
 func (w *writer) append(r *wire.Reply, bytes int) error {
 	if w.out == nil {
 		w.out = outs.Get().(*[]byte)
 	}
-	if bytes > portionBytes { // in one go, and not again and again by doubling
+	if bytes > portionBytes { // grow once, instead of doubling again and again
 		*w.out = slices.Grow(*w.out, bytes)
 	}
 	*w.out = r.AppendFrame(*w.out)
@@ -233,7 +238,8 @@ func (w *writer) append(r *wire.Reply, bytes int) error {
 	return w.sendGathered()
 }
 
-// sendGathered sends what was gathered. The system has it then, or the reader is too slow.
+// sendGathered sends what was gathered. It returns when the system has accepted it, or when the
+// client was too slow.
 func (w *writer) sendGathered() error {
 	out := w.out
 	if out == nil {
