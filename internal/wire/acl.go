@@ -1,6 +1,7 @@
 package wire
 
-// Perms is what an entry of an ACL allows, a sum of the constants. ZooKeeper keeps other bits as they are.
+// Perms is what an entry of an ACL allows: a sum of the constants. ZooKeeper keeps other bits as
+// they are.
 type Perms int32
 
 // The permissions.
@@ -13,7 +14,7 @@ const (
 	PermAll    Perms = 31
 )
 
-// ACL is one entry of a znode's list. Scheme and ID may be Null.
+// ACL is one entry of a znode's access list. Scheme and ID may be Null.
 type ACL struct {
 	Perms  Perms
 	Scheme string
@@ -30,7 +31,7 @@ func (c *coder) acl(v *[]ACL) {
 	}
 }
 
-// User is one identity of a connection, as whoAmI tells it.
+// User is one identity of a connection, as whoAmI shows it.
 type User struct {
 	Scheme string
 	Name   string

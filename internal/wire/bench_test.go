@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// BenchmarkRead and BenchmarkWrite are what a server does for a getData of 128 bytes.
+// BenchmarkRead and BenchmarkWrite do what a server does for a getData of 128 bytes.
 func BenchmarkRead(b *testing.B) {
 	frame := ask(Operation{Op: OpGetData, Path: "/service/config/main", Watch: true}).AppendFrame(nil)[4:]
 	b.ReportAllocs()

@@ -6,7 +6,7 @@ type Code int32
 // The codes that a server sends.
 const (
 	OK                           Code = 0
-	RuntimeInconsistency         Code = -2 // only in a failed multi: behind the operation that failed
+	RuntimeInconsistency         Code = -2 // only in a failed multi: behind the failed operation
 	MarshallingError             Code = -5
 	Unimplemented                Code = -6
 	BadArguments                 Code = -8
@@ -31,7 +31,8 @@ const (
 	ThrottledOp                  Code = -127
 )
 
-// The codes that are on no wire: marks of ranges, what clients say of themselves, and what a server says by closing the connection.
+// The codes that are never sent. They mark ranges, or clients use them for themselves, or a server
+// closes the connection instead.
 const (
 	SystemError       Code = -1
 	DataInconsistency Code = -3

@@ -1,15 +1,15 @@
 package wire
 
-// A ConnectRequest is a client's first frame: it opens a session, or resumes the one it names.
+// A ConnectRequest is a client's first frame. It opens a session, or resumes the one it names.
 type ConnectRequest struct {
 	Protocol  int32 // ignored by servers
-	LastZxid  int64 // the last that the client has seen
+	LastZxid  int64 // the newest zxid that the client has seen
 	Timeout   int32 // milliseconds
-	SessionID int64 // 0: a new session
+	SessionID int64 // 0 asks for a new session
 	Password  []byte
-	ReadOnly  bool // a member without a quorum will do
+	ReadOnly  bool // a member without a quorum is good enough
 
-	Old bool // of a client before 3.4, which has no ReadOnly and must get none
+	Old bool // of a client before 3.4, which neither sends nor accepts ReadOnly
 }
 
 func (r *ConnectRequest) record(c *coder) {
@@ -21,7 +21,7 @@ func (r *ConnectRequest) record(c *coder) {
 	readOnly(c, &r.ReadOnly, &r.Old)
 }
 
-// Decode reads the record in a frame, whose Password then lies in the frame.
+// Decode reads the record in a frame. Password then shares the frame's memory.
 func (r *ConnectRequest) Decode(frame []byte) error {
 	c := coder{b: frame}
 	r.record(&c)
@@ -35,10 +35,10 @@ func (r *ConnectRequest) AppendFrame(b []byte) []byte {
 	return c.endFrame(len(b))
 }
 
-// A ConnectResponse is a server's first frame. One of zeros, with a password of 16 of them, says that the session has expired or that
-// the password is wrong.
+// A ConnectResponse is a server's first frame. If all its fields are zero, the session has expired
+// or the password is wrong. The zero password has 16 bytes too.
 type ConnectResponse struct {
-	Protocol  int32 // 0
+	Protocol  int32 // always 0
 	Timeout   int32 // milliseconds
 	SessionID int64
 	Password  []byte // 16 bytes
@@ -55,7 +55,7 @@ func (r *ConnectResponse) record(c *coder) {
 	readOnly(c, &r.ReadOnly, &r.Old)
 }
 
-// Decode reads the record in a frame, whose Password then lies in the frame.
+// Decode reads the record in a frame. Password then shares the frame's memory.
 func (r *ConnectResponse) Decode(frame []byte) error {
 	c := coder{b: frame}
 	r.record(&c)

@@ -8,19 +8,22 @@ import (
 	"slices"
 )
 
-// FrameMax is ZooKeeper's default of the longest frame that a server reads.
+// FrameMax is the longest frame that a ZooKeeper server reads by default.
 const FrameMax = 0xfffff
 
-// ErrFrameLength is wrapped by the error about a frame that is longer than the limit or of a negative length.
+// ErrFrameLength is wrapped by the error about a frame that is too long or has a negative length.
 var ErrFrameLength = errors.New("no length of a frame")
 
-// frameStep is how much room a frame gets before any of it has come. From then on it gets as much as has come: who announces a long
-// frame and sends nothing takes no more than this.
+// frameStep is the room that a frame gets before any of it has arrived. After that, the room at
+// most doubles. So a client that announces a long frame and sends nothing takes no more than this.
 const frameStep = 4 << 10
 
-// ReadFrame reads a frame into buf, which grows as needed, and returns what it holds without its length. What was decoded of a frame may
-// lie in it, so buf is to be used again only when none of that is needed. The errors are io.EOF if r ends before the frame,
-// io.ErrUnexpectedEOF if it ends within, those of r, and ErrFrameLength, on which there is nothing to do but to close the connection.
+// ReadFrame reads a frame into buf, which grows as needed, and returns the frame without its
+// length. What is decoded from the frame may share its memory. So reuse buf only when nothing of
+// that is needed any more.
+//
+// The error is io.EOF if r ends before the frame, and io.ErrUnexpectedEOF if r ends within it.
+// Other errors are those of r, and ErrFrameLength, after which the connection can only be closed.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	buf = slices.Grow(buf[:0], 4)[:4]
 	if _, err := io.ReadFull(r, buf); err != nil {
@@ -43,19 +46,19 @@ func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	return buf, nil
 }
 
-// beginFrame appends room for a frame's length to b; the record is written behind it.
+// beginFrame appends room for a frame's length to b. The record is then written behind it.
 func beginFrame(b []byte) coder {
 	return coder{b: append(b, 0, 0, 0, 0), writing: true}
 }
 
-// endFrame returns b with the length of the frame that begins at start.
+// endFrame sets the length of the frame that begins at start, and returns the bytes.
 func (c *coder) endFrame(start int) []byte {
 	binary.BigEndian.PutUint32(c.b[start:], uint32(len(c.b)-start-4))
 	return c.b
 }
 
-// FourLetterWord reports whether the first four bytes of a connection are one of ZooKeeper's words. As the length of a frame each of
-// them would be beyond every limit.
+// FourLetterWord reports whether the first four bytes of a connection are one of ZooKeeper's words.
+// Read as the length of a frame, each of them would be beyond every limit.
 func FourLetterWord(head []byte) bool {
 	switch string(head) {
 	case "ruok", "srvr", "stat", "cons", "conf", "crst", "srst", "dump", "envi", "dirs", "isro",

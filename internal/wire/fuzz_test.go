@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzFrame reads frames out of anything, and each as everything that a frame can be but a request.
+// FuzzFrame reads frames from any input, and decodes each as everything except a request.
 func FuzzFrame(f *testing.F) {
 	for _, raw := range corpus() {
 		f.Add(raw, int32(OpMulti))
@@ -38,7 +38,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzRequest reads anything as a request.
+// FuzzRequest decodes any input as a request.
 func FuzzRequest(f *testing.F) {
 	for _, raw := range corpus() {
 		f.Add(raw[4:])
@@ -46,7 +46,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) { again(t, &Request{}, raw) })
 }
 
-// corpus returns the frames of both tables, in order.
+// corpus returns the frames of both tables, sorted.
 func corpus() [][]byte {
 	var list [][]byte
 	for _, f := range everyFrame {
@@ -56,7 +56,7 @@ func corpus() [][]byte {
 	return list
 }
 
-// again checks that what can be read is the same when it is written and read again.
+// again checks that what was decoded is the same after it is encoded and decoded again.
 func again(t *testing.T, got frame, raw []byte) {
 	t.Helper()
 	second := fresh(got)

@@ -9,10 +9,11 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
 
-// A frame is what is in one.
+// A frame is what a frame can hold: a connect request, its answer, a request or a reply.
 type frame interface {
 	AppendFrame(b []byte) []byte
-	decode(frame []byte) (left int, err error) // all of it; left: bytes behind the record
+	// decode decodes a whole frame. left counts the bytes behind the record.
+	decode(frame []byte) (left int, err error)
 }
 
 func (r *ConnectRequest) decode(b []byte) (int, error)  { return decode(b, r.record) }
@@ -30,7 +31,7 @@ func (r *Request) decode(b []byte) (int, error) {
 	return decode(body, again.body)
 }
 
-// decode of a Reply takes the op from what the reply was before.
+// decode of a Reply takes the op from the Reply itself.
 func (r *Reply) decode(b []byte) (int, error) {
 	op := r.Op
 	body, err := r.DecodeHeader(b)
@@ -50,7 +51,7 @@ func decode(b []byte, record func(*coder)) (left int, err error) {
 	return len(c.b), c.err
 }
 
-// fresh returns a frame to decode what was into.
+// fresh returns an empty value of was's type, ready for decode.
 func fresh(was frame) frame {
 	f := reflect.New(reflect.TypeOf(was).Elem()).Interface().(frame)
 	if r, ok := f.(*Reply); ok {
@@ -61,7 +62,7 @@ func fresh(was frame) frame {
 
 var open = []ACL{{Perms: PermAll, Scheme: "world", ID: "anyone"}}
 
-// goldens is what the golden frames say.
+// goldens says what the golden frames mean.
 var goldens = map[string]frame{
 	"connect request": &ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)},
 	"connect answer": &ConnectResponse{Timeout: 10_000, SessionID: 0x0100002715340000,
@@ -138,8 +139,8 @@ func TestGoldenFramesAreWrittenAndRead(t *testing.T) {
 	}
 }
 
-// A frame that is cut off is an error wherever that is: as a frame, and if its length says so as a record too. Only the last byte of a
-// connect request and its answer may be missing.
+// A truncated frame is an error, wherever it ends. So is a truncated record whose frame has the
+// right length. Only a connect request and its answer may lack their last byte.
 func TestTruncatedFramesAreErrors(t *testing.T) {
 	for name, want := range everyFrame {
 		raw := want.AppendFrame(nil)
@@ -158,7 +159,7 @@ func TestTruncatedFramesAreErrors(t *testing.T) {
 	}
 }
 
-// Catalogue 0.7: extra bytes after a complete record are ignored.
+// Catalogue 0.7: bytes behind a complete record are ignored.
 func TestBytesBehindARecordAreIgnored(t *testing.T) {
 	for name, want := range everyFrame {
 		got := fresh(want)

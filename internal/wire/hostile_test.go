@@ -59,7 +59,8 @@ func TestMalformedRecordsAreErrors(t *testing.T) {
 	}
 }
 
-// Catalogue 3.15 and 1.2: what makes a whole multi a MarshallingError, and what its operations answer.
+// Catalogue 3.15 and 1.2: some operations turn a whole multi into a MarshallingError. Others fail
+// by themselves.
 func TestMultiOfWhatItMayNotHoldIsMalformed(t *testing.T) {
 	create := Operation{Op: OpCreate, Path: "/a", ACL: open}
 	with := func(o Operation, change func(o *Operation)) Operation { change(&o); return o }
@@ -99,7 +100,7 @@ func TestMultiOfWhatItMayNotHoldIsMalformed(t *testing.T) {
 	}
 }
 
-// Catalogue 10.2.
+// Catalogue 10.2: what the encoding tolerates.
 func TestLeniencesOfTheEncoding(t *testing.T) {
 	r, err := decodeRequest(OpGetData, append(body("/a"), 0x80))
 	if err != nil || !r.Watch {
@@ -123,7 +124,7 @@ func TestLeniencesOfTheEncoding(t *testing.T) {
 	}
 }
 
-// Catalogue 10.3: 44 bytes for 45, and 36 for 37.
+// Catalogue 10.3: old clients send 44 bytes instead of 45 and get 36 instead of 37.
 func TestOldClientsGetNoReadOnly(t *testing.T) {
 	password := make([]byte, 16)
 	request := (&ConnectRequest{Password: password, Old: true}).AppendFrame(nil)[4:]
@@ -194,7 +195,8 @@ func TestFourLetterWords(t *testing.T) {
 	}
 }
 
-// allocated returns how many bytes fn allocates: the least of several times, for others allocate too.
+// allocated returns how many bytes fn allocates. It takes the least of several runs, because other
+// goroutines allocate too.
 func allocated(fn func()) int {
 	least := math.MaxInt
 	for range 5 {
@@ -230,7 +232,8 @@ func TestCountsAndLengthsThatLieTakeLittle(t *testing.T) {
 	}
 }
 
-// What the smallest of elements, as many as a frame can hold, take in all. What is alive at a time is less.
+// A frame that is packed with the smallest elements takes a bounded multiple of its size in all.
+// The memory that is alive at one time is less.
 func TestPackedFramesTakeABoundedMultiple(t *testing.T) {
 	packed := func(head []byte, element []byte) []byte {
 		n := (FrameMax - len(head)) / len(element)

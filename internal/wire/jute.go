@@ -8,17 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// ErrMalformed is wrapped by every error of decoding: the bytes are not the record that they should be.
+// ErrMalformed is wrapped by every decoding error. The bytes are not the record that they should
+// be.
 var ErrMalformed = errors.New("malformed record")
 
-// Null is the null string. It is not UTF-8, so that no other string that is read equals it; nor is it a valid path, so that who forgets
-// about it does not take it for the root, which the empty string is to reads.
+// Null is the null string. It is not UTF-8, so no string that is read equals it. It is not a valid
+// path either, so code that forgets about Null does not confuse it with the root, which reads
+// accept as the empty string.
 const Null = "\xff"
 
-// A coder reads a record or writes it: each of its methods reads what it is given a pointer to, or writes what is there. It keeps
-// the first error, so that a record is checked once, at its end; after it everything that is read is zero. Writing has no errors.
+// A coder reads a record or writes it. Each of its methods takes a pointer to a field, and reads or
+// writes that field. The coder keeps its first error, so a record is checked once, at its end.
+// After an error, everything that is read is zero. Writing has no errors.
 type coder struct {
-	b       []byte // of the record what is yet to be read, or what has been written
+	b       []byte // the part of the record that is not read yet, or that has been written
 	writing bool
 	err     error
 }
@@ -29,7 +32,7 @@ func (c *coder) fail(format string, args ...any) {
 	}
 }
 
-// next returns the next n bytes where they lie, or nil if there are not so many.
+// next returns the next n bytes without copying them, or nil if there are not so many.
 func (c *coder) next(n int) []byte {
 	if c.err != nil {
 		return nil
@@ -78,7 +81,7 @@ func (c *coder) flag(v *bool) {
 	*v = b != nil && b[0] != 0
 }
 
-// bytes reads a buffer where it lies.
+// bytes visits a buffer. A buffer that is read shares the frame's memory.
 func (c *coder) bytes(v *[]byte) {
 	n := int32(len(*v))
 	if *v == nil {
@@ -121,8 +124,9 @@ func (c *coder) text(s *string) {
 	}
 }
 
-// list reads a list's count and makes room for its elements, or writes the count; the elements are the caller's to visit. Each takes at
-// least that many bytes, so a count that cannot be true makes no room.
+// list visits a list's count. When reading, it makes room for the elements. The caller visits the
+// elements. Each of them takes at least that many bytes, so a count that cannot be true makes no
+// room.
 func list[T any](c *coder, v *[]T, least int) {
 	n := int32(len(*v))
 	if *v == nil {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A layout is a frame that is not among the golden ones, spelled field by field after the tables of the catalogue's sections 3 and 10:
-// numbers and booleans as they are, a string with its length before it, nil for what is null.
+// A layout is a frame that is not among the golden ones. It is spelled field by field, after the
+// tables in sections 3 and 10 of the catalogue. Numbers and booleans stand as they are, a string
+// stands for its length and its bytes, and nil is null.
 type layout struct {
 	name   string
 	frame  frame
@@ -135,7 +136,7 @@ var layouts = []layout{
 		replied(4, false, 0, "d", statFields, -1, false, -101, -101, 8, false, 0, 0, -1, true, -1)},
 }
 
-// everyFrame is what is in both tables.
+// everyFrame yields the frames of both tables.
 func everyFrame(yield func(name string, f frame) bool) {
 	for name, f := range goldens {
 		if !yield(name, f) {
@@ -168,7 +169,7 @@ func TestRecordsFollowTheCatalogue(t *testing.T) {
 	}
 }
 
-// Every op that a client may send, every reply to one, and every record within another is in the tables.
+// Every op that a client may send, every reply, and every nested record is in the tables.
 func TestNoRecordIsForgotten(t *testing.T) {
 	requests, replies := make(map[Op]bool), make(map[Op]bool)
 	for _, f := range everyFrame {
@@ -186,7 +187,7 @@ func TestNoRecordIsForgotten(t *testing.T) {
 	}
 }
 
-// Catalogue 3.15: a createContainer and a createTTL answer as a create2 does.
+// Catalogue 3.15: in a multi, createContainer and createTTL answer as create2 does.
 func TestMultiAnswersEveryStatAsCreate2(t *testing.T) {
 	for _, op := range []Op{OpCreateContainer, OpCreateTTL} {
 		sent := &Reply{Result: Result{Op: OpMulti}, Results: []Result{{Op: op, Path: "/a", Stat: stat}}}

@@ -5,7 +5,7 @@ type Op int32
 
 // The ops.
 const (
-	OpEvent                Op = 0 // in no request
+	OpEvent                Op = 0 // in events only, in no request
 	OpCreate               Op = 1
 	OpDelete               Op = 2
 	OpExists               Op = 3
@@ -24,7 +24,7 @@ const (
 	OpCheckWatches         Op = 17
 	OpRemoveWatches        Op = 18
 	OpCreateContainer      Op = 19
-	OpDeleteContainer      Op = 20 // not a client's; see Known
+	OpDeleteContainer      Op = 20 // not for clients, see Known
 	OpCreateTTL            Op = 21
 	OpMultiRead            Op = 22
 	OpAuth                 Op = 100
@@ -35,13 +35,14 @@ const (
 	OpSetWatches2          Op = 105
 	OpAddWatch             Op = 106
 	OpWhoAmI               Op = 107
-	OpCreateSession        Op = -10 // not a client's; see Known
+	OpCreateSession        Op = -10 // not for clients, see Known
 	OpCloseSession         Op = -11
-	OpError                Op = -1 // a result in a reply to multi, and the end of a multi
+	OpError                Op = -1 // a result in a reply to a multi, and the end of a multi
 )
 
-// Known reports whether a client may ask for it in a request of its own. ZooKeeper knows two more: OpDeleteContainer, with which a
-// client can delete what it has no permission to, and OpCreateSession, for which it gets a second answer to its connect request.
+// Known reports whether a client may send a request of this op. ZooKeeper accepts two more:
+// OpDeleteContainer, which lets a client delete what it has no permission to delete, and
+// OpCreateSession, which gets a second answer to the connect request.
 func (o Op) Known() bool {
 	switch {
 	case o == OpCloseSession, o == OpPing, o == OpGetChildren2:
@@ -52,15 +53,15 @@ func (o Op) Known() bool {
 	return OpCreate <= o && o <= OpSync || OpMulti <= o && o <= OpMultiRead || OpAuth <= o && o <= OpWhoAmI
 }
 
-// The xids that are not a client's count of its requests. A server sends back whatever xid a request has.
+// The xids that do not count a client's requests. A server sends back whatever xid a request has.
 const (
 	XidEvent      = -1
 	XidPing       = -2
 	XidAuth       = -4
-	XidSetWatches = -8 // of the C client
+	XidSetWatches = -8 // used by the C client
 )
 
-// CreateFlags says how long a znode lives and whether its name gets a number.
+// CreateFlags says how long a znode lives, and whether its name gets a number.
 type CreateFlags int32
 
 // The flags of a create.

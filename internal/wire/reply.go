@@ -4,14 +4,15 @@ package wire
 type Reply struct {
 	Xid    int32
 	Zxid   int64
-	Result // its Op is not on the wire: that of the request, or OpEvent
+	Result // its Op is not on the wire: it is the request's, or OpEvent
 
 	Results []Result // multi, multiRead
 	Users   []User   // whoAmI
 	Event   Event    // event
 }
 
-// DecodeHeader begins to read a reply: Xid, Zxid and Err, all else is zero. It returns what DecodeBody is to read.
+// DecodeHeader reads Xid, Zxid and Err, and zeroes everything else. It returns the rest of the
+// frame, for DecodeBody.
 func (r *Reply) DecodeHeader(frame []byte) (body []byte, err error) {
 	*r = Reply{}
 	c := coder{b: frame}
@@ -19,8 +20,8 @@ func (r *Reply) DecodeHeader(frame []byte) (body []byte, err error) {
 	return c.b, c.err
 }
 
-// DecodeBody reads the rest of a reply to a request of that Op, or of an event. The data it has read lie in body. After an error
-// only what DecodeHeader has read means something.
+// DecodeBody reads the rest of a reply to a request of that Op, or of an event. The data that it
+// reads share body's memory. After an error, only the fields that DecodeHeader has read are valid.
 func (r *Reply) DecodeBody(op Op, body []byte) error {
 	r.Op = op
 	c := coder{b: body}
@@ -28,7 +29,8 @@ func (r *Reply) DecodeBody(op Op, body []byte) error {
 	return c.err
 }
 
-// AppendFrame appends the reply's frame to b. With an Err it is a header alone; the reply to a multi that failed has none.
+// AppendFrame appends the reply's frame to b. If Err is set, the frame is only a header. The reply
+// to a failed multi has no Err.
 func (r *Reply) AppendFrame(b []byte) []byte {
 	c := beginFrame(b)
 	r.header(&c)
@@ -79,20 +81,23 @@ func (r *Reply) multi(c *coder) {
 	}
 }
 
-// A Result is what one operation answers. Of its fields those count that its Op has. nil is null here too, which ZooKeeper
-// answers for data alone: a list that is empty has to be one that is not nil.
+// A Result is the answer to one operation. Only the fields that belong to its Op count. A nil list
+// or buffer is null on the wire. ZooKeeper answers null only for data, so an empty list must not be
+// nil.
 type Result struct {
-	Op    Op // in multi OpError for all, if one of them failed, and in multiRead for each that failed
+	// Op is OpError in a multi for all results if one failed, and in a multiRead for each failed one.
+	Op    Op
 	Err   Code
 	Count int32    // getAllChildrenNumber
 	Path  string   // all creates, sync
-	Data  []byte   // getData, reconfig; in sasl the token
+	Data  []byte   // getData, reconfig; the token in sasl
 	ACL   []ACL    // getACL
-	Names []string // getChildren, getChildren2; in getEphemerals paths
-	Stat  Stat     // all creates but create, exists, getData, setData, getACL, setACL, getChildren2, reconfig
+	Names []string // getChildren, getChildren2; paths in getEphemerals
+	// Stat belongs to all creates except create, and to exists, getData, setData, getACL, setACL, getChildren2, reconfig.
+	Stat Stat
 }
 
-// record visits what ops have an answer, the others have none.
+// record visits the fields of the ops that have an answer. Other ops have none.
 func (r *Result) record(c *coder) {
 	switch r.Op {
 	case OpCreate, OpSync:
@@ -117,12 +122,12 @@ func (r *Result) record(c *coder) {
 		i32(c, &r.Count)
 	case OpSASL:
 		c.bytes(&r.Data)
-	case OpAddWatch, OpError: // in addWatch's reply always 0
+	case OpAddWatch, OpError: // always 0 in the reply to addWatch
 		i32(c, &r.Err)
 	}
 }
 
-// opInMulti is the op under which a result stands in a multi.
+// opInMulti returns the op that stands for the result in a multi.
 func (r *Result) opInMulti() Op {
 	if r.Op == OpCreateContainer || r.Op == OpCreateTTL {
 		return OpCreate2
@@ -130,7 +135,7 @@ func (r *Result) opInMulti() Op {
 	return r.Op
 }
 
-// inResults reports whether results in a multi are of it.
+// inResults reports whether a multi may have results of this op.
 func (o Op) inResults() bool {
 	switch o {
 	case OpCreate, OpCreate2, OpDelete, OpSetData, OpCheck, OpGetData, OpGetChildren, OpError:

@@ -1,9 +1,10 @@
 package wire
 
-// A Request is what a client asks for. Of its fields those count that its Op has.
+// A Request is what a client sends after its connect request. Only the fields that belong to its Op
+// count.
 type Request struct {
 	Xid       int32
-	Operation // all ops that have no field of their own below
+	Operation // all ops without a field of their own below
 
 	Ops      []Operation // multi, multiRead
 	Auth     Auth        // auth
@@ -11,7 +12,7 @@ type Request struct {
 	Reconfig Reconfig    // reconfig
 }
 
-// Auth is an identity's proof.
+// Auth is a credential.
 type Auth struct {
 	Type   int32 // ignored by servers
 	Scheme string
@@ -26,7 +27,8 @@ type Reconfig struct {
 	ConfigID int64
 }
 
-// DecodeHeader begins to read a request: Xid and Op, all else is zero. It returns what DecodeBody is to read.
+// DecodeHeader reads Xid and Op, and zeroes everything else. It returns the rest of the frame, for
+// DecodeBody.
 func (r *Request) DecodeHeader(frame []byte) (body []byte, err error) {
 	*r = Request{}
 	c := coder{b: frame}
@@ -34,8 +36,8 @@ func (r *Request) DecodeHeader(frame []byte) (body []byte, err error) {
 	return c.b, c.err
 }
 
-// DecodeBody reads the rest of a request, by its Op. The data and proofs that it has read lie in body. After an error only Xid and Op
-// mean something.
+// DecodeBody reads the rest of a request of its Op. The data and credentials that it reads share
+// body's memory. After an error, only Xid and Op are valid.
 func (r *Request) DecodeBody(body []byte) error {
 	c := coder{b: body}
 	r.body(&c)
@@ -78,8 +80,9 @@ func (r *Request) body(c *coder) {
 	}
 }
 
-// multi visits the operations, each behind a header, and the header that ends them. ZooKeeper looks at some rules while it decodes, and
-// answers a breach as it does bytes that are no record; so they are here.
+// multi visits the operations, each behind a header, and the header that ends them. It checks some
+// rules that ZooKeeper checks while it decodes: a breach gets the same answer as a malformed
+// record.
 func (r *Request) multi(c *coder) {
 	for i := 0; ; i++ {
 		h := multiEnd
@@ -101,11 +104,12 @@ func (r *Request) multi(c *coder) {
 	}
 }
 
-// A multiHeader stands before each operation of a multi and each of its results, and after the last.
+// A multiHeader stands before each operation of a multi, before each of its results, and at the
+// end.
 type multiHeader struct {
 	op   Op
-	done bool // the last; nothing else of it counts then
-	err  Code // -1 in a request, where it is ignored
+	done bool // this is the end; the other fields mean nothing
+	err  Code // -1 in a request, and ignored there
 }
 
 var multiEnd = multiHeader{op: OpError, done: true, err: -1}
@@ -116,18 +120,18 @@ func (h *multiHeader) record(c *coder) {
 	i32(c, &h.err)
 }
 
-// An Operation is what is asked for at one path. Of its fields those count that its Op has.
+// An Operation is a request about one path. Only the fields that belong to its Op count.
 type Operation struct {
 	Op      Op
 	Flags   CreateFlags // all creates
-	Version int32       // delete, setData, setACL (the ACL's), check; -1: any
+	Version int32       // delete, setData, check, and the ACL's in setACL; -1 is any
 	Mode    WatchMode   // addWatch
 	Kind    WatchKind   // checkWatches, removeWatches
 	Watch   bool        // exists, getData, getChildren, getChildren2
-	Path    string      // all; in getEphemerals what paths begin with; may be Null
-	Data    []byte      // all creates, setData; in sasl the token
+	Path    string      // all; a prefix of paths in getEphemerals; may be Null
+	Data    []byte      // all creates, setData; the token in sasl
 	ACL     []ACL       // all creates, setACL
-	TTL     int64       // createTTL; milliseconds
+	TTL     int64       // createTTL, in milliseconds
 }
 
 func (o *Operation) record(c *coder) {
@@ -177,7 +181,7 @@ func (o *Operation) allowed(in Op) bool {
 		return in == OpMultiRead
 	case OpCreate, OpCreate2, OpCreateContainer:
 		return in == OpMulti && o.ACL != nil && FlagsPersistent <= o.Flags && o.Flags <= FlagsContainer
-	case OpCreateTTL: // its flags and its ttl are an error of the operation
+	case OpCreateTTL: // wrong flags or a wrong TTL are an error of the operation
 		return in == OpMulti && o.ACL != nil
 	case OpDelete, OpSetData, OpCheck:
 		return in == OpMulti

@@ -1,6 +1,6 @@
 package wire
 
-// Stat is what a znode says of itself besides its data.
+// Stat describes a znode, without its data.
 type Stat struct {
 	Czxid          int64
 	Mzxid          int64

@@ -3,7 +3,8 @@ package wire
 // EventType says what happened.
 type EventType int32
 
-// The types of events. Those from DataWatchRemoved on, and EventNone, are a client library's own and never sent.
+// The types of events. EventNone and those from DataWatchRemoved on belong to client libraries.
+// They are never sent.
 const (
 	EventNone              EventType = -1
 	NodeCreated            EventType = 1
@@ -15,7 +16,8 @@ const (
 	PersistentWatchRemoved EventType = 7
 )
 
-// State is a client's connection in an event. A server always says StateSyncConnected; the others are a client library's own.
+// State is the state of a client's connection, in an event. A server always sends
+// StateSyncConnected. The others belong to client libraries.
 type State int32
 
 // The states.
@@ -29,7 +31,7 @@ const (
 	StateExpired           State = -112
 )
 
-// Event is what a watch tells.
+// Event is what a client learns from a watch.
 type Event struct {
 	Type  EventType
 	State State
@@ -42,7 +44,7 @@ func (e *Event) record(c *coder) {
 	c.text(&e.Path)
 }
 
-// WatchMode says how much a watch of addWatch sees. The watches of reads last until their first event.
+// WatchMode says how much a watch of addWatch sees. A watch of a read lasts until its first event.
 type WatchMode int32
 
 // The modes of addWatch.
@@ -51,10 +53,11 @@ const (
 	WatchRecursive  WatchMode = 1
 )
 
-// WatchKind says which watches of a path checkWatches and removeWatches are about.
+// WatchKind says which watches of a path checkWatches and removeWatches mean.
 type WatchKind int32
 
-// The kinds of watches: those of getChildren, those of getData and exists, all, and those of addWatch.
+// The kinds of watches: of getChildren, of getData and exists, of any kind, and of addWatch's two
+// modes.
 const (
 	KindChildren   WatchKind = 1
 	KindData       WatchKind = 2
@@ -63,13 +66,13 @@ const (
 	KindRecursive  WatchKind = 5
 )
 
-// Watches are what a client that has connected again had before.
+// Watches are the watches that a client had before it connected again.
 type Watches struct {
-	Zxid       int64 // the last that it saw in a reply
+	Zxid       int64 // the newest that the client saw in a reply
 	Data       []string
 	Exist      []string
 	Child      []string
-	Persistent []string // of setWatches2 only, as Recursive
+	Persistent []string // only in setWatches2, like Recursive
 	Recursive  []string
 }
 

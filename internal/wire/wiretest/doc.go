@@ -1,2 +1,2 @@
-// Package wiretest has frames of ZooKeeper's conversation for tests, byte for byte.
+// Package wiretest has frames of a conversation with ZooKeeper, byte for byte, for tests.
 package wiretest
