@@ -12,7 +12,7 @@ import (
 const FrameMax = 0xfffff
 
 // ErrFrameLength is wrapped by the error about a frame that is too long or has a negative length.
-var ErrFrameLength = errors.New("no length of a frame")
+var ErrFrameLength = errors.New("invalid frame length")
 
 // frameStep is the room that a frame gets before any of it has arrived. After that, the room at
 // most doubles. So a client that announces a long frame and sends nothing takes no more than this.
@@ -31,7 +31,7 @@ func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	}
 	length := int(int32(binary.BigEndian.Uint32(buf)))
 	if length < 0 || length > limit {
-		return nil, fmt.Errorf("%w: %d, at most %d", ErrFrameLength, length, limit)
+		return nil, fmt.Errorf("%w: %d, the limit is %d", ErrFrameLength, length, limit)
 	}
 	for buf = buf[:0]; len(buf) < length; {
 		have := len(buf)

@@ -38,7 +38,7 @@ func (c *coder) next(n int) []byte {
 		return nil
 	}
 	if n > len(c.b) {
-		c.fail("%d bytes where %d should be", len(c.b), n)
+		c.fail("%d bytes are left, want %d", len(c.b), n)
 		return nil
 	}
 	out := c.b[:n:n]
@@ -94,7 +94,7 @@ func (c *coder) bytes(v *[]byte) {
 	}
 	*v = nil
 	if n < -1 {
-		c.fail("a length of %d", n)
+		c.fail("length %d", n)
 	} else if n >= 0 {
 		*v = c.next(int(n))
 	}

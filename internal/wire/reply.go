@@ -74,7 +74,7 @@ func (r *Reply) multi(c *coder) {
 		if !c.writing {
 			r.Results = append(r.Results, Result{Op: h.op})
 			if !h.op.inResults() {
-				c.fail("result %d of a multi is of op %d", i, h.op)
+				c.fail("result %d of a multi has op %d", i, h.op)
 			}
 		}
 		r.Results[i].record(c)

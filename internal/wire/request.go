@@ -99,7 +99,7 @@ func (r *Request) multi(c *coder) {
 		o := &r.Ops[i]
 		o.record(c)
 		if !c.writing && c.err == nil && !o.allowed(r.Op) {
-			c.fail("operation %d of a multi", i)
+			c.fail("operation %d may not stand in this multi", i)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (o *Operation) record(c *coder) {
 		c.text(&o.Path)
 		i32(c, &o.Mode)
 	default:
-		c.fail("no record of op %d", o.Op)
+		c.fail("op %d has no record", o.Op)
 	}
 }
 
