@@ -2,25 +2,22 @@
 //
 // It is part of replication and carries no compatibility promise of its own.
 //
-// # What it owns
-//
 // It owns the connections between members, the handshake at the start of each, the frames on them,
-// and the gate that every received message passes. A [Network] makes the connections: [TCP] does, with
-// optional mutual TLS, and package transporttest has one in memory for tests. A member that is alone
-// needs no Network. dragonboat uses the transport through [Transport.Factory].
+// and the gate that checks every received message. A [Network] makes the connections: [TCP] does,
+// with optional mutual TLS, and package transporttest has one in memory for tests. A member that is
+// alone needs no Network. dragonboat uses the transport through [Transport.Factory].
 //
-// # What it never does
-//
-// It never touches a disk, never decides who is a member (Options says), never learns an address from a
-// message, and never panics on what a peer sends. It knows nothing of znodes or sessions.
+// The transport never touches a disk, and never learns an address from a message. [Options] say who
+// is a member. It never panics over bytes that a peer sends. It knows nothing of znodes and
+// sessions.
 //
 // # Connections
 //
-// A connection carries messages in one direction, from the member that dialled to the member that
-// accepted; the other direction carries only answers. So two members that talk have a connection each.
+// A connection carries messages in one direction only, from the member that dialled to the member
+// that accepted. Nothing but answers travels back. So two members that talk have two connections.
 // Snapshots travel on connections of their own.
 //
-// The handshake, in three steps, has a deadline:
+// A connection begins with a handshake in three steps. It has a deadline.
 //
 //	dialer   -> acceptor: hello
 //	acceptor -> dialer:   hello, verdict
@@ -32,15 +29,15 @@
 //	     0     4  magic "VvHi"
 //	     4     2  version of this protocol: 2
 //	     6     1  purpose: 1 messages, 2 snapshot
-//	     7     1  number of shards n; 0 for a stranger
+//	     7     1  number of shards n; 0 for a peer that is refused
 //	     8    32  founding digest
-//	    40     8  member that speaks
-//	    48     8  member that it means to speak to
-//	    56    16  directory of the member that speaks
-//	    72     8  start of the member that speaks
+//	    40     8  member that sends it
+//	    48     8  member that it is meant for
+//	    56    16  directory of the member that sends it
+//	    72     8  start of the member that sends it
 //	    80    16  nonce
-//	    96     8  run: a random id of the process that speaks
-//	   104     8  its tick in nanoseconds
+//	    96     8  run: a random id of the process
+//	   104     8  tick of the process in nanoseconds
 //	   112  56*n  the state of each shard, in order
 //	112+56n    4  crc32c of the bytes before
 //
@@ -50,7 +47,7 @@
 //	     0     8  newest term in the log when the process started
 //	     8     8  vote in that term
 //	    16     8  index of the last entry then
-//	    24     8  term in which the member learned of the next
+//	    24     8  term in which the member learned the next field
 //	    32     8  index of the newest entry that it knows to be committed now
 //	    40     8  term of that entry
 //	    48     8  crc32c of that entry
@@ -80,36 +77,36 @@
 //
 // # What a member must not forget
 //
-// Raft is safe only as long as no member takes back what it told the others: a vote, or that it has
-// an entry. A member whose directory is put back to an earlier state does take it back. So the
+// Raft is safe only if no member takes back what it told the others: a vote, or that it has an
+// entry. A member whose directory is put back to an earlier state does take it back. So the
 // transport remembers what each peer has promised in its messages. A new process of the peer says
 // in its hello what its directory held, and the transport compares the two (promises.go). A peer
 // that has forgotten a promise is refused in both directions, before any message of Raft.
 //
-// That memory ends with the process. What it misses is found later, when two members disagree about
+// This memory ends with the process. What it misses is found later, when two members disagree about
 // a committed entry: see replication.Host.Contradicts.
 //
-// A new directory has promised nothing. So the record of a member begins anew with each new
-// directory; Options.Accept decides whether the directory is accepted.
+// A new directory has promised nothing. So the record of a member begins again with each new
+// directory. Options.Accept decides whether the directory is accepted.
 //
 // # Ticks
 //
-// Members whose ticks differ by more than a factor of two refuse one another. If the ticks differ
-// by less, they only warn. So the tick of an ensemble can be changed one member at a time, in
-// steps.
+// Members whose ticks differ by more than a factor of two refuse each other. Members whose ticks
+// differ by less only log a warning. So the tick of an ensemble can be changed one member at a
+// time, in steps.
 //
 // # Invariants
 //
-//  1. No frame passes in either direction before both members have judged each other's hello.
-//  2. What reaches dragonboat comes from the handshaken peer, is meant for this member, is of a type that
-//     travels, and belongs to a shard of the ensemble.
-//  3. After Shut has returned, no byte is written to a connection and no connection is made or accepted;
-//     a handler call that was running when Shut was called may still be ending.
+//  1. No frame passes in either direction before both members have accepted each other's hello.
+//  2. A message reaches dragonboat only if the peer of the handshake sent it to this member, its
+//     type travels between members, and its shard is one of the ensemble.
+//  3. After Shut has returned, no byte is written to a connection, and no connection is made or
+//     accepted. A call of a handler that was running at that moment may still end later.
 //  4. Every connection is in the transport's table from before its first byte until it is closed.
 //
 // # Goroutines
 //
-// One accepts; one serves each accepted connection; one makes each outgoing connection and then reads the
-// answers on it. All of them end on Close, which waits for them. Messages are written by dragonboat's own
-// goroutines.
+// One goroutine accepts connections, and one serves each accepted connection. One goroutine makes
+// each outgoing connection and then reads the answers on it. All of them end on Close, which waits
+// for them. Messages are written by dragonboat's own goroutines.
 package transport

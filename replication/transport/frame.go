@@ -15,43 +15,44 @@ import (
 type kind uint8
 
 const (
-	kindBatch  kind = 1 // a raftpb.MessageBatch
-	kindChunk  kind = 2 // a raftpb.Chunk
-	kindAsk    kind = 3 // empty; to be answered when all frames before it are handled
-	kindAnswer kind = 4 // empty; travels towards the member that dialled
+	kindBatch  kind = 1 // protobuf of a raftpb.MessageBatch
+	kindChunk  kind = 2 // protobuf of a raftpb.Chunk
+	kindAsk    kind = 3 // empty; answered when all frames before it are handled
+	kindAnswer kind = 4 // empty; sent to the member that dialled
 )
 
 // headSize is the size of a frame's head.
 const headSize = 12
 
 const (
-	// frameMaxDefault holds dragonboat's largest batch, 64 MiB by its own estimate, which is never low.
+	// frameMaxDefault holds dragonboat's largest batch. That is 64 MiB by its own estimate, which
+	// is never too low.
 	frameMaxDefault = 65 << 20
 	// chunkMax holds a block of 2 MiB, the snapshot's header, the membership and the file's name.
 	chunkMax = 3 << 20
-	// bufferKeep is how much of a large frame's buffer an idle connection may hold on to.
+	// bufferKeep is how large the buffer of an idle connection may stay after a large frame.
 	bufferKeep = 1 << 20
-	// readStep bounds what a head can make its receiver allocate before the bytes have come.
+	// readStep bounds how much a receiver allocates for announced bytes that have not arrived yet.
 	readStep = 1 << 20
-	// writeStep is how much has to leave within writeTimeout.
+	// writeStep is how many bytes the peer must accept within writeTimeout.
 	writeStep = 256 << 10
-	// writeTimeout is how long a peer may take nothing at all before the connection counts as dead.
+	// writeTimeout is how long a peer may accept nothing before the connection counts as dead.
 	writeTimeout = 5 * time.Second
-	// readBuffer is the size of the reader's buffer: many small frames in one read.
+	// readBuffer is the size of the reader's buffer. One read brings many small frames.
 	readBuffer = 32 << 10
-	// answerBuffer is the same where only a handshake and answers come.
+	// answerBuffer is the same for a connection that receives only a handshake and answers.
 	answerBuffer = 512
-	// frameMaxMax keeps lengths far from where they overflow.
+	// frameMaxMax keeps lengths far from an overflow.
 	frameMaxMax = 1 << 30
 )
 
 // castagnoli is the polynomial that processors compute in hardware.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errFrame is wrapped by everything that is wrong with a frame.
+// errFrame is wrapped by all errors about the bytes of a frame.
 var errFrame = errors.New("malformed frame")
 
-// finishFrame fills in the head at the start of b, whose payload is complete behind it.
+// finishFrame fills in the head at the start of b. The payload behind it is complete.
 func finishFrame(b []byte, k kind) {
 	binary.BigEndian.PutUint32(b, uint32(len(b)-headSize))
 	b[4], b[5], b[6], b[7] = byte(k), 0, 0, 0
@@ -59,7 +60,7 @@ func finishFrame(b []byte, k kind) {
 	binary.BigEndian.PutUint32(b[8:], sum)
 }
 
-// appendEmpty appends a frame without payload.
+// appendEmpty appends a frame without a payload.
 func appendEmpty(b []byte, k kind) []byte {
 	n := len(b)
 	b = append(b, make([]byte, headSize)...)
@@ -67,11 +68,11 @@ func appendEmpty(b []byte, k kind) []byte {
 	return b
 }
 
-// A frameReader reads frames and trusts none.
+// A frameReader reads frames and checks each of them.
 type frameReader struct {
 	r    *bufio.Reader
-	max  func(kind) int // largest payload, negative for a kind that may not come
-	keep int            // what buf may hold on to between frames
+	max  func(kind) int // largest payload of a kind; negative if the kind is not allowed here
+	keep int            // how large buf may stay between frames
 	head [headSize]byte
 	buf  []byte
 }
@@ -108,7 +109,8 @@ func (f *frameReader) next() (kind, []byte, error) {
 	return k, f.buf, nil
 }
 
-// fill reads n bytes into buf. The buffer grows with what has come, not with what was announced.
+// fill reads n bytes into buf. The buffer grows with the bytes that arrive, not with the announced
+// length.
 func (f *frameReader) fill(n int) error {
 	f.buf = f.buf[:0]
 	for len(f.buf) < n {
@@ -127,16 +129,16 @@ func (f *frameReader) fill(n int) error {
 	return nil
 }
 
-// A frameWriter writes whole frames; one goroutine uses it at a time.
+// A frameWriter writes whole frames. One goroutine uses it at a time.
 type frameWriter struct {
 	conn  net.Conn
-	until time.Time // write deadline that is set
+	until time.Time // the current write deadline
 }
 
-// write writes frames that are already complete. An error has left the connection useless.
+// write writes complete frames. After an error the connection is useless.
 func (f *frameWriter) write(b []byte, now time.Time) error {
 	for {
-		// Setting a deadline costs as much as a small write; once a second is enough.
+		// Setting a deadline costs as much as a small write. Once a second is enough.
 		if f.until.Sub(now) < writeTimeout-time.Second {
 			f.until = now.Add(writeTimeout)
 			if err := f.conn.SetWriteDeadline(f.until); err != nil {

@@ -10,18 +10,19 @@ import (
 	pb "github.com/lni/dragonboat/v4/raftpb"
 )
 
-// A gate lets through what a member may tell another, and nothing that would make dragonboat panic as far
-// as that shows in the message itself. dragonboat panics on a message to replica zero, on one of a type that
-// only a node sends to itself, on a pre-vote without a term, on a leader transfer to nobody, on entries that
-// do not follow one another or are of no known kind, and on chunks that do not fit together or come before
-// the shard they are for has a directory.
+// A gate lets through only messages that travel between members. It keeps out all messages
+// over which dragonboat would panic, as far as the message itself shows it. dragonboat panics over:
+//   - a message to replica zero, or of a type that a node sends only to itself;
+//   - a pre-vote without a term, or a leader transfer to nobody;
+//   - entries that do not follow each other, or are of no known kind;
+//   - chunks that do not fit together, or come before their shard has a directory.
 //
-// What only the state of the log can tell, such as a commit index beyond its end, the gate cannot see: that
-// is why a member with another directory has to be kept out by Options.Accept.
+// The gate cannot see what only the state of the log shows, such as a commit index beyond its end.
+// That is why Options.Accept has to refuse a member with another directory.
 type gate struct {
 	self       uint64
 	deployment uint64        // set before the first message
-	running    []atomic.Bool // by shard: its replica on this node has sent something, so it runs
+	running    []atomic.Bool // by shard: its replica here runs, because it has sent something
 }
 
 func newGate(self, shards uint64) gate {
@@ -42,7 +43,7 @@ var (
 	errEntries    = errors.New("with entries that do not fit")
 )
 
-// messageClass says how a type of message travels.
+// A messageClass says how a type of message travels.
 type messageClass uint8
 
 const (
@@ -52,9 +53,10 @@ const (
 	classNotice                      // sent beside Raft, without a term
 )
 
-// classes are those of all types that dragonboat has. LocalTick, Election, LeaderHeartbeat,
-// ConfigChangeEvent, SnapshotStatus, Unreachable, CheckQuorum, BatchedReadIndex and LogQuery are a node's
-// messages to itself; InstallSnapshot travels as chunks; nobody sends Ping and Pong.
+// classes has the class of every type that dragonboat has. Types that are missing are local:
+// LocalTick, Election, LeaderHeartbeat, ConfigChangeEvent, SnapshotStatus, Unreachable, CheckQuorum
+// and BatchedReadIndex are a node's messages to itself, and so is LogQuery. InstallSnapshot travels
+// as chunks. Nobody sends Ping and Pong.
 var classes = [...]messageClass{
 	pb.NoOP:               classRaft,
 	pb.Propose:            classRequest,
@@ -76,7 +78,7 @@ var classes = [...]messageClass{
 	pb.LogQuery:           classLocal,
 }
 
-// noteRunning notes that the replicas which sent these messages run on this node.
+// noteRunning records that the replicas that sent these messages run on this node.
 func (g *gate) noteRunning(messages []pb.Message) {
 	for i := range messages {
 		if s := messages[i].ShardID; s < uint64(len(g.running)) && !g.running[s].Load() {
@@ -85,8 +87,9 @@ func (g *gate) noteRunning(messages []pb.Message) {
 	}
 }
 
-// batch removes from a peer's batch the messages that may not pass, and the address of the sender, which
-// dragonboat would otherwise learn. It returns how many it removed and why the last of them.
+// batch removes the messages that may not pass from a peer's batch. It also removes the sender's
+// address, because dragonboat would learn it. It returns how many messages it removed, and the
+// reason for the last one.
 func (g *gate) batch(peer uint64, b *pb.MessageBatch) (dropped int, why error) {
 	b.SourceAddress = ""
 	switch {
@@ -115,7 +118,7 @@ func (g *gate) batch(peer uint64, b *pb.MessageBatch) (dropped int, why error) {
 	return dropped, why
 }
 
-// message says why a message may not pass.
+// message returns the reason why a message may not pass, or nil.
 func (g *gate) message(peer uint64, m *pb.Message) error {
 	if m.From != peer {
 		return errFrom
@@ -151,10 +154,11 @@ func (g *gate) message(peer uint64, m *pb.Message) error {
 	return nil
 }
 
-// indexMax is far beyond any log and far from where adding to it overflows.
+// indexMax is far beyond any log, and far from an overflow.
 const indexMax = 1 << 62
 
-// replicated checks that the entries of a Replicate continue the log it names, in order.
+// replicated checks that the entries of a Replicate continue the log at the index it names, in
+// order.
 func replicated(m *pb.Message) error {
 	if m.LogIndex > indexMax {
 		return errEntries
@@ -183,8 +187,8 @@ func proposed(m *pb.Message) error {
 	return nil
 }
 
-// readable checks what dragonboat insists on when it applies an entry: on every member, so a bad entry that
-// is in the log once has stopped the ensemble.
+// readable reports whether dragonboat can apply an entry. An entry that it cannot apply stops every
+// member once it is in the log.
 func readable(e *pb.Entry) bool {
 	switch e.Type {
 	case pb.ApplicationEntry:
@@ -199,8 +203,8 @@ func readable(e *pb.Entry) bool {
 	return false
 }
 
-// A chunkGate is the gate of one snapshot connection, which carries one snapshot from its first chunk to
-// its last.
+// A chunkGate is the gate of one snapshot connection. The connection carries one snapshot, from its
+// first chunk to its last.
 type chunkGate struct {
 	g     *gate
 	peer  uint64
@@ -209,10 +213,10 @@ type chunkGate struct {
 	done  bool
 }
 
-// errChunk is wrapped by everything that is wrong with a chunk.
+// errChunk is wrapped by all errors about a chunk.
 var errChunk = errors.New("snapshot chunk does not fit")
 
-// chunk says why a chunk may not pass.
+// chunk returns the reason why a chunk may not pass, or nil.
 func (c *chunkGate) chunk(k *pb.Chunk) error {
 	switch {
 	case k.BinVer != raftio.TransportBinVersion:
@@ -226,8 +230,8 @@ func (c *chunkGate) chunk(k *pb.Chunk) error {
 	case k.ShardID == 0 || k.ShardID >= uint64(len(c.g.running)):
 		return errShard
 	case !c.g.running[k.ShardID].Load():
-		// dragonboat writes a chunk into the directory that it makes when the shard is started, and panics
-		// if there is none. A shard that has sent a message has been started.
+		// dragonboat writes a chunk into a directory that it makes when the shard starts. It panics
+		// if the directory is missing. A shard that has sent a message has been started.
 		return fmt.Errorf("%w: shard %d is not running yet", errChunk, k.ShardID)
 	case c.done || k.ChunkId != c.next || k.FileChunkId != k.ChunkId || k.IsPoisonChunk():
 		return fmt.Errorf("%w: number %d after %d", errChunk, k.ChunkId, c.next)
@@ -247,7 +251,7 @@ func (c *chunkGate) chunk(k *pb.Chunk) error {
 	return nil
 }
 
-// plainFile says whether a path ends in the name of a file; dragonboat uses that name alone.
+// plainFile reports whether a path ends in the name of a file. dragonboat uses only that name.
 func plainFile(path string) bool {
 	name := path[strings.LastIndexAny(path, `/\`)+1:]
 	return name != "" && name != "." && name != ".." && !strings.ContainsRune(name, 0)

@@ -17,7 +17,7 @@ import (
 	"unicode"
 )
 
-// Kinds of refusal, to be tested with errors.Is on a *Refusal.
+// Kinds of refusal. Test for them with errors.Is on a *Refusal.
 var (
 	ErrOtherVersion  = errors.New("other protocol version")
 	ErrOtherEnsemble = errors.New("other ensemble")
@@ -29,7 +29,7 @@ var (
 	ErrOtherHistory  = errors.New("other history")
 )
 
-// refusalKinds are the kinds as they travel: the code is the place in the list.
+// refusalKinds lists the kinds as they travel. The code of a kind is its place in the list.
 var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAccepted,
 	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory}
 
@@ -45,13 +45,14 @@ func (r *Refusal) Error() string { return r.Text }
 // Unwrap returns the kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
-// Final reports whether the refusal is of what the member's directory holds, which no restart and no
-// other config mends.
+// Final reports whether the refusal is about what the member's directory holds. No restart and no
+// other config changes that.
 func (r *Refusal) Final() bool {
 	return r.Kind == ErrNotAccepted || r.Kind == ErrForgot || r.Kind == ErrOtherHistory
 }
 
-// level is how loudly a refusal is logged: where acknowledged writes are concerned somebody has to act.
+// level returns the level at which a refusal is logged. If acknowledged writes are in danger,
+// somebody has to act.
 func (r *Refusal) level() slog.Level {
 	if r.Kind == ErrForgot || r.Kind == ErrOtherHistory {
 		return slog.LevelError
@@ -63,10 +64,10 @@ func refusal(kind error, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// notAccepted is the code of whatever has none of its own.
+// notAccepted is the code of every kind that has no code of its own.
 const notAccepted = 5
 
-// code is the kind as it travels.
+// code returns the kind as it travels.
 func (r *Refusal) code() uint16 {
 	for i, k := range refusalKinds {
 		if k != nil && r.Kind == k {
@@ -89,30 +90,30 @@ const (
 	verdictMagic = "VvOk"
 
 	protocolVersion = 2
-	helloHead       = 112 // the hello up to its shards
+	helloHead       = 112 // a hello up to its shards
 	stateSize       = 56
 	statesMax       = 255
 	helloMax        = helloHead + statesMax*stateSize + 4
 	verdictSize     = 28   // without its text
 	reasonMax       = 1024 // bytes of a refusal's text
 
-	// handshakeTimeout bounds the handshake with that of TLS: four round trips on the worst of links. A
-	// stranger that says nothing holds a place that long.
+	// handshakeTimeout bounds the handshake, including that of TLS. It is four round trips on the
+	// worst of links. A silent peer keeps its place that long.
 	handshakeTimeout = 3 * time.Second
 )
 
-// errHandshake is wrapped by everything that is wrong with the bytes of a handshake.
+// errHandshake is wrapped by all errors about the bytes of a handshake.
 var errHandshake = errors.New("malformed handshake")
 
-// A hello is what a member says first.
+// A hello is the first message of each side.
 type hello struct {
 	Identity
 	purpose purpose
-	wanted  uint64 // whom it means to speak to
+	wanted  uint64 // the member that it is meant for
 	nonce   [16]byte
 }
 
-// helloSize is the size of a hello, of which at least the first eight bytes are there.
+// helloSize returns the size of a hello from its first eight bytes.
 func helloSize(b []byte) int { return helloHead + int(b[7])*stateSize + 4 }
 
 // marshal appends the hello as it travels.
@@ -137,11 +138,11 @@ func (h *hello) marshal(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
-// tlsHandshake is how a connection begins that is being secured.
+// tlsHandshake is the start of a connection with TLS.
 const tlsHandshake = "\x16\x03"
 
-// readHello reads a hello. Magic and version come first and stay where they are in every version, so that
-// members of different versions can tell each other so: then the error is a *Refusal.
+// readHello reads a hello. Magic and version come first and have the same place in every version.
+// So a member can tell the peer that their versions differ. The error is then a *Refusal.
 func readHello(r *bufio.Reader) (hello, error) {
 	var h hello
 	start, err := r.Peek(6)
@@ -177,7 +178,7 @@ func readHello(r *bufio.Reader) (hello, error) {
 	return parseHello(b[:body])
 }
 
-// parseHello takes apart a hello whose checksum is right.
+// parseHello parses a hello whose checksum is right.
 func parseHello(b []byte) (hello, error) {
 	var h hello
 	h.purpose = purpose(b[6])
@@ -203,7 +204,7 @@ func parseState(b []byte) ShardState {
 	return ShardState{Term: at(0), Vote: at(1), Last: at(2), Held: Held{Term: at(3), Commit: at(4), CommitTerm: at(5), CommitSum: at(6)}}
 }
 
-// appendVerdict appends the verdict on a hello with that nonce; nil accepts.
+// appendVerdict appends the verdict on the hello with this nonce. A nil Refusal accepts.
 func appendVerdict(b []byte, nonce [16]byte, r *Refusal) []byte {
 	n := len(b)
 	var code uint16
@@ -219,8 +220,8 @@ func appendVerdict(b []byte, nonce [16]byte, r *Refusal) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
-// readVerdict reads the peer's verdict on our hello. A *Refusal is the peer's; every other error is about
-// the bytes. The nonce shows that the peer answers us and that nobody plays back what it once said.
+// readVerdict reads the peer's verdict on our hello. A *Refusal comes from the peer; every other
+// error is about the bytes. The nonce shows that the verdict answers our hello and is not a replay.
 func readVerdict(r *bufio.Reader, nonce [16]byte) error {
 	var b [verdictSize + reasonMax]byte
 	head := verdictSize - 4
@@ -254,7 +255,7 @@ func readVerdict(r *bufio.Reader, nonce [16]byte) error {
 	return &Refusal{Kind: refusalKinds[code], Text: text}
 }
 
-// cutShort gives the end of a connection in the middle of the handshake its name.
+// cutShort returns a clearer error for a connection that ends in the middle of the handshake.
 func cutShort(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: the peer hung up in the middle", errHandshake)
@@ -262,7 +263,7 @@ func cutShort(err error) error {
 	return err
 }
 
-// printable makes a peer's words fit for a log.
+// printable replaces runes of a peer's text that do not belong in a log.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -272,8 +273,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// newHello is what this member says to another. A stranger learns nothing to introduce itself with, and cannot
-// have the logs read.
+// newHello returns this member's hello to another. The hello to a refused peer has nothing that the
+// peer could use as its own identity, and costs no read of the log.
 func (t *Transport) newHello(p purpose, wanted uint64, stranger bool) hello {
 	h := hello{Identity: t.o.Self, purpose: p, wanted: wanted}
 	rand.Read(h.nonce[:]) // never fails
@@ -290,13 +291,14 @@ func (t *Transport) newHello(p purpose, wanted uint64, stranger bool) hello {
 	return h
 }
 
-// tickRatio is how many times longer the tick of one member may be than that of another. The slower
-// one leads with a heartbeat every other tick, and the faster one loses patience after ten of its own
-// at the earliest: at this ratio it gets two in time. Elections take the slower one's time; sessions
-// are made for three of the faster one's. A change of the tick from start to start stays within it.
+// tickRatio is how many times longer the tick of one member may be than that of another. A slow
+// leader sends a heartbeat every other tick. A fast follower loses patience after ten ticks of its
+// own or more. At this ratio it gets two heartbeats in that time. Elections take as long as the
+// slower member needs. Session timeouts are at least three ticks of the faster member. One step of
+// a change of the tick must stay within the ratio.
 const tickRatio = 2
 
-// accept asks whether a peer that was recognised may talk to this member.
+// accept decides whether a recognised peer may talk to this member.
 func (t *Transport) accept(h hello) *Refusal {
 	if no := t.compareTicks(h); no != nil {
 		return no
@@ -312,7 +314,8 @@ func (t *Transport) accept(h hello) *Refusal {
 	return t.promises.accept(h.Identity)
 }
 
-// compareTicks refuses a peer whose tick is too far from this member's, and warns of one that is near.
+// compareTicks refuses a peer whose tick is too far from this member's. It warns of a smaller
+// difference.
 func (t *Transport) compareTicks(h hello) *Refusal {
 	ours, theirs := t.o.Self.Tick, h.Tick
 	switch {
@@ -326,7 +329,7 @@ func (t *Transport) compareTicks(h hello) *Refusal {
 	return nil
 }
 
-// recognise decides whether a peer is the member it says it is, as far as configs tell.
+// recognise decides whether a peer is the member that it says it is, as far as the configs show.
 func (t *Transport) recognise(h hello) *Refusal {
 	self := t.o.Self
 	switch {
@@ -343,7 +346,7 @@ func (t *Transport) recognise(h hello) *Refusal {
 	return nil
 }
 
-// acceptHandshake is the handshake of the side that accepted.
+// acceptHandshake does the handshake of the side that accepted.
 func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, error) {
 	h, err := readHello(r)
 	var no *Refusal
@@ -365,13 +368,14 @@ func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, erro
 	}
 	err = readVerdict(r, own.nonce)
 	if no, ok := err.(*Refusal); ok {
-		// For the log: who is reached at an address of our own config has a say in this, who comes to us has not (askBack).
+		// Only for the log. A peer that connects to us may be anybody. Only the peer at an address
+		// of our own config counts (askBack).
 		err = &refusedError{peer: h.Member, reason: no}
 	}
 	return h, err
 }
 
-// dialHandshake is the handshake of the side that dialled.
+// dialHandshake does the handshake of the side that dialled.
 func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
 	own := t.newHello(p, member, false)
 	if _, err := conn.Write(own.marshal(nil)); err != nil {
@@ -387,7 +391,7 @@ func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64,
 	}
 	if err := readVerdict(r, own.nonce); err != nil {
 		if no, ok := err.(*Refusal); ok && no.Final() && doubt != nil {
-			err = doubt // who is not recognised has no say in who is admitted
+			err = doubt // a peer that is not recognised has no say in this
 		}
 		return t.refusedBy(member, err)
 	}
@@ -403,7 +407,7 @@ func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64,
 	return nil
 }
 
-// refusedError is a refusal that is the peer's.
+// A refusedError says that the peer refused this member.
 type refusedError struct {
 	peer   uint64
 	reason *Refusal
@@ -415,7 +419,7 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.reason }
 
-// refusedBy tells Options.Refused if err is the peer's refusal.
+// refusedBy calls Options.Refused if err is the peer's refusal.
 func (t *Transport) refusedBy(peer uint64, err error) error {
 	no, ok := err.(*Refusal)
 	if !ok {
@@ -427,7 +431,8 @@ func (t *Transport) refusedBy(peer uint64, err error) error {
 	return &refusedError{peer: peer, reason: no}
 }
 
-// dial connects to a member and shakes hands. The connection is adopted; the caller releases it.
+// dial connects to a member and does the handshake. The connection is adopted; the caller releases
+// it.
 func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Conn, *bufio.Reader, error) {
 	ctx, cancel := context.WithTimeout(life, dialTimeout)
 	defer cancel()
@@ -448,7 +453,7 @@ func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Co
 	return conn, r, nil
 }
 
-// dialHandshakeInTime is dialHandshake with its deadline.
+// dialHandshakeInTime does dialHandshake with its deadline.
 func (t *Transport) dialHandshakeInTime(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err

@@ -17,38 +17,43 @@ import (
 )
 
 const (
-	// dialTimeout bounds a dial, that of TLS included. Where packets vanish a new attempt per second finds
-	// a healed way sooner than the system's own repetitions, which come at growing distances.
+	// dialTimeout bounds a dial, including the handshake of TLS. If packets vanish, one new attempt
+	// per second finds a healed path sooner than the system's own retries, which come at growing
+	// intervals.
 	dialTimeout = 1500 * time.Millisecond
-	// redialMin and redialMax are the pauses after failed dials, doubling.
+	// redialMin and redialMax bound the pauses after failed dials, which double.
 	redialMin = 50 * time.Millisecond
 	redialMax = 250 * time.Millisecond
-	// redialRefused is the pause after a refusal, which only a person or a commit can lift.
+	// redialRefused is the pause after a refusal. Only a person or a commit can end a refusal.
 	redialRefused = time.Second
-	// holdMax is how long messages wait for a connection when it has just gone or is not yet made. A member
-	// that starts asks for votes at once; were the request dropped, it would wait for another election.
+	// holdMax is how long messages wait for a connection that was just lost or is not made yet. A
+	// member that starts asks for votes at once. If that request were dropped, the member would
+	// wait for another election.
 	holdMax = 250 * time.Millisecond
-	// askEvery is how often the peer is asked for a sign of life while messages are sent.
+	// askEvery is how often a link asks its peer for an answer while messages are sent.
 	askEvery = 500 * time.Millisecond
-	// answerPatience is how long it may be silent. Each second more on slow lines costs slowestLine bytes.
+	// answerPatience is how long the answer may take. It may take a second longer for each
+	// slowestLine bytes sent since.
 	answerPatience = 1500 * time.Millisecond
 	slowestLine    = 1 << 20
 )
 
-// A link is where dragonboat puts the messages for one member. It is there from the moment dragonboat asks,
-// makes its connection when the first messages come, makes it again when it breaks, and drops messages while
-// there is none, which is what Raft expects of a network.
+// A link is where dragonboat puts the messages for one member. It exists as soon as dragonboat asks
+// for it. It makes its connection when the first messages come, and makes it again when it breaks.
+// While there is none it drops messages, as Raft expects of a network.
 //
-// Why it does not simply return errors: dragonboat answers each with a circuit breaker. That keeps a
-// member's messages back for up to 0.75 s after one failure and up to 1.5 s after several, lets through one
-// attempt, and may go on dropping after a success. A healed way would lie idle for longer than an election
-// takes, and an election would be held for nothing. All else that dragonboat does on an error is to report
-// the node itself, not the peer, as unreachable. So the link reports none and dials as often as is right for
-// it: while there is something to send, a quarter of a second apart.
+// A link does not return errors, because dragonboat has a circuit breaker. The breaker holds a
+// member's messages back for up to 0.75 s after one failure and up to 1.5 s after several. Then it
+// lets one attempt through, and may go on dropping after a success. A healed path would stay unused
+// for longer than an election takes, and cause an election for nothing. The only other thing that
+// dragonboat does on an error is to report the node itself, not the peer, as unreachable. So the
+// link reports no error and dials as often as it needs to: every quarter of a second while there is
+// something to send.
 //
-// Why it asks: a way that is cut without a word shows only in what does not come back. TCP repeats what was
-// lost at distances as long as the interruption was, so the old connection would lie idle for as long again
-// after the way has healed; and in front of a peer there may be a proxy that acknowledges for it.
+// A link asks for answers, because a path that was cut silently shows only in answers that do not
+// come. TCP repeats lost bytes at growing intervals. So after a cut the old connection would stay
+// silent for as long as the cut had lasted. Also, a proxy in front of a peer may acknowledge in its
+// place.
 type link struct {
 	// Immutable after newLink.
 	t      *Transport
@@ -66,8 +71,8 @@ type link struct {
 		state   linkState
 		wire    *wire         // the connection; nil unless linkConnected
 		changed chan struct{} // closed and replaced when a dial ends
-		retry   time.Time     // no dial before
-		pause   time.Duration // the last one
+		retry   time.Time     // no dial before this time
+		pause   time.Duration // the last pause
 	}
 }
 
@@ -79,7 +84,7 @@ type link struct {
 //	 └───────────────────────────┴────────────────────────┘
 //	             the dial fails, or the connection is lost
 //
-// Each of them changes to closed, which is final.
+// Every state may change to closed, which is final.
 type linkState uint8
 
 const (
@@ -94,10 +99,11 @@ var linkChanges = [...][]linkState{
 	linkIdle:      {linkDialling, linkClosed},
 	linkDialling:  {linkConnected, linkIdle, linkClosed},
 	linkConnected: {linkIdle, linkClosed},
-	linkClosed:    {linkClosed}, // Close, and the end of dragonboat's context
+	linkClosed:    {linkClosed}, // Close may follow the end of dragonboat's context
 }
 
-// changeLocked changes the state. w is the connection of linkConnected.
+// changeLocked changes the state. w is the connection of linkConnected, and nil for all other
+// states.
 func (l *link) changeLocked(to linkState, w *wire) {
 	if !slices.Contains(linkChanges[l.mu.state], to) || (to == linkConnected) != (w != nil) {
 		panic(fmt.Sprintf("transport: link changes from state %d to %d", l.mu.state, to))
@@ -115,7 +121,7 @@ type wire struct {
 	askedAt time.Time
 	unheard int // bytes sent since askedAt
 
-	waiting atomic.Bool // an ask is not answered
+	waiting atomic.Bool // the newest ask is not answered
 }
 
 func newLink(ctx context.Context, t *Transport, member uint64) *link {
@@ -146,7 +152,7 @@ func (l *link) shut() {
 	}
 }
 
-// SendMessageBatch sends the messages, or loses them. It never returns an error; see the type.
+// SendMessageBatch sends the messages or loses them. It never returns an error; see the type.
 func (l *link) SendMessageBatch(b pb.MessageBatch) error {
 	l.t.gate.noteRunning(b.Requests)
 	if l.t.shut.Load() {
@@ -162,7 +168,8 @@ func (l *link) SendMessageBatch(b pb.MessageBatch) error {
 	return nil
 }
 
-// current returns the connection, and waits for it a little when it has just become necessary.
+// current returns the connection. If the connection was lost only now, or this is the first batch,
+// it waits up to holdMax for one.
 func (l *link) current(now time.Time) *wire {
 	w, changed, retry := l.look(now)
 	if w != nil {
@@ -192,8 +199,8 @@ func (l *link) current(now time.Time) *wire {
 	return w
 }
 
-// look returns the connection if there is one. Otherwise it begins to dial, if it is time to, and returns
-// what is closed when a dial ends and the time of the next.
+// look returns the connection, or nil. Without a connection it begins to dial if it is time to.
+// changed is closed when a dial ends; retry is the time of the next dial.
 func (l *link) look(now time.Time) (w *wire, changed <-chan struct{}, retry time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +225,7 @@ func (l *link) connectionLoop() {
 	l.lost(w, readAnswers(r, func() { w.waiting.Store(false) }))
 }
 
-// readAnswers reads what an accepting member sends after the handshake, until the connection ends.
+// readAnswers reads the answers of an accepting member until the connection ends.
 func readAnswers(r *bufio.Reader, answered func()) error {
 	f := frameReader{r: r, max: answersOnly}
 	for {
@@ -229,7 +236,7 @@ func readAnswers(r *bufio.Reader, answered func()) error {
 	}
 }
 
-// answersOnly are the limits for what comes back on a connection.
+// answersOnly returns the limits of the frames that an accepting member sends.
 func answersOnly(k kind) int {
 	if k == kindAnswer {
 		return 0
@@ -237,7 +244,7 @@ func answersOnly(k kind) int {
 	return -1
 }
 
-// connected puts a new connection to use; false if the link was closed meanwhile.
+// connected puts a new connection to use. It returns false if the link was closed meanwhile.
 func (l *link) connected(w *wire) bool {
 	l.mu.Lock()
 	l.dialEndedLocked(redialMin)
@@ -254,7 +261,7 @@ func (l *link) connected(w *wire) bool {
 	return ok
 }
 
-// failed notes that a dial has failed.
+// failed records that a dial has failed.
 func (l *link) failed(err error) {
 	var no *Refusal
 	pause := redialRefused
@@ -280,14 +287,14 @@ func (l *link) failed(err error) {
 	l.t.notices.give(level, n, "cause", err)
 }
 
-// dialEndedLocked lets those who wait look again.
+// dialEndedLocked wakes all that wait for a connection.
 func (l *link) dialEndedLocked(pause time.Duration) {
 	l.mu.retry = time.Now().Add(pause)
 	close(l.mu.changed)
 	l.mu.changed = make(chan struct{})
 }
 
-// lost gives up a connection. Both the sender and the reader of answers may find that it is lost.
+// lost gives up a connection. Both the sender and the reader of answers may call it.
 func (l *link) lost(w *wire, err error) {
 	l.t.release(w.conn)
 	l.mu.Lock()
@@ -303,10 +310,10 @@ func (l *link) lost(w *wire, err error) {
 	}
 }
 
-// errSilent is why a connection is given up whose peer does not answer.
+// errSilent means that the peer of a connection does not answer.
 var errSilent = errors.New("the peer does not answer")
 
-// send writes a batch as one frame, or as several if it is larger than a frame may be.
+// send writes a batch as one frame, or as several frames if it is too large for one.
 func (l *link) send(w *wire, b pb.MessageBatch) error {
 	size := b.Size()
 	if size > l.t.o.FrameMax {
@@ -334,7 +341,8 @@ func (l *link) send(w *wire, b pb.MessageBatch) error {
 	return err
 }
 
-// frameOf returns a buffer for a frame with a payload of size bytes, b itself if it is large enough.
+// frameOf returns a buffer for a frame with a payload of size bytes. It is b itself if that is
+// large enough.
 func frameOf(b []byte, size int) []byte {
 	if n := headSize + size; cap(b) >= n {
 		return b[:n]
@@ -342,8 +350,8 @@ func frameOf(b []byte, size int) []byte {
 	return make([]byte, headSize+size, 2*headSize+size+size/4)
 }
 
-// sendParts sends a batch that is too large in two. A single message that is too large cannot be helped: no
-// frame may carry it.
+// sendParts sends a batch that is too large in two parts. A single message that is too large is
+// lost, because no frame may carry it.
 func (l *link) sendParts(w *wire, b pb.MessageBatch, size int) error {
 	all := b.Requests
 	if len(all) == 1 {

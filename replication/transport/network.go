@@ -13,7 +13,7 @@ type Network interface {
 	// Listen binds this member's address. The listener's Accept may fail and work again later.
 	Listen() (net.Listener, error)
 
-	// Dial connects to a member. It returns when ctx ends at the latest. The connection must support
-	// deadlines.
+	// Dial connects to a member. It returns at the latest when ctx ends. The connection must
+	// support deadlines.
 	Dial(ctx context.Context, member uint64) (net.Conn, error)
 }

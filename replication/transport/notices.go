@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// noticePauseMin and noticePauseMax are the pauses before the same is logged again about the same peer,
-	// doubling for as long as it goes on happening.
+	// noticePauseMin and noticePauseMax bound the pause before the same event is logged again about
+	// the same peer. The pause doubles while the event repeats.
 	noticePauseMin = 10 * time.Second
 	noticePauseMax = 10 * time.Minute
-	// noticesMax bounds what is remembered of the notices given. Strangers can be many; when it is full all
-	// is forgotten, which costs a few repeated lines.
+	// noticesMax bounds how many notices are remembered. Unknown peers can be many. When the table
+	// is full it is emptied, which costs a few repeated lines.
 	noticesMax = 1024
 )
 
-// notices log at a limited rate: peers decide how often things happen here.
+// notices log at a limited rate, because peers decide how often things happen here.
 type notices struct {
 	log *slog.Logger
 
@@ -28,15 +28,15 @@ type notices struct {
 	}
 }
 
-// A notice is what may be logged once in a while: an event and whom it is about.
+// A notice is an event about a peer. Each is logged only once in a while.
 type notice struct {
 	event string
 	peer  uint64 // zero if not known
-	host  string // of a stranger
-	kind  error  // of a refusal: each is logged, whatever else was just wrong
+	host  string // of an unknown peer
+	kind  error  // of a refusal; each kind is logged even if another was just logged
 }
 
-// given says when a notice was logged, how long it pauses and how often it was held back since.
+// given says when a notice was logged, how long it pauses, and how often it was held back since.
 type given struct {
 	at    time.Time
 	pause time.Duration
@@ -49,7 +49,7 @@ func newNotices(log *slog.Logger) *notices {
 	return n
 }
 
-// give logs a notice unless it was just given.
+// give logs a notice unless it was logged a short time ago.
 func (n *notices) give(level slog.Level, k notice, args ...any) {
 	held, ok := n.due(k, time.Now())
 	if !ok {
@@ -64,7 +64,8 @@ func (n *notices) give(level slog.Level, k notice, args ...any) {
 	n.log.Log(context.Background(), level, k.event, args...)
 }
 
-// due says whether a notice may be logged now, and how many were held back since it last was.
+// due reports whether a notice may be logged now, and how often it was held back since the last
+// time.
 func (n *notices) due(k notice, now time.Time) (held int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// A Peer is how things stand between this member and another one.
+// A Peer is the state of the connections between this member and another one.
 type Peer struct {
 	Member  uint64
 	Reached bool // this member has a connection to it
-	Heard   bool // it has one to this member
+	Heard   bool // the peer has a connection to this member
 
-	Err       error // why the newest connection to it was not made, or ended; nil before the first and while Reached
-	RefusedBy error // a *Refusal, if Err is that it refuses this member
-	Refused   error // a *Refusal, if this member refused the newest that says it is this peer
+	Err       error // why the last connection failed or ended; nil before it and while Reached
+	RefusedBy error // a *Refusal, if Err says that the peer refuses this member
+	Refused   error // a *Refusal, if this member refused the newest peer that claimed this id
 }
 
-// Peers returns what is known of each of the other members, in the order of their ids. A connection is made when there is something to
-// send, so without a leader each of them is soon tried.
+// Peers returns what is known about each of the other members, in the order of their ids. A
+// connection is made when there is something to send. A member without a leader soon tries all
+// others.
 func (t *Transport) Peers() []Peer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,14 +36,14 @@ func (t *Transport) Peers() []Peer {
 	return list
 }
 
-// recordReached notes that there is a connection to a peer.
+// recordReached records a connection to a peer.
 func (t *Transport) recordReached(peer uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.peers[peer] = Peer{Reached: true}
 }
 
-// recordNotReached notes why there is no connection to a peer.
+// recordNotReached records why there is no connection to a peer.
 func (t *Transport) recordNotReached(peer uint64, err error) {
 	p := Peer{Err: err}
 	var by *refusedError
@@ -61,8 +62,8 @@ func (t *Transport) recordNotReached(peer uint64, err error) {
 	t.mu.peers[peer] = p
 }
 
-// recordVerdict notes whether this member refuses a peer that came to it. What a peer gives as its own reason is left out: anybody can come
-// and say that it is a member.
+// recordVerdict records whether this member refuses a peer that connected to it. It ignores a
+// refusal by the peer, because anyone can connect and claim to be a member.
 func (t *Transport) recordVerdict(peer uint64, err error) {
 	if !t.members[peer] {
 		return

@@ -13,7 +13,7 @@ import (
 type ShardState struct {
 	// What the directory held when the member's process started.
 	Term uint64 // the newest term that it had taken part in
-	Vote uint64 // whom it had voted for in that term; zero: nobody
+	Vote uint64 // the member it had voted for in that term; zero if none
 	Last uint64 // index of its last entry, or of the snapshot in place of it
 
 	Held Held // what the log holds now
@@ -27,20 +27,21 @@ type Held struct {
 	CommitSum  uint64 // checksum of that entry
 }
 
-// A promise is what a member has told this one about its log of one shard, and must not take back:
-// that it is in a term, and what it holds in that term.
+// A promise is what a member has told this one about its log of one shard, and must not take back.
+// It says that the member is in a term, and what it holds in that term.
 type promise struct {
 	term  uint64
-	index uint64 // entries up to here are on its disk, unless the leader of a newer term replaced them
-	voted bool   // for this member
+	index uint64 // entries up to here are on its disk, unless a newer term replaced them
+	voted bool   // it voted for this member
 }
 
-// forgotten says which part of a promise the log no longer keeps; empty if it keeps all.
+// forgotten says which part of a promise the log no longer keeps. It returns an empty text if the
+// log keeps all.
 //
-// A term never goes down. Within a term no entry is cut off that its leader has, or that others
-// have acknowledged to it: the leader only appends. In a newer term the tail may be replaced, so an
-// index proves nothing. A directory that is older than the promise is still always found: its term
-// is older, or it has fewer entries in the same term.
+// A term never goes down. Within a term the leader only appends. So no entry is removed that the
+// leader has, or that others have acknowledged to it. In a newer term the tail may be replaced, so
+// an index proves nothing. A directory that is older than the promise is still always found: its
+// term is older, or it has fewer entries in the same term.
 func (p promise) forgotten(e ShardState, self uint64) string {
 	switch {
 	case e.Term < p.term:
@@ -65,7 +66,7 @@ func (p *promise) add(q promise) {
 	}
 }
 
-// promised returns what a message promises. A message counts only for what is on the sender's disk
+// promised returns the promise in a message. A message counts only for what is on the sender's disk
 // when it is sent. A leader sends entries before it saves them, so they do not count. Its commit
 // index does, because the leader has saved the entries up to it.
 func promised(m *pb.Message) promise {
@@ -81,7 +82,7 @@ func promised(m *pb.Message) promise {
 		p.voted = !m.Reject
 	case pb.RequestVote, pb.HeartbeatResp:
 	default:
-		return promise{} // among them pre-votes, which name terms that nobody has entered
+		return promise{} // includes pre-votes: they name terms that nobody has entered
 	}
 	return p
 }
@@ -101,8 +102,8 @@ type promises struct {
 // A record holds the promises of one member's directory.
 type record struct {
 	directory [16]byte
-	start     uint64    // the newest that was admitted
-	run       uint64    // the process that was admitted last
+	start     uint64    // the newest that was accepted
+	run       uint64    // the process that was accepted last
 	now       []promise // by shard, made by that process
 	before    []promise // by shard, made by earlier processes
 }
@@ -114,8 +115,8 @@ func newPromises(self, shards uint64) *promises {
 }
 
 // accept refuses a process whose directory lacks what an earlier process of the same member
-// promised, and a process that started before the newest one it has admitted. It begins to record
-// the promises of a process that it admits.
+// promised. It also refuses a process that started before the newest one it has accepted. It begins
+// to record the promises of a process that it accepts.
 func (p *promises) accept(id Identity) *Refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +137,8 @@ func (p *promises) accept(id Identity) *Refusal {
 		}
 	}
 	if id.Start < r.start {
-		// What it said may have been read late: after the next process came. That one has promised more since.
+		// Its hello may have been read late, after the next process came. That process has promised
+		// more since.
 		return refusal(ErrNotAccepted, "start %d of member %d is over, start %d has come: another process runs on this directory or a copy of it",
 			id.Start, id.Member, r.start)
 	}
@@ -159,7 +161,7 @@ func (r *record) change(id Identity) {
 	r.start, r.run = id.Start, id.Run
 }
 
-// note records what the messages of an admitted peer promise.
+// note records what the messages of an accepted peer promise.
 func (p *promises) note(id *Identity, messages []pb.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +171,7 @@ func (p *promises) note(id *Identity, messages []pb.Message) {
 	}
 	to := r.now
 	if r.run != id.Run {
-		to = r.before // a newer process was admitted while these were on their way
+		to = r.before // a newer process was accepted while these were on their way
 	}
 	for i := range messages {
 		if m := &messages[i]; m.ShardID >= 1 && m.ShardID <= uint64(len(to)) {

@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// handshakesMax bounds the connections whose handshake is not done: anybody who reaches the port can make
-	// one. Beyond it the oldest makes room, since members take milliseconds and strangers take their time.
+	// handshakesMax bounds the connections whose handshake is not done. Anyone who reaches the port
+	// can make such a connection. Beyond the limit the oldest is closed, because a member needs
+	// milliseconds and only others stay longer.
 	handshakesMax = 64
-	// servedMax bounds the connections of one member: dragonboat makes up to 64 for snapshots and a few for
-	// messages; what is beyond is left over from connections that the other side has given up.
+	// servedMax bounds the connections of one member. dragonboat makes up to 64 for snapshots and a
+	// few for messages. Any others are left over from connections that the other side has given up.
 	servedMax = 128
-	// acceptPauseMin and acceptPauseMax are the pauses after failed Accepts, doubling. The usual cause, no
-	// file descriptor left, needs time to pass.
+	// acceptPauseMin and acceptPauseMax bound the pauses after failed Accepts, which double. The
+	// usual cause is a lack of file descriptors, which needs time to pass.
 	acceptPauseMin = 5 * time.Millisecond
 	acceptPauseMax = time.Second
 )
@@ -34,7 +35,7 @@ type connQueue struct {
 	conns []net.Conn
 }
 
-// add adds a connection and returns the one that has to go for it, if any.
+// add adds a connection. If the queue is full, add removes and returns the oldest one.
 func (c *connQueue) add(conn net.Conn) (out net.Conn) {
 	if len(c.conns) >= c.max {
 		out = c.conns[0]
@@ -44,7 +45,7 @@ func (c *connQueue) add(conn net.Conn) (out net.Conn) {
 	return out
 }
 
-// remove removes a connection, if it is there.
+// remove removes a connection if it is there.
 func (c *connQueue) remove(conn net.Conn) {
 	for i, k := range c.conns {
 		if k == conn {
@@ -54,7 +55,7 @@ func (c *connQueue) remove(conn net.Conn) {
 	}
 }
 
-// acceptLoop accepts until Shut closes the listener.
+// acceptLoop accepts connections until Shut closes the listener.
 func (t *Transport) acceptLoop() {
 	var pause time.Duration
 	for {
@@ -80,7 +81,7 @@ func (t *Transport) acceptLoop() {
 	}
 }
 
-// startServing starts to serve a connection.
+// startServing serves a connection on a goroutine of its own.
 func (t *Transport) startServing(conn net.Conn) {
 	if !t.adopt(conn) {
 		return
@@ -96,7 +97,7 @@ func (t *Transport) startServing(conn net.Conn) {
 	}
 }
 
-// handshakeDone moves a connection from those in handshake to those of its peer.
+// handshakeDone moves a connection from the queue of handshakes to the queue of its peer.
 func (t *Transport) handshakeDone(conn net.Conn, peer uint64) {
 	t.mu.Lock()
 	t.mu.handshaking.remove(conn)
@@ -124,7 +125,7 @@ func (t *Transport) Heard() (n int) {
 	return n
 }
 
-// forget removes an accepted connection.
+// forget closes an accepted connection and removes it from all tables.
 func (t *Transport) forget(conn net.Conn, peer uint64) {
 	t.release(conn)
 	t.mu.Lock()
@@ -135,7 +136,7 @@ func (t *Transport) forget(conn net.Conn, peer uint64) {
 	}
 }
 
-// serveLoop greets the peer of an accepted connection and then takes its frames until the connection ends.
+// serveLoop does the handshake of an accepted connection and then serves its frames until it ends.
 func (t *Transport) serveLoop(conn net.Conn) {
 	var h hello
 	defer func() { t.forget(conn, h.Member) }()
@@ -150,7 +151,7 @@ func (t *Transport) serveLoop(conn net.Conn) {
 	t.logEnd(h.Member, t.serveFrames(conn, r, h))
 }
 
-// logEnd logs why the connection of a peer has ended, if not because the peer closed it.
+// logEnd logs why the connection of a peer has ended, unless the peer closed it.
 func (t *Transport) logEnd(peer uint64, err error) {
 	switch {
 	case err == nil || t.shut.Load():
@@ -163,10 +164,11 @@ func (t *Transport) logEnd(peer uint64, err error) {
 	}
 }
 
-// errPanic is wrapped by what a handler's panic becomes.
+// errPanic is wrapped by the error that a handler's panic becomes.
 var errPanic = errors.New("panic")
 
-// acceptHandshakeInTime is acceptHandshake with its deadline, after the handshake of TLS if there is one.
+// acceptHandshakeInTime does the handshake of TLS, if there is one, and then acceptHandshake, with
+// one deadline.
 func (t *Transport) acceptHandshakeInTime(conn net.Conn, r *bufio.Reader) (hello, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return hello{}, err
@@ -183,7 +185,7 @@ func (t *Transport) acceptHandshakeInTime(conn net.Conn, r *bufio.Reader) (hello
 	return h, conn.SetDeadline(time.Time{})
 }
 
-// An insecureError is what goes wrong while a connection is secured.
+// An insecureError is an error of the handshake of TLS.
 type insecureError struct{ error }
 
 func (e insecureError) Unwrap() error { return e.error }
@@ -195,7 +197,7 @@ func insecure(err error) error {
 	return insecureError{err}
 }
 
-// logNotAccepted logs why a connection was not taken.
+// logNotAccepted logs why a connection was not accepted.
 func (t *Transport) logNotAccepted(conn net.Conn, err error) {
 	if t.shut.Load() {
 		return
@@ -219,8 +221,8 @@ func (t *Transport) logNotAccepted(conn net.Conn, err error) {
 	}
 }
 
-// askBack asks a member what it has against this one. Whoever comes to us and refuses us may be
-// anybody. Who answers at the address in our config has a say, and its refusal is told to Options.Refused.
+// askBack dials a member to learn whether it refuses this one. Anyone can connect to us and refuse
+// us. Only the member at the address in our config counts, so its refusal goes to Options.Refused.
 func (t *Transport) askBack(peer uint64) {
 	now := time.Now()
 	t.mu.Lock()
@@ -239,8 +241,8 @@ func (t *Transport) askBack(peer uint64) {
 	})
 }
 
-// serveFrames reads the peer's frames until the connection ends. A panic in dragonboat's handlers, which run here,
-// costs the connection and not the process: whatever they stumbled on came from the peer.
+// serveFrames reads the peer's frames until the connection ends. dragonboat's handlers run here. If
+// one panics, the peer's bytes caused that, so the connection ends and not the process.
 func (t *Transport) serveFrames(conn net.Conn, r *bufio.Reader, h hello) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -249,7 +251,7 @@ func (t *Transport) serveFrames(conn net.Conn, r *bufio.Reader, h hello) (err er
 	}()
 	f := frameReader{r: r, max: t.frameMax(h.purpose), keep: bufferKeep}
 	if h.purpose == forSnapshot {
-		f.keep = chunkMax // every frame is large, and the connection soon ends
+		f.keep = chunkMax // every frame is large, and the connection ends soon
 	}
 	chunks := chunkGate{g: &t.gate, peer: h.Member}
 	answer := frameWriter{conn: conn}
@@ -293,7 +295,7 @@ func (t *Transport) frameMax(p purpose) func(kind) int {
 	}
 }
 
-// acceptBatch hands the messages that may pass to dragonboat.
+// acceptBatch gives the messages that may pass to dragonboat.
 func (t *Transport) acceptBatch(peer *Identity, payload []byte) error {
 	var b pb.MessageBatch
 	if err := b.Unmarshal(payload); err != nil {
@@ -310,7 +312,7 @@ func (t *Transport) acceptBatch(peer *Identity, payload []byte) error {
 	return nil
 }
 
-// acceptChunk hands a chunk to dragonboat.
+// acceptChunk gives a chunk to dragonboat.
 func (t *Transport) acceptChunk(g *chunkGate, payload []byte) error {
 	var c pb.Chunk
 	if err := c.Unmarshal(payload); err != nil {

@@ -10,8 +10,8 @@ import (
 	pb "github.com/lni/dragonboat/v4/raftpb"
 )
 
-// confirmTimeout is how long the last chunk waits for the receiver, which makes the whole snapshot durable
-// before it answers.
+// confirmTimeout is how long the last chunk waits for the receiver. The receiver makes the whole
+// snapshot durable before it answers.
 const confirmTimeout = 30 * time.Second
 
 var (
@@ -19,10 +19,12 @@ var (
 	errChunkTooLarge = errors.New("snapshot chunk is larger than a frame may be")
 )
 
-// A stream is a connection for one snapshot. Unlike a link it reports errors: dragonboat must know whether a
-// snapshot has arrived. So the last chunk is sent when the receiver has confirmed that it handled all.
+// A stream is a connection for one snapshot. Unlike a link it reports errors, because dragonboat
+// must know whether a snapshot has arrived. So sending the last chunk succeeds only when the
+// receiver has confirmed that it handled all chunks.
 //
-// An error also trips dragonboat's breaker for the messages to that member, usually for less than 0.75 s.
+// An error also trips dragonboat's circuit breaker for the messages to that member, usually for
+// less than 0.75 s.
 type stream struct {
 	t      *Transport
 	conn   net.Conn
@@ -32,10 +34,10 @@ type stream struct {
 
 	confirmed chan struct{} // closed when the receiver has answered
 	broken    chan struct{} // closed when the connection has ended
-	cause     error         // why; read after broken
+	cause     error         // why it ended; set before broken is closed
 }
 
-// newStream connects. It takes no longer than dialTimeout and handshakeTimeout together.
+// newStream connects. It takes at most dialTimeout and handshakeTimeout together.
 func newStream(ctx context.Context, t *Transport, member uint64) (*stream, error) {
 	dialling, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -65,7 +67,8 @@ func newStream(ctx context.Context, t *Transport, member uint64) (*stream, error
 	return s, nil
 }
 
-// SendChunk sends a chunk and, if it is the last, waits until the receiver has handled it.
+// SendChunk sends a chunk. If it is the last one, SendChunk waits until the receiver has handled
+// it.
 func (s *stream) SendChunk(c pb.Chunk) error {
 	if s.t.shut.Load() {
 		return ErrShut
@@ -106,7 +109,7 @@ func (s *stream) confirm() error {
 	}
 }
 
-// Close ends the connection. There is nothing to wait for: the last chunk has waited.
+// Close ends the connection. There is nothing to wait for, because the last chunk has waited.
 func (s *stream) Close() {
 	s.unhook()
 	s.t.release(s.conn)

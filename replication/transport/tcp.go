@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// tcpKeepAlive finds out within half a minute that the other end of an idle connection is gone.
+// tcpKeepAlive notices within half a minute that the other end of an idle connection is gone.
 var tcpKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// Errors of a TLS configuration that would let strangers in.
+// Errors of a TLS configuration that would accept anyone.
 var (
 	ErrNoAuthority    = errors.New("tls: no certificate authority in RootCAs or ClientCAs")
 	ErrNoVerification = errors.New("tls: InsecureSkipVerify without VerifyConnection or VerifyPeerCertificate")
@@ -21,13 +21,15 @@ var (
 
 // TCP returns the network of members that reach each other over TCP, IPv4 or IPv6.
 //
-// listen is the host:port to bind. addr says the host:port of a member and is asked at every dial, so the
-// answer may change; so is what a name resolves to. A nil config means plain text.
+// listen is the host:port to bind. addr returns the host:port of a member. It is called at every
+// dial, so its answer may change, and a name may resolve to another address. A nil config means
+// plain text.
 //
-// With a config both sides of every connection show a certificate, and each verifies the other's against the
-// authorities in RootCAs and ClientCAs (if one is nil the other serves for both). A certificate must be good
-// for both roles, and name the host under which its member is dialled, or config.ServerName. The config is
-// cloned. Listen and Dial fail with ErrNoAuthority or ErrNoVerification if it does not verify.
+// With a config, both sides of every connection show a certificate. Each verifies the other's
+// certificate against the authorities in RootCAs and ClientCAs; if one of these is nil, the other
+// is used for both. A certificate must be valid for both roles. It must name the host under which
+// its member is dialled, or config.ServerName. TCP clones the config. Listen and Dial return
+// ErrNoAuthority or ErrNoVerification if the config verifies no certificates.
 func TCP(listen string, addr func(member uint64) string, config *tls.Config) Network {
 	n := &tcpNetwork{listen: listen, addr: addr}
 	if config != nil {
@@ -42,7 +44,7 @@ type tcpNetwork struct {
 	addr           func(member uint64) string
 	server, client *tls.Config   // nil for plain text
 	err            error         // what is wrong with the TLS configuration
-	resolver       *net.Resolver // of names; nil is the default one, tests have another
+	resolver       *net.Resolver // resolves names; nil is the default one, tests have another
 }
 
 // Listen binds the address.
@@ -58,7 +60,7 @@ func (n *tcpNetwork) Listen() (net.Listener, error) {
 	return tls.NewListener(l, n.server), nil
 }
 
-// Dial connects to a member and, with TLS, has verified its certificate when it returns.
+// Dial connects to a member. With TLS, it has verified the member's certificate when it returns.
 func (n *tcpNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) {
 	if n.err != nil {
 		return nil, n.err
@@ -77,7 +79,7 @@ func (n *tcpNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) 
 	return secure, nil
 }
 
-// clientConfig adds the name that the certificate of the dialled member must carry.
+// clientConfig adds the name that the dialled member's certificate must carry.
 func clientConfig(c *tls.Config, address string) *tls.Config {
 	if c.ServerName != "" {
 		return c
@@ -91,7 +93,7 @@ func clientConfig(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// mutual makes of the user's config one for each role, both of which verify the other side.
+// mutual makes one config for each role from the user's config. Both verify the other side.
 func mutual(config *tls.Config) (server, client *tls.Config, err error) {
 	roots, clients := config.RootCAs, config.ClientCAs
 	if roots == nil {
@@ -101,7 +103,7 @@ func mutual(config *tls.Config) (server, client *tls.Config, err error) {
 		clients = roots
 	}
 	if roots == nil {
-		// The system's authorities would be used: everybody who owns a domain would be let in.
+		// The system's authorities would be used, and anyone who owns a domain would be accepted.
 		return nil, nil, ErrNoAuthority
 	}
 	if config.InsecureSkipVerify && config.VerifyConnection == nil && config.VerifyPeerCertificate == nil {
@@ -114,7 +116,7 @@ func mutual(config *tls.Config) (server, client *tls.Config, err error) {
 	}
 	server = demanding(config, clients)
 	if get := server.GetConfigForClient; get != nil {
-		// The user may choose certificates per connection, not whether they are asked for.
+		// The user may choose certificates per connection, but not whether to ask for them.
 		server.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			c, err := get(h)
 			if c == nil || err != nil {
@@ -130,7 +132,7 @@ func mutual(config *tls.Config) (server, client *tls.Config, err error) {
 func asClient(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return func(*tls.CertificateRequestInfo) (c *tls.Certificate, err error) {
 		defer func() {
-			if p := recover(); p != nil { // there is no connection for it to look at
+			if p := recover(); p != nil { // get looked at the connection, and there is none
 				err = fmt.Errorf("GetCertificate without a client: %v; set GetClientCertificate too", p)
 			}
 		}()
@@ -138,8 +140,8 @@ func asClient(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) func(*tl
 	}
 }
 
-// demanding returns a server's config that asks for a certificate and verifies it. Sessions are not resumed:
-// the certificate is looked at every time.
+// demanding returns a server's config that asks for a certificate and verifies it. Sessions are not
+// resumed, so every connection's certificate is checked.
 func demanding(config *tls.Config, clients *x509.CertPool) *tls.Config {
 	c := config.Clone()
 	c.ClientAuth = tls.RequireAndVerifyClientCert

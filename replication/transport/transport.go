@@ -15,20 +15,20 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// An Identity is what a member says of itself at the start of every connection.
+// An Identity is what a member says about itself at the start of every connection.
 type Identity struct {
 	Digest    [32]byte // founding digest of the ensemble
 	Member    uint64   // never zero
 	Directory [16]byte // random id of the member's directory
-	Start     uint64   // counts the starts of that directory
+	Start     uint64   // how often a node was started on that directory
 
-	Run  uint64        // random id of the process; zero on all of them: promises of one are not held against the next
-	Tick time.Duration // of its Raft clock; zero is not compared
+	Run  uint64        // random id of the process
+	Tick time.Duration // tick of its Raft clock; zero is not compared
 
 	Shards []ShardState // by shard - 1
 }
 
-// shard returns what a member says of a shard; zero if it says nothing.
+// shard returns what a member says about a shard; zero if it says nothing.
 func (id *Identity) shard(i int) ShardState {
 	if i >= len(id.Shards) {
 		return ShardState{}
@@ -36,40 +36,43 @@ func (id *Identity) shard(i int) ShardState {
 	return id.Shards[i]
 }
 
-// Options say who this member is, whom it talks to and how.
+// Options say who this member is, and how it talks to which others.
 type Options struct {
 	Self    Identity
 	Members []uint64 // ids of all members; this one may be among them
-	Shards  uint64   // messages for shards beyond are dropped; zero means 1
+	Shards  uint64   // messages for higher shards are dropped; zero means 1
 
-	// Network dials the other members; nil means alone: every dial is refused.
+	// Network dials the other members. Nil means that this member is alone: every dial is refused.
 	Network Network
 
-	// Listener accepts the other members' connections. The caller binds it, before anything is written;
-	// nil means that no port is open. The transport closes it.
+	// Listener accepts the other members' connections. The caller binds it before anything is
+	// written. Nil means that no port is open. The transport closes the listener.
 	Listener net.Listener
 
-	// Accept may refuse a peer whose digest and member id are right. Its reason travels to the peer; the kind does
-	// too if the error is a *Refusal, else it is ErrNotAccepted. It is
-	// called for every connection, by the side that dialled and by the side that accepted, from several
-	// goroutines. It must not block for long and must not call Close. Nil admits everyone.
+	// Accept may refuse a peer whose digest and member id are right. Its reason travels to the
+	// peer. The kind travels too if the error is a *Refusal; otherwise it is ErrNotAccepted. Both
+	// sides of a connection call Accept, for every connection and from several goroutines. It must
+	// not block for long and must not call Close. Nil accepts everyone.
 	Accept func(peer Identity) error
 
-	// Held is asked before each hello what the log of a shard, from 0, holds. Nil means nothing is said of it.
+	// Held returns what the log of a shard holds; shards count from 0. It is called before each
+	// hello. Nil means that the hello says nothing about it.
 	Held func(shard int) Held
 
-	// Refused is told that a peer refused this member; reason is a *Refusal. It may be told the same many
-	// times. It must not block and must not call Close; Shut it may. Nil means nobody is told.
+	// Refused is called when a peer refused this member; reason is a *Refusal. It may be called
+	// many times for the same refusal. It must not block and must not call Close, but may call
+	// Shut. Nil means that nothing is called.
 	Refused func(peer uint64, reason error)
 
-	// Target finds the member behind the name under which dragonboat knows it.
+	// Target returns the member that dragonboat knows under a name.
 	Target func(uuid string) (member uint64, ok bool)
 
-	// Logger gets refusals, failures and recoveries, at a limited rate; nil means slog.Default.
+	// Logger receives refusals, failures and recoveries at a limited rate; nil means slog.Default.
 	Logger *slog.Logger
 
-	// FrameMax bounds the bytes of one message batch on the wire; zero means 65 MiB, which holds the
-	// largest batch dragonboat makes. It must be the same on all members; more than 1 GiB means 1 GiB.
+	// FrameMax bounds the bytes of one message batch on the wire. Zero means 65 MiB, which holds
+	// the largest batch dragonboat makes. It must be the same on all members. More than 1 GiB means
+	// 1 GiB.
 	FrameMax int
 }
 
@@ -86,7 +89,7 @@ type Transport struct {
 	o       Options
 	members map[uint64]bool
 	notices *notices
-	ctx     context.Context // ends with Shut; every dial and wait hangs on it
+	ctx     context.Context // ends with Shut; every dial and every wait ends with it
 	cancel  context.CancelFunc
 
 	// Set by dragonboat's Create, before anything is accepted; immutable afterwards.
@@ -94,21 +97,21 @@ type Transport struct {
 
 	gate     gate
 	promises *promises
-	shut     atomic.Bool // the same as mu.shut, for the path of every message
+	shut     atomic.Bool // same as mu.shut, for the path of every message
 	alive    sync.WaitGroup
 
 	mu struct {
 		rank.Mutex[rank.Transport]
 		shut        bool
-		conns       map[net.Conn]struct{} // everything that Shut has to close
+		conns       map[net.Conn]struct{} // all connections that Shut has to close
 		handshaking connQueue             // accepted, handshake not done
 		served      map[uint64]*connQueue // accepted, by peer
-		peers       map[uint64]Peer       // but Member and Heard
-		asked       map[uint64]time.Time  // when members were last asked what they have against this one
+		peers       map[uint64]Peer       // without Member and Heard
+		asked       map[uint64]time.Time  // when askBack last asked each member
 	}
 }
 
-// handlers are dragonboat's ends of the transport.
+// handlers are the functions of dragonboat that receive.
 type handlers struct {
 	batch raftio.MessageHandler
 	chunk raftio.ChunkHandler
@@ -141,12 +144,12 @@ func New(o Options) *Transport {
 	return t
 }
 
-// Factory returns what dragonboat's configuration asks for. It serves one NodeHost.
+// Factory returns the transport for dragonboat's configuration. It serves one NodeHost.
 func (t *Transport) Factory() config.TransportFactory { return factory{t} }
 
-// Shut stops sending and accepting at once and for good. It waits for nothing: it is called when the disk
-// has failed, before anybody is told, so that nothing is said that the disk does not know. Close is still
-// needed.
+// Shut stops sending and accepting at once and for good. It does not wait. It is called when the
+// disk has failed, before anything else, so that nothing is said that the disk does not have. Close
+// is still needed.
 func (t *Transport) Shut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,15 +167,15 @@ func (t *Transport) Shut() {
 	}
 }
 
-// Close is Shut, and returns when all goroutines of the transport have ended. It may be called more than
-// once and always returns nil.
+// Close calls Shut and waits until all goroutines of the transport have ended. It may be called
+// more than once and always returns nil.
 func (t *Transport) Close() error {
 	t.Shut()
 	t.alive.Wait()
 	return nil
 }
 
-// start begins to accept.
+// start begins to accept connections.
 func (t *Transport) start() error {
 	if t.o.Listener == nil {
 		if t.shut.Load() {
@@ -197,8 +200,8 @@ func (t *Transport) spawn(f func()) bool {
 	return true
 }
 
-// adopt enters a connection into the table of those that Shut closes. After Shut it closes the connection
-// and returns false. Whoever adopts releases.
+// adopt adds a connection to the table of those that Shut closes. After Shut it closes the
+// connection and returns false. The caller that adopted a connection has to release it.
 func (t *Transport) adopt(c net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +213,8 @@ func (t *Transport) adopt(c net.Conn) bool {
 	return true
 }
 
-// release closes an adopted connection and forgets it. It may be called more than once.
+// release closes an adopted connection and removes it from the table. It may be called more than
+// once.
 func (t *Transport) release(c net.Conn) {
 	cut(c)
 	t.mu.Lock()
@@ -218,8 +222,9 @@ func (t *Transport) release(c net.Conn) {
 	delete(t.mu.conns, c)
 }
 
-// cut closes a connection without a farewell. The Close of a TLS connection first sends one, and can wait
-// seconds for a peer that does not read; frames need no farewell, they carry their length.
+// cut closes a connection without a farewell. The Close of a TLS connection first sends one, and
+// can wait seconds for a peer that does not read. Frames need no farewell, because they carry their
+// length.
 func cut(c net.Conn) {
 	if s, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = s.NetConn()
@@ -227,7 +232,7 @@ func cut(c net.Conn) {
 	c.Close()
 }
 
-// target finds the member that dragonboat wants to reach.
+// target returns the member that dragonboat wants to reach.
 func (t *Transport) target(name string) (uint64, error) {
 	if t.o.Network == nil {
 		return 0, ErrAlone
@@ -245,24 +250,24 @@ func (t *Transport) target(name string) (uint64, error) {
 	return m, nil
 }
 
-// factory is dragonboat's way to the transport.
+// A factory gives the transport to dragonboat.
 type factory struct{ t *Transport }
 
-// Create hands over dragonboat's ends.
+// Create receives dragonboat's handlers and returns the transport.
 func (f factory) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
 	f.t.handlers = handlers{batch: batch, chunk: chunk}
 	f.t.gate.deployment = c.GetDeploymentID()
 	return module(f)
 }
 
-// Validate accepts every address: dragonboat shows us the RaftAddress of its configuration, which is a mere
-// name here.
+// Validate accepts every address. dragonboat passes the RaftAddress of its configuration, which is
+// only a name here.
 func (factory) Validate(string) bool { return true }
 
-// module is the transport as dragonboat sees it.
+// A module is the transport as dragonboat sees it.
 type module struct{ t *Transport }
 
-// Name names the transport in dragonboat's log.
+// Name returns the transport's name in dragonboat's log.
 func (module) Name() string { return "vivarium" }
 
 // Start begins to accept connections.
@@ -271,7 +276,8 @@ func (m module) Start() error { return m.t.start() }
 // Close closes the transport and waits for its goroutines.
 func (m module) Close() error { return m.t.Close() }
 
-// GetConnection returns a link for messages to the member behind target; it does not wait for a connection.
+// GetConnection returns a link for messages to the member behind target. It does not wait for a
+// connection.
 func (m module) GetConnection(ctx context.Context, target string) (raftio.IConnection, error) {
 	member, err := m.t.target(target)
 	if err != nil {

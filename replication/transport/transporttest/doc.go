@@ -1,5 +1,5 @@
-// Package transporttest is a network for tests of ensembles: a [Mesh] connects members in memory, and
-// [Faults] break links.
+// Package transporttest is a network for tests of ensembles: a [Mesh] connects members in memory,
+// and [Faults] break links.
 //
 // It is part of replication and carries no compatibility promise of its own. No program uses it
 // outside of tests.

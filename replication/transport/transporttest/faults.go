@@ -19,23 +19,23 @@ type Fault struct {
 	Loss  float64       // the share of messages that vanish, from 0 to 1
 }
 
-// Faults break what one member sends to the others. They stand between the transport and the network
-// below it, above TLS. They act on the connections that the member dials, because all that it sends
-// travels on those. A fault from member 1 to member 2 does not affect what 2 sends to 1, including
-// the answers that the connections of 2 need.
+// Faults break what one member sends to the others. They stand between the transport and the
+// network below it, above TLS. They act on the connections that the member dials, because all that
+// it sends travels on those. A fault from member 1 to member 2 does not affect what 2 sends to 1,
+// including the answers that the connections of 2 need.
 //
-// A cut is silent, like a cable that is pulled. All that is delayed, held or written while it lasts is
-// lost, in both directions of the affected connections. (Bytes that the network below already has
-// may still arrive, and a closed connection is noticed. Neither tells Raft anything.) Dials fail at
-// once. When a cut heals, its connections break, because bytes are missing in them. The transport
-// makes new ones with the next messages, within about a quarter of a second.
+// A cut is silent, like a cable that is pulled. All that is delayed, held or written while it lasts
+// is lost, in both directions of the affected connections. (Bytes that the network below already
+// has may still arrive, and a closed connection is noticed. Neither tells Raft anything.) Dials
+// fail at once. When a cut heals, its connections break, because bytes are missing in them. The
+// transport makes new ones with the next messages, within about a quarter of a second.
 //
-// A delay applies to handshakes and snapshots too. So a delay near the transport's timeouts, of 1.5 s
-// for an answer and 3 s for a handshake, works like a cut. It does not slow down the sender until
+// A delay applies to handshakes and snapshots too. So a delay near the transport's timeouts, of 1.5
+// s for an answer and 3 s for a handshake, works like a cut. It does not slow down the sender until
 // [QueueMax] bytes are on their way.
 //
-// Loss affects only batches of messages, which Raft sends again. It affects no snapshots: the network
-// below repeats what it lost, so half a snapshot does not vanish.
+// Loss affects only batches of messages, which Raft sends again. It affects no snapshots: the
+// network below repeats what it lost, so half a snapshot does not vanish.
 //
 // The methods may be called by several goroutines at once.
 type Faults struct {
@@ -86,8 +86,9 @@ func (f *Faults) Set(to uint64, fault Fault) {
 	}
 }
 
-// Hold keeps all that is sent to a member until Hold is called again with false. Then all arrives, in
-// order, unless the transport has given the connection up. It does so after 1.5 s without an answer.
+// Hold keeps all that is sent to a member until Hold is called again with false. Then all arrives,
+// in order, unless the transport has given the connection up. It does so after 1.5 s without an
+// answer.
 func (f *Faults) Hold(to uint64, held bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,8 +180,8 @@ type parcel struct {
 // partKeep is how large the buffer for a part may stay.
 const partKeep = 1 << 20
 
-// Write sends whole messages, because a fault affects whole messages. It keeps the rest until more is
-// written.
+// Write sends whole messages, because a fault affects whole messages. It keeps the rest until more
+// is written.
 func (c *faultyConn) Write(b []byte) (int, error) {
 	c.part = append(c.part, b...)
 	for {
@@ -232,8 +233,8 @@ func (c *faultyConn) send(b []byte) error {
 	return nil
 }
 
-// carryLoop writes the messages in the queue to the network below when they are due. It ends when the
-// queue is empty, also because the connection is over.
+// carryLoop writes the messages in the queue to the network below when they are due. It ends when
+// the queue is empty, also because the connection is over.
 func (c *faultyConn) carryLoop() {
 	f := c.faults
 	f.mu.Lock()
@@ -328,7 +329,8 @@ func (c *faultyConn) endLocked(why error) {
 	c.wakeLocked()
 }
 
-// cut closes a connection without the farewell of TLS, which would wait for a peer that does not read.
+// cut closes a connection without the farewell of TLS, which would wait for a peer that does not
+// read.
 func cut(c net.Conn) {
 	if s, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = s.NetConn()

@@ -44,8 +44,8 @@ func NewMesh() *Mesh {
 	return m
 }
 
-// Network returns the mesh as one member sees it. A member that was stopped may listen again through
-// the same Network or a new one.
+// Network returns the mesh as one member sees it. A member that was stopped may listen again
+// through the same Network or a new one.
 func (m *Mesh) Network(member uint64) Network { return meshNetwork{mesh: m, member: member} }
 
 // meshNetwork is the mesh as one member sees it.

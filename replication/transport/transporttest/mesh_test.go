@@ -35,7 +35,8 @@ func pairOf(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// Bytes arrive whole and in order, whatever the sizes of writes and reads, in both directions at once.
+// Bytes arrive whole and in order, whatever the sizes of writes and reads, in both directions at
+// once.
 func TestMeshCarriesBytes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -78,7 +79,8 @@ func TestMeshCarriesBytes(t *testing.T) {
 	}
 }
 
-// C4.1: a connection that is closed while the other end uses it, on either side, ends and holds up nobody.
+// C4.1: a connection that is closed while the other end uses it, on either side, ends and holds up
+// nobody.
 func TestMeshClose(t *testing.T) {
 	near, far := pairOf(t)
 	near.Write([]byte("last words"))
