@@ -11,8 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// Whatever the processes of a Balance lead, all who have too many give at once: nobody gets more than its share on the way, and in the end all
-// have theirs.
+// Whatever the processes of a Balance lead, all that have too many give at once. Nobody gets more
+// than its share on the way, and in the end all have theirs.
 func TestGives(t *testing.T) {
 	for range 3000 {
 		var ids []embed.SessionID
@@ -54,15 +54,16 @@ func TestGives(t *testing.T) {
 	}
 }
 
-// A town is processes that have a Balance each, as far as they see one another: whoever has a name stands for it all the time.
+// A town is a set of processes that each run a Balance, as far as they see one another. A process
+// stands for each of its names all the time.
 type town struct {
 	names   []string
 	leads   map[string]embed.SessionID
 	members map[embed.SessionID]*balance
-	deaf    map[embed.SessionID]bool // answer nothing
+	deaf    map[embed.SessionID]bool // they answer no offer
 }
 
-// even is what balance.even does.
+// even does what balance.even does.
 func (w *town) even(own embed.SessionID, now time.Time) bool {
 	b := w.members[own]
 	standing := make(map[string][]Standing)
@@ -94,7 +95,7 @@ func (w *town) even(own embed.SessionID, now time.Time) bool {
 	return false
 }
 
-// rest lets all go on, in any order, until nobody gives anything.
+// rest lets all processes go on, in any order, until nobody gives anything.
 func (w *town) rest(t *testing.T, now time.Time) {
 	t.Helper()
 	for range 100 {
@@ -119,7 +120,8 @@ func (w *town) String() string {
 	return text
 }
 
-// anyTown is one in which each has the names that pick chooses, and the first of them leads each.
+// anyTown returns a town in which each process has the names that pick chooses. The first process
+// with a name leads it.
 func anyTown(pick func() bool) *town {
 	w := &town{leads: make(map[string]embed.SessionID), members: make(map[embed.SessionID]*balance), deaf: make(map[embed.SessionID]bool)}
 	for i := range rand.IntN(8) + 1 {
@@ -143,14 +145,15 @@ func anyTown(pick func() bool) *town {
 	return w
 }
 
-// Whichever names each has: they come to rest.
+// The transfers stop, whichever names each process has.
 func TestBalance_OfDifferentNamesComesToRest(t *testing.T) {
 	for range 2000 {
 		anyTown(func() bool { return rand.IntN(3) > 0 }).rest(t, time.Now())
 	}
 }
 
-// Some who lead nothing answer nothing: the others come to even shares. Who hears again gets its share when that is offered again.
+// Some processes that lead nothing answer no offers: the others come to even shares. A process that
+// answers again gets its share at the next offer.
 func TestBalance_SharesPastTheDeaf(t *testing.T) {
 	for range 2000 {
 		w := anyTown(func() bool { return true })
@@ -185,7 +188,8 @@ func TestBalance_SharesPastTheDeaf(t *testing.T) {
 	}
 }
 
-// What is known of a session ends when it stands for nothing; until then it shares, though it stands for less than all between two turns.
+// A session that stands for nothing is forgotten. Until then it has a share, though between two
+// leaderships it stands for fewer than all names.
 func TestBalance_ForgetsWhoHasGone(t *testing.T) {
 	b := &balance{names: []string{"a", "b"}}
 	now := time.Now()
@@ -199,10 +203,10 @@ func TestBalance_ForgetsWhoHasGone(t *testing.T) {
 		want embed.SessionID
 	}{
 		{[]Standing{own}, []Standing{own}, 0},
-		{[]Standing{own}, []Standing{own, other}, 0}, // it has another list
-		{[]Standing{own, other}, []Standing{own}, 2}, // it has not
+		{[]Standing{own}, []Standing{own, other}, 0}, // the other has another list
+		{[]Standing{own, other}, []Standing{own}, 2}, // the other has the same list
 		{[]Standing{own}, []Standing{own}, 0},
-		{[]Standing{own, other}, []Standing{own}, 0}, // whoever that is
+		{[]Standing{own, other}, []Standing{own}, 0}, // now it is a new session
 		{[]Standing{own, other}, []Standing{own, other}, 2},
 	} {
 		if to, ok := see(c.a, c.b); to != c.want && ok || ok != (c.want != 0) {

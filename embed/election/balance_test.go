@@ -16,7 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// shares counts who leads what.
+// shares counts what each member leads.
 type shares struct {
 	mu    sync.Mutex
 	leads map[string]embed.MemberID
@@ -36,7 +36,8 @@ func (s *shares) fn(t *testing.T, id embed.MemberID) func(context.Context, strin
 	}
 }
 
-// even reports whether all names are led, by as many as are given, and none by two more than another.
+// even reports whether all names are led, by that many members, and none leads two more than
+// another.
 func (s *shares) even(names int, ids ...embed.MemberID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,13 +104,14 @@ func TestBalance_EndsWithAnErrorOfFn(t *testing.T) {
 	}
 }
 
-// A led is one turn of a name in a Balance.
+// A led is one leadership of a name in a Balance.
 type led struct {
 	name string
 	ctx  context.Context
 }
 
-// balances runs a Balance that leads until it is told to end, and returns where its turns are told.
+// balances runs a Balance whose fn leads until it is told to end. It returns a channel with its
+// leaderships.
 func balances(t *testing.T, n *embed.Node, names []string) <-chan led {
 	t.Helper()
 	ctx, cancel := context.WithCancel(bounded(t))
@@ -130,8 +132,9 @@ func balances(t *testing.T, n *embed.Node, names []string) <-chan led {
 	return turns
 }
 
-// Somebody stands for all names who answers no offer: a client that knows none, or one that is dead and not yet expired. Nothing is taken from a
-// leader that lives, for him, and he keeps nobody else from his share.
+// Somebody stands for all names but answers no offer: a client that knows no transfers, or a dead
+// process that has not expired. A live leader loses nothing to it, and it keeps nobody else from
+// its share.
 func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	for who, c := range map[string]struct {
@@ -184,7 +187,7 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 	}
 }
 
-// One process has more names than another, as when the list is changed in one after the other: they come to rest.
+// One process has more names than another, as while a new list is rolled out. The transfers stop.
 func TestBalance_OfMoreNamesTakesAndGivesNot(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 2, embedtest.Options{})
@@ -193,20 +196,21 @@ func TestBalance_OfMoreNamesTakesAndGivesNot(t *testing.T) {
 		<-former
 	}
 	latter := balances(t, ens.Node(2), []string{"a", "b", "c", "d", "e", "f"})
-	for range 4 { // two that nobody else has, and two that it is given
+	for range 4 { // two names that nobody else has, and two that it is given
 		<-latter
 	}
 	var again led
 	select {
 	case again = <-former:
 	case again = <-latter:
-	case <-time.After(3 * time.Second): // in which each looks about three times
+	case <-time.After(3 * time.Second): // each checks its share about three times in this time
 		return
 	}
 	t.Errorf("%s has another turn, and nobody came or went", again.name)
 }
 
-// A leadership is handed on when fn has returned, and not only its ctx ended. (kyverno#5180: one was released while its holder was still at work.)
+// A leadership is transferred when fn has returned, not as soon as its ctx has ended. In
+// kyverno#5180 one was released while its holder was still at work.
 func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
 	ens := embedtest.New(t, 2, embedtest.Options{})
 	names := []string{"a", "b"}
@@ -225,7 +229,8 @@ func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
 			case l := <-<-second:
 				t.Errorf("%s is led by another when its ctx has ended and fn has not returned", l.name)
 				name = ""
-			case <-time.After(500 * time.Millisecond): // for who does not wait
+			// Somebody would lead by then if nobody waited for fn.
+			case <-time.After(500 * time.Millisecond):
 			}
 			ends <- name
 			return nil
@@ -247,7 +252,7 @@ func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
 	}
 }
 
-// One candidacy is lost: the others of the Balance lead on, and it is taken up again.
+// One candidacy is lost: the others of the Balance lead on, and the lost one begins again.
 func TestBalance_OneLostCandidacyEndsNoOther(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

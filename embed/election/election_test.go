@@ -57,11 +57,11 @@ type outcome struct {
 	err        error
 }
 
-// stands lets a candidate queue and returns where its outcome will be.
+// stands makes a candidate queue, and returns a channel for its outcome.
 func stands(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, value string) <-chan outcome {
 	t.Helper()
 	out := make(chan outcome, 1)
-	_, err := s.Sync(bounded(t), "/") // or those before it are counted for it
+	_, err := s.Sync(bounded(t), "/") // otherwise candidates before it would be counted for it
 	must(t, err)
 	before := len(candidates(t, s))
 	go func() {
@@ -72,7 +72,8 @@ func stands(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, value strin
 	return out
 }
 
-// resign gives a leadership up, and waits until the ensemble knows: of a short request timeout a busy machine needs several.
+// resign gives a leadership up and waits until the ensemble knows. With a short request timeout a
+// busy machine needs several attempts.
 func resign(t testing.TB, l *election.Leadership) {
 	t.Helper()
 	ctx := bounded(t)
@@ -121,7 +122,7 @@ func TestElection_CandidatesLeadInTheOrderTheyCame(t *testing.T) {
 	}
 }
 
-// CURATOR-358: getLeader answered NoNode when the leader changed under it.
+// CURATOR-358: getLeader failed with NoNode when the leader changed meanwhile.
 func TestElection_LeaderWhileLeadersComeAndGo(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -164,8 +165,9 @@ func TestElection_LeaderWhileLeadersComeAndGo(t *testing.T) {
 	}
 }
 
-// CURATOR-696: after a reconnect a candidate found the znode of its own dead session at the head of the queue, took it for
-// its own and led beside another one. CURATOR-537: what served as its token could be that of a newer znode.
+// CURATOR-696: after a reconnect a candidate found the znode of its own dead session at the head of
+// the queue, mistook it for its own and led beside another. CURATOR-537: what served as its token
+// could belong to a newer znode.
 func TestElection_TheCandidateOfAnotherSessionIsNotOnesOwn(t *testing.T) {
 	ens := one(t)
 	old, fresh := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -183,7 +185,7 @@ func TestElection_TheCandidateOfAnotherSessionIsNotOnesOwn(t *testing.T) {
 	if !errors.Is(lost.Err(), embed.ErrSessionClosed) || got.leadership.Token().Compare(lost.Token()) <= 0 {
 		t.Errorf("the old one: %v; token %v after %v", lost.Err(), got.leadership.Token(), lost.Token())
 	}
-	// The token is that of the znode that leads, not of a newer one.
+	// The token belongs to the znode that leads, not to a newer one.
 	names := candidates(t, fresh)
 	stat, _, err := fresh.Exists(bounded(t), path+"/"+names[0])
 	must(t, err)
@@ -195,7 +197,7 @@ func TestElection_TheCandidateOfAnotherSessionIsNotOnesOwn(t *testing.T) {
 	}
 }
 
-// A campaign that is given up leaves nobody behind to be elected.
+// A cancelled campaign leaves nobody behind to be elected.
 func TestElection_ACancelledCampaignLeavesNobodyBehind(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -238,19 +240,21 @@ func TestLeadership_Resign(t *testing.T) {
 	}
 }
 
-// The ensemble has elected the next leader, and the one that resigned was never told. It tries again under the new one, without
-// an answer and with one. (etcd#22082, CURATOR-486, for elections.)
+// The ensemble has elected the next leader, and the one that resigned did not hear it. It resigns
+// again under the new leader, first without an answer and then with one. This is etcd#22082 and
+// CURATOR-486, for elections.
 func TestLeadership_ResignWhoseAnswerIsLostIsTriedAgainUnderANewLeader(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-		// A longer tick: a deaf member hears no leader either, and can say something only until it knows of none any more.
+		// A longer tick, because a deaf member does not hear the leader either, and can send only
+		// until it notices that.
 		c.RequestTimeout, c.Tick = 200*time.Millisecond, 10*embedtest.DefaultTick
 	}})
 	ens.MoveLeader(2)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	old := (<-stands(t, ens, s, "old")).leadership
 	next := stands(t, ens, other, "next")
-	ens.Faults(2).SetLink(1, embedtest.Link{Cut: true}) // what member 1 says is heard, and it learns nothing
+	ens.Faults(2).SetLink(1, embedtest.Link{Cut: true}) // member 1 is heard, but hears nothing
 	ens.Faults(3).SetLink(1, embedtest.Link{Cut: true})
 	if err := old.Resign(); !errors.Is(err, embed.ErrUnknownOutcome) {
 		t.Errorf("resigned without an answer: %v", err)
@@ -296,14 +300,14 @@ func TestLeadership_ProclaimIsTheLeadersAlone(t *testing.T) {
 	if now, err := e.Leader(bounded(t)); err != nil || string(now.Value) != "c" {
 		t.Errorf("the leader says %q, %v", now.Value, err)
 	}
-	// Its candidate is deleted by hand; nothing of it may be published either.
+	// Its candidate is deleted by hand. Nothing may be published for it either.
 	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
 	if err := next.Proclaim(bounded(t), []byte("late")); !errors.Is(err, embed.ErrDeleted) {
 		t.Errorf("Proclaim of a deleted candidate: %v", err)
 	}
 }
 
-// observed pulls from Observe until the value is seen.
+// observed pulls from Observe until it sees the value.
 func observed(t *testing.T, next func() (election.Leader, error, bool), value string) {
 	t.Helper()
 	for {
@@ -317,8 +321,8 @@ func observed(t *testing.T, next func() (election.Leader, error, bool), value st
 	}
 }
 
-// Whatever leader or value stays is seen, on every member, also by those who watched before there was an election at all.
-// (CURATOR-724: a latch whose parent had vanished never recovered.)
+// A leader or value that stays is seen on every member, also by observers that began before there
+// was an election. In CURATOR-724 a latch whose parent had vanished never recovered.
 func TestElection_ObserveSeesWhatStays(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
@@ -346,7 +350,7 @@ func TestElection_ObserveSeesWhatStays(t *testing.T) {
 	must(t, first.Resign())
 	must(t, (<-second).err)
 	see("second")
-	// Nobody, not even the election's znode, for a while.
+	// For a while there is nobody, and not even the election's znode.
 	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
 	must(t, s.Delete(bounded(t), path, embed.AnyVersion))
 	_, err = e.Campaign(bounded(t), []byte("third"))
@@ -356,13 +360,13 @@ func TestElection_ObserveSeesWhatStays(t *testing.T) {
 	third, err := e.Leader(bounded(t))
 	must(t, err)
 	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
-	_, err = e.Campaign(bounded(t), third.Value) // the same value, but another leader
+	_, err = e.Campaign(bounded(t), third.Value) // the same value from another leader
 	must(t, err)
 	see("third")
 }
 
-// Leaders and values change faster than anybody can look: some are skipped, none is seen after a later one, and the last
-// is seen.
+// Leaders and values change faster than an observer can look. It skips some, sees none after a
+// later one, and sees the last one.
 func TestElection_ObserveNeverGoesBack(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -393,7 +397,7 @@ func TestElection_ObserveNeverGoesBack(t *testing.T) {
 	}
 }
 
-// etcd's Observe closes its channel without a word.
+// etcd's Observe closes its channel without a reason.
 func TestElection_ObserveEndsWithTheReason(t *testing.T) {
 	ens := one(t)
 	for name, c := range map[string]struct {
@@ -405,7 +409,7 @@ func TestElection_ObserveEndsWithTheReason(t *testing.T) {
 		"its node":    {func(*embed.Session, context.CancelFunc) { must(t, ens.Node(1).Close()) }, embed.ErrClosed},
 	} {
 		if c.want == embed.ErrClosed {
-			defer observeEnds(t, ens, name, c.end, c.want) // the last
+			defer observeEnds(t, ens, name, c.end, c.want) // the last observer
 			continue
 		}
 		observeEnds(t, ens, name, c.end, c.want)
@@ -434,21 +438,23 @@ func observeEnds(t *testing.T, ens *embedtest.Ensemble, name string, end func(*e
 	}
 }
 
-// Two latches of a service led at the same time after a reconnect (druid#16528, on Curator's LeaderLatch). Candidates of three
-// members whose Raft leadership moves, whose links break, and who never resign.
+// Two latches of a service led at the same time after a reconnect (druid#16528, on Curator's
+// LeaderLatch). Here candidates on three members never resign, while their Raft leadership moves
+// and their links break.
 func TestElection_NeverTwo(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx, cancel := context.WithCancel(bounded(t))
 	var mu sync.Mutex
-	leaders := make(map[*election.Leadership]bool) // all that were ever elected
+	leaders := make(map[*election.Leadership]bool) // everybody who was ever elected
 	var turns atomic.Int32
 	var wg sync.WaitGroup
 	for _, id := range ens.Members() {
 		n := ens.Node(id)
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Millisecond}) // the least there is
+				// The shortest timeout possible.
+				s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Millisecond})
 				if err != nil {
 					continue
 				}
@@ -479,7 +485,8 @@ func TestElection_NeverTwo(t *testing.T) {
 			ens.MoveLeader(victim)
 		}
 		ens.Isolate(victim)
-		// If the victim led the election another one takes over; if not, nothing has to happen.
+		// If the victim led the election, another candidate takes its place. If not, nothing need
+		// happen.
 		enough := time.After(1500 * time.Millisecond)
 		ens.Until("another turn, or long enough", func() bool {
 			select {
@@ -502,7 +509,8 @@ func TestElection_NeverTwo(t *testing.T) {
 	}
 }
 
-// Who is on the way to another place when somebody deletes the place it has is told so.
+// Somebody deletes the place of a candidate that is moving to another place. The candidate gets
+// that error.
 func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
 	ctx := bounded(t)
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -520,7 +528,8 @@ func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
 		_, err := c.Wait(looks)
 		waited <- err
 	}()
-	for _, to := range []embed.MemberID{1, 2} { // it hears that it is the first, and what it sends then is heard later
+	// It hears that it is the first, and its request arrives later.
+	for _, to := range []embed.MemberID{1, 2} {
 		ens.Faults(3).SetLink(to, embedtest.Link{Cut: true})
 	}
 	must(t, first.Resign())
@@ -528,7 +537,7 @@ func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
 		_, there, err := far.Exists(ctx, first.Path())
 		return err == nil && !there
 	})
-	looks.asleep() // it has sent for its place
+	looks.asleep() // it has asked for its place
 	must(t, near.Delete(ctx, c.Path(), embed.AnyVersion))
 	ens.HealAll()
 	if err := <-waited; !errors.Is(err, embed.ErrDeleted) {

@@ -12,16 +12,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A Latch stands for election as long as it lives, and can be asked at any time whether it leads.
+// A Latch stands for election as long as it lives, and tells at any time whether it leads.
 func ExampleLatch() {
 	node, end := start()
 	defer end()
 	latch := election.NewLatch(node, "/scheduler", []byte("replica 1"), election.Options{})
 	defer latch.Close()
-	for leads := range latch.Changes(context.Background()) { // nil: it does not lead
+	for leads := range latch.Changes(context.Background()) { // nil while it does not lead
 		if leads != nil {
 			fmt.Println("leads:", leads.Err() == nil)
-			break // a service goes on for as long as it lives
+			break // a service goes on as long as it lives
 		}
 	}
 	fmt.Println("leads still:", latch.IsLeader())
@@ -33,7 +33,8 @@ func ExampleLatch() {
 	// leads when it is closed: false
 }
 
-// A candidate with a priority goes ahead of those who wait with a lower one; a leader can give its place to whom it likes.
+// A candidate with a priority goes ahead of those that wait with a lower one. A leader can give its
+// place to a candidate of its choice.
 func ExampleLeadership_Transfer() {
 	node, end := start()
 	defer end()
@@ -91,7 +92,7 @@ func ExampleLeadership_Transfer() {
 	// replica 2, replica 3
 }
 
-// Two processes share out four jobs, each of which one of them leads at a time.
+// Two processes share four jobs. One process at a time leads each job.
 func ExampleBalance() {
 	node, end := start()
 	defer end()
@@ -107,7 +108,7 @@ func ExampleBalance() {
 				case turns <- turn{job, process}:
 				case <-ctx.Done():
 				}
-				<-ctx.Done() // the work, which ends when somebody else is to do it
+				<-ctx.Done() // the work, until another process is to do it
 				return nil
 			})
 		})

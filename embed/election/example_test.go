@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// start starts a node that is its own ensemble.
+// start starts a node that is an ensemble by itself.
 func start() (n *embed.Node, end func()) {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -29,7 +29,8 @@ func start() (n *embed.Node, end func()) {
 func ExampleRun() {
 	node, end := start()
 	defer end()
-	// A service does this in a goroutine of its own, with the ctx of its life, on every replica: one of them leads.
+	// Every replica of a service does this in a goroutine of its own, with the ctx of its life. One
+	// of them leads.
 	done := errors.New("done")
 	err := election.Run(context.Background(), node, "/scheduler", []byte("replica 1"), func(ctx context.Context, token lock.Token) error {
 		fmt.Println("leading: ctx ends before anybody else does, and whatever is written carries the token")

@@ -47,7 +47,7 @@ func TestLatch(t *testing.T) {
 	must(t, latches[first].Close())
 	delete(latches, first)
 
-	// Who resigns stands again.
+	// After it resigns, a Latch stands again.
 	second := next()
 	s := ens.Session(second, embed.SessionOptions{})
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
@@ -57,7 +57,7 @@ func TestLatch(t *testing.T) {
 	if third == second {
 		t.Error("who resigned was elected before who waited")
 	}
-	// The node of the leader ends: so does its Latch, and the other one leads.
+	// The leader's node ends: so does its Latch, and the other one leads.
 	ens.Stop(third)
 	<-latches[third].Done()
 	if err := latches[third].Err(); !errors.Is(err, embed.ErrClosed) && !errors.Is(err, embed.ErrFailed) {
@@ -78,7 +78,9 @@ func TestLatch_Changes(t *testing.T) {
 	l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
 	defer l.Close()
 	var seen []bool
-	var other <-chan outcome // who leads next, so that the end of a turn is told: the Latch has no other one before this resigns
+	// The next leader, so that the end of a leadership is seen: the Latch gets no other before this
+	// one resigns.
+	var other <-chan outcome
 	for now := range l.Changes(bounded(t)) {
 		seen = append(seen, now != nil)
 		switch len(seen) {
@@ -116,7 +118,7 @@ func TestLatch_Changes(t *testing.T) {
 	}
 }
 
-// No attempt can succeed: the Latch says why, and does not spin.
+// No attempt can succeed: the Latch tells why and does not spin.
 func TestLatch_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 	ens := one(t)
 	for name, l := range map[string]*election.Latch{
@@ -150,7 +152,8 @@ func TestLatch_Zero(t *testing.T) {
 	must(t, l.Close())
 }
 
-// What campaigns in the background resigns when its turn is over, but a place that is being transferred is the candidate's who was named.
+// A runner in the background resigns when its leadership is over. But a place that is being
+// transferred is for the named candidate.
 func TestLatch_TransfersToWhoIsNamed(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -181,8 +184,8 @@ func TestLatch_TransfersToWhoIsNamed(t *testing.T) {
 	}
 }
 
-// A Latch, or a Run, is closed while the leadership that it had is being transferred to somebody who has answered and does not take it: it waits
-// for that no longer.
+// A Latch or a Run is closed while its leadership is being transferred to a candidate that has
+// answered and does not accept. It no longer waits for the candidate.
 func TestLatch_CloseDuringATransfer(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

@@ -16,18 +16,19 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// The tests of this file play what went wrong with elections in other coordination systems, as far as no other test shows it. Which bug
-// is shown where is in embed/testdata/peers.md.
+// The tests of this file repeat what went wrong with elections in other coordination systems,
+// unless another test does. embed/testdata/peers.md lists which test is for which bug.
 
 // A turn is one call of the fn of a Run.
 type turn struct {
 	ctx   context.Context
 	token lock.Token
-	leave func() // has fn return
+	leave func() // makes fn return
 	left  <-chan struct{}
 }
 
-// runs has a Run campaign whose fn returns when it is told so, whatever becomes of its ctx. The Run has ended when over is closed.
+// runs starts a Run whose fn returns only when it is told to, even if its ctx has ended. over tells
+// that Run has returned.
 func runs(ctx context.Context, n *embed.Node, value string) (turns <-chan turn, over <-chan error) {
 	began, ended := make(chan turn, 16), make(chan error, 1)
 	go func() {
@@ -54,8 +55,9 @@ func next(t testing.TB, turns <-chan turn) turn {
 	}
 }
 
-// Run is called as soon as its node has been started, which is not ready and has no quorum: it leads once there is one. (CURATOR-110: a latch
-// that was started before its client was connected never led.)
+// Run is called as soon as its node has started, which is not ready and has no quorum. It leads
+// once there is one. In CURATOR-110 a latch that was started before its client was connected never
+// led.
 func TestRun_BegunBeforeThereIsAQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
@@ -76,7 +78,7 @@ func TestRun_BegunBeforeThereIsAQuorum(t *testing.T) {
 	}
 }
 
-// A looker is a ctx that does something when it is asked for the n-th time, whatever it is asked.
+// A looker is a ctx that calls do when one of its methods is called for the n-th time.
 type looker struct {
 	context.Context
 	n     int64
@@ -90,7 +92,7 @@ func (l *looker) look() {
 	}
 }
 
-// asleep waits until it is not asked any more. It may be wrong if the machine is slow.
+// asleep waits until nobody asks any more. On a slow machine it may be wrong.
 func (l *looker) asleep() {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -106,9 +108,9 @@ func (l *looker) Err() error            { l.look(); return l.Context.Err() }
 func (l *looker) Done() <-chan struct{} { l.look(); return l.Context.Done() }
 func (l *looker) Value(key any) any     { l.look(); return l.Context.Value(key) }
 
-// The leadership is lost at any step of the way to fn, also when it has been granted and fn is not called yet: fn is told so by the ctx that it
-// begins with, and Run campaigns again. (curator@37cf6524: a turn that was to be cancelled before it had begun had no thread yet that
-// could be interrupted, and went on.)
+// The leadership is lost at any step of the way to fn, even when it has been granted and fn is not
+// called yet. The ctx that fn gets has ended then, and Run campaigns again. In curator@37cf6524 a
+// turn was cancelled before it had a thread that could be interrupted, and went on.
 func TestRun_LostBeforeItsTurnBegins(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -156,9 +158,10 @@ func TestRun_LostBeforeItsTurnBegins(t *testing.T) {
 	}
 }
 
-// Whoever stops leading because its ctx has ended leads until fn has returned: only then is the next one let in, and at once. (kyverno#6048,
-// kyverno#5180: the lock was released while its holder was still at work; kubernetes#95939, knative/pkg#1835: or not at all, and the next one
-// waited for a timeout.)
+// When ctx ends, Run leads until fn has returned. Only then is the next candidate let in, and at
+// once. In kyverno#6048 and kyverno#5180 the lock was released while its holder was still at work.
+// In kubernetes#95939 and knative/pkg#1835 it was not released, and the next one waited for a
+// timeout.
 func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
 	s := ens.Session(1, embed.SessionOptions{})
@@ -172,7 +175,7 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
 	cancel()
 	<-first.ctx.Done()
-	for i := range 50 { // commits, among which a premature farewell would be
+	for i := range 50 { // commits; a premature release would be one of them
 		_, err := s.Create(bounded(t), fmt.Sprint("/work-", i), nil, embed.Ephemeral)
 		must(t, err)
 		if l, err := election.New(s, path).Leader(bounded(t)); err != nil || string(l.Value) != "first" {
@@ -194,8 +197,9 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 	second.leave()
 }
 
-// The node of the leader is shut down: it is told before the next one leads, which does not wait for a timeout. (knative/pkg#1835,
-// kubernetes#95939: a process that ended in good order left its lock to a timeout.)
+// The leader's node is shut down. The leader learns it before the next one leads, which does not
+// wait for a timeout. In knative/pkg#1835 and kubernetes#95939 a process that ended in good order
+// left its lock to a timeout.
 func TestRun_AShutdownHandsOver(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
@@ -225,8 +229,9 @@ func TestRun_AShutdownHandsOver(t *testing.T) {
 	second.leave()
 }
 
-// The ctx of a Run ends and its node is closed at the same moment: Run returns, and the next one leads when the session has expired.
-// (CURATOR-466: a selector and its client were closed together; the selector was never done with it.)
+// The ctx of a Run ends and its node is closed at the same moment. Run returns, and the next one
+// leads when the session has expired. In CURATOR-466 a selector was closed together with its client
+// and never ended.
 func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
@@ -255,8 +260,8 @@ func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
 	second.leave()
 }
 
-// A session ends whose candidates wait: they learn it at once, while the leader leads on. (etcd#19597: a candidate with a dead session
-// learned of it when those ahead had gone.)
+// A session ends while its candidates wait. They learn it at once, while the leader leads on. In
+// etcd#19597 a candidate with a dead session learned it only when those ahead had gone.
 func TestElection_ACandidateWithADeadSessionFailsAtOnce(t *testing.T) {
 	ens := one(t)
 	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -274,7 +279,7 @@ func TestElection_ACandidateWithADeadSessionFailsAtOnce(t *testing.T) {
 	}
 }
 
-// latched reports which of some latches lead, and since which token.
+// latched returns the leaderships of those latches that lead.
 func latched(latches []*election.Latch) (now []*election.Leadership) {
 	for _, l := range latches {
 		if leads, ok := l.Leadership(); ok {
@@ -284,10 +289,13 @@ func latched(latches []*election.Latch) (now []*election.Leadership) {
 	return now
 }
 
-// A Latch loses its session and gets another, again and again, another one of the same member beside it: one at a time leads, nobody
-// leads without a place in the queue, and when nothing happens any more nobody is reset. (CURATOR-620, CURATOR-653: of two reconnects at
-// once one deleted the znode with which the other took the lead; CURATOR-652: a latch that had lost its place led on; CURATOR-504, CURATOR-644,
-// CURATOR-645: two latches reset one another for ever.)
+// A Latch loses its session and gets another, again and again, beside another Latch on the same
+// member. One at a time leads, nobody leads without a place in the queue, and when nothing happens
+// any more, nobody is reset.
+//
+// In CURATOR-620 and CURATOR-653 one of two simultaneous reconnects deleted the znode with which
+// the other began to lead. In CURATOR-652 a latch that had lost its place led on. In CURATOR-504,
+// CURATOR-644 and CURATOR-645 two latches reset each other for ever.
 func TestLatch_TwoReconnectsInterleave(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -304,7 +312,7 @@ func TestLatch_TwoReconnectsInterleave(t *testing.T) {
 		t.Helper()
 		ens.Until("the next turn", func() bool {
 			now := latched(latches)
-			if len(now) > 1 && now[0].Err() == nil { // still, when the other one did
+			if len(now) > 1 && now[0].Err() == nil { // it still leads when the other one did
 				t.Fatalf("%v leads beside %v", now[0].Token(), now[1].Token())
 			}
 			if len(now) == 0 || now[0] == last {
@@ -321,7 +329,8 @@ func TestLatch_TwoReconnectsInterleave(t *testing.T) {
 		next()
 		for i, l := range latches {
 			if now, _ := l.Leadership(); now == last {
-				for jump := range 4 { // its sessions are lost and get others, twice before anybody can look
+				// Its sessions are lost and replaced, twice before anybody can look.
+				for jump := range 4 {
 					ens.Faults(members[i]).SetWallClock(time.Duration(1-jump%2) * time.Hour)
 					if now, ok := l.Leadership(); ok && now == last {
 						t.Errorf("%v leads on, and its session is lost", now.Token())
@@ -337,7 +346,7 @@ func TestLatch_TwoReconnectsInterleave(t *testing.T) {
 		return len(candidates(t, s)) == len(latches) && len(latched(latches)) == 1
 	})
 	stays, before := latched(latches)[0], candidates(t, s)
-	for i := range 50 { // commits, among which a reset would be
+	for i := range 50 { // commits; a reset would be one of them
 		_, err := s.Create(bounded(t), fmt.Sprint("/after-", i), nil, embed.Ephemeral)
 		must(t, err)
 	}
@@ -346,8 +355,9 @@ func TestLatch_TwoReconnectsInterleave(t *testing.T) {
 	}
 }
 
-// A Latch begins while a znode of its former self, whose session is not over yet, is the first in the queue: that is not its own.
-// (CURATOR-696: a latch found the znode of its own dead session at the head of the queue and led beside another.)
+// A Latch begins while a znode of its former session, which is not over yet, is the first in the
+// queue. That znode is not its own. In CURATOR-696 a latch found the znode of its own dead session
+// at the head of the queue and led beside another.
 func TestLatch_TheCandidateOfItsLostSessionIsNotItsOwn(t *testing.T) {
 	ens := one(t)
 	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -367,8 +377,8 @@ func TestLatch_TheCandidateOfItsLostSessionIsNotItsOwn(t *testing.T) {
 	grow(t, former, now, leads(t, last))
 }
 
-// All that the latches stand on vanishes, at once: they stand again, and one leads. (CURATOR-724: a latch whose parent had vanished never
-// recovered.)
+// All znodes of the election vanish at once. The latches stand again, and one leads. In CURATOR-724
+// a latch whose parent had vanished never recovered.
 func TestLatch_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

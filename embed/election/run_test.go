@@ -14,7 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// CURATOR-518, CURATOR-671: a selector that was to queue again after its turn did not.
+// CURATOR-518, CURATOR-671: a selector that should queue again after it had led did not.
 func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 	ens := one(t)
 	enough := errors.New("enough")
@@ -38,7 +38,7 @@ func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 	}
 }
 
-// Between two turns of one the others have theirs.
+// Between two leaderships of one Run, the others lead.
 func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -57,7 +57,8 @@ func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	var order []int
 	for range 12 {
 		order = append(order, <-turns)
-		ens.Until("all to stand", func() bool { return len(candidates(t, s)) == 3 }) // or who comes late has missed it
+		// Otherwise a late one would miss it.
+		ens.Until("all to stand", func() bool { return len(candidates(t, s)) == 3 })
 		over <- struct{}{}
 	}
 	cancel()
@@ -68,8 +69,9 @@ func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	}
 }
 
-// The leader's candidate is deleted, its session ends: Run leads again, with a session that serves, and fn's ctx is a new one.
-// (curator@62494bd6: the thread whose turn had been cancelled was used again, and the next turn ended as it began.)
+// The leader's candidate is deleted, or its session ends. Run leads again, with a session that
+// works, and fn gets a new ctx. In curator@62494bd6 the thread of a cancelled turn was used again,
+// and the next turn ended as it began.
 func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -86,7 +88,8 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 		if turns++; turns == 3 {
 			return enough
 		}
-		must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion)) // ctx ends with it
+		// This ends ctx.
+		must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
 			t.Errorf("cause %v", context.Cause(ctx))
@@ -98,12 +101,13 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 	}
 }
 
-// The leading member is cut off, another takes over; healed, the first campaigns on without a restart and leads again when
-// the other has gone. (client-go#1155: after a leader had failed to renew its lease it never stood again.)
+// The leading member is cut off, and another leads. After the cut the first one campaigns on
+// without a restart, and leads again when the other has gone. In client-go#1155 a leader that had
+// failed to renew its lease never stood again.
 func TestRun_ComesBackAfterAPartition(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-		if c.ID == 1 { // the others are to keep their sessions
+		if c.ID == 1 { // so that the others keep their sessions
 			c.MaxSessionTimeout = time.Second
 		}
 	}})
@@ -169,7 +173,7 @@ func TestRun_EndsWithItsCtx(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)
 	}
-	// One that waits for its turn.
+	// A Run that still waits.
 	s := ens.Session(1, embed.SessionOptions{})
 	_, err = election.New(s, path).Campaign(bounded(t), nil)
 	must(t, err)
@@ -184,7 +188,8 @@ func TestRun_EndsWithItsCtx(t *testing.T) {
 	ens.Until("the candidate to leave", func() bool { return len(candidates(t, s)) == 1 })
 }
 
-// The quorum goes away while fn runs for the last time: Run says what fn said, and its farewell is one wait.
+// The quorum goes away while fn runs for the last time. Run returns fn's error, and closing is one
+// wait.
 func TestRun_TheFarewellIsBounded(t *testing.T) {
 	enough := errors.New("enough")
 	for name, c := range map[string]struct{ says, want error }{
@@ -210,7 +215,9 @@ func TestRun_TheFarewellIsBounded(t *testing.T) {
 			if !errors.Is(err, c.want) || errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome) {
 				t.Errorf("Run says %v, want %v", err, c.want)
 			}
-			if took := time.Since(ran); took >= 2*patience { // two waits; one may be late by anything less on a busy machine
+			// Two waits would take this long. A single one may be late by anything less on a busy
+			// machine.
+			if took := time.Since(ran); took >= 2*patience {
 				t.Errorf("Run returned %v after fn, it may wait %v", took, patience)
 			}
 			ens.HealAll()
@@ -268,7 +275,7 @@ func TestRun_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 	}
 }
 
-// The root of an ensemble with several shards is on all of them, so nobody queues there.
+// The root of an ensemble with several shards is on all of them, so nobody can queue there.
 func TestRun_EndsAtTheRootOfSeveralShards(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 3 }})
 	err := election.Run(bounded(t), ens.Node(1), "/", nil, func(context.Context, lock.Token) error { return errors.New("it leads") })

@@ -22,7 +22,7 @@ type elected struct {
 	err error
 }
 
-// enters has a candidate wait, and returns it with where its leadership will be.
+// enters makes a candidate wait, and returns it with a channel for its leadership.
 func enters(t testing.TB, s *embed.Session, value string, priority int) (*election.Candidate, <-chan elected) {
 	t.Helper()
 	c, err := election.New(s, path).Enter(bounded(t), []byte(value), election.Options{Priority: priority})
@@ -42,7 +42,7 @@ func leads(t testing.TB, out <-chan elected) *election.Leadership {
 	return e.l
 }
 
-// values are those of the candidates, in order.
+// values returns the candidates' values, in order.
 func values(t testing.TB, s *embed.Session) (list []string) {
 	t.Helper()
 	all, err := election.New(s, path).Candidates(bounded(t))
@@ -53,7 +53,7 @@ func values(t testing.TB, s *embed.Session) (list []string) {
 	return list
 }
 
-// offerPath is where the place of a leader is offered to the candidate of a path.
+// offerPath returns the path at which a leader's place is offered to the candidate at a path.
 func offerPath(to string) string {
 	return path + "/transfer-" + strings.Replace(to[len(path)+1:], "latch-", "", 1) + "-"
 }
@@ -67,7 +67,8 @@ func grow(t testing.TB, turns ...*election.Leadership) {
 	}
 }
 
-// E1: a leader transfers to a candidate, whose token is the greater one; who leads after that has a greater one still.
+// E1: a leader transfers to a candidate, which gets the greater token. The leader after that has a
+// greater one still.
 func TestLeadership_Transfer(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{})
@@ -105,8 +106,9 @@ func TestLeadership_Transfer(t *testing.T) {
 	must(t, last.Resign())
 }
 
-// E1.1: a leadership goes to who came earlier than the leader's znode, and then to who came earlier still or later, by transfer, by
-// priority and by arrival. Each is a grant of its own: its token is greater than all before it, whatever the candidates' znodes say.
+// E1.1: a leadership goes to a candidate older than the leader's znode, and then to still older or
+// younger ones, by transfer, by priority and by arrival. Each is a grant of its own: its token is
+// greater than all before it, whatever the candidates' znodes are.
 func TestLeadership_TransferToAnOlderCandidate(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -129,21 +131,22 @@ func TestLeadership_TransferToAnOlderCandidate(t *testing.T) {
 		return leads(t, out)
 	}
 	turns := []*election.Leadership{a, to(a, younger, d)}
-	turns = append(turns, to(turns[1], older, b))  // who was there before the leader's turn, and its znode
-	turns = append(turns, to(turns[2], older2, e)) // and who came between
+	// A candidate that is older than the leader's leadership and its znode.
+	turns = append(turns, to(turns[1], older, b))
+	turns = append(turns, to(turns[2], older2, e)) // and one that came between
 	_, f := enters(t, s, "f", 7)
-	_, g := enters(t, s, "g", 9) // later than f, and ahead of it
+	_, g := enters(t, s, "g", 9) // later than f, but ahead of it
 	must(t, turns[3].Resign())
 	turns = append(turns, leads(t, g))
 	must(t, turns[4].Resign())
 	turns = append(turns, leads(t, f))
 	must(t, turns[5].Resign())
-	turns = append(turns, leads(t, c)) // in the order of arrival, before all but b
+	turns = append(turns, leads(t, c)) // in order of arrival, before all but b
 	grow(t, turns...)
 	must(t, turns[6].Resign())
 }
 
-// The candidate has gone, or is none of the election's, or waits for nothing: the leadership goes on.
+// The candidate has gone, or is not one of this election, or does not wait. The leadership goes on.
 func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -195,7 +198,7 @@ func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 	must(t, next.Resign())
 }
 
-// Sessions with other roots know a candidate by another path.
+// Sessions with different Roots know a candidate by different paths.
 func TestLeadership_TransferAcrossRoots(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -219,8 +222,9 @@ func TestLeadership_TransferAcrossRoots(t *testing.T) {
 	must(t, next.Resign())
 }
 
-// An offer of a leader who is no more deposes nobody: the name of its place is that of others after it. (Whoever has the name now stands behind the
-// candidate here, so that its Wait ends when it has looked at the offer.)
+// An offer of a former leader does not depose anybody, although later leaders at its place have the
+// same name. Here the leader that has the name now stands behind the candidate, so that the
+// candidate's Wait ends after it has looked at the offer.
 func TestLeadership_AStaleOfferDeposesNobody(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -232,7 +236,7 @@ func TestLeadership_AStaleOfferDeposesNobody(t *testing.T) {
 	terms := fmt.Appendf(nil, "%s %d", other.Path()[len(path)+1:], 1)
 	_, err = s.Create(bounded(t), offerPath(stood), terms, embed.Ephemeral)
 	must(t, err)
-	for range 2 { // it has been answered, and given
+	for range 2 { // the offer was answered, and given
 		_, err = s.Set(bounded(t), offerPath(stood), terms, embed.AnyVersion)
 		must(t, err)
 	}
@@ -247,7 +251,8 @@ func TestLeadership_AStaleOfferDeposesNobody(t *testing.T) {
 	must(t, next.Resign())
 }
 
-// What a leader proclaims when its leadership has ended on the way is not published, though the next leader has a znode of the same name.
+// If a leadership ends while Proclaim is in flight, nothing is published, although the next
+// leader's znode has the same name.
 func TestLeadership_ProclaimIsGuarded(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -292,7 +297,8 @@ func TestCandidate_Withdraw(t *testing.T) {
 	must(t, holds.Resign())
 }
 
-// E1.1: who has a higher priority goes ahead of who came earlier, and tokens grow in that order.
+// E1.1: a candidate with a higher priority goes ahead of earlier ones, and tokens grow in that
+// order.
 func TestElection_Priority(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{})
@@ -324,7 +330,7 @@ func TestElection_Priority(t *testing.T) {
 	}
 }
 
-// Candidates of all priorities come and go and transfer at once: one leads at a time, and tokens grow.
+// Candidates of all priorities come, go and transfer at once. One leads at a time, and tokens grow.
 func TestElection_PrioritiesAndTransfersNeverTwo(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	var mu sync.Mutex
@@ -407,7 +413,7 @@ func TestLeadership_RequeueStaysInTheQueue(t *testing.T) {
 	}
 }
 
-// Curator cannot read a value that is none.
+// Curator cannot read a znode without data.
 func TestElection_AValueOfNilIsPublishedAsEmpty(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -428,8 +434,9 @@ func TestElection_AValueOfNilIsPublishedAsEmpty(t *testing.T) {
 	published("proclaimed", l.Path())
 }
 
-// gives has a leader at member 1 transfer its place to a candidate of another session, as far as it is the candidate's turn to take it; by itself
-// it does not. It returns where what Transfer says will be.
+// gives makes a leader at member 1 transfer its place to a candidate of another session, until the
+// candidate is to accept; the candidate does not do so by itself. It returns a channel for the
+// result of Transfer.
 func gives(ctx context.Context, t *testing.T, ens *embedtest.Ensemble, other *embed.Session) (*election.Leadership, *election.Candidate, <-chan error) {
 	t.Helper()
 	l, err := election.New(ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), path).Campaign(bounded(t), []byte("leader"))
@@ -449,7 +456,8 @@ func gives(ctx context.Context, t *testing.T, ens *embedtest.Ensemble, other *em
 	return l, named, said
 }
 
-// takesUnheard takes the place of a leader at member 1, which learns nothing from then on, and is heard.
+// takesUnheard occupies the place of a leader at member 1, which hears nothing from then on but is
+// heard.
 func takesUnheard(t *testing.T, ens *embedtest.Ensemble, other *embed.Session, l *election.Leadership, named *election.Candidate) {
 	t.Helper()
 	ens.Faults(2).SetLink(1, embedtest.Link{Cut: true})
@@ -458,11 +466,11 @@ func takesUnheard(t *testing.T, ens *embedtest.Ensemble, other *embed.Session, l
 	must(t, err)
 }
 
-// A candidate accepts while the leader gives up waiting for it: what Transfer says is what has become of the place. (The candidate answers by hand
-// here, so that it can be held up.)
+// A candidate accepts while the leader gives up waiting for it. Transfer returns what really became
+// of the place. Here the test answers for the candidate, so that it can hold the answer up.
 func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
 	for name, c := range map[string]struct {
-		accepts, told bool // told: the leader's node learns of it before it is out of patience
+		accepts, told bool // told: the leader's node learns it before the leader gives up
 		patience      time.Duration
 		want          error
 	}{
@@ -496,14 +504,14 @@ func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
 				t.Error("it leads on")
 			}
 			ens.HealAll()
-			next, err := named.Wait(bounded(t)) // nothing is in its way
+			next, err := named.Wait(bounded(t)) // nobody is ahead of it
 			must(t, err)
 			must(t, next.Err())
 		})
 	}
 }
 
-// Somebody deletes the offer by hand: the place is resigned.
+// Somebody deletes the offer by hand: Transfer resigns.
 func TestLeadership_TransferWhoseOfferIsDeleted(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -517,7 +525,8 @@ func TestLeadership_TransferWhoseOfferIsDeleted(t *testing.T) {
 	}
 }
 
-// Somebody resigns the leadership that is being transferred, after the candidate has taken it: it is transferred.
+// Somebody resigns the leadership that is being transferred, after the candidate has accepted: it
+// is transferred.
 func TestLeadership_TransferAndResign(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(cfg *embed.Config) { cfg.RequestTimeout = time.Minute }})
 	ens.MoveLeader(2)
@@ -534,13 +543,15 @@ func TestLeadership_TransferAndResign(t *testing.T) {
 	must(t, <-resigned)
 }
 
-// A transfer wakes the candidate who is named and no other: of a thousand who wait, each would look at the offer at each of its steps.
+// A transfer wakes the named candidate and no other. Each of a thousand that wait would look at the
+// offer at each of its steps.
 func TestLeadership_TransferWakesNobodyElse(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	l, err := election.New(s, path).Campaign(bounded(t), nil)
 	must(t, err)
-	named, err := election.New(s, path).Enter(bounded(t), nil, election.Options{}) // and answers nothing, so nothing else changes
+	// It answers nothing, so nothing else changes.
+	named, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
 	must(t, err)
 	waits, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
 	must(t, err)
@@ -575,7 +586,8 @@ func TestLeadership_TransferWakesNobodyElse(t *testing.T) {
 	}
 }
 
-// The session of a leader ends at any step of a transfer: nothing is left in the way of who was named.
+// The leader's session ends at any step of a transfer. Nothing stays in the way of the named
+// candidate.
 func TestLeadership_TransferWhoseSessionEnds(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -621,7 +633,7 @@ func TestLeadership_TransferWhoseSessionEnds(t *testing.T) {
 	}
 }
 
-// askedContext does something whenever somebody asks whether it has ended.
+// askedContext calls a function whenever somebody asks whether it has ended.
 type askedContext struct {
 	context.Context
 	do func()
@@ -632,7 +644,8 @@ func (c askedContext) Err() error {
 	return c.Context.Err()
 }
 
-// A candidate's node loses the quorum between an offer and the answer. The candidate outwaits that like any other, and leads when it is its turn.
+// A candidate's node loses the quorum between an offer and the answer. The candidate waits for the
+// quorum's return, as always, and leads when it is the first.
 func TestTransfer_AnOfferThatCannotBeAnswered(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 300 * time.Millisecond }})
@@ -660,7 +673,8 @@ func TestTransfer_AnOfferThatCannotBeAnswered(t *testing.T) {
 	}()
 	_, err = other.Sync(bounded(t), "/")
 	must(t, err)
-	// It waits for the answer for five seconds, much longer than the candidate does for a quorum.
+	// The leader waits five seconds for the answer, much longer than the candidate's calls wait for
+	// a quorum.
 	if err := l.Transfer(bounded(t), c.Path()); !errors.Is(err, election.ErrNotTransferred) {
 		t.Errorf("Transfer: %v", err)
 	}

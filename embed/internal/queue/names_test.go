@@ -7,7 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// What a name says stands between its uuid and its kind: the key of its place may look like a delay.
+// The words of a name stand between its uuid and its kind. The key of its place may look like a
+// delay.
 func TestWord(t *testing.T) {
 	const uuid = "d0112233-d455-d677-d899-daabbccddeef"
 	for name, want := range map[string]struct {

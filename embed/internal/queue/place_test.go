@@ -10,7 +10,8 @@ import (
 
 const uuid = "00112233-4455-4677-8899-aabbccddeeff"
 
-// Candidates of a priority keep the order in which they came, up to the last number that a parent gives, and a higher priority comes first.
+// Candidates of one priority keep the order in which they came, up to the last number that a parent
+// gives. A higher priority comes first.
 func TestInFrontOfLower_Order(t *testing.T) {
 	last := ""
 	for _, priority := range []int{queue.PriorityMax, 10, 9, 1} {
