@@ -85,7 +85,8 @@ func (r *Reply) multi(c *coder) {
 // or buffer is null on the wire. ZooKeeper answers null only for data, so an empty list must not be
 // nil.
 type Result struct {
-	// Op is OpError in a multi for all results if one failed, and in a multiRead for each failed one.
+	// Op is OpError for all results of a multi if one failed, and for each failed result of a
+	// multiRead.
 	Op    Op
 	Err   Code
 	Count int32    // getAllChildrenNumber
@@ -93,7 +94,8 @@ type Result struct {
 	Data  []byte   // getData, reconfig; the token in sasl
 	ACL   []ACL    // getACL
 	Names []string // getChildren, getChildren2; paths in getEphemerals
-	// Stat belongs to all creates except create, and to exists, getData, setData, getACL, setACL, getChildren2, reconfig.
+	// Stat belongs to all creates except create, and to exists, getData, setData, getACL, setACL,
+	// getChildren2 and reconfig.
 	Stat Stat
 }
 
