@@ -24,7 +24,7 @@ func (c *client) auth(scheme, proof string) wire.Reply {
 	return c.receive(q)
 }
 
-// 3.21 and 7: identities are the connection's, and ACLs are judged by them.
+// 3.21 and 7: identities belong to the connection, and ACLs are checked against them.
 func TestAuth(t *testing.T) {
 	n := startNode(t, func(c *embed.Config) { c.SuperDigest = embed.Digest("root:secret") })
 	g := startOn(t, n, Config{})
@@ -43,7 +43,7 @@ func TestAuth(t *testing.T) {
 			t.Errorf("op %d of another: code %d", o.Op, r.Err)
 		}
 	}
-	other.auth("digest", "bob:wrong") // cannot fail, and is somebody else
+	other.auth("digest", "bob:wrong") // accepted, and another identity
 	if r := other.do(op(wire.OpGetData, "/bob")); r.Err != wire.NoAuth {
 		t.Errorf("with a wrong password: %d", r.Err)
 	}
@@ -61,13 +61,13 @@ func TestAuth(t *testing.T) {
 	if r := root.must(op(wire.OpWhoAmI, "")); !slices.Contains(r.Users, wire.User{Scheme: "super"}) {
 		t.Errorf("whoAmI of super: %+v", r.Users)
 	}
-	// The address is one from the start.
+	// The address is an identity from the start.
 	here := connect(t, g)
 	here.must(with(create("/here", nil, 0), func(o *wire.Operation) { o.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "ip", ID: "127.0.0.0/8"}} }))
 	here.must(op(wire.OpGetData, "/here"))
 }
 
-// 3.21: what proves nothing ends the connection; so does one identity too many.
+// 3.21: a credential that proves nothing ends the connection. So does one identity too many.
 func TestAuthFails(t *testing.T) {
 	g := start(t, Config{})
 	for scheme, proof := range map[string]string{"nonsense": "x", wire.Null: "", "x509": "CN=me", "super": "root:secret", "world": "anyone"} {
@@ -86,7 +86,7 @@ func TestAuthFails(t *testing.T) {
 	c.endsSilently()
 }
 
-// certificate returns one signed by parent, or by itself.
+// certificate returns a certificate signed by parent, or by itself if parent is nil.
 func certificate(t *testing.T, name pkix.Name, parent *tls.Certificate) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -138,7 +138,7 @@ func TestX509(t *testing.T) {
 	}
 	nobody.must(op(wire.OpCloseSession, ""))
 	nobody.endsSilently()
-	// Plain text finds no door, and who says nothing is not waited for.
+	// A client without TLS gets no session, and a silent one is dropped.
 	plain := dial(t, g)
 	plain.write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
 	plain.ends()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// One goroutine at a time holds the baton. Whatever was there before somebody asked for the baton is
-// seen by its holder. Once it is retired, nobody gets it.
+// One goroutine at a time holds the baton. Whatever existed before a goroutine asked for the baton
+// is seen by a holder. After the baton is retired, nobody gets it.
 func TestBaton(t *testing.T) {
 	const askers, each = 8, 20_000
 	var b baton
@@ -50,11 +50,11 @@ func TestBaton(t *testing.T) {
 	}
 }
 
-// Every transition of the baton that the package doc draws happens, and no other.
+// The package doc draws every transition of the baton that happens.
 func TestBatonStates(t *testing.T) {
 	for _, test := range []struct {
 		from                     uint32
-		pickedUp, down, retiring uint32 // the state after pickUp, putDown (for a holder) and retire
+		pickedUp, down, retiring uint32 // the states after pickUp, putDown and retire
 	}{
 		{batonFree, batonHeld, batonFree, batonRetired},
 		{batonHeld, batonWanted, batonFree, batonRetiring},

@@ -15,20 +15,21 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-const testTick = 5 * time.Millisecond // sessions of 360 ms and more
+const testTick = 5 * time.Millisecond // sessions have 360 ms or more
 
 func init() { shardsflag.Define() }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// oneShard skips a test of zxids that compare, or of a multi over all of the tree.
+// oneShard skips the test with several shards. Such a test compares zxids, or has a multi over the
+// whole tree.
 func oneShard(t testing.TB) {
 	if shardsflag.N > 1 {
 		t.Skip("not with several shards")
 	}
 }
 
-// startNode starts a node that is alone; it is closed when the test ends.
+// startNode starts a node that is alone. The node is closed when the test ends.
 func startNode(t testing.TB, change func(*embed.Config)) *embed.Node {
 	t.Helper()
 	cfg := embed.Config{Dir: t.TempDir(), Shards: shardsflag.N, Tick: testTick, Logger: quiet}
@@ -46,7 +47,7 @@ func startNode(t testing.TB, change func(*embed.Config)) *embed.Node {
 	return n
 }
 
-// startOn opens a gateway on a node; it is closed when the test ends.
+// startOn opens a gateway on a node. The gateway is closed when the test ends.
 func startOn(t testing.TB, n *embed.Node, cfg Config) *Gateway {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
@@ -69,11 +70,11 @@ type client struct {
 	t   testing.TB
 	xid int32
 	wire.ConnectResponse
-	events []wire.Event // that came before replies
-	zxids  []int64      // theirs
+	events []wire.Event // events that came before replies
+	zxids  []int64      // the zxids of those events
 }
 
-// patience is how long a test waits for what must happen, on a machine that is busy with something else too.
+// patience is how long a test waits for something that must happen, even on a busy machine.
 const patience = time.Minute
 
 func dial(t testing.TB, g *Gateway) *client {
@@ -99,7 +100,8 @@ func connect(t testing.TB, g *Gateway) *client {
 	return c
 }
 
-// enter is connect for where only those come in who are quick, or when it is time to: it comes again until it has a session.
+// enter is connect for a gateway that may refuse a client for a while. It tries until it has a
+// session.
 func enter(t testing.TB, g *Gateway) (c *client) {
 	t.Helper()
 	wait(t, "a session", func() bool {
@@ -154,7 +156,8 @@ func (c *client) read() []byte {
 	return b
 }
 
-// visit opens a session with a short timeout, of which nothing goes by before it has an ephemeral.
+// visit opens a session with a short timeout and creates an ephemeral. Both requests are sent
+// together, so that no time passes between them.
 func visit(t testing.TB, g *Gateway, timeout time.Duration, path string) *client {
 	t.Helper()
 	c := dial(t, g)
@@ -169,11 +172,11 @@ func visit(t testing.TB, g *Gateway, timeout time.Duration, path string) *client
 	return c
 }
 
-// shortTimeout is that of sessions whose end is waited for. For less than a third of it a slow disk may keep the node from proving itself
-// alive, or their connections end for that.
+// shortTimeout is the timeout of sessions whose end a test waits for. If it were shorter, a slow
+// disk could keep the node from renewing for a third of it, and connections would end for that.
 const shortTimeout = 6 * time.Second
 
-// send sends a request without waiting.
+// send sends a request without waiting for the reply.
 func (c *client) send(q wire.Request) wire.Request {
 	c.t.Helper()
 	c.xid++
@@ -182,7 +185,7 @@ func (c *client) send(q wire.Request) wire.Request {
 	return q
 }
 
-// receive returns the reply to a request, which has to be the next one.
+// receive returns the reply to a request. No other reply may come before it.
 func (c *client) receive(q wire.Request) wire.Reply {
 	c.t.Helper()
 	for {
@@ -220,7 +223,7 @@ func (c *client) do(o wire.Operation) wire.Reply {
 	return c.call(wire.Request{Operation: o})
 }
 
-// must is do for what has to succeed.
+// must is do for an operation that has to succeed.
 func (c *client) must(o wire.Operation) wire.Reply {
 	c.t.Helper()
 	r := c.do(o)
@@ -240,7 +243,7 @@ func (c *client) ends() []byte {
 	return b
 }
 
-// endsSilently is ends if nothing came.
+// endsSilently is ends for a connection on which nothing came before its end.
 func (c *client) endsSilently() {
 	c.t.Helper()
 	if b := c.ends(); len(b) > 0 {
@@ -265,7 +268,7 @@ func equal(t testing.TB, what string, got, want []byte) {
 	}
 }
 
-// A lockedBuffer is what several write to.
+// A lockedBuffer is a buffer for several writers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -9,13 +9,14 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// What an idle connection keeps, its session and its goroutines' stacks included; -v says how much.
+// An idle connection takes little memory, its session and its goroutine's stack included. -v shows
+// how much.
 func TestIdleConnectionsAreCheap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short, as with the race detector, which takes more")
 	}
 	const n = 1000
-	const most = 12 << 10 // bytes for each, of which the client's end in this process takes some
+	const most = 12 << 10 // bytes for each; the client's end in this process takes some of them
 	g := start(t, Config{ConnectionsPerAddress: -1})
 	used := func() uint64 {
 		runtime.GC()
@@ -39,7 +40,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	for range n {
 		c, err := net.Dial("tcp", g.Addr().String())
 		if err != nil {
-			t.Skip(err) // of file descriptors there may be too few
+			t.Skip(err) // there may be too few file descriptors
 		}
 		conns = append(conns, c)
 		if _, err := c.Write(hello); err != nil {
@@ -61,7 +62,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	}
 }
 
-// BenchmarkGetData is one client that asks and waits.
+// BenchmarkGetData measures one client that waits for each answer.
 func BenchmarkGetData(b *testing.B) {
 	c := connect(b, start(b, Config{}))
 	c.must(create("/a", make([]byte, 100), 0))
@@ -76,7 +77,7 @@ func BenchmarkGetData(b *testing.B) {
 	}
 }
 
-// BenchmarkSetDataPipelined is one client that has 100 writes under way.
+// BenchmarkSetDataPipelined measures one client with 100 writes in flight.
 func BenchmarkSetDataPipelined(b *testing.B) {
 	c := connect(b, start(b, Config{}))
 	c.must(create("/a", make([]byte, 100), 0))
@@ -96,7 +97,7 @@ func BenchmarkSetDataPipelined(b *testing.B) {
 	}
 }
 
-// BenchmarkSetDataOf64 is 64 clients that write and wait.
+// BenchmarkSetDataOf64 measures 64 clients that wait for each answer.
 func BenchmarkSetDataOf64(b *testing.B) {
 	g := start(b, Config{ConnectionsPerAddress: -1})
 	connect(b, g).must(create("/a", nil, 0))

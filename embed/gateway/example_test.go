@@ -13,7 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/gateway"
 )
 
-// A service opens its tree to ZooKeeper's clients. To be short this one asks a four-letter word; any client would do, such as
+// A service opens its tree to ZooKeeper's clients. This short client asks a four-letter word. Any
+// other client would do, such as
 //
 //	zkCli.sh -server 127.0.0.1:2181 get /greeting
 func Example() {
@@ -33,7 +34,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer door.Close() // the clients' sessions outlive it: they can go on at another member
+	defer door.Close() // the clients' sessions live on; clients can resume them at another member
 
 	session, err := node.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
 
-// Appendix A, byte for byte but for zxids, which count failed writes there, and times.
+// Appendix A of the catalogue, byte for byte, except for times and for zxids, which count failed
+// writes in ZooKeeper.
 func TestGoldenConversation(t *testing.T) {
 	oneShard(t)
 	frames := wiretest.Golden(t)
@@ -20,7 +21,8 @@ func TestGoldenConversation(t *testing.T) {
 	c := dial(t, start(t, Config{}))
 	c.write(frame("connect request"))
 	answer := c.read()
-	// Protocol and timeout; id and password are the server's; readOnly.
+	// These bytes are the protocol, the timeout and readOnly. The server chooses the id and
+	// password.
 	equal(t, "connect answer", append(append([]byte{}, answer[:8]...), answer[36]), append(append([]byte{}, frame("connect answer")[4:12]...), 0))
 
 	masked := func(b []byte, statAt int) []byte {
@@ -37,7 +39,7 @@ func TestGoldenConversation(t *testing.T) {
 		statAt         int // where a Stat is in the frame
 	}{
 		{"create", "create reply", 0},
-		{"create", "create refused", 0}, // its xid is another, see below
+		{"create", "create refused", 0}, // its xid differs, see below
 		{"getChildren2", "getChildren2 reply", 16 + 4},
 		{"multi", "multi refused", 0},
 		{"ping", "ping reply", 0},
@@ -54,7 +56,7 @@ func TestGoldenConversation(t *testing.T) {
 	c.endsSilently()
 }
 
-// G6: whoever asks for what there is not is told so, and goes.
+// G6: a client that sends an unknown op gets Unimplemented, and its connection ends.
 func TestGoldenUnknownOp(t *testing.T) {
 	g := start(t, Config{})
 	for _, o := range []wire.Op{0, 10, 13, 20, -10, 23, 99, 108, 1 << 30, -1} {

@@ -46,7 +46,7 @@ func TestHandshakeOfOldClients(t *testing.T) {
 	}
 }
 
-// 5.1.6: a session that cannot be resumed is told so by zeros.
+// 5.1.6: zeros tell a client that its session cannot be resumed.
 func TestHandshakeOfAnExpiredSession(t *testing.T) {
 	g := start(t, Config{})
 	for _, q := range []wire.ConnectRequest{
@@ -63,7 +63,7 @@ func TestHandshakeOfAnExpiredSession(t *testing.T) {
 	}
 }
 
-// 5.1.1: whoever has seen more than this member is sent away without a word.
+// 5.1.1: a client that has seen more than this member is dropped without an answer.
 func TestHandshakeOfAClientThatHasSeenMore(t *testing.T) {
 	oneShard(t)
 	g := start(t, Config{})
@@ -73,7 +73,7 @@ func TestHandshakeOfAClientThatHasSeenMore(t *testing.T) {
 	c.endsSilently()
 }
 
-// 5.1.5: what is sent behind the connect request is carried out after it.
+// 5.1.5: requests that are sent behind the connect request are carried out after it.
 func TestHandshakeWithRequestsBehindIt(t *testing.T) {
 	g := start(t, Config{})
 	c := dial(t, g)
@@ -96,7 +96,7 @@ func TestHandshakeWithRequestsBehindIt(t *testing.T) {
 	}
 }
 
-// 10.7: before there is a session nothing is answered that is not understood.
+// 10.7: before there is a session, the gateway answers nothing that it does not understand.
 func TestHandshakeMalformed(t *testing.T) {
 	g := start(t, Config{FirstFrame: 200 * time.Millisecond})
 	for name, b := range map[string][]byte{

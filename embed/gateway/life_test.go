@@ -10,14 +10,15 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// 3.24: a closed session's ephemerals are gone when it is told so, and the connection ends.
+// 3.24: when a client is told that its session is closed, the session's ephemerals are gone. Then
+// the connection ends.
 func TestCloseSession(t *testing.T) {
 	g := start(t, Config{})
 	c, other := connect(t, g), connect(t, g)
 	c.must(create("/e", nil, 1))
 	other.must(op(wire.OpExists, "/e"))
 	before := c.must(op(wire.OpPing, "")).Zxid
-	// What is sent behind it has no effect.
+	// Requests behind closeSession have no effect.
 	q := c.send(wire.Request{Operation: op(wire.OpCloseSession, "")})
 	_, _ = c.Write(raw(wire.Request{Xid: 99, Operation: create("/late", nil, 0)}))
 	if r := c.receive(q); r.Err != wire.OK || r.Zxid <= before {
@@ -31,13 +32,14 @@ func TestCloseSession(t *testing.T) {
 	}
 }
 
-// Nobody is told that a session is closed which goes on elsewhere.
+// No client is told that its session is closed while the session lives on elsewhere.
 func TestCloseOfASessionThatMoved(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
 	c.must(create("/e", nil, 1))
 	conn := g.connections()[0]
-	wait(t, "the baton", conn.baton.pickUp) // so the connection does not end before the request is read
+	// So the connection does not end before the request is read.
+	wait(t, "the baton", conn.baton.pickUp)
 	next := resume(t, g, c, 10_000)
 	c.send(wire.Request{Operation: op(wire.OpCloseSession, "")})
 	wait(t, "the request to be dealt with", func() bool {
@@ -50,12 +52,15 @@ func TestCloseOfASessionThatMoved(t *testing.T) {
 	next.must(op(wire.OpExists, "/e"))
 }
 
-// 5.4: whoever says nothing for its timeout loses its connection and its session, and not before.
+// 5.4: a client that is silent for its timeout loses its connection and its session, and not
+// before.
 func TestSilentClient(t *testing.T) {
 	t.Parallel() // it waits more than it computes
 	g := start(t, Config{})
 	other := connect(t, g)
-	saying := time.Now() // what it says is heard no earlier; how much later the end may be is the machine's to say
+	// The gateway hears the client no earlier than this; how much later the end comes depends on
+	// the machine.
+	saying := time.Now()
 	visit(t, g, shortTimeout, "/e").endsSilently()
 	if silent := time.Since(saying); silent < shortTimeout {
 		t.Errorf("dropped after %v", silent)
@@ -63,7 +68,7 @@ func TestSilentClient(t *testing.T) {
 	wait(t, "the end of its ephemeral", func() bool { return other.do(op(wire.OpExists, "/e")).Err == wire.NoNode })
 }
 
-// A connection that is lost does not end its session before the timeout.
+// A lost connection does not end its session before the timeout.
 func TestLostConnection(t *testing.T) {
 	g := start(t, Config{})
 	c, other := connect(t, g), connect(t, g)
@@ -73,7 +78,7 @@ func TestLostConnection(t *testing.T) {
 	other.must(op(wire.OpExists, "/e"))
 }
 
-// Nothing of a gateway is left after Close, also without one when its node ends.
+// After Close nothing of a gateway is left. The same holds without Close when the node ends.
 func TestCloseLeavesNothing(t *testing.T) {
 	n := startNode(t, nil)
 	runtime.GC()
@@ -89,7 +94,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 	c.endsSilently()
 	word.endsSilently()
-	wait(t, "the end of the goroutines", func() bool { return runtime.NumGoroutine() <= before+1 }) // the session's timer may run
+	// The session's timer may still run.
+	wait(t, "the end of the goroutines", func() bool { return runtime.NumGoroutine() <= before+1 })
 
 	g = startOn(t, n, Config{})
 	c = connect(t, g)
@@ -100,7 +106,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	wait(t, "the end of the connections", func() bool { return len(g.connections()) == 0 })
 }
 
-// G3: a member that is cut off drops its clients, and takes none.
+// G3: a member that is cut off drops its clients and accepts none.
 func TestMemberCutOff(t *testing.T) {
 	t.Parallel() // it waits more than it computes
 	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 2 * patience }})
@@ -120,7 +126,7 @@ func TestMemberCutOff(t *testing.T) {
 			t.Fatal("its pings are answered")
 		}
 	}
-	// 11.1: what a member says that does not serve.
+	// 11.1: what a member answers while it does not serve.
 	wait(t, "the member to know that it is cut off", func() bool { return ask(t, g, "isro") == "null" })
 	for word, want := range map[string]string{"ruok": "imok", "srvr": "This ZooKeeper instance is not currently serving requests\n"} {
 		if got := ask(t, g, word); got != want {
@@ -129,13 +135,13 @@ func TestMemberCutOff(t *testing.T) {
 	}
 	late := dial(t, g)
 	late.write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
-	late.endsSilently() // after about an election, and not only when a request would have to be answered
+	late.endsSilently() // after about an election, long before a request would have to be answered
 	e.Heal(1, 2)
 	e.Heal(1, 3)
 	enter(t, g)
 }
 
-// slow is a scheme of the service's that takes its time.
+// slow is a service's scheme whose calls take long.
 type slow struct {
 	moody
 	until chan struct{}
@@ -153,7 +159,8 @@ func (s slow) Matches(_, _ string) bool {
 	return true
 }
 
-// A client whose request takes longer than its timeout is not silent meanwhile: what it says is not read.
+// A client whose request takes longer than its timeout does not count as silent. The gateway does
+// not read its input meanwhile.
 func TestRequestThatTakesLongerThanTheTimeout(t *testing.T) {
 	t.Parallel() // it waits more than it computes
 	scheme := slow{until: make(chan struct{})}
@@ -168,7 +175,7 @@ func TestRequestThatTakesLongerThanTheTimeout(t *testing.T) {
 	get := reader.send(wire.Request{Operation: op(wire.OpGetData, "/slow")})
 	q := wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "slow", Proof: []byte("x")}}
 	c.write(raw(q))
-	visit(t, g, shortTimeout, "/silent") // of whose end the same ticks tell, later
+	visit(t, g, shortTimeout, "/silent") // the same ticks end this session, and later
 	wait(t, "the end of a silent client", func() bool {
 		<-time.After(pollPause)
 		return other.do(op(wire.OpExists, "/silent")).Err == wire.NoNode

@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
 
-// Every problem of a Config is told with its field's name.
+// Validate reports every problem of a Config with the name of its field.
 func TestConfigValidate(t *testing.T) {
 	err := Config{Listen: "nowhere", FrameSize: 3, Outstanding: -1, WriteTimeout: -1, FirstFrame: -1, Words: []string{"srvr", "hash"},
 		TLS: &TLS{ClientCertRequired: true}}.Validate()
@@ -29,7 +29,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// 5.8: one more connection than the limit is closed at once.
+// 5.8: a connection beyond the limit is closed at once.
 func TestConnectionLimits(t *testing.T) {
 	for _, cfg := range []Config{{ConnectionsPerAddress: 2}, {Connections: 2, ConnectionsPerAddress: -1}} {
 		g := start(t, cfg)
@@ -37,7 +37,7 @@ func TestConnectionLimits(t *testing.T) {
 		connect(t, g)
 		dial(t, g).endsSilently()
 		first.must(op(wire.OpPing, ""))
-		// There is room again once one has gone.
+		// After one connection has ended there is room for another.
 		first.must(op(wire.OpCloseSession, ""))
 		first.endsSilently()
 		wait(t, "the place of a closed connection", func() bool { return len(g.connections()) == 1 })
@@ -62,7 +62,7 @@ func TestFrameSize(t *testing.T) {
 	c.endsSilently()
 }
 
-// 10.7: what is malformed costs its connection at most.
+// 10.7: malformed input costs its connection at most.
 func TestMalformedRequests(t *testing.T) {
 	g := start(t, Config{})
 	fine := connect(t, g)
@@ -78,10 +78,10 @@ func TestMalformedRequests(t *testing.T) {
 		c.write(b)
 		c.endsSilently()
 	}
-	// A body that is none is answered, and the connection stays.
+	// A malformed body gets an answer, and the connection stays.
 	c := connect(t, g)
 	for xid, body := range [][]byte{
-		{0, 0, 0, 1}, // create without anything
+		{0, 0, 0, 1}, // create without a body
 		{0, 0, 0, 4, 0, 0, 0, 9, '/'},
 		{0, 0, 0, 4, 0xff, 0xff, 0xff, 0xf0, '/', 1},
 		{0, 0, 0, 12, 0x7f, 0xff, 0xff, 0xff},
@@ -105,7 +105,8 @@ func TestMalformedRequests(t *testing.T) {
 	fine.must(op(wire.OpPing, ""))
 }
 
-// What one request asks for does not take all of the memory: the same znode may be asked for as often as a frame has room.
+// The results of one request are bounded, even though a frame can ask for the same znode many
+// times.
 func TestMultiReadOfTooMuch(t *testing.T) {
 	g := start(t, Config{})
 	fine := connect(t, g)
@@ -126,7 +127,8 @@ func TestMultiReadOfTooMuch(t *testing.T) {
 	fine.must(op(wire.OpPing, ""))
 }
 
-// A setWatches counts by its frame until it is answered: the events that it makes are as many, and belong to no other bound.
+// A setWatches counts with the size of its frame until it is answered. It makes a proportional
+// number of events, which no other limit bounds.
 func TestSetWatchesThatWaitAreBounded(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
@@ -156,7 +158,7 @@ func TestSetWatchesThatWaitAreBounded(t *testing.T) {
 	}
 }
 
-// A path is no longer than those of znodes can be, or what is watched would take a megabyte each.
+// A path is no longer than those of znodes. Otherwise each watch could take a megabyte.
 func TestPathsAreBounded(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
@@ -186,7 +188,7 @@ func TestPathsAreBounded(t *testing.T) {
 	}
 }
 
-// A connection whose watches take more than they may is ended, and what they took is free again.
+// A connection whose watches take too much is ended, and their memory is free again.
 func TestWatchBytes(t *testing.T) {
 	const most = 1 << 20
 	g := start(t, Config{WatchBytes: most})
@@ -211,8 +213,9 @@ func TestWatchBytes(t *testing.T) {
 	wait(t, "the memory of the connection", func() bool { return len(g.connections()) == 1 && g.held.Load() < 1<<10 })
 }
 
-// What all connections hold together is bounded: the greediest is ended, the log says why, and whoever
-// holds little goes on. Whatever a connection can hold counts.
+// The memory of all connections together is bounded. The connection that holds most is ended, and
+// the log says why. A connection that holds little goes on. Everything that a connection can hold
+// counts.
 func TestMemory(t *testing.T) {
 	big := func(n int) []byte { // a read of n times 900,000 bytes
 		q := wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpMultiRead}}
@@ -264,7 +267,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Memory that grows just when nobody turned out to have to be ended has somebody ended all the same.
+// If memory grows just when relieve finds no connection to end, one is ended all the same.
 func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 	side, other := net.Pipe()
 	defer side.Close()
@@ -273,14 +276,14 @@ func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 		g := &Gateway{cfg: Config{Memory: 10}, log: quiet, conns: make(map[*conn]struct{})}
 		c := newConn(g, side)
 		g.conns[c] = struct{}{}
-		g.relieving.Store(true) // for what is free again
+		g.relieving.Store(true) // as if for memory that is free again by now
 		ready := make(chan struct{})
 		g.goroutines.Go(func() {
 			close(ready)
 			g.endGreediest()
 		})
 		<-ready
-		for range i % 200 { // so that it comes at every moment
+		for range i % 200 { // so that it happens at every moment
 		}
 		c.hold(20)
 		g.goroutines.Wait()
@@ -290,7 +293,7 @@ func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 	}
 }
 
-// FuzzConnection: whatever a connection says, others go on.
+// FuzzConnection checks that other connections go on, whatever one connection sends.
 func FuzzConnection(f *testing.F) {
 	n, err := embed.Start(embed.Config{Dir: f.TempDir(), Tick: testTick, Logger: quiet})
 	if err != nil {
@@ -325,7 +328,8 @@ func wait(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// Config.MaxTreeSize binds clients too: what a client of ZooKeeper's would be told of a quota. Reading, deleting and sessions go on.
+// Config.MaxTreeSize applies to clients too. They get QuotaExceeded. Reads, deletes and new
+// sessions still work.
 func TestTreeThatIsFull(t *testing.T) {
 	g := startOn(t, startNode(t, func(c *embed.Config) { c.MaxTreeSize = 100_000 }), Config{})
 	c := connect(t, g)

@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// with returns an operation with a change.
+// with returns a changed copy of an operation.
 func with(o wire.Operation, change func(*wire.Operation)) wire.Operation {
 	change(&o)
 	return o
@@ -21,7 +21,7 @@ func with(o wire.Operation, change func(*wire.Operation)) wire.Operation {
 
 func of(o wire.Op) func(*wire.Operation) { return func(x *wire.Operation) { x.Op = o } }
 
-// Section 3 and 1.2: what each op answers, on a tree of which each knows what those before made.
+// Section 3 and 1.2: what each op answers. Each line sees the znodes that the lines before it made.
 func TestOps(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	noACL := func(o *wire.Operation) { o.ACL = nil }
@@ -137,7 +137,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// What the answers say.
+// Answers have the right contents.
 func TestAnswers(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	now := time.Now().UnixMilli()
@@ -252,7 +252,8 @@ func TestMulti(t *testing.T) {
 	if r := multi(); r.Err != wire.OK || len(r.Results) != 0 {
 		t.Errorf("empty multi: %+v", r)
 	}
-	// What is no multi is answered as what cannot be decoded, and the connection stays.
+	// A malformed multi gets the same answer as a record that cannot be decoded, and the connection
+	// stays.
 	for name, o := range map[string]wire.Operation{
 		"setACL":               with(op(wire.OpSetACL, "/m"), func(o *wire.Operation) { o.ACL = openACL() }),
 		"a read":               op(wire.OpGetData, "/m"),
@@ -267,7 +268,7 @@ func TestMulti(t *testing.T) {
 	}
 }
 
-// 3.16: reads that fail do so alone.
+// 3.16: a read that fails does not affect the others.
 func TestMultiRead(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	c.must(create("/a", []byte("x"), 0))
@@ -283,7 +284,7 @@ func TestMultiRead(t *testing.T) {
 	}
 }
 
-// A znode may be as large as the node allows, and no larger, whatever frames may be.
+// A znode may be as large as the node allows and no larger, whatever the limit for frames.
 func TestDataTooLarge(t *testing.T) {
 	n := startNode(t, func(c *embed.Config) { c.MaxDataSize = 1000 })
 	c := connect(t, startOn(t, n, Config{}))
@@ -304,7 +305,8 @@ func TestDataTooLarge(t *testing.T) {
 	}
 }
 
-// A create and a create2 make containers too, if their flags say so, as in a multi. (Go's client has no other way that its users know.)
+// As in a multi, create and create2 make containers if their flags say so. Users of Go's client
+// know no other way.
 func TestContainerByItsFlags(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)

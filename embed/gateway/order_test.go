@@ -12,7 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// Requests that do not wait for one another are answered in their order, and each read sees the writes before it and none after.
+// Pipelined requests are answered in their order. Each read sees the writes before it, and none
+// after it.
 func TestPipelinedRequestsAreInOrder(t *testing.T) {
 	g := start(t, Config{Outstanding: 50})
 	c := connect(t, g)
@@ -36,7 +37,7 @@ func TestPipelinedRequestsAreInOrder(t *testing.T) {
 			case 0:
 				add(op(wire.OpPing, ""))
 			case 1:
-				add(create("/n", nil, 0)) // fails
+				add(create("/n", nil, 0)) // this one fails
 			case 2:
 				add(op(wire.OpWhoAmI, ""))
 			}
@@ -76,7 +77,8 @@ func TestPipelinedRequestsAreInOrder(t *testing.T) {
 	}
 }
 
-// Half a request holds up no answer to those before it: its client may be waiting for that.
+// Half a request does not delay the answers to the requests before it. Its client may be waiting
+// for them.
 func TestHalfARequestHoldsNothingUp(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	for i, o := range []wire.Operation{op(wire.OpGetData, "/"), create("/a", nil, 0), op(wire.OpPing, ""), op(wire.OpSync, "/")} {
@@ -92,7 +94,7 @@ func TestHalfARequestHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A write that is refused ends the connection, and nothing that was sent behind it is applied.
+// A refused write ends the connection, and nothing that was sent behind it is applied.
 func TestNothingBehindWhatWasRefused(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
@@ -114,7 +116,7 @@ func TestNothingBehindWhatWasRefused(t *testing.T) {
 	}
 }
 
-// Many connections at once, each with many requests under way.
+// Many connections at once have many requests in flight each.
 func TestManyConnections(t *testing.T) {
 	g := start(t, Config{ConnectionsPerAddress: -1, Outstanding: 64})
 	connect(t, g).must(create("/many", nil, 0))
@@ -157,7 +159,8 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// Whoever does not read is dropped in time, and costs no more than its bound until then; others notice nothing.
+// A client that does not read is dropped in time. Until then it costs no more than its limit, and
+// other clients notice nothing.
 func TestSlowReader(t *testing.T) {
 	g := start(t, Config{WriteTimeout: 300 * time.Millisecond})
 	other := connect(t, g)
@@ -188,7 +191,7 @@ func TestSlowReader(t *testing.T) {
 	other.must(op(wire.OpExists, "/big"))
 }
 
-// portions notes how much is written, and how much of it in one go.
+// portions records the number of bytes written in all, and the largest write.
 type portions struct {
 	net.Conn
 	most, all int
@@ -199,7 +202,8 @@ func (p *portions) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Events are sent in portions, as answers are: a client has the WriteTimeout for each of them, and what is gathered is bounded.
+// Events are sent in portions, like answers. So a client has WriteTimeout for each portion, and the
+// memory for them is bounded.
 func TestManyEventsAreSentInPortions(t *testing.T) {
 	g := start(t, Config{})
 	side, other := net.Pipe()
@@ -229,7 +233,7 @@ func TestManyEventsAreSentInPortions(t *testing.T) {
 	}
 }
 
-// first notes what its connection holds when the first portion is sent.
+// first records what its connection holds when the first portion is sent.
 type first struct {
 	net.Conn
 	of   *conn
@@ -243,8 +247,8 @@ func (f *first) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Events count by their paths, which may be of znodes that are gone, and until they are sent: a slow
-// client has a long time for each portion.
+// Events count with the length of their paths, even if the znodes are gone. They count until they
+// are sent, because a slow client has a long time for each portion.
 func TestEventsCountUntilTheyAreSent(t *testing.T) {
 	g := start(t, Config{})
 	other := connect(t, g)
@@ -284,7 +288,7 @@ func TestEventsCountUntilTheyAreSent(t *testing.T) {
 	}
 }
 
-// A queue that is never empty does not grow: a client may always be ahead of its answers.
+// A queue that is never empty does not grow. A client may always be ahead of its answers.
 func TestQueueKeepsItsSize(t *testing.T) {
 	side, other := net.Pipe()
 	defer side.Close()
@@ -306,8 +310,9 @@ func TestQueueKeepsItsSize(t *testing.T) {
 	}
 }
 
-// 6.4: events are ordered with answers, also with those of writes that a client does not wait for: what comes of a write lies between the
-// answer to the one before and its own, which has its zxid.
+// 6.4: events and answers are in one order, even for pipelined writes. The events of a write come
+// after the answer to the write before it, and before its own answer. The answer has the write's
+// zxid.
 func TestEventsLieBetweenPipelinedWrites(t *testing.T) {
 	oneShard(t)
 	g := start(t, Config{})
@@ -320,7 +325,8 @@ func TestEventsLieBetweenPipelinedWrites(t *testing.T) {
 	var frames []byte
 	var sent []wire.Request
 	for i := range writes {
-		for _, o := range []wire.Operation{op(wire.OpSetData, fmt.Sprint("/", i)), create("/0", nil, 0), op(wire.OpPing, "")} { // one fails
+		// The second one fails.
+		for _, o := range []wire.Operation{op(wire.OpSetData, fmt.Sprint("/", i)), create("/0", nil, 0), op(wire.OpPing, "")} {
 			c.xid++
 			q := wire.Request{Xid: c.xid, Operation: o}
 			frames, sent = q.AppendFrame(frames), append(sent, q)
@@ -344,7 +350,7 @@ func TestEventsLieBetweenPipelinedWrites(t *testing.T) {
 	}
 }
 
-// watched is a client that watches the data of /a, its connection, which waits for requests, and another client.
+// watched returns a client that watches the data of /a, its connection, and another client.
 func watched(t *testing.T) (c *client, served *conn, other *client) {
 	t.Helper()
 	g := start(t, Config{})
@@ -354,9 +360,10 @@ func watched(t *testing.T) (c *client, served *conn, other *client) {
 	return c, g.connections()[0], connect(t, g)
 }
 
-// A read that an event overtakes is made again: its answer must not show less than the client was told
-// of. However often that happens, nobody waits for who reads: neither writes nor the words, which ask the
-// connection. What comes the second time comes behind the answer, which does not show it.
+// If an event overtakes a read, the gateway reads again. The answer must not show less than the
+// client was told. However often that happens, nobody waits for the reader: neither writes, nor the
+// words, which ask the connection. An event during the second read comes behind the answer, which
+// does not show its change.
 func TestReadThatEventsOvertake(t *testing.T) {
 	for _, q := range []wire.Request{
 		{Operation: op(wire.OpGetData, "/a")},
@@ -371,8 +378,9 @@ func TestReadThatEventsOvertake(t *testing.T) {
 		count := 0
 		err := served.answerRead(&a, func(from source) error {
 			count++
-			other.must(op(wire.OpSetData, "/a")) // it is committed while this goroutine reads, whatever that holds
-			served.queued()                      // which the words ask
+			// It is committed during this read, whatever lock the reader holds.
+			other.must(op(wire.OpSetData, "/a"))
+			served.queued() // the words call this
 			if q.Op == wire.OpMultiRead {
 				return served.readAll(from, &q, &a)
 			}
@@ -397,7 +405,8 @@ func TestReadThatEventsOvertake(t *testing.T) {
 	}
 }
 
-// While a write is on its way, and its answer not queued yet, no event is sent: it may be one of a later transaction.
+// While a write is in flight and its answer is not queued yet, no event is sent. It may be an event
+// of a later transaction.
 func TestNoEventOvertakesAWriteOnItsWay(t *testing.T) {
 	_, served, other := watched(t)
 	wait(t, "the baton", served.baton.pickUp)

@@ -10,7 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// moody is a scheme of a service that does not behave.
+// moody is a service's scheme that misbehaves.
 type moody struct{}
 
 func (moody) Identify(credential []byte) (string, error) {
@@ -30,7 +30,8 @@ func (moody) Matches(_, id string) bool {
 	return true
 }
 
-// GoodGuest: a panic under a request costs its connection, and the log has the stack. Its session is as well as ever.
+// GoodGuest: a panic in a request costs its connection, and the log has the stack. The session
+// lives on.
 func TestPanicCostsItsConnection(t *testing.T) {
 	var log lockedBuffer
 	g := startOn(t, startMoody(t, &log), Config{})
@@ -56,7 +57,8 @@ func startMoody(t *testing.T, log *lockedBuffer) *embed.Node {
 	})
 }
 
-// A panic of a scheme at an id that a client chose is a no: to whoever reads, watches or writes it, whatever is locked meanwhile.
+// If a scheme panics over an id in an ACL, the answer is no, for reads, watches and writes, and
+// under any lock.
 func TestPanicOverAnACLRefuses(t *testing.T) {
 	var log lockedBuffer
 	g := startOn(t, startMoody(t, &log), Config{})
@@ -79,12 +81,12 @@ func TestPanicOverAnACLRefuses(t *testing.T) {
 	wait(t, "the log to tell", func() bool { return strings.Contains(log.String(), "moody.Matches") })
 }
 
-// The same goes for what a goroutine does that comes to send.
+// A panic in the goroutine that sends costs its connection too.
 func TestPanicOfWhoSends(t *testing.T) {
 	side, other := net.Pipe()
 	defer other.Close()
 	c := newConn(&Gateway{log: quiet}, side)
-	c.stateChanged.Store(true) // so it looks at the session, which there is not
+	c.stateChanged.Store(true) // so the sender looks at the session, which is nil
 	c.nudge()
 	c.awaitRetired()
 	c.stopSending()

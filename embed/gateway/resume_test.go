@@ -14,7 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// resume connects with the session of another connection.
+// resume opens a connection with the session of another one.
 func resume(t testing.TB, g *Gateway, of *client, timeout int32) *client {
 	t.Helper()
 	c := dial(t, g)
@@ -30,8 +30,9 @@ func (c *client) wantExpired(what string) {
 	c.endsSilently()
 }
 
-// 5.3: whoever comes back, here or elsewhere, has its session and its ephemerals, with another timeout if it asks for one. Its former
-// connection ends; its watches and identities end with that (6.1, 3.21).
+// 5.3: a client that resumes its session, here or elsewhere, has its ephemerals, and a new timeout
+// if it asks for one. The session's former connection ends, and with it its watches and identities
+// (6.1, 3.21).
 func TestResume(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{})
 	gates := []*Gateway{startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})}
@@ -68,8 +69,9 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// 5.1.6: without the password there is nothing to be had, and nobody notices. (ZooKeeper cuts off whoever has the session, 5.3.1.) E3: nor
-// is there of a session in the process.
+// 5.1.6: without the right password a resume fails, and the session's owner does not notice.
+// (ZooKeeper ends the owner's connection, 5.3.1.) E3: an in-process session cannot be resumed at
+// all.
 func TestResumeIsRefused(t *testing.T) {
 	n := startNode(t, nil)
 	g := startOn(t, n, Config{})
@@ -106,7 +108,7 @@ func TestResumeIsRefused(t *testing.T) {
 	}
 }
 
-// 3.21: an auth that fails ends the connection and not the session.
+// 3.21: a failed auth ends the connection, but not the session.
 func TestAuthThatFailsKeepsTheSession(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
@@ -118,8 +120,8 @@ func TestAuthThatFailsKeepsTheSession(t *testing.T) {
 	resume(t, g, c, 10_000).must(op(wire.OpSetData, "/e"))
 }
 
-// An auth of which it is not known whether it was applied ends the connection, without an answer, and nothing is done that was asked behind
-// it: its client took itself for somebody else.
+// If an auth's outcome is unknown, the connection ends without an answer. Nothing behind the auth
+// is carried out, because the client would act under the wrong identity.
 func TestAuthThatIsLostEndsTheConnection(t *testing.T) {
 	n := startNode(t, nil)
 	g := startOn(t, n, Config{})
@@ -133,13 +135,13 @@ func TestAuthThatIsLostEndsTheConnection(t *testing.T) {
 	conns := g.connections()
 	newest := conns[len(conns)-1]
 	var s *engine.Session
-	wait(t, "the session", func() bool { // which is noted after the client is told
+	wait(t, "the session", func() bool { // the gateway sets it after it has answered the client
 		newest.mu.Lock()
 		defer newest.mu.Unlock()
 		s = newest.session
 		return s != nil
 	})
-	if err := s.Close(); err != nil { // as by the ensemble
+	if err := s.Close(); err != nil { // as the ensemble would
 		t.Fatal(err)
 	}
 	_, _ = c.Write(b)
@@ -149,8 +151,9 @@ func TestAuthThatIsLostEndsTheConnection(t *testing.T) {
 	}
 }
 
-// SingleImage: what a client has read of any shard it reads wherever it comes back, also from a shard that it never wrote to. Zxids do not
-// tell: those of several shards do not compare.
+// SingleImage: a client that comes back on another member still sees what it has read of any shard,
+// even of a shard that it never wrote to. Its zxid does not help, because zxids of different shards
+// do not compare.
 func TestResumeOnAMemberThatIsBehind(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 2 }})
 	here, there := startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})
@@ -169,7 +172,8 @@ func TestResumeOnAMemberThatIsBehind(t *testing.T) {
 
 	stuck, release := make(chan struct{}), make(chan struct{})
 	held := there.node.Engine.WatchRemotely(0)
-	go held.Arm(path, watch.Data, func() bool { // the shard applies nothing more on the other member
+	// The other member's replica of the shard applies nothing now.
+	go held.Arm(path, watch.Data, func() bool {
 		close(stuck)
 		<-release
 		return false
@@ -187,7 +191,7 @@ func TestResumeOnAMemberThatIsBehind(t *testing.T) {
 		q := wire.ConnectRequest{Timeout: 10_000, SessionID: c.SessionID, Password: c.Password, LastZxid: seen.Zxid}
 		_, _ = next.Write(q.AppendFrame(nil))
 		if _, err := wire.ReadFrame(next, nil, 100); err != nil {
-			return // it may look elsewhere
+			return // the gateway may have refused the client
 		}
 		_, _ = next.Write(raw(wire.Request{Xid: 1, Operation: op(wire.OpGetData, path)}))
 		if b, err := wire.ReadFrame(next, nil, 1000); err == nil {
@@ -197,7 +201,7 @@ func TestResumeOnAMemberThatIsBehind(t *testing.T) {
 			}
 		}
 	}()
-	c.endsSilently() // it is attached there by now
+	c.endsSilently() // by now the session is attached there
 	var data string
 	select {
 	case data = <-read:

@@ -25,7 +25,8 @@ func multi(ops ...wire.Operation) wire.Request {
 	return wire.Request{Operation: wire.Operation{Op: wire.OpMulti}, Ops: ops}
 }
 
-// 3.2 to 3.16: what each op needs, for somebody who may only read "/read", only administrate "/admin", and nothing of "/none".
+// 3.2 to 3.16: which permission each op needs. The client may only read "/read", only administrate
+// "/admin", and do nothing to "/none".
 func TestPermissions(t *testing.T) {
 	g := start(t, Config{})
 	bob, c := connect(t, g), connect(t, g)
@@ -56,19 +57,20 @@ func TestPermissions(t *testing.T) {
 		{"getAllChildrenNumber of the closed", op(wire.OpGetAllChildrenNumber, "/none"), wire.NoAuth},
 		{"sync of the closed", op(wire.OpSync, "/none"), wire.OK},
 		{"addWatch of the closed", op(wire.OpAddWatch, "/none"), wire.OK},
-		{"delete of the closed", op(wire.OpDelete, "/own"), wire.OK}, // its own list does not matter
+		// The znode's own list does not matter.
+		{"delete of the closed", op(wire.OpDelete, "/own"), wire.OK},
 	} {
 		if r := c.do(test.op); r.Err != test.want {
 			t.Errorf("%s: code %d, want %d", test.name, r.Err, test.want)
 		}
 	}
-	// 3.8: whoever has not Admin does not see digests.
+	// 3.8: a client without Admin does not see digests.
 	for path, id := range map[string]string{"/read": "bob:x", "/admin": "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="} {
 		if r := c.must(op(wire.OpGetACL, path)); len(r.ACL) != 2 || r.ACL[0].ID != id {
 			t.Errorf("getACL of %s: %+v", path, r.ACL)
 		}
 	}
-	// 3.13 and 3.16: a check and a read in a multi need Read.
+	// 3.13 and 3.16: a check needs Read, and so does a read in a multiRead.
 	for _, test := range []struct {
 		op   wire.Operation
 		want wire.Code
@@ -91,7 +93,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// 3.4 to 3.6, 3.16: a read that is refused leaves no watch, nor does one in a multiRead.
+// 3.4 to 3.6, 3.16: a refused read leaves no watch, and neither does a read in a multiRead.
 func TestReadsThatLeaveNoWatch(t *testing.T) {
 	g := start(t, Config{})
 	bob, c := connect(t, g), connect(t, g)
@@ -111,7 +113,7 @@ func TestReadsThatLeaveNoWatch(t *testing.T) {
 	}
 }
 
-// 3.7 and 3.1.12: a quota comes before the version, and its hard limits are kept.
+// 3.7 and 3.1.12: a quota is checked before the version, and hard limits hold.
 func TestQuota(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	c.must(create("/q", []byte("12345"), 0))
@@ -134,7 +136,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// 3.1, notes: containers and TTL znodes may have children of every kind; names of sequences are made behind whatever there is.
+// 3.1, notes: containers and TTL znodes may have children of every mode. A sequential name is the
+// given name with a number, even if the given name is empty.
 func TestChildrenOfEveryMode(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	c.must(with(create("/c", nil, 4), of(wire.OpCreateContainer)))
@@ -152,8 +155,8 @@ func TestChildrenOfEveryMode(t *testing.T) {
 	}
 }
 
-// 3.15.8, 6.4.2, 6.5: of a multi that fails nobody is told, of one that succeeds in the order of its operations; an event has the zxid of
-// what it tells.
+// 3.15.8, 6.4.2, 6.5: a failed multi fires no watch. A successful multi fires watches in the order
+// of its operations, and each event has the multi's zxid.
 func TestMultiTells(t *testing.T) {
 	g := start(t, Config{})
 	c, other := connect(t, g), connect(t, g)
@@ -169,12 +172,13 @@ func TestMultiTells(t *testing.T) {
 	if want := []int64{r.Zxid, r.Zxid, r.Zxid, r.Zxid}; !slices.Equal(other.zxids, want) {
 		t.Errorf("zxids %d, want %d", other.zxids, want)
 	}
-	// 3.9: of another list nobody is told.
+	// 3.9: a new ACL fires no watch.
 	c.must(with(op(wire.OpSetACL, "/m"), acls(openACL()...)))
 	other.wantTold("setACL")
 }
 
-// 5.5: a session's ephemerals go in one transaction. A watch of getChildren is told once, one that stays of each.
+// 5.5: a session's ephemerals go in one transaction. A watch of getChildren fires once, a
+// persistent watch fires for each of them.
 func TestCloseIsOneTransaction(t *testing.T) {
 	oneShard(t)
 	g := start(t, Config{})
@@ -194,7 +198,8 @@ func TestCloseIsOneTransaction(t *testing.T) {
 	}
 }
 
-// 5.4: every request keeps a session alive, a ping too, but not auth and sasl. All are judged by the same ticks.
+// 5.4: every request keeps a session alive, and so does a ping, but auth and sasl do not. The same
+// ticks count for all sessions.
 func TestWhatKeepsASessionAlive(t *testing.T) {
 	t.Parallel() // it waits more than it computes
 	g := start(t, Config{})
@@ -222,7 +227,7 @@ func TestWhatKeepsASessionAlive(t *testing.T) {
 	}
 }
 
-// 5.7: a client that would do without a quorum is served as the others are.
+// 5.7: a client that accepts a read-only server is served like any other.
 func TestReadOnlyClient(t *testing.T) {
 	c := dial(t, start(t, Config{}))
 	c.open(wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), ReadOnly: true})
@@ -232,7 +237,7 @@ func TestReadOnlyClient(t *testing.T) {
 	c.must(create("/a", nil, 0))
 }
 
-// 10.4: whatever xid a request has, its answer has it.
+// 10.4: an answer has the xid of its request, whatever that is.
 func TestXidsAreSentBack(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	for _, xid := range []int32{0, 1, 1, -2, -3, -8, math.MinInt32, math.MaxInt32} {
@@ -244,7 +249,8 @@ func TestXidsAreSentBack(t *testing.T) {
 	}
 }
 
-// 10.4: what zxids answers have: of a write its own, of what fails, of reads and pings the newest that is shown.
+// 10.4: a successful write's answer has the write's own zxid. Failures, reads and pings have the
+// newest zxid that the client may see.
 func TestZxidsOfAnswers(t *testing.T) {
 	oneShard(t)
 	c := connect(t, start(t, Config{}))
@@ -259,7 +265,7 @@ func TestZxidsOfAnswers(t *testing.T) {
 	}
 }
 
-// 10.1: the limit is of requests; and a request may be as long as ZooKeeper's limit.
+// 10.1: the limit applies to requests only. A request may be as long as ZooKeeper allows.
 func TestLongFrames(t *testing.T) {
 	c := connect(t, start(t, Config{FrameSize: 10_000}))
 	c.must(create("/p", nil, 0))
@@ -293,7 +299,7 @@ func TestLongFrames(t *testing.T) {
 	c.endsSilently()
 }
 
-// 11.1.2: what cons says that a connection asked for last.
+// 11.1.2: cons shows the last request of a connection.
 func TestLastOps(t *testing.T) {
 	g := start(t, Config{Words: []string{"cons"}})
 	c := connect(t, g)
@@ -303,7 +309,8 @@ func TestLastOps(t *testing.T) {
 			t.Errorf("after %s cons has no %s: %s", what, want, got)
 		}
 	}
-	wait(t, "the handshake to be the last op", func() bool { // which is noted after the client is told
+	// The gateway sets it after it has answered the client.
+	wait(t, "the handshake to be the last op", func() bool {
 		return strings.Contains(ask(t, g, "cons"), ",lop=SESS,")
 	})
 	c.must(create("/a", nil, 0))

@@ -25,8 +25,8 @@ import (
 
 var soakFor = flag.Duration("soak", 2*time.Second, "how long TestSoak goes on; -v tells its figures")
 
-// Three members with their doors open to the street: hostile connections of every kind, and beside them clients that behave, each of
-// whose answers and events is checked. When all have gone nothing of them is left.
+// Three members are open to hostile connections of every kind. Clients that behave run beside them,
+// and check each of their answers and events. When all clients have gone, nothing of them is left.
 func TestSoak(t *testing.T) {
 	var log lockedBuffer
 	e := embedtest.New(t, 3, embedtest.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
@@ -38,12 +38,12 @@ func TestSoak(t *testing.T) {
 	host.must(create("/soak", nil, 0))
 	host.must(create("/soak/shared", nil, 0))
 	host.must(create("/soak/big", make([]byte, 200_000), 0))
-	for _, g := range s.gates { // all members have it before anybody asks
+	for _, g := range s.gates { // every member has the znodes before a client asks for them
 		enter(t, g).must(op(wire.OpSync, "/soak/big"))
 	}
 
 	crook := s.crook(0)
-	for range 2 { // what is kept for good is there before anything is measured
+	for range 2 { // this allocates what is kept for good before anything is measured
 		for i := range attacks {
 			crook.attack(i)
 		}
@@ -111,10 +111,10 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// A measured is what must not grow.
+// measured holds the figures that must not grow.
 type measured struct {
 	goroutines, sockets int
-	files               int // of all kinds; the members open and close theirs
+	files               int // of all kinds; the members open and close files too
 	heap                uint64
 }
 
@@ -124,7 +124,7 @@ func measure() measured {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	now := measured{goroutines: runtime.NumGoroutine(), heap: m.HeapAlloc}
-	files, _ := os.ReadDir("/proc/self/fd") // none elsewhere
+	files, _ := os.ReadDir("/proc/self/fd") // empty on other systems
 	for _, f := range files {
 		now.files++
 		if to, _ := os.Readlink("/proc/self/fd/" + f.Name()); strings.HasPrefix(to, "socket:") {
@@ -134,7 +134,7 @@ func measure() measured {
 	return now
 }
 
-// A street is where the gates of a soak stand.
+// A street is what the clients of a soak share.
 type street struct {
 	t       *testing.T
 	gates   []*Gateway
@@ -142,8 +142,8 @@ type street struct {
 	victims []wire.ConnectResponse
 	stop    chan struct{}
 	counts  [32]atomic.Int64 // by attack
-	took    [32]atomic.Int64 // nanoseconds of all of them
-	refused atomic.Int64     // connections that were not made
+	took    [32]atomic.Int64 // nanoseconds of all of them together
+	refused atomic.Int64     // connections that could not be made
 }
 
 func (s *street) over() bool {
@@ -155,9 +155,10 @@ func (s *street) over() bool {
 	}
 }
 
-const pollPause = 20 * time.Millisecond // of who waits for something that takes the processors itself
+// Pause between polls, which leaves the processors to others.
+const pollPause = 20 * time.Millisecond
 
-// awaitQuiet waits until no more than the connections are left and their sessions.
+// awaitQuiet waits until at most so many connections and sessions are left.
 func (s *street) awaitQuiet(most int) {
 	s.t.Helper()
 	wait(s.t, "the crooks' connections to end", func() bool {
@@ -202,22 +203,22 @@ func (s *street) report(all []*tenant) {
 	}
 }
 
-// A tenant behaves, and checks everything that it is told.
+// A tenant behaves, and checks everything that it receives.
 type tenant struct {
 	*street
 	gate   *Gateway
 	path   string
-	writes bool // what all watch
+	writes bool // it changes the znode that all tenants watch
 
 	conn    net.Conn
 	r       *bufio.Reader
 	session wire.ConnectResponse
 	xid     int32
 	zxid    int64
-	version int32 // of its znode
-	armed   bool  // a watch of its znode
-	events  int32 // of what all watch, which it was told
-	base    int32 // the version at which it began to watch
+	version int32 // of its own znode
+	armed   bool  // it has a watch of its own znode
+	events  int32 // how many events of the shared znode it has received
+	base    int32 // the shared znode's version when its watch began
 
 	rounds            int
 	reads, writeTimes []time.Duration
@@ -229,9 +230,9 @@ func (p *tenant) moveIn() {
 	p.conn, p.r, p.session = c.Conn, bufio.NewReader(c.Conn), c.ConnectResponse
 }
 
-// say sends requests, and returns the answers to all of them.
+// say sends requests and returns their replies.
 func (p *tenant) say(ops ...wire.Operation) ([]wire.Reply, error) {
-	_ = p.conn.SetDeadline(time.Now().Add(5 * patience)) // the machine may be busy with something else
+	_ = p.conn.SetDeadline(time.Now().Add(5 * patience)) // the machine may be busy
 	var b []byte
 	first := p.xid + 1
 	for _, o := range ops {
@@ -279,7 +280,8 @@ func (p *tenant) hear(r *wire.Reply, xid int32, o wire.Operation) error {
 		case kind != wire.OpEvent && r.Err != wire.OK:
 			return fmt.Errorf("code %d", r.Err)
 		case kind != wire.OpEvent:
-			p.armed = p.armed || o.Watch // no sooner: an event before this answer would be for nobody
+			// No earlier: an event before this answer would find no watch.
+			p.armed = p.armed || o.Watch
 			return nil
 		case r.Event.Type == wire.NodeDataChanged && r.Event.Path == "/soak/shared":
 			p.events++
@@ -291,7 +293,7 @@ func (p *tenant) hear(r *wire.Reply, xid int32, o wire.Operation) error {
 	}
 }
 
-// live is the tenant's life.
+// live runs the tenant until the soak is over.
 func (p *tenant) live() error {
 	shared := op(wire.OpGetData, "/soak/shared")
 	r, err := p.say(create(p.path, nil, 1), op(wire.OpAddWatch, "/soak/shared"), shared)
@@ -315,7 +317,8 @@ func (p *tenant) round(shared wire.Operation) error {
 		return with(op(wire.OpSetData, p.path), func(o *wire.Operation) { o.Data = []byte(text) })
 	}
 	text := fmt.Sprint(p.path, " ", p.rounds)
-	// Its watch is armed by the second, told of the third before that is answered, and not told of the fourth.
+	// The second request arms its watch. The third one's event comes before the third answer. The
+	// fourth one has no event.
 	r, err := p.say(set("x"), watching(op(wire.OpGetData, p.path)), set("y"), set(text), op(wire.OpGetData, p.path), shared)
 	if err != nil {
 		return err
@@ -351,7 +354,7 @@ func (p *tenant) round(shared wire.Operation) error {
 	return nil
 }
 
-// A crook does not behave.
+// A crook misbehaves.
 type crook struct {
 	*street
 	rng  *rand.Rand
@@ -376,10 +379,10 @@ func (c *crook) leave() {
 	c.held = nil
 }
 
-// heldMax bounds the connections that a crook keeps.
+// heldMax bounds the connections that a crook keeps open.
 const heldMax = 20
 
-// hold lets a connection be.
+// hold keeps a connection open.
 func (c *crook) hold(conn net.Conn) {
 	if c.held = append(c.held, conn); len(c.held) > heldMax {
 		_ = c.held[0].Close()
@@ -387,7 +390,7 @@ func (c *crook) hold(conn net.Conn) {
 	}
 }
 
-// visit connects to somebody's gate; fn's connection is closed after it in one of the ways that there are.
+// visit connects to some gateway, calls fn, and closes the connection in one of several ways.
 func (c *crook) visit(fn func(conn *net.TCPConn)) {
 	conn, err := net.Dial("tcp", c.gates[c.rng.IntN(len(c.gates))].Addr().String())
 	if err != nil {
@@ -399,7 +402,7 @@ func (c *crook) visit(fn func(conn *net.TCPConn)) {
 	fn(tcp)
 	switch c.rng.IntN(3) {
 	case 0:
-		_ = tcp.SetLinger(0) // a reset
+		_ = tcp.SetLinger(0) // the system resets the connection
 	case 1:
 		_ = tcp.CloseWrite()
 		drain(tcp)
@@ -407,7 +410,7 @@ func (c *crook) visit(fn func(conn *net.TCPConn)) {
 	_ = tcp.Close()
 }
 
-// drain reads what comes until the end.
+// drain reads until the end of the connection.
 func drain(conn net.Conn) {
 	b := make([]byte, 4096)
 	for {
@@ -435,13 +438,13 @@ func (c *crook) noise(most int) []byte {
 	return b
 }
 
-// frame is one of ZooKeeper's clients'.
+// frame returns a frame of a real client.
 func (c *crook) frame() []byte {
 	names := []string{"create", "exists", "getChildren2", "multi", "ping", "auth", "addWatch", "setWatches", "connect request"}
 	return bytes.Clone(c.golden[names[c.rng.IntN(len(names))]])
 }
 
-// many appends n requests of one operation.
+// many returns n requests of one operation each.
 func many(n int, o func(i int) wire.Operation) (b []byte) {
 	for i := range n {
 		q := wire.Request{Xid: int32(i), Operation: o(i)}

@@ -8,12 +8,13 @@ import (
 	"testing"
 )
 
-// A statement is one of the catalogue of ZooKeeper's behaviour, of the sections that concern a client elsewhere: 3 operations, 5 sessions,
-// 6 watches, 10 the wire, 11 four-letter words. It is shown by tests, or it is said why not; some is shown and some is otherwise.
+// A statement is one of the catalogue of ZooKeeper's behaviour. The list has its sections about
+// clients: 3 operations, 5 sessions, 6 watches, 10 the wire, 11 four-letter words. Each statement
+// names the tests that show it, or says why it does not hold here. Some do both.
 type statement struct {
 	number, words string
-	shown         string // names of tests; those of other rooms behind the room's folder
-	otherwise     string // why it does not hold here, or is nobody's here
+	shown         string // names of tests; a test of another room has the room's folder before it
+	otherwise     string // why it does not hold here, or belongs to nobody here
 }
 
 const (
@@ -159,7 +160,7 @@ var statements = []statement{
 	{"11.2", "AdminServer", "", noAdminServer},
 }
 
-// Every statement has a test that there is, or a reason.
+// Every statement names existing tests, or a reason.
 func TestStatements(t *testing.T) {
 	tests := make(map[string]bool)
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)

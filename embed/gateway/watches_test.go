@@ -15,7 +15,8 @@ func watching(o wire.Operation) wire.Operation {
 	return o
 }
 
-// told returns the events that came, after an answer that comes behind all of them.
+// told returns the events that came so far. It sends a request and waits for its answer, which
+// comes after all of them.
 func (c *client) told() []string {
 	c.t.Helper()
 	c.must(op(wire.OpPing, ""))
@@ -37,7 +38,7 @@ func (c *client) wantTold(what string, want ...string) {
 	}
 }
 
-// Appendix A with watches, and 6.4: the own event comes before the own answer.
+// Appendix A with watches, and 6.4: a client's own event comes before its own answer.
 func TestGoldenWatches(t *testing.T) {
 	oneShard(t)
 	frames := wiretest.Golden(t)
@@ -74,7 +75,7 @@ func TestGoldenWatches(t *testing.T) {
 	}
 }
 
-// 3.4 and 3.5: which reads arm, and what they are told.
+// 3.4 and 3.5: which reads arm watches, and which events fire them.
 func TestReadsArm(t *testing.T) {
 	g := start(t, Config{})
 	c, other := connect(t, g), connect(t, g)
@@ -100,7 +101,7 @@ func TestReadsArm(t *testing.T) {
 	c.wantTold("after the create of what was missing", "1 /missing")
 	other.must(op(wire.OpDelete, "/missing"))
 	c.wantTold("after its delete")
-	// 6.3: one NodeDeleted for a watch of the data and one of the children.
+	// 6.3: a data watch and a child watch together get one NodeDeleted.
 	c.must(watching(op(wire.OpGetData, "/a/b")))
 	c.must(watching(op(wire.OpGetChildren, "/a/b")))
 	c.must(watching(op(wire.OpGetChildren, "/a")))
@@ -165,7 +166,7 @@ func TestAddAndRemoveWatches(t *testing.T) {
 	}
 	other.must(op(wire.OpSetData, "/p"))
 	other.must(op(wire.OpSetData, "/r"))
-	c.wantTold("what was left", "3 /p") // getData's
+	c.wantTold("what was left", "3 /p") // of the watch by getData
 }
 
 // 6.6: what a client that comes back has missed.
@@ -194,7 +195,7 @@ func TestSetWatches(t *testing.T) {
 	c.wantTold("afterwards", "3 /same", "4 /same", "1 /not yet", "3 /changed", "1 /there/x")
 }
 
-// 6.8: whoever may not read is not told, by the identities it has at that moment.
+// 6.8: a client that may not read a znode gets no event of it. Its identities at that moment count.
 func TestWatchesAskForPermission(t *testing.T) {
 	g := start(t, Config{})
 	c, owner := connect(t, g), connect(t, g)
@@ -209,7 +210,7 @@ func TestWatchesAskForPermission(t *testing.T) {
 	c.wantTold("after auth", "3 /secret")
 }
 
-// 6.4 and 3.24: a closed session's own watches are told of its ephemerals before the answer.
+// 6.4 and 3.24: when a session closes, its own watches fire for its ephemerals before the answer.
 func TestCloseTellsOwnWatches(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	c.must(create("/e", nil, 1))
@@ -221,8 +222,9 @@ func TestCloseTellsOwnWatches(t *testing.T) {
 	c.endsSilently()
 }
 
-// A client's watch is told of every change once, never before the answer that armed it, and before any answer that shows the change.
-// It asks without waiting, and others write all the time.
+// A client gets one event for each change that its watch sees. The event comes after the answer
+// that armed the watch, and before any answer that shows the change. Here the client pipelines its
+// requests, and another client writes all the time.
 func TestEventsAndAnswersAreInOrder(t *testing.T) {
 	g := start(t, Config{})
 	c, writer, own := connect(t, g), connect(t, g), connect(t, g)
@@ -305,7 +307,7 @@ func TestEventsAndAnswersAreInOrder(t *testing.T) {
 	}
 }
 
-// The empty path reads the root; a watch of it is one of that name, of which nothing is ever told.
+// The empty path reads the root. A watch of it keeps that name and never fires.
 func TestWatchOfTheEmptyPath(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)

@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// ask sends a word as nc does, which ends its side at once.
+// ask sends a word as nc does: it closes its sending side at once.
 func ask(t testing.TB, g *Gateway, word string) string {
 	t.Helper()
 	c := dial(t, g)
@@ -23,7 +23,7 @@ func ask(t testing.TB, g *Gateway, word string) string {
 	return string(c.ends())
 }
 
-// 11.1: only what is on the list is answered; by default that is srvr.
+// 11.1: only listed words are answered, by default srvr.
 func TestWordsOnTheList(t *testing.T) {
 	g := start(t, Config{})
 	if got := ask(t, g, "srvr"); !strings.HasPrefix(got, "Zookeeper version: ") {
@@ -46,7 +46,7 @@ func TestWordsOnTheList(t *testing.T) {
 	}
 }
 
-// 11.1: the formats that monitors read.
+// 11.1: words have the formats that monitors read.
 func TestWords(t *testing.T) {
 	g := start(t, Config{Words: []string{"*"}})
 	c := connect(t, g)
@@ -76,7 +76,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", word, got, want)
 		}
 	}
-	// Also from who sends a line's end, or does not end its side.
+	// A client may send a line's end, and may leave its sending side open.
 	if got := ask(t, g, "ruok\n"); got != "imok" {
 		t.Errorf("ruok with a line's end: %q", got)
 	}
@@ -105,7 +105,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// 11.1: what the words of a leader have beside those of its followers, and of an ensemble beside those of a server alone.
+// 11.1: what a leader's words have and a follower's do not, and an ensemble's beside a single
+// server's.
 func TestWordsOfAnEnsemble(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{})
 	members := `membership: \nserver\.1=member-1\.test:1:participant\nserver\.2=.*:participant\nserver\.3=.*:participant\n`
@@ -126,7 +127,7 @@ func TestWordsOfAnEnsemble(t *testing.T) {
 			"mntr": `(zk_.*\n)+zk_server_state\t` + mode + `\nzk_peer_state\t(leading|following) - broadcast\n(zk_.*\n)+zk_quorum_size\t3\n` + of,
 		} {
 			wait(t, word, func() bool {
-				e.MoveLeader(2) // who may have lost it since
+				e.MoveLeader(2) // it may have lost the leadership since
 				return regexp.MustCompile(`^` + want + `$`).MatchString(ask(t, g, word))
 			})
 		}
@@ -139,7 +140,7 @@ func TestWordsOfAnEnsemble(t *testing.T) {
 	}
 }
 
-// approximate_data_size is of paths and data, as ZooKeeper's; 44 on a fresh server.
+// approximate_data_size counts paths and data, as ZooKeeper does. A fresh server has 44.
 func TestDataSize(t *testing.T) {
 	g := start(t, Config{Words: []string{"mntr"}})
 	c := connect(t, g)
@@ -160,14 +161,15 @@ func TestDataSize(t *testing.T) {
 	c.must(with(op(wire.OpSetData, "/abc"), func(o *wire.Operation) { o.Data = []byte("1") }))
 	size(44 + 4 + 1 + 6)
 	c.must(op(wire.OpCloseSession, ""))
-	wait(t, "the end of its ephemeral", func() bool { // which may be on another shard than the session
+	// The ephemeral may be on another shard than the session.
+	wait(t, "the end of its ephemeral", func() bool {
 		_, ok := is(44 + 4 + 1)
 		return ok
 	})
 }
 
-// A node that has failed or is closed closes its gateways. What those are told that were connected before must be true: it serves nobody
-// and leads nothing.
+// A node that has failed or is closed closes its gateways. Connections from before still get true
+// answers: the node serves nobody and leads nothing.
 func TestWordsOfANodeThatIsOver(t *testing.T) {
 	n := startNode(t, nil)
 	g := startOn(t, n, Config{Words: []string{"*"}})
@@ -179,7 +181,7 @@ func TestWordsOfANodeThatIsOver(t *testing.T) {
 		switch name {
 		case "isro":
 			want = "null"
-		case "conf", "envi", "gtmk": // what does not change
+		case "conf", "envi", "gtmk": // their answers do not change
 			continue
 		}
 		if got := string(g.word(name)); got != want {
