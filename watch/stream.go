@@ -96,8 +96,8 @@ func (s *Stream) buffer() int {
 	return bufferDefault
 }
 
-// extendLocked returns the stream's extra, which there is from now on.
-func (s *Stream) extendLocked() *extra {
+// ensureExtraLocked returns the stream's extra, which there is from now on.
+func (s *Stream) ensureExtraLocked() *extra {
 	if s.extra == nil {
 		s.extra = new(extra)
 	}
@@ -140,7 +140,7 @@ func (s *Stream) tellLocked(e Event) bool {
 
 // tellEarlyLocked is tellLocked without a channel.
 func (s *Stream) tellEarlyLocked(e Event) bool {
-	x := s.extendLocked()
+	x := s.ensureExtraLocked()
 	switch {
 	case x.joint != nil:
 		return x.joint.offer(e)
@@ -166,7 +166,7 @@ func below(root, path string) string {
 func (s *Stream) finishLocked(err error) {
 	bits := ended
 	if err != nil {
-		s.extendLocked().err = err
+		s.ensureExtraLocked().err = err
 		bits |= failed
 	}
 	s.state.Or(bits)
