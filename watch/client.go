@@ -9,65 +9,84 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// queueDefault is how many events may wait to be taken: 2 MiB of them, more than ten thousand ephemerals that end at once.
+// queueDefault is how many events may wait by default. They take 2 MiB, and they are more than ten
+// thousand ephemerals that end at once need.
 const queueDefault = 1 << 16
 
-// portion is how many watches are resumed or removed in one go: the transactions that come meanwhile wait no longer than that.
+// portion is how many watches are resumed or removed under one hold of the lock. Transactions that
+// come meanwhile wait no longer than that.
 const portion = 1000
 
-// Everywhere is the index of all registries.
+// Everywhere stands for the index of all registries.
 const Everywhere = -1
 
-// Shards are the registries of one node, and which of them a watch is on. They do not change.
+// Shards are the registries of one node, with the rule that says which of them a watch is on. They
+// do not change.
 type Shards struct {
 	Registries []*Registry
-	// Of returns the index of the one registry that is told of everything that a watch sees, or Everywhere. It is not asked if there
-	// is one registry only. It runs under no lock, or under some registries'.
+	// Of returns the index of the one registry that gets every change that a watch sees, or
+	// Everywhere. It is not called if there is only one registry. It may run under the locks of
+	// registries.
 	Of func(path string, mode Mode) int
 }
 
-// A Client is the watches of one connection of ZooKeeper's protocol, on all shards. It differs from a Stream in this:
-//   - All its watches share one queue, in which the events of a shard are in the order in which things happened.
-//   - To watch a path twice in the same mode is to watch it once, and one event is queued once, however many watches it matches.
-//   - Who may not read a znode is not told of it, and its Data and Children watches are used up in silence.
-//   - It ends as a whole: when it overflows, and when a snapshot may hide what its Persistent and Recursive watches should have
-//     seen. Its connection has to be dropped then, and the client looks anew when it comes back; see Reset.
+// A Client holds the watches of one connection of ZooKeeper's protocol, on all shards. It differs
+// from a Stream in these points:
+//   - All its watches share one queue. The events of each shard are queued in the order of their
+//     changes.
+//   - Watching a path twice in the same mode is the same as watching it once. One event is queued
+//     once, however many watches it matches.
+//   - A client that may not read a znode gets no event about it, and its Data and Children watches
+//     are used up in silence.
+//   - It ends as a whole: when its queue overflows, and when a snapshot may hide changes that its
+//     Persistent and Recursive watches should have seen. Its connection must then be dropped. The
+//     client reads again when it comes back; see Reset.
 //
 // # Answers and events
 //
-// ZooKeeper applies nothing between a read and its answer. So a client may rely on an order, and its library does: an event that
-// comes before the answer of the request that armed its watch finds nobody to be told. Whoever answers requests therefore does it in
-// three steps, and one request after the other: get what to answer, and with it a Place; Take what was queued up to there and send
-// it; send the answer. Events after the Place belong after the answer. The Place of a request that arms is that of the arming; that of
-// a write is asked for by Until, and that of any other by At, after its outcome is known. When Take returns an error the answer must not be sent either: it may
-// show a change that the client was not told of. The same goes for the zxid in the answer's header, from which the client will go on when it
-// reconnects: it must be no later than the Place's.
+// ZooKeeper applies nothing between a read and its answer. Its client library relies on that order:
+// if an event comes before the answer of the request that armed its watch, the library finds no
+// watch to deliver it to.
+//
+// So the code that answers requests handles one request after the other, in three steps. First it
+// gets the data to answer, and with them a Place. Then it Takes the events that were queued up to
+// that Place, and sends them. Then it sends the answer. Events after the Place belong after the
+// answer.
+//
+// The Place of a request that arms a watch is the moment of arming. Until returns the Place of a
+// write, and At that of any other request, both after the outcome is known.
+//
+// If Take returns an error, the answer must not be sent either: it may show a change that the
+// client got no event of. The zxid in the answer's header must not be later than the Place's,
+// because the client goes on from that zxid when it reconnects.
 //
 // # Invariants
 //
-//  1. a mark is in the list of its path and table in its registry, and among the client's own;
-//  2. a watch on several registries has a mark on each as long as it has not fired; those that are left then say nothing;
-//  3. a client that has ended queues nothing and marks nothing. Its marks go with End, not before.
+//  1. a mark is in its registry's list of its path and table, and among the client's own marks;
+//  2. a watch on several registries has a mark on each until it fires; the marks that are left then
+//     queue nothing;
+//  3. a client that has ended queues nothing and marks nothing; its marks stay until End.
 //
-// Safe for concurrent use, but Take and the answers that it is for need an order of their own.
+// A Client is safe for concurrent use, but the caller must order Take and the answers that belong
+// to it.
 type Client struct {
 	// Immutable after NewClient.
 	of      func(path string, mode Mode) int
 	mayRead func([]tree.ACL) bool
 	limit   int
 	wake    func()
-	most    int             // bytes of the watches; zero: no bound
-	held    func(bytes int) // told what the watches and the events take more, or less
-	parts   []part          // by registry
+	most    int             // limit on the bytes of the watches; zero: none
+	held    func(bytes int) // called with each change in the bytes of watches and events
+	parts   []part          // one for each registry
 
-	bytes atomic.Int64 // of the watches
+	bytes atomic.Int64 // taken by the watches
 
-	mu struct { // guards what the client knows by itself
+	mu struct { // guards what does not belong to one registry
 		rank.Mutex[rank.Client]
 		events []Event // not taken yet
-		queued uint64  // events ever
-		exempt int     // how many of events do not count against limit: those with NoZxid
-		err    error   // why it has ended, nil while it has not
+		queued uint64  // events queued since NewClient
+		exempt int     // how many of events have NoZxid and so do not count against limit
+		err    error   // why the client has ended; nil while it has not
 		joint  map[jointly]struct{}
 	}
 }
@@ -78,10 +97,10 @@ type jointly struct {
 	path string
 }
 
-// A Place is a moment among a client's events: those before it are told first. See Client.
+// A Place is a moment among a client's events: the events before it are sent first. See Client.
 type Place struct {
-	// Zxid is the newest transaction that an answer may show. With several shards it is the newest of those that were looked at,
-	// which do not compare.
+	// Zxid is the newest transaction that an answer may show. With several shards it is the largest
+	// zxid of the shards that were read, although zxids of different shards cannot be compared.
 	Zxid   tree.Zxid
 	events uint64 // queued before
 }
@@ -89,9 +108,10 @@ type Place struct {
 // Same reports whether no event came between two places.
 func (p Place) Same(other Place) bool { return p.events == other.events }
 
-// NewClient returns a client without watches. limit bounds the events that may wait to be taken: zero and less mean 65,536. mayRead says
-// whether the client may read a znode with an ACL, as what it is at that moment; nil means all. It is called under a registry's
-// lock.
+// NewClient returns a client without watches. limit bounds the events that may wait in its queue;
+// zero or less means 65,536. The function mayRead reports whether the client, with the identities
+// it has at that moment, may read a znode with an ACL. A nil mayRead means always. It runs under a
+// registry's lock.
 func NewClient(on *Shards, limit int, mayRead func([]tree.ACL) bool) *Client {
 	if limit <= 0 {
 		limit = queueDefault
@@ -103,9 +123,10 @@ func NewClient(on *Shards, limit int, mayRead func([]tree.ACL) bool) *Client {
 	return c
 }
 
-// Arm adds a watch, if look (unless nil) returns true. look runs at the moment of arming: what it sees of the tree is what every
-// transaction before has made, and the client will be told of those after. It runs under registries' locks, so it must be short and
-// must not call them. The path may be any string. The error says why the client has ended; look is not called then.
+// Arm adds a watch if look returns true, or is nil. The call of look is the moment of arming: look
+// sees what every earlier transaction has made of the tree, and the client gets the events of every
+// later one. It runs under the locks of registries, so it must be short and must not call them. The
+// path may be any string. If the client has ended, Arm returns the reason and does not call look.
 func (c *Client) Arm(path string, mode Mode, look func() bool) (Place, error) {
 	parts := c.on(path, mode)
 	lock(parts)
@@ -119,14 +140,15 @@ func (c *Client) Arm(path string, mode Mode, look func() bool) (Place, error) {
 	return c.placeLocked(parts), nil
 }
 
-// Has reports whether there is a watch of one of the modes on a path, without looking at others.
+// Has reports whether a path has a watch of one of the modes.
 func (c *Client) Has(path string, modes ...Mode) bool {
 	return c.eachOf(path, modes, func(p *part, in table, m *mark, on terms) bool {
 		return on != once || c.armed(in, m)
 	})
 }
 
-// Remove takes the watches of the modes off a path, and reports whether there was one. No event tells of it.
+// Remove removes the watches of the modes from a path, and reports whether there was one. No event
+// follows.
 func (c *Client) Remove(path string, modes ...Mode) bool {
 	return c.eachOf(path, modes, func(p *part, in table, m *mark, on terms) bool {
 		was := on != once || c.use(in, m)
@@ -138,7 +160,8 @@ func (c *Client) Remove(path string, modes ...Mode) bool {
 	})
 }
 
-// eachOf calls fn for the marks of some watches, and reports whether it returned true for one.
+// eachOf calls fn for the marks of the path's watches of the modes, and reports whether fn returned
+// true for one.
 func (c *Client) eachOf(path string, modes []Mode, fn func(p *part, in table, m *mark, on terms) bool) (found bool) {
 	for _, mode := range modes {
 		parts := c.on(path, mode)
@@ -156,20 +179,26 @@ func (c *Client) eachOf(path string, modes []Mode, fn func(p *part, in table, m 
 	return found
 }
 
-// A Reset is what a client that comes back had watched on its last connection. The lists are ZooKeeper's: Data is of znodes that were
-// there when they were looked at, Exist of those that were not.
+// A Reset lists what a client that comes back had watched on its last connection. The lists are
+// ZooKeeper's: Data names znodes that existed when the client read them, Exist names those that did
+// not.
 type Reset struct {
 	Data, Exist, Children, Persistent, Recursive []string
-	// Since is the newest transaction that the client has seen an answer of. Unknown says that it is not known, as with several
-	// shards: then all that could have changed is told as changed.
+	// Since is the newest transaction of which the client has seen an answer. Unknown says that
+	// Since is not known, as with several shards. Everything that could have changed then counts as
+	// changed.
 	Since   tree.Zxid
 	Unknown bool
 }
 
-// Reset adds the watches of a client that comes back. Those for which something has happened meanwhile have their events at once, with
-// NoZxid, whatever the client may read, and are not added; these events do not count against the limit, since the request bounds
-// them. Persistent and Recursive ones are not told what they missed. Each is added at the moment at which look tells of the tree, see Arm;
-// transactions may come between two of them, and are told to those before and seen by look for those after.
+// Reset adds the watches of a client that comes back. A watch whose znode has changed meanwhile is
+// not added: its event is queued at once, with NoZxid, even if the client may not read the znode.
+// Such events do not count against the limit, since the request bounds them. Persistent and
+// Recursive watches get no events for what they missed.
+//
+// Each watch is added at the moment at which look reads the tree; see Arm. Transactions may come
+// between two watches. Watches added before get their events, and look shows them to those added
+// after.
 func (c *Client) Reset(was *Reset, look func(path string) (tree.Stat, bool)) (Place, error) {
 	for left := *was; ; {
 		if place, err := c.resume(&left, portion, look); err != nil || left.empty() {
@@ -178,8 +207,8 @@ func (c *Client) Reset(was *Reset, look func(path string) (tree.Stat, bool)) (Pl
 	}
 }
 
-// resume is Reset of the first n watches, which it takes off the lists. With all of them in one go a frame of a client's held
-// up the transactions of the whole shard, 200,000 watches for 0.2 s.
+// resume resets the first n watches and takes them off the lists. One request that resumed 200,000
+// watches in one go held up the transactions of the whole shard for 0.2 s.
 func (c *Client) resume(was *Reset, n int, look func(path string) (tree.Stat, bool)) (Place, error) {
 	lock(c.parts)
 	defer unlock(c.parts)
@@ -221,7 +250,7 @@ func (r *Reset) empty() bool {
 	return len(r.Data)+len(r.Exist)+len(r.Children)+len(r.Persistent)+len(r.Recursive) == 0
 }
 
-// first takes the first of a list off it, up to n, and that many off n.
+// first cuts up to n paths off the front of a list and returns them. It reduces n by their number.
 func first(list *[]string, n *int) []string {
 	taken := (*list)[:min(*n, len(*list))]
 	*list = (*list)[len(taken):]
@@ -229,7 +258,7 @@ func first(list *[]string, n *int) []string {
 	return taken
 }
 
-// missed is the event that a watch of a znode missed which was there: zero if none.
+// missed returns the event that the watch of an existing znode has missed, or zero.
 func (r *Reset) missed(exists bool, newest tree.Zxid, change EventType) EventType {
 	switch {
 	case !exists:
@@ -240,9 +269,12 @@ func (r *Reset) missed(exists bool, newest tree.Zxid, change EventType) EventTyp
 	return 0
 }
 
-// At is the place of an answer that shows no transaction later than z, which readers see. What it says must have been read before. If events
-// wait, their transactions may not be visible yet: it waits until they are, lest somebody is told of what it cannot read, or has an
-// answer with an earlier zxid behind it.
+// At returns the Place of an answer that shows no transaction later than z, which readers see. The
+// caller has read the answer before.
+//
+// If events wait, their transactions may not be visible yet, so At waits until they are. Otherwise
+// a client could get an event whose change it cannot read, or get an answer with an earlier zxid
+// after the event.
 func (c *Client) At(z tree.Zxid) Place {
 	if place, waiting := c.at(z); !waiting {
 		return place
@@ -252,15 +284,15 @@ func (c *Client) At(z tree.Zxid) Place {
 	return c.placeLocked(c.parts)
 }
 
-// at is the place behind all that is queued, and whether some of that waits.
+// at returns the Place behind all queued events, and whether some of them wait.
 func (c *Client) at(z tree.Zxid) (place Place, waiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Place{Zxid: z, events: c.mu.queued}, len(c.mu.events) > 0
 }
 
-// Until is the place of an answer that shows nothing later than z, on the only shard that there is, when later transactions may have been
-// applied: their events belong after it.
+// Until returns the Place of an answer that shows nothing later than z. Later transactions may have
+// been applied; their events belong after the answer. Until is only for a client with one shard.
 func (c *Client) Until(z tree.Zxid) Place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +303,8 @@ func (c *Client) Until(z tree.Zxid) Place {
 	return Place{Zxid: z, events: c.mu.queued - uint64(len(c.mu.events)-n)}
 }
 
-// Take returns the events up to a place that have not been taken, or why the client has ended.
+// Take returns the events up to a Place that have not been taken, or the reason why the client has
+// ended.
 func (c *Client) Take(upTo Place) ([]Event, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,18 +329,19 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 	return events, nil
 }
 
-// OnWake has wake called after each event that is queued, and after the end. It is for who has just made the client. wake runs under
-// the client's lock and registries': it must be short, and call nothing here.
+// OnWake sets the function that is called after each event is queued, and after the end. Only the
+// code that has just made the client may call OnWake. The function runs under the locks of the
+// client and of registries: it must be short and must not call this package.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
-// What a watch takes beside its path, and an event: about as much as was measured.
+// The bytes of a watch besides its path, and of an event, about as measured.
 const (
 	watchBytes = 256
 	eventBytes = 64
 )
 
-// Weight is the bytes that events take: in a queue, and for whoever has taken them. Their paths may be
-// of znodes that there are no more.
+// Weight returns the bytes that events take, in the queue or after Take. Their paths may be of
+// znodes that no longer exist.
 func Weight(events ...Event) (n int) {
 	for i := range events {
 		n += eventBytes + len(events[i].Path)
@@ -315,13 +349,13 @@ func Weight(events ...Event) (n int) {
 	return n
 }
 
-// OnHold has held called with the bytes that watches and events in the queue take more than before, or
-// less. If the watches take more than most, which zero turns off, the client ends with ErrTooHeavy. It is
-// for who has just made the client. held runs under the client's lock and registries': it must be short,
-// and call nothing here.
+// OnHold sets the function that is called with each change in the bytes of watches and queued
+// events. The client ends with ErrTooHeavy if its watches take more than most bytes; zero means no
+// limit. Only the code that has just made the client may call OnHold. The function runs under the
+// locks of the client and of registries: it must be short and must not call this package.
 func (c *Client) OnHold(most int, held func(bytes int)) { c.most, c.held = most, held }
 
-// weigh notes that there is a mark more, or one less.
+// weigh adds the bytes of more marks of m's size; more is 1 or -1.
 func (c *Client) weigh(m *mark, more int) {
 	n := more * (watchBytes + len(m.path))
 	c.held(n)
@@ -330,15 +364,17 @@ func (c *Client) weigh(m *mark, more int) {
 	}
 }
 
-// Err says why the client has ended; nil while it has not.
+// Err returns why the client has ended, and nil while it has not.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.err
 }
 
-// End ends the client with an error, ErrEnded if it is nil, unless it has ended, and removes its watches. Without it they stay, and do
-// nothing, when the client ends by itself: where it learns that it must, other shards cannot be waited for.
+// End ends the client, unless it has ended, and removes its watches. A nil error means ErrEnded.
+//
+// When a client ends by itself, its watches stay, without effect, until End. The code that finds
+// out that the client must end holds one registry's lock and cannot wait for other shards.
 func (c *Client) End(err error) {
 	if err == nil {
 		err = ErrEnded
@@ -349,10 +385,11 @@ func (c *Client) End(err error) {
 	}
 }
 
-// Counts returns how many watches there are as ZooKeeper counts them: one for each path in the table of data, Persistent and Recursive
-// ones among them, and one for each in the table of children.
+// Counts returns how many watches there are, as ZooKeeper counts them. The first result is the
+// number of paths in the data table, which has Persistent and Recursive watches as well. The second
+// is the number of paths in the child table.
 func (c *Client) Counts() (data, children int) {
-	if len(c.parts) > 1 { // some are on several
+	if len(c.parts) > 1 { // a path may be on several
 		return len(c.paths(dataTable, belowTable)), len(c.paths(childTable))
 	}
 	lock(c.parts)
@@ -361,7 +398,7 @@ func (c *Client) Counts() (data, children int) {
 	return len(p.own[dataTable].marks) + len(p.own[belowTable].marks) - p.both, len(p.own[childTable].marks)
 }
 
-// Paths returns the paths in the table of data, in order.
+// Paths returns the paths in ZooKeeper's data table, in order.
 func (c *Client) Paths() []string { return slices.Sorted(maps.Keys(c.paths(dataTable, belowTable))) }
 
 func (c *Client) paths(in ...table) map[string]struct{} {
@@ -381,7 +418,7 @@ func (c *Client) paths(in ...table) map[string]struct{} {
 	return all
 }
 
-// Watched returns how many paths clients watch, as ZooKeeper counts them: those in the table of data.
+// Watched returns how many paths clients watch, as ZooKeeper counts them: those in the data table.
 func (r *Registry) Watched() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -401,7 +438,7 @@ func (c *Client) on(path string, mode Mode) []part {
 	return c.parts[at : at+1]
 }
 
-// lock takes the locks of the parts' registries. They are in one order for all clients.
+// lock acquires the locks of the parts' registries. All clients acquire them in the same order.
 func lock(parts []part) {
 	for i := range parts {
 		parts[i].registry.mu.Lock()
@@ -414,7 +451,7 @@ func unlock(parts []part) {
 	}
 }
 
-// liveLocked returns why nothing can be armed.
+// liveLocked returns why nothing can be armed, or nil.
 func (c *Client) liveLocked(parts []part) error {
 	for i := range parts {
 		if r := parts[i].registry; r.isClosed {
@@ -462,7 +499,7 @@ func (c *Client) armed(in table, m *mark) bool {
 	return ok
 }
 
-// use is armed, and then the watch has fired.
+// use reports whether the watch has not fired, and marks it as fired.
 func (c *Client) use(in table, m *mark) bool {
 	if m.terms&joint == 0 {
 		return true
@@ -474,7 +511,7 @@ func (c *Client) use(in table, m *mark) bool {
 	return ok
 }
 
-// tell queues an event.
+// tell queues an event. If the queue is full, the client ends instead.
 func (c *Client) tell(e Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -524,7 +561,7 @@ func (p *part) clear() {
 	defer r.mu.Unlock()
 	n := 0
 	for in := range tableCount {
-		for _, m := range p.own[in].marks { // nobody adds any; those that fire meanwhile are left out
+		for _, m := range p.own[in].marks { // none is added any more; a mark that fires meanwhile is skipped
 			p.drop(in, m, once|lasting|joint)
 			if n++; n%portion == 0 {
 				r.mu.Unlock()

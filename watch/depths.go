@@ -24,8 +24,9 @@ func (d *depths) remove(path string) {
 	}
 }
 
-// upTo yields those of a path and the paths above it that are at a depth at which something is watched, from the root down. Only
-// those cost their receiver a lookup, so a path that is long on purpose costs no more than its length.
+// upTo yields the ancestors of a path and the path itself, from the root down, but only those at a
+// depth at which something is watched. Only these cost the caller a lookup. So even a path that is
+// made long on purpose costs no more than its length.
 func (d depths) upTo(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if len(d) == 0 || d[0] > 0 && !yield("/") || path == "/" {

@@ -7,26 +7,27 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Mode says what a watch on a path sees and how long it lasts.
+// A Mode says what a watch on a path sees and how long the watch lasts.
 type Mode uint8
 
-// The modes. A watch sees the znode at its path being created, deleted and changed whether it
-// exists when the watch is added or not.
+// The modes. A watch sees the znode at its path being created, deleted and changed, even if the
+// znode does not exist when the watch is added.
 const (
 	// Once sees the znode and its list of children, and ends with the first event.
 	Once Mode = iota
-	// Persistent sees the same, until it is closed.
+	// Persistent sees the same until it is closed.
 	Persistent
-	// Recursive sees the znode and all znodes below it, until it is closed. It is not told of
-	// changed lists of children: it sees the children themselves come and go.
+	// Recursive sees the znode and all znodes below it until it is closed. It gets no
+	// NodeChildrenChanged events, since it sees the children themselves come and go.
 	Recursive
-	// Data sees the znode and not its list of children, and Children its list of children and its end; they end with
-	// the first event. They are ZooKeeper's, and a Client has them where a stream is Once.
+	// Data sees the znode but not its list of children. Children sees the list of children and the
+	// deletion of the znode. Both end with the first event. They are ZooKeeper's modes: a Client
+	// has them where a stream has Once.
 	Data
 	Children
 )
 
-// EventType says what happened. The numbers are ZooKeeper's.
+// An EventType says what happened. The numbers are ZooKeeper's.
 type EventType uint8
 
 // The event types.
@@ -64,10 +65,11 @@ type Event struct {
 	Zxid tree.Zxid
 }
 
-// NoZxid is that of an event which tells what may have happened at any time; see Client.Reset. On the wire it is -1.
+// NoZxid marks an event whose change may have happened at any time; see Client.Reset. On the wire
+// it is -1.
 const NoZxid = ^tree.Zxid(0)
 
-// eventOf returns the event that the watches of the changed znode itself get.
+// eventOf returns the event for the watches of the changed znode itself.
 func eventOf(z tree.Zxid, c tree.Change) Event {
 	e := Event{Path: c.Path, Zxid: z}
 	switch c.Type {
@@ -81,26 +83,26 @@ func eventOf(z tree.Zxid, c tree.Change) Event {
 	return e
 }
 
-// Why a watch ended without having been closed. Tested with errors.Is.
+// Why a watch ended without being closed. Test them with errors.Is.
 var (
 	// ErrOverflow ends a watch whose buffer was full when an event came.
 	ErrOverflow = errors.New("watch overflowed")
-	// ErrTooHeavy ends a Client whose watches take more bytes than they may.
+	// ErrTooHeavy ends a Client whose watches exceed their memory limit.
 	ErrTooHeavy = errors.New("watches take too much memory")
-	// ErrGap ends a watch that may have missed changes, because the tree was replaced as a whole. The
-	// error is a *GapError then.
+	// ErrGap ends a watch that may have missed changes because the whole tree was replaced. The
+	// error is then a *GapError.
 	ErrGap = errors.New("watch has a gap")
 	// ErrEnded is the error of a Client that was ended without one.
 	ErrEnded = errors.New("watches have ended")
 )
 
-// A GapError is an ErrGap with the zxid from where to read anew.
+// A GapError is an ErrGap with the zxid from which to read again.
 type GapError struct {
-	// Zxid is that of the tree that replaced the one watched.
+	// Zxid is the newest transaction of the tree that replaced the watched one.
 	Zxid tree.Zxid
 }
 
-// Error returns ErrGap's text with the zxid.
+// Error returns ErrGap's text and the zxid.
 func (e *GapError) Error() string { return fmt.Sprintf("%v before zxid %d", ErrGap, e.Zxid) }
 
 // Is makes a GapError an ErrGap.

@@ -5,10 +5,12 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Joint is one watch on several registries: of a znode that is on several shards, or above znodes of several. Events of one
-// registry come in its order; there is none among registries. It ends with the first of its parts.
+// A Joint is one watch on several registries. It is for a znode that is on several shards, or that
+// has znodes of several shards below it. Events of one registry come in the order of that registry;
+// events of different registries have no order. The Joint ends when one of its parts ends.
 //
-// Parts that are left then stay in their registries until their next event or until Close, and deliver nothing.
+// The other parts then stay in their registries until their next event or until Close, and deliver
+// nothing.
 type Joint struct {
 	parts  []*Stream
 	events chan Event
@@ -19,7 +21,8 @@ type Joint struct {
 	err   error
 }
 
-// Join registers a watch on several registries, one after the other. On each it is armed at the newest transaction matched.
+// Join registers a watch on each of several registries in turn. On each it is armed at the newest
+// transaction matched.
 func Join(registries []*Registry, path string, mode Mode, who *Watcher) *Joint {
 	j := &Joint{events: make(chan Event, (&Stream{mode: mode}).buffer()), once: mode == Once}
 	for _, r := range registries {
@@ -30,20 +33,21 @@ func Join(registries []*Registry, path string, mode Mode, who *Watcher) *Joint {
 	return j
 }
 
-// Events returns the channel of the events. It is closed when the watch ends; what was queued before stays readable.
+// Events returns the channel of the events. The channel is closed when the watch ends. Events that
+// were queued before stay readable.
 func (j *Joint) Events() <-chan Event { return j.events }
 
-// Zxid returns zero: zxids of several shards do not compare.
+// Zxid returns zero: the zxids of several shards cannot be compared.
 func (j *Joint) Zxid() tree.Zxid { return 0 }
 
-// Err says why the watch ended; as Stream.Err.
+// Err returns why the watch ended; see Stream.Err.
 func (j *Joint) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.err
 }
 
-// Ended reports whether the watch has ended, for whatever reason.
+// Ended reports whether the watch has ended, for any reason.
 func (j *Joint) Ended() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -53,7 +57,8 @@ func (j *Joint) Ended() bool {
 // Close ends the watch without an error.
 func (j *Joint) Close() { j.End(nil) }
 
-// End ends the watch with an error. It does nothing to one that has ended but take its parts out of their registries.
+// End ends the watch with an error and removes its parts from their registries. If the watch has
+// ended, it only removes the parts.
 func (j *Joint) End(err error) {
 	j.finish(err)
 	for _, s := range j.parts {
@@ -61,7 +66,8 @@ func (j *Joint) End(err error) {
 	}
 }
 
-// offer adds an event and reports whether it fitted. A Once watch is over with it: another part may have one too before this one ends.
+// offer queues an event and reports whether there was room. The event ends a Once watch, because
+// another part may have an event too before it is ended.
 func (j *Joint) offer(e Event) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -79,7 +85,7 @@ func (j *Joint) offer(e Event) bool {
 	}
 }
 
-// finish is told that a part has ended.
+// finish records that a part has ended, which ends the watch.
 func (j *Joint) finish(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

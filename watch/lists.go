@@ -1,8 +1,8 @@
 package watch
 
-// lists holds, for each watched path, the first of its streams, which are linked through next and prev.
-// Linking costs a path with one watch, the common case, nothing beside the stream, and lets a
-// path with 100,000 watches lose any of them at once.
+// lists holds the first stream of each watched path. The streams of a path are linked through next
+// and prev. A path with one watch, the common case, costs nothing besides the stream. A path with
+// 100,000 watches can lose any of them at once.
 type lists map[string]*Stream
 
 // push adds a stream and reports whether it is the first of its path.
@@ -15,7 +15,7 @@ func (l lists) push(s *Stream) (first bool) {
 	return head == nil
 }
 
-// remove takes a stream out and reports whether it was the last of its path.
+// remove unlinks a stream and reports whether it was the last of its path.
 func (l lists) remove(s *Stream) (last bool) {
 	if s.next != nil {
 		s.next.prev = s.prev

@@ -7,28 +7,29 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A table says which changes of a path a mark is for. ZooKeeper has two of them and keeps recursive watches among those of data; here
-// they are apart, for they are looked for above the path too, where a change must not cost by the watches that do not match.
+// A table says for which changes of a path a mark stands. ZooKeeper has two tables and keeps
+// recursive watches in that of data. Here they have their own, because a change looks for them
+// above its path as well, and must not cost by the watches that do not match.
 type table int
 
 const (
 	dataTable  table = iota // the znode itself
-	childTable              // its list of children, and its end
-	belowTable              // the znode and all below it
+	childTable              // its list of children, and the deletion of the znode
+	belowTable              // the znode and all znodes below it
 	tableCount
 )
 
-// terms say how long a mark lasts: once, until it is removed, or both.
+// terms say how long a mark lasts: for one event, until it is removed, or both.
 type terms uint8
 
 const (
 	once    terms = 1 << iota // until the first event
 	lasting                   // until it is removed
-	joint                     // with once: the watch is on several registries, and Client says whether it has fired
+	joint                     // with once: the watch is on several registries, and Client.mu.joint says whether it has fired
 )
 
-// A mark is the watches of one client on one path in one table. It is in the registry's list of the path, linked through next and
-// prev, and among the client's own.
+// A mark stands for the watches of one client on one path in one table. It is in the registry's
+// list of the path, linked through next and prev, and among the client's own marks.
 type mark struct {
 	part       *part
 	path       string
@@ -36,32 +37,33 @@ type mark struct {
 	terms      terms
 }
 
-// A part is what a client has on one registry, whose lock guards it.
+// A part is the share that a client has in one registry. The registry's lock guards it.
 type part struct {
 	client   *Client
 	registry *Registry
 	own      [tableCount]struct {
-		marks map[string]*mark // by path; nil for none
-		peak  int              // the most there were since the map was made
+		marks map[string]*mark // by path; may be nil
+		peak  int              // the largest length since the map was made
 	}
-	both int    // paths that are in dataTable and belowTable
-	told uint64 // the newest pass of the registry's tables in which the client had an event
+	both int    // paths in both dataTable and belowTable
+	told uint64 // the newest pass of the registry's tables in which the client got an event
 }
 
-// tables are the watches of all clients on one registry. The registry's lock guards them.
+// tables hold the watches of all clients on one registry. The registry's lock guards them.
 type tables struct {
-	marks  [tableCount]map[string]*mark // the first of each path; nil for none
-	depths depths                       // of belowTable
-	both   int                          // paths that are in dataTable and belowTable
-	// n counts the marks, and peak the most there were since the maps were made.
+	marks  [tableCount]map[string]*mark // the first mark of each path; a map may be nil
+	depths depths                       // of the paths in belowTable
+	both   int                          // paths in both dataTable and belowTable
+	// n is the number of marks, and peak the largest n since the maps were made.
 	n, peak int
-	// pass counts the events that were matched. Everything that one event matches is one pass: whoever was told in it
-	// is not told again.
+	// pass counts the events that were matched. All that one event matches is one pass, and a
+	// client gets at most one event in a pass.
 	pass uint64
 }
 
-// match tells clients of a change. Deleting a znode is one event of both tables: a client that watches its data and its children has
-// one, and both watches are used up. That its parent's list changed is another event.
+// match queues the events of a change for the clients that watch it. The deletion of a znode is one
+// event in both of ZooKeeper's tables: a client that watches data and children gets one event, and
+// both watches are used up. The change of the parent's list of children is another event.
 func (t *tables) match(z tree.Zxid, c tree.Change) {
 	e := eventOf(z, c)
 	t.pass++
@@ -80,7 +82,7 @@ func (t *tables) match(z tree.Zxid, c tree.Change) {
 	t.tell(childTable, parent, Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, c.ParentACL)
 }
 
-// tell tells those that have a mark on a path of an event about a znode with an ACL.
+// tell queues an event about a znode with an ACL for the clients that have a mark on a path.
 func (t *tables) tell(in table, path string, e Event, acl []tree.ACL) {
 	for m := t.marks[in][path]; m != nil; {
 		next := m.next // firing may unlink m
@@ -89,7 +91,8 @@ func (t *tables) tell(in table, path string, e Event, acl []tree.ACL) {
 	}
 }
 
-// fire tells the client of a mark. As in ZooKeeper, one that may not read the znode is not told, and its watch is used up all the same.
+// fire queues an event for the client of a mark. As in ZooKeeper, a client that may not read the
+// znode gets no event, and its watch is used up all the same.
 func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 	p := m.part
 	due := m.terms&lasting != 0
@@ -106,8 +109,8 @@ func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 	}
 }
 
-// install is Registry.Install for the clients. Nobody knows in which order things happened that were not seen: the events come in the
-// order of their paths, one for each table.
+// install does the part of Registry.Install that is for the clients. Nobody knows the order of
+// changes that were not seen, so the events come in the order of their paths, one for each table.
 func (t *tables) install(z tree.Zxid, touched func(string, Mode) (EventType, []tree.ACL, bool)) {
 	if t.n == 0 {
 		return
@@ -122,7 +125,8 @@ func (t *tables) install(z tree.Zxid, touched func(string, Mode) (EventType, []t
 	gap := &GapError{Zxid: z}
 	for in := range tableCount {
 		for path, first := range t.marks[in] {
-			// Both are asked for once, however many clients watch the path: apply stands still meanwhile.
+			// Ask touched only once for each path, however many clients watch it: nothing is
+			// applied meanwhile.
 			var kind EventType
 			var acl []tree.ACL
 			var askedOnce, askedLasting, fires, ends bool
@@ -159,7 +163,7 @@ func (t *tables) install(z tree.Zxid, touched func(string, Mode) (EventType, []t
 	}
 }
 
-// mode is that of a watch with a mark in the table.
+// mode returns the mode of a watch that has a mark in the table on these terms.
 func (in table) mode(on terms) Mode {
 	switch {
 	case in == belowTable:
@@ -172,7 +176,7 @@ func (in table) mode(on terms) Mode {
 	return Data
 }
 
-// spots are where a watch of the mode has its marks.
+// spots returns the tables in which a watch of the mode has its marks, and their terms.
 func (m Mode) spots() ([]table, terms) {
 	switch m {
 	case Data:
@@ -186,7 +190,7 @@ func (m Mode) spots() ([]table, terms) {
 	}
 }
 
-// add marks a path. To mark it twice on the same terms is to mark it once.
+// add marks a path. Marking it twice on the same terms has no further effect.
 func (p *part) add(in table, path string, on terms) {
 	own := &p.own[in]
 	if m := own.marks[path]; m != nil {
@@ -202,7 +206,7 @@ func (p *part) add(in table, path string, on terms) {
 	}
 	m := &mark{part: p, path: path, terms: on}
 	if head := t.marks[in][path]; head != nil {
-		m.path = head.path // of 100,000 clients that watch a path each has decoded its own
+		m.path = head.path // 100,000 clients that watch one path have each decoded a copy of it
 		m.next, head.prev = head, m
 	} else {
 		t.countPath(in, path, 1)
@@ -217,7 +221,7 @@ func (p *part) add(in table, path string, on terms) {
 	}
 }
 
-// drop takes terms off a mark, which goes with the last of them.
+// drop removes terms from a mark. Without terms the mark is removed.
 func (p *part) drop(in table, m *mark, off terms) {
 	if m.terms &^= off; m.terms != 0 {
 		return
@@ -242,7 +246,7 @@ func (p *part) drop(in table, m *mark, off terms) {
 	if pair, ok := in.pair(); ok && p.own[pair].marks[m.path] != nil {
 		p.both--
 	}
-	// A map never gives back the room of what it held.
+	// A map never gives back its room.
 	if len(own.marks) == 0 && own.peak > peakKept {
 		own.marks = nil
 	}
@@ -251,7 +255,7 @@ func (p *part) drop(in table, m *mark, off terms) {
 	}
 }
 
-// countPath notes that a path has its first mark in a table, or has lost its last.
+// countPath records that a path got its first mark in a table (n is 1) or lost its last (n is -1).
 func (t *tables) countPath(in table, path string, n int) {
 	if in == belowTable && n > 0 {
 		t.depths.add(path)
@@ -264,10 +268,10 @@ func (t *tables) countPath(in table, path string, n int) {
 	}
 }
 
-// pair is the table that is one with this in ZooKeeper.
+// pair returns the table that is the same table as this one in ZooKeeper; false if there is none.
 func (in table) pair() (table, bool) { return belowTable - in, in != childTable }
 
-// each calls fn for every mark; fn may drop it.
+// each calls fn for every mark. fn may drop the mark.
 func (t *tables) each(fn func(in table, m *mark)) {
 	for in := range tableCount {
 		for _, m := range t.marks[in] {

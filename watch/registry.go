@@ -5,55 +5,57 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Registry holds the watches of one shard on one node. Safe for concurrent use; Deliver and Install
-// are called by the one goroutine that applies.
+// A Registry holds the watches of one shard on one node. It is safe for concurrent use; only the
+// one goroutine that applies calls Deliver and Install.
 type Registry struct {
-	mu rank.Mutex[rank.Registry] // guards everything below and what Stream says
+	mu rank.Mutex[rank.Registry] // guards everything below and the fields that Stream names
 
-	// zxid is the newest transaction matched. It is visible to readers whenever mu is free.
+	// zxid is the newest transaction matched. Readers see it whenever mu is free.
 	zxid tree.Zxid
 	// exact and recursive hold a list of streams for each watched path.
 	exact     lists
 	recursive lists
-	depths    depths // of recursive
-	// n counts the live streams, and peak the most there were since the lists were made.
+	depths    depths // of the paths in recursive
+	// n is the number of live streams, and peak the largest n since the lists were made.
 	n, peak int
-	// clients are the watches that are no streams.
+	// clients holds the watches of remote clients, which are not streams.
 	clients tables
-	// closed is why no watch can be added any more, once isClosed is set.
+	// closed is the reason why no watch can be added. It counts once isClosed is set.
 	closed   error
 	isClosed bool
 }
 
-// peakKept is how many watches the lists may once have held and still be kept when the last watch ends.
-// A map never gives back the room of what it held, so larger ones are made anew.
+// peakKept is the most watches that the lists may once have held and still be kept when the last
+// watch ends. A map never gives back its room, so larger lists are made anew.
 const peakKept = 1024
 
-// NewRegistry returns a registry without watches that has matched nothing.
+// NewRegistry returns a registry that has no watches and has matched no transaction.
 func NewRegistry() *Registry {
 	r := &Registry{exact: make(lists), recursive: make(lists)}
 	r.mu.Ordered()
 	return r
 }
 
-// A Watcher is who is told; the watches of one share it. Nil, and the zero value, is somebody who may know everything.
+// A Watcher is the receiver of the events of one or more watches. A nil Watcher, or the zero value,
+// may read everything.
 type Watcher struct {
-	// MayRead says whether the watcher may read a znode with an ACL, and so be told of it; nil means all.
+	// MayRead reports whether the watcher may read a znode with an ACL, and so get events about it.
+	// A nil MayRead allows all.
 	MayRead func([]tree.ACL) bool
-	// Root is what the watcher knows as "/": it is taken off the paths of events. Empty or "/" means the root. The path
-	// watched is at or below it.
+	// Root is the path that the watcher knows as "/". It is cut off the paths of events. Empty or
+	// "/" means the root. The watched path is at Root or below it.
 	Root string
 }
 
 func (w *Watcher) mayRead(acl []tree.ACL) bool { return w == nil || w.MayRead == nil || w.MayRead(acl) }
 
-// Add registers a watch on a canonical path. It is armed at the newest transaction matched, which
-// readers see by the time Add returns. buffer is the number of events that may wait to be received;
-// zero and less mean 64. A Once watch needs one and has one. After the registry's Close the stream
-// returned has ended.
+// Add registers a watch on a canonical path. The watch is armed at the newest transaction matched,
+// which readers see by the time Add returns. The buffer is the number of events that may wait to be
+// received; zero or less means 64. A Once watch always has a buffer of one. After the registry's
+// Close, the returned stream has already ended.
 func (r *Registry) Add(path string, mode Mode, buffer int, who *Watcher) *Stream {
 	s := &Stream{registry: r, path: path, mode: mode, who: who}
-	if mode != Once && buffer > 0 { // only this call knows it
+	if mode != Once && buffer > 0 { // no other call knows buffer
 		s.openLocked(buffer)
 	}
 	r.add(s)
@@ -72,10 +74,10 @@ func (r *Registry) add(s *Stream) {
 	r.addLocked(s)
 }
 
-// Deliver matches the changes of transaction z, queues events into the streams, and then calls publish
-// (unless nil), which makes the transaction visible to readers. Transactions come in order. publish runs
-// under the registry's lock and must not call the registry. After a load, a Deliver without changes
-// tells the registry where the tree stands.
+// Deliver matches the changes of transaction z, queues events into the streams, and then calls
+// publish (unless nil), which makes the transaction visible to readers. Transactions come in order.
+// publish runs under the registry's lock and must not call the registry. After a load, a Deliver
+// without changes tells the registry which transaction the tree shows.
 func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,15 +97,17 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 	}
 }
 
-// Install carries the watches over the replacement of the whole tree by one as of transaction z. touched
-// says whether anything a watch sees may have changed in between, and by which event of a znode with which
-// ACL its watcher would notice first. An untouched watch goes on; a touched Once watch gets that event, if
-// the watcher may read the znode, and ends; any other touched watch ends with a *GapError. So does the Client
-// of a touched Persistent or Recursive watch, and its Data and Children watches are as Once ones. Then publish
-// (unless nil) makes the new tree visible.
+// Install carries the watches over when the whole tree is replaced by one as of transaction z.
+// touched reports whether anything that a watch sees may have changed in between. If so, it names
+// the event that the watcher would notice first, and the ACL of the event's znode.
 //
-// Both functions run under the registry's lock and must not call the registry. touched is asked in no
-// particular order.
+// An untouched watch goes on. A touched Once watch gets that event, if the watcher may read the
+// znode, and ends. Any other touched watch ends with a *GapError. A Client ends likewise when one
+// of its Persistent or Recursive watches is touched; its Data and Children watches are treated as
+// Once watches. At the end publish (unless nil) makes the new tree visible.
+//
+// Both functions run under the registry's lock and must not call the registry. Install calls
+// touched in no particular order.
 func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, []tree.ACL, bool), publish func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,15 +129,17 @@ func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (Ev
 	}
 }
 
-// EndAll ends all watches with an error, and the Clients that have some. Others may be added afterwards.
+// EndAll ends all streams, and all Clients that have watches, with an error. New watches may be
+// added afterwards.
 func (r *Registry) EndAll(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.endAllLocked(err)
 }
 
-// Close ends all watches with an error, and the Clients that have some, and so every watch or Client with one that is
-// added afterwards. Only the first call has an effect.
+// Close ends all streams, and all Clients that have watches, with an error. A stream that is added
+// later ends at once with the same error, and so does a Client that arms a watch. Only the first
+// call has an effect.
 func (r *Registry) Close(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,8 +174,9 @@ func (r *Registry) matchLocked(z tree.Zxid, c tree.Change) {
 	}
 }
 
-// tellListLocked queues an event about a znode with an ACL. A watcher that may not read the znode is not told; as in
-// ZooKeeper that uses a Once watch up, but here it ends with an error.
+// tellListLocked queues an event about a znode with an ACL for each stream of a list. A watcher
+// that may not read the znode gets no event. As in ZooKeeper this uses up a Once watch, but here
+// the watch ends with an error.
 func (r *Registry) tellListLocked(s *Stream, e Event, acl []tree.ACL) {
 	if s == nil {
 		return
@@ -177,7 +184,7 @@ func (r *Registry) tellListLocked(s *Stream, e Event, acl []tree.ACL) {
 	who, may := s.who, s.who.mayRead(acl)
 	for s != nil {
 		next := s.next    // telling may end s and unlink it
-		if s.who != who { // asked once for all watches in a row that one watcher armed
+		if s.who != who { // ask once for a row of watches that share a watcher
 			who, may = s.who, s.who.mayRead(acl)
 		}
 		r.tellLocked(s, e, may)
@@ -225,7 +232,7 @@ func (r *Registry) endLocked(s *Stream, err error) {
 	s.finishLocked(err)
 }
 
-// eachLocked calls fn for every stream; fn may end it.
+// eachLocked calls fn for every stream. fn may end the stream.
 func (r *Registry) eachLocked(fn func(*Stream)) {
 	for _, l := range []lists{r.exact, r.recursive} {
 		for _, s := range l {

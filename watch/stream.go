@@ -6,19 +6,20 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// bufferDefault bounds the memory one slow watcher can hold: 64 events are 2 KiB. A watcher that lags
-// by more is told so (ErrOverflow); a larger buffer only postpones the same answer.
+// bufferDefault bounds the memory that one slow watcher can hold: 64 events are 2 KiB. A watcher
+// that lags further gets ErrOverflow. A larger buffer would only postpone the same answer.
 const bufferDefault = 64
 
 // A Stream is one watch and the queue of its events.
 //
-// A watch at rest is small because it has no channel, and one that is told something has none until
-// somebody asks for it: a channel takes all its room at once, 2 KiB. With 100,000 watches of one znode the first
-// change took 1.2 s while it made them; now the events wait in slices, and who asks for a channel has it made.
+// A watch at rest is small because it has no channel. A channel takes all its room at once, 2 KiB.
+// With 100,000 watches of one znode, the first change took 1.2 s while it made their channels. So
+// events wait in a slice until the watcher first calls Events, which makes the channel.
 //
 // Invariants:
-//  1. events are in zxid order, those of one transaction in the order of its changes, all later than zxid;
-//  2. a live stream is in the registry's list of its path and mode, an ended one in none;
+//  1. events are in zxid order, those of one transaction in the order of its changes, and all are
+//     later than zxid;
+//  2. a live stream is in the registry's list of its path and mode; an ended one is in no list;
 //  3. an ended stream gets no event, and its error does not change.
 type Stream struct {
 	// Immutable after Add.
@@ -28,31 +29,31 @@ type Stream struct {
 	who      *Watcher
 	mode     Mode
 
-	// Guarded by the registry's lock, except that events does not change once state says opened, nor extra and its err once
-	// it says failed.
+	// Guarded by the registry's lock, with two exceptions: events no longer changes once state has
+	// the opened bit, nor do extra and its err once state has the failed bit.
 	state  atomic.Uint32
 	events chan Event
-	extra  *extra  // nil is none of it
+	extra  *extra  // nil for most streams
 	next   *Stream // in the list of the path
 	prev   *Stream
 }
 
-// extra is what few streams have, and those not for long.
+// extra holds what few streams have, and only for a short time.
 type extra struct {
-	early []Event // before there is a channel
-	joint *Joint  // that the stream is a part of, and that has the events then
+	early []Event // the events, before there is a channel
+	joint *Joint  // the watch that the stream is a part of; it then has the events
 	err   error
 }
 
 // The bits of Stream.state. They are set under the registry's lock and never cleared.
 const (
-	opened uint32 = 1 << iota // the channel is there
+	opened uint32 = 1 << iota // the channel exists
 	ended                     // the stream has ended
-	failed                    // it has ended with an error
+	failed                    // the stream has ended with an error
 )
 
-// Events returns the channel of the events, always the same one. It is closed when the stream ends;
-// what was queued before stays readable.
+// Events returns the channel of the events; it is always the same channel. The channel is closed
+// when the stream ends. Events that were queued before stay readable.
 func (s *Stream) Events() <-chan Event {
 	if s.state.Load()&opened == 0 {
 		s.registry.mu.Lock()
@@ -62,12 +63,12 @@ func (s *Stream) Events() <-chan Event {
 	return s.events
 }
 
-// Zxid returns the transaction the watch was armed at: every later change it matches is delivered, and
-// reads made after Add returned show this one at least.
+// Zxid returns the transaction at which the watch was armed. The watch gets an event for every
+// later change that it matches. Reads after Add show at least this transaction.
 func (s *Stream) Zxid() tree.Zxid { return s.zxid }
 
-// Err says why the stream ended, and is set before Events is closed. It is nil while the stream is live,
-// after Close, and after the event of a Once watch.
+// Err returns why the stream ended. It is set before the Events channel is closed. It is nil while
+// the stream is live, after Close, and after the event of a Once watch.
 func (s *Stream) Err() error {
 	if s.state.Load()&failed == 0 {
 		return nil
@@ -75,20 +76,20 @@ func (s *Stream) Err() error {
 	return s.extra.err
 }
 
-// Ended reports whether the stream has ended, for whatever reason.
+// Ended reports whether the stream has ended, for any reason.
 func (s *Stream) Ended() bool { return s.state.Load()&ended != 0 }
 
-// Close ends the stream without an error. It does nothing to a stream that has ended.
+// Close ends the stream without an error. On an ended stream it does nothing.
 func (s *Stream) Close() { s.End(nil) }
 
-// End ends the stream with an error. It does nothing to a stream that has ended.
+// End ends the stream with an error. On an ended stream it does nothing.
 func (s *Stream) End(err error) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
 	s.registry.endLocked(s, err)
 }
 
-// buffer is the number of events that may wait, where Add was not asked for another.
+// buffer returns the number of events that may wait if the caller of Add gave none.
 func (s *Stream) buffer() int {
 	if s.mode == Once {
 		return 1
@@ -96,7 +97,7 @@ func (s *Stream) buffer() int {
 	return bufferDefault
 }
 
-// ensureExtraLocked returns the stream's extra, which there is from now on.
+// ensureExtraLocked returns the stream's extra and creates it if there is none.
 func (s *Stream) ensureExtraLocked() *extra {
 	if s.extra == nil {
 		s.extra = new(extra)
@@ -104,7 +105,7 @@ func (s *Stream) ensureExtraLocked() *extra {
 	return s.extra
 }
 
-// openLocked makes the channel if there is none yet, with the events that wait.
+// openLocked makes the channel, unless there is one, and moves the waiting events into it.
 func (s *Stream) openLocked(buffer int) {
 	if s.events != nil {
 		return
@@ -112,7 +113,7 @@ func (s *Stream) openLocked(buffer int) {
 	s.events = make(chan Event, buffer)
 	if x := s.extra; x != nil {
 		for _, e := range x.early {
-			s.events <- e // has room: there are no more of them than buffer
+			s.events <- e // has room: no more than buffer events wait
 		}
 		x.early = nil
 	}
@@ -122,7 +123,7 @@ func (s *Stream) openLocked(buffer int) {
 	s.state.Or(opened)
 }
 
-// tellLocked adds an event and reports whether it fitted. It is called while the stream is live.
+// tellLocked queues an event and reports whether there was room. The stream must be live.
 func (s *Stream) tellLocked(e Event) bool {
 	if s.who != nil {
 		e.Path = below(s.who.Root, e.Path)
@@ -138,7 +139,7 @@ func (s *Stream) tellLocked(e Event) bool {
 	}
 }
 
-// tellEarlyLocked is tellLocked without a channel.
+// tellEarlyLocked queues an event for a stream that has no channel of its own.
 func (s *Stream) tellEarlyLocked(e Event) bool {
 	x := s.ensureExtraLocked()
 	switch {
@@ -151,7 +152,7 @@ func (s *Stream) tellEarlyLocked(e Event) bool {
 	return true
 }
 
-// below is a path as somebody sees it whose root is another one.
+// below returns a path as a watcher with that root sees it.
 func below(root, path string) string {
 	if root == "" || root == "/" {
 		return path
