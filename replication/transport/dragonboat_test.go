@@ -36,8 +36,8 @@ func (registry) Resolve(_, replica uint64) (target, key string, err error) {
 	return uuidOf(replica), uuidOf(replica), nil
 }
 
-// A counter is a state machine that counts its entries and what they say. It survives its host, as if it
-// were on a disk.
+// A counter is a state machine that counts its entries and adds up their content. It survives its
+// host, as if it were on a disk.
 type counter struct {
 	mu        sync.Mutex
 	applied   uint64
@@ -170,7 +170,7 @@ func (m *member) propose(t *testing.T, n uint64) {
 	})
 }
 
-// read reads linearizably, which asks the leader.
+// read reads linearizably, so it asks the leader.
 func (m *member) read(t *testing.T) {
 	t.Helper()
 	until(t, "read", func() bool {
@@ -193,9 +193,9 @@ func (m *member) logRange(t *testing.T) (first, last uint64) {
 
 var quiet sync.Once
 
-// Three hosts of dragonboat talk through the transport: they elect, commit from every member, go on without
-// one that is cut off, bring it up to date with a streamed snapshot when it is healed, also after a restart,
-// and leave nothing behind.
+// Three hosts of dragonboat talk through the transport. They elect a leader and commit proposals of
+// every member. They go on when one is cut off. When its link heals they send it a snapshot, also
+// after a restart. Nothing is left behind.
 func TestDragonboat(t *testing.T) {
 	for _, carrier := range []string{"mesh", "tcp"} {
 		t.Run(carrier, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestDragonboat(t *testing.T) {
 				proposeOn(1+i%3, i)
 			}
 			agree()
-			for id, m := range members { // every kind of message that is forwarded
+			for id, m := range members { // sends every kind of message that is forwarded
 				m.read(t)
 				until(t, "leadership moved", func() bool {
 					m.RequestLeaderTransfer(1, id)
@@ -280,12 +280,13 @@ func TestDragonboat(t *testing.T) {
 				before := members[id].machine
 				_, _, installed := before.state()
 				_, last := members[id].logRange(t)
-				const more = 10 // may come until it is stopped
+				const more = 10 // more may come until it is stopped
 				stopped(id)
 				since := time.Now()
 				alive := 1 + id%3
 				for other, m := range members {
-					// It is cut in the background; and what is on its way to who is away is held for it for a while.
+					// The log is cut in the background. Entries for a member that is away are held
+					// for a while.
 					until(t, "log without what is missed", func() bool {
 						if other == id {
 							return true
@@ -312,7 +313,7 @@ func TestDragonboat(t *testing.T) {
 	}
 }
 
-// noting notes the port that a listener got.
+// noting records the port of a listener.
 type noting struct {
 	Network
 	at *addresses
@@ -337,7 +338,8 @@ func leaderOf(t *testing.T, m *member) (id uint64) {
 	return id
 }
 
-// A host whose transport is shut is out of Raft at once: the others elect another leader, and it ends.
+// A host whose transport is shut leaves Raft at once. The others elect another leader, and the host
+// ends.
 func TestDragonboatShut(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	members := map[uint64]*member{}

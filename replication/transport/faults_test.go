@@ -14,7 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// A message that vanishes is not told of, takes nothing else with it, and leaves the connection as it was.
+// A lost message is not reported, takes no other message with it, and leaves the connection as it
+// was.
 func TestLossTakesItsShare(t *testing.T) {
 	for _, loss := range []float64{0, 0.3, 1} {
 		inMesh(t, func(t *testing.T, m *web, a, b *peer) {
@@ -25,7 +26,7 @@ func TestLossTakesItsShare(t *testing.T) {
 				talk(time.Second, ab)
 				all = append(all, heard(b)...)
 			}
-			// 2,000 were said; 130 is more than six standard deviations of what is lost.
+			// 2,000 messages were sent; 130 is more than six standard deviations of the lost ones.
 			if n, want := float64(len(all)), 2000*(1-loss); n < want-130 || n > want+130 || (loss == 0 || loss == 1) && n != want {
 				t.Errorf("%v of 2000 messages heard at a loss of %v", n, loss)
 			}
@@ -46,14 +47,14 @@ func TestLossTakesItsShare(t *testing.T) {
 	}
 }
 
-// What is written in several steps is lost or kept as a whole.
+// A message that is written in several steps is lost or kept as a whole.
 func TestLossIsOfWholeMessages(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		m.faults[1].Set(2, transporttest.Fault{Loss: 0.5})
 		link := a.link(t, 2)
 		rounds := 0
 		for i := 0; rounds < 20; i++ {
-			size := writeStep + i%3*writeStep - i%5 // around the ends of steps, with an ask behind it now and then
+			size := writeStep + i%3*writeStep - i%5 // around the ends of steps, sometimes with an ask behind it
 			link.SendMessageBatch(batchOf(pb.Message{Type: pb.Propose, From: 1, To: 2, ShardID: 1, Entries: []pb.Entry{{Cmd: make([]byte, size)}}}))
 			pass(askEvery / 2)
 			select {
@@ -71,12 +72,13 @@ func TestLossIsOfWholeMessages(t *testing.T) {
 	})
 }
 
-// Who sends is not delayed; what is sent comes that much later and in order, also what is sent after the delay has ended.
+// A delay does not slow down the sender. Messages arrive that much later and in order, including
+// those that are sent after the delay has ended.
 func TestDelay(t *testing.T) {
 	const delay = 400 * time.Millisecond
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
-		talk(time.Second, ab) // the connection is there
+		talk(time.Second, ab) // makes the connection
 		heard(b)
 		m.faults[1].Set(2, transporttest.Fault{Delay: delay})
 		begin, first := time.Now(), ab.number+1
@@ -113,14 +115,15 @@ func TestDelay(t *testing.T) {
 	})
 }
 
-// A link takes so much and no more: then who sends waits for room, and not longer than for a peer that takes nothing.
+// A link holds a limited number of bytes. Beyond it the sender waits for room, but not longer than
+// for a peer that accepts nothing.
 func TestDelayIsBounded(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		s := streamTo(t, t.Context(), a, b)
 		defer s.Close()
 		m.faults[1].Set(2, transporttest.Fault{Delay: time.Second})
 		begin := time.Now()
-		for i := range uint64(transporttest.QueueMax / (2 << 20)) { // a chunk is a little more than 2 MiB: the last finds no room
+		for i := range uint64(transporttest.QueueMax / (2 << 20)) { // a chunk is a little more than 2 MiB, so the last one finds no room
 			if took := time.Since(begin); took != 0 {
 				t.Fatalf("chunk %d waited %v", i, took)
 			}
@@ -143,7 +146,8 @@ func TestDelayIsBounded(t *testing.T) {
 	})
 }
 
-// What is held comes in order once it is let go; a connection that is held for long is given up.
+// Held messages arrive in order when the hold ends. The transport gives up a connection that is
+// held for long.
 func TestHold(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
@@ -175,7 +179,8 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// In a cut link all vanishes, what was delayed too, and nobody is told until it heals. Then the connection breaks.
+// A cut link loses all messages, including delayed ones, and reports nothing until it heals. Then
+// the connection breaks.
 func TestCutIsSilentAndHealingBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWeb()
@@ -250,13 +255,13 @@ func pairOf(t *testing.T, m networks) (near, far net.Conn) {
 	return near, far
 }
 
-// halfHandshake is what the dialling end says before its first frame.
+// halfHandshake returns what the dialling end sends before its first frame.
 func halfHandshake() []byte {
 	h := helloOf(1, 2)
 	return appendVerdict(h.marshal(nil), h.nonce, nil)
 }
 
-// After Shut nothing that was delayed is said, and nobody is left to say it.
+// After Shut no delayed message is sent, and no goroutine is left to send one.
 func TestShutTakesWhatIsDelayed(t *testing.T) {
 	m := transporttest.NewMesh()
 	o := meshOptions(t, m, identity(1))
@@ -285,7 +290,7 @@ func TestShutTakesWhatIsDelayed(t *testing.T) {
 	}
 }
 
-// The same over real connections, plain and secured.
+// The same over real connections, plain and with TLS.
 func TestFaultsOverTCP(t *testing.T) {
 	authority := newAuthority(t, "members")
 	for _, secured := range []bool{false, true} {

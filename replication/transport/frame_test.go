@@ -14,7 +14,7 @@ import (
 	pb "github.com/lni/dragonboat/v4/raftpb"
 )
 
-// frame is a batch as it travels.
+// frame returns a batch as it travels.
 func frame(t testing.TB, b pb.MessageBatch) []byte {
 	t.Helper()
 	f := frameOf(nil, b.Size())
@@ -25,7 +25,7 @@ func frame(t testing.TB, b pb.MessageBatch) []byte {
 	return f
 }
 
-// rawFrame is a frame with any payload.
+// rawFrame returns a frame with any payload.
 func rawFrame(k kind, payload []byte) []byte {
 	f := append(make([]byte, headSize), payload...)
 	finishFrame(f, k)
@@ -73,7 +73,8 @@ func TestFrameRefused(t *testing.T) {
 	}
 }
 
-// C4.3: A length beyond the limit is refused before anything is allocated, one within it costs only what comes.
+// C4.3: A length beyond the limit is refused before anything is allocated. A length within it costs
+// only the bytes that arrive.
 func TestFrameAllocatesOnlyWhatComes(t *testing.T) {
 	head := rawFrame(kindBatch, nil)
 	lying := func(n uint32) []byte {
@@ -138,7 +139,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzPayload feeds frames whose checksum is right, as a hostile member could send, through decoding and gate.
+// FuzzPayload sends frames with a correct checksum, as a hostile member could, through decoding and
+// gate.
 func FuzzPayload(f *testing.F) {
 	for _, m := range []pb.Message{
 		{Type: pb.Heartbeat, From: 1, To: 2, ShardID: 1, Term: 1},

@@ -8,14 +8,14 @@ import (
 	pb "github.com/lni/dragonboat/v4/raftpb"
 )
 
-// testGate is that of member 2 in an ensemble of two shards.
+// testGate returns the gate of member 2 in an ensemble of two shards.
 func testGate() *gate {
 	g := newGate(2, 2)
 	g.deployment = deployment
 	return &g
 }
 
-// good is a message of each type that travels, as dragonboat sends it.
+// good returns a message of each type that travels, as dragonboat sends it.
 func good() map[pb.MessageType]pb.Message {
 	all := make(map[pb.MessageType]pb.Message)
 	for k := range pb.MessageType_name {
@@ -45,7 +45,7 @@ func good() map[pb.MessageType]pb.Message {
 	return all
 }
 
-// C1.6: dragonboat panics on messages that never travel; what travels is a list.
+// C1.6: dragonboat panics over messages that never travel, so the gate has a list of those that do.
 func TestGateKnowsEveryType(t *testing.T) {
 	travels := map[pb.MessageType]bool{
 		pb.NoOP: true, pb.Propose: true, pb.Replicate: true, pb.ReplicateResp: true, pb.RequestVote: true,
@@ -74,7 +74,7 @@ func TestGateKnowsEveryType(t *testing.T) {
 	}
 }
 
-// C1.6: dragonboat panics on these, or takes them for what they are not.
+// C1.6: dragonboat panics over these messages or misunderstands them.
 func TestGateDropsForged(t *testing.T) {
 	for name, c := range map[string]struct {
 		typ   pb.MessageType
@@ -123,7 +123,7 @@ func TestGateDropsForged(t *testing.T) {
 	}
 }
 
-// C4.7: forged messages go, those beside them stay, in order.
+// C4.7: The gate drops forged messages and keeps those beside them, in order.
 func TestGateKeepsTheRest(t *testing.T) {
 	ok := func(n uint64) pb.Message {
 		return pb.Message{Type: pb.Heartbeat, From: 1, To: 2, ShardID: 1, Term: 1, Commit: n}

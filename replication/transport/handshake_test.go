@@ -19,7 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// shake is the dialler's half of a handshake, accepting whoever answers.
+// shake does the dialler's half of a handshake and accepts any peer.
 func shake(conn net.Conn, h hello) error {
 	if _, err := conn.Write(h.marshal(nil)); err != nil {
 		return err
@@ -36,12 +36,12 @@ func shake(conn net.Conn, h hello) error {
 	return err
 }
 
-// helloOf is what a well-behaved member says.
+// helloOf returns the hello of a correct member.
 func helloOf(from, to uint64) hello {
 	return hello{Identity: identity(from), purpose: forMessages, wanted: to, nonce: [16]byte{9, 9}}
 }
 
-// C4.7: who speaks is settled before the first message.
+// C4.7: The peer's identity is known before the first message.
 func TestHandshakeMatrix(t *testing.T) {
 	other := identity(1)
 	other.Digest[0]++
@@ -50,7 +50,7 @@ func TestHandshakeMatrix(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		self Identity
-		dial uint64 // member that is dialled; member 2 answers at every address
+		dial uint64 // the member that is dialled; member 2 answers at every address
 		kind error
 		text string
 	}{
@@ -109,8 +109,8 @@ func (e everywhere) Dial(ctx context.Context, _ uint64) (net.Conn, error) {
 	return e.Network.Dial(ctx, e.member)
 }
 
-// The side that dialled refuses too. The side that accepted logs it and believes nothing, for anybody could have dialled: it
-// asks at the address that it knows.
+// The side that dialled refuses too. The side that accepted logs the refusal and does not believe
+// it, because anyone could have dialled. It asks at the address that it knows.
 func TestDiallerRefuses(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
@@ -127,7 +127,8 @@ func TestDiallerRefuses(t *testing.T) {
 	}
 }
 
-// Somebody who is not member 1 but knows what it would say refuses member 2, again and again. The real one has nothing against it.
+// A process that is not member 1, but knows member 1's hello, refuses member 2 again and again. The
+// real member 1 does not refuse it.
 func TestImpostorRefuses(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
@@ -153,14 +154,15 @@ func TestImpostorRefuses(t *testing.T) {
 	}
 }
 
-// asked reports whether a member was asked by member 2.
+// asked reports whether member 2 asked this member.
 func (p *peer) asked() bool {
 	p.promises.mu.Lock()
 	defer p.promises.mu.Unlock()
 	return p.promises.mu.of[2] != nil
 }
 
-// Whoever does not know the ensemble's digest is not told it, nor what else a member introduces itself with.
+// A process that does not know the ensemble's digest does not learn it, nor any other part of a
+// member's identity.
 func TestStrangersLearnNothing(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	onMesh(t, mesh, identity(2))
@@ -185,7 +187,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 	}
 }
 
-// Who is not recognised cannot make a member believe that its directory is not the right one.
+// A peer that is not recognised cannot make a member believe that its directory is wrong.
 func TestStrangersDoNotRefuseDirectories(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	foreign := identity(2)
@@ -216,7 +218,7 @@ func TestStrangersDoNotRefuseDirectories(t *testing.T) {
 	}
 }
 
-// What is not a handshake ends the connection, without an answer and without a message.
+// Bytes that are no handshake end the connection, without an answer and without a message.
 func TestHandshakeBytes(t *testing.T) {
 	good := helloOf(1, 2)
 	whole := good.marshal(nil)
@@ -263,7 +265,7 @@ func TestHandshakeBytes(t *testing.T) {
 	}
 }
 
-// A recorded conversation cannot be played back: the verdict in it answers another nonce.
+// A recorded conversation cannot be replayed: the verdict in it answers another nonce.
 func TestReplayStaysOut(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
@@ -293,7 +295,7 @@ func TestReplayStaysOut(t *testing.T) {
 	}
 }
 
-// recorder keeps what is written.
+// recorder keeps all bytes that are written.
 type recorder struct {
 	net.Conn
 	sent []byte
@@ -304,7 +306,8 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// Whoever says nothing, or too little, is gone when the handshake's time is over, on both sides.
+// A peer that says nothing or too little loses its connection when the handshake's time is over, on
+// both sides.
 func TestHandshakeDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := transporttest.NewMesh()
@@ -345,7 +348,7 @@ func TestHandshakeDeadline(t *testing.T) {
 	})
 }
 
-// The layouts in the package comment are what travels.
+// The layouts in the package comment are those that travel.
 func TestHandshakeLayout(t *testing.T) {
 	h := hello{
 		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
@@ -381,7 +384,8 @@ func TestHandshakeLayout(t *testing.T) {
 	}
 }
 
-// Two members that do not agree on the tick say so on both sides, with both values; where elections still work they only warn.
+// Two members with different ticks report it on both sides, with both values. If elections still
+// work, they only warn.
 func TestHandshakeTicks(t *testing.T) {
 	for _, c := range []struct {
 		one, two time.Duration
@@ -447,8 +451,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// Whoever reaches the port may say hello. The logs are read for members only: a log may make its readers wait, and
-// strangers are many.
+// Anyone who reaches the port may send a hello. The logs are read for members only. A log may make
+// its readers wait, and unknown peers can be many.
 func TestStrangersCannotHaveTheLogRead(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	o := meshOptions(t, mesh, identity(2))

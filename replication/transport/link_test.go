@@ -17,10 +17,10 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// tick is how often the members of these tests have something to say to each other.
+// tick is how often the members of these tests send something to each other.
 const tick = 50 * time.Millisecond
 
-// pass lets time pass. It is for bubbles, where time passes when everybody waits.
+// pass lets time pass. It is for bubbles, where time passes when all goroutines wait.
 func pass(d time.Duration) { <-time.After(d) }
 
 // A talker sends numbered heartbeats, one per tick.
@@ -38,7 +38,7 @@ func (k *talker) say() {
 	}
 }
 
-// talk lets talkers speak for a while.
+// talk lets talkers send for a while.
 func talk(d time.Duration, talkers ...*talker) {
 	var all sync.WaitGroup
 	for _, k := range talkers {
@@ -66,7 +66,8 @@ func heard(p *peer) (numbers []uint64) {
 	}
 }
 
-// inMesh runs a test in a bubble whose time stands still while everybody waits, with members 1 and 2.
+// inMesh runs a test with members 1 and 2 in a bubble. Time passes there only while all goroutines
+// wait.
 func inMesh(t *testing.T, f func(t *testing.T, m *web, a, b *peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWeb()
@@ -112,7 +113,8 @@ func TestCutAndHeal(t *testing.T) {
 	})
 }
 
-// What is under way when a link is cut is lost, also what was written and not yet read.
+// All that is on its way when a link is cut is lost, including bytes that were written and not read
+// yet.
 func TestCutOneWay(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab, ba := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}, &talker{t: t, from: 2, to: 1, link: b.link(t, 1)}
@@ -135,7 +137,8 @@ func TestCutOneWay(t *testing.T) {
 	})
 }
 
-// A member that is started again is spoken to again, and nothing is lost that was sent while it came up.
+// A restarted member receives messages again, and no message is lost that was sent while it
+// started.
 func TestPeerRestarts(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
@@ -143,7 +146,7 @@ func TestPeerRestarts(t *testing.T) {
 		b.module.Close()
 		synctest.Wait()
 		said := make(chan struct{})
-		go func() { // holds its first message while member 2 comes up
+		go func() { // holds its first message while member 2 starts
 			talk(tick, ab)
 			close(said)
 		}()
@@ -157,7 +160,8 @@ func TestPeerRestarts(t *testing.T) {
 	})
 }
 
-// While there is no way to a member its messages are dropped without delay, but for the first moment.
+// While a member cannot be reached, its messages are dropped without delay, except in the first
+// moment.
 func TestUnreachableDoesNotDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := onMesh(t, transporttest.NewMesh(), identity(1))
@@ -178,7 +182,7 @@ func TestUnreachableDoesNotDelay(t *testing.T) {
 	})
 }
 
-// A blackHole swallows dials until it is opened, as a way does on which packets vanish.
+// A blackHole swallows dials until it is opened, like a path on which packets vanish.
 type blackHole struct {
 	Network
 	open  atomic.Bool
@@ -194,7 +198,7 @@ func (h *blackHole) Dial(ctx context.Context, m uint64) (net.Conn, error) {
 	return h.Network.Dial(ctx, m)
 }
 
-// Where dials get no answer they are given up and begun again, and do not delay who sends.
+// Dials without an answer are given up and tried again. They do not delay the sender.
 func TestDialsVanish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := transporttest.NewMesh()
@@ -215,7 +219,7 @@ func TestDialsVanish(t *testing.T) {
 		if len(heard(b)) == 0 {
 			t.Fatal("the way is open and not used")
 		}
-		// An end does not wait for a dial.
+		// The end does not wait for a dial.
 		hole.open.Store(false)
 		b.module.Close()
 		talk(time.Second, ab)
@@ -227,7 +231,7 @@ func TestDialsVanish(t *testing.T) {
 	})
 }
 
-// An idle link is not taken for a dead one, however long it is idle.
+// An idle link does not count as dead, however long it is idle.
 func TestIdleLinkStays(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		ab := &talker{t: t, from: 1, to: 2, link: a.link(t, 2)}
@@ -244,7 +248,7 @@ func TestIdleLinkStays(t *testing.T) {
 	})
 }
 
-// A refused member tries again, not often, and is let in when the reason is gone.
+// A refused member tries again, not often. It is accepted when the reason is gone.
 func TestRefusedMemberTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := transporttest.NewMesh()
@@ -274,7 +278,8 @@ func TestRefusedMemberTriesAgain(t *testing.T) {
 	})
 }
 
-// A batch that is too large for a frame arrives in parts; a message that is too large is dropped and logged.
+// A batch that is too large for a frame arrives in parts. A message that is too large is dropped
+// and logged.
 func TestLargeBatches(t *testing.T) {
 	m := transporttest.NewMesh()
 	o := meshOptions(t, m, identity(1))
@@ -308,12 +313,12 @@ func TestLargeBatches(t *testing.T) {
 	})
 }
 
-// spy watches what is written to the connections of a network.
+// spy counts the bytes that are written to the connections of a network.
 type spy struct {
 	Network
 	shut    atomic.Bool
 	written atomic.Int64
-	leaked  atomic.Int64 // of them, those written after shut was set
+	leaked  atomic.Int64 // those written after shut was set
 }
 
 func (s *spy) Dial(ctx context.Context, m uint64) (net.Conn, error) {
@@ -339,7 +344,8 @@ func (c *spyConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// After Shut has returned nothing is said, heard, dialled or accepted any more; Shut itself waits for nobody.
+// After Shut has returned, nothing is sent, received, dialled or accepted. Shut itself does not
+// wait.
 func TestShut(t *testing.T) {
 	for round := range 10 {
 		m := transporttest.NewMesh()
@@ -393,7 +399,7 @@ func TestShut(t *testing.T) {
 	noGoroutines(t)
 }
 
-// C4.1: shut does not wait for a peer that takes nothing, and ends the sender that does.
+// C4.1: Shut does not wait for a peer that accepts nothing, and it ends a blocked sender.
 func TestShutWhileSending(t *testing.T) {
 	m := transporttest.NewMesh()
 	l, err := m.Network(2).Listen()
@@ -402,7 +408,7 @@ func TestShutWhileSending(t *testing.T) {
 	}
 	defer l.Close()
 	served := make(chan net.Conn, 1)
-	go func() { // shakes hands and then reads nothing
+	go func() { // does the handshake and then reads nothing
 		conn, err := l.Accept()
 		if err != nil {
 			return
@@ -431,13 +437,13 @@ func TestShutWhileSending(t *testing.T) {
 	a.module.Close()
 }
 
-// identityServer is the accepting half of a handshake.
+// identityServer does the accepting half of a handshake.
 func identityServer(conn net.Conn, id Identity) (hello, error) {
 	tr := New(Options{Self: id, Members: []uint64{1, 2, 3}})
 	return tr.acceptHandshake(conn, bufio.NewReader(conn))
 }
 
-// Closing a link or dragonboat's context ends a sender that waits for a connection.
+// The end of a link or of dragonboat's context ends a sender that waits for a connection.
 func TestCloseEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := onMesh(t, transporttest.NewMesh(), identity(1))

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// names is a name server without a socket. It knows no name until it is set, and then all: each is 127.0.0.1.
+// names is a name server without a socket. Before it is set it knows no name. Afterwards every name
+// is 127.0.0.1.
 type names struct {
 	known atomic.Bool
 	asked atomic.Int32
@@ -24,7 +25,7 @@ func (n *names) resolver() *net.Resolver {
 	}}
 }
 
-// serve answers queries, each behind its length, until the client hangs up.
+// serve answers queries, each behind its length, until the client closes the connection.
 func (n *names) serve(conn net.Conn) {
 	defer conn.Close()
 	for {
@@ -43,14 +44,15 @@ func (n *names) serve(conn net.Conn) {
 	}
 }
 
-// answer turns a query into its answer: the header, the question, and the address if it is one for IPv4.
+// answer turns a query into its answer: the header, the question, and the address if the query is
+// for IPv4.
 func (n *names) answer(query []byte) []byte {
 	n.asked.Add(1)
 	const header, ipv4 = 12, 1
-	end := header + strings.IndexByte(string(query[header:]), 0) + 1 + 4 // the name, its type and class
+	end := header + strings.IndexByte(string(query[header:]), 0) + 1 + 4 // name, type and class
 	a := append([]byte(nil), query[:end]...)
-	a[2] |= 0x80       // an answer
-	clear(a[6:header]) // to one question, and nothing else
+	a[2] |= 0x80       // this is an answer
+	clear(a[6:header]) // to one question, without more
 	if !n.known.Load() {
 		a[3] = a[3]&0xf0 | 3 // no such name
 		return a
@@ -62,8 +64,8 @@ func (n *names) answer(query []byte) []byte {
 	return append(a, 0xc0, header, 0, ipv4, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
 }
 
-// The name of a pod resolves once the pod is ready, and its address changes when it moves: names are looked up at every
-// dial. What is wrong meanwhile is in the log once, not at every look.
+// The name of a pod resolves once the pod is ready, and its address changes when the pod moves. So
+// names are looked up at every dial. An error meanwhile is logged once, not at every lookup.
 func TestTCP_NameThatDoesNotResolveYet(t *testing.T) {
 	var at addresses
 	b := at.onTCP(t, 2, "127.0.0.1", nil)
@@ -81,7 +83,7 @@ func TestTCP_NameThatDoesNotResolveYet(t *testing.T) {
 	}
 	a := newPeer(t, Options{Self: identity(1), Network: n, Listener: l})
 	link := a.link(t, 2)
-	const looks = 8 // each asks twice at most, for both kinds of addresses
+	const looks = 8 // each asks at most twice, for both kinds of addresses
 	until(t, "several looks", func() bool {
 		link.SendMessageBatch(beat(1, 2, 1))
 		return dns.asked.Load() > 2*looks

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The log that is given says which member speaks; a notice says which one it speaks of.
+// The logger says which member logs a notice. The notice says which member it is about.
 func TestNotice_SaysWhoseAndOfWhom(t *testing.T) {
 	var b bytes.Buffer
 	n := newNotices(slog.New(slog.NewTextHandler(&b, nil)).With("member", 1))

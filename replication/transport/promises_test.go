@@ -16,7 +16,7 @@ func TestPromises(t *testing.T) {
 		name     string
 		messages []pb.Message
 		comes    state
-		lacks    string // empty: it is admitted
+		lacks    string // empty if it is accepted
 	}{
 		{"everything is there", []pb.Message{ack}, state{Term: 5, Last: 70}, ""},
 		{"more is there", []pb.Message{ack}, state{Term: 5, Last: 99}, ""},
@@ -67,7 +67,8 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// Acknowledgments that were on their way when another process came still count, and a process is not held to its own.
+// Acknowledgments that were on their way when another process came still count. A process is not
+// held to its own promises.
 func TestPromises_OfSeveralProcesses(t *testing.T) {
 	p := newPromises(1, 1)
 	run := func(n, term, last uint64) Identity {
@@ -105,8 +106,8 @@ func TestPromises_OfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// What an earlier process said at the start of a connection may be read late, after the next one has come. It changes
-// nothing: a process is not held to promises of its own because of it.
+// An earlier process's hello may be read late, after the next process has come. That changes
+// nothing: a process is not held to its own promises because of it.
 func TestPromises_OfAProcessThatIsOver(t *testing.T) {
 	p := newPromises(1, 1)
 	run := func(start, term, last uint64) Identity {

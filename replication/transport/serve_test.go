@@ -17,7 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// A scarce listener fails until it is told not to.
+// A scarce listener fails until the test lets it work.
 type scarce struct {
 	net.Listener
 	failures chan error
@@ -37,8 +37,8 @@ func (l *scarce) Accept() (net.Conn, error) {
 	}
 }
 
-// C1.5, C4.4: when Accept fails, for instance for want of file descriptors, it is tried again at growing distances, and when it
-// works again so do connections.
+// C1.5, C4.4: When Accept fails, for example for lack of file descriptors, it is tried again at
+// growing intervals. When it works again, connections do too.
 func TestAcceptBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := transporttest.NewMesh()
@@ -87,7 +87,7 @@ func TestAcceptBacksOff(t *testing.T) {
 	})
 }
 
-// Strangers that say nothing are many, bounded, and keep no member out.
+// Silent peers can be many. Their number is bounded, and they keep no member out.
 func TestStrangersAreBounded(t *testing.T) {
 	m := transporttest.NewMesh()
 	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
@@ -120,7 +120,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	})
 }
 
-// A member that leaves its connections behind is left with the newest.
+// Of the connections that a member leaves behind, only the newest stay.
 func TestConnectionsOfAMemberAreBounded(t *testing.T) {
 	m := transporttest.NewMesh()
 	b := onMesh(t, m, identity(2))
@@ -152,7 +152,7 @@ func TestConnectionsOfAMemberAreBounded(t *testing.T) {
 	}
 }
 
-// C1.6: A malformed frame costs its connection and no other; a forged message costs only itself.
+// C1.6: A malformed frame ends its connection and no other. A forged message is dropped alone.
 func TestMalformedAndForged(t *testing.T) {
 	m := transporttest.NewMesh()
 	a, b := onMesh(t, m, identity(1)), onMesh(t, m, identity(2))
@@ -206,7 +206,7 @@ func TestMalformedAndForged(t *testing.T) {
 	}
 }
 
-// A panic in a handler costs the connection, and the next one works.
+// A panic in a handler ends the connection, and the next connection works.
 func TestHandlerPanics(t *testing.T) {
 	m := transporttest.NewMesh()
 	b := onMesh(t, m, identity(2))
@@ -238,7 +238,7 @@ func TestHandlerPanics(t *testing.T) {
 	get(t, b.batches, "batch")
 }
 
-// An ask is answered when what came before it is handled.
+// An ask is answered when all frames before it are handled.
 func TestAskIsAnswered(t *testing.T) {
 	m := transporttest.NewMesh()
 	b := onMesh(t, m, identity(2))

@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// streamTo opens a snapshot connection from a to b, whose shard 1 runs.
+// streamTo opens a snapshot connection from a to b. Shard 1 runs on b.
 func streamTo(t *testing.T, ctx context.Context, a, b *peer) raftio.ISnapshotConnection {
 	t.Helper()
 	b.gate.noteRunning(beat(2, 1, 1).Requests)
@@ -26,7 +26,7 @@ func streamTo(t *testing.T, ctx context.Context, a, b *peer) raftio.ISnapshotCon
 	return s
 }
 
-// The sender of a snapshot learns that it was rejected, at the last chunk at the latest.
+// The sender of a snapshot learns that it was rejected, at the latest with the last chunk.
 func TestRejectedSnapshot(t *testing.T) {
 	for _, at := range []uint64{0, 2} {
 		inMesh(t, func(t *testing.T, m *web, a, b *peer) {
@@ -48,7 +48,7 @@ func TestRejectedSnapshot(t *testing.T) {
 	}
 }
 
-// A snapshot for a shard that does not run here yet is not handed to dragonboat, which would panic.
+// A snapshot for a shard that does not run here yet does not reach dragonboat, which would panic.
 func TestSnapshotForAShardThatIsNotRunning(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
@@ -65,8 +65,8 @@ func TestSnapshotForAShardThatIsNotRunning(t *testing.T) {
 	})
 }
 
-// A snapshot that vanishes in a cut link is not confirmed. The wait is bounded, and ends at once when the
-// link heals, when dragonboat stops and at Shut.
+// A snapshot that vanishes in a cut link is not confirmed. The wait is bounded. It ends at once
+// when the link heals, when dragonboat stops and at Shut.
 func TestUnconfirmedSnapshot(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -109,7 +109,7 @@ func TestUnconfirmedSnapshot(t *testing.T) {
 	}
 }
 
-// A receiver that takes nothing holds the sender for a bounded time.
+// A receiver that accepts nothing delays the sender for a bounded time.
 func TestReceiverTakesNothing(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		block := make(chan struct{})

@@ -72,12 +72,12 @@ func (a *authority) issue(t *testing.T, hosts ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// config is what a user writes.
+// config returns a config as a user writes it.
 func (a *authority) config(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{a.issue(t, "127.0.0.1", "::1")}, RootCAs: a.pool}
 }
 
-// addresses are those of the members of a test.
+// addresses holds the addresses of a test's members.
 type addresses struct{ m sync.Map }
 
 func (a *addresses) of(m uint64) string {
@@ -98,7 +98,7 @@ func (a *addresses) onTCP(t *testing.T, m uint64, host string, config *tls.Confi
 	return newPeer(t, Options{Self: identity(m), Network: n, Listener: l})
 }
 
-// exchange proves that two members hear each other, and that a snapshot passes.
+// exchange checks that two members receive each other's messages, and that a snapshot arrives.
 func exchange(t *testing.T, a, b *peer) {
 	t.Helper()
 	ab, ba := a.o.Self.Member, b.o.Self.Member
@@ -180,8 +180,8 @@ func TestAddressChanges(t *testing.T) {
 	})
 }
 
-// Members whose certificates are not of the same authority do not talk, in neither direction, and both say
-// with whom and why.
+// Members whose certificates come from different authorities do not talk, in neither direction.
+// Both log the peer and the reason.
 func TestOtherAuthorityStaysOut(t *testing.T) {
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
 	both := x509.NewCertPool()
@@ -251,7 +251,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 	})
 }
 
-// The user's config is left as it was, and cannot weaken what is verified.
+// The user's config is not changed, and it cannot weaken the verification.
 func TestTLSConfig(t *testing.T) {
 	ca := newAuthority(t, "authority")
 	config := ca.config(t)
@@ -287,11 +287,12 @@ func TestTLSConfig(t *testing.T) {
 		}
 	}
 
-	// A config per connection, and a certificate that is looked up, as users do who renew certificates.
+	// A config per connection and a certificate that is looked up, as in services that renew
+	// certificates.
 	renewing := &tls.Config{RootCAs: ca.pool}
 	renewing.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &config.Certificates[0], nil }
 	renewing.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return &tls.Config{Certificates: config.Certificates}, nil // asks for no certificate, says the user
+		return &tls.Config{Certificates: config.Certificates}, nil // the user's config asks for no certificate
 	}
 	var at addresses
 	a, b := at.onTCP(t, 1, "127.0.0.1", renewing), at.onTCP(t, 2, "127.0.0.1", renewing)

@@ -20,15 +20,15 @@ import (
 
 const deployment = 7
 
-// patience bounds every wait of a test; nothing is measured with it.
+// patience bounds every wait of a test. No test measures with it.
 const patience = 30 * time.Second
 
-// identity is a member of the tests' ensemble.
+// identity returns the identity of a member of the tests' ensemble.
 func identity(m uint64) Identity {
 	return Identity{Digest: [32]byte{1, 2, 3}, Member: m, Directory: [16]byte{byte(m)}, Start: 1}
 }
 
-// uuidOf and targetOf are the names under which the tests' dragonboat knows members.
+// uuidOf and targetOf convert between a member and its name in the tests' dragonboat.
 func uuidOf(m uint64) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", m) }
 
 func targetOf(uuid string) (uint64, bool) {
@@ -37,7 +37,7 @@ func targetOf(uuid string) (uint64, bool) {
 	return m, err == nil
 }
 
-// A logbook keeps what was logged.
+// A logbook keeps all log lines.
 type logbook struct {
 	mu    sync.Mutex
 	lines []string
@@ -64,7 +64,7 @@ func (b *logbook) String() string {
 	return strings.Join(b.lines, "\n")
 }
 
-// A peer is a transport under test with dragonboat's ends in the test's hands.
+// A peer is a transport under test. The test has dragonboat's role.
 type peer struct {
 	*Transport
 	module  raftio.ITransport
@@ -74,7 +74,7 @@ type peer struct {
 	log     *logbook
 }
 
-// newPeer starts a transport. Missing options are filled in.
+// newPeer starts a transport. It fills in missing options.
 func newPeer(t *testing.T, o Options) *peer {
 	t.Helper()
 	p := &peer{
@@ -115,7 +115,7 @@ func newPeer(t *testing.T, o Options) *peer {
 	return p
 }
 
-// networks are what members see of a network: a Mesh, or a web.
+// networks returns a network for each member: a Mesh or a web.
 type networks interface {
 	Network(member uint64) transporttest.Network
 }
@@ -135,7 +135,7 @@ func (w *web) Network(member uint64) transporttest.Network {
 	return w.faults[member].Network(w.Mesh.Network(member))
 }
 
-// set breaks both ways between two members, or makes them whole.
+// set sets the fault of both directions between two members.
 func (w *web) set(a, b uint64, fault transporttest.Fault) {
 	w.faults[a].Set(b, fault)
 	w.faults[b].Set(a, fault)
@@ -167,7 +167,8 @@ func (p *peer) link(t *testing.T, m uint64) raftio.IConnection {
 	return c
 }
 
-// connected is link with a connection, which on a busy machine may take longer to come than a message waits for it.
+// connected returns a link once it has its connection. On a busy machine that may take longer than
+// a message waits for it.
 func (p *peer) connected(t *testing.T, m uint64) raftio.IConnection {
 	t.Helper()
 	c := p.link(t, m)
@@ -178,7 +179,7 @@ func (p *peer) connected(t *testing.T, m uint64) raftio.IConnection {
 	return c
 }
 
-// beat is a batch with one heartbeat, numbered.
+// beat returns a batch with one heartbeat, numbered.
 func beat(from, to, number uint64) pb.MessageBatch {
 	return batchOf(pb.Message{Type: pb.Heartbeat, From: from, To: to, ShardID: 1, Term: 1, Commit: number})
 }
@@ -189,7 +190,7 @@ func batchOf(messages ...pb.Message) pb.MessageBatch {
 	}
 }
 
-// get waits for something that must come.
+// get waits for a value that must come.
 func get[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -216,7 +217,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// noGoroutines waits until no goroutine runs code of this package or of transporttest, except tests.
+// noGoroutines waits until no goroutine runs code of this package or of transporttest, except
+// tests.
 func noGoroutines(t *testing.T) {
 	t.Helper()
 	var left string
@@ -282,7 +284,7 @@ func TestMessagesAndChunksArrive(t *testing.T) {
 	noGoroutines(t)
 }
 
-// chunkOf is a chunk as dragonboat streams it.
+// chunkOf returns a chunk as dragonboat streams it.
 func chunkOf(from, to, number uint64, last bool) pb.Chunk {
 	c := pb.Chunk{
 		ShardID: 1, ReplicaID: to, From: from, ChunkId: number, FileChunkId: number, Index: 10, Term: 2,
@@ -336,7 +338,7 @@ func TestStartUseAndCloseLeavesNothing(t *testing.T) {
 		for i, p := range peers {
 			for to := uint64(1); to <= 3; to++ {
 				if from := uint64(i + 1); from != to {
-					p.connected(t, to).SendMessageBatch(beat(from, to, 1)) // the links are left open
+					p.connected(t, to).SendMessageBatch(beat(from, to, 1)) // the links stay open
 				}
 			}
 		}
@@ -352,7 +354,7 @@ func TestStartUseAndCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// stranger shakes hands on a connection of its own, and reports the verdict and the connection.
+// stranger does a handshake on a connection of its own. It returns the connection and the verdict.
 func stranger(t *testing.T, n Network, to uint64, h hello) (net.Conn, error) {
 	t.Helper()
 	conn, err := n.Dial(t.Context(), to)
