@@ -147,16 +147,16 @@ func readHello(r *bufio.Reader) (hello, error) {
 	var h hello
 	start, err := r.Peek(6)
 	if err == io.EOF && len(start) == 0 {
-		return h, fmt.Errorf("%w: the peer hung up without a word, as a member with TLS does to one without", errHandshake)
+		return h, fmt.Errorf("%w: the peer closed the connection at once, as a member with TLS does to one without", errHandshake)
 	}
 	if err != nil {
 		return h, cutShort(err)
 	}
 	if string(start[:2]) == tlsHandshake {
-		return h, fmt.Errorf("%w: a member with TLS dials this one, which has none", errHandshake)
+		return h, fmt.Errorf("%w: the peer uses TLS and this member does not", errHandshake)
 	}
 	if string(start[:4]) != helloMagic {
-		return h, fmt.Errorf("%w: it begins with % x, as no member does", errHandshake, start)
+		return h, fmt.Errorf("%w: it begins with % x, which no member sends", errHandshake, start)
 	}
 	if v := binary.BigEndian.Uint16(start[4:]); v != protocolVersion {
 		return h, refusal(ErrOtherVersion, "one side speaks version %d of the protocol between members, the other %d", v, protocolVersion)
@@ -258,7 +258,7 @@ func readVerdict(r *bufio.Reader, nonce [16]byte) error {
 // cutShort returns a clearer error for a connection that ends in the middle of the handshake.
 func cutShort(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("%w: the peer hung up in the middle", errHandshake)
+		return fmt.Errorf("%w: the peer closed the connection in the middle", errHandshake)
 	}
 	return err
 }
@@ -322,7 +322,7 @@ func (t *Transport) compareTicks(h hello) *Refusal {
 	case ours == theirs || ours == 0 || theirs == 0:
 		return nil
 	case max(ours, theirs)/tickRatio > min(ours, theirs) || theirs < 0:
-		return refusal(ErrOtherTick, "Tick is %v on member %d and %v on member %d: elections cannot work with that; it must be the same in every config, and may be changed member by member by at most %d times at once",
+		return refusal(ErrOtherTick, "Tick is %v on member %d and %v on member %d: elections cannot work; set the same Tick in every config, or change it member by member by at most a factor of %d at a time",
 			theirs, h.Member, ours, t.o.Self.Member, tickRatio)
 	}
 	t.notices.give(slog.LevelWarn, notice{event: "another tick than this member's", peer: h.Member}, "tick", theirs, "own", ours)

@@ -232,18 +232,18 @@ func TestHandshakeBytes(t *testing.T) {
 		bytes []byte
 		text  string
 	}{
-		{"nothing", nil, "hung up"},
-		{"short", whole[:99], "hung up"},
-		{"tiny", whole[:3], "hung up"},
-		{"http", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), "as no member does"},
-		{"zeros", make([]byte, 4096), "as no member does"},
-		{"oversized", bytes.Repeat([]byte("x"), 1<<20), "as no member does"},
+		{"nothing", nil, "closed the connection"},
+		{"short", whole[:99], "closed the connection"},
+		{"tiny", whole[:3], "closed the connection"},
+		{"http", []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), "which no member sends"},
+		{"zeros", make([]byte, 4096), "which no member sends"},
+		{"oversized", bytes.Repeat([]byte("x"), 1<<20), "which no member sends"},
 		{"flipped", flipped, "checksum"},
 		{"purpose", purposeless.marshal(nil), "purpose 7"},
 		{"newer", newer, "version 9"},
-		{"no verdict", whole, "hung up"},
+		{"no verdict", whole, "closed the connection"},
 		{"verdict on another nonce", appendVerdict(bytes.Clone(whole), [16]byte{1}, nil), "another hello"},
-		{"frames for a verdict", appendEmpty(bytes.Clone(whole), kindAsk), "hung up"},
+		{"frames for a verdict", appendEmpty(bytes.Clone(whole), kindAsk), "closed the connection"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mesh := transporttest.NewMesh()

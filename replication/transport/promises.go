@@ -131,7 +131,7 @@ func (p *promises) accept(id Identity) *Refusal {
 			old.add(r.now[i])
 		}
 		if lack := old.forgotten(id.shard(i), p.self); lack != "" {
-			return refusal(ErrForgot, "the directory of member %d is older than what it has told member %d, of shard %d %s: "+
+			return refusal(ErrForgot, "the directory of member %d is older than what it has told member %d (shard %d: %s); "+
 				"it was put back to an earlier state or has lost acknowledged writes, and must not vote; start the member with its directory as it last was, or leave it down (docs/runbook.md: A member that cannot come back)",
 				id.Member, p.self, i+1, lack)
 		}

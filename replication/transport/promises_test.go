@@ -56,12 +56,12 @@ func TestPromises(t *testing.T) {
 			case c.lacks == "" && no != nil:
 				t.Error(no)
 			case c.lacks != "" && no == nil:
-				t.Error("it is admitted")
-			case no != nil && (!errors.Is(no, ErrForgot) || !strings.Contains(no.Text, "shard 2 it") || !strings.Contains(no.Text, c.lacks)):
+				t.Error("it is accepted")
+			case no != nil && (!errors.Is(no, ErrForgot) || !strings.Contains(no.Text, "shard 2: it") || !strings.Contains(no.Text, c.lacks)):
 				t.Errorf("%v: %s", no.Kind, no.Text)
 			}
 			if no := p.accept(first); no != nil && c.lacks != "" {
-				t.Errorf("the process that was there is refused for one that was not admitted: %v", no)
+				t.Errorf("the process that was accepted is refused after another was refused: %v", no)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func (t *Transport) acceptLoop() {
 			continue
 		}
 		pause = min(max(2*pause, acceptPauseMin), acceptPauseMax)
-		t.notices.give(slog.LevelError, notice{event: "connections of other members are not accepted"}, "cause", err)
+		t.notices.give(slog.LevelError, notice{event: "cannot accept connections of other members"}, "cause", err)
 		select {
 		case <-time.After(pause):
 		case <-t.ctx.Done():
@@ -156,7 +156,7 @@ func (t *Transport) logEnd(peer uint64, err error) {
 	switch {
 	case err == nil || t.shut.Load():
 	case errors.Is(err, errPanic):
-		t.notices.give(slog.LevelError, notice{event: "panic on what a member sent", peer: peer}, "cause", err)
+		t.notices.give(slog.LevelError, notice{event: "panic over a message of a member", peer: peer}, "cause", err)
 	case errors.Is(err, errFrame) || errors.Is(err, errChunk):
 		t.notices.give(slog.LevelWarn, notice{event: "connection from member dropped", peer: peer}, "cause", err)
 	default:
@@ -192,7 +192,7 @@ func (e insecureError) Unwrap() error { return e.error }
 
 func insecure(err error) error {
 	if h := (tls.RecordHeaderError{}); errors.As(err, &h) && string(h.RecordHeader[:4]) == helloMagic {
-		err = fmt.Errorf("a member without TLS dials this one, which has it: %w", err)
+		err = fmt.Errorf("the peer does not use TLS and this member does: %w", err)
 	}
 	return insecureError{err}
 }

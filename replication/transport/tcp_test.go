@@ -230,8 +230,8 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		b.link(t, 1).SendMessageBatch(beat(2, 1, 1))
 		a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
 		until(t, "reasons in the logs", func() bool {
-			return strings.Contains(a.log.String(), "a member without TLS dials this one, which has it") &&
-				strings.Contains(b.log.String(), "a member with TLS dials this one, which has none") &&
+			return strings.Contains(a.log.String(), "the peer does not use TLS and this member does") &&
+				strings.Contains(b.log.String(), "the peer uses TLS and this member does not") &&
 				strings.Contains(b.log.String(), "no connection to member")
 		})
 		if strings.Contains(a.log.String(), "tls: tls:") {
