@@ -8,14 +8,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// leads is a leadership of somebody who publishes a value, and has led; the token is that of a place that was taken over if local is not zero.
+// leads returns a leadership of somebody that publishes a value. If local is not zero, its token
+// belongs to a place that was taken over.
 func leads(value string, token embed.Zxid, local uint64) *grant {
 	g := over(alone, token)
 	g.value, g.token.Local = value, local
 	return g
 }
 
-// comes is the scene in which somebody comes when another stands already, each with a priority, and leads first.
+// comes returns a scene in which late arrives when first already stands, each with a priority, and
+// late leads first.
 func comes(late, first *grant, own, other int) func(*model) {
 	return func(m *model) {
 		m.stands("/l", first.note, other)
@@ -25,7 +27,8 @@ func comes(late, first *grant, own, other int) func(*model) {
 	}
 }
 
-// gives is the scene in which the first leads and gives its place to whoever publishes b, and then the others lead.
+// gives returns a scene in which first leads and gives its place to the candidate that publishes b.
+// Then the others lead.
 func gives(first *grant, others ...*grant) func(*model) {
 	return func(m *model) {
 		grants(first)(m)
@@ -35,7 +38,7 @@ func gives(first *grant, others ...*grant) func(*model) {
 	}
 }
 
-// sees is the scene in which an observer sees this after that, when somebody leads.
+// sees returns a scene in which an observer sees now after last, while somebody leads.
 func sees(last, now election.Leader, g *grant) func(*model) {
 	return func(m *model) {
 		m.granted(g)

@@ -7,13 +7,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 )
 
-// A move is a leadership that was given to whoever published a value.
+// A move is a leadership that was given to the candidate that published a value.
 type move struct {
 	from *grant
 	to   string
 }
 
-// stands says that a candidate has entered, and is where its priority puts it.
+// stands records that a candidate has entered, and is where its priority puts it.
 func (m *model) stands(path, note string, priority int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -26,7 +26,8 @@ func (m *model) standsNoMore(path, note string) {
 	delete(m.placeLocked(path).standing, note)
 }
 
-// standing returns the notes of those who stand, and whom nobody of a priority goes ahead of who comes now.
+// standing returns the notes of the candidates that a newcomer with a priority does not go ahead
+// of.
 func (m *model) standing(path string, priority int) (notes []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,14 +39,15 @@ func (m *model) standing(path string, priority int) (notes []string) {
 	return notes
 }
 
-// offered says that whoever publishes a value may be given a leadership ahead of others.
+// offered records that the candidate that publishes a value may be given a leadership ahead of
+// others.
 func (m *model) offered(path, value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.placeLocked(path).offered[value] = true
 }
 
-// moved says that a leadership was.
+// moved records that a leadership was given.
 func (m *model) moved(from *grant, value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +55,8 @@ func (m *model) moved(from *grant, value string) {
 	p.moves = append(p.moves, move{from, value})
 }
 
-// movesLocked checks that nobody led between a leader and the one to whom it gave its place. Who has that counts from the same zxid.
+// movesLocked checks that nobody led between a leader and the candidate that got its place. That
+// candidate's token has the same zxid.
 func (m *model) movesLocked(path string, p *place) {
 	for _, mv := range p.moves {
 		var to *grant
@@ -63,7 +66,7 @@ func (m *model) movesLocked(path string, p *place) {
 			}
 		}
 		if to == nil {
-			continue // it was lost before it was told
+			continue // it was lost before its caller knew
 		}
 		for _, g := range p.tokens {
 			if g.token.Compare(mv.from.token) > 0 && g.token.Compare(to.token) < 0 {
@@ -73,8 +76,8 @@ func (m *model) movesLocked(path string, p *place) {
 	}
 }
 
-// sighted checks what an observer saw, after what it had seen last: leaders in the order of their tokens, and each of them with its values in
-// their order, and that those who led before know that they lead no more.
+// sighted checks what an observer saw after last. It sees leaders in the order of their tokens, and
+// the values of each leader in their order. Earlier leaders know that they no longer lead.
 func (m *model) sighted(path string, last, now election.Leader) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +102,7 @@ func (m *model) sighted(path string, last, now election.Leader) {
 	}
 }
 
-// split takes a published value apart: whose it is, and which of those it proclaimed.
+// split returns the parts of a published value: the publisher, and the number of the value.
 func split(value []byte) (who string, n int) {
 	who, text, _ := strings.Cut(string(value), " #")
 	_, _ = fmt.Sscan(text, &n)

@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	// candidates is how many callers stand for the elections in one way after the other.
+	// candidates is how many callers stand for the elections, each in one way.
 	candidates = 12
-	// priorities of candidates are below it.
+	// priorities is the bound of the candidates' priorities.
 	priorities = 3
 )
 
-// Callers on all members stand for elections in every way, with and without priorities; they withdraw, are elected, proclaim, resign, queue again
-// and hand the leadership to others, lose patience and lose sessions, while members are cut off, killed and started again, and others observe.
-// Every leadership and every sight of one is held against a model, see there.
+// Callers on all members stand for elections in every way, with and without priorities. They
+// withdraw, are elected, proclaim, resign, queue again, transfer leaderships, give up and lose
+// sessions. Meanwhile members are cut off, killed and started again, and others observe. The model
+// checks every leadership and everything that an observer sees.
 func TestElections(t *testing.T) { schedules(t, playElections) }
 
 func playElections(t *testing.T, seed uint64) {
-	// Who campaigns with sessions of their own have none that is in the way of others for long.
+	// Callers that campaign with sessions of their own get short ones, which do not block others
+	// for long.
 	s := newSchedule(t, seed, electionKinds, nil, func(c *embed.Config) { c.MaxSessionTimeout = 2 * shortTimeout })
 	var callers []func()
 	for j := range candidates {
@@ -79,9 +81,9 @@ func campaign(ctx context.Context, s *embed.Session, path string, _ bool) (held,
 	return leadership{l}, err
 }
 
-// children returns the znodes right below one, in no order.
+// children returns the znodes right below a path, in no order.
 func children(ctx context.Context, s *embed.Session, path string) (znodes []string) {
-	names, _, _ := s.Children(ctx, path) // without a path there is nobody
+	names, _, _ := s.Children(ctx, path) // without the path there are none
 	for _, name := range names {
 		znodes = append(znodes, path+"/"+name)
 	}
@@ -92,7 +94,7 @@ func children(ctx context.Context, s *embed.Session, path string) (znodes []stri
 type leadership struct{ *election.Leadership }
 
 func (l leadership) Release() error           { return l.Resign() }
-func (l leadership) Revoked() <-chan struct{} { return nil } // nobody can ask for it
+func (l leadership) Revoked() <-chan struct{} { return nil } // nobody can ask it to resign
 
 // A turn is a leadership of which only the context is known.
 type turn struct{ ctx context.Context }
@@ -101,7 +103,7 @@ func (t turn) Err() error               { return t.ctx.Err() }
 func (t turn) Context() context.Context { return t.ctx }
 func (t turn) Done() <-chan struct{}    { return t.ctx.Done() }
 
-// A candidate is a caller who stands for elections.
+// A candidate is a caller that stands for elections.
 type candidate struct {
 	caller
 	paths []string
@@ -124,15 +126,16 @@ func (c *candidate) run() {
 	}
 }
 
-// elected is what a candidate has when it is. It publishes value; the note is nobody else's.
+// elected returns the grant of a candidate that is elected. It publishes value, and note belongs to
+// it alone.
 func (c *caller) elected(path, value, note string) *grant {
 	return &grant{kind: c.kind.name, who: note, note: note, value: value, paths: []string{path}, mode: alone}
 }
 
-// published is the nth value that a leader proclaims.
+// published returns the nth value that a leader proclaims.
 func published(value string, n int) []byte { return fmt.Appendf(nil, "%s #%d", value, n) }
 
-// take tells the model of a leadership, and uses it.
+// take records a leadership in the model, and uses it.
 func (c *caller) take(s *embed.Session, l *election.Leadership, g *grant) *holder {
 	g.gets(leadership{l})
 	c.model.granted(g)
@@ -157,7 +160,7 @@ func (h *holder) proclaim(l *election.Leadership, n int) {
 	}
 }
 
-// ended looks what has become of a leadership that its leader has not given up.
+// ended checks what has become of a leadership that its leader has not given up.
 func (h *holder) ended(given bool) {
 	err := h.hold.Err()
 	if err == nil {
@@ -169,14 +172,14 @@ func (h *holder) ended(given bool) {
 	}
 }
 
-// makeRoom has a leader resign, or another take its place.
+// makeRoom makes a leader resign or transfer its leadership.
 func (h *holder) makeRoom(l *election.Leadership) {
 	if h.rng.IntN(2) == 0 && h.transfer(l) {
 		h.settle()
 		return
 	}
 	if h.rng.IntN(2) == 0 {
-		h.submit() // may be on its way when the leadership ends
+		h.submit() // it may be in flight when the leadership ends
 	}
 	h.release()
 	if h.rng.IntN(2) == 0 {
@@ -185,10 +188,10 @@ func (h *holder) makeRoom(l *election.Leadership) {
 	h.settle()
 }
 
-// transfer hands a leadership to somebody who stands, and reports whether it is over.
+// transfer transfers a leadership to another candidate, and reports whether the leadership is over.
 func (h *holder) transfer(l *election.Leadership) bool {
 	path := h.grant.paths[0]
-	all, _ := election.New(h.session, path).Candidates(h.ctx) // without them there is nobody
+	all, _ := election.New(h.session, path).Candidates(h.ctx) // without the list there is nobody
 	all = slices.DeleteFunc(all, func(s election.Standing) bool { return s.Path == l.Path() })
 	if len(all) == 0 {
 		return false
@@ -197,7 +200,8 @@ func (h *holder) transfer(l *election.Leadership) bool {
 	h.model.offered(path, string(to.Value))
 	ctx, cancel := h.patience()
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, time.Second) // who cannot answer may not for long
+	// A candidate that cannot answer has not much time.
+	ctx, cancel = context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	before := l.Err()
 	err := l.Transfer(ctx, to.Path)
@@ -208,7 +212,8 @@ func (h *holder) transfer(l *election.Leadership) bool {
 		h.t.Errorf("%v was transferred and goes on", h.grant)
 	case err == nil:
 		h.model.moved(h.grant, string(to.Value))
-	case ended != nil && errors.Is(err, embed.ErrUnknownOutcome): // no quorum has told in time whether it was taken
+	// No quorum has told in time whether the candidate accepted.
+	case ended != nil && errors.Is(err, embed.ErrUnknownOutcome):
 	default:
 		h.refuse(err)
 		if !errors.Is(err, election.ErrNotTransferred) && !(before != nil && errors.Is(err, before)) && !h.mayRefuse(ctx, h.session, h.grant.paths, err) {
@@ -222,14 +227,14 @@ func (h *holder) transfer(l *election.Leadership) bool {
 	return true
 }
 
-// A candidacy is a call of a candidate, from when it enters until it leads no more.
+// A candidacy is a call of a candidate, from Enter until it no longer leads.
 type candidacy struct {
 	*candidate
 	session   *embed.Session
 	ctx       context.Context
 	path      string
 	priority  int
-	grant     *grant // that it has when it is elected
+	grant     *grant // which it has when it is elected
 	turns     int
 	withdrawn atomic.Bool
 }
@@ -270,7 +275,8 @@ func (n *candidacy) campaign() (*election.Leadership, error) {
 	return n.wait(entered)
 }
 
-// wait waits to be elected; or the candidate is withdrawn when more has happened, perhaps when it is elected.
+// wait waits to be elected. Or it withdraws the candidate after some events, which may be when it
+// is elected.
 func (n *candidacy) wait(entered *election.Candidate) (*election.Leadership, error) {
 	n.model.stands(n.path, n.grant.note, n.priority)
 	defer n.model.standsNoMore(n.path, n.grant.note)
@@ -285,7 +291,7 @@ func (n *candidacy) wait(entered *election.Candidate) (*election.Leadership, err
 		select {
 		case <-happened:
 			n.withdrawn.Store(true)
-			_ = entered.Withdraw() // the node goes on trying
+			_ = entered.Withdraw() // the node retries
 		case <-waited:
 		}
 	})
@@ -295,7 +301,8 @@ func (n *candidacy) wait(entered *election.Candidate) (*election.Leadership, err
 	return l, err
 }
 
-// before checks that who waits in front of a candidate that has entered has no lower priority. The first may: it leads, or is about to.
+// before checks that no candidate ahead of an entered one has a lower priority, except the first,
+// which leads or is about to.
 func (n *candidacy) before(entered *election.Candidate) {
 	path := entered.Path()
 	all, _ := election.New(n.session, n.path).Candidates(n.ctx)
@@ -315,7 +322,7 @@ func (n *candidacy) failed(err error) {
 	}
 }
 
-// lead leads for a while, and returns the next leadership if it has queued for another and was elected again.
+// lead leads for a while. If it queues again and is elected, it returns the new leadership.
 func (n *candidacy) lead(l *election.Leadership) *election.Leadership {
 	h := n.take(n.session, l, n.grant)
 	h.ended(n.withdrawn.Load())
@@ -351,14 +358,14 @@ func (n *candidacy) requeue(l *election.Leadership) *election.Leadership {
 	return l
 }
 
-// interest returns a context that ends with the schedule, or when more has happened.
+// interest returns a context that ends with the schedule, or after some events.
 func (c *caller) interest() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(c.last)
 	c.model.after(1+c.rng.IntN(8*candidates), cancel)
 	return ctx, cancel
 }
 
-// latch leads with a Latch as often as it is elected, or until it has had enough.
+// latch leads with a Latch whenever it is elected, and stops after a while.
 func (c *candidate) latch(s *embed.Session, path string) {
 	value := "latch of " + c.begin(s)
 	ctx, cancel := c.interest()
@@ -374,7 +381,7 @@ func (c *candidate) latch(s *embed.Session, path string) {
 		h.ended(false)
 		if turns == 3 {
 			defer h.settle()
-			break // which leaves the rest to Close
+			break // Close does the rest
 		}
 		h.makeRoom(leads)
 	}
@@ -384,7 +391,7 @@ func (c *candidate) latch(s *embed.Session, path string) {
 	}
 }
 
-// gone reports whether an error says that a node is.
+// gone reports whether an error says that a node has ended.
 func gone(err error) bool { return errors.Is(err, embed.ErrClosed) || errors.Is(err, embed.ErrFailed) }
 
 var errEnough = errors.New("enough")
@@ -449,8 +456,8 @@ type observer struct {
 	newest atomic.Pointer[election.Leader]
 }
 
-// observe has all elections observed from all members. Who calls what it returns learns whether all of them see the newest leader, and ends
-// them.
+// observe starts observers of all elections on all members. The function that it returns checks
+// that all of them see the newest leader, and stops them.
 func (s *schedule) observe() (end func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	var all []*observer
@@ -497,7 +504,7 @@ func (o *observer) follow(ctx context.Context) {
 	}
 }
 
-// seen has somebody lead in each election, and waits until every observer of it knows.
+// seen makes somebody lead in each election, and waits until every observer of it knows.
 func (s *schedule) seen(all []*observer) {
 	ctx, cancel := context.WithTimeout(s.ctx, 3*patient)
 	defer cancel()
@@ -506,7 +513,8 @@ func (s *schedule) seen(all []*observer) {
 		for _, path := range k.paths() {
 			var l *election.Leadership
 			s.ens.Until("observers to see the newest leader", func() bool {
-				if l == nil || l.Err() != nil { // sessions are short: a busy machine may lose one
+				// Sessions are short, so a busy machine may lose one.
+				if l == nil || l.Err() != nil {
 					l = s.proclaims(ctx, path, value)
 				}
 				return l != nil && !slices.ContainsFunc(all, func(o *observer) bool {
@@ -519,7 +527,8 @@ func (s *schedule) seen(all []*observer) {
 	}
 }
 
-// proclaims has somebody lead and proclaim a value, or returns nil if the session for that was lost.
+// proclaims makes somebody lead and proclaim a value. It returns nil if the session for that was
+// lost.
 func (s *schedule) proclaims(ctx context.Context, path string, value []byte) *election.Leadership {
 	session := s.ens.Session(1, embed.SessionOptions{})
 	l, err := election.New(session, path).Campaign(ctx, []byte("the last"))
@@ -532,6 +541,6 @@ func (s *schedule) proclaims(ctx context.Context, path string, value []byte) *el
 	if session.Err() == nil && (l == nil || l.Err() == nil) {
 		s.t.Fatal(err)
 	}
-	_ = session.Close() // the node goes on trying
+	_ = session.Close() // the node retries
 	return nil
 }

@@ -16,7 +16,7 @@ type fault struct {
 	do   func(*schedule)
 }
 
-// losing are faults by which sessions are lost.
+// losing are the faults by which sessions are lost.
 var losing = []fault{
 	{"isolate long", func(s *schedule) { s.isolate(true) }},
 	{"pause long", func(s *schedule) { s.pause(true) }},
@@ -43,9 +43,9 @@ var lockFaults = []fault{
 	{"resize", (*schedule).resize},
 }
 
-// disturb does one fault after the other.
+// disturb plays one fault after the other.
 func (s *schedule) disturb() {
-	const calm = 300 // so much may happen between two faults
+	const calm = 300 // at most so many events between two faults
 	others := slices.Concat(otherFaults, s.faults)
 	deck := slices.Concat(losing, losing, others)
 	if !long() {
@@ -66,10 +66,11 @@ func (s *schedule) disturb() {
 	s.pass(40, time.Second/2)
 }
 
-// member returns one of the members.
+// member returns a random member.
 func (s *schedule) member() embed.MemberID { return pick(s.rng, s.ens.Members()...) }
 
-// outlast waits while a member is away: for a moment, or until its sessions are suspended, or over.
+// outlast waits while a member is away: for a moment, or until its sessions are Suspended or have
+// ended.
 func (s *schedule) outlast(id embed.MemberID, long bool) {
 	if !long {
 		s.pass(20, 200*time.Millisecond)
@@ -111,7 +112,7 @@ func (s *schedule) pause(long bool) {
 	s.ens.Resume(id)
 }
 
-// cut cuts one link. The member that lags then is not the leader, or not for long.
+// cut cuts one link. A member that lags then is not the leader, or not for long.
 func (s *schedule) cut() {
 	a := s.member()
 	b := a%3 + 1
@@ -120,7 +121,7 @@ func (s *schedule) cut() {
 	s.ens.HealAll()
 }
 
-// badLinks has messages late and lost.
+// badLinks delays and drops messages.
 func (s *schedule) badLinks() {
 	for _, a := range s.ens.Members() {
 		for _, b := range s.ens.Members() {
@@ -148,7 +149,7 @@ func (s *schedule) stop() {
 	s.start(id)
 }
 
-// lag has a member come back to a log that has been compacted.
+// lag makes a member come back to a log that has been compacted.
 func (s *schedule) lag() {
 	s.lagged.Store(true)
 	id := s.member()
@@ -156,7 +157,7 @@ func (s *schedule) lag() {
 	s.pass(60, time.Second)
 	for _, other := range s.ens.Members() {
 		if other != id {
-			_ = s.ens.Snapshot(other) // one may be under way
+			_ = s.ens.Snapshot(other) // a snapshot may be running already
 		}
 	}
 	s.pass(20, time.Second)
@@ -176,13 +177,13 @@ func (s *schedule) start(ids ...embed.MemberID) {
 	}
 }
 
-// sleep has the machine under a member sleep, up to twice as long as its sessions can bear.
+// sleep makes the machine under a member sleep, for up to twice as long as its sessions can bear.
 func (s *schedule) sleep() {
 	s.ens.Faults(s.member()).Sleep(time.Duration(s.rng.Int64N(int64(2 * shortTimeout))))
 	s.pass(20, 200*time.Millisecond)
 }
 
-// wallClock sets a clock forth or back, and right again.
+// wallClock sets a clock forward or back, and then right again.
 func (s *schedule) wallClock() {
 	f := s.ens.Faults(s.member())
 	f.SetWallClock(pick(s.rng, -time.Hour, time.Hour))
@@ -193,7 +194,7 @@ func (s *schedule) wallClock() {
 func (s *schedule) closeSessions() {
 	for range 3 {
 		if session := s.anySession(s.rng); session != nil {
-			_ = session.Close() // the node goes on trying
+			_ = session.Close() // the node retries
 		}
 		s.pass(5, 100*time.Millisecond)
 	}
@@ -222,7 +223,7 @@ func (s *schedule) resize() {
 	}
 }
 
-// resizeTo sets a limit; zero is what the callers agree on.
+// resizeTo sets a limit; zero means the one that the callers agree on.
 func (s *schedule) resizeTo(session *embed.Session, path string, limit int) {
 	most := limit
 	if most == 0 {
@@ -233,14 +234,14 @@ func (s *schedule) resizeTo(session *embed.Session, path string, limit int) {
 	err := lock.NewSemaphore(session, path, 0).Resize(s.ctx, limit)
 	s.model.notef("%s is resized to %d: %v", path, limit, err)
 	if err != nil {
-		s.unknown[path] = max(s.unknown[path], most) // it may come yet
+		s.unknown[path] = max(s.unknown[path], most) // it may still be applied
 		return
 	}
 	s.limits[path] = most
 	s.model.limited(path, max(most, s.unknown[path]))
 }
 
-// deleteByHand has somebody delete contenders that are not his, perhaps while a member cannot hear of it.
+// deleteByHand deletes other callers' contenders, perhaps while a member cannot hear of it.
 func (s *schedule) deleteByHand() {
 	if s.rng.IntN(2) == 0 {
 		s.ens.Isolate(s.member())
@@ -257,7 +258,7 @@ func (s *schedule) deleteByHand() {
 	}
 }
 
-// deleteOne deletes a contender, mostly the one who has it.
+// deleteOne deletes a contender, mostly the first.
 func (s *schedule) deleteOne(session *embed.Session, k *kind, path string) {
 	znodes := k.queued(s.ctx, session, path)
 	if len(znodes) == 0 {
@@ -269,7 +270,7 @@ func (s *schedule) deleteOne(session *embed.Session, k *kind, path string) {
 	}
 	data, _, _ := session.Get(s.ctx, znode)
 	if string(data) == "__REVOKE__" {
-		return // nobody knows whose it is
+		return // its owner is unknown
 	}
 	s.model.took(path, znode, string(data))
 	_ = session.Delete(s.ctx, znode, embed.AnyVersion)

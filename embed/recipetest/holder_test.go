@@ -13,7 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// register is the znode that the lock of a path protects: its data begins with the token of who wrote it last.
+// register returns the path of the znode that the lock on a path protects. Its data begins with the
+// token of the last writer.
 func register(path string) string { return path + "-register" }
 
 // held is what a Hold and a leadership have in common.
@@ -25,7 +26,7 @@ type held interface {
 	Release() error
 }
 
-// guard is an operation that is refused unless what is held still is.
+// guard returns the operation that is refused unless h is still held.
 func guard(h held) embed.Op {
 	if l, ok := h.(leadership); ok {
 		return election.Guard(l.Leadership)
@@ -40,40 +41,42 @@ type holder struct {
 	hold    held
 	grant   *grant
 
-	// versions are those of the registers as far as they are known: nobody else can change them while the Hold lasts. They are known no
-	// more once a write is on its way of which nobody waits for the outcome, or has none: it may be applied at any time.
+	// versions has the versions of the registers, as far as they are known: nobody else can change
+	// a register while the Hold lasts. A write in flight whose outcome nobody waits for may be
+	// applied at any time, so from then on the versions are unknown, and blind is set.
 	versions map[string]int32
 	blind    bool
 	sent     []sent
 }
 
-// sent is a write on its way.
+// sent is a write in flight.
 type sent struct {
 	*embed.Pending
-	ended bool // the Hold had, before it was sent
+	ended bool // the Hold had ended before it was sent
 }
 
 func (c *caller) holder(s *embed.Session, h held, g *grant) *holder {
 	return &holder{caller: c, session: s, hold: h, grant: g, versions: make(map[string]int32)}
 }
 
-// use does what a Hold is for.
+// use uses the Hold.
 func (h *holder) use() {
 	h.look()
 	switch n := h.rng.IntN(12); {
-	case n == 0 && !slices.Contains(h.kind.hot, h.grant.paths[0]): // until the next fault has come and gone
+	// Keep it until the next fault has come and gone.
+	case n == 0 && !slices.Contains(h.kind.hot, h.grant.paths[0]):
 		h.cling(2)
 		h.submit()
-	case n == 1: // until more has happened
+	case n == 1: // keep it until some more events have happened
 		h.pass(1+h.rng.IntN(callersOf), 20*time.Millisecond)
 	}
 	for range h.rng.IntN(4) {
-		if !h.work() { // its member is in trouble: now it is to be seen when the Hold ends
+		if !h.work() { // its member is in trouble: keep the Hold to see when it ends
 			h.cling(1)
 		}
 	}
 	if h.rng.IntN(4) == 0 {
-		h.submit() // may be on its way when the Hold ends
+		h.submit() // it may be in flight when the Hold ends
 	}
 }
 
@@ -88,7 +91,7 @@ func (h *holder) look() {
 			h.expect(err)
 			continue
 		}
-		// Of a lock that is kept, the last Hold's write may be ahead in the stream.
+		// With a kept lock, a write of the last Hold may be in flight ahead.
 		if !h.kind.keeps && !h.blind {
 			h.versions[path] = stat.Version
 		}
@@ -100,7 +103,7 @@ func (h *holder) look() {
 	}
 }
 
-// ops are a guarded access: to the registers of all paths at once.
+// ops returns a guarded access to the registers of all paths at once.
 func (h *holder) ops() []embed.Op {
 	h.accesses.Add(1)
 	ops := []embed.Op{guard(h.hold)}
@@ -118,7 +121,8 @@ func (h *holder) ops() []embed.Op {
 	return ops
 }
 
-// work accesses the registers and waits for the outcome. It is false if there is none.
+// work accesses the registers and waits for the outcome. It returns false if the outcome is unknown
+// or nothing was applied.
 func (h *holder) work() bool {
 	if h.rng.IntN(4) == 0 {
 		return h.elsewhere()
@@ -126,7 +130,7 @@ func (h *holder) work() bool {
 	return h.access(h.session)
 }
 
-// elsewhere is work by a session of another member, which may guard by the Hold too.
+// elsewhere does the same by a session of another member, which the Hold may guard too.
 func (h *holder) elsewhere() bool {
 	sl := pick(h.rng, h.slots...)
 	if sl.member == h.member || h.kind.keeps {
@@ -142,8 +146,9 @@ func (h *holder) access(s *embed.Session) bool {
 	return h.outcome(ended, results, err)
 }
 
-// cling keeps the Hold until so many faults have begun, or it has ended; perhaps also until somebody asks for it. Meanwhile it is used
-// through other members: what becomes of it is for the ensemble to know, which this one may not hear.
+// cling keeps the Hold until that many faults have begun, or until it has ended; perhaps also until
+// somebody revokes it. Meanwhile it accesses the registers through other members, because this
+// member may not hear what the ensemble has decided.
 func (h *holder) cling(faults int) {
 	var revoked <-chan struct{}
 	if h.rng.IntN(2) == 0 {
@@ -179,7 +184,7 @@ func (h *holder) submit() {
 	h.sent = append(h.sent, sent{h.session.Submit(h.ctx, h.ops()...), ended})
 }
 
-// settle waits for what is on its way.
+// settle waits for all accesses in flight.
 func (h *holder) settle() {
 	for _, p := range h.sent {
 		results, err := p.Result()
@@ -187,7 +192,8 @@ func (h *holder) settle() {
 	}
 }
 
-// outcome holds what has come of an access against what the Hold promises. It is false if that is not known, or nothing.
+// outcome checks the outcome of an access against what the Hold promises. It returns false if the
+// outcome is unknown or nothing was applied.
 func (h *holder) outcome(ended bool, results []embed.Result, err error) bool {
 	switch {
 	case err == nil && h.grant.mode != shared:
@@ -233,7 +239,7 @@ func (h *holder) expect(err error) {
 	h.t.Errorf("%v: unexpected: %v", h.grant, err)
 }
 
-// release gives the Hold back, perhaps several times at once.
+// release releases the Hold, perhaps several times at once.
 func (h *holder) release() {
 	var others sync.WaitGroup
 	for range h.rng.IntN(3) {
@@ -249,7 +255,7 @@ func (h *holder) release() {
 	if again := h.hold.Release(); again != nil {
 		h.t.Errorf("%v was released, and then again: %v", h.grant, again)
 	}
-	// Another who was elected to the same place has the same name.
+	// Another candidate that was elected to the same place has the same name.
 	if stat, there, _ := h.session.Exists(h.ctx, h.grant.znode); there && stat.Czxid == max(h.grant.token.Zxid, embed.Zxid(h.grant.token.Local)) && !h.kind.keeps && errors.Is(h.hold.Err(), embed.ErrReleased) {
 		h.t.Errorf("%v was released and stands in the queue", h.grant)
 	}

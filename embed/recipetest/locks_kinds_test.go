@@ -12,13 +12,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A lockKind is what the kinds of locks have beside what all have.
+// A lockKind is what a kind of lock has besides a kind's fields.
 type lockKind struct {
-	keeps      bool // the contender outlives its Hold, and is that of several
-	identities bool // who has lost it may have it back at once
+	keeps      bool // the contender outlives its Hold and serves several
+	identities bool // a caller that lost it may have it back at once
 	want       func(rng *rand.Rand, paths []string) want
 	take       func(context.Context, *embed.Session, want) (*lock.Hold, error)
-	// change has a Hold go over into another; nil: that cannot be.
+	// change turns a Hold into another one; nil: that is impossible.
 	change func(context.Context, *embed.Session, *lock.Hold, want) (*lock.Hold, error)
 }
 
@@ -60,7 +60,7 @@ var mutexes = &kind{
 	},
 }
 
-// single wants one of the paths, in one of the modes.
+// single returns a want for one of the paths, in one of the modes.
 func single(modes ...mode) func(*rand.Rand, []string) want {
 	return func(rng *rand.Rand, paths []string) want {
 		return want{paths: []string{pick(rng, paths...)}, mode: pick(rng, modes...), try: rng.IntN(4) == 0}
@@ -74,7 +74,8 @@ func takeMutex(ctx context.Context, s *embed.Session, path string, soon bool) (h
 	return lock.NewMutex(s, path).TryLock(ctx)
 }
 
-// multis share paths with mutexes. None has a hot one and a cold one: it would have the first wait for the second.
+// multis share paths with mutexes. No want has a hot and a cold path, because the first would wait
+// for the second.
 var multis = &kind{
 	name:   "multi",
 	hot:    []string{"/mutex/a", "/mutex/b", "/mutex/c"},
@@ -136,7 +137,7 @@ var rwmutexes = &kind{
 	},
 }
 
-// permits is the limit that the callers of a semaphore agree on.
+// permitsAgreed is the limit that the callers of a semaphore agree on.
 const permitsAgreed = 3
 
 var semaphores = &kind{
@@ -173,7 +174,7 @@ var semaphores = &kind{
 	},
 }
 
-// keepFor is how long somebody else has to wait for a lock that is kept.
+// keepFor is how long a contender from outside waits for a kept lock.
 const keepFor = 20 * time.Millisecond
 
 // keepers are mutexes with and without Options.Keep.
@@ -203,7 +204,7 @@ var keepers = &kind{
 	},
 }
 
-// keptBy is what a Mutex with Options.Keep is of.
+// keptBy identifies a Mutex with Options.Keep.
 type keptBy struct {
 	session *embed.Session
 	path    string
@@ -222,9 +223,9 @@ func keeping(s *embed.Session, path string) *lock.Mutex {
 
 var numbered = regexp.MustCompile(`[0-9]{10}$`)
 
-// contenders returns the znodes right below one that stand in its queue, in no order.
+// contenders returns the contenders' znodes right below a path, in no order.
 func contenders(ctx context.Context, s *embed.Session, path string) (znodes []string) {
-	names, _, _ := s.Children(ctx, path) // without a path there is nobody
+	names, _, _ := s.Children(ctx, path) // without the path there are none
 	for _, name := range names {
 		if numbered.MatchString(name) {
 			znodes = append(znodes, path+"/"+name)

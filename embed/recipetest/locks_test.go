@@ -12,19 +12,22 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// callersOf is how many callers each kind of lock has.
+// callersOf is the number of callers for each kind of lock.
 const callersOf = 6
 
-// Callers on sessions of all members take, hold and release locks of all kinds at random, lose patience and lose sessions, while
-// members are cut off, killed and started again. Every grant is held against a model, see there.
+// Callers on sessions of all members acquire, hold and release locks of all kinds at random, give
+// up and lose sessions. Meanwhile members are cut off, killed and started again. The model checks
+// every grant.
 func TestLocks(t *testing.T) { schedules(t, playLocks) }
 
 // locks is what only schedules of locks have.
 type locks struct {
-	delays  bool           // callers ask for delays
-	limits  map[string]int // of the semaphores, as far as is known
-	unknown map[string]int // the greatest that may come yet
-	behind  sync.Map       // keptBy of a contender's path: the sighting since which it is known to stand behind a lock that is kept
+	delays  bool           // callers use Options.Delay
+	limits  map[string]int // of the semaphores, as far as known
+	unknown map[string]int // the greatest limit that may still be applied
+	// By keptBy of a contender's path: the sighting since which the contender is known to stand
+	// behind a kept lock.
+	behind sync.Map
 }
 
 func playLocks(t *testing.T, seed uint64) {
@@ -50,7 +53,7 @@ func playLocks(t *testing.T, seed uint64) {
 	s.tell("delays: %v", s.delays)
 }
 
-// A lockCaller takes locks of one kind.
+// A lockCaller acquires locks of one kind.
 type lockCaller struct {
 	caller
 	paths []string
@@ -64,7 +67,7 @@ func (c *lockCaller) run() {
 	}
 }
 
-// call takes a lock, uses it and gives it back.
+// call acquires a lock, uses it and releases it.
 func (c *lockCaller) call(s *embed.Session) {
 	w := c.kind.want(c.rng, c.paths)
 	w.note = c.begin(s)
@@ -101,7 +104,7 @@ func (c *lockCaller) call(s *embed.Session) {
 	c.use(s, w, h, g)
 }
 
-// grant is what a caller has when it gets what it wants.
+// grant returns the grant of a caller that gets what it wants.
 func (w want) grant(k *kind) *grant {
 	g := &grant{kind: k.name, who: w.note, paths: w.paths, mode: w.mode, permits: w.permits, delay: w.delay, identity: w.identity}
 	if !k.keeps {
@@ -110,11 +113,11 @@ func (w want) grant(k *kind) *grant {
 	return g
 }
 
-// queue returns the notes of those who hold some paths, or wait for them.
+// queue returns the notes of the contenders that hold some paths, or wait for them.
 func (c *lockCaller) queue(ctx context.Context, s *embed.Session, paths []string) (notes []string) {
 	for _, path := range paths {
 		for _, look := range []func(context.Context, *embed.Session, string) ([]lock.Contender, error){lock.Holders, lock.Waiters} {
-			list, _ := look(ctx, s, path) // who is not seen is not known to be first
+			list, _ := look(ctx, s, path) // a contender that is not seen is not known to be first
 			for _, who := range list {
 				if who.Note != "" {
 					notes = append(notes, who.Note)
@@ -136,23 +139,23 @@ func (c *lockCaller) mayRefuse(ctx context.Context, s *embed.Session, w want, er
 	return true
 }
 
-// granted tells the model of a Hold.
+// granted records a Hold in the model.
 func (c *lockCaller) granted(g *grant, h *lock.Hold) {
 	if h.Token().Local > 0 {
-		g.saw = nil // it has taken a place over
+		g.saw = nil // it has taken over a place
 	}
 	g.gets(h)
 	c.model.granted(g)
 }
 
-// A sighting is when something was seen: at, and when so much had happened.
+// A sighting is when something was seen: the time, and the number of events so far.
 type sighting struct {
 	at     time.Time
 	events int
 }
 
-// bounded checks that a lock that is kept is not granted again and again while others wait for long. How long also says what has happened
-// meanwhile: a machine that has stopped for a moment has let nobody act on what there is to be seen.
+// bounded checks that a kept lock is not granted again and again while others wait for long. The
+// number of events counts too, because on a machine that stopped for a moment nobody could act.
 func (c *lockCaller) bounded(s *embed.Session, g *grant) {
 	const slack, enough = time.Second, 100
 	now := sighting{time.Now(), c.model.now()}
@@ -168,7 +171,7 @@ func (c *lockCaller) bounded(s *embed.Session, g *grant) {
 	}
 }
 
-// use works under a Hold and gives it back, or loses it.
+// use works under a Hold, and releases or loses it.
 func (c *lockCaller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
 	for again := true; again; {
 		r := c.holder(s, h, g)
@@ -184,7 +187,7 @@ func (c *lockCaller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
 				c.t.Errorf("nobody has released %v: %v", g, err)
 			}
 		}
-		if !again || c.rng.IntN(2) == 0 { // of what has gone over to another Hold it frees nothing
+		if !again || c.rng.IntN(2) == 0 { // after a change, releasing the old Hold frees nothing
 			r.release()
 		}
 		if c.rng.IntN(2) == 0 {
@@ -194,7 +197,8 @@ func (c *lockCaller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
 	}
 }
 
-// change has a read Hold go over into a write Hold, or the other way round. It returns what the caller has then.
+// change turns a read Hold into a write Hold, or the other way round. It returns what the caller
+// then has.
 func (c *lockCaller) change(r *holder, h *lock.Hold, w want) (*lock.Hold, *grant, want) {
 	next := w
 	next.mode = alone + shared - w.mode

@@ -19,7 +19,7 @@ var (
 
 func init() { shardsflag.Define() }
 
-// long reports whether schedules have every fault, and tell all that happened if they fail.
+// long reports whether schedules have every fault, and log all that happened if they fail.
 func long() bool { return *schedulesFlag > 0 || *longFlag > 0 }
 
 // schedules plays one short schedule, or as many long ones as the flags say.
@@ -35,7 +35,7 @@ func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
 			seed = rand.New(rand.NewPCG(seed, 0)).Uint64()
 		}
 		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { play(t, seed) }) {
-			return // what is left is in the way of the next
+			return // goroutines that are left would disturb the next one
 		}
 	}
 	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
@@ -45,7 +45,7 @@ func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
 	}
 }
 
-// stacks shows what every goroutine is at.
+// stacks returns the stacks of all goroutines.
 func stacks() string {
 	b := make([]byte, 1<<22)
 	return string(b[:runtime.Stack(b, true)])

@@ -11,19 +11,20 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A scene is something that the model must find fault with, and next to it what differs only in being right.
+// A scene shows the model something wrong that it must find. Next to it stands a scene that is
+// right and differs in that only.
 type scene struct {
 	name      string
 	bad, good func(*model)
-	want      string // in what is found
+	want      string // part of what the model reports
 }
 
-// A pretender answers what it is told to.
+// A pretender is a Hold that answers as it is told.
 type pretender struct {
 	err    error
 	ctx    context.Context
 	cancel context.CancelFunc
-	open   chan struct{} // what Done returns; nil: what goes with the context
+	open   chan struct{} // what Done returns; nil: the context's channel
 }
 
 func newPretender() *pretender {
@@ -31,7 +32,7 @@ func newPretender() *pretender {
 	return &pretender{ctx: ctx, cancel: cancel}
 }
 
-// say has it answer with an error, or with none.
+// say makes it answer with an error, or with none.
 func (p *pretender) say(err error) {
 	if p.err = err; err != nil {
 		p.cancel()
@@ -48,33 +49,34 @@ func (p *pretender) Done() <-chan struct{} {
 	return p.ctx.Done()
 }
 
-// given is a grant on /l that has not ended.
+// given returns a grant on /l that has not ended.
 func given(mode mode, token embed.Zxid) *grant {
 	return &grant{who: fmt.Sprint("who has ", token), note: fmt.Sprint(token), paths: []string{"/l"}, mode: mode, permits: 1, hold: newPretender(),
 		znode: fmt.Sprintf("/l/%d", token), token: lock.Token{Zxid: token}}
 }
 
-// over is one that has.
+// over returns a grant that has ended.
 func over(mode mode, token embed.Zxid) *grant {
 	g := given(mode, token)
 	g.hold.(*pretender).say(embed.ErrReleased)
 	return g
 }
 
-// after is one whose caller saw another in the queue before.
+// after returns g, whose caller saw first in the queue before.
 func after(g, first *grant) *grant {
 	g.saw = []string{first.note}
 	return g
 }
 
-// down is a reader that was a writer.
+// down returns the grant of a reader that was a writer.
 func down(token embed.Zxid, from *grant) *grant {
 	g := over(shared, token)
 	g.from = from
 	return g
 }
 
-// loses is the scene of a Hold that is lost, with a delay for all but an identity, and a grant to another.
+// loses returns a scene in which a Hold is lost, with a delay for all but an identity, and another
+// caller is granted the lock.
 func loses(why error, identity string) func(*model) {
 	return func(m *model) {
 		first, second := given(alone, 1), given(alone, 2)
@@ -86,7 +88,8 @@ func loses(why error, identity string) func(*model) {
 	}
 }
 
-// comesBack is the scene of a Hold that is lost, of its identity that then is granted a place, and a grant to another.
+// comesBack returns a scene in which a Hold is lost, its identity is granted a place, and another
+// caller is granted the lock.
 func comesBack(place embed.Zxid) func(*model) {
 	return func(m *model) {
 		back := over(alone, place)
@@ -99,7 +102,7 @@ func comesBack(place embed.Zxid) func(*model) {
 	}
 }
 
-// grants is the scene in which these are made, one after the other.
+// grants returns a scene in which these grants are made, one after the other.
 func grants(list ...*grant) func(*model) {
 	return func(m *model) {
 		for _, g := range list {
@@ -108,7 +111,7 @@ func grants(list ...*grant) func(*model) {
 	}
 }
 
-// limited is the scene in which there are so many permits.
+// limited returns a scene with a limited number of permits.
 func limited(most int, list ...*grant) func(*model) {
 	return func(m *model) {
 		m.limited("/l", most)
@@ -116,7 +119,7 @@ func limited(most int, list ...*grant) func(*model) {
 	}
 }
 
-// asked has a grant answer otherwise than it did.
+// asked makes a grant change its answer.
 func asked(before, later error) func(*model) {
 	return func(m *model) {
 		g := given(alone, 1)
@@ -128,7 +131,8 @@ func asked(before, later error) func(*model) {
 	}
 }
 
-// written is the scene in which guarded writes are applied in the order of their zxids; each grant has the next one.
+// written returns a scene in which guarded writes are applied. Each grant's write has the next
+// zxid.
 func written(list ...*grant) func(*model) {
 	return func(m *model) {
 		m.limited("/l", 1)
@@ -193,7 +197,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// play has the model find what is wrong, and nothing else.
+// play checks that the model finds what is wrong, and nothing else.
 func (s scene) play(t *testing.T) {
 	if found := findings(s.bad); !strings.Contains(found, s.want) {
 		t.Errorf("found %q, want %q", found, s.want)
@@ -203,7 +207,7 @@ func (s scene) play(t *testing.T) {
 	}
 }
 
-// findings shows a scene to a new model and returns what that finds.
+// findings shows a scene to a new model and returns what it finds.
 func findings(scene func(*model)) string {
 	var found strings.Builder
 	m := newModel(func(format string, args ...any) { fmt.Fprintf(&found, format+"\n", args...) })
@@ -211,7 +215,8 @@ func findings(scene func(*model)) string {
 	return found.String()
 }
 
-// Permits that there were once, between the call and the grant, do not count against it; those before the call do.
+// A larger limit at any time between the call and the grant does not count against the grant. One
+// before the call does.
 func TestModel_Limits(t *testing.T) {
 	for most, began := range map[string]bool{"3 before the call": false, "3 during the call": true} {
 		found := findings(func(m *model) {

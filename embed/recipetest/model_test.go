@@ -18,13 +18,13 @@ type mode int
 
 const (
 	alone   mode = iota // with nobody
-	shared              // with others that share
-	counted             // with others that are counted, as long as there are permits
+	shared              // with other shared ones
+	counted             // with other counted ones, as long as there are permits
 )
 
 func (m mode) excludes(other mode) bool { return m == alone || other == alone }
 
-// hold is what the model asks a Hold.
+// hold is what the model asks of a Hold.
 type hold interface {
 	Err() error
 	Context() context.Context
@@ -33,39 +33,39 @@ type hold interface {
 
 // A grant is one Hold that a caller of a schedule got.
 type grant struct {
-	// Set by who asks.
-	kind     string // of lock
+	// Set by the caller before the call.
+	kind     string // of the lock
 	who      string // the caller, and which of its calls
-	note     string // of its contenders; empty if they are not its own
-	value    string // of elections: what it publishes first, of which others may be too
+	note     string // of its contenders; empty if the contender serves several Holds
+	value    string // of elections: its first value, which others may publish too
 	paths    []string
 	mode     mode
-	permits  int           // of counted
-	delay    time.Duration // for which others are kept out if the Hold is lost
-	identity string        // who is not, if that is not empty
-	saw      []string      // notes of those who were there before the call: they came first
-	began    int           // what had happened by then
+	permits  int           // of a counted one
+	delay    time.Duration // during which others are kept out if the Hold is lost
+	identity string        // the one that is not kept out; empty: nobody
+	saw      []string      // notes of those that were in the queue before the call: they come first
+	began    int           // the number of events before the call
 
 	// Set when it is granted.
-	from  *grant // that has gone over into this one; nil: none has
+	from  *grant // the Hold that was turned into this one; nil: none
 	hold  hold
-	znode string // of its contender, of several the first
+	znode string // of its contender, or of the first of several
 	token lock.Token
 
 	// Guarded by the model's mu.
-	ctx   context.Context // the hold's, from when it was asked first
+	ctx   context.Context // the Hold's, as of the first question
 	done  <-chan struct{}
-	most  int       // permits that there may have been between the call and the grant
-	alive time.Time // the hold had not ended then
-	ended bool      // it has said so
+	most  int       // the largest limit between the call and the grant
+	alive time.Time // the Hold had not ended then
+	ended bool      // the Hold has answered so
 }
 
-// gets is told of what was granted.
+// gets records what was granted.
 func (g *grant) gets(h held) { g.hold, g.znode, g.token = h, h.Path(), h.Token() }
 
 func (g *grant) String() string { return fmt.Sprintf("%s (token %v)", g.who, g.token) }
 
-// A write is one that was guarded by a grant and applied.
+// A write is one that a grant guarded and that was applied.
 type write struct {
 	*grant
 	zxid embed.Zxid
@@ -73,35 +73,36 @@ type write struct {
 
 // A place is a path and what the model knows of it.
 type place struct {
-	live   []*grant // those that had not ended when they were asked last
-	lost   []*grant // those whose delay may go on
+	live   []*grant // those that had not ended at the last question
+	lost   []*grant // those whose delay may still run
 	ended  []*grant
-	tops   [counted + 1]*grant // by mode, the one with the greatest token
+	tops   [counted + 1]*grant // by mode: the one with the greatest token
 	tokens map[lock.Token]*grant
 	downs  []*grant // readers that were writers
 	notes  map[string]*grant
 	seen   map[string][]*grant // by note: those that came after it
-	taken  map[string]bool     // znodes and notes of contenders that were deleted by hand
+	taken  map[string]bool     // znodes and notes of contenders deleted by hand
 	writes []write
 	limits []limit
 
 	// Of elections.
-	standing map[string]int  // priorities of those who wait, by note
-	offered  map[string]bool // values of those who were to go ahead of others
+	standing map[string]int  // by note: the priorities of those that wait
+	offered  map[string]bool // values of those that may go ahead of others
 	moves    []move
 }
 
-// A limit is the number of permits that a semaphore may have had, from something that happened on.
+// A limit is the largest number of permits that a semaphore may have had from event at on.
 type limit struct{ at, most int }
 
-// A model holds every grant of a schedule against what the locks promise, as it happens: it asks the Holds then and there.
+// A model checks every grant of a schedule against what the locks promise, as it happens. It asks
+// the Holds then and there.
 type model struct {
-	found func(format string, args ...any) // tells of a fault of the locks
+	found func(format string, args ...any) // reports a fault of the locks
 
 	mu     sync.Mutex
 	places map[string]*place
 	alarms map[int][]func()
-	events int            // what has happened: grants and ends
+	events int            // the number of events: grants and ends
 	grants map[string]int // by kind
 	losses map[string]int
 	sights int // of observers
@@ -135,7 +136,7 @@ func (m *model) noteLocked(format string, args ...any) {
 	m.log = append(m.log, fmt.Sprintf("%8.3fs %5d ", time.Since(m.began).Seconds(), m.events)+fmt.Sprintf(format, args...))
 }
 
-// happenedLocked counts what has happened and lets those go on who waited for it.
+// happenedLocked counts an event and wakes those that wait for it.
 func (m *model) happenedLocked() {
 	m.events++
 	for _, f := range m.alarms[m.events] {
@@ -144,21 +145,21 @@ func (m *model) happenedLocked() {
 	delete(m.alarms, m.events)
 }
 
-// after calls f when so much more has happened.
+// after calls f when n more events have happened.
 func (m *model) after(n int, f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.alarms[m.events+n] = append(m.alarms[m.events+n], f)
 }
 
-// now returns how much has happened.
+// now returns the number of events so far.
 func (m *model) now() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.events
 }
 
-// granted takes note of a Hold, at once when its caller has it, and asks those that it excludes.
+// granted records a Hold, as soon as its caller has it, and asks the Holds that it excludes.
 func (m *model) granted(g *grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,13 +186,15 @@ func (m *model) granted(g *grant) {
 	m.happenedLocked()
 }
 
-// orderLocked checks that the grants of a path are made in the order of their tokens, and of their contenders.
+// orderLocked checks that the grants of a path are made in the order of their tokens, and of their
+// contenders.
 func (m *model) orderLocked(path string, p *place, g *grant) {
 	if twin := p.tokens[g.token]; twin != nil {
 		m.found("%s: %v and %v have one token", path, twin, g)
 	}
 	for mode, top := range p.tops {
-		// A smaller token is an earlier grant that was told late, and has ended before the later one was made.
+		// A smaller token is an earlier grant that was recorded late. It ended before the later one
+		// was made.
 		if top != nil && g.mode.excludes(top.mode) && g.token.Compare(top.token) < 0 && !p.took(g) && m.heldLocked(g) {
 			m.found("%s: %v was granted after %v, of mode %d", path, g, top, mode)
 		}
@@ -209,7 +212,8 @@ func (m *model) orderLocked(path string, p *place, g *grant) {
 	}
 }
 
-// betweenLocked checks that nobody was alone between a writer and the reader that it became.
+// betweenLocked checks that nobody had the lock alone between a writer and the reader that it
+// became.
 func (m *model) betweenLocked(path string, p *place, g *grant) {
 	check := func(down, other *grant) {
 		if other.mode == alone && down.from.token.Compare(other.token) < 0 && other.token.Compare(down.token) < 0 {
@@ -227,11 +231,11 @@ func (m *model) betweenLocked(path string, p *place, g *grant) {
 	}
 }
 
-// excludeLocked asks everybody whom a grant excludes.
+// excludeLocked asks every Hold that a grant excludes.
 func (m *model) excludeLocked(path string, p *place, g *grant) {
 	p.live = slices.DeleteFunc(p.live, func(earlier *grant) bool {
 		if m.heldLocked(earlier) {
-			// Who has a greater token was granted later: orderLocked has asked g itself.
+			// A greater token was granted later; orderLocked has asked g itself.
 			if g.mode.excludes(earlier.mode) && earlier.token.Compare(g.token) < 0 && !p.took(earlier) {
 				m.found("%s: %v still holds while %v does", path, earlier, g)
 			}
@@ -248,13 +252,14 @@ func (m *model) excludeLocked(path string, p *place, g *grant) {
 	}
 }
 
-// unclean reports whether what ended a Hold leaves its delay: its session was lost, or its process.
+// unclean reports whether a Hold's reason to end leaves its delay: its session or its process was
+// lost.
 func unclean(err error) bool {
 	return errors.Is(err, embed.ErrSuspended) || errors.Is(err, embed.ErrSessionExpired) || errors.Is(err, embed.ErrFailed)
 }
 
-// delayLocked checks that nobody is granted during the delay of a Hold that was lost. It began when that was alive last, or later, and ends when
-// its place is taken over.
+// delayLocked checks that nobody is granted the lock during the delay of a lost Hold. The delay
+// began when the Hold was last alive, or later. It ends when the Hold's place is taken over.
 func (m *model) delayLocked(path string, p *place, g *grant) {
 	p.lost = slices.DeleteFunc(p.lost, func(lost *grant) bool {
 		back := g.identity != "" && g.identity == lost.identity && g.token.Zxid == lost.token.Zxid
@@ -267,13 +272,13 @@ func (m *model) delayLocked(path string, p *place, g *grant) {
 	}
 }
 
-// countLocked checks that the Holds of a semaphore had permits when they were granted. Of those that are alive now all with
-// smaller tokens were then.
+// countLocked checks that the Holds of a semaphore had permits when they were granted. When a Hold
+// that is alive now was granted, all of those with smaller tokens were alive too.
 func (m *model) countLocked(path string, p *place) {
 	alive := slices.DeleteFunc(slices.Clone(p.live), func(g *grant) bool { return p.took(g) || !m.heldLocked(g) })
 	slices.SortFunc(alive, func(a, b *grant) int { return a.token.Compare(b.token) })
 	sum := 0
-	for _, g := range p.lost { // they have theirs yet
+	for _, g := range p.lost { // they still have their permits
 		if g.mode == counted {
 			sum += g.permits
 		}
@@ -285,7 +290,7 @@ func (m *model) countLocked(path string, p *place) {
 	}
 }
 
-// mostSince returns the most permits that there may have been since something happened.
+// mostSince returns the largest limit since event at.
 func (p *place) mostSince(at int) (most int) {
 	for i, l := range p.limits {
 		if i+1 == len(p.limits) || p.limits[i+1].at > at {
@@ -295,16 +300,16 @@ func (p *place) mostSince(at int) (most int) {
 	return most
 }
 
-// limited says that a semaphore may have so many permits from now on, at most.
+// limited records the largest number of permits that a semaphore may have from now on.
 func (m *model) limited(path string, most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.placeLocked(path)
-	m.happenedLocked() // who has begun has begun before
+	m.happenedLocked() // a call that has begun began before
 	p.limits = append(p.limits, limit{m.events, most})
 }
 
-// heldLocked asks a Hold whether it still is, in every way in which it can be asked.
+// heldLocked asks a Hold in every possible way whether it lasts.
 func (m *model) heldLocked(g *grant) bool {
 	if g.ctx == nil {
 		g.ctx, g.done = g.hold.Context(), g.hold.Done()
@@ -331,14 +336,14 @@ func (m *model) heldLocked(g *grant) bool {
 	return false
 }
 
-// held asks a Hold.
+// held asks a Hold whether it lasts.
 func (m *model) held(g *grant) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.heldLocked(g)
 }
 
-// lost takes note of a Hold that its caller did not give up.
+// lost records a Hold that ended although its caller did not give it up.
 func (m *model) lost(g *grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -347,7 +352,7 @@ func (m *model) lost(g *grant) {
 	m.happenedLocked()
 }
 
-// released takes note of a Hold that was given up.
+// released records a Hold that was given up.
 func (m *model) released(g *grant, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -358,8 +363,8 @@ func (m *model) released(g *grant, err error) {
 	m.happenedLocked()
 }
 
-// took says that a contender, which has a note, is about to be deleted by hand. Its Hold is told when its node applies that, which may be
-// after the next grant.
+// took records that a contender with a note is about to be deleted by hand. Its Hold ends when its
+// node applies that, which may be after the next grant.
 func (m *model) took(path, znode, note string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -374,14 +379,15 @@ func (p *place) took(g *grant) bool {
 	return p.taken[g.znode] || data != "" && p.taken[data]
 }
 
-// tookAny reports whether contenders of a path were deleted by hand.
+// tookAny reports whether any contender of some paths was deleted by hand.
 func (m *model) tookAny(paths ...string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(paths, func(path string) bool { return len(m.placeLocked(path).taken) > 0 })
 }
 
-// wrote takes note of a guarded write that was applied. ended says that the Hold had ended before it was issued.
+// wrote records a guarded write that was applied. ended says that the Hold had ended before the
+// write was issued.
 func (m *model) wrote(g *grant, path string, zxid embed.Zxid, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -402,7 +408,7 @@ func (m *model) read(g *grant, path string, token lock.Token) {
 	}
 }
 
-// finish checks what can be told at the end only.
+// finish checks what can be known only at the end.
 func (m *model) finish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -421,7 +427,8 @@ func (m *model) finish() {
 	}
 }
 
-// writesLocked checks that no guarded write was applied after one of a later grant that excludes it.
+// writesLocked checks that no guarded write was applied after one of a later grant that excludes
+// it.
 func (m *model) writesLocked(path string, p *place) {
 	slices.SortFunc(p.writes, func(a, b write) int { return cmp.Compare(a.zxid, b.zxid) })
 	var tops [counted + 1]*grant
@@ -437,8 +444,8 @@ func (m *model) writesLocked(path string, p *place) {
 	}
 }
 
-// overlapLocked checks by the zxids of guarded writes that the Holds of a semaphore never had more permits than there ever
-// were: from its first write to its last one a Hold had its own.
+// overlapLocked checks by the zxids of guarded writes that the Holds of a semaphore never had more
+// permits than the largest limit. A Hold had its permits from its first write to its last one.
 func (m *model) overlapLocked(path string, p *place) {
 	last := make(map[*grant]embed.Zxid)
 	for _, w := range p.writes {

@@ -17,60 +17,63 @@ import (
 )
 
 const (
-	// requestTimeout is short: who is on a member that is cut off is to go on with something else.
+	// requestTimeout is short, so that a caller on a member that is cut off goes on with something
+	// else.
 	requestTimeout = 300 * time.Millisecond
-	// Sessions with shortTimeout, the least there is, are lost to faults; one of longTimeout outlives most.
+	// Sessions with shortTimeout, the shortest possible, are lost to faults. One with longTimeout
+	// outlives most.
 	shortTimeout = 720 * time.Millisecond
 	longTimeout  = 6 * time.Second
 	// patient is how long a call may take when nothing is broken.
 	patient = time.Minute
 )
 
-// A kind of lock, or elections, take part in a schedule. On the hot paths something is to happen all the time: half of the callers use no
-// others, and nobody keeps a Hold of them for long.
+// A kind of lock, or elections, take part in a schedule. The hot paths should be busy all the time:
+// half of the callers use no others, and nobody keeps a Hold on them for long.
 type kind struct {
 	name      string
 	hot, cold []string
-	// all takes everything that there is of a path: at once, or what somebody keeps or has lost soon.
+	// all acquires all that a path has: at once, or if soon is set, after what somebody keeps or
+	// has lost.
 	all func(ctx context.Context, s *embed.Session, path string, soon bool) (held, error)
 	// queued returns the znodes of all contenders of a path, in no order.
 	queued func(context.Context, *embed.Session, string) []string
 
-	lockKind // only locks have more
+	lockKind // for locks only
 }
 
-// paths are all of a kind.
+// paths returns all paths of a kind.
 func (k *kind) paths() []string { return append(append([]string(nil), k.hot...), k.cold...) }
 
-// A schedule is one run of callers and faults, on an ensemble of its own. What is chosen follows from the seed; what comes of it also from
-// the machine.
+// A schedule is one run of callers and faults on an ensemble of its own. The seed decides the
+// choices. What comes of them depends on the machine too.
 type schedule struct {
 	t      *testing.T
 	seed   uint64
 	ens    *embedtest.Ensemble
 	model  *model
 	kinds  []*kind
-	faults []fault         // beside those that all schedules have
-	rng    *rand.Rand      // of the faults
+	faults []fault         // besides those of all schedules
+	rng    *rand.Rand      // for the faults
 	ctx    context.Context // bounds everything
-	last   context.Context // ends when the callers are to come to an end
+	last   context.Context // ends when the callers should stop
 	slots  []*slot
-	turn   atomic.Pointer[chan struct{}] // closed when the next fault comes
-	lagged atomic.Bool                   // a member has been given a snapshot, perhaps
+	turn   atomic.Pointer[chan struct{}] // closed when the next fault begins
+	lagged atomic.Bool                   // a member may have received a snapshot
 
-	calls, accesses atomic.Int64 // the latter of registers
+	calls, accesses atomic.Int64 // accesses of registers
 
-	locks // only schedules of locks have more
+	locks // for schedules of locks only
 
 	mu struct {
 		sync.Mutex
-		nodes   map[embed.MemberID]*embed.Node // also of those that are down
-		refused map[string]int                 // calls, by error
+		nodes   map[embed.MemberID]*embed.Node // including nodes that are down
+		refused map[string]int                 // number of calls, by error
 		faults  map[string]int
 	}
 }
 
-// A slot is a place for a session on a member. Who finds that it has ended opens the next.
+// A slot is a place for a session on a member. A caller that finds it ended opens the next.
 type slot struct {
 	member  embed.MemberID
 	timeout time.Duration
@@ -78,9 +81,10 @@ type slot struct {
 	session *embed.Session // guarded by mu
 }
 
-// newSchedule starts an ensemble, and makes the registers and every other path: the rest are for the recipes to make.
+// newSchedule starts an ensemble, and creates the registers and every other path. The recipes
+// create the rest.
 func newSchedule(t *testing.T, seed uint64, kinds []*kind, faults []fault, configure func(*embed.Config)) *schedule {
-	// It has no deadline: one would bound calls instead of requestTimeout.
+	// ctx has no deadline, because a deadline would bound calls instead of requestTimeout.
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	bound := time.AfterFunc(10*time.Minute, cancel)
@@ -118,10 +122,10 @@ func (s *schedule) prepare() {
 			}
 		}
 	}
-	_ = session.Close() // the node goes on trying
+	_ = session.Close() // the node retries
 }
 
-// play has callers at work, each of which ends with s.last, and disturbs them.
+// play runs callers until s.last ends, and disturbs them.
 func (s *schedule) play(callers []func()) {
 	s.nextTurn()
 	last, end := context.WithCancel(s.ctx)
@@ -139,7 +143,7 @@ func (s *schedule) play(callers []func()) {
 	}
 }
 
-// join waits until all callers are gone: nothing is broken any more that could keep them.
+// join waits until all callers are gone. Nothing is broken any more that could keep them.
 func (s *schedule) join(callers *sync.WaitGroup) bool {
 	gone := make(chan struct{})
 	go func() {
@@ -155,12 +159,14 @@ func (s *schedule) join(callers *sync.WaitGroup) bool {
 	}
 }
 
-// left checks that nobody is left behind: no contender, no goroutine, nothing that cannot be had; of some kinds it is not to be had at once.
+// left checks that nothing is left behind: no contender, no goroutine, no lock that cannot be
+// acquired. The locks of kinds for which soon is true may take a while.
 func (s *schedule) left(soon func(*kind) bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, 3*patient)
 	defer cancel()
 	for _, id := range s.ens.Members() {
-		// A write behind all that its callers have sent: what they do not wait for any more may be seen only when it is applied.
+		// A write behind all that the callers have sent. What they no longer wait for may be
+		// visible only once it is applied.
 		s.visit(id, func(session *embed.Session, _ *kind, path string) error {
 			err := session.Delete(ctx, register(path)+"-nobody", embed.AnyVersion)
 			if errors.Is(err, embed.ErrNoNode) {
@@ -197,7 +203,8 @@ func (s *schedule) left(soon func(*kind) bool) {
 	})
 }
 
-// visit does something with each path through a member, again if its session is lost meanwhile, as a busy machine may.
+// visit calls do for each path through a member. It repeats a call if its session was lost
+// meanwhile, as can happen on a busy machine.
 func (s *schedule) visit(id embed.MemberID, do func(*embed.Session, *kind, string) error) {
 	session := s.ens.Session(id, embed.SessionOptions{Timeout: longTimeout})
 	for _, k := range s.kinds {
@@ -212,7 +219,7 @@ func (s *schedule) visit(id embed.MemberID, do func(*embed.Session, *kind, strin
 			}
 		}
 	}
-	_ = session.Close() // the node goes on trying
+	_ = session.Close() // the node retries
 }
 
 // emptied checks that the queue of a path becomes empty.
@@ -243,7 +250,7 @@ func (s *schedule) tell(format string, args ...any) {
 	}
 }
 
-// nextTurn lets those go on who hold something until the next fault.
+// nextTurn wakes the callers that hold something until the next fault.
 func (s *schedule) nextTurn() {
 	next := make(chan struct{})
 	if last := s.turn.Swap(&next); last != nil {
@@ -251,7 +258,7 @@ func (s *schedule) nextTurn() {
 	}
 }
 
-// pass lets so much happen, or so much time go by.
+// pass waits until that many events have happened, or the time is over.
 func (s *schedule) pass(events int, most time.Duration) {
 	happened, expired := make(chan struct{}), time.NewTimer(most)
 	defer expired.Stop()
@@ -262,7 +269,8 @@ func (s *schedule) pass(events int, most time.Duration) {
 	}
 }
 
-// open returns the session of a slot, a new one if the last has ended, or nil if none can be had now.
+// open returns the session of a slot: a new one if the last has ended, or nil if none can be opened
+// now.
 func (s *schedule) open(sl *slot) *embed.Session {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
@@ -302,23 +310,23 @@ func (s *schedule) refuse(err error) {
 	s.mu.refused[text]++
 }
 
-// A caller uses what there is of one kind.
+// A caller uses the paths of one kind.
 type caller struct {
 	*schedule
 	kind *kind
 	name string
 	rng  *rand.Rand
 
-	n      int            // calls
-	member embed.MemberID // of the session of this one
+	n      int            // number of calls
+	member embed.MemberID // whose session this call uses
 }
 
-// caller returns the caller of a number.
+// caller returns the caller with a number.
 func (s *schedule) caller(number int, k *kind, name string) caller {
 	return caller{schedule: s, kind: k, name: name, rng: rand.New(rand.NewPCG(s.seed, uint64(1+number)))}
 }
 
-// session returns one to use next, or nil.
+// session returns the session to use next, or nil.
 func (c *caller) session() *embed.Session {
 	sl := pick(c.rng, c.slots...)
 	session := c.open(sl)
@@ -330,20 +338,20 @@ func (c *caller) session() *embed.Session {
 	return session
 }
 
-// begin counts a call, and returns the note of what it will have in the tree.
+// begin counts a call, and returns the note of its contenders.
 func (c *caller) begin(s *embed.Session) string {
 	c.n++
 	c.calls.Add(1)
 	return fmt.Sprintf("%s, call %d (session %x)", c.name, c.n, s.ID())
 }
 
-// patience returns a context that may end soon, or when more has happened.
+// patience returns a context that may end soon, or after some events.
 func (c *caller) patience() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	switch c.rng.IntN(10) {
 	case 0:
 		cancel()
-	case 1, 2, 3: // often while the create is on its way
+	case 1, 2, 3: // often while the create is in flight
 		timer := time.AfterFunc(time.Duration(c.rng.IntN(8000))*time.Microsecond, cancel)
 		return ctx, func() { timer.Stop(); cancel() }
 	case 4, 5:
@@ -352,17 +360,18 @@ func (c *caller) patience() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// mayRefuse reports whether a call of which nothing more is known may end with an error.
+// mayRefuse reports whether any call may end with an error.
 func (c *caller) mayRefuse(ctx context.Context, s *embed.Session, paths []string, err error) bool {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return true
-	case errors.Is(err, embed.ErrUnknownOutcome) && c.lagged.Load(): // a snapshot has taken its place
+	// A snapshot has replaced the answer.
+	case errors.Is(err, embed.ErrUnknownOutcome) && c.lagged.Load():
 		return true
 	case errors.Is(err, embed.ErrDeleted) && c.model.tookAny(paths...):
 		return true
 	case errors.Is(err, embed.ErrUnknownOutcome), errors.Is(err, embed.ErrFailed):
-		select { // of a member that is killed they end a moment later
+		select { // on a member that is killed, they end a moment later
 		case <-s.Done():
 		case <-time.After(patient):
 		}
