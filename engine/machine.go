@@ -266,7 +266,7 @@ func (m *machine) applyBatch(c *command.Command) {
 		return
 	}
 	m.mu.since[o.Member] = time.Now()
-	m.mu.table.Carried(o.Member, c.Home)
+	m.mu.table.AcknowledgeEnds(o.Member, c.Home)
 	var b *batch
 	if own {
 		b = m.pipe.head(o.LastSeq)
@@ -489,7 +489,7 @@ func (m *machine) endAsked(id tree.SessionID, wall int64, lost bool, why error) 
 		return
 	}
 	if m.shard == command.HomeShard {
-		m.mu.table.Decide(id, m.mu.Zxid, lost)
+		m.mu.table.DecideEnd(id, m.mu.Zxid, lost)
 		m.expirer.signal()
 	}
 }

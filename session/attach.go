@@ -18,7 +18,7 @@ type Incarnation struct {
 type history struct {
 	attached tree.Zxid
 	former   []Incarnation
-	lost     bool // of one that Purge or Decide was told of: how it ends
+	lost     bool // of one that Purge or DecideEnd was told of: how it ends
 }
 
 // lost is how the session ends once it is due.

@@ -48,7 +48,7 @@
 // stopwatch for it. The leader among the machines proposes Silence(step, what it measured) once the
 // stopwatch shows what NextStep asks for. Sessions whose timeout the silence reaches are due: Usable
 // answers ErrExpired at once and for ever, and the engine closes them in portions. A session that owns
-// more than a portion goes in several too, also if its owner closes it: Decide notes how it ends.
+// more than a portion goes in several too, also if its owner closes it: DecideEnd notes how it ends.
 //
 // Let c be the moment the origin's newest batch was committed (its Register, if there is none).
 //
@@ -117,7 +117,7 @@
 // that the session is attached to. So a record at home names them, Former, once it has left them, each with the incarnation in
 // which it left. Later incarnations know better, and an earlier one's stream is closed by theirs. The memory goes member by
 // member:
-//   - when the stream carries a batch on the shard that was sent in knowledge of the end (Carried), all that comes later in it was
+//   - when the stream carries a batch on the shard that was sent in knowledge of the end (AcknowledgeEnds), all that comes later in it was
 //     sent for others;
 //   - when a later incarnation registers on the shard, nothing more comes.
 //

@@ -66,8 +66,8 @@ func TestDecide(t *testing.T) {
 			}
 			must(table.Open(10, [16]byte{}, 1, 1, attached, nil))
 			must(table.AddShard(10, 1, 2))
-			table.Decide(10, 77, lost)
-			table.Decide(10, 78, !lost) // which comes too late
+			table.DecideEnd(10, 77, lost)
+			table.DecideEnd(10, 78, !lost) // which comes too late
 			table = reloaded(t, table)
 			table.Accept(1, 1, 2)
 			if err := table.Usable(10, 1); err != ErrExpired {

@@ -476,7 +476,7 @@ func (p *pair) overShards() (call string, got, want any) {
 			return "", nil, nil
 		}
 		home := tree.Zxid(p.next(int(p.zxid) + 1))
-		p.table.Carried(m, home)
+		p.table.AcknowledgeEnds(m, home)
 		p.model.asksNoMore(m, func(e modelEnd) bool { return e.ended <= home })
 		return fmt.Sprint("carried ", m, home), nil, nil
 	}

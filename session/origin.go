@@ -104,7 +104,7 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	}
 	for id := range o.purged {
 		if t.isRetired(t.ended[id].of(n.Member)) {
-			t.discharge(id, n.Member)
+			t.acknowledge(id, n.Member)
 		}
 	}
 	slices.Sort(ended)

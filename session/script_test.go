@@ -179,8 +179,8 @@ func (s *tableScript) answer(c command) string {
 		return textOf(s.table.Introduce(c.id(), c.time("timeout"), c.member(), tree.Zxid(c.opt("attached")), c.identities()))
 	case "purge":
 		return fmt.Sprint("nothing=", s.table.Purge(c.id(), c.former(), tree.Zxid(c.num("ended")), c.flag("lost")))
-	case "carried":
-		s.table.Carried(c.member(), tree.Zxid(c.num("home")))
+	case "acknowledge":
+		s.table.AcknowledgeEnds(c.member(), tree.Zxid(c.num("home")))
 		return "ok"
 	case "purged":
 		s.table.Purged(c.id(), uint32(c.num("shard")))

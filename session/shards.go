@@ -50,7 +50,7 @@ func (t *Table) Introduce(id tree.SessionID, timeout time.Duration, at MemberID,
 
 // Purge books that a session has ended on the home shard, in transaction ended, lost or not, and that those of former spoke for it: it is
 // Closing here if it was admitted, and never admitted again. Its record stays, also when it is closed, until each of them shows
-// that it asks nothing for the session any more: by Carried, or by a Register here of an incarnation after the one that spoke.
+// that it asks nothing for the session any more: by AcknowledgeEnds, or by a Register here of an incarnation after the one that spoke.
 // (Any Register would not do. It may be that of the incarnation that asked, which is late here.)
 //
 // It reports whether there is nothing of the session here. Otherwise there is nothing once it is closed.
@@ -60,7 +60,7 @@ func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid, 
 	e, ok := t.sessions[id]
 	if !ok {
 		if _, repeat := t.ended[id]; !repeat {
-			t.await(id, ended, former)
+			t.awaitFormer(id, ended, former)
 		}
 		return true
 	}
@@ -74,16 +74,16 @@ func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid, 
 	return false
 }
 
-// Carried tells that an accepted batch of a member was sent by a node that had applied transaction home of the home shard. What
+// AcknowledgeEnds tells that an accepted batch of a member was sent by a node that had applied transaction home of the home shard. What
 // it knew to have ended it asks nothing for any more, so those records go.
-func (t *Table) Carried(at MemberID, home tree.Zxid) {
+func (t *Table) AcknowledgeEnds(at MemberID, home tree.Zxid) {
 	o, ok := t.origins[at]
 	if !ok {
 		return
 	}
 	for id, ended := range o.purged {
 		if ended <= home {
-			t.discharge(id, at)
+			t.acknowledge(id, at)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (t *Table) Purged(id tree.SessionID, shard uint32) {
 	t.ended[id] = x
 }
 
-// IsEnding reports whether a session that Purge or Decide was told of waits here to be closed.
+// IsEnding reports whether a session that Purge or DecideEnd was told of waits here to be closed.
 func (t *Table) IsEnding(id tree.SessionID) bool {
 	e, open := t.sessions[id]
 	return open && e.extra != nil && e.extra.ended != 0
@@ -149,8 +149,8 @@ func (x end) of(m MemberID) Incarnation {
 	return x.former[i]
 }
 
-// await keeps in mind that a session has ended, until all that spoke for it and still may ask for it know.
-func (t *Table) await(id tree.SessionID, ended tree.Zxid, former []Incarnation) {
+// awaitFormer keeps in mind that a session has ended, until all that spoke for it and still may ask for it know.
+func (t *Table) awaitFormer(id tree.SessionID, ended tree.Zxid, former []Incarnation) {
 	t.dirtySessions[id] = struct{}{}
 	if former = slices.DeleteFunc(slices.Clone(former), t.isRetired); len(former) > 0 {
 		t.remember(id, end{zxid: ended, former: former})
@@ -174,8 +174,8 @@ func (t *Table) remember(id tree.SessionID, x end) {
 	}
 }
 
-// discharge books that a member asks nothing any more for a session that has ended.
-func (t *Table) discharge(id tree.SessionID, m MemberID) {
+// acknowledge books that a member asks nothing any more for a session that has ended.
+func (t *Table) acknowledge(id tree.SessionID, m MemberID) {
 	t.dirtySessions[id] = struct{}{}
 	delete(t.origins[m].purged, id)
 	x := t.ended[id]

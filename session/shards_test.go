@@ -151,7 +151,7 @@ func (w *world) batch(m *member, s *side, apply func()) {
 	arrives = func() {
 		switch s.table.Accept(m.id, start, seq) {
 		case Accepted:
-			s.table.Carried(m.id, home)
+			s.table.AcknowledgeEnds(m.id, home)
 			apply()
 		case Gap, Unregistered:
 			if start == m.start { // its node sends it again

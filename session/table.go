@@ -201,15 +201,15 @@ func (t *Table) Close(id tree.SessionID, ended tree.Zxid, lost bool) bool {
 		spoke := append(slices.Clone(r.Former), Incarnation{Member: r.Origin, Start: t.origins[r.Origin].Start})
 		t.remember(id, end{zxid: ended, lost: lost, shards: r.Shards, former: spoke})
 	case r.Ended != 0:
-		t.await(id, r.Ended, r.Former)
+		t.awaitFormer(id, r.Ended, r.Former)
 	}
 	return true
 }
 
-// Decide ends a session of its home shard of which more is to be deleted than at once, and notes how:
+// DecideEnd ends a session of its home shard of which more is to be deleted than at once, and notes how:
 // by its owner, or lost. It is Closing from now on; decided is the newest transaction, and not zero. It does
 // nothing to a session whose end is decided.
-func (t *Table) Decide(id tree.SessionID, decided tree.Zxid, lost bool) {
+func (t *Table) DecideEnd(id tree.SessionID, decided tree.Zxid, lost bool) {
 	e, ok := t.sessions[id]
 	if !ok || e.isDue() {
 		return
@@ -254,7 +254,7 @@ func (t *Table) DueLen() int {
 }
 
 // Lost tells how a session ends that is due: lost, for its silence or for a Register; or as Purge or
-// Decide was told.
+// DecideEnd was told.
 func (t *Table) Lost(id tree.SessionID) bool {
 	e, ok := t.sessions[id]
 	return ok && e.lost()
