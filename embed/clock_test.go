@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -113,7 +114,7 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 			if got := ask(held{hold, leader, made, tenure}); (got == nil) != (name == "State") {
 				t.Errorf("after a jump of %v %s says %v", by, name, got)
 			}
-			awaits(t, s, embed.Connected)
+			testkit.Reaches(t, s.State, embed.Connected)
 			for _, err := range []error{hold.Err(), leader.Err(), made.Err()} {
 				if !errors.Is(err, embed.ErrSuspended) {
 					t.Errorf("after a jump of %v: %v", by, err)
@@ -209,7 +210,7 @@ func TestClock_TheMachineSlept(t *testing.T) {
 			if hold.Err() == nil {
 				t.Error("the hold outlived the sleep")
 			}
-			awaits(t, s, c.want)
+			testkit.Reaches(t, s.State, c.want)
 			// Nobody else would remove what a session leaves that only its own node knows to be over.
 			fresh, err := n.NewSession(ctx, embed.SessionOptions{})
 			must(t, err)
@@ -346,7 +347,7 @@ func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	g.set(false)
 	_, err = s.Set(ctx, ofSessions, nil, embed.AnyVersion)
 	must(t, err)
-	awaits(t, s, embed.Connected)
+	testkit.Reaches(t, s.State, embed.Connected)
 }
 
 // E4: while the clock does not stand still a session is never safe. A lock that is free is not said to be held, nobody is

@@ -22,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
@@ -390,7 +391,7 @@ func (w *sweep) run(tr *trap, how life, what string) {
 		w.installs += installs
 		w.lags = false
 	}
-	for _, f := range descriptors(w.t) {
+	for _, f := range testkit.OpenFiles(w.t) {
 		if strings.HasPrefix(f, w.ens.Dir(victim)) && w.stuck == 0 {
 			w.t.Errorf("%s: %s is still open", what, f)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -36,23 +37,6 @@ func lastHeld(holds func() bool) <-chan time.Time {
 		out <- last
 	}()
 	return out
-}
-
-// awaits waits until a session is in a state.
-func awaits(t *testing.T, s *embed.Session, want embed.State) {
-	t.Helper()
-	ctx := bounded(t)
-	for {
-		now, changed := s.State()
-		if now == want {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.Fatalf("the session is %v, want %v", now, want)
-		}
-	}
 }
 
 // cutOff cuts the links between a member and the others: what it sends, what it is sent, or both.
@@ -160,7 +144,7 @@ func TestGuarantee_ToldFirst(t *testing.T) {
 			must(t, err)
 
 			ens.HealAll()
-			awaits(t, s, embed.Expired)
+			testkit.Reaches(t, s.State, embed.Expired)
 			if !errors.Is(s.Err(), embed.ErrSessionExpired) || hold.Err() == nil || leadership.Err() == nil {
 				t.Errorf("session: %v, hold: %v, leadership: %v", s.Err(), hold.Err(), leadership.Err())
 			}
@@ -215,7 +199,7 @@ func TestGuarantee_ToldFirst_ASuspendedSessionComesBackWithoutItsHolds(t *testin
 			_, err = s.Set(ctx, "/mine", []byte("mine"), embed.AnyVersion)
 			must(t, err)
 			c.cut(ens)
-			awaits(t, s, embed.Suspended)
+			testkit.Reaches(t, s.State, embed.Suspended)
 			if !errors.Is(hold.Err(), embed.ErrSuspended) {
 				t.Errorf("hold of a suspended session: %v", hold.Err())
 			}

@@ -16,15 +16,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// bounded returns a ctx that ends a test that hangs.
-func bounded(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
+var (
+	must    = testkit.Must
+	bounded = testkit.Context
+	until   = testkit.Until
+)
 
 // D4: writers move a value between two znodes by Multi, on each shard. Readers on every member read both, one after the other. Each znode
 // holds its share and the number of the move, so a reader can tell a sum that was never there and a state that is older than

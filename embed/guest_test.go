@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"runtime"
 	"slices"
@@ -21,26 +20,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
-
-// descriptors lists what this process has open, leaving out what the runtime opens for itself.
-func descriptors(t *testing.T) []string {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip("no /proc/self/fd here")
-	}
-	var open []string
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(target, "/proc/") && !strings.HasPrefix(target, "anon_inode:") {
-			open = append(open, target)
-		}
-	}
-	return open
-}
 
 // use does a little of everything on a node.
 func use(t *testing.T, n *embed.Node) {
@@ -82,7 +65,7 @@ func TestGuarantee_GoodGuest(t *testing.T) {
 		})
 		must(t, err)
 		use(t, n)
-		if open := descriptors(t); slices.ContainsFunc(open, func(f string) bool { return strings.HasPrefix(f, "socket:") }) {
+		if open := testkit.OpenFiles(t); slices.ContainsFunc(open, func(f string) bool { return strings.HasPrefix(f, "socket:") }) {
 			t.Errorf("a node alone has a socket: %v", open)
 		}
 		must(t, n.Close())
@@ -97,14 +80,14 @@ func TestGuarantee_GoodGuest(t *testing.T) {
 	dir := t.TempDir()
 	once(dir) // dragonboat and the runtime keep some things for the life of the process
 	three()
-	goroutines, open := runtime.NumGoroutine(), descriptors(t)
+	goroutines, open := runtime.NumGoroutine(), testkit.OpenFiles(t)
 	for i := range 50 {
 		once(dir)
 		if i%10 == 0 {
 			three()
 		}
 	}
-	if now := descriptors(t); len(now) > len(open) {
+	if now := testkit.OpenFiles(t); len(now) > len(open) {
 		t.Errorf("open after 50 rounds: %v\nbefore: %v", now, open)
 	}
 	// Goroutines that were told to end may still be on their way.

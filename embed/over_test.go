@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // A node that has failed or is closed is over. What it says must be true: it leads nothing and knows of no leader, nobody can do
@@ -126,12 +127,12 @@ func (o *over) checkNode(t *testing.T, want error) {
 	n, ctx := o.node, bounded(t)
 	asked := map[string]func(t *testing.T){
 		"Status": func(t *testing.T) { o.checkStatus(t) },
-		"Ready":  func(t *testing.T) { wantErr(t, n.Ready(ctx), want) },
+		"Ready":  func(t *testing.T) { testkit.WantErr(t, n.Ready(ctx), want) },
 		"NewSession": func(t *testing.T) {
 			_, err := n.NewSession(ctx, embed.SessionOptions{})
-			wantErr(t, err, want)
+			testkit.WantErr(t, err, want)
 		},
-		"TransferLeadership": func(t *testing.T) { wantErr(t, n.TransferLeadership(1, 2), want) },
+		"TransferLeadership": func(t *testing.T) { testkit.WantErr(t, n.TransferLeadership(1, 2), want) },
 		"Done": func(t *testing.T) {
 			select {
 			case <-n.Done():
@@ -166,14 +167,14 @@ func (o *over) checkStatus(t *testing.T) {
 func (o *over) checkSession(t *testing.T, want error) {
 	t.Helper()
 	s, ctx := o.session, bounded(t)
-	fails := func(err error) func(t *testing.T) { return func(t *testing.T) { wantErr(t, err, want) } }
+	fails := func(err error) func(t *testing.T) { return func(t *testing.T) { testkit.WantErr(t, err, want) } }
 	_, _, acl := s.ACL(ctx, "/a")
 	_, _, before := s.Before(ctx, "/a/b-0000000001")
 	_, _, children := s.Children(ctx, "/")
 	made, err := claim.New(ctx, s, embed.OpCreate("/b", nil, embed.Ephemeral))
 	must(t, err)
 	_, err = made.Created(ctx)
-	wantErr(t, err, want)
+	testkit.WantErr(t, err, want)
 	_, count := s.CountDescendants(ctx, "/")
 	_, create := s.Create(ctx, "/b", nil, embed.Persistent)
 	_, _, createWith := s.CreateWith(ctx, "/b", nil, embed.CreateOptions{})
@@ -193,7 +194,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 		"CountDescendants": fails(count), "Create": fails(create), "CreateWith": fails(createWith),
 		"Delete": fails(s.Delete(ctx, "/a", embed.AnyVersion)), "Ephemerals": fails(ephemerals), "Err": fails(s.Err()),
 		"Exists": fails(exists), "Get": fails(get), "Member": fails(member), "Multi": fails(multi), "Set": fails(set),
-		"SetACL": fails(setACL), "Submit": fails(submit), "Sync": func(t *testing.T) { wantErr(t, sync, want); wantErr(t, syncOne, want) },
+		"SetACL": fails(setACL), "Submit": fails(submit), "Sync": func(t *testing.T) { testkit.WantErr(t, sync, want); testkit.WantErr(t, syncOne, want) },
 		"Watch":   fails(watch),
 		"Context": fails(context.Cause(s.Context())),
 		"State": func(t *testing.T) {
@@ -214,12 +215,12 @@ func (o *over) checkHeld(t *testing.T, want error) {
 	t.Helper()
 	for range o.watch.Events() {
 	}
-	wantErr(t, o.watch.Err(), want)
-	wantErr(t, o.claim.Err(), want)
-	wantErr(t, o.tenure.Err(), want)
-	wantErr(t, context.Cause(o.tenure.Context()), want)
+	testkit.WantErr(t, o.watch.Err(), want)
+	testkit.WantErr(t, o.claim.Err(), want)
+	testkit.WantErr(t, o.tenure.Err(), want)
+	testkit.WantErr(t, context.Cause(o.tenure.Context()), want)
 	_, err := o.claim.Hold(true)
-	wantErr(t, err, want)
+	testkit.WantErr(t, err, want)
 }
 
 // checkEngine asks what monitors and the gateway ask.
@@ -273,12 +274,5 @@ func everyMethod(t *testing.T, v any, asked map[string]func(t *testing.T)) {
 	}
 	for name := range asked {
 		t.Errorf("%T has no method %s", v, name)
-	}
-}
-
-func wantErr(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%v, want %v", err, want)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The tests of this file play what went wrong in other coordination systems. Which bug is shown where, also by tests of
@@ -91,7 +92,7 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 			ens.Faults(victim).SetWallClock(time.Duration(1-jump%2) * time.Hour)
 			sessions[victim].State() // which asks on behalf of all on its member; it may be Connected again by now
 			if jump == round%4 {     // now and then it is whole in between
-				awaits(t, sessions[victim], embed.Connected)
+				testkit.Reaches(t, sessions[victim].State, embed.Connected)
 			}
 		}
 		ens.Until("the next turn", func() bool { return led() > lost })

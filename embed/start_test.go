@@ -221,28 +221,6 @@ func copyDir(t *testing.T, from, to string) {
 	}
 }
 
-// until waits for a condition that nothing announces.
-func until(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	ctx := bounded(t)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // only returns the one file below dir whose name ends so.
 func only(t *testing.T, dir, suffix string) string {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
@@ -21,7 +22,7 @@ func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
 		if err := c.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if !errors.Is(c.Err(), ErrReleased) || !isClosed(c.Done()) {
+		if !errors.Is(c.Err(), ErrReleased) || !testkit.Closed(c.Done()) {
 			t.Fatal(c.Err())
 		}
 		n.lead(otherMember)
@@ -203,7 +204,7 @@ func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 		for i, c := range claims {
 			refused := false
 			for range queueBytesMax / (command.BatchBytesMax / 2) {
-				refused = refused || isClosed(s.Submit(t.Context(), bigSet("/a")).Done())
+				refused = refused || testkit.Closed(s.Submit(t.Context(), bigSet("/a")).Done())
 			}
 			if !refused {
 				t.Errorf("round %d: more than the bound is queued", i)
@@ -308,7 +309,7 @@ func TestClaimWhoseCreateFailsEndsWithItsError(t *testing.T) {
 		s := n.open(testTimeout)
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/no/q", Mode: tree.Ephemeral}}, nil)
 		n.commit()
-		if _, err := c.Created(t.Context()); !errors.Is(err, tree.ErrNoNode) || !errors.Is(c.Err(), tree.ErrNoNode) || !isClosed(c.Done()) {
+		if _, err := c.Created(t.Context()); !errors.Is(err, tree.ErrNoNode) || !errors.Is(c.Err(), tree.ErrNoNode) || !testkit.Closed(c.Done()) {
 			t.Fatalf("created %v, ended %v", err, c.Err())
 		}
 		if err := errors.Join(c.Release()); err != nil {
@@ -400,7 +401,7 @@ func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
 		go s.Close()
 		n.commit()
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
-		if !isClosed(c.Done()) || !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(holdErr(c), ErrSessionClosed) {
+		if !testkit.Closed(c.Done()) || !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(holdErr(c), ErrSessionClosed) {
 			t.Fatal(c.Err())
 		}
 		n.wantRequests()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -345,7 +346,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		if err := held.Err(); err != nil {
 			t.Errorf("a claim whose znode is there: %v", err)
 		}
-		if err := deleted.Err(); !errors.Is(err, ErrDeleted) || !isClosed(deleted.Done()) {
+		if err := deleted.Err(); !errors.Is(err, ErrDeleted) || !testkit.Closed(deleted.Done()) {
 			t.Errorf("a claim whose znode is another: %v", err)
 		}
 		if err := lost.Err(); !errors.Is(err, ErrSessionExpired) || !errors.Is(gone.Err(), ErrSessionExpired) {

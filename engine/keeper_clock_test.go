@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
@@ -24,7 +25,7 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 		"claim":   func(n *node, s *Session, c hold) bool { return errors.Is(c.Err(), ErrSuspended) },
 		"hold":    func(n *node, s *Session, c hold) bool { return errors.Is(holdErr(c.Claim), ErrSuspended) },
 		"session": func(n *node, s *Session, c hold) bool { return s.Err() == nil && c.err == ErrSuspended },
-		"done":    func(n *node, s *Session, c hold) bool { return isClosed(c.Done()) },
+		"done":    func(n *node, s *Session, c hold) bool { return testkit.Closed(c.Done()) },
 		"guard": func(n *node, s *Session, c hold) bool {
 			_, err := c.turn.guard(s)
 			return errors.Is(err, tree.ErrNotHeld) && errors.Is(err, ErrSuspended)
@@ -41,7 +42,7 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 					if !lost(n, s, c) {
 						t.Fatal("the first question is not answered lost")
 					}
-					if !isClosed(c.Done()) || !errors.Is(cause(c.turn.Context()), ErrSuspended) {
+					if !testkit.Closed(c.Done()) || !errors.Is(cause(c.turn.Context()), ErrSuspended) {
 						t.Fatalf("the claim goes on: %v", cause(c.turn.Context()))
 					}
 				})
@@ -55,7 +56,7 @@ func TestFirstQuestionAfterALongPauseIsToldTheEnd(t *testing.T) {
 	for name, ended := range map[string]func(s *Session) bool{
 		"err":     func(s *Session) bool { return errors.Is(s.Err(), ErrSessionExpired) },
 		"state":   func(s *Session) bool { state, _ := s.State(); return state == session.Expired },
-		"done":    func(s *Session) bool { return isClosed(s.Done()) },
+		"done":    func(s *Session) bool { return testkit.Closed(s.Done()) },
 		"context": func(s *Session) bool { return errors.Is(cause(s.Context()), ErrSessionExpired) },
 		"submit": func(s *Session) bool {
 			_, err := s.Submit(context.Background(), []tree.Op{create("/x")}).Result()
@@ -95,7 +96,7 @@ func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 		if err := c.Err(); !errors.Is(err, ErrSuspended) {
 			t.Fatalf("the claim ended with %v", err)
 		}
-		if !isClosed(changed) {
+		if !testkit.Closed(changed) {
 			t.Fatal("nobody was told")
 		}
 		n.wantRequests("release /q")

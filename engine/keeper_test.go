@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -61,12 +62,12 @@ func TestSessionIsSuspendedAtItsDeadline(t *testing.T) {
 		}
 		pass(testDeadline - time.Nanosecond)
 		n.wantState(s, session.Connected)
-		if isClosed(changed) {
+		if testkit.Closed(changed) {
 			t.Fatal("the state is told to be another, and is not")
 		}
 		pass(time.Nanosecond)
 		n.wantState(s, session.Suspended)
-		if !isClosed(changed) {
+		if !testkit.Closed(changed) {
 			t.Fatal("nobody is told of the new state")
 		}
 	})
@@ -80,7 +81,7 @@ func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
 		n.lead(0)
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/x"}})
 		pass(testDeadline)
-		if !isClosed(held.Done()) {
+		if !testkit.Closed(held.Done()) {
 			t.Fatal("the held claim goes on")
 		}
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/y"}})
@@ -110,7 +111,7 @@ func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 		n.wantState(s, session.Suspended)
 		pass(time.Nanosecond)
 		n.wantState(s, session.Expired)
-		if !errors.Is(s.Err(), ErrSessionExpired) || !isClosed(s.Done()) || !errors.Is(cause(s.Context()), ErrSessionExpired) {
+		if !errors.Is(s.Err(), ErrSessionExpired) || !testkit.Closed(s.Done()) || !errors.Is(cause(s.Context()), ErrSessionExpired) {
 			t.Fatalf("ended with %v", s.Err())
 		}
 		if err := outcome(queued.waiter); !errors.Is(err, ErrSessionExpired) {
@@ -238,7 +239,7 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 		}
 		n.shard.mu.Unlock()
 		n.wantState(s, session.Expired)
-		if !errors.Is(c.Err(), ErrSessionExpired) || !isClosed(c.Done()) || n.exists("/q") {
+		if !errors.Is(c.Err(), ErrSessionExpired) || !testkit.Closed(c.Done()) || n.exists("/q") {
 			t.Fatalf("the claim: %v", c.Err())
 		}
 		if !slices.Equal(expired, []tree.SessionID{s.ID()}) {
@@ -344,12 +345,12 @@ func TestStateChannelClosesOnEveryTurn(t *testing.T) {
 		s := n.open(testTimeout)
 		want := func(changed <-chan struct{}, state session.State) <-chan struct{} {
 			t.Helper()
-			if !isClosed(changed) {
+			if !testkit.Closed(changed) {
 				t.Fatalf("not told of %v", state)
 			}
 			n.wantState(s, state)
 			_, next := s.State()
-			if isClosed(next) {
+			if testkit.Closed(next) {
 				t.Fatalf("the channel of %v is closed", state)
 			}
 			return next
@@ -364,7 +365,7 @@ func TestStateChannelClosesOnEveryTurn(t *testing.T) {
 		synctest.Wait()
 		changed = want(changed, session.Closed)
 		n.run(time.Minute)
-		if isClosed(changed) {
+		if testkit.Closed(changed) {
 			t.Fatal("a closed session has another state")
 		}
 	})

@@ -253,14 +253,5 @@ func (n *node) wantState(s *Session, want session.State) {
 	}
 }
 
-func isClosed[T any](ch <-chan T) bool {
-	select {
-	case _, ok := <-ch:
-		return !ok
-	default:
-		return false
-	}
-}
-
 // cause is why a context has ended, nil while it has not.
 func cause(ctx context.Context) error { return context.Cause(ctx) }

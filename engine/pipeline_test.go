@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -336,7 +337,7 @@ func TestSessionCloseGivesUpWhatItCannotLearn(t *testing.T) {
 		if err := s.Close(); err == nil {
 			t.Error("Close without a quorum says nothing")
 		}
-		if !isClosed(p.Done()) {
+		if !testkit.Closed(p.Done()) {
 			t.Fatal("the request has no outcome")
 		}
 		if err := outcome(p.waiter); err != ErrUnknownOutcome {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
@@ -233,7 +234,7 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		}
 		m.run(testTimeout/suspendedParts + remoteTickMin)
 		n.wantState(stays, session.Suspended)
-		if !isClosed(changed) {
+		if !testkit.Closed(changed) {
 			t.Fatal("nobody is told")
 		}
 		wantTurn(session.Suspended)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
@@ -235,7 +236,7 @@ func wantEnd(t *testing.T, s *Session, want error) {
 	if err := s.Err(); err != want {
 		t.Fatalf("the session ended with %v, want %v", err, want)
 	}
-	if want != nil && (!isClosed(s.Done()) || cause(s.Context()) != want) {
+	if want != nil && (!testkit.Closed(s.Done()) || cause(s.Context()) != want) {
 		t.Fatalf("its context ended with %v", cause(s.Context()))
 	}
 }

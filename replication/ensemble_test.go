@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // testDisk is what tests need of a disk.
@@ -233,8 +235,7 @@ func (m *tape) has(t testing.TB, cmd string) {
 	}
 }
 
-// patience is how long a test waits for what must happen, on a machine that is busy with something else too.
-const patience = 2 * time.Minute
+const patience = testkit.Patience
 
 // node is a member of an ensemble under test.
 type node struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lni/dragonboat/v4/logger"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -240,9 +241,7 @@ func namesIn(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var (
+	must       = testkit.Must
+	eventually = testkit.Until
+)

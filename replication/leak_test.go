@@ -1,46 +1,19 @@
 package replication
 
 import (
-	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// descriptors counts the open files of this process; sockets and the like, which other tests' runtime may
-// open and close at any time, are not counted.
+// descriptors counts the open files of this process. Sockets and the like do not count: other tests'
+// runtime may open and close them at any time.
 func descriptors(t testing.TB) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip("no /proc/self/fd here")
-	}
-	n := 0
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "/proc/") {
-			n++
-		}
-	}
-	return n
-}
-
-// eventually waits for a condition that nothing announces.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("no %s within %v\n%s", what, patience, stacks[:runtime.Stack(stacks, true)])
-		}
-	}
+	return len(slices.DeleteFunc(testkit.OpenFiles(t), func(name string) bool { return !strings.HasPrefix(name, "/") }))
 }
 
 func TestHost_StartsAndClosesLeakNothing(t *testing.T) {

@@ -10,13 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// patience limits how long a test waits for something that must happen.
-const patience = 30 * time.Second
+const patience = testkit.Patience
 
 // A contents is the records of an image, by table and key.
 type contents map[string]string
@@ -162,12 +161,7 @@ func openWith(t testing.TB, o Options) *Image {
 	return i
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // files returns the contents of every file below root, and the names of the directories.
 func files(t testing.TB, root string) map[string]string {

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // If an operation would make the whole tree too heavy, it is refused, for every kind and every
@@ -106,25 +108,18 @@ func TestWeightIsThatOfTheMemory(t *testing.T) {
 		"ephemerals":         {Data: make([]byte, 20), Mode: Ephemeral},
 		"TTL znodes":         {Mode: TTL, TTL: 1000},
 	} {
-		before := heap()
+		before := testkit.Heap()
 		tree, h := New(nil), &Header{Session: 7}
 		for i := range 100_000 {
 			op.Kind, op.Path, op.Data = KindCreate, fmt.Sprintf("/path-of-%d", i), bytes.Clone(op.Data)
 			tree.must(t, h, op)
 		}
 		_ = tree.Drain(func(string, Znode, bool) error { return nil })
-		took := heap() - before
+		took := testkit.Heap() - before
 		t.Logf("%s: a weight of %d for %d bytes", name, tree.Weight(), took)
 		if w := tree.Weight(); w < took*2/3 || w > took*3/2 {
 			t.Errorf("%s: a weight of %d for %d bytes", name, w, took)
 		}
 		runtime.KeepAlive(tree)
 	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -13,7 +14,7 @@ import (
 func idleClients(paths []string, clients int, mode Mode) (*Registry, []*Client, float64) {
 	r := NewRegistry()
 	all := make([]*Client, clients)
-	before := heap()
+	before := testkit.Heap()
 	for i := range all {
 		all[i] = newClient(r)
 	}
@@ -22,7 +23,7 @@ func idleClients(paths []string, clients int, mode Mode) (*Registry, []*Client, 
 			panic(err)
 		}
 	}
-	return r, all, float64(heap()-before) / float64(len(paths))
+	return r, all, float64(testkit.Heap()-before) / float64(len(paths))
 }
 
 // A watch at rest is small; Persistent ones are in two tables. One watch of a connection of its own pays for the connection.
@@ -63,7 +64,7 @@ func TestClient_PathIsShared(t *testing.T) {
 // What has fired or was removed leaves nothing, in the client nor in the registry.
 func TestClient_UsedWatchesLeaveNothing(t *testing.T) {
 	paths := idlePaths(100_000)
-	before := heap()
+	before := testkit.Heap()
 	r, all, _ := idleClients(paths, 1, Data)
 	changes := make([]tree.Change, len(paths))
 	for i, path := range paths {
@@ -74,7 +75,7 @@ func TestClient_UsedWatchesLeaveNothing(t *testing.T) {
 	if _, err := all[0].Take(all[0].At(0)); err != ErrOverflow {
 		t.Errorf("%d events at once: %v", len(paths), err)
 	}
-	if left := heap() - before; left > 64<<10 {
+	if left := testkit.Heap() - before; left > 64<<10 {
 		t.Errorf("%d bytes left", left)
 	}
 	runtime.KeepAlive(r)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -510,7 +511,7 @@ func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
 				r.Deliver(7, []tree.Change{change(tree.DataChanged, first), change(tree.DataChanged, last)}, nil)
 			}()
 		}
-		if isClosed(delivered) {
+		if testkit.Closed(delivered) {
 			if in == 0 {
 				in = looked
 			}
@@ -530,15 +531,6 @@ func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
 	wantTold(t, w, "NodeDataChanged "+first, "NodeDataChanged "+last)
 	if err := r.check(); err != nil || r.clients.n != len(was.Data)-2 {
 		t.Errorf("%d marks: %v", r.clients.n, err)
-	}
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -22,21 +23,14 @@ func idlePaths(n int) []string {
 func idle(paths []string, mode Mode, open bool) (*Registry, []*Stream, float64) {
 	r := NewRegistry()
 	streams := make([]*Stream, len(paths))
-	before := heap()
+	before := testkit.Heap()
 	for i, path := range paths {
 		streams[i] = r.Add(path, mode, 0, nil)
 		if open {
 			streams[i].Events()
 		}
 	}
-	return r, streams, float64(heap()-before) / float64(len(paths))
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	return r, streams, float64(testkit.Heap()-before) / float64(len(paths))
 }
 
 // D3: a watch at rest has no buffer.
@@ -64,9 +58,9 @@ func TestToldWatchIsSmall(t *testing.T) {
 	for i := range streams {
 		streams[i] = r.Add("/a", Persistent, 0, nil)
 	}
-	before := heap()
+	before := testkit.Heap()
 	r.Deliver(1, set("/a"), nil)
-	if size := float64(heap()-before) / watches; size > most {
+	if size := float64(testkit.Heap()-before) / watches; size > most {
 		t.Errorf("an event takes %.0f bytes a watch, want at most %d", size, most)
 	}
 	r.Deliver(2, set("/a"), nil)
@@ -81,13 +75,13 @@ func TestToldWatchIsSmall(t *testing.T) {
 // TestEndedWatchesLeaveNothing ends all watches of a registry that goes on.
 func TestEndedWatchesLeaveNothing(t *testing.T) {
 	paths := idlePaths(100_000)
-	before := heap()
+	before := testkit.Heap()
 	r, streams, _ := idle(paths, Once, true)
 	for _, s := range streams {
 		s.Close()
 	}
 	streams = nil
-	if left := heap() - before; left > 64<<10 {
+	if left := testkit.Heap() - before; left > 64<<10 {
 		t.Errorf("%d bytes left", left)
 	}
 	runtime.KeepAlive(r)

@@ -14,15 +14,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// patience is far more than anything here takes.
-const patience = time.Minute
+const patience = testkit.Patience
 
 // binary is the program as it is shipped.
 var binary string
@@ -47,26 +46,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	every := time.NewTicker(5 * time.Millisecond)
-	defer every.Stop()
-	for limit := time.After(patience); !cond(); {
-		select {
-		case <-every.C:
-		case <-limit:
-			t.Fatalf("%s: not in %v", what, patience)
-		}
-	}
-}
+var (
+	must  = testkit.Must
+	until = testkit.Until
+)
 
 // vivarium runs a command to its end, in this process.
 func vivarium(args ...string) (code int, stdout, stderr string) {

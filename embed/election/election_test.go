@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
@@ -22,20 +23,10 @@ func init() { shardsflag.Define() }
 
 const path = "/election"
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// bounded returns a ctx that ends a test that hangs.
-func bounded(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
+var (
+	must    = testkit.Must
+	bounded = testkit.Context
+)
 
 func one(t testing.TB) *embedtest.Ensemble {
 	t.Helper()

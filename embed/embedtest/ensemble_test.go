@@ -13,17 +13,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 func init() { shardsflag.Define() }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var (
+	must    = testkit.Must
+	bounded = testkit.Context
+)
 
 func TestEnsemble_StopKillRestart(t *testing.T) {
 	dir := t.TempDir()

@@ -1,7 +1,6 @@
 package embedtest_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,17 +14,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
-
-// bounded returns a ctx that ends a test that hangs.
-func bounded(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // create creates a sequential znode and returns its name.
 func create(t *testing.T, s *embed.Session) string {
@@ -33,23 +25,6 @@ func create(t *testing.T, s *embed.Session) string {
 	name, err := s.Create(bounded(t), "/job-", nil, embed.Sequential)
 	must(t, err)
 	return name
-}
-
-// awaits waits until a session is in a state.
-func awaits(t *testing.T, s *embed.Session, want embed.State) {
-	t.Helper()
-	ctx := bounded(t)
-	for {
-		now, changed := s.State()
-		if now == want {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.Fatalf("the session is %v, want %v", now, want)
-		}
-	}
 }
 
 func has(t *testing.T, s *embed.Session, paths ...string) {
@@ -314,7 +289,7 @@ func TestFaults_Pause(t *testing.T) {
 				t.Error("a member that stands still has written")
 			}
 			ens.Resume(victim)
-			awaits(t, s, embed.Expired)
+			testkit.Reaches(t, s.State, embed.Expired)
 			ens.Ready(victim)
 			create(t, ens.Session(victim, embed.SessionOptions{}))
 			must(t, next.Err())
@@ -371,7 +346,7 @@ func TestFaults_WallClock(t *testing.T) {
 		if err := hold.Err(); !errors.Is(err, embed.ErrSuspended) {
 			t.Errorf("a hold after a jump to %v: %v", offset, err)
 		}
-		awaits(t, s, embed.Connected)
+		testkit.Reaches(t, s.State, embed.Connected)
 		before := time.Now().Add(offset - time.Minute)
 		_, stat, err := s.Get(bounded(t), create(t, s))
 		must(t, err)
@@ -398,7 +373,7 @@ func TestFaults_Sleep(t *testing.T) {
 		if err := hold.Err(); err == nil {
 			t.Errorf("a hold outlived a sleep of %d timeouts", timeouts)
 		}
-		awaits(t, s, want)
+		testkit.Reaches(t, s.State, want)
 	}
 	must(t, kept.Err())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -74,8 +75,7 @@ type client struct {
 	zxids  []int64      // the zxids of those events
 }
 
-// patience is how long a test waits for something that must happen, even on a busy machine.
-const patience = time.Minute
+const patience = testkit.Patience
 
 func dial(t testing.TB, g *Gateway) *client {
 	t.Helper()

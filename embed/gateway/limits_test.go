@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
@@ -318,15 +317,7 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// wait waits for a condition.
-func wait(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
+var wait = testkit.Until
 
 // Config.MaxTreeSize applies to clients too. They get QuotaExceeded. Reads, deletes and new
 // sessions still work.

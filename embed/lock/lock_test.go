@@ -22,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -31,20 +32,10 @@ func init() { shardsflag.Define() }
 
 const path = "/locks/x"
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// bounded returns a ctx that ends a test that hangs.
-func bounded(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
+var (
+	must    = testkit.Must
+	bounded = testkit.Context
+)
 
 // one starts an ensemble of one member. That is enough for all tests but those of a lost quorum.
 func one(t testing.TB) *embedtest.Ensemble {

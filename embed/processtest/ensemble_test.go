@@ -14,13 +14,12 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-// patience bounds every wait of this package. It is far beyond what a slow machine needs: a test that reaches it has
-// failed.
-const patience = 2 * time.Minute
+const patience = testkit.Patience
 
 // quickTick makes elections take 0.2 to 0.48 s, and 1.44 s the least session timeout.
 const quickTick = 20 * time.Millisecond

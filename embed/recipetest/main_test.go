@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
@@ -40,20 +41,9 @@ func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
 	}
 	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks())
+			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, testkit.Stacks())
 		}
 	}
 }
 
-// stacks returns the stacks of all goroutines.
-func stacks() string {
-	b := make([]byte, 1<<22)
-	return string(b[:runtime.Stack(b, true)])
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 const (
@@ -154,7 +155,7 @@ func (s *schedule) join(callers *sync.WaitGroup) bool {
 	case <-gone:
 		return true
 	case <-time.After(patient):
-		s.t.Errorf("callers wait for what does not come\n%s", stacks())
+		s.t.Errorf("callers wait for what does not come\n%s", testkit.Stacks())
 		return false
 	}
 }
@@ -193,7 +194,7 @@ func (s *schedule) left(soon func(*kind) bool) {
 		})
 	}
 	s.ens.Until("the goroutines of the recipes to end", func() bool {
-		all := stacks()
+		all := testkit.Stacks()
 		for _, room := range []string{"lock.(", "election.", "internal/queue."} {
 			if strings.Contains(all, "vivarium/embed/"+room) {
 				return false

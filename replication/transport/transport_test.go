@@ -15,13 +15,13 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 	pb "github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 const deployment = 7
 
-// patience bounds every wait of a test. No test measures with it.
-const patience = 30 * time.Second
+const patience = testkit.Patience
 
 // identity returns the identity of a member of the tests' ensemble.
 func identity(m uint64) Identity {
@@ -202,20 +202,7 @@ func get[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	end := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("not reached: %s", what)
-		}
-	}
-}
+var until = testkit.Until
 
 // noGoroutines waits until no goroutine runs code of this package or of transporttest, except
 // tests.

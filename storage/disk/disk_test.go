@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 var errInjected = errors.New("injected")
@@ -24,25 +26,16 @@ func open(t *testing.T) *Disk {
 	return d
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var (
+	ok      = testkit.Must
+	wantErr = testkit.WantErr
+)
 
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
 		ok(t, err)
 		return v
-	}
-}
-
-func wantErr(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("got error %v, want %v", err, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // What versions and lists a client is told of ACLs.
@@ -207,14 +208,10 @@ func TestOddOps(t *testing.T) {
 	is(t, "get after it", err, zk.ErrNoNode)
 }
 
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !cond(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
+var (
+	must  = testkit.Must
+	until = testkit.Until
+)
 
 // An ensemble's members as a monitor sees them: one leads, the others follow.
 func TestWordsOfMembers(t *testing.T) {

@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 var update = flag.Bool("update", false, "record what ZooKeeper's servers answer in testdata/*.golden; needs the Debian package zookeeper")
 
-// patience bounds every wait, as embedtest's does: who reaches it has failed.
-const patience = time.Minute
+const patience = testkit.Patience
 
 // A system is three servers that scripts of foreign clients run against: Vivarium's members, or ZooKeeper's.
 type system struct {

@@ -49,13 +49,6 @@ func connect(t *testing.T, g *gateway.Gateway) *zk.Conn {
 	return c
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func is(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -75,12 +76,7 @@ func begin(t testing.TB, cfg Config) (*Client, told) {
 	return c, events
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func is(t testing.TB, what string, err error, code wire.Code) {
 	t.Helper()

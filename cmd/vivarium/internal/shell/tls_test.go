@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // An issuer is an authority, or whom it has certified.
@@ -63,12 +64,7 @@ func put(t *testing.T, dir, name, text string) string {
 	return file
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = testkit.Must
 
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()

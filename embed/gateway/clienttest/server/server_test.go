@@ -16,11 +16,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// patience is far longer than anything here takes.
-const patience = time.Minute
+const patience = testkit.Patience
 
 // binary is the program as it is shipped.
 var binary string
@@ -45,22 +45,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !cond(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not in %v", what, patience)
-		}
-	}
-}
+var (
+	must  = testkit.Must
+	until = testkit.Until
+)
 
 var anyone = zk.WorldACL(zk.PermAll)
 
