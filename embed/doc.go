@@ -67,7 +67,7 @@
 // there in time, so this is to be seen only where a member dies: its sessions' silence counts from what it last said there.
 //
 // The root is on every shard: its children are those of all, its Stat their sum; its data and its ACL are fixed, and it has no
-// quota. Its sequential children have the numbers of their shards, so it is no queue: Session.Before, OpCheckChildren, a lock and an election
+// quota. Its sequential children have the numbers of their shards, so it is no queue: claim.Before, OpCheckChildren, a lock and an election
 // on it end with ErrCrossShard. What is read of it is true of each shard at some moment after the last Sync, not of all at one.
 // /zookeeper is on the first shard, except that the quota of a subtree is where the subtree is and that /zookeeper/quota is on every
 // shard, as the root.

@@ -372,7 +372,6 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			})
 			answers{t, s}.are(map[string]answer{
 				"ACL":              {func() error { _, _, err := s.ACL(ctx, "/"); return err }, session},
-				"Before":           {func() error { _, _, err := s.Before(ctx, hold.Path()); return err }, session},
 				"Children":         {func() error { _, _, err := s.Children(ctx, "/"); return err }, session},
 				"Close":            {s.Close, nil},
 				"Context":          {func() error { return context.Cause(s.Context()) }, session},
@@ -421,6 +420,9 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				t.Errorf("claim.New: %v, want %v", err, session)
 			}
 			must(t, late.Release())
+			if _, _, err := claim.Before(ctx, s, hold.Path()); !errors.Is(err, session) {
+				t.Errorf("claim.Before: %v, want %v", err, session)
+			}
 			answers{t, made}.are(map[string]answer{
 				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // it was
 				"Done":    {closed(made.Done()), nil},

@@ -169,7 +169,8 @@ func (o *over) checkSession(t *testing.T, want error) {
 	s, ctx := o.session, bounded(t)
 	fails := func(err error) func(t *testing.T) { return func(t *testing.T) { testkit.WantErr(t, err, want) } }
 	_, _, acl := s.ACL(ctx, "/a")
-	_, _, before := s.Before(ctx, "/a/b-0000000001")
+	_, _, before := claim.Before(ctx, s, "/a/b-0000000001")
+	wantErr(t, before, want)
 	_, _, children := s.Children(ctx, "/")
 	made, err := claim.New(ctx, s, embed.OpCreate("/b", nil, embed.Ephemeral))
 	must(t, err)
@@ -190,7 +191,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 	_, syncOne := s.Sync(ctx, "/a")
 	_, watch := s.Watch(ctx, "/a", embed.WatchOnce)
 	everyMethod(t, s, map[string]func(t *testing.T){
-		"ACL": fails(acl), "Before": fails(before), "Children": fails(children),
+		"ACL": fails(acl), "Children": fails(children),
 		"CountDescendants": fails(count), "Create": fails(create), "CreateWith": fails(createWith),
 		"Delete": fails(s.Delete(ctx, "/a", embed.AnyVersion)), "Ephemerals": fails(ephemerals), "Err": fails(s.Err()),
 		"Exists": fails(exists), "Get": fails(get), "Member": fails(member), "Multi": fails(multi), "Set": fails(set),

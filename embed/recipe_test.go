@@ -17,7 +17,7 @@ import (
 )
 
 // A step is a ctx that does something in the middle of a recipe: when it is asked for its Err, as every method of a Session
-// asks first of all, by the n-th call of one method. Watches are lost and found between two such calls.
+// asks first of all, by the n-th call of one method or of claim.Before. Watches are lost and found between two such calls.
 type step struct {
 	context.Context
 	method string
@@ -27,7 +27,7 @@ type step struct {
 }
 
 func (s *step) Err() error {
-	if s.askedBy("embed.(*Session)."+s.method) && s.calls.Add(1) == s.n {
+	if s.askedBy(s.method) && s.calls.Add(1) == s.n {
 		s.do()
 	}
 	return s.Context.Err()
@@ -38,7 +38,7 @@ func (s *step) askedBy(method string) bool {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, "/"+method) {
+		if strings.HasSuffix(f.Function, "/embed.(*Session)."+method) || strings.HasSuffix(f.Function, "/claim."+method) {
 			return true
 		}
 		if !more {

@@ -229,19 +229,6 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, er
 	return names, stat, opError("children", path, err)
 }
 
-// Before returns the name of the sibling with the next lower sequence number, the last ten characters of a name if they
-// are digits. With match given, siblings whose name contains none of its strings are passed over. It is false if there
-// is none. The cost does not grow with the number of siblings, so a contender finds its predecessor in a queue of any
-// length. Errors as of Get; ErrNoNode if path itself does not exist, ErrCrossShard for a child of a znode that is on several shards.
-func (s *Session) Before(ctx context.Context, path string, match ...string) (name string, ok bool, err error) {
-	if err := s.read(ctx, path); err != nil {
-		return "", false, opError("before", path, err)
-	}
-	in := s.in()
-	name, ok, err = in.Session.Before(in.Root.In(path), match...)
-	return name, ok, opError("before", path, err)
-}
-
 // ACL returns a znode's list and its Stat, both of the same zxid. Without Admin the ids of the scheme digest show the user
 // alone. Errors as of Get; Read or Admin is enough.
 func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {

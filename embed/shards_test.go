@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -87,7 +88,7 @@ func TestShards_TheRoot(t *testing.T) {
 			if len(name) != len(prefix)+10 || !strings.HasPrefix(name, prefix) || name <= before {
 				t.Errorf("created %s after %s", name, before)
 			}
-			_, _, err = s.Before(ctx, name)
+			_, _, err = claim.Before(ctx, s, name)
 			wantCrossShard(t, "a place among the root's children", err)
 			if data, _, err := s.Get(ctx, name); err != nil || !slices.Equal(data, []byte{byte(i)}) {
 				t.Errorf("%s has %v, %v", name, data, err)

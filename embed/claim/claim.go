@@ -30,12 +30,12 @@ func New(ctx context.Context, s *embed.Session, ops ...embed.Op) (*Claim, error)
 	t := (*inside.Session)(s).NewTxn(len(ops))
 	for i := range ops {
 		if err := t.Add((*inside.Op)(&ops[i])); err != nil {
-			return nil, opError("claim", err)
+			return nil, opError("claim", "", err)
 		}
 	}
 	c, err := t.Claim(ctx)
 	if err != nil {
-		return nil, opError("claim", err)
+		return nil, opError("claim", "", err)
 	}
 	return &Claim{c: c, txn: t}, nil
 }
@@ -48,7 +48,7 @@ func (c *Claim) Created(ctx context.Context) ([]embed.Result, error) {
 		return nil, embed.ErrNotHeld
 	}
 	results, err := c.txn.Outcome(c.c.Created(ctx))
-	return results, opError("claim", err)
+	return results, opError("claim", "", err)
 }
 
 // Hold begins a Tenure: from now on the claim is held. It fails with embed.ErrSuspended if the
@@ -79,7 +79,7 @@ func (c *Claim) Flush() error {
 	if c.c == nil {
 		return nil
 	}
-	return opError("flush", engine.Single(c.c.Settle()))
+	return opError("flush", "", engine.Single(c.c.Settle()))
 }
 
 // Done compares the clock and returns a channel that is closed when the claim has ended.
@@ -111,13 +111,13 @@ func (c *Claim) Release() error {
 	if c.c == nil {
 		return nil
 	}
-	return opError("release", c.c.Release())
+	return opError("release", "", c.c.Release())
 }
 
 // opError wraps an error as package embed does.
-func opError(op string, err error) error {
+func opError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &embed.OpError{Op: op, Err: err}
+	return &embed.OpError{Op: op, Path: path, Err: err}
 }

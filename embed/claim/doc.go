@@ -9,7 +9,7 @@
 //	}
 //	defer c.Release()
 //	results, err := c.Created(ctx)
-//	// Session.Before names the contender ahead of results[0].Path. Watch it, until there is none.
+//	// Before names the contender ahead of results[0].Path. Watch it, until there is none.
 //	tenure, err := c.Hold(false)
 //	_, err = session.Multi(ctx, claim.OpGuard(tenure), embed.OpSet("/report", data, embed.AnyVersion))
 //

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -143,7 +144,7 @@ func TestForeignContenders_AnUpgradeIsBehindThem(t *testing.T) {
 				}
 				return upgrade != ""
 			})
-			before, _, err := mine.Before(bounded(t), path+"/"+upgrade)
+			before, _, err := claim.Before(bounded(t), mine, path+"/"+upgrade)
 			must(t, err)
 			if path+"/"+before != beside {
 				t.Errorf("before %s is %s, not the reader", upgrade, before)

@@ -18,6 +18,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -603,7 +604,7 @@ func TestMutex_StandsInOneQueueWithCurator(t *testing.T) {
 	// In byte order this name comes before ours. By number, which decides, it comes after.
 	theirs, err := curator.Create(bounded(t), path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
 	must(t, err)
-	if before, ok, err := curator.Before(bounded(t), theirs); err != nil || !ok || path+"/"+before != ours.Path() {
+	if before, ok, err := claim.Before(bounded(t), curator, theirs); err != nil || !ok || path+"/"+before != ours.Path() {
 		t.Errorf("they wait for %s, %v, %v", before, ok, err)
 	}
 	// Not a contender, so nobody waits for it.

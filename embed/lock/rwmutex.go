@@ -179,7 +179,7 @@ func (m *RWMutex) owns(h *Hold, k queue.Kind) error {
 func (m *RWMutex) writer(ctx context.Context, c *queue.Contender) (first string, err error) {
 	at := c.Path()
 	for {
-		name, ok, err := m.session.Before(ctx, at, queue.Read.After...)
+		name, ok, err := claim.Before(ctx, m.session, at, queue.Read.After...)
 		if err == nil && ok && queue.IsUpgrading(name) {
 			err = ErrUpgrade
 		}

@@ -23,6 +23,6 @@
 //
 //	~u_<key, in the uuid's first two groups>...<kind><number><key><number>
 //
-// Session.Before orders by the last ten digits, then by the whole name. Curator orders by what
+// claim.Before orders by the last ten digits, then by the whole name. Curator orders by what
 // follows the kind. Both orders are the same.
 package queue

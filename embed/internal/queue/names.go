@@ -177,7 +177,7 @@ func sequence(name string) (string, bool) {
 	return suffix, strings.Trim(suffix, "0123456789") == ""
 }
 
-// before compares contenders' names as Session.Before does: by number, then by the whole name.
+// before compares contenders' names as claim.Before does: by number, then by the whole name.
 func before(a, b string) int {
 	x, _ := sequence(a)
 	y, _ := sequence(b)

@@ -263,7 +263,7 @@ func (c *Contender) WaitFirst(ctx context.Context) error {
 func (c *Contender) ahead(ctx context.Context) (string, error) {
 	for _, path := range c.Paths {
 		for {
-			name, waits, err := c.Session.Before(ctx, path, c.kind.After...)
+			name, waits, err := claim.Before(ctx, c.Session, path, c.kind.After...)
 			if err != nil {
 				return "", err
 			}
@@ -347,7 +347,7 @@ func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, e
 	if IsUpgrading(name) {
 		after = Read.After // it may have held the lock together with its own read Hold
 	}
-	before, waited, err := c.Session.Before(ctx, ahead, after...)
+	before, waited, err := claim.Before(ctx, c.Session, ahead, after...)
 	// An upgrading contender before it may be its own, which came in front of it while it held the
 	// lock.
 	if err == nil && waited && !IsUpgrading(before) {
@@ -360,7 +360,7 @@ func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, e
 	// Readers that were lost together serve their delays together.
 	for path := ahead; err == nil && left > 0; {
 		parent, _ := Split(path)
-		before, ok, gone := c.Session.Before(ctx, path)
+		before, ok, gone := claim.Before(ctx, c.Session, path)
 		if !ok || gone != nil {
 			break
 		}
