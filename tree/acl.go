@@ -91,7 +91,7 @@ func (s Schemes) fits(a *ACL, who []Identity) bool {
 // id that the scheme refuses, or an "auth" that stands for nobody.
 func (s Schemes) fix(asked []ACL, who []Identity) ([]ACL, error) {
 	if len(asked) == 0 {
-		return nil, fmt.Errorf("%w: it has no entry", ErrInvalidACL)
+		return nil, fmt.Errorf("%w: the list is empty", ErrInvalidACL)
 	}
 	fixed := make([]ACL, 0, len(asked))
 	for _, a := range withoutRepeats(asked) {
@@ -127,7 +127,7 @@ func boundACL(list []ACL) error {
 		size += len(list[i].Scheme) + len(list[i].ID)
 	}
 	if len(list) > aclMax || size > aclBytesMax {
-		return fmt.Errorf("%w: %d entries of %d bytes, at most %d of %d are kept", ErrInvalidACL, len(list), size, aclMax, aclBytesMax)
+		return fmt.Errorf("%w: the list has %d entries and %d bytes, at most %d entries and %d bytes are allowed", ErrInvalidACL, len(list), size, aclMax, aclBytesMax)
 	}
 	return nil
 }
@@ -179,14 +179,14 @@ func aclFault(list []ACL) string {
 		return "has an empty ACL"
 	}
 	if isOpen(list) {
-		return "has an ACL that is stored as none"
+		return "has an open ACL, which is never stored"
 	}
 	for _, a := range list {
 		switch {
 		case a.Scheme == "", a.Scheme == authScheme:
-			return "has an ACL of no scheme"
+			return "has an ACL entry whose scheme is empty or auth"
 		case a.Scheme == worldScheme && a.ID != worldID:
-			return "has an ACL of an unknown world"
+			return "has an ACL entry of world that is not anyone"
 		}
 	}
 	return ""

@@ -37,14 +37,14 @@ func (t *Tree) check() error {
 		return fmt.Errorf("%d znodes are counted, %d exist", t.count, alive)
 	}
 	if size != t.bytes {
-		return fmt.Errorf("%d bytes are counted, there are %d", t.bytes, size)
+		return fmt.Errorf("%d bytes are counted, the znodes have %d", t.bytes, size)
 	}
 	if weight != t.weight {
-		return fmt.Errorf("a weight of %d is counted, it is %d", t.weight, weight)
+		return fmt.Errorf("a weight of %d is counted, the znodes have %d", t.weight, weight)
 	}
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
 		if e := t.index.get(path); e == nil || e.current() == nil || e.current().rest().owner != 0 {
-			return fmt.Errorf("znode %q: does not exist as from birth", path)
+			return fmt.Errorf("znode %q: is an initial znode, but is missing or an ephemeral", path)
 		}
 	}
 	if visible := t.Visible(); visible > t.applied || visible < t.applied && !t.unpublished {
@@ -79,15 +79,15 @@ func (t *Tree) checkChain(e *entry, v *version) error {
 	prev := v.prev.Load()
 	switch {
 	case v.zxid > t.applied:
-		return fmt.Errorf("of zxid %d, later than %d", v.zxid, t.applied)
+		return fmt.Errorf("has zxid %d, later than %d", v.zxid, t.applied)
 	case !v.exists() && !recent:
-		return errors.New("deleted, but still there")
+		return errors.New("deleted, but still in the index")
 	case prev == nil || prev == trimmed:
 		return nil
 	case !recent:
 		return errors.New("keeps a version that no reader needs")
 	case prev.zxid >= v.zxid:
-		return fmt.Errorf("version of %d after that of %d", v.zxid, prev.zxid)
+		return fmt.Errorf("the version of zxid %d follows that of zxid %d", v.zxid, prev.zxid)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (t *Tree) checkChain(e *entry, v *version) error {
 // checkZnode checks an existing znode, its parent and its children.
 func (t *Tree) checkZnode(e *entry, v *version) error {
 	if latest := max(v.czxid, v.mzxid, v.pzxid()); latest > v.zxid {
-		return fmt.Errorf("shows zxid %d in a version of %d", latest, v.zxid)
+		return fmt.Errorf("has zxid %d in a version of zxid %d", latest, v.zxid)
 	}
 	if v.rest().owner != 0 && v.numChildren() != 0 {
 		return errors.New("is an ephemeral with children")
@@ -104,11 +104,11 @@ func (t *Tree) checkZnode(e *entry, v *version) error {
 		return errors.New(z.fault(e.path))
 	}
 	if _, listed := t.mortals[e]; listed != v.mortal || listed != v.isListed() {
-		return fmt.Errorf("is among the mortals: %v, and thought to be: %v", listed, v.mortal)
+		return fmt.Errorf("is among the mortals: %v, but marked as such: %v", listed, v.mortal)
 	}
 	if e.path != rootPath {
 		if e.parent == nil || e.parent != t.index.get(Parent(e.path)) || e.parent.current() == nil {
-			return errors.New("has not the parent it should have")
+			return errors.New("has a wrong parent")
 		}
 		if !e.parent.current().rest().children.has(Base(e.path)) {
 			return errors.New("is not among its parent's children")
@@ -170,7 +170,7 @@ func (p *page) check(cmp order) error {
 // checkSize checks the pages' sizes and depths. It returns the height of the page.
 func (p *page) checkSize(least int, cmp order) (depth int, err error) {
 	if n := len(p.names); n < least || n > pageMax || p.kids != nil && len(p.kids) != n {
-		return 0, fmt.Errorf("page of %d names and %d kids", n, len(p.kids))
+		return 0, fmt.Errorf("page has %d names and %d kids", n, len(p.kids))
 	}
 	for i, kid := range p.kids {
 		d, err := kid.checkSize(pageMin, cmp)
@@ -181,7 +181,7 @@ func (p *page) checkSize(least int, cmp order) (depth int, err error) {
 			return 0, fmt.Errorf("leaves at depths %d and %d", depth, d)
 		}
 		if kid.names[0] != p.names[i] {
-			return 0, fmt.Errorf("kid of %q is known as %q", kid.names[0], p.names[i])
+			return 0, fmt.Errorf("kid begins with %q, but its parent says %q", kid.names[0], p.names[i])
 		}
 		depth = d
 	}

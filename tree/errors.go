@@ -11,7 +11,7 @@ var (
 	// ErrNoNode says that the znode, or the parent of one to be created, does not exist.
 	ErrNoNode = errors.New("znode does not exist")
 	// ErrNodeExists says that the path already has a znode.
-	ErrNodeExists = errors.New("znode exists already")
+	ErrNodeExists = errors.New("znode already exists")
 	// ErrBadVersion says that the znode's version is not the expected one.
 	ErrBadVersion = errors.New("version does not match")
 	// ErrNotEmpty says that a znode with children cannot be deleted.
@@ -34,7 +34,7 @@ var (
 	// ErrNotHeld is the error of a guard, or of a delete that names the creation: the znode is
 	// gone, or the path has a znode of another creation. For a guard it also means that the znode
 	// has no owner (any more).
-	ErrNotHeld = errors.New("not held any more")
+	ErrNotHeld = errors.New("no longer held")
 	// ErrTooManyChildren says that the znode has more children than a check of children allows.
 	ErrTooManyChildren = errors.New("znode has too many children")
 	// ErrQuotaExceeded says that a transaction would exceed a hard limit.

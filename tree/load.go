@@ -107,7 +107,7 @@ func (z *Znode) fault(path string) string {
 	case z.TTL < 0 || z.TTL > MaxTTL:
 		return "has a TTL out of range"
 	case z.Container && (z.Owner != 0 || z.TTL != 0):
-		return "is of two modes"
+		return "has more than one mode"
 	}
 	return aclFault(z.ACL)
 }
@@ -167,7 +167,7 @@ func (l *Loader) index() error {
 	l.t.index = newIndex(len(l.all))
 	for i, e := range l.all {
 		if i > 0 && l.all[i-1].path == e.path {
-			return corrupt(e.path, "is there twice")
+			return corrupt(e.path, "was added twice")
 		}
 		l.t.index.load(e)
 		l.t.addQuota(e)
@@ -178,7 +178,7 @@ func (l *Loader) index() error {
 // join adds an entry to its parent.
 func (l *Loader) join(e *entry, visible Zxid) error {
 	if z := e.newest.Load().zxid; z > visible {
-		return corrupt(e.path, fmt.Sprintf("is of zxid %d, later than %d", z, visible))
+		return corrupt(e.path, fmt.Sprintf("has zxid %d, later than %d", z, visible))
 	}
 	if e.path == rootPath {
 		return nil

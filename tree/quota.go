@@ -136,9 +136,9 @@ func (t *Tree) checkHardLimits(path string, znodes, bytes int64) error {
 	switch {
 	case !readable || !ok:
 	case znodes != 0 && limits.exceeds(countHardKey, used.get(countKey)+znodes):
-		return fmt.Errorf("%w: the subtree may have %d znodes", ErrQuotaExceeded, limits[countHardKey]) // its path may be hidden by a chroot
+		return fmt.Errorf("%w: the subtree may have at most %d znodes", ErrQuotaExceeded, limits[countHardKey]) // its path may be hidden by a chroot
 	case bytes != 0 && limits.exceeds(bytesHardKey, used.get(bytesKey)+bytes):
-		return fmt.Errorf("%w: the subtree may have %d bytes of data", ErrQuotaExceeded, limits[bytesHardKey])
+		return fmt.Errorf("%w: the subtree may have at most %d bytes of data", ErrQuotaExceeded, limits[bytesHardKey])
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (t *Tree) checkRecount(path string) error {
 		return nil
 	}
 	if t.recounted {
-		return fmt.Errorf("%w: a transaction can create the stats of one quota", ErrQuotaExceeded)
+		return fmt.Errorf("%w: a transaction can create the stats of only one quota", ErrQuotaExceeded)
 	}
 	t.recounted = true
 	return nil

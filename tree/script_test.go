@@ -65,7 +65,7 @@ func runScript(t *testing.T, file string) {
 	}
 	head, blocks, ok := strings.Cut(string(text), "\n\n")
 	if !ok || !strings.HasPrefix(head, "# ") || !strings.Contains(head, "\n# ZooKeeper: ") || !strings.Contains(head, showsPrefix) {
-		t.Fatal("a script opens with a sentence of prose, tells ZooKeeper's rule and says which statements it shows")
+		t.Fatal("a script needs a head: a sentence of prose, a line \"# ZooKeeper: \" and a line \"# Shows: \"")
 	}
 	s := &script{t: t, tree: New(nil)}
 	out := head + "\n"

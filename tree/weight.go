@@ -44,7 +44,7 @@ func (t *Tree) checkWeight() error {
 		grown += m.e.weight(m.v) - m.e.weight(m.v.prev.Load())
 	}
 	if grown > 0 && t.weight+grown > t.weightMax {
-		return fmt.Errorf("%w: the whole tree may take %d bytes of memory", ErrQuotaExceeded, t.weightMax)
+		return fmt.Errorf("%w: the whole tree may take at most %d bytes of memory", ErrQuotaExceeded, t.weightMax)
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func (t *Tree) guard(op *Op) error {
 // ownOnly refuses an operation that only the ensemble may use.
 func (t *Tree) ownOnly(op *Op) error {
 	if !t.header.System {
-		return fmt.Errorf("%w: %v is the ensemble's own", ErrInvalidKind, op.Kind)
+		return fmt.Errorf("%w: %v is only for the ensemble", ErrInvalidKind, op.Kind)
 	}
 	return nil
 }
