@@ -13,46 +13,51 @@ import (
 	"github.com/vivarium-go/vivarium/internal/timers"
 )
 
-// barrier is the read barrier of a shard, shared by its waiting callers.
+// barrier is the read barrier of a shard. All callers that wait share it.
 //
-// A ReadIndex can be lost like any message, and a new leader ignores it until it has committed something of its
-// term. So the loop repeats it, with a fresh one each time, until one is answered. An answer serves the callers
-// that were waiting before that ReadIndex was sent, and nobody who came later.
+// A ReadIndex can be lost like any message. A new leader ignores it until it has committed
+// something of its term. So the loop sends a fresh one until one is answered. An answer serves the
+// callers that were waiting before that ReadIndex was sent, and no later ones.
 //
 // Invariants:
-//  1. a loop runs if next is not nil, and while somebody waits in a round that it has taken;
-//  2. a round is over when it is served, or with the host.
+//  1. A loop runs if next is not nil, and while somebody waits in a round that the loop has
+//     collected.
+//  2. A round is over when it is served or when the host ends.
 type barrier struct {
 	timers timers.Pool
 
 	mu struct {
 		rank.Mutex[rank.Barrier]
-		next    *round // of those who came after the newest ReadIndex had been sent; nil if there is none
+		next    *round // callers that came after the newest ReadIndex was sent; nil if there are none
 		running bool
-		ended   error // why there will be no answer any more
+		ended   error // why there will be no more answers; nil before
 	}
 }
 
-// A round is the callers that are served by one answer.
+// A round is the callers that one answer serves.
 type round struct {
-	over    chan struct{} // closed when they are served, or will not be
-	err     error         // why not
-	waiting int           // how many of them have not given up; guarded by the barrier's mu
+	over    chan struct{} // closed when they are served or never will be
+	err     error         // why they are not served; nil if they are
+	waiting int           // callers that have not given up; guarded by the barrier's mu
 }
 
 const (
-	// barrierTicks is how long the first ReadIndex is waited for: a few round trips at any sane tick.
+	// barrierTicks is how long the loop waits for the answer to the first ReadIndex. It is a few
+	// round trips at any sane tick.
 	barrierTicks = 4
-	// barrierTicksMax caps the doubling of that wait. It grows because an answer also has to wait for this
-	// node to apply up to it: repeating faster than that would never end under load.
+	// barrierTicksMax limits the doubling of that wait. The wait grows because an answer also has
+	// to wait until this node has applied up to it. Repeating faster than that would never end
+	// under load.
 	barrierTicksMax = 128
-	// barrierYields is how often those who were served are given the processor to ask again, while fewer do than were served.
+	// barrierYields is how often the loop yields so that served callers can ask again, while fewer
+	// ask than were served.
 	barrierYields = 8
 )
 
-// Barrier waits until this node has applied everything that was acknowledged anywhere before Barrier was
-// called. It repeats itself over lost messages and changes of leader until ctx ends, with ctx's error, or the
-// host does: ErrClosed, ErrFailed. A ctx without a deadline has the one of limit.
+// Barrier waits until this node has applied everything that was acknowledged anywhere before
+// Barrier was called. It tries again after lost messages and changes of leader. It returns ctx's
+// error when ctx ends, and ErrClosed or ErrFailed when the host does. If ctx has no deadline, limit
+// is one.
 func (h *Host) Barrier(ctx context.Context, id ShardID, limit time.Duration) error {
 	s, err := h.running(id)
 	if err != nil {
@@ -72,7 +77,7 @@ func (h *Host) Barrier(ctx context.Context, id ShardID, limit time.Duration) err
 		expired = timer.C
 	}
 	select {
-	case <-r.over: // the loop looks for the host's end: a select of more than this took a tenth of a reader's time
+	case <-r.over: // the loop watches for the host's end: a larger select here took a tenth of a reader's time
 		return r.err
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -83,7 +88,8 @@ func (h *Host) Barrier(ctx context.Context, id ShardID, limit time.Duration) err
 	return err
 }
 
-// joinBarrier adds a waiter and starts the loop if it does not run. The host is not closed, so loops may grow.
+// joinBarrier adds a waiter and starts the loop if it does not run. The host is not closed, so
+// loops may grow.
 func (h *Host) joinBarrier(s *shard) (*round, error) {
 	r, idle, err := s.barrier.join()
 	if idle {
@@ -92,7 +98,7 @@ func (h *Host) joinBarrier(s *shard) (*round, error) {
 	return r, err
 }
 
-// join adds a waiter to the next round, and reports whether the loop is to be started for it.
+// join adds a waiter to the next round. It reports whether the caller has to start the loop.
 func (b *barrier) join() (r *round, idle bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +114,7 @@ func (b *barrier) join() (r *round, idle bool, err error) {
 	return b.mu.next, idle, nil
 }
 
-// serve ends a round, and returns how many it has served.
+// serve ends a round and returns how many callers it has served.
 func (b *barrier) serve(r *round) int {
 	b.mu.Lock()
 	n := r.waiting
@@ -117,8 +123,8 @@ func (b *barrier) serve(r *round) int {
 	return n
 }
 
-// gather lets those join the next round who were served and ask again, or the next ReadIndex is sent for a few of them: with 64 readers
-// on three members it raised their reads by an eighth.
+// gather lets served callers that ask again join the next round. Otherwise the next ReadIndex would
+// be sent for a few of them. With 64 readers on three members this raised their reads by an eighth.
 func (b *barrier) gather(served int) {
 	joined := 0
 	for idle := 0; idle < min(served, barrierYields); idle++ {
@@ -133,7 +139,7 @@ func (b *barrier) gather(served int) {
 	}
 }
 
-// joined is how many wait in the next round.
+// joined returns how many callers wait in the next round.
 func (b *barrier) joined() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +149,8 @@ func (b *barrier) joined() int {
 	return b.mu.next.waiting
 }
 
-// end tells those who wait, in the rounds that the loop has taken and in the next, and all who come, why there will be no answer.
+// end ends the collected rounds and the next one with an error. All later callers get the error
+// too.
 func (b *barrier) end(unserved []*round, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,8 +171,8 @@ func (b *barrier) leave(r *round) {
 	r.waiting--
 }
 
-// collect returns the rounds that the ReadIndex about to be sent serves: those not served yet and the next one, without those that
-// all have left. With none it ends the loop.
+// collect returns the rounds that the next ReadIndex will serve: those not served yet and the next
+// one. It leaves out rounds whose callers have all given up. If no round is left, the loop ends.
 func (b *barrier) collect(unserved []*round) []*round {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,11 +225,11 @@ const (
 	barrierServed    barrierAnswer = iota
 	barrierLost                    // no answer in time
 	barrierNewLeader               // the leader changed meanwhile
-	barrierClosed                  // the host is
-	barrierFailed                  // its disk has
+	barrierClosed                  // the host is closed
+	barrierFailed                  // the host's disk has failed
 )
 
-// readIndex asks once and waits for the answer.
+// readIndex sends one ReadIndex and waits for the answer.
 func (h *Host) readIndex(s *shard, wait time.Duration) barrierAnswer {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -247,7 +254,7 @@ func (h *Host) readIndex(s *shard, wait time.Duration) barrierAnswer {
 			if r.Completed() {
 				return barrierServed
 			}
-			// Dropped or timed out: a little patience, or the same would be asked in a tight loop.
+			// Dropped or timed out: wait, or the loop would ask the same without pause.
 			answered = nil
 		case <-changed:
 			return barrierNewLeader

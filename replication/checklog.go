@@ -18,24 +18,25 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// A Log is what CheckLog found of a shard's log. The zero value is that there is none.
+// A Log is what CheckLog found of a shard's log. The zero value means that the shard has none.
 type Log struct {
 	Exists bool
-	// First is the first index that can still be applied: an image that does not reach First-1 lacks commands
-	// that are nowhere any more. (The log keeps some entries before First for the other members, and if it holds a
-	// received snapshot that was not installed yet, First is 1.)
+	// First is the first index that can still be applied. An image that does not reach First-1
+	// lacks commands that no longer exist. (The log keeps some entries before First for the other
+	// members. If it holds a received snapshot that was not installed yet, First is 1.)
 	First uint64
-	// Last is the last index: an image that is ahead of it belongs to another log.
+	// Last is the last index. An image that is ahead of it belongs to another log.
 	Last uint64
-	// Term is the newest term that this replica took part in, Vote whom it voted for in it, zero if nobody.
+	// Term is the newest term that this replica took part in. Vote is the member it voted for in
+	// that term, zero if none.
 	Term uint64
 	Vote MemberID
 }
 
-// CheckLog says what the log of a shard holds and whether there is one at all.
+// CheckLog returns what the log of a shard holds, and whether there is one at all.
 //
-// A log that cannot be read is ErrLog. The log is opened through c.Disk, which changes files: give it a View, and
-// do not call it while a Host is open.
+// If the log cannot be read, the error is ErrLog. CheckLog opens the log through c.Disk and changes
+// files. So give it a View, and do not call it while a Host is open.
 func CheckLog(c Config, shard ShardID) (log Log, err error) {
 	bridge.set()
 	c = c.withDefaults()
@@ -55,8 +56,8 @@ func CheckLog(c Config, shard ShardID) (log Log, err error) {
 	return log, nil
 }
 
-// VerifyLog is CheckLog for somebody who has the time: it reads all of the shard's log. A start takes a file that was completed as it
-// is, and finds out what has become of it when an entry in it is wanted.
+// VerifyLog is a slower CheckLog that reads all of the shard's log. A start does not read the files
+// that were completed. It finds damage in one of them only when an entry in it is needed.
 func VerifyLog(c Config, shard ShardID) (Log, error) {
 	c = c.withDefaults()
 	dir, exists, err := logDir(c)
@@ -87,12 +88,13 @@ func VerifyLog(c Config, shard ShardID) (Log, error) {
 	torn := checkWhole(c.Disk, lists) // before tan opens the log, which may write a new list of the same name
 	log, err := CheckLog(c, shard)
 	if err != nil {
-		err = errors.Join(torn, err) // a crash may tear one, so by itself that is no damage
+		err = errors.Join(torn, err) // a crash may tear a list, so that alone is no damage
 	}
 	return log, err
 }
 
-// checkWhole returns an error for each of the files that does not end with a whole record; one that is not there counts for nothing.
+// checkWhole returns an error for each file that does not end with a whole record. It ignores
+// missing files.
 func checkWhole(d Disk, files []string) error {
 	var errs []error
 	for _, name := range files {
@@ -108,12 +110,13 @@ func checkWhole(d Disk, files []string) error {
 	return errors.Join(errs...)
 }
 
-// snapshotName is how the folders of snapshots are called that are complete.
+// snapshotName matches the names of the folders of complete snapshots.
 var snapshotName = regexp.MustCompile(`^snapshot-[0-9A-F]+$`)
 
-// checkSnapshots returns an error for each snapshot in dir of which a start could not tell which one it is: where a crash came right after it
-// was made, the file that says so is still there, and is read. It has eight bytes of a checksum, then what it is of. The snapshot itself is not
-// looked at.
+// checkSnapshots returns an error for each snapshot in dir that a start could not identify. If a
+// crash came right after a snapshot was made, the file that describes it is still there, and a
+// start reads it. It has eight bytes of a checksum and then the description. checkSnapshots does
+// not look at the snapshot itself.
 func checkSnapshots(d Disk, dir string) error {
 	names, err := d.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +125,7 @@ func checkSnapshots(d Disk, dir string) error {
 	errs := []error{err}
 	for _, name := range names {
 		if !snapshotName.MatchString(name) {
-			continue // a start throws it away
+			continue // a start removes it
 		}
 		name = filepath.Join(dir, name, "dragonboat.snapshot.message")
 		data, err := readFile(d, name, 1<<20)
@@ -137,13 +140,13 @@ func checkSnapshots(d Disk, dir string) error {
 	return errors.Join(errs...)
 }
 
-// flagSum is dragonboat's checksum of what a flag file says.
+// flagSum returns dragonboat's checksum of the content of a flag file.
 func flagSum(data []byte) []byte {
 	sum := md5.Sum(data)
 	return sum[8:]
 }
 
-// measure returns the size of a file and where its last whole record ends.
+// measure returns the size of a file and the end of its last whole record.
 func measure(d Disk, name string) (size, end int64, err error) {
 	f, err := d.OpenForRead(name)
 	if err != nil {
@@ -158,19 +161,19 @@ func measure(d Disk, name string) (size, end int64, err error) {
 	return info.Size(), end, err
 }
 
-// checkedFiles notes which files tan asks for.
+// checkedFiles records which files tan asks for.
 type checkedFiles struct {
 	*fileSystem
-	asked map[string]bool // by one goroutine only
+	asked map[string]bool // used by one goroutine only
 }
 
-// Stat notes a name that is asked for.
+// Stat records the name.
 func (f *checkedFiles) Stat(name string) (os.FileInfo, error) {
 	f.asked[name] = true
 	return f.fileSystem.Stat(name)
 }
 
-// readLog opens the log in dir and asks it.
+// readLog opens the log in dir and returns what it holds.
 func readLog(files *checkedFiles, dir string, shard, replica uint64) (log Log, err error) {
 	folder := filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, replica))
 	if err := cutTailsIn(files.disk, folder); err != nil {
@@ -187,15 +190,17 @@ func readLog(files *checkedFiles, dir string, shard, replica uint64) (log Log, e
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	log, err = extent(db, files.disk, dir, shard, replica)
-	// tan takes a damaged list of its files for a short one, and a missing list for a new log. It asks for
-	// every file on the list when it opens; the newest one that holds anything must be among them.
+	// tan takes a damaged list of its files for a short one, and a missing list for a new log. It
+	// asks for every file on the list when it opens. The newest file with content must be among
+	// them.
 	if err == nil && newest != "" && !files.asked[newest] {
 		err = fmt.Errorf("the list of log files does not name %s", newest)
 	}
 	return log, err
 }
 
-// newestLog is the newest of tan's files in dir that is not empty; empty if there is none.
+// newestLog returns the newest of tan's files in dir that is not empty. It returns an empty name if
+// there is none.
 func newestLog(files *checkedFiles, dir string) (string, error) {
 	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -204,7 +209,7 @@ func newestLog(files *checkedFiles, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	slices.Sort(names) // six digits, and more only from a million on
+	slices.Sort(names) // names have six digits, and more only from a million on
 	for _, name := range slices.Backward(names) {
 		if !strings.HasSuffix(name, ".log") {
 			continue
@@ -220,7 +225,7 @@ func newestLog(files *checkedFiles, dir string) (string, error) {
 	return "", nil
 }
 
-// logDir finds the directory that holds tan's, whatever the host was called that wrote it.
+// logDir finds tan's directory, under any name that the host had when it wrote it.
 func logDir(c Config) (dir string, exists bool, err error) {
 	if _, err := c.Disk.Stat(c.raftDir()); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -277,17 +282,18 @@ func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (Log, e
 	return log, nil
 }
 
-// shrunkSize is the size of a snapshot file whose content was thrown away after it was installed: dragonboat's
-// header, sixteen bytes of its own, a checksum and a trailer. With content it is larger.
+// shrunkSize is the size of a snapshot file whose content was removed after the snapshot was
+// installed: dragonboat's header, sixteen bytes of its own, a checksum and a trailer. A file with
+// content is larger.
 const shrunkSize = 1024 + 16 + 4 + 16
 
-// snapshotsDir is where the snapshots of a shard are.
+// snapshotsDir returns the directory of a shard's snapshots.
 func snapshotsDir(dir string, shard, replica uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("snapshot-part-%d", shard), fmt.Sprintf("snapshot-%d-%d", shard, replica))
 }
 
-// firstIndex is the first index that can be applied after the snapshot ss, which is usually a mere record that
-// the image was made durable: such a one only lets images pass that reach it.
+// firstIndex returns the first index that can be applied after the snapshot ss. Usually ss only
+// records that the image was made durable. Then only images that reach it are accepted.
 func firstIndex(d Disk, dir string, shard, replica uint64, ss raftpb.Snapshot) (uint64, error) {
 	if raftpb.IsEmptySnapshot(ss) {
 		return 1, nil

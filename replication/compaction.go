@@ -10,30 +10,31 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// How much log a replica keeps, in bytes of commands and entryCost for each.
+// How much log a replica keeps, in bytes of commands, with entryCost for each.
 const (
-	// keepBytes of the newest log stay when it is cut, so that a member that was away for a while gets the
-	// entries it missed and not the whole state.
+	// keepBytes of the newest log stay when it is cut. So a member that was away for a while gets
+	// the entries it missed and not the whole state.
 	keepBytes = 64 << 20
-	// snapshotBytes more make the replica cut its log. Together they bound a busy log at about twice 64 MiB
-	// and one file of tan's.
+	// After snapshotBytes more, the replica cuts its log. Both together bound a busy log at about
+	// twice 64 MiB and one file of tan's.
 	snapshotBytes = 64 << 20
-	// snapshotEntries do so too: a start reads what the log holds after its newest snapshot, tens of microseconds an entry.
+	// After snapshotEntries more, it does so too. A start reads the log behind its newest snapshot,
+	// and each entry takes tens of microseconds.
 	snapshotEntries = 50_000
-	// markBytes is how exactly the place of the cut is known.
+	// markBytes is how exactly the place of a cut is known.
 	markBytes = keepBytes / 64
-	// entryCost is about what a record costs besides its command.
+	// entryCost is roughly the cost of a record without its command.
 	entryCost = 64
 )
 
-// retention decides when a shard's log is cut, and where. It counts what was applied since the start; of what the
-// log held before that, only the number of entries is known.
+// retention decides when a shard's log is cut, and where. It counts what was applied since the
+// start. Of the log before that, only the number of entries is known.
 type retention struct {
 	mu struct {
 		rank.Mutex[rank.Retention]
-		due     bool   // a snapshot should be asked for
+		due     bool   // a snapshot is to be requested
 		since   uint64 // bytes applied since the last time it was due
-		entries int    // and entries
+		entries int    // entries applied since then
 		total   uint64 // bytes applied since the start
 		marks   []mark // oldest first; the second one, if any, is less than keepBytes old
 	}
@@ -42,7 +43,7 @@ type retention struct {
 // mark says how many bytes had been applied at an index.
 type mark struct{ index, total uint64 }
 
-// grow counts applied entries up to index and says whether a snapshot is due now.
+// grow counts applied entries up to index. It reports whether a snapshot is due now.
 func (r *retention) grow(entries, bytes int, index uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +76,7 @@ func (r *retention) clearDue() bool {
 	return due
 }
 
-// cut is the newest index known to have at least keep bytes after it, zero if there is none.
+// cut returns the newest index known to have at least keep bytes after it, or zero.
 func (r *retention) cut(keep uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,16 +89,16 @@ func (r *retention) cut(keep uint64) uint64 {
 }
 
 const (
-	// keepEntries is how many entries stay when nothing is known of their size.
+	// keepEntries is how many entries stay when their size is unknown.
 	keepEntries = 10_000
 	// snapshotTimeout is how long dragonboat remembers a request in order to report on it.
 	snapshotTimeout = time.Minute
-	// snapshotRetry is the wait after a shard could not take a request.
+	// snapshotRetry is the wait after a shard could not accept a request.
 	snapshotRetry = time.Second
 )
 
-// RequestSnapshot has the state of a shard made durable and its log cut, as far as it is not kept for members
-// that lag. It does not wait, and does nothing if nothing was applied since the last time.
+// RequestSnapshot makes the state of a shard durable and cuts its log, except what is kept for
+// members that lag. It does not wait. It does nothing if nothing was applied since the last time.
 func (h *Host) RequestSnapshot(id ShardID) error {
 	s, err := h.running(id)
 	if err != nil {
@@ -110,8 +111,9 @@ func (h *Host) RequestSnapshot(id ShardID) error {
 	})
 }
 
-// compactLoop takes the snapshots that are due: dragonboat's workers may not call the NodeHost themselves, and a
-// shard that is not ready or has a snapshot under way has to be asked again. It ends with the host.
+// compactLoop requests the snapshots that are due, because dragonboat's workers may not call the
+// NodeHost themselves. If a shard is not ready or already makes a snapshot, the loop asks again
+// later. It ends with the host.
 func (h *Host) compactLoop() {
 	var retry <-chan time.Time
 	for {
@@ -134,7 +136,7 @@ func (h *Host) compactLoop() {
 	}
 }
 
-// wakeCompaction has compactLoop look at all shards. It does not block.
+// wakeCompaction makes compactLoop look at all shards. It does not block.
 func (h *Host) wakeCompaction() {
 	select {
 	case h.grown <- struct{}{}:
@@ -142,7 +144,7 @@ func (h *Host) wakeCompaction() {
 	}
 }
 
-// cutLog starts a snapshot, after which the log is cut.
+// cutLog starts a snapshot. Afterwards dragonboat cuts the log.
 func (h *Host) cutLog(s *shard) error {
 	opt := dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: h.keepEntries}
 	if cut := s.log.cut(h.keepBytes); h.keepBytes > 0 && cut > 0 {

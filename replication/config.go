@@ -21,7 +21,7 @@ type ShardID uint64
 
 // Leader says who leads a shard, as far as this node knows.
 type Leader struct {
-	Member MemberID // 0: none known
+	Member MemberID // zero if none is known
 	Term   uint64   // the newest term this node has seen
 }
 
@@ -37,12 +37,12 @@ type File = interface {
 	Sync() error
 }
 
-// Disk is the node's directory behind one switch. Its first mutating call that fails throws the switch; that
-// call and all later ones succeed in memory, where reads see them. A failing read is returned as the error
-// it is.
+// Disk is the node's directory behind one switch. The first mutating call that fails throws the
+// switch. That call and all later ones succeed in memory, where reads see them. A failing read
+// returns its error.
 //
-// By the time a mutating call that did not reach the disk returns, the functions given to OnFail have run and
-// Failed is closed. OnFail takes any number of functions.
+// When a mutating call that did not reach the disk returns, Failed is closed and the functions
+// given to OnFail have run. OnFail accepts any number of functions.
 type Disk interface {
 	Create(name string) (File, error)
 	OpenForRead(name string) (File, error)
@@ -68,56 +68,57 @@ type Disk interface {
 
 // Defaults and limits.
 const (
-	// DefaultTick is Config.Tick's default: an idle leader sends a heartbeat every other tick.
+	// DefaultTick is the default of Config.Tick. An idle leader sends a heartbeat every other tick.
 	DefaultTick = 50 * time.Millisecond
-	// DefaultElectionTicks is Config.ElectionTicks' default: an election starts after one to two times
-	// this many ticks without a heartbeat.
+	// DefaultElectionTicks is the default of Config.ElectionTicks. An election starts after one to
+	// two times this many ticks without a heartbeat.
 	DefaultElectionTicks = 10
-	// CommandMax bounds the bytes of one command. A command is one Raft entry and must fit in a frame of
-	// the transport together with others.
+	// CommandMax bounds the bytes of one command. A command is one Raft entry and must fit in a
+	// frame of the transport together with others.
 	CommandMax = 16 << 20
-	// MaxShards bounds the shards of a host. It is how many workers of a kind dragonboat can address: each shard has an apply
-	// worker of its own.
+	// MaxShards bounds the shards of a host. Each shard has an apply worker of its own, and
+	// dragonboat can address this many.
 	MaxShards = 64
 )
 
 // Transport carries messages between members. Package transport has the real one.
 type Transport interface {
-	// Factory gives dragonboat the transport's other face. It is asked once.
+	// Factory returns the transport for dragonboat. It is called once.
 	Factory() config.TransportFactory
-	// Shut lets nothing more through in either direction, at once and for good, without blocking: a node whose
-	// disk has failed must not acknowledge what it only holds in memory, nor vote.
+	// Shut stops all traffic in both directions at once and for good, without blocking. A node
+	// whose disk has failed must not vote, nor acknowledge what it holds only in memory.
 	Shut()
 }
 
 // Config is what a Host is made from.
 type Config struct {
 	Dir     string     // the node's directory, absolute; dragonboat's files go to Dir/raft
-	Disk    Disk       // through which everything below Dir is reached
+	Disk    Disk       // gives access to everything below Dir
 	Member  MemberID   // this member
 	Members []MemberID // the founding members, this one included
 	Shards  int        // Raft groups; zero means 1
 
 	Digest     [32]byte // founding digest, see Founding
-	Deployment uint64   // separates ensembles on the wire; zero means taken from Digest
+	Deployment uint64   // separates ensembles on the wire; zero means derived from Digest
 
 	Tick          time.Duration // unit of heartbeats and elections, at least 1 ms; zero means DefaultTick
-	ElectionTicks int           // zero means DefaultElectionTicks; at least 5; not for a member that is alone
+	ElectionTicks int           // at least 5; zero means DefaultElectionTicks; not used by a member that is alone
 
-	Transport Transport    // carries messages between members; targets are UUIDs, see UUID
+	Transport Transport    // carries messages between members; its targets are UUIDs, see UUID
 	Logger    *slog.Logger // nil means slog.Default
 
-	// KeepEntries is how many entries a cut of the log leaves for members that lag; zero means as compaction.go says. Tests
-	// that want a member to need the whole state set it.
+	// KeepEntries is how many entries a cut of the log leaves for members that lag. Zero means the
+	// rule in compaction.go. Tests set it to make a member need the whole state.
 	KeepEntries uint64
 
-	// LeaderChanged is told of every change of leader or term of a shard, in order, from one goroutine.
-	// Host.Leader answers the same by then. It must not block, and not wait for Host.Close, which waits for
-	// it. The first call may come before Open returns. Nil means nobody is told.
+	// LeaderChanged is called for every change of leader or term of a shard, in order, from one
+	// goroutine. By then Host.Leader returns the same. It must not block, and must not wait for
+	// Host.Close, which waits for it. The first call may come before Open returns. Nil means that
+	// nothing is called.
 	LeaderChanged func(ShardID, Leader)
 }
 
-// withDefaults returns c with every zero field that has a default set to it.
+// withDefaults returns c with the default in every zero field that has one.
 func (c Config) withDefaults() Config {
 	if c.Shards == 0 {
 		c.Shards = 1
@@ -178,5 +179,5 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// raftDir is where dragonboat keeps its files.
+// raftDir returns dragonboat's directory.
 func (c Config) raftDir() string { return filepath.Join(c.Dir, "raft") }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// errBroken wraps whatever was panicked with inside guard.
+// errBroken is wrapped by the error that a panic inside guard becomes.
 var errBroken = errors.New("broken invariant")
 
-// brokenError is what the logger bridge panics with when dragonboat reports a broken invariant on a goroutine
-// that guard is on. It is an error because NewNodeHost swallows panics that are not.
+// A brokenError is the logger bridge's panic when dragonboat reports a broken invariant below
+// guard. It is an error because NewNodeHost swallows panics that are not.
 type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
 
-// guard runs fn and turns a panic into an error that ends with the stack. It works for the goroutine it is
-// called on only.
+// guard runs fn. It turns a panic into an error that ends with the stack. It works only for the
+// goroutine that calls it.
 func guard(fn func() error) (err error) {
 	defer func() {
 		r := recover()
@@ -34,7 +34,7 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// guardName is how guard appears in a stack.
+// guardName is guard's name in a stack.
 var guardName = func() string {
 	pc, _, _, _ := runtime.Caller(0)
 	name := runtime.FuncForPC(pc).Name() // <package path>.init or <package path>.init.func1
@@ -43,8 +43,8 @@ var guardName = func() string {
 	return name[:slash+1+dot] + ".guard"
 }()
 
-// guarded says whether guard is on the stack of the calling goroutine. Only a goroutine that is about to be
-// lost asks, so the walk may cost what it likes.
+// guarded reports whether guard is on the stack of the calling goroutine. Only a goroutine that is
+// about to be lost asks, so the walk may be slow.
 func guarded() bool {
 	pcs := make([]uintptr, 256)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
@@ -65,10 +65,10 @@ type parking struct {
 	stop <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
 }
 
-// afterWork is called when a piece of work for dragonboat is done. If the switch is thrown the work may have
-// reached memory only: nothing may follow from it, so the goroutine waits until the shard is stopped. It looks
-// after the work and not before, because the work itself may throw the switch. err is what the work ended
-// with: any error throws the switch, since dragonboat answers errors with a panic.
+// afterWork is called after each piece of work for dragonboat. err is the work's error. Any error
+// throws the switch, since dragonboat answers errors with a panic. If the switch is thrown, the
+// work may have reached memory only. Nothing may follow from it, so the goroutine waits until the
+// shard is stopped. The check comes after the work, because the work itself may throw the switch.
 func (p parking) afterWork(err error) {
 	if err != nil {
 		p.disk.Fail(err)

@@ -14,18 +14,20 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// fileSystem is a Disk as dragonboat wants to see one.
+// fileSystem is a Disk as dragonboat sees it.
 //
-// It remembers which handles are open: dragonboat and tan forget some when they give up in the middle of
-// opening a directory, and a start that is refused must not cost a descriptor.
+// It remembers which handles are open. dragonboat and tan forget some when they fail while opening
+// a directory, and a refused start must not leak a descriptor.
 //
-// A read that fails on a goroutine of dragonboat's own ends in a panic there. So it throws the switch of this node
-// first, and dragonboat is made to believe in a shard that was stopped, see [unreadError]. That something does not exist is an answer to Stat and to OpenDir
-// only. dragonboat asks these whether a directory, a snapshot or its flag file is there; what it opens to
-// read, or lists, it knows of from a record.
+// If a read fails on dragonboat's own goroutine, dragonboat would panic. So fileSystem first throws
+// the switch of this node, and then tells dragonboat that the shard was stopped; see [unreadError].
+//
+// Stat and OpenDir may answer that something does not exist. With these calls dragonboat asks
+// whether a directory, a snapshot or its flag file is there. Anything that it opens to read, or
+// lists, it knows from a record.
 type fileSystem struct {
 	disk Disk
-	stop func() <-chan struct{} // closed when the shards are stopped; nil before a machine was opened
+	stop func() <-chan struct{} // returns a channel that is closed when the shards are stopped; nil before a machine was opened
 
 	mu struct {
 		rank.Mutex[rank.Handles]
@@ -41,8 +43,8 @@ func newFileSystem(d Disk) *fileSystem {
 	return fs
 }
 
-// handle is an open file that its fileSystem knows of. It is not an *os.File, so tan does not set 64 MiB
-// aside for each log.
+// handle is an open file of a fileSystem. It is not an *os.File, so tan does not reserve 64 MiB for
+// each log.
 type handle struct {
 	File
 	fs *fileSystem
@@ -63,7 +65,7 @@ func (h *handle) Close() error {
 	return h.File.Close()
 }
 
-// lock is a file lock that its fileSystem knows of.
+// lock is a file lock of a fileSystem.
 type lock struct {
 	io.Closer
 	fs *fileSystem
@@ -91,7 +93,7 @@ func (fs *fileSystem) track(f File, err error) (vfs.File, error) {
 	return h, nil
 }
 
-// closeAll closes what was left open. Nobody may use fs any more.
+// closeAll closes everything that was left open. Nobody may use fs any more.
 func (fs *fileSystem) closeAll() error {
 	fs.mu.Lock()
 	left := fs.mu.open
@@ -104,7 +106,8 @@ func (fs *fileSystem) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// unlock gives up the locks that were left. What dragonboat and tan lock is below a directory with a lock of ours.
+// unlock releases the locks that were left. dragonboat and tan lock only files below a directory
+// that we lock ourselves.
 func (fs *fileSystem) unlock() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -117,23 +120,25 @@ func (fs *fileSystem) unlock() {
 
 func (fs *fileSystem) Create(name string) (vfs.File, error) { return fs.track(fs.disk.Create(name)) }
 
-// Open opens a file for reading. The options are hints to the kernel about a real file's descriptor.
+// Open opens a file for reading. It ignores the options, which are hints to the kernel about a real
+// file's descriptor.
 func (fs *fileSystem) Open(name string, _ ...vfs.OpenOption) (vfs.File, error) {
 	f, err := fs.disk.OpenForRead(name)
 	return fs.track(f, fs.afterRead(err))
 }
 
-// An unreadError is why a node could not read what its dragonboat cannot do without. The node has failed of it, and
-// no other node of the process has to. The shard is stopped by the time dragonboat has it, and it is taken for
-// that where dragonboat can: the job of a snapshot worker ends then.
+// An unreadError says why a node could not read something that its dragonboat needs. The node has
+// failed because of it; no other node of the process fails. By the time dragonboat receives the
+// error, the shard is stopped. Where dragonboat can, it takes the error for that: the job of a
+// snapshot worker then ends.
 type unreadError struct{ error }
 
 func (e *unreadError) Unwrap() error        { return e.error }
 func (e *unreadError) Is(target error) bool { return target == statemachine.ErrSnapshotStopped }
 
-// afterRead is told how a read of contents ended. A goroutine of ours, or one that guard is on, has an answer to an
-// error. Any other waits until its shard is stopped; what dragonboat reads so, it reads under no lock that another
-// node needs.
+// afterRead handles the result of a read of contents. A goroutine of ours, or one below guard, can
+// handle an error. Any other goroutine waits until its shard is stopped. dragonboat does such reads
+// under no lock that another node needs.
 func (fs *fileSystem) afterRead(err error) error {
 	if err == nil || err == io.EOF || errors.Is(err, os.ErrClosed) || guarded() {
 		return err
@@ -150,7 +155,8 @@ func (fs *fileSystem) OpenForAppend(name string) (vfs.File, error) {
 	return fs.track(fs.disk.OpenForAppend(name))
 }
 
-// OpenDir opens a directory to look whether it is there, or to sync it. If that fails, memory has it.
+// OpenDir opens a directory to see whether it is there, or to sync it. If that fails, the directory
+// is in memory.
 func (fs *fileSystem) OpenDir(name string) (vfs.File, error) {
 	f, err := fs.disk.OpenDir(name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !guarded() {
@@ -178,12 +184,14 @@ func (fs *fileSystem) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// Rename renames a file. What the new name says must be durable before it: a power cut may keep the name and nothing else.
+// Rename renames a file. The content behind the new name must be durable first, because a power cut
+// may keep only the name.
 //
-// The index of a log says where its newest State is, and that it is complete. tan fsyncs no record that only has a new commit index, and
-// no log when it goes on to the next or closes, and would then take term and vote for empty; and it gives up where it finds zeros
-// behind the end of one that has an index. CURRENT names a MANIFEST whose own name
-// tan has not synced. Once the switch is thrown nothing lasts any more, and a log may be gone.
+// The index of a log says where its newest State is, and that the log is complete. But tan does not
+// fsync a record with only a new commit index, nor a log when it switches to the next one or
+// closes. After a power cut it would then take term and vote for empty. It also fails when it finds
+// zeros at the end of a log that has an index. CURRENT names a MANIFEST, and tan has not synced the
+// MANIFEST's own name. Once the switch is thrown nothing needs to last, and a log may be gone.
 func (fs *fileSystem) Rename(oldname, newname string) error {
 	if isClosed(fs.disk.Failed()) {
 		return fs.disk.Rename(oldname, newname)
@@ -193,7 +201,7 @@ func (fs *fileSystem) Rename(oldname, newname string) error {
 		if err != nil {
 			return err
 		}
-		if err := fs.disk.Truncate(log+".log", info.Size()); err != nil { // the zeros behind it go, and it is fsynced
+		if err := fs.disk.Truncate(log+".log", info.Size()); err != nil { // cuts the zeros off and fsyncs it
 			return err
 		}
 	}
@@ -208,7 +216,8 @@ func (fs *fileSystem) Rename(oldname, newname string) error {
 func (fs *fileSystem) Link(oldname, newname string) error { return fs.disk.Link(oldname, newname) }
 func (fs *fileSystem) RemoveAll(name string) error        { return fs.disk.RemoveAll(name) }
 
-// Remove removes a file that dragonboat knows to be there. That it is not is the work of somebody else.
+// Remove removes a file that dragonboat knows to be there. If it is missing, somebody else has
+// removed it.
 func (fs *fileSystem) Remove(name string) error {
 	err := fs.disk.Remove(name)
 	if errors.Is(err, os.ErrNotExist) && !guarded() {
@@ -226,8 +235,10 @@ func (fs *fileSystem) List(dir string) ([]string, error) {
 func (fs *fileSystem) Stat(name string) (os.FileInfo, error) {
 	info, err := fs.disk.Stat(name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !guarded() {
-		fs.disk.Fail(err)              // and no wait: dragonboat asks under a lock of the whole process, and takes it for "yes" or "no"
-		info, err = fs.disk.Stat(name) // or panics over it; the disk may answer now, and it is too late to matter
+		// Do not wait here: dragonboat asks under a lock of the whole process. It takes the answer
+		// for "yes" or "no", or panics. The disk may answer now, but that no longer matters.
+		fs.disk.Fail(err)
+		info, err = fs.disk.Stat(name)
 	}
 	return info, err
 }
@@ -240,7 +251,7 @@ func (fs *fileSystem) PathBase(path string) string    { return filepath.Base(pat
 func (fs *fileSystem) PathJoin(elem ...string) string { return filepath.Join(elem...) }
 func (fs *fileSystem) PathDir(path string) string     { return filepath.Dir(path) }
 
-// GetDiskUsage asks the kernel; tan and dragonboat's snapshots never do.
+// GetDiskUsage asks the kernel. tan and dragonboat's snapshots never call it.
 func (fs *fileSystem) GetDiskUsage(path string) (vfs.DiskUsage, error) {
 	return vfs.Default.GetDiskUsage(path)
 }

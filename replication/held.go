@@ -19,7 +19,7 @@ type Held struct {
 
 // Held returns what this node knows to be committed in a shard. It counts only what is already
 // saved. It reads the log, and readers of the log wait while something writes to it. So a member
-// that waits for room answers no handshake.
+// that waits for room on its disk answers no handshake.
 func (h *Host) Held(id ShardID) (held Held) {
 	_ = h.call(func() error {
 		held, _ = h.store.shard(uint64(id)).progress()
@@ -29,10 +29,10 @@ func (h *Host) Held(id ShardID) (held Held) {
 	return held
 }
 
-// Contradicts reports whether this node's log shows that an entry which another member knows to be
-// committed was lost: this log has a different entry in its place. It returns the index and the
-// term of that different entry. Raft alone never causes this. Some member's log was put back to an
-// earlier state.
+// Contradicts reports whether this node's log shows that a committed entry was lost: another member
+// knows the entry to be committed, and this log has a different entry in its place. It returns the
+// index and the term of that different entry. Raft alone never causes this. Some member's log was
+// put back to an earlier state.
 //
 // It looks for a breach of one of three rules:
 //   - A leader has all entries that were committed in earlier terms, and adds its own behind them.
@@ -62,8 +62,8 @@ func (h *Host) Contradicts(id ShardID, other Held) (index, term uint64, yes bool
 // entryAt reads the term and the checksum of an entry. Both are zero if the log lacks the entry or
 // cannot read it.
 //
-// tan keeps what a received snapshot replaces until that snapshot is installed. Some of those
-// entries were never committed, so they count as lacking.
+// tan keeps the entries that a received snapshot replaces until that snapshot is installed. Some of
+// those entries were never committed, so they count as lacking.
 func (s *logStore) entryAt(shard, replica, index uint64) (term, sum uint64) {
 	if index <= s.shard(shard).replaced() {
 		return 0, 0
@@ -87,10 +87,10 @@ func entrySum(e *raftpb.Entry) uint64 {
 	return uint64(crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, e.Cmd))
 }
 
-// contradiction returns an error if a leader's message shows that entries which this node knows to be
-// committed were lost: the message has different ones in their place. The reasoning is that of
-// Contradicts. dragonboat itself does not notice. It answers that it has all these entries, and the
-// leader takes them for its own.
+// contradiction returns an error if a leader's message shows that committed entries were lost: the
+// message has different entries in place of some that this node knows to be committed. The rules
+// are those of Contradicts. dragonboat itself does not notice. It answers that it has all these
+// entries, and the leader believes that they are its own.
 func (s *logStore) contradiction(m *raftpb.Message) error {
 	if m.Type != raftpb.Replicate || len(m.Entries) == 0 {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// Host runs this member's replicas of all shards. Its methods may be called from any goroutine, also after
-// Close.
+// Host runs this member's replicas of all shards. Its methods may be called from any goroutine,
+// also after Close.
 type Host struct {
 	// Immutable after Open.
 	cfg    Config
@@ -34,19 +34,19 @@ type Host struct {
 
 	done  chan struct{}  // closed when Close begins
 	grown chan struct{}  // holds a token while compactLoop should look
-	loops sync.WaitGroup // goroutines of ours
+	loops sync.WaitGroup // all goroutines of the host
 
 	mu struct {
-		rank.RWMutex[rank.Host] // held for reading by every call into nh: NodeHost does not survive calls during its Close
+		rank.RWMutex[rank.Host] // held for reading by every call into nh, because NodeHost does not survive calls during its Close
 		closed                  bool
 	}
 }
 
-// closeDefault bounds Close when it is given no timeout.
+// closeDefault bounds a Close without a timeout.
 const closeDefault = 10 * time.Second
 
-// Open creates the node's NodeHost; no shard runs yet. The directory lock is the caller's and is held already.
-// What an error leaves on disk is harmless and found again by the next Open.
+// Open creates the node's NodeHost; no shard runs yet. The caller owns the directory lock and has
+// acquired it. If Open fails, the files it leaves are harmless, and the next Open finds them.
 func Open(c Config) (*Host, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -61,11 +61,12 @@ func Open(c Config) (*Host, error) {
 	return h, nil
 }
 
-// settingsFiles are read by dragonboat when the process starts, before main, from the working directory of that moment.
+// settingsFiles are files that dragonboat reads from the working directory when the process starts,
+// before main.
 var settingsFiles = []string{"dragonboat-soft-settings.json", "dragonboat-hard-settings.json"}
 
-// warnOfSettings says that dragonboat has settings of its own here. Whoever can write the working directory can make them, and
-// nothing of ours runs early enough to keep them out.
+// warnOfSettings warns of files that change dragonboat's settings. Anyone who can write to the
+// working directory can make them, and none of our code runs early enough to prevent that.
 func warnOfSettings(log *slog.Logger) {
 	for _, name := range settingsFiles {
 		if path, err := filepath.Abs(name); err == nil {
@@ -111,7 +112,7 @@ func (h *Host) open() error {
 		return err
 	})
 	if cause := c.Disk.Err(); cause != nil {
-		return fmt.Errorf("starting raft in %s: %w", raftDir, cause) // whatever else went wrong followed from it
+		return fmt.Errorf("starting raft in %s: %w", raftDir, cause) // it caused all other errors
 	}
 	if err != nil {
 		return fmt.Errorf("starting raft in %s: %w", raftDir, err)
@@ -124,11 +125,12 @@ func (h *Host) open() error {
 	return nil
 }
 
-// hostConfig is the NodeHost's configuration: as few goroutines and as little memory as dragonboat can do with.
+// hostConfig returns the NodeHost's configuration, with as few goroutines and as little memory as
+// dragonboat can work with.
 func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory) config.NodeHostConfig {
 	shards := uint64(c.Shards)
 	uuid := UUID(c.Digest, c.Member)
-	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) } // the log is there before the transport
+	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) } // the log is opened before the transport
 	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,
@@ -146,7 +148,7 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 			FS:                  files,
 			LogDB:               logConfig(),
 			Engine: config.EngineConfig{
-				// ExecShards is recorded by dragonboat and can never change.
+				// dragonboat records ExecShards, and it can never change.
 				ExecShards: 1,
 				// A slow shard must not keep the others from applying.
 				CommitShards: shards,
@@ -159,18 +161,18 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 	}
 }
 
-// queueMax bounds the bytes of messages that wait to be sent to, or that were received from, the other members.
-// Beyond it dragonboat drops replication messages, which Raft sends again.
+// queueMax bounds the bytes of messages that wait to be sent to the other members, or that were
+// received from them. Beyond it dragonboat drops replication messages, which Raft sends again.
 const queueMax = 128 << 20
 
-// logConfig is what tan reads of it: the size of the buffers it encodes records in, of which it makes sixteen
-// and uses one per step worker. A larger record gets a buffer of its own.
+// logConfig returns the part of the configuration that tan reads: the size of its encoding buffers.
+// tan makes sixteen of them and uses one per step worker. A larger record gets a buffer of its own.
 func logConfig() config.LogDBConfig {
 	return config.LogDBConfig{Shards: 1, KVWriteBufferSize: 64 << 10}
 }
 
-// StartShard starts this member's replica of a shard on m. From then on m belongs to the host, which closes it;
-// if StartShard fails m is still the caller's. It does not wait for a leader.
+// StartShard starts this member's replica of a shard on m. It does not wait for a leader. If it
+// succeeds, the host owns m and closes it. If it fails, the caller still owns m.
 func (h *Host) StartShard(id ShardID, m StateMachine) error {
 	s, err := h.shard(id)
 	if err != nil {
@@ -203,7 +205,7 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 	})
 }
 
-// adapt makes dragonboat's view of a shard's machine.
+// adapt wraps a shard's machine for dragonboat.
 func (h *Host) adapt(s *shard, m StateMachine) *machine {
 	return &machine{
 		shard:  uint64(s.id),
@@ -235,16 +237,20 @@ func (h *Host) shardConfig(id ShardID) config.Config {
 		PreVote:      true, // a member that was cut off does not disturb the others when it returns
 		HeartbeatRTT: uint64(h.heartbeatTicks()),
 		ElectionRTT:  uint64(h.electionTicks()),
-		// Snapshots are asked for by compactLoop, which counts bytes; dragonboat could only count entries.
+		// compactLoop requests snapshots. It counts bytes; dragonboat could only count entries.
 		SnapshotEntries: 0,
 		MaxInMemLogSize: inMemLogMax,
 	}
 }
 
-// heartbeatTicks and electionTicks are how many ticks there are between two heartbeats of an idle leader, and after how many without
-// one, or up to twice as many, a replica stands for election. A member at rest took 0.77 to 1.05 % of a core with a heartbeat per tick, and
-// takes 0.54 to 0.71 % with one every other tick; the followers still miss four before they lose patience. One that is alone waits
-// for no heartbeat, only for its own start: the fewest that dragonboat takes.
+// heartbeatTicks returns the number of ticks between two heartbeats of an idle leader.
+// electionTicks returns after how many ticks without a heartbeat, up to twice as many, a replica
+// stands for election.
+//
+// With a heartbeat every other tick, an idle member takes 0.54 to 0.71 % of a core; with one per
+// tick it took 0.77 to 1.05 %. The followers still miss four before they stand for election. A
+// member that is alone waits for no heartbeat, only for its own start. So it uses the smallest
+// numbers that dragonboat accepts.
 func (h *Host) heartbeatTicks() int {
 	if len(h.cfg.Members) == 1 {
 		return 1
@@ -259,8 +265,8 @@ func (h *Host) electionTicks() int {
 	return h.cfg.ElectionTicks
 }
 
-// inMemLogMax bounds the bytes of entries that a replica holds because they are not applied yet; beyond it
-// proposals are refused until apply has caught up.
+// inMemLogMax bounds the bytes of entries that a replica holds because they are not applied yet.
+// Beyond it proposals are refused until apply has caught up.
 const inMemLogMax = 256 << 20
 
 // shard returns a shard by its id.
@@ -290,7 +296,8 @@ func (h *Host) call(fn func() error) error {
 	return fn()
 }
 
-// Leader says who leads a shard as far as this node knows; none for a shard that does not exist.
+// Leader returns the leader of a shard as far as this node knows. A shard that does not exist has
+// none.
 func (h *Host) Leader(id ShardID) Leader {
 	s, err := h.shard(id)
 	if err != nil {
@@ -299,11 +306,13 @@ func (h *Host) Leader(id ShardID) Leader {
 	return s.leader()
 }
 
-// Leads says whether this node believes to lead a shard. Another may lead it already.
+// Leads reports whether this node believes that it leads a shard. Another member may lead it
+// already.
 func (h *Host) Leads(id ShardID) bool { return h.Leader(id).Member == h.cfg.Member }
 
-// Known is the index of the newest command of a shard that the log knew to be committed when the shard was started. The machine gets it,
-// and what is before it, without a quorum. Zero if there was none, or the shard is not started.
+// Known returns the index of the newest command that a shard's log knew to be committed when the
+// shard was started. The machine receives the commands up to it without a quorum. Known returns
+// zero if there was none, or if the shard is not started.
 func (h *Host) Known(id ShardID) uint64 {
 	if s, err := h.running(id); err == nil {
 		return s.known
@@ -311,8 +320,8 @@ func (h *Host) Known(id ShardID) uint64 {
 	return 0
 }
 
-// Committed is the index of the newest command of a shard that this node knows to be committed and has handed
-// to Apply, or is about to. Zero before the first since the start.
+// Committed returns the index of the newest command of a shard that this node knows to be committed
+// and has given to Apply, or is about to. It is zero before the first command since the start.
 func (h *Host) Committed(id ShardID) uint64 {
 	if _, err := h.shard(id); err != nil {
 		return 0
@@ -320,10 +329,10 @@ func (h *Host) Committed(id ShardID) uint64 {
 	return h.store.shard(uint64(id)).committed.Load()
 }
 
-// leaderListener is told by dragonboat, from one goroutine.
+// A leaderListener is called by dragonboat, from one goroutine.
 type leaderListener struct{ h *Host }
 
-// LeaderUpdated records a leader and tells the node. It must not block.
+// LeaderUpdated records a leader and calls Config.LeaderChanged. It must not block.
 func (l leaderListener) LeaderUpdated(info raftio.LeaderInfo) {
 	s, err := l.h.shard(ShardID(info.ShardID))
 	if err != nil {
@@ -335,8 +344,8 @@ func (l leaderListener) LeaderUpdated(info raftio.LeaderInfo) {
 	}
 }
 
-// TransferLeader asks a shard's leader to hand its leadership to another member. It does not wait; there is no
-// promise that it happens. ErrBusy if a transfer is under way.
+// TransferLeader asks a shard's leader to transfer its leadership to another member. It does not
+// wait, and the transfer may not happen. It returns ErrBusy if a transfer is under way.
 func (h *Host) TransferLeader(id ShardID, to MemberID) error {
 	s, err := h.running(id)
 	if err != nil {
@@ -348,8 +357,9 @@ func (h *Host) TransferLeader(id ShardID, to MemberID) error {
 	return h.call(func() error { return translate(h.nh.RequestLeaderTransfer(uint64(id), uint64(to))) })
 }
 
-// Close stops all shards, closes their machines and the transport, and ends the host. It waits at most timeout
-// (zero means 10 s); ErrStillRunning says that it left goroutines and files behind. A second Close does nothing.
+// Close stops all shards, closes their machines and the transport, and ends the host. It waits at
+// most for timeout; zero means 10 s. ErrStillRunning says that it left goroutines and open files
+// behind. A second Close does nothing.
 func (h *Host) Close(timeout time.Duration) error {
 	if timeout <= 0 {
 		timeout = closeDefault
@@ -372,13 +382,14 @@ func (h *Host) Close(timeout time.Duration) error {
 		return err
 	case <-timer.C:
 		if h.cfg.Disk.Err() != nil {
-			h.files.unlock() // nothing of this host can change the directory any more, and the next may have it
+			h.files.unlock() // this host can no longer change the directory, so the next may have it
 		}
 		return fmt.Errorf("%w within %v: its goroutines and open files stay until the process ends", ErrStillRunning, timeout)
 	}
 }
 
-// closeLoop ends with the NodeHost. It runs beside Close because nothing bounds NodeHost.Close.
+// closeLoop ends with the NodeHost. It has a goroutine of its own because nothing bounds
+// NodeHost.Close.
 func (h *Host) closeLoop(ended chan<- error) {
 	h.loops.Wait()
 	var err error
@@ -395,7 +406,7 @@ func (h *Host) closeLoop(ended chan<- error) {
 	ended <- err
 }
 
-// translate makes an error of dragonboat's ours.
+// translate returns our error for an error of dragonboat.
 func translate(err error) error {
 	switch {
 	case err == nil:

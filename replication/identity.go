@@ -15,19 +15,19 @@ import (
 	"slices"
 )
 
-// Identity says whom a directory belongs to. What it holds is decided at founding or counted at every start;
-// dragonboat's own records of the same are not asked.
+// Identity says which member a directory belongs to. Its fields are decided at the founding or
+// counted at every start. dragonboat keeps records of the same, which are not used.
 //
-// The file is two parts of text:
+// The file is text in two parts:
 //
 //	vivarium identity <crc32c of the rest, 8 hex digits>\n
 //	<JSON object>\n
 type Identity struct {
-	Format    int                   // of this file; identityFormat when written by this version
+	Format    int                   // format of the file; this version writes identityFormat
 	Digest    [32]byte              // founding digest
 	Member    MemberID              // the member whose log and image are here
 	Shards    int                   // Raft groups
-	Ensemble  string                // the ensemble's name, for people: Digest covers it
+	Ensemble  string                // the ensemble's name, for people; Digest covers it
 	Directory [16]byte              // random id of the directory
 	Start     uint64                // how often a node was started on it
 	Log       string                // the log store's type, LogTan; empty until the directory has a log
@@ -41,13 +41,15 @@ const (
 	identityFormat = 1
 	identityName   = "identity"
 	identityMagic  = "vivarium identity "
-	// identityMax bounds what is read: far above any ensemble's size, far below what a wrong file could cost.
+	// identityMax bounds how much of the file is read. It is far above any ensemble's size, and far
+	// below a size that would cost much.
 	identityMax = 1 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// identityJSON is the file's form of an Identity: ids and digests in hex, so that people can compare them.
+// identityJSON is an Identity as the file has it, with ids and digests in hex, so that people can
+// compare them.
 type identityJSON struct {
 	Format    int                 `json:"format"`
 	Ensemble  string              `json:"ensemble"`
@@ -60,11 +62,11 @@ type identityJSON struct {
 	Peers     map[MemberID]string `json:"peers,omitempty"`
 }
 
-// WayOut ends every error that keeps a member from coming back: it is what can be done today.
+// WayOut ends every error that keeps a member from coming back. It says what can be done today.
 const WayOut = "start the member with its directory as it last was, or leave it down: the others go on without it (docs/runbook.md: A member that cannot come back)"
 
-// ReadIdentity reads the identity file of dir; false if there is none. A damaged file is ErrIdentity, with the
-// file's name and what is wrong.
+// ReadIdentity reads the identity file of dir. It returns false if there is none. If the file is
+// damaged, the error is ErrIdentity, with the file's name and what is wrong.
 func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 	name := filepath.Join(dir, identityName)
 	text, err := readFile(d, name, identityMax)
@@ -81,8 +83,8 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 	return id, true, nil
 }
 
-// WriteIdentity replaces the identity file of dir. When it returns nil the file is durable; a crash before that
-// leaves the old or the new one.
+// WriteIdentity replaces the identity file of dir. When it returns nil the file is durable. A crash
+// before that leaves the old or the new file.
 func WriteIdentity(d Disk, dir string, id Identity) error {
 	id.Format = identityFormat
 	text, err := encodeIdentity(id)
@@ -99,7 +101,8 @@ func WriteIdentity(d Disk, dir string, id Identity) error {
 	if err := syncDir(d, dir); err != nil {
 		return err
 	}
-	// A thrown switch makes all of the above succeed in memory; a start must not go on from there.
+	// If the switch is thrown, all of the above succeeds in memory. A start must not go on from
+	// there.
 	return d.Err()
 }
 
@@ -172,9 +175,9 @@ func unhex(to []byte, text string) error {
 	return nil
 }
 
-// Founding is the digest of what the members of an ensemble must agree on before they talk: its name, the
-// founding members and the number of shards. Addresses are not part of it. The order of members does not
-// matter.
+// Founding returns the digest of what the members of an ensemble must agree on before they talk:
+// its name, the founding members and the number of shards. It does not include addresses. The order
+// of members does not matter.
 func Founding(ensemble string, members []MemberID, shards int) [32]byte {
 	b := []byte("vivarium founding 1\n")
 	b = binary.BigEndian.AppendUint64(b, uint64(len(ensemble)))
@@ -186,8 +189,8 @@ func Founding(ensemble string, members []MemberID, shards int) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// UUID is the name by which dragonboat knows a member: it follows from the founding digest and the member's
-// id, so no address is ever recorded in the log.
+// UUID returns the name under which dragonboat knows a member. It is derived from the founding
+// digest and the member's id, so no address is ever recorded in the log.
 func UUID(digest [32]byte, m MemberID) string {
 	b := append([]byte("vivarium member 1\n"), digest[:]...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(b, uint64(m)))
@@ -197,7 +200,8 @@ func UUID(digest [32]byte, m MemberID) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// deployment is the number that dragonboat puts into every message; never zero, which it reads as "unset".
+// deployment returns the number that dragonboat puts into every message. It is never zero, which
+// dragonboat reads as "unset".
 func deployment(digest [32]byte) uint64 {
 	return binary.BigEndian.Uint64(digest[:8]) | 1
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// inbound hands what the transport receives to dragonboat, on the transport's goroutines, and turns dragonboat's panics
-// there into the failure of one message or one node: it panics over any error of the file system, also one that passes,
-// like a lack of descriptors.
+// inbound passes received messages to dragonboat, on the transport's goroutines. It turns a panic
+// of dragonboat into the failure of one message or one node. dragonboat panics over any error of
+// the file system, even one that passes, like a lack of descriptors.
 type inbound struct {
 	config.TransportFactory
 	disk  Disk
 	log   *slog.Logger
-	check func(*raftpb.Message) error // why a message must not be believed; nil if it may
+	check func(*raftpb.Message) error // returns why a message must not be believed, or nil
 }
 
-// Create makes the transport with dragonboat's ends guarded.
+// Create creates the transport with guarded handlers.
 func (f inbound) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
 	return f.TransportFactory.Create(c, f.batch(batch), f.chunk(chunk))
 }
@@ -37,8 +37,9 @@ func (f inbound) batch(handle raftio.MessageHandler) raftio.MessageHandler {
 	}
 }
 
-// chunk refuses a part of a snapshot that dragonboat panics over: the sender begins again. Not so the last part: the
-// snapshot may be half in place by then, and dragonboat would refuse it from then on until the next start.
+// chunk refuses a part of a snapshot over which dragonboat panics, and the sender begins again. If
+// it is the last part, the node fails instead. The snapshot may be half in place by then, and
+// dragonboat would refuse it until the next start.
 func (f inbound) chunk(handle raftio.ChunkHandler) raftio.ChunkHandler {
 	return func(c raftpb.Chunk) (accepted bool) {
 		err := guard(func() error { accepted = handle(c); return nil })

@@ -11,16 +11,17 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// DirLock holds a node's directory. It proves that no other node, of this process or another, has it open.
+// DirLock holds a node's directory. It proves that no other node, of this process or another, has
+// it open.
 type DirLock struct {
-	dir  string // resolved, the key in the process's table
+	dir  string // resolved; its key in the process's table
 	file *os.File
 	once sync.Once
 	err  error
 }
 
-// locked is the table of directories open in this process. The lock on the file would refuse a second open as
-// well, but could not tell who has it.
+// locked is the table of directories open in this process. The lock on the file would refuse a
+// second open too, but could not say who has it.
 var locked = struct {
 	rank.Mutex[rank.Directories]
 	dirs map[string]bool
@@ -28,8 +29,8 @@ var locked = struct {
 
 const lockName = "lock"
 
-// LockDir takes the lock of dir, which is created if missing. It does not go through a Disk: it comes before
-// anything else is opened. ErrLocked says who has it.
+// LockDir acquires the lock of dir. It creates dir if missing. It does not use a Disk, because it
+// comes before anything else is opened. ErrLocked says who has the lock.
 func LockDir(dir string) (*DirLock, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
@@ -54,8 +55,10 @@ func LockDir(dir string) (*DirLock, error) {
 	return &DirLock{dir: resolved, file: file}, nil
 }
 
-// LockShared shares the lock of a directory with others who only look at it: no node has it open, and none opens it until the lock is closed.
-// It creates nothing; a directory without the file that is locked is no node's, or a copy. ErrLocked says who has it.
+// LockShared acquires the lock of a directory in order to look at it, together with others who do
+// the same. While it is held no node has the directory open and none can open it. LockShared
+// creates nothing. If the lock file is missing, the directory is no node's, or it is a copy.
+// ErrLocked says who has the lock.
 func LockShared(dir string) (io.Closer, error) {
 	resolved, err := resolve(dir)
 	if err != nil {
@@ -79,12 +82,13 @@ func LockShared(dir string) (io.Closer, error) {
 	return file, nil
 }
 
-// Close gives the directory back. It is idempotent.
+// Close releases the directory. It is idempotent.
 func (l *DirLock) Close() error {
 	l.once.Do(func() {
 		locked.Lock()
 		defer locked.Unlock()
-		// Closing the file ends the lock; the file stays, because a waiter may have it open already.
+		// Closing the file ends the lock. The file stays, because a waiter may have it open
+		// already.
 		l.err = l.file.Close()
 		delete(locked.dirs, l.dir)
 	})
@@ -99,8 +103,8 @@ func resolve(dir string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// makeDir creates dir and its missing parents and makes their entries durable: everything the node
-// acknowledges hangs from them.
+// makeDir creates dir and its missing parents. It makes their entries durable, because everything
+// that the node acknowledges depends on them.
 func makeDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {

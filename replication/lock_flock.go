@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// lockFile takes the file's flock, alone or with others who share it, which ends with its last descriptor, so also with the process.
+// lockFile acquires the file's flock, alone or shared. The lock ends with its last descriptor, so
+// also with the process.
 func lockFile(f *os.File, shared bool) error {
 	how := syscall.LOCK_EX
 	if shared {

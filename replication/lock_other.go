@@ -7,5 +7,6 @@ import (
 	"os"
 )
 
-// lockFile refuses: without a lock that ends with the process nothing proves that a predecessor is gone.
+// lockFile refuses. Without a lock that ends with the process, nothing proves that a predecessor is
+// gone.
 func lockFile(*os.File, bool) error { return errors.ErrUnsupported }

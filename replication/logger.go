@@ -15,14 +15,14 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// bridge leads dragonboat's log lines to the slog.Logger of the oldest open host. dragonboat has one logger per
-// process and lines do not say which NodeHost they come from, so with several hosts in a process one gets the
-// lines of all.
+// bridge passes dragonboat's log lines to the slog.Logger of the oldest open host. dragonboat has
+// one logger per process, and its lines do not say which NodeHost they come from. So with several
+// hosts in a process one of them gets the lines of all.
 var bridge logBridge
 
 type logBridge struct {
 	install sync.Once
-	target  atomic.Pointer[slog.Logger] // of the oldest open host; nil: lines are dropped
+	target  atomic.Pointer[slog.Logger] // of the oldest open host; nil means that lines are dropped
 
 	mu struct {
 		rank.Mutex[rank.Hosts]
@@ -30,8 +30,9 @@ type logBridge struct {
 	}
 }
 
-// set makes b the process's factory of loggers. It comes before anything of dragonboat's logs, which keeps the
-// logger that it gets first. SetLoggerFactory panics if the process has set a factory already: that one stays.
+// set makes b the process's logger factory. It must come before dragonboat's first log line,
+// because dragonboat keeps its first logger. SetLoggerFactory panics if the process has already set
+// a factory. Then the process's factory stays.
 func (b *logBridge) set() {
 	b.install.Do(func() {
 		_ = guard(func() error {
@@ -60,8 +61,8 @@ func (b *logBridge) remove(h *Host) {
 	b.target.Store(b.mu.hosts[0].log)
 }
 
-// fail throws the switch of the open hosts whose directory a line names, and of every open host if it names none: then it
-// does not say whose invariant it was.
+// fail throws the switch of the open hosts whose directory a line names. If the line names none, it
+// does not say whose invariant it was, and fail throws the switch of every open host.
 func (b *logBridge) fail(line string, cause error) {
 	b.mu.Lock()
 	hosts := slices.Clone(b.mu.hosts)
@@ -85,7 +86,7 @@ type logLine struct {
 
 var _ logger.ILogger = (*logLine)(nil)
 
-// dragonboat calls routine what its users need not see, and warns of what happens at every lost connection.
+// dragonboat logs as routine what its users need not see, and warns at every lost connection.
 const (
 	levelDebug   = slog.LevelDebug - 4
 	levelInfo    = slog.LevelDebug
@@ -101,7 +102,7 @@ func (l *logLine) log(level slog.Level, format string, args []any) {
 	target.Log(context.Background(), level, fmt.Sprintf(format, args...), "library", "dragonboat/"+l.pkg)
 }
 
-// SetLevel does nothing: the slog.Logger decides.
+// SetLevel does nothing; the slog.Logger decides.
 func (l *logLine) SetLevel(logger.LogLevel) {}
 
 func (l *logLine) Debugf(format string, args ...any)   { l.log(levelDebug, format, args) }
@@ -109,10 +110,10 @@ func (l *logLine) Infof(format string, args ...any)    { l.log(levelInfo, format
 func (l *logLine) Warningf(format string, args ...any) { l.log(levelWarning, format, args) }
 func (l *logLine) Errorf(format string, args ...any)   { l.log(levelError, format, args) }
 
-// Panicf reports a broken invariant. It never returns. On a goroutine of ours it panics, and guard makes an
-// error of it. On one of dragonboat's it throws the switches and keeps the goroutine: to let it go on, or to
-// run its deferred calls, would continue from the broken state. What broke over a file concerns the node of that file
-// and no other.
+// Panicf reports a broken invariant. It never returns. On a goroutine of ours it panics, and guard
+// turns that into an error. On one of dragonboat's goroutines it throws the switches and keeps the
+// goroutine. To let the goroutine go on, or to run its deferred calls, would continue from the
+// broken state. If the line is about a file, only the node of that file fails.
 func (l *logLine) Panicf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if guarded() {

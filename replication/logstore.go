@@ -13,17 +13,20 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// logStore is tan with five things mended.
+// logStore is tan with these changes:
 //
-// dragonboat leaves Update.State empty when it has not changed, and tan takes that for a changed term and vote:
-// it would fsync once more after every commit. So the last saved State is filled in; a changed term or vote is
-// always in the Update itself and is still synced, and a commit index needs no fsync.
-//
-// tan fsyncs "the current file" without its lock, so a snapshot record that switches to a new file in between
-// would lose the fsync or close the file under it. So all writes go one at a time. One lock for all shards
-// costs little: there is one step worker, which saves all shards in one call and waits for all of them.
-//
-// Once the switch is thrown writes end in parking, see contain.go. They never fail.
+//   - It fills in Update.State. dragonboat leaves it empty when it has not changed, and tan takes
+//     that for a changed term and vote. tan would fsync once more after every commit. A changed
+//     term or vote is always in the Update itself and is still synced; a commit index needs no
+//     fsync.
+//   - It makes one write at a time. tan fsyncs "the current file" without its lock. A snapshot
+//     record that switches to a new file in between would lose the fsync or close the file. One
+//     lock for all shards costs little: there is one step worker, which saves all shards in one
+//     call and waits for all of them.
+//   - A write never fails. Once the switch is thrown it ends in parking; see contain.go.
+//   - A read of entries is short; see readEntries. The term of the last entry comes from memory;
+//     see IterateEntries.
+//   - A read that fails throws the switch; see afterRead.
 type logStore struct {
 	raftio.ILogDB
 	disk Disk
@@ -38,7 +41,7 @@ type logStore struct {
 	}
 }
 
-// shardLog is what the store knows of a shard's log.
+// shardLog is what the store knows about a shard's log.
 type shardLog struct {
 	committed atomic.Uint64 // newest command known to be committed
 	saved     raftpb.State  // last State saved; guarded by logStore.write
@@ -46,26 +49,27 @@ type shardLog struct {
 	mu struct {
 		rank.Mutex[rank.ShardLog]
 		stop  <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
-		saves uint64          // of entries, so far
-		asked place           // whose term was asked for last, since the last of the saves
-		held  Held            // what is known to be committed, without the entry's term
+		saves uint64          // how often entries were saved
+		asked place           // the entry whose term was read last; empty after each save
+		held  Held            // what is known to be committed, without the term and checksum of the entry
 		last  uint64          // index of the last entry
 
-		// Index of the newest snapshot that was received. What tan has up to it may be a tail that it replaced.
+		// Index of the newest snapshot that was received. Entries up to it that tan still has may
+		// be a tail that the snapshot replaced.
 		received uint64
 
-		snapshot raftpb.Snapshot // the newest record of one that was saved or read
+		snapshot raftpb.Snapshot // the newest snapshot record that was saved or read
 	}
 }
 
-// noteSnapshot notes a record of a snapshot.
+// noteSnapshot records a snapshot record.
 func (l *shardLog) noteSnapshot(ss raftpb.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ss.Index > l.mu.snapshot.Index {
 		l.mu.snapshot = ss
 	}
-	if !ss.Dummy { // one of our own is a mere record
+	if !ss.Dummy { // a snapshot of our own is only a record
 		l.mu.received = max(l.mu.received, ss.Index)
 	}
 }
@@ -76,10 +80,11 @@ func (l *shardLog) snapshot() raftpb.Snapshot {
 	return l.mu.snapshot
 }
 
-// A place in the log has a term. The zero value is of none.
+// A place is an entry's index and term. The zero value means none.
 type place struct{ index, term uint64 }
 
-// term returns an entry's term, zero if it is not known, and how many saves of entries there were.
+// term returns an entry's term, or zero if it is not known. It also returns how often entries were
+// saved so far.
 func (l *shardLog) term(index uint64) (term, saves uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +94,8 @@ func (l *shardLog) term(index uint64) (term, saves uint64) {
 	return term, l.mu.saves
 }
 
-// noteTerm notes what was read of an entry, if no entries were saved since there were so many saves of them.
+// noteTerm records the term of an entry that was read, unless entries were saved since that count
+// of saves.
 func (l *shardLog) noteTerm(e raftpb.Entry, saves uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +104,8 @@ func (l *shardLog) noteTerm(e raftpb.Entry, saves uint64) {
 	}
 }
 
-// forgetTerm is told of other entries in the log: an entry that was there may have another term now.
+// forgetTerm forgets the remembered term when entries are saved, because an entry may then have
+// another term.
 func (l *shardLog) forgetTerm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +113,7 @@ func (l *shardLog) forgetTerm() {
 	l.mu.asked = place{}
 }
 
-// logFactory makes the NodeHost's log store and keeps hold of it.
+// logFactory creates the NodeHost's log store and keeps it.
 type logFactory struct {
 	disk  Disk
 	store *logStore // set by Create
@@ -124,7 +131,7 @@ func (f *logFactory) Create(c config.NodeHostConfig, cb config.LogDBCallback, di
 	return f.store, nil
 }
 
-// Name is the log's type as dragonboat records it.
+// Name returns the log's type as dragonboat records it.
 func (f *logFactory) Name() string { return tan.Factory.Name() }
 
 func newLogStore(db raftio.ILogDB, d Disk) *logStore {
@@ -144,7 +151,7 @@ func (s *logStore) shard(id uint64) *shardLog {
 	return l
 }
 
-// opened tells the store the channel that is closed when the shard is stopped.
+// opened records the channel that is closed when the shard is stopped.
 func (s *logStore) opened(shard uint64, stop <-chan struct{}) {
 	l := s.shard(shard)
 	l.mu.Lock()
@@ -152,8 +159,8 @@ func (s *logStore) opened(shard uint64, stop <-chan struct{}) {
 	l.mu.stop = stop
 }
 
-// stopping returns a channel that is closed when the shards are stopped, nil before the first machine was opened. The
-// NodeHost stops all of them before it waits for anything.
+// stopping returns a channel that is closed when the shards are stopped. It returns nil before the
+// first machine was opened. The NodeHost stops all shards before it waits for anything.
 func (s *logStore) stopping() <-chan struct{} {
 	if s == nil {
 		return nil
@@ -171,7 +178,7 @@ func (s *logStore) stopping() <-chan struct{} {
 	return nil
 }
 
-// park ends a piece of work for shards.
+// park does afterWork for a piece of work on several shards.
 func (s *logStore) park(err error, shards ...uint64) {
 	for _, id := range shards {
 		l := s.shard(id)
@@ -187,7 +194,7 @@ func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState,
 	s.write.Lock()
 	defer s.write.Unlock()
 	rs, err := s.ILogDB.ReadRaftState(shard, replica, last)
-	s.shard(shard).forgetTerm() // a replica starts here, and it may be another one than before
+	s.shard(shard).forgetTerm() // a replica starts here, and its log may differ from the last one
 	if err == nil {
 		s.shard(shard).saved = rs.State
 		s.shard(shard).noteFound(rs, last)
@@ -195,8 +202,8 @@ func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState,
 	return rs, s.afterRead(err)
 }
 
-// newestCommitted is the index of the newest command that a shard's log knows to be committed, zero if there is none. It is asked before
-// the replica is started.
+// newestCommitted returns the index of the newest command that a shard's log knows to be committed,
+// or zero. It is called before the replica is started.
 func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err error) {
 	err = guard(func() error {
 		s.write.Lock()
@@ -209,7 +216,7 @@ func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err err
 		if err != nil {
 			return err
 		}
-		index = ss.OnDiskIndex // the image has that
+		index = ss.OnDiskIndex // the image has the commands up to it
 		for i := rs.State.Commit; i > ss.Index && rs.EntryCount > 0; i-- {
 			found, _, err := s.ILogDB.IterateEntries(nil, 0, shard, replica, i, i+1, readBytes)
 			if err != nil {
@@ -228,8 +235,8 @@ func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err err
 	return index, err
 }
 
-// GetSnapshot reads a shard's newest snapshot record. If it cannot be read, who drops older snapshots is content with
-// the one that is remembered, and does not keep Close.
+// GetSnapshot reads a shard's newest snapshot record. If the read fails, it returns the record that
+// it remembers. That is enough to remove older snapshots, and it does not delay Close.
 func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	l := s.shard(shard)
 	ss, err := s.ILogDB.GetSnapshot(shard, replica)
@@ -244,21 +251,24 @@ func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	return ss, s.afterRead(err)
 }
 
-// One read of entries ends after this many entries, or when it has more than this many bytes. A leader reads what a member
-// lacks anew for each of its answers, on the one step worker, and tan opens the file again for every record: for a member
-// that comes back after a pause, with dozens of answers queued, it would be silent for longer than an election. And again in the
-// next term: a silent leader owes all the heartbeats it has missed, and each is answered.
+// One read of entries ends after readEntries, or when it has more than readBytes. For each answer
+// of a member that lags, the leader reads the missing entries again, on the one step worker. tan
+// opens the file again for every record. A member that returns after a pause has dozens of answers
+// queued, and the leader would be silent for longer than an election. The next term would be no
+// better: a silent leader owes all the heartbeats it has missed, and each is answered.
 const (
 	readEntries = 64
 	readBytes   = 1 << 20
 )
 
-// IterateEntries reads entries of a shard from low on, up to high, at least one. It ends early at its own limits as at
-// maxSize, and dragonboat asks for the rest when it needs it: a size above maxSize says that there is more.
+// IterateEntries reads at least one entry of a shard, from low up to high. It ends at its own
+// limits as it ends at maxSize. dragonboat then asks for the rest when it needs it, because a size
+// above maxSize means more entries.
 func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low, high, maxSize uint64) ([]raftpb.Entry, uint64, error) {
-	// A size of zero is how dragonboat asks for an entry's term, and it looks at nothing else of the entry. It asks for the last one's with
-	// each message of an election, if only for a line of a log that nobody reads: if that means to read some MiB each time, an election
-	// takes longer on a busy machine than its timeout, and none is ever won.
+	// With a maxSize of zero dragonboat asks for an entry's term, and looks at nothing else of the
+	// entry. It asks for the last entry's term with each message of an election, only to log it. If
+	// each of these reads took some MiB, an election on a busy machine would take longer than its
+	// timeout, and no member would win.
 	var saves uint64
 	asksTerm := maxSize == 0 && high == low+1
 	if asksTerm {
@@ -273,7 +283,8 @@ func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low
 	}
 	found, foundSize, err := read()
 	if err != nil {
-		// tan reads on behind the last entry, where the snapshot worker may have written the first half of a record.
+		// tan reads beyond the last entry. The snapshot worker may have written half a record
+		// there.
 		s.write.Lock()
 		found, foundSize, err = read()
 		s.write.Unlock()
@@ -291,9 +302,9 @@ func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low
 	return ents, size, s.afterRead(err)
 }
 
-// afterRead hands the error of a read on where it can be told: to a goroutine of ours, while a shard is started.
-// dragonboat's own have no answer to it but a panic, so the switch is thrown and the goroutine ends here: there
-// are no entries it could go on with. Close then ends by its timeout.
+// afterRead handles the error of a read. On a goroutine of ours, while a shard is started, it
+// returns the error. dragonboat's own goroutines would panic. So afterRead throws the switch and
+// keeps the goroutine, because it has no entries to go on with. Close then ends by its timeout.
 func (s *logStore) afterRead(err error) error {
 	if err == nil || errors.Is(err, raftio.ErrNoSavedLog) || guarded() {
 		return err
@@ -302,7 +313,7 @@ func (s *logStore) afterRead(err error) error {
 	select {}
 }
 
-// SaveRaftState saves what is new in updates. It never fails.
+// SaveRaftState saves the new parts of updates. It never fails.
 func (s *logStore) SaveRaftState(updates []raftpb.Update, worker uint64) error {
 	err := guard(func() error { return s.save(updates, worker) })
 	if err == nil && !isClosed(s.disk.Failed()) {
@@ -317,11 +328,11 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	filled := s.fill(updates)
-	defer clear(filled) // the scratch must not keep entries alive
+	defer clear(filled) // the scratch slice must not keep entries alive
 	if len(filled) == 0 {
 		return nil
 	}
-	defer s.forgetTerms(filled) // also of what was saved before an error
+	defer s.forgetTerms(filled) // also for entries that were saved before an error
 	if err := s.ILogDB.SaveRaftState(filled, worker); err != nil {
 		return err
 	}
@@ -329,13 +340,14 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 		if !raftpb.IsEmptyState(u.State) {
 			s.shard(u.ShardID).saved = u.State
 		}
-		s.shard(u.ShardID).noteSnapshot(u.Snapshot) // one that was received
+		s.shard(u.ShardID).noteSnapshot(u.Snapshot) // a received one
 		s.shard(u.ShardID).noteSaved(&u)
 	}
 	return nil
 }
 
-// forgetTerms is told that entries may have been saved. Not before: a read in between would be remembered.
+// forgetTerms is called after entries may have been saved. A call before that would be too early: a
+// read in between would be remembered.
 func (s *logStore) forgetTerms(updates []raftpb.Update) {
 	for i := range updates {
 		if len(updates[i].EntriesToSave) > 0 {
@@ -344,8 +356,8 @@ func (s *logStore) forgetTerms(updates []raftpb.Update) {
 	}
 }
 
-// fill returns copies of the updates that have something to save, each with a State. The caller's slice is not
-// touched: dragonboat still reads it.
+// fill returns copies of the updates that have something to save, each with a State. It does not
+// change the caller's slice, which dragonboat still reads.
 func (s *logStore) fill(updates []raftpb.Update) []raftpb.Update {
 	s.scratch = s.scratch[:0]
 	for _, u := range updates {
@@ -372,8 +384,8 @@ func (s *logStore) noteCommitted(updates []raftpb.Update) {
 	}
 }
 
-// isCommand says whether an entry reaches the machine: not the empty entry of a new leader, nor a change of
-// members.
+// isCommand reports whether an entry reaches the machine. A new leader's empty entry and a change
+// of members do not.
 func isCommand(e *raftpb.Entry) bool {
 	return (e.Type == raftpb.ApplicationEntry || e.Type == raftpb.EncodedEntry) && len(e.Cmd) > 0
 }
@@ -396,14 +408,14 @@ func (s *logStore) SaveSnapshots(updates []raftpb.Update) error {
 	return nil
 }
 
-// RemoveEntriesTo drops a shard's entries up to index. It never fails.
+// RemoveEntriesTo removes a shard's entries up to index. It never fails.
 func (s *logStore) RemoveEntriesTo(shard, replica, index uint64) error {
 	s.park(s.serially(func() error { return s.ILogDB.RemoveEntriesTo(shard, replica, index) }), shard)
 	return nil
 }
 
-// RemoveNodeData removes a stopped replica. dragonboat calls it under the NodeHost's lock, which Close needs:
-// it does not park.
+// RemoveNodeData removes a stopped replica. dragonboat calls it under the NodeHost's lock. Close
+// needs that lock, so RemoveNodeData does not park.
 func (s *logStore) RemoveNodeData(shard, replica uint64) error {
 	return s.serially(func() error {
 		defer s.forget(shard)
@@ -411,7 +423,8 @@ func (s *logStore) RemoveNodeData(shard, replica uint64) error {
 	})
 }
 
-// ImportSnapshot starts a replica's log anew from a snapshot. It is used on a store no NodeHost runs on.
+// ImportSnapshot begins a replica's log again from a snapshot. It is used on a store without a
+// NodeHost.
 func (s *logStore) ImportSnapshot(snapshot raftpb.Snapshot, replica uint64) error {
 	return s.serially(func() error {
 		defer s.forget(snapshot.ShardID)
@@ -419,7 +432,8 @@ func (s *logStore) ImportSnapshot(snapshot raftpb.Snapshot, replica uint64) erro
 	})
 }
 
-// forget drops what the store knows of a log that is another one now, or partly so after an error.
+// forget removes what the store knows about a log that was replaced, perhaps partly because of an
+// error.
 func (s *logStore) forget(shard uint64) {
 	l := s.shard(shard)
 	l.saved = raftpb.State{}

@@ -17,21 +17,23 @@ type Entry struct {
 	Cmd   []byte
 }
 
-// StateMachine is what a shard's committed commands are applied to. Apply, Sync, Snapshot and Install are never
-// called two at a time. A method that panics, and Sync or Install that fails, makes the node fail.
+// StateMachine is where a shard's committed commands are applied. Apply, Sync, Snapshot and Install
+// are never called two at a time. If a method panics, or Sync or Install fails, the node fails.
 type StateMachine interface {
-	// Applied is the index of the newest command in the durable image. It is asked once, before anything else.
+	// Applied returns the index of the newest command in the durable image. It is called once,
+	// before all other methods.
 	Applied() uint64
-	// Apply applies commands in order. The slice is the caller's again when it returns; the bytes of a
-	// command are the log's and are neither changed nor kept.
+	// Apply applies commands in order. The slice belongs to the caller again when Apply returns.
+	// The bytes of a command belong to the log: Apply must not change or keep them.
 	Apply(entries []Entry)
 	// Sync makes everything applied so far durable.
 	Sync() error
-	// Snapshot returns the state at this point. Apply stands still meanwhile, so it is cheap. An error, here or
-	// while it is written, puts off the member that is to get it.
+	// Snapshot returns the state at this point. Apply stops meanwhile, so Snapshot must be cheap.
+	// If it fails, or the writing does, the member that needs the state has to wait.
 	Snapshot() (Snapshot, error)
-	// Install replaces the state by what a Snapshot wrote on another member. When it returns nil the new
-	// state is durable and in use. It may give up with any error once stop is closed.
+	// Install replaces the state with the one that a Snapshot wrote on another member. When it
+	// returns nil, the new state is durable and in use. It may give up with any error once stop is
+	// closed.
 	Install(r io.Reader, stop <-chan struct{}) error
 	// Close is called once, after everything else.
 	Close() error
@@ -39,25 +41,25 @@ type StateMachine interface {
 
 // Snapshot is a state at one point in time.
 type Snapshot interface {
-	// WriteTo writes the state, at least one byte. It runs beside Apply, and gives up with any error once stop
-	// is closed.
+	// WriteTo writes the state, at least one byte. It runs at the same time as Apply. It gives up
+	// with any error once stop is closed.
 	WriteTo(w io.Writer, stop <-chan struct{}) error
 	Close() error
 }
 
-// errNotMine is returned for what the machine does not do.
+// errNotMine is returned by methods that the machine does not support.
 var errNotMine = errors.New("not supported")
 
-// machine is a StateMachine as dragonboat wants to see one. dragonboat answers an error with a panic, so none
-// is given: see contain.go.
+// machine is a StateMachine as dragonboat sees it. It returns no errors, because dragonboat answers
+// an error with a panic; see contain.go.
 type machine struct {
-	// Immutable after newMachine.
+	// Immutable after Host.adapt.
 	shard  uint64
 	m      StateMachine
 	disk   Disk
 	log    *slog.Logger
 	opened func(stop <-chan struct{})
-	grown  func(entries, bytes int, index uint64) // told of the log that was applied; must not block
+	grown  func(entries, bytes int, index uint64) // called after entries were applied; must not block
 
 	// Set by Open, before any other call but Close.
 	stop <-chan struct{}
@@ -74,7 +76,7 @@ var _ statemachine.IOnDiskStateMachine = (*machine)(nil)
 
 func (a *machine) parking() parking { return parking{disk: a.disk, stop: a.stop} }
 
-// Open hands over the index of the image; the image itself was opened before the shard was started.
+// Open returns the index of the image. The image itself was opened before the shard was started.
 func (a *machine) Open(stop <-chan struct{}) (uint64, error) {
 	a.stop = stop
 	a.opened(stop)
@@ -87,8 +89,8 @@ func (a *machine) Open(stop <-chan struct{}) (uint64, error) {
 	return applied, nil
 }
 
-// Update applies entries, whose Cmd is the log's memory. With the switch thrown they may have been "committed"
-// by a log that only pretended to save them, so they are not applied at all.
+// Update applies entries. Their Cmd is memory of the log. If the switch is thrown, the log may only
+// have pretended to save them. So they are not applied.
 func (a *machine) Update(entries []statemachine.Entry) ([]statemachine.Entry, error) {
 	if a.parking().failed() {
 		a.parking().afterWork(nil)
@@ -116,11 +118,12 @@ func (a *machine) Sync() error {
 // preparedSnapshot is what PrepareSnapshot returns for SaveSnapshot.
 type preparedSnapshot struct {
 	snapshot Snapshot
-	err      error // why there is none
+	err      error // why there is no snapshot
 }
 
-// PrepareSnapshot takes the point in time that SaveSnapshot writes. It never fails: dragonboat would leave the
-// stream open that it has begun, and never begin another to that member. SaveSnapshot reports the error.
+// PrepareSnapshot fixes the point in time of the state that SaveSnapshot writes. It never fails.
+// dragonboat would leave the stream open that it has begun, and would never begin another to that
+// member. SaveSnapshot reports the error.
 func (a *machine) PrepareSnapshot() (any, error) {
 	var p preparedSnapshot
 	p.err = guard(func() (err error) { p.snapshot, err = a.m.Snapshot(); return err })
@@ -128,8 +131,8 @@ func (a *machine) PrepareSnapshot() (any, error) {
 	return p, nil
 }
 
-// SaveSnapshot streams what PrepareSnapshot took to a member that lags behind. What cannot be read is not
-// streamed: the stream breaks off, and the receiver asks again.
+// SaveSnapshot streams the prepared state to a member that lags behind. If it cannot be read, the
+// stream breaks off and the receiver asks again.
 func (a *machine) SaveSnapshot(prepared any, w io.Writer, stop <-chan struct{}) error {
 	p := prepared.(preparedSnapshot)
 	if p.err == nil {
@@ -147,7 +150,8 @@ func (a *machine) SaveSnapshot(prepared any, w io.Writer, stop <-chan struct{}) 
 	return fmt.Errorf("%w: %w", statemachine.ErrSnapshotAborted, p.err)
 }
 
-// onlyBroken is err if it throws the switch also where an error does not.
+// onlyBroken returns err if it is a broken invariant, and nil otherwise. It is for work whose other
+// errors do not throw the switch.
 func onlyBroken(err error) error {
 	if errors.Is(err, errBroken) {
 		return err
@@ -155,13 +159,14 @@ func onlyBroken(err error) error {
 	return nil
 }
 
-// isStreamError says whether dragonboat takes err for the end of one stream, and not for the end of the world.
+// isStreamError reports whether dragonboat takes err for the end of one stream. dragonboat panics
+// over all other errors.
 func isStreamError(err error) bool {
 	return errors.Is(err, statemachine.ErrSnapshotStopped) || errors.Is(err, statemachine.ErrSnapshotAborted) ||
 		errors.Is(err, statemachine.ErrSnapshotStreaming)
 }
 
-// RecoverFromSnapshot installs a stream received from another member.
+// RecoverFromSnapshot installs a stream from another member.
 func (a *machine) RecoverFromSnapshot(r io.Reader, stop <-chan struct{}) error {
 	err := guard(func() error { return a.m.Install(r, stop) })
 	if isClosed(stop) && !errors.Is(err, errBroken) {
@@ -174,10 +179,10 @@ func (a *machine) RecoverFromSnapshot(r io.Reader, stop <-chan struct{}) error {
 	return nil
 }
 
-// Lookup is not used: reads are served from the machine itself.
+// Lookup is not used. Reads are served from the machine itself.
 func (a *machine) Lookup(any) (any, error) { return nil, errNotMine }
 
-// Close closes the machine. dragonboat calls it when its last worker has let go of the shard.
+// Close closes the machine. dragonboat calls it when its last worker has left the shard.
 func (a *machine) Close() error {
 	a.closeOnce.Do(func() {
 		a.closeErr = guard(a.m.Close)

@@ -13,13 +13,13 @@ type Proposal struct {
 	dropped atomic.Bool
 }
 
-// proposalTimeout is how long dragonboat remembers a proposal in order to report its fate. It bounds memory
-// only: a command lost on its way is the caller's to notice.
+// proposalTimeout is how long dragonboat remembers a proposal in order to report its result. It
+// only bounds memory. The caller has to notice lost commands.
 const proposalTimeout = time.Minute
 
-// Propose hands a command to Raft. It returns at once; the command comes back through Apply, or is lost without
-// a word. cmd may be reused after return. Every error means that cmd was certainly not proposed and never will
-// be: ErrNoLeader, ErrBusy, ErrTooLarge, ErrClosed, ErrFailed.
+// Propose gives a command to Raft and returns at once. The command comes back through Apply, or is
+// lost silently. cmd may be reused after return. Every error means that cmd was certainly not
+// proposed and never will be: ErrNoLeader, ErrBusy, ErrTooLarge, ErrClosed, ErrFailed.
 func (h *Host) Propose(id ShardID, cmd []byte) (*Proposal, error) {
 	s, err := h.running(id)
 	if err != nil {
@@ -45,8 +45,8 @@ func (h *Host) Propose(id ShardID, cmd []byte) (*Proposal, error) {
 	return p, nil
 }
 
-// Dropped says whether dragonboat has reported that the command was dropped: it is certainly not applied and
-// never will be. It does not block. False says nothing.
+// Dropped reports whether dragonboat has dropped the command, so that it is certainly not applied
+// and never will be. It does not block. If Dropped returns false, the outcome is unknown.
 func (p *Proposal) Dropped() bool {
 	select {
 	case r := <-p.rs.AppliedC():

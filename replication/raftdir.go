@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 )
 
-// Files of dragonboat's that only repeat what the identity file says. They are written in place, so a crash
-// can leave half of one, on which dragonboat panics; and the first names the host.
+// flagFiles are files of dragonboat that only repeat the identity file. They are written in place,
+// so a crash can leave half of one, and dragonboat panics over it. The first also names the host.
 var flagFiles = []string{"dragonboat.ds", "NODEHOST.ID"}
 
-// prepareRaftDir makes dragonboat's directory fit for this start: it exists, its folder is named for the
-// present host, the files that would refuse that are gone, no log ends in half a record, and every byte in it is durable.
+// prepareRaftDir prepares dragonboat's directory for this start. The directory exists and its
+// folder has the present host's name. The flag files are gone, no log ends in half a record, and
+// every byte is durable.
 func prepareRaftDir(c Config) error {
 	dir := c.raftDir()
 	if err := c.Disk.MkdirAll(dir, 0o750); err != nil {
@@ -45,8 +46,8 @@ func prepareRaftDir(c Config) error {
 	return c.Disk.Err()
 }
 
-// renameHostFolder gives the folder that dragonboat keeps its data in the name of the present host: a container
-// that is made anew under another name is still the same member.
+// renameHostFolder gives dragonboat's data folder the name of the present host. A container that is
+// created again under another name is still the same member.
 func renameHostFolder(d Disk, dir string) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -86,9 +87,9 @@ func subfolders(d Disk, dir string) ([]string, error) {
 	return folders, nil
 }
 
-// syncTree fsyncs every file and directory below dir. After a kill the log may end in entries that were written
-// but never synced; tan reads them from the page cache and never syncs that file again, so without this they
-// would be acknowledged while a power cut can still take them.
+// syncTree fsyncs every file and directory below dir. After a kill the log may end in entries that
+// were written but never synced. tan reads them from the page cache and never syncs that file
+// again. Without syncTree they would be acknowledged, and a power cut could still lose them.
 func syncTree(d Disk, dir string) error {
 	names, err := d.List(dir)
 	if err != nil {

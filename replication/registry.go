@@ -7,11 +7,11 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 )
 
-// roster resolves a replica to the UUID of its member. It is fixed by the founding: nothing that arrives by
-// message or is found in the log can change or break it.
+// roster maps a replica to the UUID of its member. It is fixed at the founding. Nothing that
+// arrives by message or is found in the log can change it.
 type roster struct {
 	uuids   map[uint64]string
-	streams uint64 // connections per peer that shards are spread over
+	streams uint64 // connections per peer; the shards are spread over them
 }
 
 var (
@@ -27,7 +27,7 @@ func newRoster(digest [32]byte, members []MemberID) *roster {
 	return r
 }
 
-// Create hands out the roster itself; a roster serves one NodeHost.
+// Create returns the roster itself. A roster serves one NodeHost.
 func (r *roster) Create(_ string, streams uint64, _ config.TargetValidator) (raftio.INodeRegistry, error) {
 	r.streams = max(streams, 1)
 	return r, nil
@@ -42,7 +42,8 @@ func (r *roster) Resolve(shard, replica uint64) (target, key string, err error) 
 	return uuid, fmt.Sprintf("%s-%d", uuid, shard%r.streams), nil
 }
 
-// Add, Remove and RemoveShard tell of members found in the log and in messages: the roster knows better.
+// Add, Remove and RemoveShard report members found in the log and in messages. The roster ignores
+// them.
 func (r *roster) Add(_, _ uint64, _ string) {}
 func (r *roster) Remove(_, _ uint64)        {}
 func (r *roster) RemoveShard(uint64)        {}

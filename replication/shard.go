@@ -16,7 +16,7 @@ type shard struct {
 	started  atomic.Bool
 
 	// Set before started.
-	session *client.Session // dragonboat's "no session": it keeps no memory of proposals
+	session *client.Session // dragonboat's "no session": it does not remember proposals
 	machine *machine
 	known   uint64 // see Host.Known
 
@@ -48,7 +48,7 @@ func (s *shard) leadership() (Leader, <-chan struct{}) {
 	return s.mu.leader, s.mu.changed
 }
 
-// setLeader records a leader and says whether it is news.
+// setLeader records a leader. It reports whether that is a change.
 func (s *shard) setLeader(l Leader) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *shard) setLeader(l Leader) bool {
 	return true
 }
 
-// closeError says what is wrong with the shard after its NodeHost was closed.
+// closeError returns what is wrong with the shard after its NodeHost was closed.
 func (s *shard) closeError() error {
 	if !s.started.Load() {
 		return nil

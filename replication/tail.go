@@ -12,8 +12,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// The framing of tan's log files: blocks, in them chunks, of which one or more are a record. A chunk begins with a
-// checksum of what follows its length, the length of its payload, and its type.
+// The framing of tan's log files. A file is a sequence of blocks. A block holds chunks, and one or
+// more chunks are a record. A chunk begins with a checksum of all that follows its length, the
+// length of its payload, and its type.
 const (
 	blockSize  = 32 << 10
 	headerSize = 7
@@ -28,11 +29,12 @@ const (
 	lastChunk
 )
 
-// cutTails cuts what is behind the last whole record off the log in dir: zeros, and a record that was written in part. A power cut in the
-// middle of a write leaves any of its pages on the disk: tan forgives a tail that is missing, copies all that is before one of zeros, and
-// refuses one whose checksum does not match. What stands last and was not written whole was never fsynced, so nobody was told
-// of it. A bad record that others follow is damage, and an error: tan takes some of it for the end of the log, and all that
-// follows for unsaid.
+// cutTails removes all bytes behind the last whole record of the log in dir: zeros, and a record
+// that was written in part. A power cut in the middle of a write leaves any of its pages on the
+// disk. tan accepts a tail that is missing, copies all records before a tail of zeros, and refuses
+// a tail whose checksum does not match. A last record that is not whole was never fsynced, so it
+// was never acknowledged. A bad record with others behind it is damage, and an error. tan takes
+// some of this damage for the end of the log and would lose all that follows.
 func cutTails(d Disk, dir string) error {
 	dir = filepath.Join(dir, "tandb")
 	if _, err := d.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +47,7 @@ func cutTails(d Disk, dir string) error {
 	return err
 }
 
-// cutTailsIn is cutTails for the folder of one shard.
+// cutTailsIn does cutTails for the folder of one shard.
 func cutTailsIn(d Disk, dir string) error {
 	names, err := d.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +85,9 @@ func cutTail(d Disk, name string) error {
 	return d.Truncate(name, end)
 }
 
-// findEnd says where the last whole record of a log ends. It is an error if one follows a damaged one: a crash leaves nothing behind
-// what it tore, so that is damage to what was whole, and tan may take it for the end.
+// findEnd returns where the last whole record of a log ends. It returns an error if a record
+// follows a damaged one. A crash leaves nothing behind the record that it tore, so that is damage
+// to whole records, and tan may take it for the end.
 func findEnd(f io.ReaderAt) (end int64, err error) {
 	block := make([]byte, blockSize)
 	damage := int64(-1)
@@ -116,8 +119,8 @@ func findEnd(f io.ReaderAt) (end int64, err error) {
 	}
 }
 
-// recordIn reports whether a record begins anywhere in the rest of a block. What is damaged may be the size by which the next
-// one would be found, so every byte is tried.
+// recordIn reports whether a record begins anywhere in the rest of a block. The damage may be in
+// the length that leads to the next record, so every byte is tried.
 func recordIn(block []byte) bool {
 	for at := range block[:max(0, len(block)-headerSize+1)] {
 		if _, kind, whole := chunk(block[at:]); whole && (kind == fullChunk || kind == firstChunk) {
@@ -127,8 +130,8 @@ func recordIn(block []byte) bool {
 	return false
 }
 
-// chunk reads the chunk at the beginning of b: the size of its payload, negative if there is none, its type, and whether
-// its checksum matches.
+// chunk reads the chunk at the beginning of b. It returns the size of its payload, negative if
+// there is none, its type, and whether its checksum matches.
 func chunk(b []byte) (payload int, kind chunkType, whole bool) {
 	kind = chunkType(b[6])
 	payload = int(binary.LittleEndian.Uint16(b[4:6]))
