@@ -170,7 +170,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 	fails := func(err error) func(t *testing.T) { return func(t *testing.T) { testkit.WantErr(t, err, want) } }
 	_, _, acl := s.ACL(ctx, "/a")
 	_, _, before := claim.Before(ctx, s, "/a/b-0000000001")
-	wantErr(t, before, want)
+	testkit.WantErr(t, before, want)
 	_, _, children := s.Children(ctx, "/")
 	made, err := claim.New(ctx, s, embed.OpCreate("/b", nil, embed.Ephemeral))
 	must(t, err)
