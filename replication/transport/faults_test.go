@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
@@ -292,14 +293,14 @@ func TestShutTakesWhatIsDelayed(t *testing.T) {
 
 // The same over real connections, plain and with TLS.
 func TestFaultsOverTCP(t *testing.T) {
-	authority := newAuthority(t, "members")
+	authority := testkit.NewAuthority(t, "members")
 	for _, secured := range []bool{false, true} {
 		var at addresses
 		f := transporttest.NewFaults()
 		start := func(m uint64) *peer {
 			n := TCP("127.0.0.1:0", at.of, nil)
 			if secured {
-				n = TCP("127.0.0.1:0", at.of, authority.config(t))
+				n = TCP("127.0.0.1:0", at.of, memberTLS(t, authority))
 			}
 			l, err := n.Listen()
 			if err != nil {

@@ -1,81 +1,23 @@
 package transport
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// An authority signs certificates for tests.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
+// memberTLS is the config that a user writes for a member on loopback.
+func memberTLS(t *testing.T, a *testkit.Authority) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{a.Issue(t, alsoIPv6)}, RootCAs: a.Pool}
 }
 
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &authority{key: key, pool: x509.NewCertPool()}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-// issue makes a certificate for hosts.
-func (a *authority) issue(t *testing.T, hosts ...string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "member"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	for _, h := range hosts {
-		if ip := net.ParseIP(h); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, h)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-// config returns a config as a user writes it.
-func (a *authority) config(t *testing.T) *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{a.issue(t, "127.0.0.1", "::1")}, RootCAs: a.pool}
-}
+func alsoIPv6(c *x509.Certificate) { c.IPAddresses = append(c.IPAddresses, net.IPv6loopback) }
 
 // addresses holds the addresses of a test's members.
 type addresses struct{ m sync.Map }
@@ -138,7 +80,7 @@ func TestTCP(t *testing.T) {
 			var config *tls.Config
 			if secured {
 				name += " with TLS"
-				config = newAuthority(t, "authority").config(t)
+				config = memberTLS(t, testkit.NewAuthority(t, "authority"))
 			}
 			t.Run(name, func(t *testing.T) {
 				if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
@@ -183,21 +125,21 @@ func TestAddressChanges(t *testing.T) {
 // Members whose certificates come from different authorities do not talk, in neither direction.
 // Both log the peer and the reason.
 func TestOtherAuthorityStaysOut(t *testing.T) {
-	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	ours, theirs := testkit.NewAuthority(t, "ours"), testkit.NewAuthority(t, "theirs")
 	both := x509.NewCertPool()
-	both.AddCert(ours.cert)
-	both.AddCert(theirs.cert)
-	trusting := theirs.config(t)
+	both.AddCert(ours.Cert)
+	both.AddCert(theirs.Cert)
+	trusting := memberTLS(t, theirs)
 	trusting.RootCAs = both // it would talk to us
 	for name, foreign := range map[string]*tls.Config{
-		"foreign certificate":               theirs.config(t),
+		"foreign certificate":               memberTLS(t, theirs),
 		"foreign certificate, trusts all":   trusting,
-		"no certificate":                    {RootCAs: ours.pool},
-		"a client's empty certificate list": {RootCAs: ours.pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }},
+		"no certificate":                    {RootCAs: ours.Pool},
+		"a client's empty certificate list": {RootCAs: ours.Pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var at addresses
-			a, b := at.onTCP(t, 1, "127.0.0.1", ours.config(t)), at.onTCP(t, 2, "127.0.0.1", ours.config(t))
+			a, b := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours)), at.onTCP(t, 2, "127.0.0.1", memberTLS(t, ours))
 			c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, foreign)})
 			exchange(t, a, b)
 			link := c.link(t, 1)
@@ -216,8 +158,8 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 	}
 	t.Run("foreign server", func(t *testing.T) {
 		var at addresses
-		at.onTCP(t, 1, "127.0.0.1", theirs.config(t))
-		b := at.onTCP(t, 2, "127.0.0.1", ours.config(t))
+		at.onTCP(t, 1, "127.0.0.1", memberTLS(t, theirs))
+		b := at.onTCP(t, 2, "127.0.0.1", memberTLS(t, ours))
 		b.link(t, 1).SendMessageBatch(beat(2, 1, 1))
 		until(t, "reason in the log", func() bool {
 			return strings.Contains(b.log.String(), "tls with "+at.of(1)) && strings.Contains(b.log.String(), "unknown authority")
@@ -225,7 +167,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 	})
 	t.Run("plain text", func(t *testing.T) {
 		var at addresses
-		a := at.onTCP(t, 1, "127.0.0.1", ours.config(t))
+		a := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours))
 		b := at.onTCP(t, 2, "127.0.0.1", nil)
 		b.link(t, 1).SendMessageBatch(beat(2, 1, 1))
 		a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
@@ -240,9 +182,9 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 	})
 	t.Run("certificate of another host", func(t *testing.T) {
 		var at addresses
-		wrong := ours.config(t)
-		wrong.Certificates = []tls.Certificate{ours.issue(t, "example.invalid")}
-		a, b := at.onTCP(t, 1, "127.0.0.1", ours.config(t)), at.onTCP(t, 2, "127.0.0.1", wrong)
+		wrong := memberTLS(t, ours)
+		wrong.Certificates = []tls.Certificate{ours.Issue(t, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"example.invalid"} })}
+		a, b := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours)), at.onTCP(t, 2, "127.0.0.1", wrong)
 		a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
 		until(t, "reason in the log", func() bool { return strings.Contains(a.log.String(), "IP SANs") })
 		if len(b.batches) != 0 {
@@ -253,8 +195,8 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 
 // The user's config is not changed, and it cannot weaken the verification.
 func TestTLSConfig(t *testing.T) {
-	ca := newAuthority(t, "authority")
-	config := ca.config(t)
+	ca := testkit.NewAuthority(t, "authority")
+	config := memberTLS(t, ca)
 	server, client, err := mutual(config)
 	if err != nil {
 		t.Fatal(err)
@@ -262,12 +204,12 @@ func TestTLSConfig(t *testing.T) {
 	if config.ClientAuth != tls.NoClientCert || config.ClientCAs != nil || config.SessionTicketsDisabled {
 		t.Fatal("the user's config was changed")
 	}
-	if server.ClientAuth != tls.RequireAndVerifyClientCert || !server.ClientCAs.Equal(ca.pool) || !client.RootCAs.Equal(ca.pool) {
+	if server.ClientAuth != tls.RequireAndVerifyClientCert || !server.ClientCAs.Equal(ca.Pool) || !client.RootCAs.Equal(ca.Pool) {
 		t.Fatal("certificates are not verified")
 	}
 
-	onlyClients := &tls.Config{Certificates: config.Certificates, ClientCAs: ca.pool}
-	if _, client, err := mutual(onlyClients); err != nil || !client.RootCAs.Equal(ca.pool) {
+	onlyClients := &tls.Config{Certificates: config.Certificates, ClientCAs: ca.Pool}
+	if _, client, err := mutual(onlyClients); err != nil || !client.RootCAs.Equal(ca.Pool) {
 		t.Fatal("the authorities of clients do not serve for servers", err)
 	}
 
@@ -276,7 +218,7 @@ func TestTLSConfig(t *testing.T) {
 		err    error
 	}{
 		{&tls.Config{Certificates: config.Certificates}, ErrNoAuthority},
-		{&tls.Config{Certificates: config.Certificates, RootCAs: ca.pool, InsecureSkipVerify: true}, ErrNoVerification},
+		{&tls.Config{Certificates: config.Certificates, RootCAs: ca.Pool, InsecureSkipVerify: true}, ErrNoVerification},
 	} {
 		n := TCP("127.0.0.1:0", func(uint64) string { return "127.0.0.1:1" }, c.config)
 		if _, err := n.Listen(); !errors.Is(err, c.err) {
@@ -289,7 +231,7 @@ func TestTLSConfig(t *testing.T) {
 
 	// A config per connection and a certificate that is looked up, as in services that renew
 	// certificates.
-	renewing := &tls.Config{RootCAs: ca.pool}
+	renewing := &tls.Config{RootCAs: ca.Pool}
 	renewing.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &config.Certificates[0], nil }
 	renewing.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return &tls.Config{Certificates: config.Certificates}, nil // the user's config asks for no certificate
@@ -297,14 +239,14 @@ func TestTLSConfig(t *testing.T) {
 	var at addresses
 	a, b := at.onTCP(t, 1, "127.0.0.1", renewing), at.onTCP(t, 2, "127.0.0.1", renewing)
 	exchange(t, a, b)
-	c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, &tls.Config{RootCAs: ca.pool})})
+	c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, &tls.Config{RootCAs: ca.Pool})})
 	c.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "refusal", func() bool { return strings.Contains(a.log.String(), "tls: client didn't provide a certificate") })
 	if len(a.batches) != 0 {
 		t.Fatal("a message passed")
 	}
 
-	picky := &tls.Config{RootCAs: ca.pool}
+	picky := &tls.Config{RootCAs: ca.Pool}
 	picky.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, errors.New(h.Conn.RemoteAddr().String())
 	}
