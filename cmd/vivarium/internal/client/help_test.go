@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -177,16 +176,11 @@ func (p *proxy) open() {
 	p.mu.Unlock()
 }
 
-// leaves fails the test if goroutines of a client are there after a while.
+// leaves fails the test if goroutines of a client do not end.
 func leaves(t testing.TB) {
 	t.Helper()
-	var stacks string
-	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		b := make([]byte, 1<<20)
-		stacks = string(b[:runtime.Stack(b, true)])
-		if !strings.Contains(stacks, "client.(*Client)") && !strings.Contains(stacks, "client.New.") {
-			return
-		}
-	}
-	t.Errorf("goroutines are left:\n%s", stacks)
+	testkit.Until(t, "the client's goroutines to end", func() bool {
+		stacks := testkit.Stacks()
+		return !strings.Contains(stacks, "client.(*Client)") && !strings.Contains(stacks, "client.New.")
+	})
 }

@@ -1,86 +1,45 @@
 package shell
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// An issuer is an authority, or whom it has certified.
-type issuer struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// issue makes a certificate; without a parent it is an authority's own.
-func issue(t *testing.T, name string, parent *issuer, ips ...net.IP) *issuer {
+// write writes a certificate and its key into files: each alone, and both.
+func write(t *testing.T, dir, name string, c tls.Certificate) (certFile, keyFile, both string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: ips,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	by := &issuer{c, key}
-	if parent == nil {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
-	} else {
-		by = parent
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, by.cert, &key.PublicKey, by.key)
-	check(t, err)
-	cert, err := x509.ParseCertificate(der)
-	check(t, err)
-	return &issuer{cert, key}
-}
-
-func (i *issuer) write(t *testing.T, dir, name string) (certFile, keyFile, both string) {
-	t.Helper()
-	der, err := x509.MarshalECPrivateKey(i.key)
-	check(t, err)
-	var b [2]bytes.Buffer
-	check(t, pem.Encode(&b[0], &pem.Block{Type: "CERTIFICATE", Bytes: i.cert.Raw}))
-	check(t, pem.Encode(&b[1], &pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
-	return put(t, dir, name+".crt", b[0].String()), put(t, dir, name+".key", b[1].String()), put(t, dir, name+".pem", b[1].String()+b[0].String())
+	cert, key := testkit.PEM(t, c)
+	return put(t, dir, name+".crt", string(cert)), put(t, dir, name+".key", string(key)), put(t, dir, name+".pem", string(key)+string(cert))
 }
 
 func put(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	check(t, os.WriteFile(file, []byte(text), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
-var check = testkit.Must
-
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
-	authority, stranger := issue(t, "authority", nil), issue(t, "stranger", nil)
-	trust, _, _ := authority.write(t, dir, "authority")
-	other, _, _ := stranger.write(t, dir, "stranger")
-	_, _, client := issue(t, "web", authority).write(t, dir, "client")
+	authority, stranger := testkit.NewAuthority(t, "authority"), testkit.NewAuthority(t, "stranger")
+	trust, other := put(t, dir, "authority.crt", string(authority.PEM())), put(t, dir, "stranger.crt", string(stranger.PEM()))
+	_, _, client := write(t, dir, "client", authority.Issue(t, func(c *x509.Certificate) { c.Subject.CommonName = "web" }))
 	for _, named := range []bool{true, false} {
-		var ips []net.IP
-		if named {
-			ips = []net.IP{net.IPv4(127, 0, 0, 1)}
-		}
-		cert, key, _ := issue(t, "server", authority, ips...).write(t, dir, "server")
+		cert, key, _ := write(t, dir, "server", authority.Issue(t, func(c *x509.Certificate) {
+			if !named {
+				c.IPAddresses = nil
+			}
+		}))
 		g, err := gateway.Start(node(t), gateway.Config{Listen: "127.0.0.1:0",
 			TLS: &gateway.TLS{CertFile: cert, KeyFile: key, ClientCAFile: trust, ClientCertRequired: true}})
-		check(t, err)
+		testkit.Must(t, err)
 		t.Cleanup(func() { _ = g.Close() })
 		for _, c := range []struct {
 			what, file string

@@ -1,12 +1,8 @@
 package shell
 
 import (
-	"bytes"
 	"flag"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
-	"github.com/vivarium-go/vivarium/internal/testkit/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
 var update = flag.Bool("update", false, "record testdata/*.golden from ZooKeeper's own shell and server")
@@ -202,18 +198,15 @@ func normal(out string) string {
 	return strings.Join(slices.Concat(lines, events), "\n") + "\n"
 }
 
-const zkCliPath, javaClasses = "/usr/share/zookeeper/bin/zkCli.sh", "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar"
+const zkCliPath = "/usr/share/zookeeper/bin/zkCli.sh"
 
 func needZooKeeper(t *testing.T) {
 	t.Helper()
 	if testing.Short() && !*update {
 		t.Skip("ten starts of Java")
 	}
-	if _, err := os.Stat(zkCliPath); err != nil {
-		t.Skip("ZooKeeper is not installed: Debian's package zookeeper")
-	}
-	if _, err := exec.LookPath("java"); err != nil {
-		t.Skip("there is no java")
+	if _, err := os.Stat(zkCliPath); err != nil || !zookeeper.Installed() {
+		t.Skip(zookeeper.Missing)
 	}
 }
 
@@ -230,50 +223,5 @@ func zkCli(t *testing.T, server, script string) string {
 	return string(out)
 }
 
-// startZooKeeper starts a server with the features that Vivarium always has, and returns its address.
-func startZooKeeper(t *testing.T) string {
-	t.Helper()
-	addrs, err := child.FreeAddrs(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(addrs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "zoo.cfg")
-	cfg := fmt.Sprintf("tickTime=2000\nadmin.enableServer=false\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n", dir, port)
-	if err := os.WriteFile(file, []byte(cfg), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("java", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.enforceQuota=true",
-		"-cp", javaClasses, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	deadline := time.Now().Add(30 * time.Second)
-	for !serves(addrs[0]) {
-		if time.Now().After(deadline) {
-			t.Fatal("ZooKeeper does not start")
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-	return addrs[0]
-}
-
-func serves(addr string) bool {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Second))
-	_, _ = io.WriteString(c, "srvr")
-	b, _ := io.ReadAll(c)
-	return bytes.Contains(b, []byte("Mode: "))
-}
+// startZooKeeper starts a server and returns its address.
+func startZooKeeper(t *testing.T) string { return zookeeper.Start(t, 1, "tickTime=2000\n")[0] }
