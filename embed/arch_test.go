@@ -34,9 +34,11 @@ var imports = map[string][]string{
 	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
-	"engine/clock":   {},
-	"engine/command": {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
-	"engine": {"engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
+	"engine/clock":      {},
+	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
+	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
+	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication"}, // for tests
+	"engine": {"engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/configfile": {"go.yaml.in/yaml/v3"},
@@ -285,7 +287,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go: what
 // only tests use, the ranks themselves, and the client, which runs in a process without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)

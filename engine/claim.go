@@ -12,6 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A Claim is the ephemeral znodes that one transaction creates for somebody to stand in queues with: created, perhaps held for
@@ -20,8 +22,8 @@ import (
 type Claim struct {
 	// Immutable.
 	session *Session
-	pipe    *pipeline // of its shard
-	waiter  *waiter
+	pipe    *outbox.Outbox // of its shard
+	waiter  *outbox.Call
 	asked   []tree.Op // the creates of ephemerals, without their data
 	heir    bool      // it takes the place of what was lost: until it is held it is lost itself
 
@@ -39,7 +41,7 @@ type Claim struct {
 	over     bool
 	err      error
 	done     chan struct{}
-	releases []*waiter // the deletions on their way
+	releases []*outbox.Call // the deletions on their way
 }
 
 // ephemerals returns the creates among ops that a claim stands for.
@@ -55,19 +57,18 @@ func ephemerals(ops []tree.Op) (asked []tree.Op) {
 // Claim submits a transaction that creates ephemerals. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	m, err := s.engine.route(ops)
-	c := &Claim{session: s, pipe: m.pipe, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops)}
-	c.waiter.with = with
-	c.waiter.applied = c.applied
+	c := &Claim{session: s, pipe: m.pipe, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
+	c.waiter.Applied = c.applied
 	if with != nil && with.Inherits {
 		c.heir = true
 		k := s.engine.keeper
 		k.mu.Lock()
 		if s.end == nil { // or nobody would forget it again
-			k.losingLocked(c.waiter)
+			k.losingLocked(s, c.waiter)
 		}
 		k.mu.Unlock()
 	}
-	c.pipe.take(c.waiter, s.admissible(ctx, c.waiter, ops, err))
+	s.send(m, c.waiter, s.admissible(ctx, c.waiter, ops, err))
 	return c
 }
 
@@ -77,18 +78,18 @@ func (c *Claim) lingersLocked() bool { return c.heir && !c.held }
 
 // applied takes note of the outcome of the transaction. It runs before its caller is told, on the apply goroutine if it was
 // applied.
-func (c *Claim) applied(w *waiter) {
+func (c *Claim) applied(w *outbox.Call) {
 	k := c.session.engine.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w.err != nil {
-		c.finishLocked(Single(w.err))
-		if w.err == ErrUnknownOutcome && c.session.end == nil {
+	if w.Err != nil {
+		c.finishLocked(Single(w.Err))
+		if w.Err == outbox.ErrUnknownOutcome && c.session.end == nil {
 			k.mu.unknown = append(k.mu.unknown, c)
 		}
 		return
 	}
-	c.results = w.results
+	c.results = w.Results
 	c.created = true
 	for _, r := range c.results {
 		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.session.id {
@@ -99,7 +100,7 @@ func (c *Claim) applied(w *waiter) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.queueEnd)
+		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.QueueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -114,23 +115,24 @@ func (c *Claim) applied(w *waiter) {
 // which leaves the outcome unknown.
 func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 	select {
-	case <-c.waiter.done:
-		return c.results, c.waiter.err
+	case <-c.waiter.Done:
+		return c.results, c.waiter.Err
 	default:
 	}
 	var expired <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
-		t := c.pipe.timers.Get(c.session.engine.cfg.RequestTimeout)
-		defer c.pipe.timers.Put(t)
+		timers := &c.session.engine.keeper.timers
+		t := timers.Get(c.session.engine.cfg.RequestTimeout)
+		defer timers.Put(t)
 		expired = t.C
 	}
 	select {
-	case <-c.waiter.done:
-		return c.results, c.waiter.err
+	case <-c.waiter.Done:
+		return c.results, c.waiter.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-expired:
-		return nil, ErrUnknownOutcome
+		return nil, outbox.ErrUnknownOutcome
 	}
 }
 
@@ -146,7 +148,7 @@ func (c *Claim) Hold(again bool) (*Turn, error) {
 	case c.over:
 		return nil, c.err
 	case !c.created:
-		return nil, ErrUnknownOutcome
+		return nil, outbox.ErrUnknownOutcome
 	case c.session.remote != nil || c.session.life.State() != session.Connected:
 		return nil, ErrSuspended
 	case c.turn != nil || c.leaving || c.held && !(again && c.again):
@@ -160,7 +162,7 @@ func (c *Claim) Hold(again bool) (*Turn, error) {
 // Settle waits until everything that the claim's session submitted before, on the claim's shard, has been applied here or refused; at most for
 // the node's request timeout, and for another until the claim's own outcome is known. It costs a commit, but nothing if there is nothing.
 func (c *Claim) Settle() error {
-	if !c.pipe.busy(c.session) {
+	if !c.pipe.Busy(c.session.owner) {
 		return nil
 	}
 	if _, err := c.Created(context.Background()); err != nil {
@@ -195,24 +197,24 @@ func (c *Claim) Err() error {
 func (c *Claim) Release() error {
 	k := c.session.engine.keeper
 	k.look() // what was lost before was not given up
-	if c.pipe.cancel(c.waiter, ErrReleased) {
+	if c.pipe.Cancel(c.waiter, ErrReleased) {
 		return nil
 	}
 	k.mu.Lock()
-	c.endLocked(ErrReleased, false, c.pipe.queueRelease)
+	c.endLocked(ErrReleased, false, c.pipe.QueueRelease)
 	deletions, held := c.releases, c.held
 	k.mu.Unlock()
 	if len(deletions) == 0 {
 		return nil
 	}
-	c.pipe.pump()
+	c.pipe.Pump()
 	if !held {
 		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.session.engine.cfg.RequestTimeout)
 	defer cancel()
 	for _, w := range deletions {
-		if err := c.pipe.wait(ctx, w, 0); err != nil {
+		if err := c.pipe.Wait(ctx, w, 0); err != nil {
 			return err
 		}
 	}
@@ -255,8 +257,8 @@ func (c *Claim) stay() {
 	defer k.mu.Unlock()
 	c.leaving = false
 	if c.over && c.created && c.session.end == nil { // it was to leave as a whole, and lost a part by hand
-		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.queueEnd)
-		c.pipe.signal()
+		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.QueueEnd)
+		c.pipe.Signal()
 	}
 }
 
@@ -271,13 +273,13 @@ func (c *Claim) goneLocked(path string) {
 	}
 	c.finishLocked(why)
 	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); !c.leaving && len(rest) > 0 {
-		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.pipe.queueEnd) // nobody holds a part of a claim
-		c.pipe.signal()
+		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.pipe.QueueEnd) // nobody holds a part of a claim
+		c.pipe.Signal()
 	}
 }
 
 // endLocked ends the claim and has its znodes deleted, or linger if it was lost: queue takes what does that.
-func (c *Claim) endLocked(why error, lost bool, queue func(*waiter)) {
+func (c *Claim) endLocked(why error, lost bool, queue func(*outbox.Call)) {
 	if c.over {
 		return
 	}
@@ -296,7 +298,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 	for i := range c.asked {
 		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, taken); ok {
 			taken[path] = true
-			c.removeLocked([]string{path}, czxid, c.lingersLocked(), c.pipe.queueEnd) // the results are read by now: nobody knows, they say
+			c.removeLocked([]string{path}, czxid, c.lingersLocked(), c.pipe.QueueEnd) // the results are read by now: nobody knows, they say
 		}
 	}
 }
@@ -333,12 +335,12 @@ func mayBe(op *tree.Op, path string) bool {
 }
 
 // removeLocked queues the end of znodes of the claim.
-func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*waiter)) {
+func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*outbox.Call)) {
 	s := c.session
 	for _, path := range paths {
-		w := newWaiter(s, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
+		w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
 		if lost {
-			s.engine.keeper.losingLocked(w)
+			s.engine.keeper.losingLocked(s, w)
 		}
 		c.releases = append(c.releases, w)
 		queue(w)

@@ -12,6 +12,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
@@ -25,7 +28,7 @@ func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
 		if !errors.Is(c.Err(), ErrReleased) || !testkit.Closed(c.Done()) {
 			t.Fatal(c.Err())
 		}
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		n.wantRequests()
 	})
 }
@@ -79,7 +82,7 @@ func TestLostHoldsGoAheadOfWhatIsSentNext(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, other := n.open(testTimeout), n.open(testTimeout)
 		n.held(s, "/q")
-		n.fake.pause(testDeadline)
+		n.fake.Pause(testDeadline)
 		other.Submit(t.Context(), []tree.Op{create("/x")})
 		n.wantRequests("release /q", "create /x")
 	})
@@ -134,14 +137,14 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 		last := s.Submit(t.Context(), []tree.Op{create("/c")})
 		go c.Release()
 		synctest.Wait()
-		if !n.pipe.cancel(gone.waiter, context.Canceled) {
+		if !n.pipe.Cancel(gone.waiter, context.Canceled) {
 			t.Fatal("a request that is still queued cannot be taken out")
 		}
-		n.log.refuse(errRefused)
+		n.log.Refuse(enginetest.ErrRefused)
 		n.apply(first...)
-		pass(time.Second)
-		n.log.refuse(nil)
-		pass(droppedPoll)
+		enginetest.Pass(time.Second)
+		n.log.Refuse(nil)
+		enginetest.Pass(outbox.Poll)
 		n.apply(n.wantRequests("create /b", "create /c", "release /q", "create /other")...)
 		if err := outcome(last.waiter); err != nil {
 			t.Fatal(err)
@@ -177,17 +180,17 @@ func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		c := n.held(s, "/q")
-		n.log.refuse(errRefused)
-		n.log.meanwhile(func() {
-			n.log.meanwhile(nil)
+		n.log.Refuse(enginetest.ErrRefused)
+		n.log.Meanwhile(func() {
+			n.log.Meanwhile(nil)
 			s.Submit(t.Context(), []tree.Op{create("/second")})
 			go c.Release()
 			<-time.After(time.Millisecond) // Release is queued by then
 		})
 		s.Submit(t.Context(), []tree.Op{create("/first")})
 		synctest.Wait()
-		n.log.refuse(nil)
-		pass(droppedPoll)
+		n.log.Refuse(nil)
+		enginetest.Pass(outbox.Poll)
 		n.wantRequests("create /first", "create /second", "release /q")
 	})
 }
@@ -203,7 +206,7 @@ func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 		n.lead(0)
 		for i, c := range claims {
 			refused := false
-			for range queueBytesMax / (command.BatchBytesMax / 2) {
+			for range outbox.QueueBytesMax / (command.BatchBytesMax / 2) {
 				refused = refused || testkit.Closed(s.Submit(t.Context(), bigSet("/a")).Done())
 			}
 			if !refused {
@@ -226,7 +229,7 @@ func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s := n.open(testTimeout)
 				c := n.held(s, "/q")
-				n.fake.pause(testDeadline)
+				n.fake.Pause(testDeadline)
 				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 				defer cancel()
 				var err error
@@ -254,11 +257,11 @@ func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {
 		released := make(chan struct{})
 		go func() { err = c.Release(); close(released) }()
 		<-released
-		if !errors.Is(err, ErrUnknownOutcome) {
+		if !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatal(err)
 		}
-		pass(testDeadline)
-		n.lead(otherMember)
+		enginetest.Pass(testDeadline)
+		n.lead(enginetest.Other)
 		n.apply(n.wantRequests("release /q")...)
 		n.wantState(s, session.Connected)
 		if n.exists("/q") {
@@ -272,7 +275,7 @@ func TestHoldIsRefusedWhileSuspended(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		c := n.claim(s, "/q")
-		n.fake.pause(testDeadline)
+		n.fake.Pause(testDeadline)
 		if err := holdErr(c); !errors.Is(err, ErrSuspended) {
 			t.Fatal(err)
 		}
@@ -383,7 +386,7 @@ func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
 		first := n.claim(s, "/q")
 		go first.Release()
 		release := n.wantRequests("release /q")
-		n.applyCommand(command.Command{Kind: command.KindBatch, Origin: mustDecode(t, release[0].cmd).Origin, Requests: []command.Request{
+		n.applyCommand(command.Command{Kind: command.KindBatch, Origin: enginetest.Decode(t, release[0].Cmd).Origin, Requests: []command.Request{
 			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}}},
 			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}},
 			{Kind: command.RequestRelease, Session: s.ID(), Path: "/q", Czxid: first.czxid},
@@ -401,7 +404,7 @@ func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
 		go s.Close()
 		n.commit()
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
-		if !testkit.Closed(c.Done()) || !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(holdErr(c), ErrSessionClosed) {
+		if !testkit.Closed(c.Done()) || !errors.Is(c.Err(), outbox.ErrSessionClosed) || !errors.Is(holdErr(c), outbox.ErrSessionClosed) {
 			t.Fatal(c.Err())
 		}
 		n.wantRequests()
@@ -419,7 +422,7 @@ func TestClaimOfASessionThatEndedMeanwhileLeavesNothing(t *testing.T) {
 		synctest.Wait()
 		n.apply(create...)
 		n.commit()
-		if n.exists("/q") || !errors.Is(c.Err(), ErrSessionClosed) {
+		if n.exists("/q") || !errors.Is(c.Err(), outbox.ErrSessionClosed) {
 			t.Fatalf("the claim ended with %v", c.Err())
 		}
 	})
@@ -461,7 +464,7 @@ func TestSettle(t *testing.T) {
 		if err := c.Settle(); err != nil {
 			t.Fatalf("after a request that was taken back: %v", err)
 		}
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		s.Submit(t.Context(), []tree.Op{create("/x")})
 		settled := make(chan error, 1)
 		go func() { settled <- c.Settle() }()

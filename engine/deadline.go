@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // beatsPerTimeout is how often an idle node proves itself alive within its smallest session timeout. The leader counts
@@ -147,7 +149,7 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 		if state, _ := s.life.Look(now); state == session.Expired {
 			// Expired here before the log says so: this node keeps proving all its sessions alive, so it has to
 			// close this one itself, or its claims would stay for ever.
-			k.endLocked(s, session.Expired, ErrSessionExpired)
+			k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
 			k.queueCloseLocked(s, true)
 			expired, ends = append(expired, s), true
 		}
@@ -192,7 +194,7 @@ func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	k.signal() // a batch that is applied brings it back: no need to wait until a beat is due
 	for _, c := range s.claims {
 		if c.held {
-			c.endLocked(ErrSuspended, c.turn != nil, c.pipe.queueEnd) // ahead of what the holder had still to write
+			c.endLocked(ErrSuspended, c.turn != nil, c.pipe.QueueEnd) // ahead of what the holder had still to write
 			s.lost++
 			ends = true
 		}
@@ -243,7 +245,7 @@ func (k *keeper) next() time.Duration {
 	if quiet < beat && !suspended {
 		return min(again, beat-quiet)
 	}
-	k.home.beat()
+	k.home.Beat()
 	again = min(again, beat/4)
 	if deadline := own - session.Margin(own) - quiet; own > 0 && deadline > 0 && !suspended {
 		again = min(again, deadline)

@@ -15,6 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // A logWriter makes up a log: members that start again and again, sessions, transactions, silences, and whatever can go
@@ -280,7 +282,7 @@ func (n *node) crash(log []replication.Entry) []replication.Entry {
 // applies again what its image lacks, one misses a part and installs a snapshot instead. All come to the same bytes, in memory
 // and in their images.
 func TestReplicasOfOneLogAreEqual(t *testing.T) {
-	for _, seed := range seeds(4) {
+	for _, seed := range enginetest.Seeds(4) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { compareReplicas(t, rand.New(rand.NewPCG(seed, 3))) })
 		})

@@ -15,7 +15,7 @@
 //
 // A lone request goes out at once on its caller's goroutine; while a batch is in flight the next one fills. A batch is
 // accepted by its place in this node's stream or not at all, so sending one again is harmless, and it is sent again only on
-// evidence that it was lost (pipeline.resendLost). The replicated state keeps one number per stream.
+// evidence that it was lost (Outbox.resendLost). The replicated state keeps one number per stream.
 //
 // # Sessions
 //
@@ -58,7 +58,7 @@
 //	watch.Joint          a watch on several shards
 //	watch.Client         events of a remote client's connection
 //	tree.pin             which zxids of a tree are pinned
-//	pipeline.mu          queue and batches in flight
+//	outbox.mu            queue and batches in flight
 //	errands.mu           what a shard has purged
 //	leaders              what observers were told of who leads
 //	embed.notifier       calls of Events that wait

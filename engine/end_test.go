@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A node that ends drops its tree. Neither a read nor a status beside it takes the empty one for what there is.
@@ -31,12 +33,12 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 	}
 	for name, read := range reads {
 		for range 3000 {
-			s := &Session{engine: on.Engine, end: ErrClosed}
+			s := &Session{engine: on.Engine, owner: outbox.NewOwner(1, false)}
 			m.last.Store(nil)
 			m.tree.Store(full)
 			var both sync.WaitGroup
 			both.Go(func() { // the order of Engine.finish and machine.Close
-				s.over.Store(&s.end)
+				s.owner.End(outbox.ErrClosed)
 				last := m.figures()
 				m.last.Store(&last)
 				m.tree.Store(empty)
@@ -45,7 +47,7 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 				if got := m.figures(); got.Zxid != want.Zxid {
 					t.Fatalf("status %+v, was %+v", got, want)
 				}
-				if seen, err := read(s); errors.Is(err, ErrClosed) {
+				if seen, err := read(s); errors.Is(err, outbox.ErrClosed) {
 					break
 				} else if err != nil || !seen {
 					t.Fatalf("%s: %v", name, err)

@@ -21,6 +21,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
@@ -71,7 +73,7 @@ func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	for _, m := range e.shards {
-		e.loops.Go(m.pipe.loop)
+		e.loops.Go(m.pipe.Loop)
 		e.loops.Go(func() { m.expirer.loop(e.stop, e.done) })
 		e.loops.Go(func() { m.reaper.loop(e.stop, e.done) })
 	}
@@ -81,7 +83,7 @@ func (e *Engine) run() {
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 	e.loops.Go(e.spreadLoop)
 	for _, m := range e.shards {
-		m.pipe.signal()
+		m.pipe.Signal()
 	}
 }
 
@@ -101,7 +103,7 @@ func (e *Engine) failureLoop() {
 func (e *Engine) finish(why, cause error) {
 	e.end.Do(func() {
 		for _, m := range e.shards {
-			m.pipe.close(why)
+			m.pipe.Close(why)
 		}
 		e.keeper.close(why)
 		e.end.Lock()
@@ -143,7 +145,7 @@ func (e *Engine) Err() error {
 }
 
 // Propose, with Leader, lets the pipeline be built before the host.
-func (e *Engine) Propose(id ShardID, cmd []byte) (proposal, error) {
+func (e *Engine) Propose(id ShardID, cmd []byte) (outbox.Proposal, error) {
 	p, err := e.host.Load().Propose(id, cmd)
 	if err != nil {
 		return nil, err // not p: a nil *Proposal is no nil proposal
@@ -179,7 +181,7 @@ func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
 
 // silenced reports whether nothing of this node reaches anybody any more: it is over, or about to be because its disk has failed.
@@ -192,7 +194,7 @@ func (e *Engine) over() error {
 		if e.Err() != nil {
 			return ErrFailed
 		}
-		return ErrClosed
+		return outbox.ErrClosed
 	default:
 		return nil
 	}
@@ -218,7 +220,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 func (e *Engine) tryReady(ctx context.Context) error {
 	for _, m := range e.shards {
 		select {
-		case <-m.pipe.ready:
+		case <-m.pipe.Ready:
 		case <-e.done:
 			return e.over()
 		case <-ctx.Done():
@@ -261,20 +263,20 @@ func (e *Engine) openSession(ctx context.Context, timeout time.Duration, remote 
 	if _, err := rand.Read(r.Password[:]); err != nil {
 		return nil, err
 	}
-	s := newSession(e, timeout, who)
-	if s.remote = remote; remote != nil {
+	if remote != nil {
 		remote.password = r.Password
 	}
-	opening := newWaiter(nil, &r)
-	opening.applied = func(w *waiter) { e.keeper.opened(s, w) }
+	s := newSession(e, timeout, remote, who)
+	opening := outbox.NewCall(nil, &r)
+	opening.Applied = func(w *outbox.Call) { e.keeper.opened(s, w) }
 	if err := e.keeper.opens(s, opening); err != nil {
 		return nil, err
 	}
 	home := e.home().pipe
-	if err := home.submit(opening); err != nil {
+	if _, err := home.Submit(opening); err != nil {
 		return nil, err
 	}
-	if err := home.wait(ctx, opening, e.cfg.RequestTimeout); err != nil {
+	if err := home.Wait(ctx, opening, e.cfg.RequestTimeout); err != nil {
 		e.keeper.abandon(s)
 		return nil, err
 	}
@@ -334,7 +336,7 @@ func (e *Engine) Close() error {
 		if cause := e.disk.Err(); cause != nil {
 			e.finish(ErrFailed, cause) // failureLoop has not got round to it
 		}
-		e.finish(ErrClosed, nil)
+		e.finish(outbox.ErrClosed, nil)
 		close(e.stop)
 		e.disk.Patience(0)
 		e.left = e.release()
@@ -413,7 +415,7 @@ func (e *Engine) claimsGone(changes []tree.Change) { e.keeper.gone(changes) }
 
 func (e *Engine) sessionEnded(at ShardID, id tree.SessionID, why error) {
 	e.keeper.ended(at, why, id)
-	if at == command.HomeShard && why == ErrSessionExpired && e.cfg.SessionExpired != nil {
+	if at == command.HomeShard && why == outbox.ErrSessionExpired && e.cfg.SessionExpired != nil {
 		e.cfg.SessionExpired(id)
 	}
 }

@@ -2,44 +2,26 @@ package engine
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// Errors of the request path. A call ends in one of three ways that never mix: applied (nil, or an error of
-// the data such as tree.ErrNoNode, which is an answer), certainly not applied, or unknown.
+// Errors of the engine.
 var (
-	// ErrUnavailable: the request was never handed to Raft. It is not applied and never will be; trying again is safe.
-	ErrUnavailable = errors.New("unavailable: not applied, and safe to try again")
-	// ErrUnknownOutcome: the request was handed to Raft and its caller stopped waiting before it was known
-	// whether it was applied. It may still be applied later, at most once.
-	ErrUnknownOutcome = errors.New("unknown outcome: the request may or may not be applied")
-	// ErrSessionExpired: the session has ended because it was silent for its timeout. A request that is applied after the end
-	// of its session is told the same whatever ended it.
-	ErrSessionExpired = errors.New("session expired")
-	// ErrSessionClosed: the session was closed by its owner.
-	ErrSessionClosed = errors.New("session closed")
 	// ErrNoSession: no session of that id is open, as far as this node has applied.
 	ErrNoSession = errors.New("no such session")
-	// ErrSessionMoved: the session of a remote client is attached elsewhere, or anew here, and goes on there.
-	ErrSessionMoved = errors.New("session moved to another connection")
-	// ErrSuspended: the session is past its local deadline, so what depends on it cannot be granted now.
-	ErrSuspended = errors.New("session suspended")
-	// ErrDeleted: the claimed znode was deleted by somebody else.
-	ErrDeleted = errors.New("claimed znode was deleted")
-	// ErrReleased: the claim was given back by its owner.
-	ErrReleased = errors.New("released")
 	// ErrCrossShard: the operations of one transaction belong to several shards; none was applied.
 	ErrCrossShard = errors.New("more than one shard")
-	// ErrTooLarge: data or request over the configured limit, or a path over 64 KiB.
-	ErrTooLarge = errors.New("too large")
-	// ErrClosed: the node was closed; the request was not applied.
-	ErrClosed = errors.New("node closed")
 	// ErrFailed: the node has failed and takes no requests; its Err says why.
 	ErrFailed = errors.New("node failed")
 )
 
-// Why a request is ErrUnavailable.
+// Errors of the rooms below, under the names by which package embed knows them.
 var (
-	errQueueFull = fmt.Errorf("%w: too many requests wait on this node", ErrUnavailable)
-	errNotSent   = fmt.Errorf("%w: no quorum took it in time", ErrUnavailable)
+	ErrUnavailable    = outbox.ErrUnavailable
+	ErrUnknownOutcome = outbox.ErrUnknownOutcome
+	ErrSessionExpired = outbox.ErrSessionExpired
+	ErrSessionClosed  = outbox.ErrSessionClosed
+	ErrSessionMoved   = outbox.ErrSessionMoved
+	ErrClosed         = outbox.ErrClosed
 )

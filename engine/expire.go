@@ -8,6 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 	silenceRetry = time.Second
 	// silencePoll is how often it looks whether one was applied, for a short step may follow, or dropped, and tries again
 	// if Raft took none.
-	silencePoll = droppedPoll
+	silencePoll = outbox.Poll
 )
 
 // An expirer measures the silence of every origin while its node leads, and proposes each step when it is over. What
@@ -24,7 +26,7 @@ const (
 type expirer struct {
 	// Immutable after newExpirer.
 	machine *machine
-	raft    replicator
+	raft    outbox.Raft
 	member  replication.MemberID
 	least   time.Duration // the smallest timeout that a session of any member can have
 	lag     *lag
@@ -41,7 +43,7 @@ type measure struct {
 	step     session.Step
 	portions uint64 // that had been applied before this one
 	at       time.Time
-	proposal proposal // nil if Raft did not take it
+	proposal outbox.Proposal // nil if Raft did not take it
 }
 
 // onWay reports whether it may still be applied, as far as anybody can tell.
@@ -49,7 +51,7 @@ func (p measure) onWay(now time.Time) bool {
 	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < silenceRetry
 }
 
-func newExpirer(m *machine, raft replicator, cfg Config, lag *lag, log *slog.Logger) *expirer {
+func newExpirer(m *machine, raft outbox.Raft, cfg Config, lag *lag, log *slog.Logger) *expirer {
 	return &expirer{machine: m, raft: raft, member: cfg.Member, least: SessionTimeoutFloor(cfg.Tick), lag: lag, log: log,
 		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]measure)}
 }
@@ -114,7 +116,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 
 // propose hands a command to Raft that needs no stream. If it is lost, it is proposed again. It returns nil if Raft did not
 // take it.
-func (x *expirer) propose(cmd []byte) proposal {
+func (x *expirer) propose(cmd []byte) outbox.Proposal {
 	p, err := x.raft.Propose(x.machine.shard, cmd)
 	if err != nil {
 		x.log.Debug("silence not proposed", "cause", err)

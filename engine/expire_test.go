@@ -11,13 +11,15 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // A watchman is a node that may lead and measures silences, with a log whose commits take a while.
 type watchman struct {
 	*node
 	latency time.Duration
-	onWay   []*fakeProposal
+	onWay   []*enginetest.Proposal
 	expired map[tree.SessionID]time.Time // when the sessions of others went
 }
 
@@ -28,14 +30,14 @@ func withWatchman(t *testing.T, latency time.Duration, fn func(t *testing.T, w *
 		w := &watchman{node: n, latency: latency, expired: make(map[tree.SessionID]time.Time)}
 		n.cfg.SessionExpired = func(id tree.SessionID) { w.expired[id] = time.Now() }
 		n.loops.Go(func() { n.expirer.loop(n.stop, n.done) })
-		w.lead(testMember)
+		w.lead(enginetest.Member)
 		fn(t, w)
 	})
 }
 
 // lead makes this member or another one the leader.
 func (w *watchman) lead(m MemberID) {
-	w.log.elect(m)
+	w.log.Elect(m)
 	w.leaderChanged(command.HomeShard, w.log.Leader(command.HomeShard))
 	synctest.Wait()
 }
@@ -45,9 +47,9 @@ func (w *watchman) watch(d time.Duration) {
 	w.t.Helper()
 	const step = 5 * time.Millisecond
 	for ; d > 0; d -= step {
-		pass(step)
-		w.onWay = append(w.onWay, w.log.take()...)
-		for len(w.onWay) > 0 && time.Since(w.onWay[0].at) >= w.latency {
+		enginetest.Pass(step)
+		w.onWay = append(w.onWay, w.log.Take()...)
+		for len(w.onWay) > 0 && time.Since(w.onWay[0].At) >= w.latency {
 			if !w.onWay[0].Dropped() {
 				w.apply(w.onWay[0])
 			}
@@ -70,21 +72,21 @@ func (w *watchman) wantExpired(id tree.SessionID, from time.Time, timeout, slack
 
 func TestOnlyTheLeaderMeasures(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
-		w.lead(otherMember)
+		w.lead(enginetest.Other)
 		w.joined(2, 1).open(time.Second)
-		pass(time.Minute)
-		if got := w.log.take(); len(got) > 0 {
+		enginetest.Pass(time.Minute)
+		if got := w.log.Take(); len(got) > 0 {
 			t.Fatalf("%d commands proposed", len(got))
 		}
-		w.lead(testMember)
-		ps := w.log.take()
-		if len(ps) == 0 || mustDecode(t, ps[0].cmd).Kind != command.KindSilence {
+		w.lead(enginetest.Member)
+		ps := w.log.Take()
+		if len(ps) == 0 || enginetest.Decode(t, ps[0].Cmd).Kind != command.KindSilence {
 			t.Fatalf("%d commands proposed by the new leader", len(ps))
 		}
 		w.lead(0)
 		w.apply(ps...)
-		pass(time.Minute)
-		if got := w.log.take(); len(got) > 0 {
+		enginetest.Pass(time.Minute)
+		if got := w.log.Take(); len(got) > 0 {
 			t.Fatalf("%d commands proposed after the leadership was lost", len(got))
 		}
 	})
@@ -94,17 +96,17 @@ func TestStepsAreQuartersOfTheTimeout(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
 		w.joined(2, 1).open(8 * time.Second)
 		for step := range uint64(3) {
-			pass(2*time.Second - time.Millisecond)
-			if got := w.log.take(); len(got) > 0 {
+			enginetest.Pass(2*time.Second - time.Millisecond)
+			if got := w.log.Take(); len(got) > 0 {
 				t.Fatalf("step %d was proposed early", step+1)
 			}
-			pass(time.Millisecond)
-			ps := w.log.take()
+			enginetest.Pass(time.Millisecond)
+			ps := w.log.Take()
 			if len(ps) != 1 {
 				t.Fatalf("%d commands for step %d", len(ps), step+1)
 			}
 			want := command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: step + 1}, Silence: 2 * time.Second}
-			if got := mustDecode(t, ps[0].cmd); got.Kind != want.Kind || got.Step != want.Step || got.Silence != want.Silence {
+			if got := enginetest.Decode(t, ps[0].Cmd); got.Kind != want.Kind || got.Step != want.Step || got.Silence != want.Silence {
 				t.Fatalf("proposed %+v, want %+v", got, want)
 			}
 			w.apply(ps...)
@@ -176,9 +178,9 @@ func TestStepThatRaftRefusesIsProposedAgainSoon(t *testing.T) {
 		id := w.joined(2, 1).open(timeout)
 		start := time.Now()
 		w.watch(timeout - 10*time.Millisecond)
-		w.log.refuse(errRefused)
+		w.log.Refuse(enginetest.ErrRefused)
 		w.watch(50 * time.Millisecond)
-		w.log.refuse(nil)
+		w.log.Refuse(nil)
 		w.watch(timeout)
 		w.wantExpired(id, start, timeout, 150*time.Millisecond)
 	})
@@ -193,7 +195,7 @@ func TestStepThatIsDroppedIsProposedAgainSoon(t *testing.T) {
 		for range 20 {
 			w.watch(10 * time.Millisecond)
 			if len(w.onWay) > 0 {
-				w.onWay[0].dropped.Store(true)
+				w.onWay[0].Lost.Store(true)
 				break
 			}
 		}
@@ -206,10 +208,10 @@ func TestStepThatIsDroppedIsProposedAgainSoon(t *testing.T) {
 func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
 		w.joined(2, 1).open(4 * time.Second)
-		pass(time.Second)
+		enginetest.Pass(time.Second)
 		first := time.Now()
-		pass(10 * time.Second)
-		ps := w.log.take()
+		enginetest.Pass(10 * time.Second)
+		ps := w.log.Take()
 		if len(ps) < 5 || len(ps) > 12 {
 			t.Fatalf("proposed %d times in %v", len(ps), time.Since(first))
 		}
@@ -224,14 +226,14 @@ func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
 		w.joined(2, 1).open(4 * time.Second)
-		pass(time.Second)
-		if got := len(w.log.take()); got != 1 {
+		enginetest.Pass(time.Second)
+		if got := len(w.log.Take()); got != 1 {
 			t.Fatalf("%d steps proposed", got)
 		}
-		w.lead(otherMember)
-		w.lead(testMember)
-		pass(silencePoll)
-		if got := len(w.log.take()); got != 1 {
+		w.lead(enginetest.Other)
+		w.lead(enginetest.Member)
+		enginetest.Pass(silencePoll)
+		if got := len(w.log.Take()); got != 1 {
 			t.Errorf("%d steps proposed at once when it leads again", got)
 		}
 	})
@@ -248,7 +250,7 @@ func TestLeaderChangesDelayAnExpiryByAStepAtMost(t *testing.T) {
 			w.lead(0)
 			w.watch(time.Second)
 			w.onWay = nil
-			w.lead(testMember)
+			w.lead(enginetest.Member)
 		}
 		w.watch(2 * timeout)
 		w.wantExpired(id, start, timeout, moves*timeout/4+100*time.Millisecond)
@@ -280,7 +282,7 @@ func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 // A1.1, A1.2, A1.3: members that all think they lead by turns, with logs that lag, lose, repeat and reorder: a session never goes before
 // its timeout has passed since the newest batch of its node was committed, and it goes in the end.
 func TestSessionsNeverExpireEarlyWhoeverLeads(t *testing.T) {
-	for _, seed := range seeds(15) {
+	for _, seed := range enginetest.Seeds(15) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { expireUnderChaos(t, rand.New(rand.NewPCG(seed, 5))) })
 		})
@@ -313,15 +315,15 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 
 	var onWay []command.Command
 	for expired.IsZero() && time.Since(dies) < time.Minute {
-		pass(tick)
+		enginetest.Pass(tick)
 		for i, n := range watchmen {
-			for _, p := range n.log.take() {
-				if c := mustDecode(t, p.cmd); c.Kind == command.KindSilence {
+			for _, p := range n.log.Take() {
+				if c := enginetest.Decode(t, p.Cmd); c.Kind == command.KindSilence {
 					onWay = append(onWay, c)
 				}
 			}
 			if rng.IntN(40) == 0 { // each has its own opinion of who leads
-				n.log.elect([]MemberID{MemberID(i + 1), 8}[rng.IntN(2)])
+				n.log.Elect([]MemberID{MemberID(i + 1), 8}[rng.IntN(2)])
 				n.leaderChanged(command.HomeShard, n.log.Leader(command.HomeShard))
 			}
 			for rng.IntN(3) > 0 && applied[i] < len(log) {
@@ -356,8 +358,8 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 func TestExpiryIsPunctualWithAnotherMinimum(t *testing.T) {
 	withWatchman(t, 30*time.Millisecond, func(t *testing.T, w *watchman) {
 		short := SessionTimeoutFloor(DefaultTick)
-		w.lead(otherMember)
-		w.lead(testMember)
+		w.lead(enginetest.Other)
+		w.lead(enginetest.Member)
 		m := w.joined(2, 1)
 		w.watch(20 * time.Millisecond)
 		id := m.open(short)

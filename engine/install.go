@@ -25,9 +25,9 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	m.gathered.entries, m.gathered.bytes = 0, 0
 	m.restartClocks()
 	prove := func() {}
-	o, registered := table.Origin(m.pipe.register.Member)
-	if registered = registered && o.Start == m.pipe.register.Start; registered {
-		prove = m.pipe.jumped(o.LastSeq)
+	o, registered := table.Origin(m.pipe.Origin.Member)
+	if registered = registered && o.Start == m.pipe.Origin.Start; registered {
+		prove = m.pipe.Jump(o.LastSeq)
 	}
 	gap := gap{old: m.tree.Load(), next: next, below: make(map[string]verdict)}
 	m.engine.keeper.reconcile(m.pipe, gap.old, next, table, registered)

@@ -16,6 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // withGap runs fn in a bubble with a node that has an image, and a replica that has applied the same log and goes on
@@ -45,13 +48,13 @@ func (r *replica) catchUp() {
 func (r *replica) do(ops ...tree.Op) {
 	r.t.Helper()
 	r.catchUp()
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: testOrigin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
 	seq := uint64(0)
 	batch := func(q command.Request) {
 		seq++
-		r.node.apply(&fakeProposal{cmd: command.EncodeBatch(2, 1, seq, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)}))})
+		r.node.apply(&enginetest.Proposal{Cmd: command.EncodeBatch(2, 1, seq, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)}))})
 	}
-	r.node.apply(&fakeProposal{cmd: command.EncodeRegister(o, 0, command.Rules{})})
+	r.node.apply(&enginetest.Proposal{Cmd: command.EncodeRegister(o, 0, command.Rules{})})
 	batch(command.Request{Kind: command.RequestOpen, Timeout: testTimeout})
 	id := r.shard.mu.table.Sessions(2)[0].ID
 	before := r.shard.mu.Zxid
@@ -225,7 +228,7 @@ func TestInstallEndsWaitersItPassedAndNoOthers(t *testing.T) {
 		ahead.catchUp()
 		ahead.node.apply(inflight...)
 		ahead.install()
-		if err := outcome(passed.waiter); !errors.Is(err, ErrUnknownOutcome) {
+		if err := outcome(passed.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatalf("passed: %v", err)
 		}
 		n.apply(inflight...) // a second copy
@@ -255,15 +258,15 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 		s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q/_c_a-lock-", Mode: seq}}, nil)
 		go n.OpenSession(t.Context(), testTimeout)
 		synctest.Wait()
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		passed := n.wantRequests("create /q/_c_a-lock-", "create /q/_c_a-lock-", "open")
 		ahead.catchUp()
 		ahead.node.apply(passed...)
 		ahead.install()
-		if _, err := lost.Created(t.Context()); !errors.Is(err, ErrUnknownOutcome) || !errors.Is(lost.Err(), ErrUnknownOutcome) {
+		if _, err := lost.Created(t.Context()); !errors.Is(err, outbox.ErrUnknownOutcome) || !errors.Is(lost.Err(), outbox.ErrUnknownOutcome) {
 			t.Fatalf("created %v, ended with %v", err, lost.Err())
 		}
-		orphan := n.shard.mu.table.Sessions(testMember)[1].ID
+		orphan := n.shard.mu.table.Sessions(enginetest.Member)[1].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", orphan), "release /q/_c_a-lock-0000000002", "release /q/_c_a-lock-0000000003")...)
 		names, _, _ := n.tree().Children("/q")
 		if want := []string{"_c_a-lock-0000000000", "_c_a-lock-0000000001"}; !slices.Equal(names, want) {
@@ -272,7 +275,7 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 		if err := errors.Join(known.Err(), outcome(plain.waiter), s.Err()); err != nil {
 			t.Fatal(err)
 		}
-		if open := n.shard.mu.table.Sessions(testMember); len(open) != 1 {
+		if open := n.shard.mu.table.Sessions(enginetest.Member); len(open) != 1 {
 			t.Fatalf("%d sessions are open", len(open))
 		}
 	})
@@ -295,10 +298,10 @@ func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
 		ahead.catchUp()
 		ahead.node.apply(passed...)
 		ahead.install()
-		if err := <-told; err != ErrUnknownOutcome {
+		if err := <-told; err != outbox.ErrUnknownOutcome {
 			t.Error(err)
 		}
-		if r, err := lost.Created(t.Context()); len(r) > 0 || err != ErrUnknownOutcome {
+		if r, err := lost.Created(t.Context()); len(r) > 0 || err != outbox.ErrUnknownOutcome {
 			t.Errorf("asked again: %v, %v", r, err)
 		}
 		n.apply(n.wantRequests("release /q")...)
@@ -317,7 +320,7 @@ func TestInstallLosesAnHeirThatItBrought(t *testing.T) {
 		ahead.catchUp()
 		ahead.node.apply(passed...)
 		ahead.install()
-		if err := heir.Err(); !errors.Is(err, ErrUnknownOutcome) {
+		if err := heir.Err(); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Errorf("the heir: %v", err)
 		}
 		n.commit()
@@ -341,7 +344,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		ahead.shard.mu.Lock()
 		ahead.shard.closeSession(gone.ID(), 1, true)
 		ahead.shard.mu.Unlock()
-		ahead.node.apply(&fakeProposal{cmd: command.EncodeExpire(1)}) // saves
+		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
 		if err := held.Err(); err != nil {
 			t.Errorf("a claim whose znode is there: %v", err)
@@ -349,13 +352,13 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		if err := deleted.Err(); !errors.Is(err, ErrDeleted) || !testkit.Closed(deleted.Done()) {
 			t.Errorf("a claim whose znode is another: %v", err)
 		}
-		if err := lost.Err(); !errors.Is(err, ErrSessionExpired) || !errors.Is(gone.Err(), ErrSessionExpired) {
+		if err := lost.Err(); !errors.Is(err, outbox.ErrSessionExpired) || !errors.Is(gone.Err(), outbox.ErrSessionExpired) {
 			t.Errorf("session %v, its claim %v", gone.Err(), err)
 		}
-		if e, ok := <-w.Events(); ok || !errors.Is(w.Err(), ErrSessionExpired) {
+		if e, ok := <-w.Events(); ok || !errors.Is(w.Err(), outbox.ErrSessionExpired) {
 			t.Errorf("its watch: %v, %v", e, w.Err())
 		}
-		if err := outcome(queued.waiter); !errors.Is(err, ErrSessionExpired) {
+		if err := outcome(queued.waiter); !errors.Is(err, outbox.ErrSessionExpired) {
 			t.Errorf("its queued request: %v", err)
 		}
 		n.wantState(s, session.Connected)
@@ -366,26 +369,30 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 // alive, but a session of it had expired in the gap: somebody else may have the lock, so it is granted nothing meanwhile.
 func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
-		s := n.open(testTimeout)
+		s, own := n.open(testTimeout), n.open(testTimeout)
 		waiting := n.claim(s, "/waiting")
 		n.lead(0)
-		pass(testTimeout)
+		enginetest.Pass(testTimeout)
 		n.wantState(s, session.Suspended)
+		n.wantState(own, session.Suspended)
 		ahead.catchUp()
 		ahead.shard.mu.Lock()
 		ahead.shard.closeSession(s.ID(), 1, true)
 		ahead.shard.mu.Unlock()
-		n.lead(otherMember)
-		ahead.node.apply(n.log.take()...)
-		prove, proved := n.pipe.proved, false
-		n.pipe.proved = func(sent, drift time.Duration) {
-			prove(sent, drift)
+		n.lead(enginetest.Other)
+		ahead.node.apply(n.log.Take()...)
+		proved := false
+		own.OnTurn(func() { // when it is Connected again
 			proved = true
-			if err := holdErr(waiting); !errors.Is(err, ErrSessionExpired) {
-				t.Errorf("hold: %v", err)
+			if err := s.live(); err != outbox.ErrSessionExpired {
+				t.Errorf("the session that has ended is told %v", err)
 			}
-		}
+		})
 		ahead.install()
+		own.OnTurn(nil)
+		if err := holdErr(waiting); !errors.Is(err, outbox.ErrSessionExpired) {
+			t.Errorf("hold: %v", err)
+		}
 		if !proved {
 			t.Error("what the snapshot swallowed proves nothing for anybody")
 		}
@@ -430,7 +437,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 				t.Errorf("the watch of %s: %q, want %q", path, got, want)
 			}
 		}
-		if kept.Err() != nil || lost.Err() != ErrDeleted || passed.Err() != ErrUnknownOutcome {
+		if kept.Err() != nil || lost.Err() != ErrDeleted || passed.Err() != outbox.ErrUnknownOutcome {
 			t.Errorf("claims: kept %v, lost %v, passed %v", kept.Err(), lost.Err(), passed.Err())
 		}
 		n.apply(n.wantRequests("release /passed")...)
@@ -467,11 +474,11 @@ func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		n.open(testTimeout)
-		pass(testTimeout)
-		n.log.take()
+		enginetest.Pass(testTimeout)
+		n.log.Take()
 		ahead.catchUp()
 		ahead.install()
-		_, d, _ := n.shard.mu.table.NextStep(testMember)
+		_, d, _ := n.shard.mu.table.NextStep(enginetest.Member)
 		steps := n.shard.silences(time.Now())
 		if len(steps) != 1 || steps[0].wait != d {
 			t.Fatalf("of a step of %v, %v are left: silence was measured that this node did not see", d, steps)

@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/internal/timers"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A keeper is the owner's side of the sessions of this node. It knows what they live by: when the newest of this
@@ -33,10 +36,12 @@ type keeper struct {
 	// Immutable after Start.
 	engine *Engine
 	clock  clock.Clock
-	home   *pipeline     // of the session table's shard: what it carries keeps the sessions alive
-	pipes  []*pipeline   // of all shards
-	wake   chan struct{} // capacity 1: a nearer deadline or a beat may be due
-	tick   time.Duration // in which the silence of remote clients is counted
+	home   *outbox.Outbox   // of the session table's shard: what it carries keeps the sessions alive
+	pipes  []*outbox.Outbox // of all shards
+	wake   chan struct{}    // capacity 1: a nearer deadline or a beat may be due
+	tick   time.Duration    // in which the silence of remote clients is counted
+
+	timers timers.Pool
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
@@ -48,22 +53,22 @@ type keeper struct {
 		timeouts  timeouts
 		remotes   remotes
 		calm      calm
-		anchor    clock.Anchor           // of the newest look at all clocks
-		losing    map[*Session][]*waiter // the requests by which claims that it lost end, or inherit what was lost
-		unknown   []*Claim               // their outcome is lost: until reconcile has looked for their znodes
-		opening   map[*Session]*waiter   // their requests
-		closing   bool                   // no session is opened any more
+		anchor    clock.Anchor                // of the newest look at all clocks
+		losing    map[*Session][]*outbox.Call // the requests by which claims that it lost end, or inherit what was lost
+		unknown   []*Claim                    // their outcome is lost: until reconcile has looked for their znodes
+		opening   map[*Session]*outbox.Call   // their requests
+		closing   bool                        // no session is opened any more
 		closed    error
 	}
 }
 
-func newKeeper(e *Engine, home *pipeline) *keeper {
-	k := &keeper{engine: e, clock: e.clock, home: home, pipes: []*pipeline{home}, wake: make(chan struct{}, 1), tick: remoteTick(e.cfg.MinSessionTimeout)}
+func newKeeper(e *Engine, home *outbox.Outbox) *keeper {
+	k := &keeper{engine: e, clock: e.clock, home: home, pipes: []*outbox.Outbox{home}, wake: make(chan struct{}, 1), tick: remoteTick(e.cfg.MinSessionTimeout)}
 	k.mu.sessions = make(map[tree.SessionID]*Session)
 	k.mu.remotes.byID = make(map[tree.SessionID]*Session)
 	k.mu.suspended = make(map[*Session]struct{})
-	k.mu.losing = make(map[*Session][]*waiter)
-	k.mu.opening = make(map[*Session]*waiter)
+	k.mu.losing = make(map[*Session][]*outbox.Call)
+	k.mu.opening = make(map[*Session]*outbox.Call)
 	k.mu.proved = k.clock.Boot()
 	k.mu.drift = k.clock.Drift()
 	return k
@@ -72,13 +77,13 @@ func newKeeper(e *Engine, home *pipeline) *keeper {
 // takesLocked returns why no session can be opened any more.
 func (k *keeper) takesLocked() error {
 	if k.mu.closed == nil && k.mu.closing {
-		return ErrClosed
+		return outbox.ErrClosed
 	}
 	return k.mu.closed
 }
 
 // opens is told of a session that is about to be opened by a request.
-func (k *keeper) opens(s *Session, w *waiter) error {
+func (k *keeper) opens(s *Session, w *outbox.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.takesLocked(); err != nil {
@@ -90,9 +95,9 @@ func (k *keeper) opens(s *Session, w *waiter) error {
 
 // opened is told of the outcome of a session's open, on the apply goroutine if it was applied: before any later entry
 // could concern the session.
-func (k *keeper) opened(s *Session, w *waiter) {
-	if w.err == nil {
-		k.add(s, tree.SessionID(w.zxid), w.sent, w.drift)
+func (k *keeper) opened(s *Session, w *outbox.Call) {
+	if w.Err == nil {
+		k.add(s, tree.SessionID(w.Zxid), w.Sent, w.Drift)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,7 +123,7 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	}
 	if s.abandoned || k.mu.closing {
 		k.closeLocked(s)
-		k.home.signal()
+		k.home.Signal()
 	}
 }
 
@@ -156,36 +161,36 @@ func (k *keeper) abandon(s *Session) {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
-	k.home.pump()
+	k.home.Pump()
 }
 
 // closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, or has inherited what was lost and not had
 // its turn, all that it has is lost: on the claim's shard the end may come first, by way of home.
 func (k *keeper) closeLocked(s *Session) {
-	lost := slices.ContainsFunc(k.mu.losing[s], func(w *waiter) bool { return !w.isDone() })
+	lost := slices.ContainsFunc(k.mu.losing[s], func(w *outbox.Call) bool { return !w.IsDone() })
 	for _, c := range s.claims {
 		lost = lost || c.lingersLocked()
 	}
 	for _, c := range k.mu.unknown {
 		lost = lost || c.session == s && c.lingersLocked()
 	}
-	k.endLocked(s, session.Closed, ErrSessionClosed)
+	k.endLocked(s, session.Closed, outbox.ErrSessionClosed)
 	s.closing = k.queueCloseLocked(s, lost)
 }
 
 // losingLocked notes a request of a session by which something of it is lost.
-func (k *keeper) losingLocked(w *waiter) {
-	k.mu.losing[w.session] = append(slices.DeleteFunc(k.mu.losing[w.session], (*waiter).isDone), w)
+func (k *keeper) losingLocked(s *Session, w *outbox.Call) {
+	k.mu.losing[s] = append(slices.DeleteFunc(k.mu.losing[s], (*outbox.Call).IsDone), w)
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
 // knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet. The ensemble
 // is told if it was lost, to silence: that is an expiry.
 func (k *keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
-	for i, p := range k.pipes {
-		if p == k.home || s.remote == nil && s.at[i].known.Load() {
-			w := newWaiter(s, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.attached(), Lost: lost})
-			p.queueEnd(w)
+	for _, p := range k.pipes {
+		if p == k.home || s.remote == nil && s.owner.Known(p.Shard) {
+			w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.attached(), Lost: lost})
+			p.QueueEnd(w)
 			closing = append(closing, ends{p, w})
 		}
 	}
@@ -193,27 +198,27 @@ func (k *keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
 }
 
 // admit has a shard admit a session that has not ended, as somebody with the identities; ctx ends no later than the session.
-func (k *keeper) admit(ctx context.Context, s *Session, p *pipeline, who []tree.Identity) error {
+func (k *keeper) admit(ctx context.Context, s *Session, p *outbox.Outbox, who []tree.Identity) error {
 	k.mu.Lock()
 	if s.end != nil {
 		k.mu.Unlock()
 		return s.end
 	}
-	w := k.admitLocked(s, p, who, func(w *waiter) bool { p.queueBehind(w); return true })
+	w := k.admitLocked(s, p, who, func(w *outbox.Call) bool { p.QueueBehind(w); return true })
 	k.mu.Unlock()
-	p.pump()
-	return p.wait(ctx, w, forever)
+	p.Pump()
+	return p.Wait(ctx, w, outbox.Forever)
 }
 
 // admitLocked queues what has a shard admit a session, unless queue does not take it.
-func (k *keeper) admitLocked(s *Session, p *pipeline, who []tree.Identity, queue func(*waiter) bool) *waiter {
-	w := newWaiter(s, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.attached(), Identities: who})
+func (k *keeper) admitLocked(s *Session, p *outbox.Outbox, who []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
+	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.attached(), Identities: who})
 	if !queue(w) {
 		return nil
 	}
-	maps.DeleteFunc(s.admitting, func(w *waiter, _ *pipeline) bool { return w.isDone() })
+	maps.DeleteFunc(s.admitting, func(w *outbox.Call, _ *outbox.Outbox) bool { return w.IsDone() })
 	if s.admitting == nil {
-		s.admitting = make(map[*waiter]*pipeline)
+		s.admitting = make(map[*outbox.Call]*outbox.Outbox)
 	}
 	s.admitting[w] = p
 	return w
@@ -235,28 +240,36 @@ func (k *keeper) removeLocked(s *Session) {
 // pumpAll sends what can be sent on every shard.
 func (k *keeper) pumpAll() {
 	for _, p := range k.pipes {
-		p.pump()
+		p.Pump()
 	}
 }
 
 // signalAll has every shard's loop send what can be sent.
 func (k *keeper) signalAll() {
 	for _, p := range k.pipes {
-		p.signal()
+		p.Signal()
 	}
 }
 
 // cancel takes every queued request of the sessions out, on every shard, their ends excepted.
 func (k *keeper) cancel(err error, sessions ...*Session) {
 	for _, p := range k.pipes {
-		p.cancelSessions(err, sessions...)
+		p.CancelOf(err, ownersOf(sessions)...)
 	}
+}
+
+func ownersOf(sessions []*Session) []*outbox.Owner {
+	list := make([]*outbox.Owner, len(sessions))
+	for i, s := range sessions {
+		list[i] = s.owner
+	}
+	return list
 }
 
 // giveUp completes the requests of the sessions that were sent: nobody may ever learn what became of them.
 func (k *keeper) giveUp(sessions ...*Session) {
 	for _, p := range k.pipes {
-		p.giveUp(ErrUnknownOutcome, sessions...)
+		p.GiveUp(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
 	}
 }
 
@@ -266,7 +279,7 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 		return
 	}
 	s.end = why
-	if why == ErrSessionExpired {
+	if why == outbox.ErrSessionExpired {
 		k.engine.news.tell(s.loss(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
 	}
 	if state == session.Expired {
@@ -281,11 +294,11 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 	}
 	s.watches.endAll(why)
 	for w, p := range s.admitting {
-		p.drop(w, why) // before anybody can know of the end: see purger
+		p.Drop(w, why) // before anybody can know of the end: see purger
 	}
 	s.claims, s.admitting = nil, nil
 	delete(k.mu.losing, s)
-	s.over.Store(&s.end)
+	s.owner.End(why)
 	if s.cancel != nil {
 		s.cancel(why)
 	}
@@ -297,7 +310,7 @@ func (k *keeper) drop(expired []*Session) {
 	if len(expired) == 0 {
 		return
 	}
-	k.cancel(ErrSessionExpired, expired...)
+	k.cancel(outbox.ErrSessionExpired, expired...)
 	k.giveUp(expired...)
 }
 
@@ -309,7 +322,7 @@ func (k *keeper) ended(at replication.ShardID, why error, ids ...tree.SessionID)
 		return
 	}
 	k.cancel(why, gone...)
-	k.pipes[at-1].giveUp(why, gone...)
+	k.pipes[at-1].GiveUp(why, ownersOf(gone)...)
 	k.giveUp(gone...)
 }
 
@@ -317,7 +330,7 @@ func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	state := session.Closed
-	if why == ErrSessionExpired {
+	if why == outbox.ErrSessionExpired {
 		state = session.Expired
 	}
 	for _, id := range ids {
@@ -366,10 +379,10 @@ func (k *keeper) closeAll(ctx context.Context) error {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
-	k.cancel(ErrSessionClosed, open...)
+	k.cancel(outbox.ErrSessionClosed, open...)
 	k.pumpAll()
 	for s, w := range opening {
-		if k.home.wait(ctx, w, 0) == nil {
+		if k.home.Wait(ctx, w, 0) == nil {
 			open = append(open, s)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // Questions are asked of every session and claim all the time, also while there is no quorum: the answer must not cost by
@@ -22,10 +24,10 @@ func BenchmarkQuestion(b *testing.B) {
 				var now time.Duration
 				clock := clock.Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}
 				e := &Engine{clock: clock}
-				e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
+				e.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
 				var s *Session
 				for i := range sessions {
-					s = newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil)
+					s = newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil, nil)
 					e.keeper.add(s, tree.SessionID(i+1), 0, clock.Drift())
 				}
 				if state == session.Suspended {
@@ -49,11 +51,11 @@ func TestIdleSessionIsSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	e := &Engine{clock: newFakeClock().clock()}
-	e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
+	e := &Engine{clock: enginetest.NewClock().Clock()}
+	e.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
 	before := heap()
 	for i := range sessions {
-		e.keeper.add(newSession(e, testTimeout, nil), tree.SessionID(i+1), 0, e.clock.Drift())
+		e.keeper.add(newSession(e, testTimeout, nil, nil), tree.SessionID(i+1), 0, e.clock.Drift())
 	}
 	size := float64(heap()-before) / sessions
 	t.Logf("%.0f bytes a session", size)

@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,12 +11,13 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
-	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // stops are the ways in which time is lost before anybody asks: the process stands still, or the machine sleeps, which the clock
 // that is mostly asked does not show.
-var stops = map[string]func(c *fakeClock, d time.Duration){"stopped": (*fakeClock).pause, "asleep": (*fakeClock).sleep}
+var stops = map[string]func(c *enginetest.Clock, d time.Duration){"stopped": (*enginetest.Clock).Pause, "asleep": (*enginetest.Clock).Sleep}
 
 // A3.1: no timer has run when the first question is asked.
 func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
@@ -54,13 +55,13 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 // A3.1: the same for the session itself, whose end comes a timeout later.
 func TestFirstQuestionAfterALongPauseIsToldTheEnd(t *testing.T) {
 	for name, ended := range map[string]func(s *Session) bool{
-		"err":     func(s *Session) bool { return errors.Is(s.Err(), ErrSessionExpired) },
+		"err":     func(s *Session) bool { return errors.Is(s.Err(), outbox.ErrSessionExpired) },
 		"state":   func(s *Session) bool { state, _ := s.State(); return state == session.Expired },
 		"done":    func(s *Session) bool { return testkit.Closed(s.Done()) },
-		"context": func(s *Session) bool { return errors.Is(cause(s.Context()), ErrSessionExpired) },
+		"context": func(s *Session) bool { return errors.Is(cause(s.Context()), outbox.ErrSessionExpired) },
 		"submit": func(s *Session) bool {
 			_, err := s.Submit(context.Background(), []tree.Op{create("/x")}).Result()
-			return errors.Is(err, ErrSessionExpired)
+			return errors.Is(err, outbox.ErrSessionExpired)
 		},
 	} {
 		for how, stop := range stops {
@@ -85,12 +86,12 @@ func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 		s := n.open(testTimeout)
 		c := n.held(s, "/q")
 		_, changed := s.State()
-		pass(5 * time.Second)
+		enginetest.Pass(5 * time.Second)
 		beat := n.wantRequests()
 		if len(beat) == 0 {
 			t.Fatal("no beat")
 		}
-		n.fake.pause(4*time.Second + time.Millisecond)
+		n.fake.Pause(4*time.Second + time.Millisecond)
 		n.apply(beat[0])
 		n.wantState(s, session.Connected)
 		if err := c.Err(); !errors.Is(err, ErrSuspended) {
@@ -107,16 +108,16 @@ func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 func TestProofCountsFromTheFirstSending(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		pass(2 * time.Second)
+		enginetest.Pass(2 * time.Second)
 		_, queued := n.requests()
-		at := queued[0].at
-		pass(3 * time.Second)
+		at := queued[0].At
+		enginetest.Pass(3 * time.Second)
 		n.apply(queued[0])
-		n.log.take()
+		n.log.Take()
 		n.lead(0)
-		pass(time.Until(at.Add(testDeadline)) - time.Nanosecond)
+		enginetest.Pass(time.Until(at.Add(testDeadline)) - time.Nanosecond)
 		n.wantState(s, session.Connected)
-		pass(time.Nanosecond)
+		enginetest.Pass(time.Nanosecond)
 		n.wantState(s, session.Suspended)
 	})
 }
@@ -124,9 +125,9 @@ func TestProofCountsFromTheFirstSending(t *testing.T) {
 func TestProofIsNoProofOnceItsDeadlineHasPassed(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		pass(2 * time.Second)
+		enginetest.Pass(2 * time.Second)
 		_, beat := n.requests()
-		pass(testDeadline)
+		enginetest.Pass(testDeadline)
 		n.apply(beat[0])
 		n.wantState(s, session.Suspended)
 		n.run(time.Second)
@@ -141,13 +142,13 @@ func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s := n.open(testTimeout)
 				c := n.held(s, "/q")
-				n.fake.step(step)
+				n.fake.Step(step)
 				n.wantState(s, session.Suspended)
 				if !errors.Is(c.Err(), ErrSuspended) {
 					t.Fatalf("the claim goes on: %v", c.Err())
 				}
 				release := n.wantRequests("release /q")
-				pass(time.Second)
+				enginetest.Pass(time.Second)
 				n.wantState(s, session.Suspended) // nothing has happened that could prove it alive
 				n.apply(release...)
 				n.wantState(s, session.Connected)
@@ -160,8 +161,8 @@ func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
 func TestJumpIsFollowedByABeat(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		pass(time.Millisecond)
-		n.fake.step(time.Hour)
+		enginetest.Pass(time.Millisecond)
+		n.fake.Step(time.Hour)
 		n.wantState(s, session.Suspended)
 		n.commit()
 		n.wantState(s, session.Connected)
@@ -171,10 +172,10 @@ func TestJumpIsFollowedByABeat(t *testing.T) {
 func TestSlewedWallClockIsNoJump(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		n.fake.step(time.Second)
+		n.fake.Step(time.Second)
 		n.wantState(s, session.Connected)
 		n.run(testTimeout)
-		n.fake.step(time.Second)
+		n.fake.Step(time.Second)
 		n.wantState(s, session.Connected)
 	})
 }
@@ -184,14 +185,14 @@ func TestSlewedWallClockIsNoJump(t *testing.T) {
 func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		pass(testDeadline)
+		enginetest.Pass(testDeadline)
 		n.wantState(s, session.Suspended)
 		_, beats := n.requests()
 		beat := beats[len(beats)-1]
-		if seq := mustDecode(t, beat.cmd).Origin.LastSeq; seq != mustDecode(t, beats[0].cmd).Origin.LastSeq {
+		if seq := enginetest.Decode(t, beat.Cmd).Origin.LastSeq; seq != enginetest.Decode(t, beats[0].Cmd).Origin.LastSeq {
 			t.Fatalf("%d beats in flight", seq)
 		}
-		n.fake.step(time.Minute)
+		n.fake.Step(time.Minute)
 		n.apply(beat)
 		n.wantState(s, session.Suspended)
 		n.run(2 * time.Second)
@@ -202,11 +203,11 @@ func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
 // The clock was set while no session was open: there was nothing that could have been missed.
 func TestSessionOpenedAfterTheClockWasSetIsConnected(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
-		n.fake.step(time.Hour)
+		n.fake.Step(time.Hour)
 		var s *Session
 		go func() { s, _ = n.OpenSession(t.Context(), testTimeout) }()
 		_, ps := n.requests()
-		pass(time.Millisecond)
+		enginetest.Pass(time.Millisecond)
 		n.apply(ps...)
 		n.wantState(s, session.Connected)
 	})
@@ -218,8 +219,8 @@ func TestClockSetWhileASessionIsOpenedSuspendsIt(t *testing.T) {
 		var s *Session
 		go func() { s, _ = n.OpenSession(t.Context(), testTimeout) }()
 		_, ps := n.requests()
-		pass(time.Millisecond)
-		n.fake.step(time.Hour)
+		enginetest.Pass(time.Millisecond)
+		n.fake.Step(time.Hour)
 		n.apply(ps...)
 		n.wantState(s, session.Suspended)
 		n.run(testTimeout / beatsPerTimeout)
@@ -235,9 +236,9 @@ func TestKeeperAddsUpWhatTheClockLostSinceTheProof(t *testing.T) {
 		s.Submit(t.Context(), []tree.Op{create("/a")})
 		sent := n.wantRequests("create /a")
 		lost := session.Margin(testTimeout) * 9 / 10
-		n.fake.step(lost)
+		n.fake.Step(lost)
 		n.apply(sent...)
-		n.fake.step(lost)
+		n.fake.Step(lost)
 		if c.Err() == nil {
 			t.Errorf("held, %v were lost since the proof was sent", 2*lost)
 		}
@@ -255,14 +256,14 @@ func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
 		reads := 0
 		n.keeper.clock.Wall = func() time.Time {
 			if reads++; reads == 2 {
-				n.fake.step(time.Minute)
+				n.fake.Step(time.Minute)
 			}
 			return clock.Wall()
 		}
 		n.apply(sent...)
 		n.keeper.clock = clock
 		if reads < 2 {
-			n.fake.step(time.Minute)
+			n.fake.Step(time.Minute)
 		}
 		if c.Err() == nil {
 			t.Error("held, a minute was lost")
@@ -272,79 +273,30 @@ func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
 
 // A process that is stopped between its looks at two clocks is stopped, as at any other moment; neither clock has lost anything.
 func TestProcessStoppedBetweenTwoClocksLosesNothing(t *testing.T) {
-	for name, c := range map[string]struct {
-		of   func(n *node) *clock.Clock // who reads them
-		read int                        // after which of the next looks at the wall clock
-	}{
-		"by a question":        {func(n *node) *clock.Clock { return &n.keeper.clock }, 1},
-		"by who sends a batch": {func(n *node) *clock.Clock { return &n.pipe.clock }, 2}, // the first one is stamped on it
-	} {
-		t.Run(name, func(t *testing.T) {
+	for stopped := 1; stopped <= 4; stopped++ { // after which look at the wall clock: by a question, or by who sends a batch
+		t.Run(fmt.Sprint("look ", stopped), func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s := n.open(testTimeout)
 				held := n.held(s, "/q")
-				clock := c.of(n)
-				wall, reads := clock.Wall, 0
-				clock.Wall = func() time.Time {
-					now := wall()
-					if reads++; reads == c.read {
-						n.fake.pause(session.Margin(testTimeout) * 3 / 2)
+				looks := 0
+				looked := func() {
+					if looks++; looks == stopped {
+						n.fake.Pause(session.Margin(testTimeout) * 3 / 2)
 					}
-					return now
 				}
+				n.fake.Looked.Store(&looked)
 				if err := held.Err(); err != nil {
 					t.Errorf("stopped for a sixth of its timeout it says: %v", err)
 				}
 				s.Submit(t.Context(), []tree.Op{create("/a")})
 				n.commit()
-				if reads < c.read {
-					t.Fatalf("the clock was looked at %d times", reads)
+				if looks < stopped {
+					t.Fatalf("the clock was looked at %d times", looks)
 				}
 				if err := held.Err(); err != nil {
 					t.Errorf("once a batch is applied it says: %v", err)
 				}
 			})
 		})
-	}
-}
-
-// The quick clock never says that it is earlier than it is, whatever happens between two looks: time that passes, that the machine sleeps
-// through, that a stop takes within a look, and wall clocks that are set; but for what the wall clock was set back. (The system adds a sleep to
-// both clocks at once, and the next look at all of them comes before anybody sets one.)
-func TestGlanceIsNeverEarly(t *testing.T) {
-	for seed := range uint64(2000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		var boot, mono, wall time.Duration = 1 << 40, 1 << 30, 1 << 60
-		pass := func(n time.Duration) { boot, mono, wall = boot+n, mono+n, wall+n }
-		some := func() time.Duration {
-			if r.IntN(3) > 0 {
-				return 0
-			}
-			return time.Duration(r.Int64N(int64(time.Minute)))
-		}
-		c := clock.Clock{Boot: func() time.Duration { return boot }, Wall: func() time.Time { return time.Unix(0, int64(wall)) },
-			Quick: func() (time.Duration, time.Duration) { pass(some()); return wall, mono }}
-		if _, _, ok := c.Glance(clock.Anchor{}); ok {
-			t.Fatal("without an anchor")
-		}
-		now := boot
-		a := c.Mark(now, c.Drift())
-		back := time.Duration(0)
-		for range 5 {
-			pass(some())
-			slept := some()
-			boot, wall = boot+slept, wall+slept
-			switch set := some(); r.IntN(3) {
-			case 0:
-				wall += set
-			case 1:
-				wall -= set
-				back += set
-			}
-			said, _, _ := c.Glance(a)
-			if early := boot - said; early > back {
-				t.Fatalf("seed %d: %v early, and the wall clock was set back by %v", seed, early, back)
-			}
-		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A naiveKeeper looks at every session whenever anybody asks. Each has a life and a proof of its own.
@@ -83,7 +86,7 @@ func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
 	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*Session), claims: make(map[tree.SessionID]*Claim)}
 	clock := clock.Clock{Boot: func() time.Duration { return m.now }, Wall: func() time.Time { return time.Unix(0, int64(m.wall)) }}
 	m.engine = &Engine{clock: clock}
-	m.engine.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
+	m.engine.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
 	m.naive = &naiveKeeper{sessions: make(map[tree.SessionID]*naiveSession)}
 	return m
 }
@@ -145,7 +148,7 @@ func (m *keeperModel) open() {
 	m.nextID++
 	timeouts := []time.Duration{time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second}
 	timeout := timeouts[m.rng.IntN(len(timeouts))]
-	s := newSession(m.engine, timeout, nil)
+	s := newSession(m.engine, timeout, nil, nil)
 	if m.naive.live() == 0 {
 		m.naive.drift = m.sentDrift
 	}
@@ -159,7 +162,7 @@ func (m *keeperModel) open() {
 
 func (m *keeperModel) end() {
 	id := m.any()
-	m.engine.keeper.ended(command.HomeShard, ErrSessionClosed, id)
+	m.engine.keeper.ended(command.HomeShard, outbox.ErrSessionClosed, id)
 	m.forget(id)
 }
 
@@ -196,7 +199,7 @@ func (m *keeperModel) compare() {
 			m.t.Fatalf("the claim of session %d is held: %v, want %v (%v)", id, held, naive.held, c.Err())
 		}
 		if want == session.Expired {
-			if !errors.Is(m.sessions[id].Err(), ErrSessionExpired) {
+			if !errors.Is(m.sessions[id].Err(), outbox.ErrSessionExpired) {
 				m.t.Fatalf("session %d ended with %v", id, m.sessions[id].Err())
 			}
 			m.forget(id)
@@ -206,7 +209,7 @@ func (m *keeperModel) compare() {
 
 // What sessions share, and what is not looked at because nothing can have happened, makes no difference to anybody.
 func TestKeeperAnswersAsIfItLookedAtEverySession(t *testing.T) {
-	for _, seed := range seeds(200) {
+	for _, seed := range enginetest.Seeds(200) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newKeeperModel(t, rand.New(rand.NewPCG(seed, 11)))
 			for range 400 {

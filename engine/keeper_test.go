@@ -15,6 +15,9 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // Sessions of these tests have a timeout of 10 s, so a margin of 1 s and their deadline at 9 s after a proof.
@@ -44,7 +47,7 @@ func describeAll(list []command.Request) []string {
 	return out
 }
 
-func (n *node) wantRequests(want ...string) []*fakeProposal {
+func (n *node) wantRequests(want ...string) []*enginetest.Proposal {
 	n.t.Helper()
 	list, ps := n.requests()
 	if got := describeAll(list); !slices.Equal(got, want) {
@@ -60,12 +63,12 @@ func TestSessionIsSuspendedAtItsDeadline(t *testing.T) {
 		if state != session.Connected {
 			t.Fatal(state)
 		}
-		pass(testDeadline - time.Nanosecond)
+		enginetest.Pass(testDeadline - time.Nanosecond)
 		n.wantState(s, session.Connected)
 		if testkit.Closed(changed) {
 			t.Fatal("the state is told to be another, and is not")
 		}
-		pass(time.Nanosecond)
+		enginetest.Pass(time.Nanosecond)
 		n.wantState(s, session.Suspended)
 		if !testkit.Closed(changed) {
 			t.Fatal("nobody is told of the new state")
@@ -80,12 +83,12 @@ func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
 		held, waits := n.held(s, "/held"), n.claim(s, "/waits")
 		n.lead(0)
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/x"}})
-		pass(testDeadline)
+		enginetest.Pass(testDeadline)
 		if !testkit.Closed(held.Done()) {
 			t.Fatal("the held claim goes on")
 		}
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/y"}})
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		n.apply(n.wantRequests("release /held", "delete /x", "delete /y")...)
 		n.wantState(s, session.Connected)
 		if n.exists("/held") || !n.exists("/waits") {
@@ -107,17 +110,17 @@ func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 		n.claim(s, "/waits")
 		n.lead(0)
 		queued := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/x"}})
-		pass(testDeadline + testTimeout - time.Nanosecond)
+		enginetest.Pass(testDeadline + testTimeout - time.Nanosecond)
 		n.wantState(s, session.Suspended)
-		pass(time.Nanosecond)
+		enginetest.Pass(time.Nanosecond)
 		n.wantState(s, session.Expired)
-		if !errors.Is(s.Err(), ErrSessionExpired) || !testkit.Closed(s.Done()) || !errors.Is(cause(s.Context()), ErrSessionExpired) {
+		if !errors.Is(s.Err(), outbox.ErrSessionExpired) || !testkit.Closed(s.Done()) || !errors.Is(cause(s.Context()), outbox.ErrSessionExpired) {
 			t.Fatalf("ended with %v", s.Err())
 		}
-		if err := outcome(queued.waiter); !errors.Is(err, ErrSessionExpired) {
+		if err := outcome(queued.waiter); !errors.Is(err, outbox.ErrSessionExpired) {
 			t.Fatalf("a queued request of it: %v", err)
 		}
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		ps := n.wantRequests(fmt.Sprint("close ", s.ID()))
 		n.apply(ps...)
 		if n.exists("/waits") {
@@ -135,14 +138,14 @@ func TestSessionThatEndedHereIsNotKeptAliveByItsNode(t *testing.T) {
 		n.claim(short, "/waits")
 		n.lead(0)
 		long.Submit(t.Context(), []tree.Op{create("/other")})
-		pass(testDeadline + testTimeout)
+		enginetest.Pass(testDeadline + testTimeout)
 		n.wantState(short, session.Expired)
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		n.apply(n.wantRequests(fmt.Sprint("close ", short.ID()), "create /other")...)
 		n.run(time.Minute)
 		n.wantState(long, session.Connected)
-		if n.exists("/waits") || len(n.sessionsOf(testMember)) != 1 {
-			t.Fatalf("open are %v", n.sessionsOf(testMember))
+		if n.exists("/waits") || len(n.sessionsOf(enginetest.Member)) != 1 {
+			t.Fatalf("open are %v", n.sessionsOf(enginetest.Member))
 		}
 	})
 }
@@ -158,15 +161,15 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 	}{
 		"idle":               {0, testTimeout / beatsPerTimeout, 1}, // a beat before the first was missed
 		"one asks":           {1, 0, 1},
-		"a batch can be had": {secondBatchMin, time.Second / 10, inflightMax},
+		"a batch can be had": {outbox.SecondBatchMin, time.Second / 10, outbox.InflightMax},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
-				origin := testOrigin()
-				origin.Member, origin.Directory = otherMember, [16]byte{2}
+				origin := enginetest.Origin()
+				origin.Member, origin.Directory = enginetest.Other, [16]byte{2}
 				other := newNodeOf(t, origin)
 				other.loops.Go(func() { other.expirer.loop(other.stop, other.done) })
-				other.log.elect(otherMember)
+				other.log.Elect(enginetest.Other)
 				other.leaderChanged(command.HomeShard, other.log.Leader(command.HomeShard))
 				s := n.open(testTimeout)
 				opened := time.Now()
@@ -180,13 +183,13 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 							s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCheck, Path: "/"}})
 						}
 					}
-					ps := n.log.take()
+					ps := n.log.Take()
 					for _, p := range ps {
-						sent[mustDecode(t, p.cmd).Origin.LastSeq] = true
+						sent[enginetest.Decode(t, p.Cmd).Origin.LastSeq] = true
 					}
 					other.apply(ps...)
 					other.commit()
-					pass(10 * time.Millisecond)
+					enginetest.Pass(10 * time.Millisecond)
 				}
 				n.wantState(s, session.Suspended)
 				if len(sent) > c.sent {
@@ -207,8 +210,8 @@ func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 		sent := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/x"}})
 		stays := other.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/y"}})
 		_, ps := n.requests()
-		pass(testDeadline + testTimeout + time.Second)
-		if err := outcome(sent.waiter); !errors.Is(err, ErrUnknownOutcome) {
+		enginetest.Pass(testDeadline + testTimeout + time.Second)
+		if err := outcome(sent.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatalf("outcome %v", err)
 		}
 		n.apply(ps...)
@@ -216,7 +219,7 @@ func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 		if err := outcome(stays.waiter); err != nil {
 			t.Fatalf("another session's request: %v", err)
 		}
-		if err := outcome(sent.waiter); !errors.Is(err, ErrUnknownOutcome) {
+		if err := outcome(sent.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatalf("the outcome has become %v", err)
 		}
 	})
@@ -231,7 +234,7 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 		n.cfg.SessionExpired = func(id tree.SessionID) { expired = append(expired, id) }
 		n.shard.mu.Lock()
 		for { // four leaders with wild clocks
-			step, d, ok := n.shard.mu.table.NextStep(testMember)
+			step, d, ok := n.shard.mu.table.NextStep(enginetest.Member)
 			if !ok {
 				break
 			}
@@ -239,7 +242,7 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 		}
 		n.shard.mu.Unlock()
 		n.wantState(s, session.Expired)
-		if !errors.Is(c.Err(), ErrSessionExpired) || !testkit.Closed(c.Done()) || n.exists("/q") {
+		if !errors.Is(c.Err(), outbox.ErrSessionExpired) || !testkit.Closed(c.Done()) || n.exists("/q") {
 			t.Fatalf("the claim: %v", c.Err())
 		}
 		if !slices.Equal(expired, []tree.SessionID{s.ID()}) {
@@ -254,10 +257,10 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 // closes, whether something of it was lost before or not.
 func TestEndByTheOwnClockIsNotToldAsExpiry(t *testing.T) {
 	for name, end := range map[string]func(n *node, s *Session){
-		"expired here": func(n *node, _ *Session) { pass(testDeadline + testTimeout) },
+		"expired here": func(n *node, _ *Session) { enginetest.Pass(testDeadline + testTimeout) },
 		"closed when a claim was lost": func(n *node, s *Session) {
 			n.heldToLinger(s, "/q")
-			pass(testDeadline)
+			enginetest.Pass(testDeadline)
 			n.wantState(s, session.Suspended)
 			go s.Close()
 		},
@@ -269,8 +272,8 @@ func TestEndByTheOwnClockIsNotToldAsExpiry(t *testing.T) {
 				n.cfg.SessionExpired = func(id tree.SessionID) { told = append(told, id) }
 				end(n, s)
 				n.run(time.Second)
-				if len(n.sessionsOf(testMember)) > 0 || len(told) > 0 {
-					t.Errorf("sessions left: %v; told of the expiry of %v", n.sessionsOf(testMember), told)
+				if len(n.sessionsOf(enginetest.Member)) > 0 || len(told) > 0 {
+					t.Errorf("sessions left: %v; told of the expiry of %v", n.sessionsOf(enginetest.Member), told)
 				}
 			})
 		})
@@ -280,10 +283,10 @@ func TestEndByTheOwnClockIsNotToldAsExpiry(t *testing.T) {
 func TestEachSessionHasItsOwnDeadline(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		long, short := n.open(2*testTimeout), n.open(testTimeout)
-		pass(testDeadline)
+		enginetest.Pass(testDeadline)
 		n.wantState(short, session.Suspended)
 		n.wantState(long, session.Connected)
-		pass(testDeadline)
+		enginetest.Pass(testDeadline)
 		n.wantState(long, session.Suspended)
 		n.run(time.Second)
 		n.wantState(long, session.Connected)
@@ -297,9 +300,9 @@ func TestClosedSessionNoLongerSetsThePace(t *testing.T) {
 		long := n.open(time.Minute)
 		go short.Close()
 		n.commit()
-		pass(9 * time.Second)
+		enginetest.Pass(9 * time.Second)
 		n.wantRequests()
-		if ps := n.log.take(); len(ps) > 0 {
+		if ps := n.log.Take(); len(ps) > 0 {
 			t.Fatal("a beat for a session that is closed")
 		}
 		n.wantState(long, session.Connected)
@@ -308,15 +311,15 @@ func TestClosedSessionNoLongerSetsThePace(t *testing.T) {
 
 func TestIdleNodeBeatsSixTimesATimeout(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
-		pass(time.Hour)
+		enginetest.Pass(time.Hour)
 		if _, ps := n.requests(); len(ps) > 0 {
 			t.Fatalf("%d beats without a session", len(ps))
 		}
 		s := n.open(testTimeout)
 		n.open(time.Minute)
-		before := n.pipe.mu.seq
+		before := len(n.applied)
 		n.run(time.Minute)
-		if beats := n.pipe.mu.seq - before; beats < 33 || beats > 36 {
+		if beats := len(n.applied) - before; beats < 33 || beats > 36 {
 			t.Fatalf("%d beats in six timeouts", beats)
 		}
 		n.wantState(s, session.Connected)
@@ -333,7 +336,7 @@ func TestBusyNodeSendsNoBeats(t *testing.T) {
 				t.Fatalf("%d batches for one request", len(ps))
 			}
 			n.apply(ps...)
-			pass(testTimeout/beatsPerTimeout - time.Millisecond)
+			enginetest.Pass(testTimeout/beatsPerTimeout - time.Millisecond)
 		}
 	})
 }
@@ -356,8 +359,8 @@ func TestStateChannelClosesOnEveryTurn(t *testing.T) {
 			return next
 		}
 		_, changed := s.State()
-		n.fake.pause(testDeadline)
-		pass(3 * time.Second)
+		n.fake.Pause(testDeadline)
+		enginetest.Pass(3 * time.Second)
 		changed = want(changed, session.Suspended)
 		n.run(3 * time.Second)
 		changed = want(changed, session.Connected)
@@ -376,11 +379,11 @@ func TestOpenerThatGivesUpBeforeTheSendingOpensNothing(t *testing.T) {
 		n.lead(0)
 		var err error
 		go func() { _, err = n.OpenSession(t.Context(), testTimeout) }()
-		pass(n.cfg.RequestTimeout)
-		if !errors.Is(err, ErrUnavailable) {
+		enginetest.Pass(n.cfg.RequestTimeout)
+		if !errors.Is(err, outbox.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		n.wantRequests()
 	})
 }
@@ -390,15 +393,15 @@ func TestSessionOfAnOpenerThatGaveUpIsClosed(t *testing.T) {
 		var err error
 		go func() { _, err = n.OpenSession(t.Context(), testTimeout) }()
 		open := n.wantRequests("open")
-		pass(n.cfg.RequestTimeout)
-		if !errors.Is(err, ErrUnknownOutcome) {
+		enginetest.Pass(n.cfg.RequestTimeout)
+		if !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatal(err)
 		}
-		n.log.take()
+		n.log.Take()
 		n.apply(open[0])
-		id := n.shard.mu.table.Sessions(testMember)[0].ID
+		id := n.shard.mu.table.Sessions(enginetest.Member)[0].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", id))...)
-		if len(n.shard.mu.table.Sessions(testMember)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.timeouts.least != 0 {
+		if len(n.shard.mu.table.Sessions(enginetest.Member)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.timeouts.least != 0 {
 			t.Fatal("the session is still there")
 		}
 	})
@@ -427,13 +430,13 @@ func TestCloseTakesQueuedRequestsOutAndEphemeralsAway(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		synctest.Wait()
-		if err := outcome(queued.waiter); !errors.Is(err, ErrSessionClosed) {
+		if err := outcome(queued.waiter); !errors.Is(err, outbox.ErrSessionClosed) {
 			t.Fatalf("a queued request: %v", err)
 		}
-		if !errors.Is(c.Err(), ErrSessionClosed) || !errors.Is(s.Err(), ErrSessionClosed) {
+		if !errors.Is(c.Err(), outbox.ErrSessionClosed) || !errors.Is(s.Err(), outbox.ErrSessionClosed) {
 			t.Fatalf("session %v, claim %v", s.Err(), c.Err())
 		}
-		if _, err := s.Submit(t.Context(), nil).Result(); !errors.Is(err, ErrSessionClosed) {
+		if _, err := s.Submit(t.Context(), nil).Result(); !errors.Is(err, outbox.ErrSessionClosed) {
 			t.Fatalf("a request after Close: %v", err)
 		}
 		n.apply(first...)
@@ -458,11 +461,11 @@ func TestCloseWithoutALeaderIsSentLater(t *testing.T) {
 		n.lead(0)
 		var err error
 		go func() { err = s.Close() }()
-		pass(n.cfg.RequestTimeout)
-		if !errors.Is(err, ErrUnknownOutcome) {
+		enginetest.Pass(n.cfg.RequestTimeout)
+		if !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatal(err)
 		}
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		n.apply(n.wantRequests(fmt.Sprint("close ", s.ID()))...)
 		if n.exists("/q") {
 			t.Fatal("its ephemeral is still there")
@@ -491,14 +494,14 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 		end func(n *node, s *Session)
 		why error
 	}{
-		"close":   {func(n *node, s *Session) { go s.Close(); n.commit() }, ErrSessionClosed},
-		"expired": {func(n *node, s *Session) { n.lead(0); pass(testDeadline + testTimeout) }, ErrSessionExpired},
+		"close":   {func(n *node, s *Session) { go s.Close(); n.commit() }, outbox.ErrSessionClosed},
+		"expired": {func(n *node, s *Session) { n.lead(0); enginetest.Pass(testDeadline + testTimeout) }, outbox.ErrSessionExpired},
 		"log": {func(n *node, s *Session) {
 			n.shard.mu.Lock()
 			defer n.shard.mu.Unlock()
 			n.shard.closeSession(s.ID(), 1, true)
-		}, ErrSessionExpired},
-		"node": {func(n *node, s *Session) { n.finish(ErrFailed, errRefused) }, ErrFailed},
+		}, outbox.ErrSessionExpired},
+		"node": {func(n *node, s *Session) { n.finish(ErrFailed, enginetest.ErrRefused) }, ErrFailed},
 	}
 	for name, c := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -549,7 +552,7 @@ func TestNodesEndTellsSessionsWhy(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		c := n.held(s, "/q")
-		n.finish(ErrFailed, errRefused)
+		n.finish(ErrFailed, enginetest.ErrRefused)
 		n.wantState(s, session.Closed)
 		if !errors.Is(s.Err(), ErrFailed) || !errors.Is(c.Err(), ErrFailed) {
 			t.Fatalf("session %v, claim %v", s.Err(), c.Err())
@@ -569,7 +572,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		go n.OpenSession(t.Context(), testTimeout)
 		synctest.Wait()
-		opens := n.log.take()
+		opens := n.log.Take()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -580,7 +583,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if _, err := n.OpenSession(t.Context(), testTimeout); err != ErrClosed {
+		if _, err := n.OpenSession(t.Context(), testTimeout); err != outbox.ErrClosed {
 			t.Errorf("another session: %v", err)
 		}
 		n.apply(opens...)
@@ -592,7 +595,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 		}
 		n.commit()
 		<-ended
-		if sessions := n.shard.mu.table.Sessions(testMember); len(sessions) > 0 {
+		if sessions := n.shard.mu.table.Sessions(enginetest.Member); len(sessions) > 0 {
 			t.Errorf("open: %v", sessions)
 		}
 	})
@@ -602,7 +605,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 func TestEndedSessionSaysSoToWhoAsksLate(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		n.finish(ErrFailed, errRefused)
+		n.finish(ErrFailed, enginetest.ErrRefused)
 		select {
 		case <-s.Done():
 		default:

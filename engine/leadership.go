@@ -11,6 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // leaders is what observers were told of who leads.
@@ -39,7 +41,7 @@ func (e *Engine) Leader(id ShardID) Leader {
 // leaderChanged is told by Raft, whose goroutine it must not keep.
 func (e *Engine) leaderChanged(id ShardID, l Leader) {
 	m := e.shards[id-1]
-	m.pipe.leaderChanged()
+	m.pipe.LeaderChanged()
 	m.expirer.signal()
 	e.purger.signal()
 	e.leaders.Lock()
@@ -105,7 +107,7 @@ func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 		return over
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 const lingerTime = 30 * time.Second
@@ -39,7 +41,7 @@ func (n *node) owns(s *Session) (paths []string) {
 // carry has ends carried to all shards.
 func (n *node) carry() {
 	n.t.Helper()
-	n.lead(testMember)
+	n.lead(enginetest.Member)
 	for range 3 {
 		n.commit()
 		n.lookAround()
@@ -80,7 +82,7 @@ func (n *node) left(s *Session, paths []string, lingers bool) {
 // expireHere has a session expire by its node's clock.
 func (n *node) expireHere(s *Session) {
 	for range 3 {
-		n.fake.pause(testTimeout)
+		n.fake.Pause(testTimeout)
 		s.State()
 	}
 }
@@ -110,7 +112,7 @@ func TestEphemeralsLingerIfTheirSessionIsLost(t *testing.T) {
 			n.lead(0)
 			go s.Close()
 			synctest.Wait()
-			n.lead(otherMember)
+			n.lead(enginetest.Other)
 			n.commit()
 		}},
 		"its node shuts down": {false, func(n *node, _ *Session) {
@@ -121,7 +123,7 @@ func TestEphemeralsLingerIfTheirSessionIsLost(t *testing.T) {
 			n.lead(0)
 			n.silence()
 			go s.Close()
-			n.lead(otherMember)
+			n.lead(enginetest.Other)
 		}},
 	}
 	for name, c := range ends {
@@ -142,12 +144,12 @@ func TestEphemeralsLingerIfTheirSessionIsLost(t *testing.T) {
 // faster has the end committed at home and carried to the other shards before they get what this node has sent them of its own.
 func (n *node) faster() {
 	n.t.Helper()
-	var late []*fakeProposal
-	n.lead(testMember)
+	var late []*enginetest.Proposal
+	n.lead(enginetest.Member)
 	for range 6 {
 		synctest.Wait()
-		for _, p := range n.log.take() {
-			if p.shard != command.HomeShard && mustDecode(n.t, p.cmd).Kind == command.KindBatch {
+		for _, p := range n.log.Take() {
+			if p.Shard != command.HomeShard && enginetest.Decode(n.t, p.Cmd).Kind == command.KindBatch {
 				late = append(late, p)
 			} else {
 				n.apply(p)
@@ -170,7 +172,7 @@ func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 		s := n.open(testTimeout)
 		paths := n.owns(s)
 		n.fails = true // this node is the earlier start
-		o := testOrigin()
+		o := enginetest.Origin()
 		o.Start++
 		for _, m := range n.shards[1:] {
 			n.applyOn(m.shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
@@ -229,9 +231,9 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 					t.Fatal(err)
 				}
 				n.lead(0)
-				n.fake.pause(testDeadline)
+				n.fake.Pause(testDeadline)
 				n.wantState(s, session.Suspended)
-				n.lead(otherMember)
+				n.lead(enginetest.Other)
 				n.commit()
 				n.wantState(s, session.Connected)
 				stat, ok := n.at(held.paths[0]).tree.Load().Exists(held.paths[0])
@@ -265,9 +267,9 @@ func TestCloseDoesNotOvertakeALoss(t *testing.T) {
 		s := n.open(testTimeout)
 		held := n.heldToLinger(s, n.on(2, 0))
 		n.lead(0)
-		n.fake.pause(testDeadline)
+		n.fake.Pause(testDeadline)
 		n.wantState(s, session.Suspended)
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		go s.Close()
 		n.faster()
 		n.commit()
@@ -320,7 +322,7 @@ func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
 		}, true},
 		"not sent": {func(n *node, s *Session) (*Claim, func()) {
 			n.lead(0)
-			return inherit(n, s), func() { n.lead(otherMember) }
+			return inherit(n, s), func() { n.lead(enginetest.Other) }
 		}, false},
 		"held": {func(n *node, s *Session) (*Claim, func()) {
 			c, send := created(n, s)
@@ -406,7 +408,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		if err := lose(ahead.shard, s, "/q"); err != nil {
 			t.Fatal(err)
 		}
-		ahead.node.apply(&fakeProposal{cmd: command.EncodeExpire(1)}) // saves
+		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
 		if seen != s.id || c.Err() != ErrDeleted || owner(n) != 0 {
 			t.Errorf("by a snapshot: told while it was session %d's, %v", seen, c.Err())
@@ -444,7 +446,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t).withImage()
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		n.commit()
 		m := n.joined(2, 1)
 		id := m.open(testTimeout)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // readsOf are all reads that do not wait.
@@ -33,17 +35,17 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.fake.pause(2 * testTimeout) // whoever compares the clock ends late
-				if err := read(gone); err != ErrSessionClosed {
+				n.fake.Pause(2 * testTimeout) // whoever compares the clock ends late
+				if err := read(gone); err != outbox.ErrSessionClosed {
 					t.Errorf("it is told %v", err)
 				}
-				if late.over.Load() != nil {
+				if late.live() != nil {
 					t.Fatal("a read has ended another session")
 				}
 				if _, err := n.WatchRemotely(0).Arm("/", watch.Data, func() bool { return read(gone) == nil }); err != nil {
 					t.Fatal(err)
 				}
-				if late.Err() != ErrSessionExpired || w.Err() != ErrSessionExpired {
+				if late.Err() != outbox.ErrSessionExpired || w.Err() != outbox.ErrSessionExpired {
 					t.Errorf("the clock was not compared after all: %v, %v", late.Err(), w.Err())
 				}
 			})
@@ -69,7 +71,7 @@ func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
 	go func() {
 		defer close(done)
 		for name, read := range readsOf {
-			if err := read(gone); err != ErrSessionClosed {
+			if err := read(gone); err != outbox.ErrSessionClosed {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

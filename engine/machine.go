@@ -17,6 +17,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // expirePortion bounds the sessions and znodes, taken together, that one log entry removes by their ends: by twice as much. A million
@@ -47,7 +49,7 @@ type machine struct {
 	// Immutable after newMachine.
 	engine   *Engine
 	shard    replication.ShardID
-	pipe     *pipeline
+	pipe     *outbox.Outbox
 	image    *storage.Image
 	registry *watch.Registry
 	expirer  *expirer
@@ -205,13 +207,13 @@ func (m *machine) apply(c *command.Command) {
 }
 
 func (m *machine) own(o session.Origin) bool {
-	return o.Member == m.pipe.register.Member && o.Start == m.pipe.register.Start
+	return o.Member == m.pipe.Origin.Member && o.Start == m.pipe.Origin.Start
 }
 
 func (m *machine) applyRegister(c *command.Command) {
 	own := m.own(c.Origin)
 	if o, ok := m.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
-		if own && m.pipe.head(0) != nil { // a repeat of one that this process never saw applied
+		if own && m.pipe.Head(0) != nil { // a repeat of one that this process never saw applied
 			m.engine.fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
@@ -230,7 +232,7 @@ func (m *machine) applyRegister(c *command.Command) {
 		if m.shard == command.HomeShard {
 			m.engine.keeper.adopt(m.mu.table)
 		}
-		m.pipe.done(m.pipe.head(0))
+		m.pipe.Applied(m.pipe.Head(0))
 	}
 }
 
@@ -256,7 +258,7 @@ func (m *machine) applyBatch(c *command.Command) {
 		return
 	case session.Gap:
 		if own {
-			m.pipe.refused()
+			m.pipe.Gap()
 		}
 		return
 	default:
@@ -267,9 +269,9 @@ func (m *machine) applyBatch(c *command.Command) {
 	}
 	m.mu.since[o.Member] = time.Now()
 	m.mu.table.AcknowledgeEnds(o.Member, c.Home)
-	var b *batch
+	var b *outbox.Batch
 	if own {
-		b = m.pipe.head(o.LastSeq)
+		b = m.pipe.Head(o.LastSeq)
 	}
 	var room []tree.Result
 	if b == nil {
@@ -277,9 +279,9 @@ func (m *machine) applyBatch(c *command.Command) {
 	}
 	for i := range c.Requests {
 		results, zxid, err := m.request(o.Member, c.Wall, &c.Requests[i], room)
-		m.pipe.complete(b, i, results, zxid, err)
+		m.pipe.Complete(b, i, results, zxid, err)
 	}
-	m.pipe.done(b)
+	m.pipe.Applied(b)
 }
 
 // request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a
@@ -312,9 +314,9 @@ func (m *machine) request(at session.MemberID, wall int64, r *command.Request, r
 		if err := expired(m.mu.table.CheckAttachment(r.Session, at, r.Attached)); err != nil {
 			return nil, 0, err
 		}
-		why := ErrSessionClosed
+		why := outbox.ErrSessionClosed
 		if r.Lost && r.Attached != 0 {
-			why = ErrSessionExpired // its client was silent; a session of the node itself has ended by its owner's will or clock
+			why = outbox.ErrSessionExpired // its client was silent; a session of the node itself has ended by its owner's will or clock
 		}
 		m.endAsked(r.Session, wall, r.Lost, why)
 		return nil, 0, nil
@@ -342,7 +344,7 @@ func (m *machine) openSession(at session.MemberID, wall int64, r *command.Reques
 func (m *machine) moveSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall}
 	if m.mu.table.Reattach(r.Session, r.Password, r.Timeout, at, h.Zxid, r.Identities) != nil {
-		return 0, ErrSessionExpired // whatever it is: see Table.Reattach
+		return 0, outbox.ErrSessionExpired // whatever it is: see Table.Reattach
 	}
 	m.engine.keeper.left(r.Session)
 	_, err := m.commit(h, nil, nil)
@@ -415,9 +417,9 @@ func expired(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, session.ErrAttachedElsewhere):
-		return ErrSessionMoved
+		return outbox.ErrSessionMoved
 	}
-	return ErrSessionExpired
+	return outbox.ErrSessionExpired
 }
 
 // release ends the ephemeral znode that a session created at r.czxid, if it is still there and the session's. It can do nothing to
@@ -496,9 +498,9 @@ func (m *machine) endAsked(id tree.SessionID, wall int64, lost bool, why error) 
 
 // closeSession ends a session that is due, or a portion of it.
 func (m *machine) closeSession(id tree.SessionID, wall int64, lost bool) int {
-	why := ErrSessionClosed
+	why := outbox.ErrSessionClosed
 	if lost {
-		why = ErrSessionExpired
+		why = outbox.ErrSessionExpired
 	}
 	if m.shard == command.HomeShard && m.mu.table.IsEnding(id) || m.mu.table.Owns(id) > m.portion {
 		m.engine.keeper.ended(m.shard, why, id) // who watches the log is told once: by endAsked, or with the last portion
@@ -537,7 +539,7 @@ func (m *machine) endSession(id tree.SessionID, wall int64, lost bool) int {
 func (m *machine) expireDue(wall int64) {
 	due := m.mu.table.Due()
 	// This node's own are told all at once: what waits for its turn has ended, and must be granted nothing.
-	m.engine.keeper.ended(m.shard, ErrSessionExpired, due...)
+	m.engine.keeper.ended(m.shard, outbox.ErrSessionExpired, due...)
 	m.mu.portions++
 	for gone := 0; len(due) > 0 && gone < m.portion; {
 		gone += m.closeSession(due[0], wall, m.mu.table.Lost(due[0]))

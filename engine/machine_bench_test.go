@@ -15,6 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // What a batch of another member's small writes costs a machine with its image: each sets 64 bytes of a znode of its own.
@@ -61,8 +63,8 @@ func benchMachine(b *testing.B) *machine {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := &Engine{cfg: Config{Dir: d.Dir()}, clock: newFakeClock().clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d}
-	m := e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
+	e := &Engine{cfg: Config{Dir: d.Dir()}, clock: enginetest.NewClock().Clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d}
+	m := e.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
 	if m.image, err = storage.Open(storage.Options{Disk: d, Dir: e.imageDir(command.HomeShard)}); err != nil {
 		b.Fatal(err)
 	}

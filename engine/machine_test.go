@@ -16,6 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A member is another node as a machine sees it: what it registers and the batches it sends.
@@ -27,7 +30,7 @@ type member struct {
 
 // joined registers another member with a node's machine.
 func (n *node) joined(m session.MemberID, start uint64) *member {
-	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
 	n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o})
 	return &member{n: n, origin: o}
 }
@@ -134,7 +137,7 @@ func TestGapInTheOwnStreamIsResent(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		first := s.Submit(t.Context(), []tree.Op{create("/a")})
-		for range secondBatchMin {
+		for range outbox.SecondBatchMin {
 			s.Submit(t.Context(), []tree.Op{create("/b")})
 		}
 		_, ps := n.requests()
@@ -282,14 +285,14 @@ func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
 
 // What this node's own commands are refused for, it cannot go on with.
 func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
-	other := testOrigin()
+	other := enginetest.Origin()
 	other.Directory[0]++
-	newer := testOrigin()
+	newer := enginetest.Origin()
 	newer.Start++
-	foreign := testOrigin()
+	foreign := enginetest.Origin()
 	foreign.Member, foreign.Digest[0] = 2, foreign.Digest[0]+1
-	batch := command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: 1}}
-	register := command.Command{Kind: command.KindRegister, Origin: testOrigin()}
+	batch := command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: enginetest.Member, Start: enginetest.Origin().Start, LastSeq: 1}}
+	register := command.Command{Kind: command.KindRegister, Origin: enginetest.Origin()}
 	for name, c := range map[string]struct {
 		before session.Origin
 		own    command.Command
@@ -324,12 +327,12 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
 				n.fails = true
-				n.applyCommand(command.Command{Kind: command.KindRegister, Origin: testOrigin()})
+				n.applyCommand(command.Command{Kind: command.KindRegister, Origin: enginetest.Origin()})
 				for seq := range batches {
-					n.applyCommand(command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: testMember, Start: testOrigin().Start, LastSeq: seq + 1}})
+					n.applyCommand(command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: enginetest.Member, Start: enginetest.Origin().Start, LastSeq: seq + 1}})
 				}
-				n.log.elect(otherMember)
-				n.pipe.leaderChanged()
+				n.log.Elect(enginetest.Other)
+				n.pipe.LeaderChanged()
 				n.commit()
 				if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), "has registered before") {
 					t.Errorf("the node failed with %v", err)
@@ -343,7 +346,7 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 // them was given, and one that lacks one of them goes no further.
 func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 	register := func(m session.MemberID, names ...string) command.Command {
-		return command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}, Rules: command.Rules{Schemes: names}}
+		return command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: 1}, Rules: command.Rules{Schemes: names}}
 	}
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
@@ -379,7 +382,7 @@ func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		register := func(m session.MemberID, most int64) {
 			n.applyCommand(command.Command{Kind: command.KindRegister, Rules: command.Rules{TreeMax: most},
-				Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: testOrigin().Digest, Level: 1}})
+				Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: 1}})
 		}
 		s := n.open(time.Minute)
 		create := func(path string) error {
@@ -405,11 +408,11 @@ func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 // silence is what the log says of a node that is not heard for as long as its longest session may last.
 func (n *node) silence() {
 	for {
-		step, d, ok := n.shard.mu.table.NextStep(testMember)
+		step, d, ok := n.shard.mu.table.NextStep(enginetest.Member)
 		if !ok {
 			return
 		}
-		n.apply(&fakeProposal{cmd: command.EncodeSilence(step, d, 1)})
+		n.apply(&enginetest.Proposal{Cmd: command.EncodeSilence(step, d, 1)})
 	}
 }
 
@@ -431,14 +434,14 @@ func (n *node) waitsForItsTurn() *Claim {
 func TestDueSessionIsGrantedNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		c := n.waitsForItsTurn()
-		n.fake.pause(testTimeout)
+		n.fake.Pause(testTimeout)
 		n.silence()
 		if n.shard.mu.table.DueLen() != 1 || !n.exists("/q") {
 			t.Fatalf("%d sessions are due", n.shard.mu.table.DueLen())
 		}
-		n.pipe.beat()
+		n.pipe.Beat()
 		n.commit()
-		if err := holdErr(c); err != ErrSessionExpired {
+		if err := holdErr(c); err != outbox.ErrSessionExpired {
 			t.Errorf("Hold: %v", err)
 		}
 	})
@@ -446,14 +449,14 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		c := n.waitsForItsTurn()
 		ahead.shard.portion = n.shard.portion
 		ahead.catchUp()
-		n.fake.pause(testTimeout)
+		n.fake.Pause(testTimeout)
 		ahead.silence()
 		if err := n.shard.Install(bytes.NewReader(ahead.stream()), nil); err != nil {
 			t.Fatal(err)
 		}
-		n.pipe.beat()
+		n.pipe.Beat()
 		n.commit()
-		if err := holdErr(c); err != ErrSessionExpired {
+		if err := holdErr(c); err != outbox.ErrSessionExpired {
 			t.Errorf("Hold after an install: %v", err)
 		}
 	})
@@ -466,11 +469,11 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 		s := n.open(testTimeout)
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
-		n.log.take() // and they are lost
+		n.log.Take() // and they are lost
 		n.silence()
 		n.lead(0)
-		for _, w := range []*waiter{p.waiter, c.waiter} {
-			if err := outcome(w); err != ErrSessionExpired {
+		for _, w := range []*outbox.Call{p.waiter, c.waiter} {
+			if err := outcome(w); err != outbox.ErrSessionExpired {
 				t.Errorf("outcome %v", err)
 			}
 		}
@@ -481,9 +484,9 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		w := s.newTxn([]tree.Op{create("/a")})
-		w.applied = func(*waiter) { panic("broken invariant") }
-		if err := n.pipe.submit(w); err != nil {
+		w := s.newTxn([]tree.Op{create("/a")}, nil)
+		w.Applied = func(*outbox.Call) { panic("broken invariant") }
+		if _, err := n.pipe.Submit(w); err != nil {
 			t.Fatal(err)
 		}
 		func() {
@@ -633,7 +636,9 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 		"a session cut short":        {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(9), command.EncodeSession(record)[:9]) }, "session 0000000000000009"},
 		"an origin cut short":        {func(b *storage.Batch) { b.Put(storage.Origins, command.IDKey(2), []byte{0x98}) }, "origin 0000000000000002"},
 		"a session under another id": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(8), command.EncodeSession(record)) }, "session 0000000000000008"},
-		"an origin under another id": {func(b *storage.Batch) { b.Put(storage.Origins, command.IDKey(8), command.EncodeOrigin(testOrigin())) }, "origin 0000000000000008"},
+		"an origin under another id": {func(b *storage.Batch) {
+			b.Put(storage.Origins, command.IDKey(8), command.EncodeOrigin(enginetest.Origin()))
+		}, "origin 0000000000000008"},
 		"a session without its node": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(9), command.EncodeSession(record)) }, "member 2"},
 		"a znode of a later zxid":    {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned)) }, "/a"},
 		"a record of a newer version": {func(b *storage.Batch) {

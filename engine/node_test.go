@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"testing"
@@ -15,6 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
@@ -22,16 +26,16 @@ import (
 type node struct {
 	*Engine
 	t    *testing.T
-	log  *fakeLog
-	fake *fakeClock
+	log  *enginetest.Log
+	fake *enginetest.Clock
 
 	// Of the first shard.
 	shard   *machine
-	pipe    *pipeline
+	pipe    *outbox.Outbox
 	expirer *expirer
 	reaper  *reaper
 
-	applied []*fakeProposal
+	applied []*enginetest.Proposal
 	fails   bool // the test makes the node fail
 }
 
@@ -45,20 +49,20 @@ func withNode(t *testing.T, fn func(t *testing.T, n *node)) {
 func withShards(t *testing.T, shards int, fn func(t *testing.T, n *node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := newShardedNode(t, testOrigin(), shards)
-		n.lead(otherMember)
+		n := newShardedNode(t, enginetest.Origin(), shards)
+		n.lead(enginetest.Other)
 		n.commit()
 		fn(t, n)
 	})
 }
 
 // newNode starts a node's loops; they end with the test.
-func newNode(t *testing.T) *node { return newNodeOf(t, testOrigin()) }
+func newNode(t *testing.T) *node { return newNodeOf(t, enginetest.Origin()) }
 
 func newNodeOf(t *testing.T, origin session.Origin) *node { return newShardedNode(t, origin, 1) }
 
 func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
-	n := &node{t: t, log: &fakeLog{}, fake: newFakeClock()}
+	n := &node{t: t, log: &enginetest.Log{}, fake: enginetest.NewClock()}
 	d, err := disk.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +70,7 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 	e := &Engine{
 		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
 			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, ContainerCheckInterval: DefaultContainerCheckInterval, Schemes: tree.BuiltinSchemes()},
-		clock: n.fake.clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
+		clock: n.fake.Clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.Engine = e
@@ -81,7 +85,7 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 		if err := d.Err(); err != nil && !n.fails {
 			t.Errorf("the node failed: %v", err)
 		}
-		e.finish(ErrClosed, nil)
+		e.finish(outbox.ErrClosed, nil)
 		close(e.stop)
 		e.loops.Wait()
 		if err := e.release(); err != nil {
@@ -98,7 +102,7 @@ func (n *node) newShard(origin session.Origin) {
 	m.tree.Store(tree.New(nil))
 	m.mu.table = session.NewTable()
 	m.restartClocks()
-	n.loops.Go(m.pipe.loop)
+	n.loops.Go(m.pipe.Loop)
 }
 
 // tree is that of the node's first shard.
@@ -119,15 +123,15 @@ func (n *node) withImage() *node {
 }
 
 // apply has the node's machines apply proposals, in order.
-func (n *node) apply(ps ...*fakeProposal) {
+func (n *node) apply(ps ...*enginetest.Proposal) {
 	n.t.Helper()
 	for _, p := range ps {
-		m := n.shards[max(p.shard, command.HomeShard)-1]
+		m := n.shards[max(p.Shard, command.HomeShard)-1]
 		if m.image == nil {
-			n.applyOn(m.shard, mustDecode(n.t, p.cmd))
+			n.applyOn(m.shard, enginetest.Decode(n.t, p.Cmd))
 			continue
 		}
-		m.Apply([]replication.Entry{{Index: m.index.Load() + 1, Cmd: p.cmd}})
+		m.Apply([]replication.Entry{{Index: m.index.Load() + 1, Cmd: p.Cmd}})
 	}
 	n.applied = append(n.applied, ps...)
 	synctest.Wait()
@@ -146,7 +150,7 @@ func (n *node) applyOn(id ShardID, c command.Command) {
 func (n *node) commit() {
 	n.t.Helper()
 	synctest.Wait()
-	for ps := n.log.take(); len(ps) > 0; ps = n.log.take() {
+	for ps := n.log.Take(); len(ps) > 0; ps = n.log.Take() {
 		n.apply(ps...)
 	}
 }
@@ -156,19 +160,19 @@ func (n *node) run(d time.Duration) {
 	n.t.Helper()
 	const step = 10 * time.Millisecond
 	for ; d > 0; d -= step {
-		pass(min(d, step))
+		enginetest.Pass(min(d, step))
 		n.commit()
 	}
 }
 
 // requests returns the requests of what was proposed since the last look, repeats left out, and the proposals.
-func (n *node) requests() (list []command.Request, ps []*fakeProposal) {
+func (n *node) requests() (list []command.Request, ps []*enginetest.Proposal) {
 	n.t.Helper()
 	synctest.Wait()
-	ps = n.log.take()
+	ps = n.log.Take()
 	seen := make(map[uint64]bool)
 	for _, p := range ps {
-		if c := mustDecode(n.t, p.cmd); c.Kind == command.KindBatch && !seen[c.Origin.LastSeq] {
+		if c := enginetest.Decode(n.t, p.Cmd); c.Kind == command.KindBatch && !seen[c.Origin.LastSeq] {
 			seen[c.Origin.LastSeq] = true
 			list = append(list, c.Requests...)
 		}
@@ -239,9 +243,9 @@ func (n *node) exists(path string) bool {
 
 // lead changes the leader and tells the node.
 func (n *node) lead(m replication.MemberID) {
-	n.log.elect(m)
+	n.log.Elect(m)
 	for _, s := range n.shards {
-		s.pipe.leaderChanged()
+		s.pipe.LeaderChanged()
 	}
 	synctest.Wait()
 }
@@ -251,6 +255,14 @@ func (n *node) wantState(s *Session, want session.State) {
 	if got, _ := s.State(); got != want {
 		n.t.Fatalf("session is %v, want %v", got, want)
 	}
+}
+
+// outcome is the error of a request that has an outcome.
+func outcome(w *outbox.Call) error {
+	if !w.IsDone() {
+		return errors.New("waiting")
+	}
+	return w.Err
 }
 
 // cause is why a context has ended, nil while it has not.

@@ -10,6 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // A large is a session of another member that owns more than one entry may remove, on a node
@@ -183,7 +185,7 @@ func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 			n.carryOn()
 		}
 		n.carry()
-		if err := other.mu.table.Introduce(s.id, testTimeout, testMember, 0, nil); err != session.ErrExpired {
+		if err := other.mu.table.Introduce(s.id, testTimeout, enginetest.Member, 0, nil); err != session.ErrExpired {
 			t.Errorf("a late admit: %v", err)
 		}
 	})
@@ -296,7 +298,7 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 
 // carryOn has what is due looked after once.
 func (n *node) carryOn() {
-	n.lead(testMember)
+	n.lead(enginetest.Member)
 	n.lookAround()
 	for _, m := range n.shards {
 		m.expirer.look(time.Now())

@@ -13,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // # Sessions over shards
@@ -42,7 +44,7 @@ const (
 type purger struct {
 	// Immutable.
 	home    *machine
-	raft    replicator
+	raft    outbox.Raft
 	member  replication.MemberID
 	log     *slog.Logger
 	errands map[replication.ShardID]*errands
@@ -79,7 +81,7 @@ func (e *errand) due(ids []tree.SessionID, now time.Time) bool {
 	return len(ids) > 0 && !(slices.Contains(ids, e.first) && e.onWay(now))
 }
 
-func newPurger(e *Engine, raft replicator) *purger {
+func newPurger(e *Engine, raft outbox.Raft) *purger {
 	p := &purger{home: e.home(), raft: raft, member: e.cfg.Member, log: e.log, errands: make(map[replication.ShardID]*errands)}
 	for _, m := range e.shards[1:] {
 		p.errands[m.shard] = &errands{purger: p, machine: m, wake: make(chan struct{}, 1)}

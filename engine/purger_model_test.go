@@ -13,6 +13,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A purge model is two members with several shards. Member 1 has sessions that write everywhere, end in every way, and is started
@@ -25,9 +28,9 @@ type purgeModel struct {
 	start   uint64
 	owner   *node
 	other   *node
-	logs    [purgeShards][]*fakeProposal // by ShardID - 1: committed
-	applied map[*node]*[purgeShards]int  // how much of it
-	transit []*fakeProposal
+	logs    [purgeShards][]*enginetest.Proposal // by ShardID - 1: committed
+	applied map[*node]*[purgeShards]int         // how much of it
+	transit []*enginetest.Proposal
 	leader  MemberID
 	users   []*purgeUser
 	calls   []*purgeCall
@@ -57,8 +60,8 @@ type purgeCall struct {
 }
 
 func newPurgeModel(t *testing.T, seed uint64, seen map[string]int) *purgeModel {
-	m := &purgeModel{t: t, rng: rand.New(rand.NewPCG(seed, 23)), applied: make(map[*node]*[purgeShards]int), leader: otherMember, lost: make(map[tree.SessionID]bool), started: make(map[tree.SessionID]bool), seen: seen}
-	m.other = m.join(session.Origin{Member: otherMember, Start: 1, Directory: [16]byte{2}, Digest: testOrigin().Digest, Level: command.FormatLevel})
+	m := &purgeModel{t: t, rng: rand.New(rand.NewPCG(seed, 23)), applied: make(map[*node]*[purgeShards]int), leader: enginetest.Other, lost: make(map[tree.SessionID]bool), started: make(map[tree.SessionID]bool), seen: seen}
+	m.other = m.join(session.Origin{Member: enginetest.Other, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel})
 	m.restart()
 	return m
 }
@@ -76,11 +79,11 @@ func (m *purgeModel) join(o session.Origin) *node {
 // restart begins another start of the owner; its logs are applied again from the beginning.
 func (m *purgeModel) restart() {
 	if m.owner != nil {
-		m.owner.finish(ErrClosed, nil)
+		m.owner.finish(outbox.ErrClosed, nil)
 		delete(m.applied, m.owner)
 	}
 	m.start++
-	o := testOrigin()
+	o := enginetest.Origin()
 	o.Start = m.start
 	m.owner = m.join(o)
 }
@@ -110,7 +113,7 @@ func (m *purgeModel) step() {
 	case n < 950:
 		m.look()
 	default:
-		pass(time.Duration(m.rng.IntN(100)) * time.Millisecond)
+		enginetest.Pass(time.Duration(m.rng.IntN(100)) * time.Millisecond)
 	}
 	m.collect()
 	m.checkLive()
@@ -120,7 +123,7 @@ func (m *purgeModel) step() {
 func (m *purgeModel) collect() {
 	synctest.Wait()
 	for _, n := range []*node{m.owner, m.other} {
-		m.transit = append(m.transit, n.log.take()...)
+		m.transit = append(m.transit, n.log.Take()...)
 	}
 }
 
@@ -177,12 +180,12 @@ func (m *purgeModel) close() {
 func (m *purgeModel) silence(steps int) {
 	for range steps {
 		table := m.other.shard.mu.table
-		step, d, ok := table.NextStep(testMember)
+		step, d, ok := table.NextStep(enginetest.Member)
 		if !ok {
 			return
 		}
 		before := table.Len()
-		m.commit(&fakeProposal{shard: command.HomeShard, cmd: command.EncodeSilence(step, d, 1)})
+		m.commit(&enginetest.Proposal{Shard: command.HomeShard, Cmd: command.EncodeSilence(step, d, 1)})
 		m.seen["expired"] += before - table.Len()
 	}
 	before := len(m.transit)
@@ -193,9 +196,9 @@ func (m *purgeModel) silence(steps int) {
 	}
 }
 
-func (m *purgeModel) commit(p *fakeProposal) {
-	m.logs[p.shard-1] = append(m.logs[p.shard-1], p)
-	if p.shard == command.HomeShard {
+func (m *purgeModel) commit(p *enginetest.Proposal) {
+	m.logs[p.Shard-1] = append(m.logs[p.Shard-1], p)
+	if p.Shard == command.HomeShard {
 		m.applyNext(m.other, command.HomeShard)
 	}
 }
@@ -219,14 +222,14 @@ func (m *purgeModel) lose() {
 		return
 	}
 	i := m.rng.IntN(len(m.transit))
-	m.transit[i].dropped.Store(m.rng.IntN(2) == 0)
+	m.transit[i].Lost.Store(m.rng.IntN(2) == 0)
 	m.transit = slices.Delete(m.transit, i, i+1)
 }
 
 func (m *purgeModel) duplicate() {
 	if len(m.transit) > 0 {
 		p := m.transit[m.rng.IntN(len(m.transit))]
-		m.transit = append(m.transit, &fakeProposal{shard: p.shard, cmd: p.cmd})
+		m.transit = append(m.transit, &enginetest.Proposal{Shard: p.Shard, Cmd: p.Cmd})
 	}
 }
 
@@ -259,13 +262,13 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 	if *at == len(m.logs[id-1]) {
 		return false
 	}
-	c := mustDecode(m.t, m.logs[id-1][*at].cmd)
+	c := enginetest.Decode(m.t, m.logs[id-1][*at].Cmd)
 	*at++
 	if n == m.other {
 		m.count(n.shards[id-1].mu.table, c)
 	}
 	shard := n.shards[id-1]
-	before := shard.mu.table.Sessions(testMember)
+	before := shard.mu.table.Sessions(enginetest.Member)
 	n.applyOn(id, c)
 	synctest.Wait()
 	if n == m.other && id == command.HomeShard {
@@ -318,7 +321,7 @@ func (m *purgeModel) count(table *session.Table, c command.Command) {
 
 // lives reports whether nobody has decided a session's end: not its owner, and not the log of the home shard.
 func (m *purgeModel) lives(u *purgeUser) bool {
-	return u.start == m.start && !u.closing && u.s.live() == nil && m.other.shard.mu.table.Usable(u.s.id, testMember) == nil
+	return u.start == m.start && !u.closing && u.s.live() == nil && m.other.shard.mu.table.Usable(u.s.id, enginetest.Member) == nil
 }
 
 // checkLive looks whether a session that lives has on its own member what it was told to have.
@@ -338,9 +341,9 @@ func (m *purgeModel) settle() {
 
 func (m *purgeModel) settleUntil(done func() bool) {
 	m.t.Helper()
-	m.elect(otherMember)
+	m.elect(enginetest.Other)
 	for range 400 {
-		pass(droppedPoll)
+		enginetest.Pass(outbox.Poll)
 		m.look()
 		m.collect()
 		for len(m.transit) > 0 {
@@ -376,7 +379,7 @@ func (m *purgeModel) idle() bool {
 // check compares what callers were told with what is there, when everything has arrived.
 func (m *purgeModel) check() {
 	for _, c := range m.calls {
-		unknown := errors.Is(c.told, ErrUnknownOutcome)
+		unknown := errors.Is(c.told, outbox.ErrUnknownOutcome)
 		if !unknown && c.real != (c.told == nil) {
 			m.t.Errorf("the create of %s was told %v; it was applied: %v", c.path, c.told, c.real)
 		}
@@ -429,7 +432,7 @@ func (m *purgeModel) checkMemory() {
 			kept := make(store)
 			kept.drain(m.t, shard)
 			for id, r := range kept {
-				if m.other.shard.mu.table.Usable(id, testMember) != nil {
+				if m.other.shard.mu.table.Usable(id, enginetest.Member) != nil {
 					m.t.Errorf("member %d, shard %d still has %+v", n.cfg.Member, shard.shard, r)
 				}
 			}
@@ -442,7 +445,7 @@ func (m *purgeModel) checkMemory() {
 // told the truth, and nothing is remembered for ever.
 func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 	seen := make(map[string]int)
-	for _, seed := range seeds(40) {
+	for _, seed := range enginetest.Seeds(40) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newPurgeModel(t, seed, seen)
@@ -455,7 +458,7 @@ func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 		})
 	}
 	for _, what := range []string{"expired", "attach", "admit", "purge", "purge that finds the session", "purged", "lost", "closed"} {
-		if seen[what] == 0 && *seedFlag == 0 && !testing.Short() { // a quarter of the schedules has a call that is told "closed" three times, if at all
+		if seen[what] == 0 && *enginetest.SeedFlag == 0 && !testing.Short() { // a quarter of the schedules has a call that is told "closed" three times, if at all
 			t.Errorf("%s: not once", what)
 		}
 	}

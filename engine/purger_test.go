@@ -13,6 +13,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // on returns a path of a shard, a different one for each i.
@@ -37,7 +40,7 @@ func (n *node) own(s *Session, path string) {
 
 // told is the entry that tells a shard of a session's end at home.
 func told(s *Session, z tree.Zxid) command.Command {
-	return command.Command{Kind: command.KindPurge, Purge: []command.Ending{{Session: s.id, Former: []session.Incarnation{{Member: testMember, Start: testOrigin().Start}}, Zxid: z}}}
+	return command.Command{Kind: command.KindPurge, Purge: []command.Ending{{Session: s.id, Former: []session.Incarnation{{Member: enginetest.Member, Start: enginetest.Origin().Start}}, Zxid: z}}}
 }
 
 // The end of a session is known from another shard before this node has applied it at home: what it has on its way at home may be
@@ -50,10 +53,10 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 		there := s.Submit(t.Context(), []tree.Op{create(n.on(2, 1))})
 		_, ps := n.requests()
 		n.applyOn(2, told(s, n.shard.mu.Zxid+2))
-		if err := outcome(home.waiter); !errors.Is(err, ErrUnknownOutcome) {
+		if err := outcome(home.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Errorf("what may yet be applied was told %v", err)
 		}
-		if err := outcome(there.waiter); err != ErrSessionExpired {
+		if err := outcome(there.waiter); err != outbox.ErrSessionExpired {
 			t.Errorf("what comes after the end was told %v", err)
 		}
 		n.apply(ps...)
@@ -81,14 +84,14 @@ func (n *node) endedAtHome() (left []session.Record) {
 }
 
 // looks has the purger look and returns what is proposed then, which has to be of these kinds.
-func (n *node) looks(want ...string) []*fakeProposal {
+func (n *node) looks(want ...string) []*enginetest.Proposal {
 	n.t.Helper()
 	n.lookAround()
 	synctest.Wait()
-	ps := n.log.take()
+	ps := n.log.Take()
 	var got []string
 	for _, p := range ps {
-		got = append(got, fmt.Sprintf("%d on %d", mustDecode(n.t, p.cmd).Kind, p.shard))
+		got = append(got, fmt.Sprintf("%d on %d", enginetest.Decode(n.t, p.Cmd).Kind, p.Shard))
 	}
 	if !slices.Equal(got, want) {
 		n.t.Fatalf("proposed %v, want %v", got, want)
@@ -139,22 +142,22 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		}
 		n.looks()     // nobody has ended, and another member leads
 		for range 4 { // quarters of its timeout
-			step, d, _ := n.shard.mu.table.NextStep(testMember)
-			n.apply(&fakeProposal{cmd: command.EncodeSilence(step, d, 1)})
+			step, d, _ := n.shard.mu.table.NextStep(enginetest.Member)
+			n.apply(&enginetest.Proposal{Cmd: command.EncodeSilence(step, d, 1)})
 		}
 		if n.exists(n.on(1, 0)) || !n.exists(n.on(2, 0)) || !n.exists(n.on(3, 0)) {
 			t.Fatal("the end did not take what is at home, or took more")
 		}
 		n.looks()
-		n.lead(testMember)
-		n.log.take()
+		n.lead(enginetest.Member)
+		n.log.Take()
 
 		n.looks(purgeOn2, purgeOn3) // and both are lost
 		n.looks()
-		pass(silenceRetry)
-		n.log.take()
+		enginetest.Pass(silenceRetry)
+		n.log.Take()
 		lost := n.looks(purgeOn2, purgeOn3)
-		lost[0].dropped.Store(true)
+		lost[0].Lost.Store(true)
 		purges := append(n.looks(purgeOn2), lost[1])
 		n.apply(purges[0])
 		report := n.looks(purgedAtHome)
@@ -165,13 +168,13 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 			t.Fatal("it is not gone from the shard that was told, or from one that was not")
 		}
 
-		n.lead(otherMember) // which does nothing
+		n.lead(enginetest.Other) // which does nothing
 		n.apply(purges[1])
-		pass(silenceRetry)
-		n.log.take()
+		enginetest.Pass(silenceRetry)
+		n.log.Take()
 		n.looks()
-		n.lead(testMember) // and has not seen that it was done
-		n.log.take()
+		n.lead(enginetest.Member) // and has not seen that it was done
+		n.log.Take()
 		n.apply(n.looks(purgeOn3)...)
 		n.apply(n.looks(purgedAtHome)...)
 		if left := n.endedAtHome(); len(left) > 0 {
@@ -194,14 +197,14 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, path, kept := n.open(testTimeout), n.on(2, 0), make(store)
 		create := n.creating(s, path)
-		n.apply(n.log.take()...) // the attach
+		n.apply(n.log.Take()...) // the attach
 		_, admit := n.requests()
-		if len(admit) != 1 || admit[0].shard != 2 {
+		if len(admit) != 1 || admit[0].Shard != 2 {
 			t.Fatalf("%d proposals, want the admit", len(admit))
 		}
 		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
 		n.apply(admit[0], admit[0])
-		if err := <-create; err != ErrSessionExpired {
+		if err := <-create; err != outbox.ErrSessionExpired {
 			t.Errorf("the create was told %v", err)
 		}
 		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
@@ -220,11 +223,11 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 // that asks for the session then.
 func TestRegisterForgetsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newShardedNode(t, testOrigin(), 2)
-		n.lead(otherMember)
-		var late []*fakeProposal
-		for _, p := range n.log.take() {
-			if p.shard == command.HomeShard {
+		n := newShardedNode(t, enginetest.Origin(), 2)
+		n.lead(enginetest.Other)
+		var late []*enginetest.Proposal
+		for _, p := range n.log.Take() {
+			if p.Shard == command.HomeShard {
 				n.apply(p)
 			} else {
 				late = append(late, p)
@@ -238,7 +241,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		n.commit() // the admit
 		select {
 		case err := <-create:
-			if err != ErrSessionExpired {
+			if err != outbox.ErrSessionExpired {
 				t.Errorf("the create was told %v", err)
 			}
 		default:
@@ -263,17 +266,17 @@ func (n *node) creating(s *Session, path string) <-chan error {
 
 // A create that still waits for its shard to know the session when that ends is told so, and is not applied afterwards.
 func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
-	for stage, reach := range map[string]func(n *node, s *Session) []*fakeProposal{
-		"the attach is sent": func(n *node, _ *Session) []*fakeProposal { return n.log.take() },
-		"the admit is sent": func(n *node, _ *Session) []*fakeProposal {
-			n.apply(n.log.take()...)
-			return n.log.take()
+	for stage, reach := range map[string]func(n *node, s *Session) []*enginetest.Proposal{
+		"the attach is sent": func(n *node, _ *Session) []*enginetest.Proposal { return n.log.Take() },
+		"the admit is sent": func(n *node, _ *Session) []*enginetest.Proposal {
+			n.apply(n.log.Take()...)
+			return n.log.Take()
 		},
-		"the admit is queued": func(n *node, _ *Session) []*fakeProposal {
-			attach := n.log.take()
-			n.shards[1].pipe.submit(newWaiter(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
+		"the admit is queued": func(n *node, _ *Session) []*enginetest.Proposal {
+			attach := n.log.Take()
+			n.shards[1].pipe.Submit(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
 			n.apply(attach...)
-			return n.log.take()
+			return n.log.Take()
 		},
 	} {
 		for end, do := range map[string]func(n *node, s *Session){
@@ -282,7 +285,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 			"another shard's log tells that it has ended": func(n *node, s *Session) { n.applyOn(2, told(s, n.shard.mu.Zxid+1)) },
 			"it expires here": func(n *node, s *Session) {
 				for range 3 {
-					n.fake.pause(testTimeout)
+					n.fake.Pause(testTimeout)
 					s.State()
 				}
 			},
@@ -301,7 +304,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 					n.run(2 * testTimeout)
 					select {
 					case err := <-create:
-						if err != ErrSessionClosed && err != ErrSessionExpired {
+						if err != outbox.ErrSessionClosed && err != outbox.ErrSessionExpired {
 							t.Errorf("it was told %v", err)
 						}
 					default:
@@ -321,13 +324,13 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
 		first, second := n.creating(s, n.on(2, 0)), n.creating(s, n.on(2, 1))
-		n.apply(n.log.take()...) // the attach; the admit is lost
-		n.log.take()
-		pass(n.cfg.RequestTimeout)
+		n.apply(n.log.Take()...) // the attach; the admit is lost
+		n.log.Take()
+		enginetest.Pass(n.cfg.RequestTimeout)
 		for _, create := range []<-chan error{first, second} {
 			select {
 			case err := <-create:
-				if !errors.Is(err, ErrUnavailable) {
+				if !errors.Is(err, outbox.ErrUnavailable) {
 					t.Errorf("told %v", err)
 				}
 			default:
@@ -344,18 +347,18 @@ func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 		n.open(time.Minute) // its member is heard
 		table := n.home().mu.table
 		for id := tree.SessionID(1000); id < 1000+many; id++ {
-			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, testMember, 0, nil), table.AddShard(id, testMember, 2)); err != nil {
+			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, enginetest.Member, 0, nil), table.AddShard(id, enginetest.Member, 2)); err != nil {
 				t.Fatal(err)
 			}
 			table.Close(id, 1, true)
 		}
-		n.lead(testMember)
+		n.lead(enginetest.Member)
 		carried := make(map[tree.SessionID]int)
 		for range 2 * many / purgeBatch {
 			n.lookAround()
-			ps := n.log.take()
+			ps := n.log.Take()
 			for _, p := range ps {
-				for _, e := range mustDecode(t, p.cmd).Purge {
+				for _, e := range enginetest.Decode(t, p.Cmd).Purge {
 					carried[e.Session]++
 				}
 			}

@@ -8,6 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // The reaper's pace, as ZooKeeper's of the same meaning.
@@ -33,7 +35,7 @@ const (
 type reaper struct {
 	// Immutable after newReaper.
 	machine *machine
-	raft    replicator
+	raft    outbox.Raft
 	member  replication.MemberID
 	pace    time.Duration
 	log     *slog.Logger
@@ -43,7 +45,7 @@ type reaper struct {
 	last   command.Mortal // in it
 }
 
-func newReaper(m *machine, raft replicator, cfg Config, log *slog.Logger) *reaper {
+func newReaper(m *machine, raft outbox.Raft, cfg Config, log *slog.Logger) *reaper {
 	return &reaper{machine: m, raft: raft, member: cfg.Member, pace: cfg.ContainerCheckInterval, log: log}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // A reaping is a node that leads and reaps when the test says so.
@@ -23,7 +25,7 @@ func withReaper(t *testing.T, fn func(t *testing.T, r reaping)) {
 	t.Helper()
 	withNode(t, func(t *testing.T, n *node) {
 		n.reaper = newReaper(n.shard, n.log, n.cfg, n.Engine.log)
-		n.lead(testMember)
+		n.lead(enginetest.Member)
 		fn(t, reaping{n, n.open(time.Minute)})
 	})
 }
@@ -44,7 +46,7 @@ func (r reaping) do(ops ...tree.Op) {
 func (r reaping) after(d time.Duration) (land func()) {
 	r.run(d)
 	r.reaper.round(time.Now())
-	ps := r.log.take()
+	ps := r.log.Take()
 	return func() { r.apply(ps...) }
 }
 
@@ -136,11 +138,11 @@ func TestFirstLookRemovesWhatIsOver(t *testing.T) {
 // Every member counts for itself when a znode was written: whoever comes to lead goes on.
 func TestAgesOutliveLeaders(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
-		r.lead(otherMember)
+		r.lead(enginetest.Other)
 		r.do(ttl("/m", 10*time.Second), ttl("/set", 10*time.Second))
 		r.after(9 * time.Second)()
 		r.do(set("/set"))
-		r.lead(testMember)
+		r.lead(enginetest.Member)
 		r.after(2 * time.Second)()
 		r.want("set")
 	})
@@ -156,7 +158,7 @@ func TestAgesBeginAnewWithALoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withGap(t, func(t *testing.T, n *node, ahead *replica) {
 				n.reaper = newReaper(n.shard, n.log, n.cfg, n.Engine.log)
-				n.lead(testMember)
+				n.lead(enginetest.Member)
 				r := reaping{n, n.open(time.Minute)}
 				r.do(ttl("/m", 10*time.Second))
 				r.run(9 * time.Second)
@@ -183,10 +185,10 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		r.do(ttl("/a", time.Second))
 		r.run(2 * time.Second)
-		look := func() *fakeProposal {
+		look := func() *enginetest.Proposal {
 			t.Helper()
 			r.reaper.round(time.Now())
-			if ps := r.log.take(); len(ps) > 0 {
+			if ps := r.log.Take(); len(ps) > 0 {
 				return ps[0]
 			}
 			return nil
@@ -195,18 +197,18 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 		if first == nil || look() != nil {
 			t.Fatal("it proposes nothing, or twice")
 		}
-		first.dropped.Store(true)
+		first.Lost.Store(true)
 		if first = look(); first == nil {
 			t.Fatal("it does not propose again what was lost")
 		}
 		r.apply(first)
 		r.want()
 		r.do(ttl("/b", time.Millisecond))
-		pass(10 * time.Millisecond)
+		enginetest.Pass(10 * time.Millisecond)
 		if look() == nil {
 			t.Fatal("it waits for what was applied")
 		}
-		pass(silenceRetry)
+		enginetest.Pass(silenceRetry)
 		if look() == nil {
 			t.Fatal("it waits for ever")
 		}
@@ -218,10 +220,10 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		const ahead = 10 * 365 * 24 * time.Hour
-		r.fake.step(ahead)
+		r.fake.Step(ahead)
 		r.run(time.Second) // the session is Connected again
 		r.do(ttl("/ahead", 10*time.Second), create("/both"))
-		r.fake.step(-ahead)
+		r.fake.Step(-ahead)
 		r.run(time.Second)
 		r.do(ttl("/right", 10*time.Second), set("/both"))
 		stat, _ := r.node.tree().Exists("/both")

@@ -7,6 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // gone ends the claims of this node whose znodes a transaction is about to remove, or to leave to nobody.
@@ -32,17 +34,17 @@ func (k *keeper) deleted(owner tree.SessionID, path string) {
 // that the table does not know, or knows attached otherwise. The other way round, sessions and znodes of claims that the snapshot has and
 // whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
 // its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
-func (k *keeper) reconcile(p *pipeline, old, next *tree.Tree, table *session.Table, registered bool) {
+func (k *keeper) reconcile(p *outbox.Outbox, old, next *tree.Tree, table *session.Table, registered bool) {
 	gone, moved := k.reconcileLocked(p, old, next, table)
 	k.drop(gone)
-	k.cancel(ErrSessionMoved, moved...)
+	k.cancel(outbox.ErrSessionMoved, moved...)
 	if p == k.home && registered {
 		k.adopt(table)
 	}
 	k.signalAll() // not pump: this is the apply goroutine
 }
 
-func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
+func (k *keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p == k.home {
@@ -68,16 +70,16 @@ func (k *keeper) reconcileLocked(p *pipeline, old, next *tree.Tree, table *sessi
 }
 
 func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session) {
-	me := k.home.register.Member
+	me := k.home.Origin.Member
 	for id, s := range k.mu.sessions {
 		if table.Usable(id, me) != nil {
-			k.endLocked(s, session.Expired, ErrSessionExpired)
+			k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
 			gone = append(gone, s)
 		}
 	}
 	for _, r := range table.Sessions(me) {
 		if k.mu.sessions[r.ID] == nil && !r.Remote() {
-			k.home.queueEnd(newWaiter(nil, &command.Request{Kind: command.RequestClose, Session: r.ID}))
+			k.home.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: r.ID}))
 		}
 	}
 	return gone

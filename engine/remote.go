@@ -12,6 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // # Sessions of remote clients
@@ -97,16 +99,16 @@ func (k *keeper) takes() error {
 }
 
 // resumed is told that a Move of this node was applied, on the apply goroutine, and returns the shards that the session uses.
-func (k *keeper) resumed(s *Session, w *waiter, table *session.Table) []uint32 {
+func (k *keeper) resumed(s *Session, w *outbox.Call, table *session.Table) []uint32 {
 	r, _ := table.Get(s.id)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.remote.attached = w.zxid
+	s.remote.attached = w.Zxid
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
 		return nil
 	}
-	k.attachLocked(s, w.sent)
+	k.attachLocked(s, w.Sent)
 	return r.Shards
 }
 
@@ -114,7 +116,7 @@ func (k *keeper) resumed(s *Session, w *waiter, table *session.Table) []uint32 {
 // those of the incarnation before, and those whose attachment a snapshot swallowed. This member has registered, or it could be
 // somebody else's by now.
 func (k *keeper) adopt(table *session.Table) {
-	me := k.home.register.Member
+	me := k.home.Origin.Member
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.closed != nil {
@@ -122,8 +124,8 @@ func (k *keeper) adopt(table *session.Table) {
 	}
 	for _, r := range table.Sessions(me) {
 		if r.Remote() && k.mu.remotes.byID[r.ID] == nil && table.Usable(r.ID, me) == nil {
-			s := newSession(k.engine, r.Timeout, r.Identities)
-			s.id, s.remote = r.ID, &remote{password: r.Password, attached: r.Attached, orphan: true}
+			s := newSession(k.engine, r.Timeout, &remote{password: r.Password, attached: r.Attached, orphan: true}, r.Identities)
+			s.id = r.ID
 			k.attachLocked(s, 0)
 		}
 	}
@@ -135,24 +137,24 @@ func (k *keeper) left(id tree.SessionID) {
 	k.mu.Lock()
 	s := k.mu.remotes.byID[id]
 	if s != nil {
-		k.endLocked(s, session.Closed, ErrSessionMoved)
+		k.endLocked(s, session.Closed, outbox.ErrSessionMoved)
 	}
 	k.mu.Unlock()
 	if s != nil && !s.remote.orphan { // or every client that comes back after a start would cost a look at all that waits
-		k.cancel(ErrSessionMoved, s)
+		k.cancel(outbox.ErrSessionMoved, s)
 	}
 }
 
 // reconcileRemotesLocked ends the sessions that have ended in a table that was installed, and those that have another attachment there.
 func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Session) {
 	for id, s := range k.mu.remotes.byID {
-		switch err := table.CheckAttachment(id, k.home.register.Member, s.remote.attached); {
+		switch err := table.CheckAttachment(id, k.home.Origin.Member, s.remote.attached); {
 		case err == nil:
 		case errors.Is(err, session.ErrAttachedElsewhere):
-			k.endLocked(s, session.Closed, ErrSessionMoved)
+			k.endLocked(s, session.Closed, outbox.ErrSessionMoved)
 			moved = append(moved, s)
 		default:
-			k.endLocked(s, session.Expired, ErrSessionExpired)
+			k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
 			gone = append(gone, s)
 		}
 	}
@@ -193,8 +195,8 @@ func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byt
 		case err == nil:
 			return s, nil
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, ErrUnknownOutcome // which knows no ctx that the caller does not
-		case !errors.Is(err, ErrUnknownOutcome) || bounded.Err() != nil:
+			return nil, outbox.ErrUnknownOutcome // which knows no ctx that the caller does not
+		case !errors.Is(err, outbox.ErrUnknownOutcome) || bounded.Err() != nil:
 			return nil, err
 		}
 	}
@@ -205,20 +207,20 @@ func (e *Engine) move(ctx context.Context, id tree.SessionID, password [16]byte,
 	if err := e.keeper.takes(); err != nil {
 		return nil, err
 	}
-	s := newSession(e, timeout, who)
-	s.id, s.remote = id, &remote{password: password}
+	s := newSession(e, timeout, &remote{password: password}, who)
+	s.id = id
 	home := e.home()
 	var shards []uint32
-	w := newWaiter(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
-	w.applied = func(w *waiter) {
-		if w.err == nil { // so it is being applied, with the machine's mu held
+	w := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
+	w.Applied = func(w *outbox.Call) {
+		if w.Err == nil { // so it is being applied, with the machine's mu held
 			shards = e.keeper.resumed(s, w, home.mu.table)
 		}
 	}
-	if err := home.pipe.submit(w); err != nil {
+	if _, err := home.pipe.Submit(w); err != nil {
 		return nil, err
 	}
-	if err := home.pipe.wait(ctx, w, e.cfg.RequestTimeout); err != nil {
+	if err := home.pipe.Wait(ctx, w, e.cfg.RequestTimeout); err != nil {
 		return nil, err
 	}
 	return s, s.enter(ctx, shards)
@@ -238,9 +240,9 @@ func (s *Session) enter(ctx context.Context, shards []uint32) error {
 	return cmp.Or(errs...)
 }
 
-func (s *Session) enterOne(ctx context.Context, p *pipeline) error {
+func (s *Session) enterOne(ctx context.Context, p *outbox.Outbox) error {
 	err := s.engine.keeper.admit(ctx, s, p, s.identities())
-	if err == nil && !p.letIn(s) {
+	if err == nil && !p.LetIn(s.owner) {
 		return s.Err()
 	}
 	return err
@@ -300,11 +302,11 @@ func (s *Session) Identify(ctx context.Context, who ...tree.Identity) error {
 		return err
 	}
 	k.pumpAll()
-	return k.home.wait(ctx, w, s.engine.cfg.RequestTimeout)
+	return k.home.Wait(ctx, w, s.engine.cfg.RequestTimeout)
 }
 
 // identify queues new identities of a session on all shards behind what it has there; its first request on another will bring them along.
-func (k *keeper) identify(s *Session, who []tree.Identity) (*waiter, error) {
+func (k *keeper) identify(s *Session, who []tree.Identity) (*outbox.Call, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.end != nil {
@@ -312,9 +314,9 @@ func (k *keeper) identify(s *Session, who []tree.Identity) (*waiter, error) {
 	}
 	s.who.Store(&who)
 	for _, p := range k.pipes[1:] {
-		k.admitLocked(s, p, who, p.queueIfUsed)
+		k.admitLocked(s, p, who, p.QueueIfUsed)
 	}
-	w := newWaiter(s, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.attached(), Identities: who})
-	k.home.queueBehind(w)
+	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.attached(), Identities: who})
+	k.home.QueueBehind(w)
 	return w, nil
 }

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A remote model is a team whose members 1 and 2 crash, start again, and are cut off one way or both for a while, and clients that wander
@@ -100,7 +103,7 @@ func (m *remoteModel) step() {
 		m.elect([]MemberID{0, 3, 3, 3}[m.rng.IntN(4)])
 	case n < 79:
 		if n := m.nodes[1]; n != nil {
-			n.fake.pause(time.Duration(m.rng.IntN(60)) * time.Second)
+			n.fake.Pause(time.Duration(m.rng.IntN(60)) * time.Second)
 		}
 	}
 	m.live(time.Duration(m.rng.IntN(800)) * time.Millisecond)
@@ -234,7 +237,7 @@ func (m *remoteModel) settle() {
 	m.live(3 * time.Second)
 	for _, c := range m.clients {
 		for tries := 0; !c.silent && (c.s.Err() != nil || c.busy); tries++ {
-			if c.resolved == ErrSessionExpired || tries > 10 {
+			if c.resolved == outbox.ErrSessionExpired || tries > 10 {
 				c.silent = true // it was too late
 				m.seen["expired"]++
 				break
@@ -253,7 +256,7 @@ func (m *remoteModel) settle() {
 		if !call.done {
 			m.t.Errorf("%s has no outcome", call.path)
 		}
-		if unknown := errors.Is(call.told, ErrUnknownOutcome) || errors.Is(call.told, ErrFailed); !unknown && call.real != (call.told == nil) {
+		if unknown := errors.Is(call.told, outbox.ErrUnknownOutcome) || errors.Is(call.told, ErrFailed); !unknown && call.real != (call.told == nil) {
 			m.t.Errorf("the create of %s was told %v; it was applied: %v", call.path, call.told, call.real)
 		}
 		for id, n := range m.nodes {
@@ -273,7 +276,7 @@ func (m *remoteModel) settle() {
 // soon after if they are not; and every caller is told the truth.
 func TestRemoteSessionsOnFailingMembers(t *testing.T) {
 	seen := make(map[string]int)
-	for _, seed := range seeds(10) {
+	for _, seed := range enginetest.Seeds(10) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			withTeam(t, modelShards, func(t *testing.T, team *team) {
 				m := &remoteModel{team: team, rng: rand.New(rand.NewPCG(seed, 29)), seen: seen}
@@ -286,7 +289,7 @@ func TestRemoteSessionsOnFailingMembers(t *testing.T) {
 		})
 	}
 	for _, what := range []string{"connected false", "connected true", "crash", "cut"} {
-		if seen[what] == 0 && *seedFlag == 0 {
+		if seen[what] == 0 && *enginetest.SeedFlag == 0 {
 			t.Errorf("%s: not once", what)
 		}
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // Every member can tell which one speaks for a session, for as long as its end is not decided.
@@ -33,7 +36,7 @@ func TestMemberOfASession(t *testing.T) {
 		}
 		want(s.ID(), 0, ErrNoSession)
 		want(12345, 0, ErrNoSession)
-		if _, err := next.Member(t.Context(), other.ID()); err != ErrSessionClosed {
+		if _, err := next.Member(t.Context(), other.ID()); err != outbox.ErrSessionClosed {
 			t.Errorf("a session that has ended asks: %v", err)
 		}
 	})
@@ -62,7 +65,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.nodes[1].log.elect(0)
+				m.nodes[1].log.Elect(0)
 				queued := s.Submit(t.Context(), []tree.Op{ephemeral("/queued")})
 				var next *Session
 				if to == 1 {
@@ -76,22 +79,22 @@ func TestRemoteSessionMoves(t *testing.T) {
 					}
 				} else {
 					next = m.resume(2, s)
-					if err := outcome(queued.waiter); err != ErrSessionMoved {
+					if err := outcome(queued.waiter); err != outbox.ErrSessionMoved {
 						t.Fatalf("what was queued: %v", err)
 					}
 					m.nodes[1].lead(3)
 					m.commit()
 					m.wantThere(false, "/queued")
 				}
-				wantEnd(t, s, ErrSessionMoved)
-				if w.Err() != ErrSessionMoved {
+				wantEnd(t, s, outbox.ErrSessionMoved)
+				if w.Err() != outbox.ErrSessionMoved {
 					t.Errorf("its watch ended with %v", w.Err())
 				}
 				wantEnd(t, next, nil)
 				if next.ID() != s.ID() || next.Password() != s.Password() || next == s {
 					t.Errorf("session %d went on as %d", s.ID(), next.ID())
 				}
-				if _, err := s.Submit(t.Context(), []tree.Op{create("/late")}).Result(); err != ErrSessionMoved {
+				if _, err := s.Submit(t.Context(), []tree.Op{create("/late")}).Result(); err != outbox.ErrSessionMoved {
 					t.Errorf("a late write: %v", err)
 				}
 				if err := s.Close(); err != nil {
@@ -104,7 +107,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.wantThere(false, "/e", "/new")
-				wantEnd(t, next, ErrSessionClosed)
+				wantEnd(t, next, outbox.ErrSessionClosed)
 			})
 		})
 	}
@@ -138,7 +141,7 @@ func TestResumeIsRefused(t *testing.T) {
 				_, err := await(m, func() (*Session, error) {
 					return m.nodes[at+1].Resume(t.Context(), c.id, c.password, testTimeout)
 				})
-				if err != ErrSessionExpired {
+				if err != outbox.ErrSessionExpired {
 					t.Errorf("%s on member %d: %v", name, at+1, err)
 				}
 			}
@@ -157,14 +160,14 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		ops := []tree.Op{create("/late")}
-		w := s.newTxn(ops)
+		w := s.newTxn(ops, nil)
 		if err := s.admissible(t.Context(), w, ops, nil); err != nil {
 			t.Fatal(err)
 		}
 		next := m.resume(1, s)
-		s.engine.at("/late").pipe.take(w, nil)
+		_, _ = s.engine.at("/late").pipe.Submit(w) // its error is its outcome
 		m.commit()
-		if err := outcome(w); err != ErrSessionMoved {
+		if err := outcome(w); err != outbox.ErrSessionMoved {
 			t.Errorf("its outcome is %v", err)
 		}
 		m.wantThere(false, "/late")
@@ -218,7 +221,7 @@ func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 		n := m.start(1)
 		m.deaf[n], m.mute[n] = true, true
 		for _, p := range m.logs[command.HomeShard][:old] {
-			n.applyOn(command.HomeShard, mustDecode(t, p.cmd))
+			n.applyOn(command.HomeShard, enginetest.Decode(t, p.Cmd))
 		}
 		m.done[n][command.HomeShard] = old
 		if r, _ := n.shard.mu.table.Get(s.ID()); r.Origin != 1 {
@@ -257,7 +260,7 @@ func TestClientsOfADeadMemberMove(t *testing.T) {
 		}
 		m.chat(testTimeout, moves) // a leader change loses a step of silence
 		m.wantThere(false, "/stays")
-		if _, err := m.tryResume(3, stays); err != ErrSessionExpired {
+		if _, err := m.tryResume(3, stays); err != outbox.ErrSessionExpired {
 			t.Errorf("resumed: %v", err)
 		}
 		m.wantThere(true, "/moves")
@@ -285,15 +288,15 @@ func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 		}
 		m.wantThere(false, "/own")
 		m.wantThere(true, "/e")
-		if _, err := n.OpenRemote(t.Context(), testTimeout); err != ErrClosed {
+		if _, err := n.OpenRemote(t.Context(), testTimeout); err != outbox.ErrClosed {
 			t.Errorf("open: %v", err)
 		}
-		if _, err := n.Resume(t.Context(), s.ID(), s.Password(), testTimeout); err != ErrClosed {
+		if _, err := n.Resume(t.Context(), s.ID(), s.Password(), testTimeout); err != outbox.ErrClosed {
 			t.Errorf("resume: %v", err)
 		}
 		wantEnd(t, s, nil)
-		n.finish(ErrClosed, nil)
-		wantEnd(t, s, ErrClosed)
+		n.finish(outbox.ErrClosed, nil)
+		wantEnd(t, s, outbox.ErrClosed)
 		delete(m.nodes, 1)
 		m.run(testTimeout / 2)
 		next := m.resume(2, s)
@@ -312,8 +315,8 @@ func TestImpatientCallers(t *testing.T) {
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- call(ctx) }()
-		pass(2 * time.Second)
-		if err := <-done; !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
+		enginetest.Pass(2 * time.Second)
+		if err := <-done; !errors.Is(err, outbox.ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("it returned %v", err)
 		}
 		m.gone = false
@@ -338,7 +341,7 @@ func TestImpatientCallers(t *testing.T) {
 				_, err := m.nodes[2].Resume(ctx, s.ID(), s.Password(), testTimeout)
 				return err
 			})
-			wantEnd(t, s, ErrSessionMoved)
+			wantEnd(t, s, outbox.ErrSessionMoved)
 			if all := m.nodes[2].shard.mu.table.Sessions(2); len(all) != 1 || all[0].ID != s.ID() {
 				t.Errorf("member 2 has %+v", all)
 			}
@@ -372,7 +375,7 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 			paths = append(paths, path)
 		}
 		again := m.resume(2, next)
-		wantEnd(t, next, ErrSessionMoved)
+		wantEnd(t, next, outbox.ErrSessionMoved)
 		back := m.resume(1, again)
 		m.mustCreate(back, m.nodes[1].on(4, 2))
 		paths = append(paths, m.nodes[1].on(4, 2))
@@ -398,18 +401,14 @@ func TestResumeWaitsForTheShardsOfTheSession(t *testing.T) {
 		s, path := m.open(1), m.nodes[1].on(2, 0)
 		m.mustCreate(s, path)
 		n := m.nodes[2]
-		n.shards[1].pipe.mu.Lock()
-		n.shards[1].pipe.mu.sending = true // nothing goes out on it
-		n.shards[1].pipe.mu.Unlock()
+		n.log.ShutOff(2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := await(m, func() (*Session, error) { return n.Resume(ctx, s.ID(), s.Password(), testTimeout) }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("resume: %v", err)
 		}
-		wantEnd(t, s, ErrSessionMoved)
-		n.shards[1].pipe.mu.Lock()
-		n.shards[1].pipe.mu.sending = false
-		n.shards[1].pipe.mu.Unlock()
+		wantEnd(t, s, outbox.ErrSessionMoved)
+		n.log.ShutOff(0)
 		next := m.resume(2, s)
 		m.mustCreate(next, n.on(2, 1))
 		m.wantThere(true, path, n.on(2, 1))
@@ -478,7 +477,7 @@ func TestIdentifyIsInTheOrderOfTheStream(t *testing.T) {
 				}); Single(err) != tree.ErrNoAuth {
 					t.Errorf("write after the move: %v", err)
 				}
-				if err := s.Identify(t.Context(), alice); err != ErrSessionMoved {
+				if err := s.Identify(t.Context(), alice); err != outbox.ErrSessionMoved {
 					t.Errorf("identify of the former connection: %v", err)
 				}
 			}
@@ -493,7 +492,7 @@ func TestLateIdentifyChangesNothing(t *testing.T) {
 		n := m.nodes[1]
 		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.remote.attached, Identities: []tree.Identity{alice}})
 		next := m.resume(1, s)
-		if err := n.pipe.submit(&waiter{wire: late, done: make(chan struct{})}); err != nil {
+		if _, err := n.pipe.Submit(&outbox.Call{Encoded: late, Done: make(chan struct{})}); err != nil {
 			t.Fatal(err)
 		}
 		m.commit()
@@ -526,7 +525,7 @@ func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 			t.Errorf("hold: %v", err)
 		}
 		m.resume(2, s)
-		if err := c.Err(); err != ErrSessionMoved {
+		if err := c.Err(); err != outbox.ErrSessionMoved {
 			t.Errorf("the claim ended with %v", err)
 		}
 		m.wantThere(true, "/c")
@@ -546,29 +545,30 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 		n.own(anew, "/anew")
 		ahead.catchUp()
 		for range 4 { // quarters of the least timeout
-			step, d, _ := ahead.shard.mu.table.NextStep(testMember)
-			ahead.node.apply(&fakeProposal{cmd: command.EncodeSilence(step, d, 1)})
+			step, d, _ := ahead.shard.mu.table.NextStep(enginetest.Member)
+			ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeSilence(step, d, 1)})
 		}
 		var back *Session
 		go func() { back, _ = n.Resume(t.Context(), anew.ID(), anew.Password(), testTimeout) }()
 		var opening error
 		go func() { _, opening = n.OpenRemote(t.Context(), testTimeout) }()
-		_, swallowed := n.requests()
-		for len(swallowed) > 0 {
-			ahead.node.apply(swallowed...)
-			queued := n.pipe.mu.queue.len()
-			ahead.install()
-			if _, swallowed = n.requests(); queued == 0 {
-				break
+		list, swallowed := n.requests()
+		for gone := 0; gone < 2; list, swallowed = n.requests() { // the Reattach and the Open
+			for _, r := range list {
+				if r.Kind == command.RequestReattach || r.Kind == command.RequestOpen {
+					gone++
+				}
 			}
+			ahead.node.apply(swallowed...)
+			ahead.install()
 		}
 		wantEnd(t, stays, nil)
-		wantEnd(t, anew, ErrSessionMoved)
-		wantEnd(t, gone, ErrSessionExpired)
+		wantEnd(t, anew, outbox.ErrSessionMoved)
+		wantEnd(t, gone, outbox.ErrSessionExpired)
 		n.checkRemotes()
 		n.apply(swallowed...)
 		n.commit() // the Move that was asked for again
-		if back == nil || back.Err() != nil || opening != ErrUnknownOutcome {
+		if back == nil || back.Err() != nil || opening != outbox.ErrUnknownOutcome {
 			t.Fatalf("resumed %v, opened %v", back, opening)
 		}
 		n.checkRemotes()
@@ -579,8 +579,8 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 			back.Heard()
 			n.run(testTimeout / 10)
 		}
-		wantEnd(t, stays, ErrSessionExpired)
-		if all := n.sessionsOf(testMember); !slices.Equal(all, []tree.SessionID{back.ID()}) || n.exists("/stays") || !n.exists("/anew") {
+		wantEnd(t, stays, outbox.ErrSessionExpired)
+		if all := n.sessionsOf(enginetest.Member); !slices.Equal(all, []tree.SessionID{back.ID()}) || n.exists("/stays") || !n.exists("/anew") {
 			t.Errorf("left are %v", all)
 		}
 	})
@@ -589,19 +589,19 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 // A snapshot comes before this node has registered: the sessions that it has attached to this member may be another's by now.
 func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		origin := testOrigin()
+		origin := enginetest.Origin()
 		former := command.EncodeRegister(origin, 0, command.Rules{})
 		origin.Start++
 		n := newNodeOf(t, origin).withImage()
 		ahead := &replica{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n}
 		open := command.Request{Kind: command.RequestOpen, Timeout: testTimeout, Remote: true}
-		ahead.node.apply(&fakeProposal{cmd: former},
-			&fakeProposal{cmd: command.EncodeBatch(testMember, origin.Start-1, 1, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&open)}))})
+		ahead.node.apply(&enginetest.Proposal{Cmd: former},
+			&enginetest.Proposal{Cmd: command.EncodeBatch(enginetest.Member, origin.Start-1, 1, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&open)}))})
 		ahead.install()
-		if known := len(n.sessionsOf(testMember)); known != 1 || len(n.keeper.mu.remotes.byID) > 0 {
+		if known := len(n.sessionsOf(enginetest.Member)); known != 1 || len(n.keeper.mu.remotes.byID) > 0 {
 			t.Fatalf("of %d sessions it speaks for %d", known, len(n.keeper.mu.remotes.byID))
 		}
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		n.commit()
 		if len(n.keeper.mu.remotes.byID) != 1 {
 			t.Error("it has registered, and speaks for none")

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // write is a transaction of a session that is applied, in a node without Raft.
@@ -403,18 +405,18 @@ func TestRemoteWatchesAnswerTheEndOfTheNode(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, w := n.open(testTimeout), n.WatchRemotely(0)
 		n.write(s, create("/a"))
-		n.finish(ErrClosed, nil)
+		n.finish(outbox.ErrClosed, nil)
 		n.shard.tree.Store(tree.New(nil)) // as machine.Close
-		if _, ok, _, err := w.Exists("/a"); err != ErrClosed {
+		if _, ok, _, err := w.Exists("/a"); err != outbox.ErrClosed {
 			t.Errorf("exists: %v, %v", ok, err)
 		}
-		if _, _, _, err := w.Get("/a"); err != ErrClosed {
+		if _, _, _, err := w.Get("/a"); err != outbox.ErrClosed {
 			t.Errorf("get: %v", err)
 		}
-		if _, _, _, err := w.Children("/a"); err != ErrClosed {
+		if _, _, _, err := w.Children("/a"); err != outbox.ErrClosed {
 			t.Errorf("children: %v", err)
 		}
-		if _, err := w.Reset(watch.Reset{Data: []string{"/a"}}); err != ErrClosed {
+		if _, err := w.Reset(watch.Reset{Data: []string{"/a"}}); err != outbox.ErrClosed {
 			t.Errorf("reset: %v", err)
 		}
 	})

@@ -12,6 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // brittle is a scheme that panics at what it does not expect.
@@ -26,7 +28,7 @@ func (brittle) Expands() bool                   { panic("no opinion") }
 func TestPanicOfASchemeCountsAsNo(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		n.cfg.Schemes, _ = judges(tree.Schemes{"brittle": brittle{}})
-		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: testOrigin().Digest, Level: 1}, Rules: command.Rules{Schemes: []string{"brittle"}}})
+		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: 1}, Rules: command.Rules{Schemes: []string{"brittle"}}})
 		create := func(path, scheme, id string, who ...tree.Identity) error {
 			s := n.open(testTimeout, who...)
 			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path, ACL: []tree.ACL{{Perms: tree.PermsAll, Scheme: scheme, ID: id}}}})
@@ -87,7 +89,7 @@ func TestPanicsOfSchemesAreLoggedNowAndThen(t *testing.T) {
 				t.Errorf("%q is missing:\n%s", word, &out)
 			}
 		}
-		pass(schemePanicPause)
+		enginetest.Pass(schemePanicPause)
 		valid("brittle")
 		want(3)
 	})

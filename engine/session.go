@@ -14,6 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
@@ -23,8 +25,8 @@ type Session struct {
 	engine  *Engine
 	id      tree.SessionID
 	timeout time.Duration
-	at      []onShard // by ShardID - 1
-	remote  *remote   // nil for an in-process session
+	owner   *outbox.Owner // of its requests
+	remote  *remote       // nil for an in-process session
 
 	who atomic.Pointer[[]tree.Identity] // nil is nobody
 
@@ -35,34 +37,27 @@ type Session struct {
 	turned    func()          // told then; may be nil
 	ctx       context.Context // ends with the session; nil until asked for
 	cancel    context.CancelCauseFunc
-	end       error                 // why it ended
-	abandoned bool                  // its opener lost patience
-	over      atomic.Pointer[error] // to end, once that is set for good; read without mu
-	lost      int                   // claims that it has lost since it was last Connected
-	closing   []ends                // the requests that close it for its owner, once it does
-	admitting map[*waiter]*pipeline // on their way to shards that it uses from now on
+	end       error                           // why it ended
+	abandoned bool                            // its opener lost patience
+	lost      int                             // claims that it has lost since it was last Connected
+	closing   []ends                          // the requests that close it for its owner, once it does
+	admitting map[*outbox.Call]*outbox.Outbox // on their way to shards that it uses from now on
 	claims    map[string]*Claim
 	watches   watches
 
 	watcher atomic.Pointer[watch.Watcher] // who was told by its newest watch
 }
 
-// onShard is what a session is to one shard.
-type onShard struct {
-	known atomic.Bool // the shard knows the session
-	// Guarded by the pipeline's mu: how many of its requests are in the rest of the shard's queue, and how many, ends aside, have no outcome yet.
-	inRest, onWay int32
-}
-
 // ends are requests on their way that end something.
 type ends struct {
-	pipe   *pipeline
-	waiter *waiter
+	pipe   *outbox.Outbox
+	waiter *outbox.Call
 }
 
-func newSession(e *Engine, timeout time.Duration, who []tree.Identity) *Session {
-	s := &Session{engine: e, timeout: timeout, at: make([]onShard, len(e.shards))}
-	s.at[command.HomeShard-1].known.Store(true)
+// newSession returns a session of a remote client if it is given what such a one has.
+func newSession(e *Engine, timeout time.Duration, remote *remote, who []tree.Identity) *Session {
+	s := &Session{engine: e, timeout: timeout, remote: remote, owner: outbox.NewOwner(len(e.shards), remote != nil)}
+	s.owner.SetKnown(command.HomeShard)
 	if len(who) > 0 {
 		s.who.Store(&who)
 	}
@@ -183,7 +178,7 @@ func (s *Session) Close() error {
 	if closing == nil {
 		return nil // it had ended before
 	}
-	k.cancel(ErrSessionClosed, s)
+	k.cancel(outbox.ErrSessionClosed, s)
 	k.pumpAll()
 	ctx, cancel := context.WithTimeout(context.Background(), s.engine.cfg.RequestTimeout)
 	defer cancel()
@@ -198,7 +193,7 @@ func (s *Session) Close() error {
 func closed(ctx context.Context, closing []ends) error {
 	for _, end := range closing {
 		// An expired session has been closed by the ensemble, which was faster.
-		if err := end.pipe.wait(ctx, end.waiter, 0); err != nil && err != ErrSessionExpired {
+		if err := end.pipe.Wait(ctx, end.waiter, 0); err != nil && err != outbox.ErrSessionExpired {
 			return err
 		}
 	}
@@ -224,18 +219,35 @@ func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pe
 
 func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
 	m, err := s.engine.route(ops)
-	p := Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops)}
-	p.waiter.with, p.waiter.then = with, then
-	p.pipe.take(p.waiter, s.admissible(ctx, p.waiter, ops, err))
+	p := Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops, with)}
+	p.waiter.Then = then
+	s.send(m, p.waiter, s.admissible(ctx, p.waiter, ops, err))
 	return p
 }
 
-func (s *Session) newTxn(ops []tree.Op) *waiter {
-	return newWaiter(s, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
+// send submits a transaction to its shard, or refuses it if err is not nil. On a shard that does not know the session it has the
+// session introduced.
+func (s *Session) send(m *machine, w *outbox.Call, err error) {
+	if err != nil {
+		m.pipe.Refuse(w, err)
+		return
+	}
+	if first, _ := m.pipe.Submit(w); first { // an error is w's outcome
+		who := s.identities() // now: what it may become is behind what waits
+		go s.introduce(m, who)
+	}
+}
+
+func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {
+	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
+	if with != nil {
+		w.Terms = with
+	}
+	return w
 }
 
 // admissible refuses what can be refused here; err is what has been found before.
-func (s *Session) admissible(ctx context.Context, w *waiter, ops []tree.Op, err error) error {
+func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op, err error) error {
 	if err != nil {
 		return err
 	}
@@ -247,14 +259,11 @@ func (s *Session) admissible(ctx context.Context, w *waiter, ops []tree.Op, err 
 			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, PathMax)
 		}
 	}
-	if n, most := len(w.wire), s.engine.cfg.requestBytesMax(); n > most {
+	if n, most := len(w.Encoded), s.engine.cfg.requestBytesMax(); n > most {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, n, most)
 	}
 	return s.live()
 }
-
-// known reports whether a shard knows the session.
-func (s *Session) known(id ShardID) bool { return s.at[id-1].known.Load() }
 
 // introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then, judged by the
 // identities; it is refused if the session ends before, or there is no room for the requests that it takes.
@@ -263,16 +272,16 @@ func (s *Session) introduce(m *machine, who []tree.Identity) {
 	for {
 		err := s.askIn(ctx, m, who)
 		switch {
-		case err == nil && m.pipe.letIn(s):
+		case err == nil && m.pipe.LetIn(s.owner):
 			return
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		case err == nil:
 			err = s.live() // why it was not let in; its ctx ends in a moment
-		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, outbox.ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
-		m.pipe.turnAway(s, err)
+		m.pipe.RefuseOutside(s.owner, err)
 		return
 	}
 }
@@ -280,11 +289,11 @@ func (s *Session) introduce(m *machine, who []tree.Identity) {
 // askIn has the home shard note that the session uses a shard, and then the shard admit it.
 func (s *Session) askIn(ctx context.Context, m *machine, who []tree.Identity) error {
 	home := s.engine.home().pipe
-	noted := newWaiter(s, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(m.shard)})
-	if err := home.submit(noted); err != nil {
+	noted := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(m.shard)})
+	if _, err := home.Submit(noted); err != nil {
 		return err
 	}
-	if err := home.wait(ctx, noted, forever); err != nil {
+	if err := home.Wait(ctx, noted, outbox.Forever); err != nil {
 		return err
 	}
 	return s.engine.keeper.admit(ctx, s, m.pipe, who)
@@ -293,8 +302,8 @@ func (s *Session) askIn(ctx context.Context, m *machine, who []tree.Identity) er
 // A Pending is a transaction on its way.
 type Pending struct {
 	session *Session
-	pipe    *pipeline
-	waiter  *waiter
+	pipe    *outbox.Outbox
+	waiter  *outbox.Call
 }
 
 // Single is the error of a transaction of one operation without its index.
@@ -310,42 +319,37 @@ func Single(err error) error {
 }
 
 // Done is closed when the outcome is known.
-func (p Pending) Done() <-chan struct{} { return p.waiter.done }
+func (p Pending) Done() <-chan struct{} { return p.waiter.Done }
 
 // Known reports whether the outcome is known.
-func (p Pending) Known() bool { return p.waiter.isDone() }
+func (p Pending) Known() bool { return p.waiter.IsDone() }
 
 // Result waits for the outcome and returns it.
 func (p Pending) Result() ([]tree.Result, error) {
-	<-p.waiter.done
-	return p.waiter.results, p.waiter.err
+	<-p.waiter.Done
+	return p.waiter.Results, p.waiter.Err
 }
 
 // Zxid waits for the outcome and returns the newest transaction of when this one was applied: itself if it succeeded. It is zero if this
 // one was never applied.
 func (p Pending) Zxid() tree.Zxid {
-	<-p.waiter.done
-	return p.waiter.zxid
+	<-p.waiter.Done
+	return p.waiter.Zxid
 }
 
 // Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
 // or an error that says whether the transaction can still be applied.
 func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
-	if err := p.pipe.wait(ctx, p.waiter, p.session.engine.cfg.RequestTimeout); err != nil {
+	if err := p.pipe.Wait(ctx, p.waiter, p.session.engine.cfg.RequestTimeout); err != nil {
 		return nil, err
 	}
-	return p.waiter.results, nil
+	return p.waiter.Results, nil
 }
 
 // live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
 // drops its trees, but no sooner than its sessions are over. It takes no lock and compares no clock, for who reads may hold a lock that is
 // below the keeper's.
-func (s *Session) live() error {
-	if end := s.over.Load(); end != nil {
-		return *end
-	}
-	return nil
-}
+func (s *Session) live() error { return s.owner.Live() }
 
 // reader is this node's replica as the session may see it.
 func (s *Session) reader() reader { return reader{engine: s.engine, who: s.identities()} }
@@ -408,8 +412,8 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 		return nil, err // without waiting
 	}
 	var all []string
-	for i, m := range s.engine.shards {
-		if s.at[i].known.Load() { // another has nothing of the session
+	for _, m := range s.engine.shards {
+		if s.owner.Known(m.shard) { // another has nothing of the session
 			paths, err := m.ephemerals(ctx, s.id, prefix)
 			if err != nil {
 				return nil, err

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // # Silence of remote clients
@@ -149,7 +151,7 @@ func (k *keeper) countSilence() {
 	k.mu.Unlock()
 	k.drop(gone)
 	if len(gone) > 0 {
-		k.home.pump()
+		k.home.Pump()
 	}
 }
 
@@ -189,7 +191,7 @@ func (k *keeper) silentLocked(c *class) (gone []*Session) {
 		if c.list[i].due = c.due(s, k.tick); c.list[i].due > now {
 			continue
 		}
-		k.endLocked(s, session.Expired, ErrSessionExpired)
+		k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
 		k.queueCloseLocked(s, true)
 		gone = append(gone, s)
 		i-- // another session is in its place now

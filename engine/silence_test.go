@@ -13,6 +13,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // G1: the former member hears late of the move. What it still sends, a write or a close for its client's silence, is refused, and whoever
@@ -34,10 +37,10 @@ func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
 		m.deaf[former] = false
 		m.commit()
 		m.run(time.Second)
-		if err := outcome(write.waiter); err != ErrSessionMoved {
+		if err := outcome(write.waiter); err != outbox.ErrSessionMoved {
 			t.Errorf("the late write: %v", err)
 		}
-		if err := <-closed; err != ErrSessionMoved {
+		if err := <-closed; err != outbox.ErrSessionMoved {
 			t.Errorf("the late close: %v", err)
 		}
 		m.wantThere(true, "/e")
@@ -63,23 +66,16 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 					m.deaf[former] = true
 					next = m.resume(2, s)
 				}
-				// The close is queued while the former attachment is all that this node knows.
-				k.mu.Lock()
-				k.endLocked(s, session.Expired, ErrSessionExpired)
-				k.queueCloseLocked(s, true)
-				k.mu.Unlock()
-				if to == 1 { // the Move is ahead of the close
-					former.log.elect(0)
+				if to == 1 { // the Reattach is ahead of the close
 					go func() { next, _ = former.Resume(t.Context(), s.ID(), s.Password(), testTimeout) }()
 					synctest.Wait()
-					former.pipe.mu.Lock()
-					q := &former.pipe.mu.queue
-					q.front, q.rest = append(q.rest, q.front...), nil
-					former.pipe.mu.Unlock()
-					former.lead(3)
-				} else {
-					k.home.pump()
 				}
+				// The close is queued while the former attachment is all that this node knows.
+				k.mu.Lock()
+				k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
+				k.queueCloseLocked(s, true)
+				k.mu.Unlock()
+				k.home.Pump()
 				m.commit()
 				m.deaf[former] = false
 				m.chat(2*testTimeout, next)
@@ -107,11 +103,11 @@ func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
 		if took := time.Since(heard); took < testTimeout || took > testTimeout+3*remoteTickMin {
 			t.Fatalf("closed after %v, timeout %v", took, testTimeout)
 		}
-		wantEnd(t, quiet, ErrSessionExpired)
+		wantEnd(t, quiet, outbox.ErrSessionExpired)
 		m.commit()
 		m.wantThere(false, "/quiet")
 		m.wantThere(true, "/loud")
-		if _, err := m.tryResume(1, quiet); err != ErrSessionExpired {
+		if _, err := m.tryResume(1, quiet); err != outbox.ErrSessionExpired {
 			t.Errorf("resumed: %v", err)
 		}
 	})
@@ -125,7 +121,7 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 		silent.Busy(false)
 		m.run(3*testTimeout + testTimeout/2)
 		wantEnd(t, s, nil)
-		wantEnd(t, silent, ErrSessionExpired)
+		wantEnd(t, silent, outbox.ErrSessionExpired)
 		s.Busy(false)
 		s.Heard() // what it has said meanwhile
 		for range 20 {
@@ -135,7 +131,7 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 		}
 		wantEnd(t, s, nil)
 		m.run(testTimeout / 10)
-		wantEnd(t, s, ErrSessionExpired)
+		wantEnd(t, s, outbox.ErrSessionExpired)
 	})
 }
 
@@ -150,7 +146,7 @@ func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
 		m.run(testTimeout - remoteTickMin)
 		wantEnd(t, s, nil)
 		m.run(3 * remoteTickMin)
-		wantEnd(t, s, ErrSessionExpired)
+		wantEnd(t, s, outbox.ErrSessionExpired)
 	})
 }
 
@@ -165,7 +161,7 @@ func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 		m.chat(3*testTimeout, all...)
 		sent := m.logs[command.HomeShard][before:]
 		for _, p := range sent {
-			if c := mustDecode(t, p.cmd); c.Kind != command.KindBatch || len(c.Requests) > 0 {
+			if c := enginetest.Decode(t, p.Cmd); c.Kind != command.KindBatch || len(c.Requests) > 0 {
 				t.Errorf("sent %+v", c)
 			}
 		}
@@ -191,12 +187,12 @@ func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 					for class := s.remote.class; class.due(s, n.keeper.tick) > class.clock.Load()+int64(left*n.keeper.tick); {
 						m.run(10 * time.Millisecond)
 					}
-					pass(remoteTickMin / 2)
-					n.fake.pause(stop)
+					enginetest.Pass(remoteTickMin / 2)
+					n.fake.Pause(stop)
 					n.keeper.signal() // a tick comes before anything is read
 					synctest.Wait()
 					if left > 1 { // and the node is stopped again: this time it counts, as one
-						n.fake.pause(stop)
+						n.fake.Pause(stop)
 						n.keeper.signal()
 						synctest.Wait()
 					}
@@ -206,7 +202,7 @@ func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 					wantEnd(t, s, nil)
 					m.wantThere(true, "/e")
 					m.chat(testTimeout+time.Second, s)
-					wantEnd(t, silent, ErrSessionExpired)
+					wantEnd(t, silent, outbox.ErrSessionExpired)
 				})
 			})
 		}
@@ -255,7 +251,7 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 			m.chat(remoteTickMin, moves)
 		}
 		m.chat(testTimeout/2, moves)
-		wantEnd(t, stays, ErrSessionExpired)
+		wantEnd(t, stays, outbox.ErrSessionExpired)
 		wantTurn(session.Expired)
 		m.wantThere(false, "/stays")
 		m.wantThere(true, "/moves")
@@ -281,7 +277,7 @@ func TestCutOffAgainAndAgainKeepsNobody(t *testing.T) {
 			n.lead(3)
 			m.chat(testTimeout/4, stays)
 		}
-		wantEnd(t, gone, ErrSessionExpired)
+		wantEnd(t, gone, outbox.ErrSessionExpired)
 		if cycles < 3 {
 			t.Errorf("it ended after %d interruptions", cycles)
 		}
@@ -301,8 +297,8 @@ func TestSilenceIsJudgedAtHome(t *testing.T) {
 		move := command.EncodeRequest(&command.Request{Kind: command.RequestReattach, Session: s.ID(), Password: s.Password(), Timeout: testTimeout})
 		late := m.nodes[1]
 		m.deaf[late] = true
-		w := &waiter{wire: move, done: make(chan struct{})}
-		if err := n.pipe.submit(w); err != nil {
+		w := &outbox.Call{Encoded: move, Done: make(chan struct{})}
+		if _, err := n.pipe.Submit(w); err != nil {
 			t.Fatal(err)
 		}
 		m.commit()
@@ -333,7 +329,7 @@ func TestSilenceIsToldAsExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.run(2 * testTimeout)
-		wantEnd(t, quiet, ErrSessionExpired)
+		wantEnd(t, quiet, outbox.ErrSessionExpired)
 		for id := range m.nodes {
 			if !slices.Equal(told[id], []tree.SessionID{quiet.ID()}) {
 				t.Errorf("member %d was told of %d, want %d", id, told[id], quiet.ID())
@@ -346,13 +342,13 @@ func TestSilenceIsToldAsExpiry(t *testing.T) {
 // ended or the limit has passed. It returns how long that was.
 func (n *node) outlive(s *Session, limit time.Duration, latency func() time.Duration) time.Duration {
 	n.t.Helper()
-	var waiting []*fakeProposal
+	var waiting []*enginetest.Proposal
 	var due []time.Time
 	begin := time.Now()
 	for s.Err() == nil && time.Since(begin) < limit {
-		pass(20 * time.Millisecond)
-		for _, p := range n.log.take() {
-			waiting, due = append(waiting, p), append(due, p.at.Add(latency()))
+		enginetest.Pass(20 * time.Millisecond)
+		for _, p := range n.log.Take() {
+			waiting, due = append(waiting, p), append(due, p.At.Add(latency()))
 		}
 		for len(waiting) > 0 && time.Now().After(due[0]) {
 			n.apply(waiting[0])
@@ -421,7 +417,7 @@ func TestSuspensionIsOfOneTimeout(t *testing.T) {
 		n.run(2 * time.Second)
 		n.wantState(short, session.Suspended)
 		n.wantState(long, session.Connected)
-		n.lead(otherMember)
+		n.lead(enginetest.Other)
 		for short.Err() == nil {
 			n.run(remoteTickMin)
 		}
@@ -452,7 +448,7 @@ func TestTimeoutsOfFewTicksAreExact(t *testing.T) {
 					n.wantState(s, session.Connected)
 				}
 				n.run(timeout + 3*remoteTickMin)
-				wantEnd(t, s, ErrSessionExpired)
+				wantEnd(t, s, outbox.ErrSessionExpired)
 			})
 		})
 	}
@@ -472,7 +468,7 @@ func TestOutageIsNobodysSilence(t *testing.T) {
 				n.run(testTimeout - time.Second - 2*remoteTickMin)
 				wantEnd(t, s, nil)
 				n.run(time.Second + 4*remoteTickMin)
-				wantEnd(t, s, ErrSessionExpired)
+				wantEnd(t, s, outbox.ErrSessionExpired)
 			})
 		})
 	}

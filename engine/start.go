@@ -19,11 +19,12 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
-	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
@@ -273,23 +274,15 @@ func (e *Engine) loadShard(id ShardID) error {
 }
 
 // newMachine adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
-func (e *Engine) newMachine(id ShardID, raft replicator, origin session.Origin) *machine {
-	pipe := newPipeline(id, raft, e.clock, origin)
-	pipe.rules = command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
+func (e *Engine) newMachine(id ShardID, raft outbox.Raft, origin session.Origin) *machine {
+	rules := command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
+	pipe := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
 	if id == command.HomeShard {
 		e.keeper = newKeeper(e, pipe)
-		pipe.proved, pipe.pulse = e.keeper.moved, e.keeper.pulse
 	} else {
 		e.keeper.pipes = append(e.keeper.pipes, pipe)
-		pipe.home = func() tree.Zxid { return e.home().tree.Load().Visible() }
 	}
-	pipe.before = e.keeper.look
-	pipe.lacking = func(err error) error { return e.lacking(id, err) }
 	m := &machine{engine: e, shard: id, pipe: pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
-	pipe.invite = func(s *Session) {
-		who := s.identities() // now: what it may become is behind what waits
-		go s.introduce(m, who)
-	}
 	m.expirer = newExpirer(m, raft, e.cfg, e.newLag(m), e.log)
 	m.reaper = newReaper(m, raft, e.cfg, e.log)
 	e.shards = append(e.shards, m)
@@ -370,7 +363,7 @@ func (e *Engine) replay() {
 func (e *Engine) settle() {
 	for _, m := range e.shards {
 		select {
-		case <-m.pipe.ready:
+		case <-m.pipe.Ready:
 		case <-e.stop:
 			return
 		}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // What waits for its shard to know the session is told why that ended, while nothing of it could be sent.
@@ -16,7 +18,7 @@ func TestStrangerIsToldWhyItsSessionEnded(t *testing.T) {
 		n.lead(0) // the attach stays queued
 		p := s.Submit(t.Context(), []tree.Op{ephemeral(n.on(2, 0))})
 		synctest.Wait()
-		s.cancel(ErrSessionClosed) // as endLocked, which has not come to close done yet
+		s.cancel(outbox.ErrSessionClosed) // as endLocked, which has not come to close done yet
 		synctest.Wait()
 		if err := outcome(p.waiter); err == context.Canceled {
 			t.Errorf("it was told %v", err)
@@ -37,7 +39,7 @@ func TestStrangerIsToldWhyASessionOfManyEnded(t *testing.T) {
 		synctest.Wait()
 		go s.Close()
 		synctest.Wait()
-		if err := outcome(p.waiter); err != ErrSessionClosed {
+		if err := outcome(p.waiter); err != outbox.ErrSessionClosed {
 			t.Errorf("it was told %v", err)
 		}
 	})
@@ -49,13 +51,13 @@ func TestStrangersLeaveRoom(t *testing.T) {
 		known, stranger := n.open(testTimeout), n.open(testTimeout)
 		n.own(known, n.on(2, 0))
 		path := n.on(2, 1)
-		for range queueMax {
+		for range outbox.QueueMax {
 			stranger.Submit(t.Context(), []tree.Op{create(path)}) // the home shard stands still: nothing is applied there
 		}
 		synctest.Wait()
 		p := known.Submit(t.Context(), []tree.Op{create(path)})
 		synctest.Wait()
-		if err := outcome(p.waiter); errors.Is(err, ErrUnavailable) {
+		if err := outcome(p.waiter); errors.Is(err, outbox.ErrUnavailable) {
 			t.Errorf("a session that the shard knows was told %v", err)
 		}
 	})
@@ -66,8 +68,10 @@ func TestStrangersLeaveRoom(t *testing.T) {
 func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, there, path := n.open(testTimeout), n.shards[1], n.on(2, 0)
-		there.pipe.invite = func(*Session) {} // the test introduces it
-		s.Submit(t.Context(), []tree.Op{ephemeral(path)})
+		ops := []tree.Op{ephemeral(path)}
+		if introduce, err := there.pipe.Submit(s.newTxn(ops, nil)); !introduce || err != nil { // the test introduces it
+			t.Fatal(introduce, err)
+		}
 		admitted := make(chan error, 1)
 		go func() { admitted <- s.askIn(s.Context(), there, nil) }()
 		n.commit()
@@ -79,8 +83,8 @@ func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 		k.closeLocked(s)
 		closing := s.closing
 		k.mu.Unlock()
-		there.pipe.letIn(s)
-		k.cancel(ErrSessionClosed, s)
+		there.pipe.LetIn(s.owner)
+		k.cancel(outbox.ErrSessionClosed, s)
 		k.pumpAll()
 		n.commit()
 		for _, end := range closing {
@@ -101,13 +105,13 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 		s, path := n.open(testTimeout), n.on(2, 0)
 		p := s.Submit(t.Context(), []tree.Op{create(path)})
 		synctest.Wait()
-		n.apply(n.log.take()...)
-		admit := n.log.take()
+		n.apply(n.log.Take()...)
+		admit := n.log.Take()
 		if len(admit) != 1 {
 			t.Fatalf("%d proposals are on their way", len(admit))
 		}
-		end := ErrSessionExpired // endLocked, but for its last line
-		s.over.Store(&end)
+		end := outbox.ErrSessionExpired // endLocked, but for its last line
+		s.owner.End(end)
 		n.apply(admit...)
 		if err := outcome(p.waiter); err != end || n.exists(path) {
 			t.Errorf("it was told %v", err)

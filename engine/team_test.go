@@ -12,6 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // A team is an ensemble without Raft: what a member proposes is committed, and every member applies it, but for those that the test keeps
@@ -22,7 +24,7 @@ type team struct {
 	leader MemberID
 	nodes  map[MemberID]*node // that run
 	starts map[MemberID]uint64
-	logs   map[ShardID][]*fakeProposal
+	logs   map[ShardID][]*enginetest.Proposal
 	done   map[*node]map[ShardID]int // how much of them it has applied
 	mute   map[*node]bool            // what it proposes does not arrive
 	deaf   map[*node]bool            // it applies nothing
@@ -35,7 +37,7 @@ func withTeam(t *testing.T, shards int, fn func(t *testing.T, m *team)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &team{t: t, shards: shards, leader: 3, nodes: make(map[MemberID]*node), starts: make(map[MemberID]uint64),
-			logs: make(map[ShardID][]*fakeProposal), done: make(map[*node]map[ShardID]int), mute: make(map[*node]bool), deaf: make(map[*node]bool)}
+			logs: make(map[ShardID][]*enginetest.Proposal), done: make(map[*node]map[ShardID]int), mute: make(map[*node]bool), deaf: make(map[*node]bool)}
 		for id := range MemberID(3) {
 			m.start(id + 1)
 		}
@@ -88,7 +90,7 @@ func (n *node) checkRemote(c *class, i int, one silent) {
 // start starts a member, anew if it ran before: it applies the logs from their beginning.
 func (m *team) start(id MemberID) *node {
 	m.starts[id]++
-	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: testOrigin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
 	n := newShardedNode(m.t, o, m.shards)
 	m.nodes[id], m.done[n] = n, make(map[ShardID]int)
 	n.lead(m.leader)
@@ -99,7 +101,7 @@ func (m *team) start(id MemberID) *node {
 func (m *team) kill(id MemberID) {
 	n := m.nodes[id]
 	n.finish(ErrFailed, errors.New("killed"))
-	n.log.take()
+	n.log.Take()
 	delete(m.nodes, id)
 }
 
@@ -121,8 +123,8 @@ func (m *team) commit() {
 			if n == nil || m.mute[n] || m.gone {
 				continue
 			}
-			for _, p := range n.log.take() {
-				m.logs[p.shard] = append(m.logs[p.shard], p)
+			for _, p := range n.log.Take() {
+				m.logs[p.Shard] = append(m.logs[p.Shard], p)
 			}
 		}
 		for _, n := range m.nodes {
@@ -130,7 +132,7 @@ func (m *team) commit() {
 				for !m.deaf[n] && m.done[n][shard] < len(log) {
 					p := log[m.done[n][shard]]
 					m.done[n][shard]++
-					n.applyOn(shard, mustDecode(m.t, p.cmd))
+					n.applyOn(shard, enginetest.Decode(m.t, p.Cmd))
 					if m.after != nil {
 						m.after(n)
 					}
@@ -145,7 +147,7 @@ func (m *team) commit() {
 func (m *team) run(d time.Duration) {
 	m.t.Helper()
 	for until := time.Now().Add(d); time.Now().Before(until); {
-		pass(min(10*time.Millisecond, time.Until(until)))
+		enginetest.Pass(min(10*time.Millisecond, time.Until(until)))
 		for _, n := range m.nodes {
 			n.lookAround()
 			n.expirer.look(time.Now())

@@ -10,15 +10,16 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // newRemotes makes a keeper with idle sessions of remote clients.
 func newRemotes(clock clock.Clock, sessions int) (k *keeper, all []*Session) {
 	e := &Engine{clock: clock}
-	e.newMachine(command.HomeShard, &fakeLog{}, testOrigin())
+	e.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
 	for i := range sessions {
-		s := newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil)
-		s.remote = new(remote)
+		s := newSession(e, testTimeout+time.Duration(i%3)*testTimeout, new(remote), nil)
 		e.keeper.add(s, tree.SessionID(i+1), 0, clock.Drift())
 		all = append(all, s)
 	}
@@ -52,7 +53,7 @@ func BenchmarkTick(b *testing.B) {
 }
 
 func BenchmarkHeard(b *testing.B) {
-	_, all := newRemotes(newFakeClock().clock(), 1)
+	_, all := newRemotes(enginetest.NewClock().Clock(), 1)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			all[0].Heard()
@@ -69,7 +70,7 @@ func TestIdleRemoteSessionIsSmall(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	k, _ := newRemotes(newFakeClock().clock(), sessions)
+	k, _ := newRemotes(enginetest.NewClock().Clock(), sessions)
 	size := float64(heap()-before) / sessions
 	t.Logf("%.0f bytes a session", size)
 	if size > most {

@@ -148,12 +148,9 @@ func (w *With) Undo() {
 	}
 }
 
-// held fails if a turn has ended since its guard was made. It is asked when the transaction is queued: what a later turn guards is queued
+// Held implements terms: it fails if a turn has ended since its guard was made. It is asked when the transaction is queued: what a later turn guards is queued
 // later, and so applied later.
-func (w *With) held() error {
-	if w == nil {
-		return nil
-	}
+func (w *With) Held() error {
 	for _, t := range w.turns {
 		if t.over.Load() {
 			return tree.ErrNotHeld

@@ -84,11 +84,11 @@ func TestTurnIsRefusedPastTheDeadline(t *testing.T) {
 		c := n.claim(s, "/q")
 		n.turn(c).End()
 		n.turn(c).End() // as often as it may be
-		n.fake.pause(testTimeout)
+		n.fake.Pause(testTimeout)
 		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, ErrSuspended) {
 			t.Errorf("a turn begins past the deadline: %v", err)
 		}
-		n.pipe.beat()
+		n.pipe.Beat()
 		n.commit()
 		n.wantState(s, session.Connected)
 		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, ErrSuspended) {

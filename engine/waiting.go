@@ -48,7 +48,7 @@ func (e *Engine) lacks() (list []string, refusals []error) {
 		switch {
 		case e.Leader(m.shard).Member == 0:
 			leaderless = append(leaderless, m.shard)
-		case !isDone(m.pipe.ready):
+		case !isDone(m.pipe.Ready):
 			unknown = append(unknown, m.shard)
 		default:
 			silent = append(silent, m.shard)

@@ -24,7 +24,7 @@ type (
 	Joint    struct{} // a watch on several shards
 	Client   struct{} // the events of a remote client
 	Pin      struct{} // which zxids of a tree are pinned
-	Pipeline struct{} // a shard's requests
+	Outbox   struct{} // a shard's requests
 	Errands  struct{} // what a shard has purged
 	Leaders  struct{} // who was said to lead
 	Notifier struct{} // calls of Events
@@ -91,7 +91,7 @@ func Order() []Place {
 		at[Registry]("watch registry"),
 		at[Joint]("watch.Joint"), at[Client]("watch.Client"),
 		at[Pin]("tree.pin"),
-		at[Pipeline]("pipeline.mu"),
+		at[Outbox]("outbox.mu"),
 		at[Errands]("errands.mu"),
 		at[Leaders]("leaders"),
 		at[Notifier]("embed.notifier"),

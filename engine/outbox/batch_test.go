@@ -1,4 +1,4 @@
-package engine
+package outbox
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 func TestFirstProposalIsRegister(t *testing.T) {
@@ -21,16 +23,16 @@ func TestFirstProposalIsRegister(t *testing.T) {
 		r := newPipeRig(t)
 		w := r.send("/a")
 		r.want() // no leader yet
-		r.lead(otherMember)
+		r.lead(enginetest.Other)
 		register := r.want("register")
-		if c := mustDecode(t, register[0].cmd); c.Origin != testOrigin() {
+		if c := enginetest.Decode(t, register[0].Cmd); c.Origin != enginetest.Origin() {
 			t.Fatalf("registered %+v", c.Origin)
 		}
 		r.apply(register...)
 		r.apply(r.want("1: /a")...)
 		r.wantOutcome(w, nil)
 		select {
-		case <-r.ready:
+		case <-r.Ready:
 		default:
 			t.Fatal("registered, and not ready")
 		}
@@ -38,15 +40,15 @@ func TestFirstProposalIsRegister(t *testing.T) {
 }
 
 func TestLoneRequestGoesOutAtOnce(t *testing.T) {
-	log := &fakeLog{}
-	p := newPipeline(command.HomeShard, log, clock.System(), testOrigin())
-	p.mu.registered = true
-	log.elect(otherMember)
+	log := &enginetest.Log{}
+	p := New(command.HomeShard, log, clock.System(), enginetest.Origin(), command.Rules{}, &quietNode{})
+	p.mu.standing = registered
+	log.Elect(enginetest.Other)
 	// No loop runs: the request goes out on this goroutine, in this call.
-	if err := p.submit(txnWaiter(nil, "/a")); err != nil {
+	if _, err := p.Submit(txnWaiter(nil, "/a")); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(log.take()); got != 1 {
+	if got := len(log.Take()); got != 1 {
 		t.Fatalf("%d batches proposed", got)
 	}
 }
@@ -66,26 +68,25 @@ func TestRequestsCoalesceWhileABatchIsInFlight(t *testing.T) {
 // takes after the last one, and not by an end.
 func TestClientsElsewhereTravelTogether(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		s := &Session{at: make([]onShard, 1), remote: &remote{}}
-		s.at[0].known.Store(true)
+		o := knownOwner(true)
 		send := func(paths ...string) {
 			for _, path := range paths {
-				if err := r.submit(txnWaiter(s, path)); err != nil {
+				if _, err := r.Submit(txnWaiter(o, path)); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		const commit = 8 * time.Millisecond
-		land := func(sent []*fakeProposal) {
-			pass(commit)
+		land := func(sent []*enginetest.Proposal) {
+			enginetest.Pass(commit)
 			r.apply(sent...)
 		}
 		for range 100 { // until it is known what a commit takes
 			send("/first")
-			land(r.log.take())
+			land(r.log.Take())
 		}
 		seq := r.mu.seq
-		want := func(paths string) []*fakeProposal {
+		want := func(paths string) []*enginetest.Proposal {
 			t.Helper()
 			seq++
 			return r.want(fmt.Sprintf("%d: %s", seq, paths))
@@ -99,25 +100,25 @@ func TestClientsElsewhereTravelTogether(t *testing.T) {
 		land(want("/b /c /a"))
 
 		send("/a")
-		pass(commit/holdParts - time.Millisecond)
+		enginetest.Pass(commit/holdParts - time.Millisecond)
 		r.want()
 		send("/b")
-		pass(time.Millisecond)
+		enginetest.Pass(time.Millisecond)
 		land(want("/a /b")) // one did not come back
 
-		pass(commit/holdParts - time.Millisecond)
+		enginetest.Pass(commit/holdParts - time.Millisecond)
 		send("/a")
 		r.want()
-		r.queueEnd(endWaiter("/end"))
-		r.pump()
+		r.QueueEnd(endWaiter("/end"))
+		r.Pump()
 		land(want("/end /a"))
 
-		pass(commit / holdParts)
+		enginetest.Pass(commit / holdParts)
 		send("/a") // nobody is waited for any more
 		sent = want("/a")
 		r.sendMany(2, "here")
 		land(sent)
-		pass(commit / holdParts)
+		enginetest.Pass(commit / holdParts)
 		sent = want("/here0 /here1")
 		r.send("/here2")
 		land(sent)
@@ -133,12 +134,12 @@ func TestCallersShareOneStreamWithoutGaps(t *testing.T) {
 			wg.Go(func() {
 				for i := range calls {
 					w := txnWaiter(nil, fmt.Sprintf("/%d/%d", c, i))
-					if err := r.submit(w); err != nil {
+					if _, err := r.Submit(w); err != nil {
 						t.Error(err)
 						return
 					}
 					if i%7 == 0 {
-						<-w.done
+						<-w.Done
 					}
 				}
 			})
@@ -159,8 +160,8 @@ func TestCallersShareOneStreamWithoutGaps(t *testing.T) {
 				next[caller]++
 			}
 		}
-		if o, _ := r.table.Origin(testMember); o.LastSeq != r.pipeline.mu.seq {
-			t.Fatalf("batch %d accepted, %d sealed", o.LastSeq, r.pipeline.mu.seq)
+		if o, _ := r.table.Origin(enginetest.Member); o.LastSeq != r.Outbox.mu.seq {
+			t.Fatalf("batch %d accepted, %d sealed", o.LastSeq, r.Outbox.mu.seq)
 		}
 	})
 }
@@ -168,13 +169,13 @@ func TestCallersShareOneStreamWithoutGaps(t *testing.T) {
 func TestSecondBatchGoesOutBesideTheFirst(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.send("/a")
-		r.sendMany(secondBatchMin-1, "b")
+		r.sendMany(SecondBatchMin-1, "b")
 		r.want("1: /a")
 		r.send("/c")
-		if got := r.log.take(); len(got) != 1 || len(mustDecode(t, got[0].cmd).Requests) != secondBatchMin {
-			t.Fatalf("with %d waiting, %d batches went out", secondBatchMin, len(got))
+		if got := r.log.Take(); len(got) != 1 || len(enginetest.Decode(t, got[0].Cmd).Requests) != SecondBatchMin {
+			t.Fatalf("with %d waiting, %d batches went out", SecondBatchMin, len(got))
 		}
-		r.sendMany(2*secondBatchMin, "d")
+		r.sendMany(2*SecondBatchMin, "d")
 		r.want() // two in flight are enough
 	})
 }
@@ -185,28 +186,28 @@ func TestBatchIsBounded(t *testing.T) {
 		_ = first
 		hold := r.want("1: /a")
 		r.sendMany(command.BatchMax+1, "b")
-		r.log.take()
+		r.log.Take()
 		r.apply(hold...)
 		r.applyAll()
 		if len(r.applied) != command.BatchMax+2 {
 			t.Fatalf("%d requests applied", len(r.applied))
 		}
 
-		big := func(n int) *waiter {
-			return newWaiter(nil, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Path: "/big", Data: make([]byte, n)}}})
+		big := func(n int) *Call {
+			return NewCall(nil, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Path: "/big", Data: make([]byte, n)}}})
 		}
 		small := r.send("/small")
-		hold = r.log.take()
-		for _, w := range []*waiter{big(command.BatchBytesMax / 2), big(command.BatchBytesMax / 2), big(2 * command.BatchBytesMax)} {
-			if err := r.submit(w); err != nil {
+		hold = r.log.Take()
+		for _, w := range []*Call{big(command.BatchBytesMax / 2), big(command.BatchBytesMax / 2), big(2 * command.BatchBytesMax)} {
+			if _, err := r.Submit(w); err != nil {
 				t.Fatal(err)
 			}
 		}
 		r.apply(hold...)
 		r.wantOutcome(small, nil)
 		for range 3 {
-			ps := r.log.take()
-			if len(ps) != 1 || len(mustDecode(t, ps[0].cmd).Requests) != 1 {
+			ps := r.log.Take()
+			if len(ps) != 1 || len(enginetest.Decode(t, ps[0].Cmd).Requests) != 1 {
 				t.Fatalf("%d batches", len(ps))
 			}
 			r.apply(ps...)
@@ -216,17 +217,17 @@ func TestBatchIsBounded(t *testing.T) {
 
 func TestRefusedProposalKeepsItsPlace(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		r.log.refuse(errRefused)
+		r.log.Refuse(enginetest.ErrRefused)
 		a, b := r.send("/a"), r.send("/b")
-		pass(droppedPoll) // so that both are in what is refused: an end goes ahead of what has not been tried
-		r.queueEnd(endWaiter("/end"))
-		pass(time.Second)
+		enginetest.Pass(Poll) // so that both are in what is refused: an end goes ahead of what has not been tried
+		r.QueueEnd(endWaiter("/end"))
+		enginetest.Pass(time.Second)
 		r.want()
-		if !r.cancel(a, context.Canceled) {
+		if !r.Cancel(a, context.Canceled) {
 			t.Fatal("a request of a refused batch cannot be taken out")
 		}
-		r.log.refuse(nil)
-		pass(droppedPoll)
+		r.log.Refuse(nil)
+		enginetest.Pass(Poll)
 		r.apply(r.want("1: /b /end")...)
 		r.wantOutcome(a, context.Canceled)
 		r.wantOutcome(b, nil)
@@ -241,11 +242,11 @@ func TestNothingIsSentWithoutALeader(t *testing.T) {
 		inflight := r.want("1: /a")
 		r.lead(0)
 		r.send("/b")
-		pass(time.Minute)
+		enginetest.Pass(time.Minute)
 		r.want()
-		r.lead(testMember)
+		r.lead(enginetest.Member)
 		again := r.want("1: /a")
-		if !bytes.Equal(again[0].cmd, inflight[0].cmd) {
+		if !bytes.Equal(again[0].Cmd, inflight[0].Cmd) {
 			t.Fatal("the batch that was sent again is another one")
 		}
 		r.apply(again...)
@@ -260,12 +261,12 @@ func TestNothingIsSentWithoutALeader(t *testing.T) {
 func TestBeatIsAnEmptyBatch(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		var proofs []time.Duration
-		r.proved = func(sent, _ time.Duration) { proofs = append(proofs, sent) }
-		at := r.clock.boot()
-		r.beat()
+		r.node.proved = func(sent time.Duration) { proofs = append(proofs, sent) }
+		at := r.clock.Boot()
+		r.Beat()
 		beat := r.want("1:")
-		pass(time.Second)
-		r.log.take() // a copy
+		enginetest.Pass(time.Second)
+		r.log.Take() // a copy
 		r.apply(beat...)
 		if len(proofs) != 1 || proofs[0] != at {
 			t.Fatalf("proofs %v, want the first sending %v", proofs, at)
@@ -278,24 +279,24 @@ func TestNoBeatWhileABatchIsInFlight(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.send("/a")
 		first := r.want("1: /a")
-		r.beat()
+		r.Beat()
 		r.want()
 		r.apply(first...)
-		pass(time.Second)
+		enginetest.Pass(time.Second)
 		r.want() // nor afterwards: the batch was proof enough
-		r.beat()
+		r.Beat()
 		r.want("2:")
-		r.beat()
+		r.Beat()
 		r.want()
 	})
 }
 
 func TestRequestTakesThePlaceOfABeat(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		r.log.elect(0)
-		r.beat()
+		r.log.Elect(0)
+		r.Beat()
 		r.send("/a")
-		r.lead(otherMember)
+		r.lead(enginetest.Other)
 		r.apply(r.want("1: /a")...)
 		r.want()
 	})
@@ -305,18 +306,18 @@ func TestRequestTakesThePlaceOfABeat(t *testing.T) {
 func TestProofIsTheFirstSending(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		var proof time.Duration
-		r.proved = func(sent, _ time.Duration) { proof = sent }
-		at := r.clock.boot()
+		r.node.proved = func(sent time.Duration) { proof = sent }
+		at := r.clock.Boot()
 		w := r.send("/a")
 		r.want("1: /a")
-		pass(5 * time.Second)
-		r.lead(otherMember)
+		enginetest.Pass(5 * time.Second)
+		r.lead(enginetest.Other)
 		synctest.Wait()
-		copies := r.log.take()
+		copies := r.log.Take()
 		r.apply(copies[len(copies)-1])
 		r.wantOutcome(w, nil)
-		if proof != at || w.sent != at {
-			t.Fatalf("proof %v, outcome sent at %v, want %v", proof, w.sent, at)
+		if proof != at || w.Sent != at {
+			t.Fatalf("proof %v, outcome sent at %v, want %v", proof, w.Sent, at)
 		}
 	})
 }
@@ -324,13 +325,13 @@ func TestProofIsTheFirstSending(t *testing.T) {
 func TestRefusedBatchIsNoSending(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		var proof time.Duration
-		r.proved = func(sent, _ time.Duration) { proof = sent }
-		r.log.refuse(errRefused)
+		r.node.proved = func(sent time.Duration) { proof = sent }
+		r.log.Refuse(enginetest.ErrRefused)
 		r.send("/a")
-		pass(time.Second)
-		r.log.refuse(nil)
-		r.pump()
-		at := r.clock.boot()
+		enginetest.Pass(time.Second)
+		r.log.Refuse(nil)
+		r.Pump()
+		at := r.clock.Boot()
 		r.apply(r.want("1: /a")...)
 		if proof != at {
 			t.Fatalf("proof %v, want %v", proof, at)
@@ -345,19 +346,19 @@ func TestBeatThatIsRefusedDoesNotSpin(t *testing.T) {
 		var count func()
 		count = func() {
 			if asked++; asked == 1000 {
-				r.log.refuse(nil) // or nothing else would ever happen
+				r.log.Refuse(nil) // or nothing else would ever happen
 			}
-			r.log.meanwhile(count)
+			r.log.Meanwhile(count)
 		}
-		r.log.meanwhile(count)
-		r.log.refuse(errRefused)
-		r.beat()
-		pass(time.Second)
-		if most := int(time.Second/droppedPoll) + 2; asked < 2 || asked > most {
+		r.log.Meanwhile(count)
+		r.log.Refuse(enginetest.ErrRefused)
+		r.Beat()
+		enginetest.Pass(time.Second)
+		if most := int(time.Second/Poll) + 2; asked < 2 || asked > most {
 			t.Errorf("Raft was asked %d times in a second, want 2 to %d", asked, most)
 		}
-		r.log.refuse(nil)
-		pass(2 * droppedPoll)
+		r.log.Refuse(nil)
+		enginetest.Pass(2 * Poll)
 		r.want("1:")
 	})
 }

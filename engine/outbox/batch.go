@@ -1,4 +1,4 @@
-package engine
+package outbox
 
 import (
 	"iter"
@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	inflightMax = 2 // batches proposed and not yet applied
+	InflightMax = 2 // batches proposed and not yet applied
 	// A second batch goes out beside the first only when this many requests wait. One at a time coalesces
 	// best for a few dozen callers; with a thousand the second one hides the first one's fsync.
-	secondBatchMin = 256
+	SecondBatchMin = 256
 
 	// How long a batch waits for one more of those who were in the last one, in yields and in time.
 	gatherYields = 32
@@ -25,34 +25,34 @@ const (
 	holdMax   = 5 * time.Millisecond
 )
 
-// A batch is what one log entry carries. A resend is byte for byte the same batch.
-type batch struct {
+// A Batch is what one log entry carries. A resend is byte for byte the same batch.
+type Batch struct {
 	seq      uint64
 	home     tree.Zxid // what this node had applied of the home shard
 	cmd      []byte
-	waiters  []*waiter
+	waiters  []*Call
 	bytes    int           // of the waiters' requests
 	remote   bool          // some are of clients elsewhere
 	sent     time.Duration // on the boot clock, first time it was handed to Raft; a resend does not move it
 	drift    time.Duration // of the clocks at that moment
 	lastSent time.Time
 	patience time.Duration // until the oldest batch is sent again
-	proposal proposal
+	proposal Proposal
 }
 
 // requests yields the encoded requests of the batch.
-func (b *batch) requests() iter.Seq[[]byte] {
+func (b *Batch) requests() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, w := range b.waiters {
-			if !yield(w.wire) {
+			if !yield(w.Encoded) {
 				return
 			}
 		}
 	}
 }
 
-// pump seals and proposes batches while the window allows.
-func (p *pipeline) pump() {
+// Pump seals and proposes batches while the window allows.
+func (p *Outbox) Pump() {
 	for {
 		p.mu.Lock()
 		if p.mu.sending || !p.readyLocked() {
@@ -63,7 +63,7 @@ func (p *pipeline) pump() {
 		p.mu.Unlock()
 
 		p.gather()
-		p.before()
+		p.node.Look()
 
 		p.mu.Lock()
 		if !p.readyLocked() { // closed, or what waited was taken out
@@ -84,7 +84,7 @@ func (p *pipeline) pump() {
 		p.mu.armed = true
 		p.mu.Unlock()
 		if arm {
-			p.signal()
+			p.Signal()
 		}
 		if err != nil {
 			return // the loop tries again when a leader is known
@@ -95,7 +95,7 @@ func (p *pipeline) pump() {
 // gather lets those queue first who were woken by the last batch and are about to ask again, or they would wait for the batch
 // after the next one: it raised the average batch of 64 callers from 44 to 61, and their writes by a third. A lone caller pays for one
 // yield, and callers who do not come back cost what they are waited for.
-func (p *pipeline) gather() {
+func (p *Outbox) gather() {
 	queued, since := 0, time.Now()
 	for idle := 0; idle < gatherYields; idle++ {
 		runtime.Gosched()
@@ -114,20 +114,20 @@ func (p *pipeline) gather() {
 }
 
 // readyLocked reports whether a batch can be sealed now.
-func (p *pipeline) readyLocked() bool {
-	if p.mu.closed != nil || p.raft.Leader(p.shard).Member == 0 {
+func (p *Outbox) readyLocked() bool {
+	if p.mu.closed != nil || p.raft.Leader(p.Shard).Member == 0 {
 		return false
 	}
-	if !p.mu.registered {
-		return !p.mu.sealedReg
+	if p.mu.standing != registered {
+		return p.mu.standing == unregistered
 	}
 	switch len(p.mu.inflight) {
 	case 0:
 		return p.mu.queue.len() > 0 && p.heldLocked() == 0 || p.mu.beat
-	case inflightMax:
+	case InflightMax:
 		return false
 	default:
-		return p.mu.queue.len() >= secondBatchMin
+		return p.mu.queue.len() >= SecondBatchMin
 	}
 }
 
@@ -135,7 +135,7 @@ func (p *pipeline) readyLocked() bool {
 // later than gather waits. The first who did would travel alone, and the rest wait for its batch and then for their own: two commits, where
 // now it is one and the wait. With 64 clients, 21 on a member, the average batch was 11, and is 18. It is counted from when the last batch
 // was applied, so that who comes later waits for nobody; an end waits for nobody either.
-func (p *pipeline) heldLocked() time.Duration {
+func (p *Outbox) heldLocked() time.Duration {
 	if p.mu.hold.IsZero() || p.mu.queue.len() >= p.mu.wanted || p.mu.queue.ends > 0 {
 		return 0
 	}
@@ -143,17 +143,19 @@ func (p *pipeline) heldLocked() time.Duration {
 }
 
 // sealLocked makes the next batch, or Register if that is still to be made.
-func (p *pipeline) sealLocked() *batch {
-	b := &batch{}
-	if !p.mu.registered {
-		p.mu.sealedReg = true
+func (p *Outbox) sealLocked() *Batch {
+	b := &Batch{}
+	if p.mu.standing == unregistered {
+		p.mu.standing = registering
 		p.mu.inflight = append(p.mu.inflight, b)
 		return b
 	}
 	p.mu.seq++
 	p.mu.hold = time.Time{}
 	b.seq = p.mu.seq
-	b.home = p.home() // before the queue is emptied: of a session that has ended by then nothing is in it
+	if p.Shard != command.HomeShard {
+		b.home = p.node.AppliedAtHome() // before the queue is emptied: of a session that has ended by then nothing is in it
+	}
 	p.mu.beat = false
 	p.mu.queue.fill(b)
 	p.mu.inflight = append(p.mu.inflight, b)
@@ -161,17 +163,17 @@ func (p *pipeline) sealLocked() *batch {
 }
 
 // unsealLocked puts a batch that Raft did not take back; it was never proposed, so its seq is free again.
-func (p *pipeline) unsealLocked(b *batch) {
+func (p *Outbox) unsealLocked(b *Batch) {
 	if p.mu.closed != nil {
 		return // which has ended its waiters
 	}
 	p.mu.inflight = p.mu.inflight[:len(p.mu.inflight)-1] // the newest: nothing is sealed while one is being sent
-	if !p.mu.registered {
-		p.mu.sealedReg = false
+	if p.mu.standing == registering {
+		p.mu.standing = unregistered // Raft has refused it
 		return
 	}
 	p.mu.seq--
-	var back []*waiter
+	var back []*Call
 	for _, w := range b.waiters {
 		if w.place == placeSent { // and not given up
 			w.place = placeQueued
@@ -183,20 +185,20 @@ func (p *pipeline) unsealLocked(b *batch) {
 }
 
 // send hands b to Raft, for the first time or again. Only the goroutine that set sending calls it.
-func (p *pipeline) send(b *batch, first bool) error {
+func (p *Outbox) send(b *Batch, first bool) error {
 	if first {
 		wall := p.clock.Wall().UnixMilli()
 		if b.seq == 0 {
-			b.cmd = command.EncodeRegister(p.register, wall, p.rules)
+			b.cmd = command.EncodeRegister(p.Origin, wall, p.rules)
 		} else {
-			b.cmd = command.EncodeBatch(p.register.Member, p.register.Start, b.seq, wall, b.home, len(b.waiters), b.requests())
+			b.cmd = command.EncodeBatch(p.Origin.Member, p.Origin.Start, b.seq, wall, b.home, len(b.waiters), b.requests())
 		}
 		b.drift = p.clock.Drift()
 		b.sent = p.clock.Boot() // after drift: time that is lost in between must show as a jump
 		b.patience = min(max(4*p.commitTime(), resendFirstMin), resendMax)
 	}
 	now := time.Now()
-	proposal, err := p.raft.Propose(p.shard, b.cmd)
+	proposal, err := p.raft.Propose(p.Shard, b.cmd)
 	if err != nil {
 		return err
 	}
@@ -206,15 +208,15 @@ func (p *pipeline) send(b *batch, first bool) error {
 	return nil
 }
 
-func (p *pipeline) commitTime() time.Duration {
+func (p *Outbox) commitTime() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.commit
 }
 
-// head returns the batch in flight with this seq, which is the oldest, or nil. Called on the apply goroutine when a
+// Head returns the batch in flight with this seq, which is the oldest, or nil. Called on the apply goroutine when a
 // batch of this node's stream was accepted.
-func (p *pipeline) head(seq uint64) *batch {
+func (p *Outbox) Head(seq uint64) *Batch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.mu.inflight) == 0 || p.mu.inflight[0].seq != seq {
@@ -223,8 +225,8 @@ func (p *pipeline) head(seq uint64) *batch {
 	return p.mu.inflight[0]
 }
 
-// complete sets the outcome of the i-th request of b. Called on the apply goroutine.
-func (p *pipeline) complete(b *batch, i int, results []tree.Result, zxid tree.Zxid, err error) {
+// Complete sets the outcome of the i-th request of b. Called on the apply goroutine.
+func (p *Outbox) Complete(b *Batch, i int, results []tree.Result, zxid tree.Zxid, err error) {
 	if b == nil || i >= len(b.waiters) {
 		return
 	}
@@ -236,41 +238,50 @@ func (p *pipeline) complete(b *batch, i int, results []tree.Result, zxid tree.Zx
 	if late {
 		return
 	}
-	w.results, w.zxid, w.sent, w.drift, w.err = results, zxid, b.sent, b.drift, err
+	w.Results, w.Zxid, w.Sent, w.Drift, w.Err = results, zxid, b.sent, b.drift, err
 	p.finish(w)
 }
 
-func (p *pipeline) finish(w *waiter) {
-	if w.err != nil {
-		w.with.Undo()
+func (p *Outbox) finish(w *Call) {
+	if w.Err != nil {
+		if w.Terms != nil {
+			w.Terms.Undo()
+		}
 	}
-	if w.applied != nil {
-		w.applied(w)
+	if w.Applied != nil {
+		w.Applied(w)
 	}
-	close(w.done)
-	if w.then != nil {
-		w.then()
+	close(w.Done)
+	if w.Then != nil {
+		w.Then()
 	}
 }
 
-// done takes b, all of whose requests are complete, out of flight. Called on the apply goroutine.
-func (p *pipeline) done(b *batch) {
+// Applied takes b, all of whose requests are complete, out of flight. Called on the apply goroutine.
+func (p *Outbox) Applied(b *Batch) {
 	if b == nil {
 		return
 	}
 	p.land(b)
-	p.proved(b.sent, b.drift)
+	p.prove(b)
+}
+
+// prove tells the node what b proves: that the node was alive when it sent b.
+func (p *Outbox) prove(b *Batch) {
+	if p.Shard == command.HomeShard {
+		p.node.Proved(b.sent, b.drift)
+	}
 }
 
 // land is done without what b proves.
-func (p *pipeline) land(b *batch) {
+func (p *Outbox) land(b *Batch) {
 	p.mu.Lock()
 	if len(p.mu.inflight) > 0 && p.mu.inflight[0] == b {
 		p.mu.inflight = p.mu.inflight[1:]
 	}
-	if b.seq == 0 && !p.mu.registered {
-		p.mu.registered = true
-		close(p.ready)
+	if b.seq == 0 && p.mu.standing == registering {
+		p.mu.standing = registered
+		close(p.Ready)
 	}
 	p.mu.wanted = min(len(b.waiters)+p.mu.queue.len(), command.BatchMax)
 	took := p.clock.Boot() - b.sent
@@ -281,6 +292,6 @@ func (p *pipeline) land(b *batch) {
 	more := p.mu.queue.len() > 0 || b.seq == 0 || !p.mu.hold.IsZero() // also the hold has an end
 	p.mu.Unlock()
 	if more {
-		p.signal()
+		p.Signal()
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package outbox
 
 import (
 	"slices"
@@ -17,8 +17,8 @@ import (
 // Outside wait the requests of sessions that the shard does not know yet, each session's in their order.
 type queue struct {
 	shard       replication.ShardID
-	front, rest []*waiter
-	outside     map[*Session][]*waiter
+	front, rest []*Call
+	outside     map[*Owner][]*Call
 	kept        int   // requests in outside
 	held        tally // those of them that are queued
 	live        tally // those that are queued elsewhere, ends not counted: there are no more of these than claims and sessions
@@ -28,9 +28,9 @@ type queue struct {
 // A tally counts requests that are queued, and their bytes.
 type tally struct{ n, bytes int }
 
-func (t *tally) add(w *waiter, n int) {
+func (t *tally) add(w *Call, n int) {
 	t.n += n
-	t.bytes += n * len(w.wire)
+	t.bytes += n * len(w.Encoded)
 }
 
 // full reports whether there is no room for one more request of so many bytes. A single one has room at any size.
@@ -47,12 +47,12 @@ func (q *queue) full(bytes int, outside bool) bool {
 	if outside {
 		return q.held.full(bytes, outsideMax, outsideBytesMax)
 	}
-	return q.live.full(bytes, queueMax, queueBytesMax)
+	return q.live.full(bytes, QueueMax, QueueBytesMax)
 }
 
-func (q *queue) count(w *waiter, n int) {
-	if w.part == partRest && w.session != nil {
-		w.session.at[q.shard-1].inRest += int32(n)
+func (q *queue) count(w *Call, n int) {
+	if w.part == partRest && w.owner != nil {
+		w.owner.at[q.shard-1].inRest += int32(n)
 	}
 	switch {
 	case w.end:
@@ -64,7 +64,7 @@ func (q *queue) count(w *waiter, n int) {
 	}
 }
 
-func (q *queue) add(w *waiter) {
+func (q *queue) add(w *Call) {
 	q.onWay(w)
 	w.place, w.part = placeQueued, partRest
 	q.rest = append(q.rest, w)
@@ -72,61 +72,61 @@ func (q *queue) add(w *waiter) {
 }
 
 // onWay counts a request that its session's owner has made.
-func (q *queue) onWay(w *waiter) {
-	if w.session != nil && !w.counted {
+func (q *queue) onWay(w *Call) {
+	if w.owner != nil && !w.counted {
 		w.counted = true
-		w.session.at[q.shard-1].onWay++
+		w.owner.at[q.shard-1].onWay++
 	}
 }
 
 // addOutside queues w until letIn, and reports whether it is the first of its session.
-func (q *queue) addOutside(w *waiter) (first bool) {
+func (q *queue) addOutside(w *Call) (first bool) {
 	q.onWay(w)
 	w.place, w.part = placeQueued, partOutside
 	if q.outside == nil {
-		q.outside = make(map[*Session][]*waiter)
+		q.outside = make(map[*Owner][]*Call)
 	}
-	waiting, others := q.outside[w.session]
-	q.outside[w.session] = append(waiting, w)
+	waiting, others := q.outside[w.owner]
+	q.outside[w.owner] = append(waiting, w)
 	q.kept++
 	q.count(w, 1)
 	return !others
 }
 
 // letIn moves what a session has outside to where it is sent from.
-func (q *queue) letIn(s *Session) {
-	for _, w := range q.takeIn(s) {
+func (q *queue) letIn(o *Owner) {
+	for _, w := range q.takeIn(o) {
 		q.add(w)
 	}
 }
 
 // takeIn takes out what a session has outside, and returns it.
-func (q *queue) takeIn(s *Session) (queued []*waiter) {
-	for _, w := range q.outside[s] {
+func (q *queue) takeIn(o *Owner) (queued []*Call) {
+	for _, w := range q.outside[o] {
 		if w.place == placeQueued {
 			q.count(w, -1)
 			queued = append(queued, w)
 		}
 	}
-	q.kept -= len(q.outside[s])
-	delete(q.outside, s)
+	q.kept -= len(q.outside[o])
+	delete(q.outside, o)
 	return queued
 }
 
-func (q *queue) addEnd(w *waiter) {
+func (q *queue) addEnd(w *Call) {
 	w.place, w.part = placeQueued, partFront
 	q.front = append(q.front, w)
 	q.count(w, 1)
 }
 
 // bringForward moves what s has in the rest to the front.
-func (q *queue) bringForward(s *Session) {
-	if s.at[q.shard-1].inRest == 0 {
+func (q *queue) bringForward(o *Owner) {
+	if o.at[q.shard-1].inRest == 0 {
 		return // as most who release: not worth a look at everything
 	}
 	rest := q.rest[:0]
 	for _, w := range q.rest {
-		if w.session == s && w.place == placeQueued {
+		if w.owner == o && w.place == placeQueued {
 			w.part = partFront
 			q.front = append(q.front, w)
 		} else {
@@ -135,11 +135,11 @@ func (q *queue) bringForward(s *Session) {
 	}
 	clear(q.rest[len(rest):])
 	q.rest = rest
-	s.at[q.shard-1].inRest = 0
+	o.at[q.shard-1].inRest = 0
 }
 
 // putBack puts a batch that was not sent back at the head: nothing that was queued meanwhile may overtake it.
-func (q *queue) putBack(ws []*waiter) {
+func (q *queue) putBack(ws []*Call) {
 	q.front = append(ws, q.front...)
 	for _, w := range ws {
 		w.part = partFront
@@ -151,14 +151,14 @@ func (q *queue) putBack(ws []*waiter) {
 const tidyLen = 64
 
 // takeOut is told that w is queued no more. A queue that nothing is sent from must not grow by what is given up.
-func (q *queue) takeOut(w *waiter) {
+func (q *queue) takeOut(w *Call) {
 	q.count(w, -1)
-	w.wire = nil
-	gone := func(w *waiter) bool { return w.place != placeQueued }
+	w.Encoded = nil
+	gone := func(w *Call) bool { return w.place != placeQueued }
 	if w.part == partOutside {
 		if q.kept > tidyLen+len(q.outside) && q.kept > 2*q.held.n {
-			for s, all := range q.outside {
-				q.outside[s] = slices.DeleteFunc(all, gone) // and stays: it is being introduced
+			for o, all := range q.outside {
+				q.outside[o] = slices.DeleteFunc(all, gone) // and stays: it is being introduced
 			}
 			q.kept = q.held.n
 		}
@@ -170,19 +170,19 @@ func (q *queue) takeOut(w *waiter) {
 }
 
 // fill moves requests into b until it is full.
-func (q *queue) fill(b *batch) {
-	for _, part := range []*[]*waiter{&q.front, &q.rest} {
+func (q *queue) fill(b *Batch) {
+	for _, part := range []*[]*Call{&q.front, &q.rest} {
 		for len(*part) > 0 {
 			w := (*part)[0]
 			if w.place == placeQueued {
-				if len(b.waiters) >= command.BatchMax || b.bytes+len(w.wire) > command.BatchBytesMax && len(b.waiters) > 0 {
+				if len(b.waiters) >= command.BatchMax || b.bytes+len(w.Encoded) > command.BatchBytesMax && len(b.waiters) > 0 {
 					return
 				}
 				q.count(w, -1)
 				w.place = placeSent
 				b.waiters = append(b.waiters, w)
-				b.bytes += len(w.wire)
-				b.remote = b.remote || w.session != nil && w.session.remote != nil
+				b.bytes += len(w.Encoded)
+				b.remote = b.remote || w.owner != nil && w.owner.remote
 			}
 			(*part)[0] = nil
 			*part = (*part)[1:]
@@ -191,8 +191,8 @@ func (q *queue) fill(b *batch) {
 }
 
 // each calls fn with every request that is queued.
-func (q *queue) each(fn func(*waiter)) {
-	all := func(part []*waiter) {
+func (q *queue) each(fn func(*Call)) {
+	all := func(part []*Call) {
 		for _, w := range part {
 			if w.place == placeQueued {
 				fn(w)

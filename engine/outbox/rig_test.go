@@ -1,4 +1,4 @@
-package engine
+package outbox
 
 import (
 	"errors"
@@ -6,44 +6,47 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // An acceptor is the part of a machine that a pipeline lives by: it accepts batches in their place and answers them.
 type acceptor struct {
-	pipe    *pipeline
+	pipe    *Outbox
 	table   *session.Table
 	applied []string // the paths of the requests, in order
 	answer  error    // of every request
 }
 
 func (a *acceptor) apply(c command.Command) session.Verdict {
-	own := c.Origin.Member == a.pipe.register.Member && c.Origin.Start == a.pipe.register.Start
+	own := c.Origin.Member == a.pipe.Origin.Member && c.Origin.Start == a.pipe.Origin.Start
 	if c.Kind == command.KindRegister {
 		if _, err := a.table.Register(c.Origin); err == nil && own {
-			a.pipe.done(a.pipe.head(0))
+			a.pipe.Applied(a.pipe.Head(0))
 		}
 		return session.Accepted
 	}
 	v := a.table.Accept(c.Origin.Member, c.Origin.Start, c.Origin.LastSeq)
 	switch {
 	case v == session.Gap && own:
-		a.pipe.refused()
+		a.pipe.Gap()
 	case v == session.Accepted:
-		var b *batch
+		var b *Batch
 		if own {
-			b = a.pipe.head(c.Origin.LastSeq)
+			b = a.pipe.Head(c.Origin.LastSeq)
 		}
 		for i, r := range c.Requests {
 			a.applied = append(a.applied, pathOf(r))
-			a.pipe.complete(b, i, nil, 0, a.answer)
+			a.pipe.Complete(b, i, nil, 0, a.answer)
 		}
-		a.pipe.done(b)
+		a.pipe.Applied(b)
 	}
 	return v
 }
@@ -55,13 +58,37 @@ func pathOf(r command.Request) string {
 	return r.Ops[0].Path
 }
 
+// A quietNode is a node that asks nothing of its pipeline, unless a test says otherwise.
+type quietNode struct {
+	look   func()
+	proved func(sent time.Duration)
+	pulse  time.Duration
+}
+
+func (n *quietNode) Look() {
+	if n.look != nil {
+		n.look()
+	}
+}
+
+func (n *quietNode) Proved(sent, _ time.Duration) {
+	if n.proved != nil {
+		n.proved(sent)
+	}
+}
+
+func (n *quietNode) Pulse() time.Duration                           { return n.pulse }
+func (n *quietNode) AppliedAtHome() tree.Zxid                       { return 0 }
+func (n *quietNode) Lacking(_ replication.ShardID, err error) error { return err }
+
 // A pipeRig is a pipeline on a log that the test holds, in a bubble.
 type pipeRig struct {
-	*pipeline
+	*Outbox
 	*acceptor
 	t     *testing.T
-	log   *fakeLog
-	clock *fakeClock
+	node  *quietNode
+	log   *enginetest.Log
+	clock *enginetest.Clock
 }
 
 // withPipeline runs fn in a bubble with a registered pipeline; another member leads.
@@ -69,32 +96,32 @@ func withPipeline(t *testing.T, fn func(t *testing.T, r *pipeRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newPipeRig(t)
-		r.lead(otherMember)
+		r.lead(enginetest.Other)
 		r.applyAll()
 		fn(t, r)
 	})
 }
 
 func newPipeRig(t *testing.T) *pipeRig {
-	r := &pipeRig{t: t, log: &fakeLog{}, clock: newFakeClock()}
-	r.pipeline = newPipeline(command.HomeShard, r.log, r.clock.clock(), testOrigin())
-	r.acceptor = &acceptor{pipe: r.pipeline, table: session.NewTable()}
-	go r.loop()
-	t.Cleanup(func() { r.pipeline.close(ErrClosed) })
+	r := &pipeRig{t: t, node: &quietNode{}, log: &enginetest.Log{}, clock: enginetest.NewClock()}
+	r.Outbox = New(command.HomeShard, r.log, r.clock.Clock(), enginetest.Origin(), command.Rules{}, r.node)
+	r.acceptor = &acceptor{pipe: r.Outbox, table: session.NewTable()}
+	go r.Loop()
+	t.Cleanup(func() { r.Outbox.Close(ErrClosed) })
 	return r
 }
 
 // lead changes the leader and tells the pipeline.
 func (r *pipeRig) lead(m replication.MemberID) {
-	r.log.elect(m)
-	r.leaderChanged()
+	r.log.Elect(m)
+	r.LeaderChanged()
 	synctest.Wait()
 }
 
 // apply delivers proposals in order.
-func (r *pipeRig) apply(ps ...*fakeProposal) {
+func (r *pipeRig) apply(ps ...*enginetest.Proposal) {
 	for _, p := range ps {
-		r.acceptor.apply(mustDecode(r.t, p.cmd))
+		r.acceptor.apply(enginetest.Decode(r.t, p.Cmd))
 	}
 	synctest.Wait()
 }
@@ -103,7 +130,7 @@ func (r *pipeRig) apply(ps ...*fakeProposal) {
 func (r *pipeRig) applyAll() {
 	synctest.Wait()
 	for {
-		ps := r.log.take()
+		ps := r.log.Take()
 		if len(ps) == 0 {
 			return
 		}
@@ -111,26 +138,33 @@ func (r *pipeRig) applyAll() {
 	}
 }
 
-func txnWaiter(s *Session, path string) *waiter {
-	return newWaiter(s, &command.Request{Kind: command.RequestTxn, Session: 1, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+// knownOwner is a session that the shard knows.
+func knownOwner(remote bool) *Owner {
+	o := NewOwner(1, remote)
+	o.SetKnown(command.HomeShard)
+	return o
 }
 
-func endWaiter(path string) *waiter {
-	return newWaiter(nil, &command.Request{Kind: command.RequestRelease, Session: 1, Path: path, Czxid: 1})
+func txnWaiter(o *Owner, path string) *Call {
+	return NewCall(o, &command.Request{Kind: command.RequestTxn, Session: 1, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+}
+
+func endWaiter(path string) *Call {
+	return NewCall(nil, &command.Request{Kind: command.RequestRelease, Session: 1, Path: path, Czxid: 1})
 }
 
 // send submits a request that must be taken.
-func (r *pipeRig) send(path string) *waiter {
+func (r *pipeRig) send(path string) *Call {
 	r.t.Helper()
 	w := txnWaiter(nil, path)
-	if err := r.submit(w); err != nil {
+	if _, err := r.Submit(w); err != nil {
 		r.t.Fatalf("submit %s: %v", path, err)
 	}
 	return w
 }
 
-func (r *pipeRig) sendMany(n int, prefix string) []*waiter {
-	var ws []*waiter
+func (r *pipeRig) sendMany(n int, prefix string) []*Call {
+	var ws []*Call
 	for i := range n {
 		ws = append(ws, r.send(fmt.Sprintf("/%s%d", prefix, i)))
 	}
@@ -138,13 +172,13 @@ func (r *pipeRig) sendMany(n int, prefix string) []*waiter {
 }
 
 // want checks what was proposed since the last look: for each batch its seq and the paths in it.
-func (r *pipeRig) want(batches ...string) []*fakeProposal {
+func (r *pipeRig) want(batches ...string) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
-	ps := r.log.take()
+	ps := r.log.Take()
 	var got []string
 	for _, p := range ps {
-		got = append(got, describe(mustDecode(r.t, p.cmd)))
+		got = append(got, describe(enginetest.Decode(r.t, p.Cmd)))
 	}
 	if !slices.Equal(got, batches) {
 		r.t.Fatalf("proposed %q, want %q", got, batches)
@@ -164,19 +198,22 @@ func describe(c command.Command) string {
 	return s
 }
 
-func outcome(w *waiter) error {
+func outcomeOf(w *Call) error {
 	select {
-	case <-w.done:
-		return w.err
+	case <-w.Done:
+		return w.Err
 	default:
 		return errors.New("waiting")
 	}
 }
 
-func (r *pipeRig) wantOutcome(w *waiter, want error) {
+func (r *pipeRig) wantOutcome(w *Call, want error) {
 	r.t.Helper()
 	synctest.Wait()
-	if got := outcome(w); !errors.Is(got, want) {
+	if got := outcomeOf(w); !errors.Is(got, want) {
 		r.t.Fatalf("outcome %v, want %v", got, want)
 	}
 }
+
+// errTestEnd is why these tests end a request or a pipeline.
+var errTestEnd = errors.New("ended by the test")

@@ -1,4 +1,4 @@
-package engine
+package outbox
 
 import (
 	"bytes"
@@ -9,25 +9,27 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // twoInFlight fills the window and returns what was proposed.
-func (r *pipeRig) twoInFlight() []*fakeProposal {
+func (r *pipeRig) twoInFlight() []*enginetest.Proposal {
 	r.send("/a")
-	r.sendMany(secondBatchMin, "b")
+	r.sendMany(SecondBatchMin, "b")
 	synctest.Wait()
-	ps := r.log.take()
+	ps := r.log.Take()
 	if len(ps) != 2 {
 		r.t.Fatalf("%d batches in flight", len(ps))
 	}
 	return ps
 }
 
-func (r *pipeRig) wantSame(want []*fakeProposal) []*fakeProposal {
+func (r *pipeRig) wantSame(want []*enginetest.Proposal) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
-	got := r.log.take()
-	if !slices.EqualFunc(got, want, func(a, b *fakeProposal) bool { return bytes.Equal(a.cmd, b.cmd) }) {
+	got := r.log.Take()
+	if !slices.EqualFunc(got, want, func(a, b *enginetest.Proposal) bool { return bytes.Equal(a.Cmd, b.Cmd) }) {
 		r.t.Fatalf("%d batches sent again, not the %d as they were", len(got), len(want))
 	}
 	return got
@@ -36,9 +38,9 @@ func (r *pipeRig) wantSame(want []*fakeProposal) []*fakeProposal {
 func TestChangeOfLeaderResendsAllInOrder(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
-		r.lead(otherMember) // the same member, another term
+		r.lead(enginetest.Other) // the same member, another term
 		r.apply(r.wantSame(lost)...)
-		pass(time.Minute)
+		enginetest.Pass(time.Minute)
 		r.want()
 	})
 }
@@ -46,10 +48,10 @@ func TestChangeOfLeaderResendsAllInOrder(t *testing.T) {
 func TestDroppedProposalResendsAllInOrder(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
-		lost[1].dropped.Store(true)
-		pass(droppedPoll)
+		lost[1].Lost.Store(true)
+		enginetest.Pass(Poll)
 		again := r.wantSame(lost)
-		pass(droppedPoll)
+		enginetest.Pass(Poll)
 		r.want() // the new proposals were not dropped
 		r.apply(again...)
 	})
@@ -60,7 +62,7 @@ func TestGapResendsAllInOrder(t *testing.T) {
 		lost := r.twoInFlight()
 		r.apply(lost[1])
 		r.apply(r.wantSame(lost)...)
-		if got := len(r.applied); got != 1+secondBatchMin {
+		if got := len(r.applied); got != 1+SecondBatchMin {
 			t.Fatalf("%d requests applied", got)
 		}
 	})
@@ -69,11 +71,11 @@ func TestGapResendsAllInOrder(t *testing.T) {
 func TestResendThatIsRefusedIsTriedAgain(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
-		r.log.refuse(errRefused)
-		r.leaderChanged()
-		pass(time.Second)
-		r.log.refuse(nil)
-		pass(droppedPoll)
+		r.log.Refuse(enginetest.ErrRefused)
+		r.LeaderChanged()
+		enginetest.Pass(time.Second)
+		r.log.Refuse(nil)
+		enginetest.Pass(Poll)
 		r.wantSame(lost)
 	})
 }
@@ -83,20 +85,20 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
 		start := time.Now()
-		pass(20 * time.Second)
+		enginetest.Pass(20 * time.Second)
 		var waits []time.Duration
 		last := start
-		for _, p := range r.log.take() {
-			if !bytes.Equal(p.cmd, lost[0].cmd) {
-				t.Fatalf("%s was sent again", describe(mustDecode(t, p.cmd))[:2])
+		for _, p := range r.log.Take() {
+			if !bytes.Equal(p.Cmd, lost[0].Cmd) {
+				t.Fatalf("%s was sent again", describe(enginetest.Decode(t, p.Cmd))[:2])
 			}
-			waits = append(waits, p.at.Sub(last))
-			last = p.at
+			waits = append(waits, p.At.Sub(last))
+			last = p.At
 		}
 		patience := resendFirstMin
 		for i, w := range waits {
 			// The loop looks every droppedPoll.
-			if w < patience || w > patience+2*droppedPoll {
+			if w < patience || w > patience+2*Poll {
 				t.Fatalf("copy %d after %v, want %v", i, w, patience)
 			}
 			patience = min(2*patience, resendMax)
@@ -112,13 +114,13 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 func TestTimerResendsWithinAPulse(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		const pulse = 300 * time.Millisecond
-		r.pulse = func() time.Duration { return pulse }
+		r.node.pulse = pulse
 		r.send("/a")
 		r.want("1: /a")
-		pass(10 * time.Second)
-		copies := r.log.take()
+		enginetest.Pass(10 * time.Second)
+		copies := r.log.Take()
 		for i, p := range copies[1:] {
-			if w := p.at.Sub(copies[i].at); w > pulse+2*droppedPoll {
+			if w := p.At.Sub(copies[i].At); w > pulse+2*Poll {
 				t.Fatalf("copy %d after %v, want %v at most", i+2, w, pulse)
 			}
 		}
@@ -133,17 +135,17 @@ func TestPatienceFollowsTheCommitTime(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		for i := range 50 {
 			r.send(fmt.Sprint("/", i))
-			ps := r.log.take()
-			pass(200 * time.Millisecond)
+			ps := r.log.Take()
+			enginetest.Pass(200 * time.Millisecond)
 			r.apply(ps...)
-			r.log.take()
+			r.log.Take()
 		}
 		start := time.Now()
 		r.send("/slow")
-		r.log.take()
-		pass(2 * time.Second)
-		if ps := r.log.take(); len(ps) == 0 || ps[0].at.Sub(start) < 750*time.Millisecond {
-			t.Fatalf("sent again %v after a commit that takes 200ms", ps[0].at.Sub(start))
+		r.log.Take()
+		enginetest.Pass(2 * time.Second)
+		if ps := r.log.Take(); len(ps) == 0 || ps[0].At.Sub(start) < 750*time.Millisecond {
+			t.Fatalf("sent again %v after a commit that takes 200ms", ps[0].At.Sub(start))
 		}
 	})
 }
@@ -151,9 +153,9 @@ func TestPatienceFollowsTheCommitTime(t *testing.T) {
 // B3.2: an entry in a leader's own log cannot be lost without a change of term, and every copy would be another fsync.
 func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		r.lead(testMember)
+		r.lead(enginetest.Member)
 		r.twoInFlight()
-		pass(time.Minute)
+		enginetest.Pass(time.Minute)
 		r.want()
 	})
 }
@@ -162,12 +164,12 @@ func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
 func TestRefusedTimedResendStaysAlone(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
-		r.log.refuse(errRefused)
-		pass(time.Second)
-		r.log.refuse(nil)
-		pass(50 * time.Millisecond)
-		for _, p := range r.log.take() {
-			if !bytes.Equal(p.cmd, lost[0].cmd) {
+		r.log.Refuse(enginetest.ErrRefused)
+		enginetest.Pass(time.Second)
+		r.log.Refuse(nil)
+		enginetest.Pass(50 * time.Millisecond)
+		for _, p := range r.log.Take() {
+			if !bytes.Equal(p.Cmd, lost[0].Cmd) {
 				t.Fatal("a batch was sent again that nothing says was lost")
 			}
 		}
@@ -178,16 +180,16 @@ func TestRefusedTimedResendStaysAlone(t *testing.T) {
 func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		a := r.send("/a")
-		b := r.sendMany(secondBatchMin, "b")
+		b := r.sendMany(SecondBatchMin, "b")
 		c := r.send("/c")
 		synctest.Wait()
-		ps := r.log.take()
+		ps := r.log.Take()
 		// A snapshot holds batch 1: the table of this node begins there.
 		r.table = session.NewTable()
-		o := testOrigin()
+		o := enginetest.Origin()
 		o.LastSeq = 1
 		r.table.LoadOrigin(o)
-		r.jumped(1)()
+		r.Jump(1)()
 		r.wantOutcome(a, ErrUnknownOutcome)
 		r.apply(ps...) // batch 1 is a repeat now
 		r.wantOutcome(b[0], nil)
@@ -203,10 +205,10 @@ func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 func TestJumpCarriesTheRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPipeRig(t)
-		r.lead(otherMember)
+		r.lead(enginetest.Other)
 		r.want("register")
-		r.table.LoadOrigin(testOrigin())
-		r.jumped(0)()
+		r.table.LoadOrigin(enginetest.Origin())
+		r.Jump(0)()
 		r.send("/a")
 		r.want("1: /a")
 	})
@@ -217,11 +219,11 @@ func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.send("/a")
 		sent := r.want("1: /a")
-		r.clock.pause(10 * time.Minute)
+		r.clock.Pause(10 * time.Minute)
 		r.apply(sent...)
 		r.send("/b")
 		r.want("2: /b") // and it is lost on its way
-		pass(resendMax + droppedPoll)
+		enginetest.Pass(resendMax + Poll)
 		r.want("2: /b")
 	})
 }

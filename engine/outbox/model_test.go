@@ -1,9 +1,8 @@
-package engine
+package outbox
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,28 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero takes those that every run takes, and one more")
-
-// seeds returns what a randomized test runs with, a quarter of it with -short; the failing one is in the name of its subtest.
-func seeds(n uint64) []uint64 {
-	if *seedFlag != 0 {
-		return []uint64{*seedFlag}
-	}
-	list := []uint64{rand.Uint64()>>1 + n + 1}
-	if testing.Short() {
-		n /= 4
-	}
-	for i := range n {
-		list = append(list, i+1)
-	}
-	return list
-}
 
 // A chaos is a pipeline on an ensemble that loses, repeats and reorders what is proposed, changes its leader, and lets
 // this node's replica lag behind, or skip ahead by a snapshot. What was committed is known to the test, so every outcome
@@ -40,9 +25,9 @@ func seeds(n uint64) []uint64 {
 type chaos struct {
 	t     *testing.T
 	rng   *rand.Rand
-	log   *fakeLog
-	clock *fakeClock
-	pipe  *pipeline
+	log   *enginetest.Log
+	clock *enginetest.Clock
+	pipe  *Outbox
 	local *acceptor // this node's replica
 	start uint64
 
@@ -51,8 +36,8 @@ type chaos struct {
 	applied   int       // entries of committed that local has applied
 	truth     *acceptor // a replica that is up to date
 	calls     []*chaosCall
-	callers   [chaosCallers]*Session
-	invited   []*Session        // callers that the shard does not know, and that have something for it
+	callers   [chaosCallers]*Owner
+	invited   []*Owner          // callers that the shard does not know, and that have something for it
 	next      [chaosCallers]int // per caller: number of its next call
 }
 
@@ -60,45 +45,44 @@ const chaosCallers = 6
 
 // transit is a proposal on its way. What this node proposed while it led cannot be lost without a change of leader.
 type transit struct {
-	*fakeProposal
+	*enginetest.Proposal
 	kept bool
 }
 
 type chaosCall struct {
 	path string
-	w    *waiter
+	w    *Call
 	told error // what a wait was told that came back without the outcome
 	left bool  // a wait came back
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
-	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 7)), log: &fakeLog{}, clock: newFakeClock()}
+	c := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 7)), log: &enginetest.Log{}, clock: enginetest.NewClock()}
 	for i := range c.callers {
-		c.callers[i] = &Session{at: make([]onShard, 1)}
+		c.callers[i] = NewOwner(1, false)
 	}
-	c.truth = &acceptor{table: session.NewTable(), pipe: newPipeline(command.HomeShard, c.log, c.clock.clock(), session.Origin{})}
+	c.truth = &acceptor{table: session.NewTable(), pipe: New(command.HomeShard, c.log, c.clock.Clock(), session.Origin{}, command.Rules{}, &quietNode{})}
 	c.restart()
-	t.Cleanup(func() { c.pipe.close(ErrClosed) })
+	t.Cleanup(func() { c.pipe.Close(ErrClosed) })
 	return c
 }
 
 // restart begins another incarnation of the node. What the one before proposed may still arrive.
 func (c *chaos) restart() {
 	if c.pipe != nil {
-		c.pipe.close(ErrClosed)
+		c.pipe.Close(ErrClosed)
 	}
 	c.start++
-	o := testOrigin()
+	o := enginetest.Origin()
 	o.Start = c.start
-	c.pipe = newPipeline(command.HomeShard, c.log, c.clock.clock(), o)
+	c.pipe = New(command.HomeShard, c.log, c.clock.Clock(), o, command.Rules{}, &quietNode{})
 	c.invited = nil
-	c.pipe.invite = func(s *Session) { c.invited = append(c.invited, s) }
-	for _, s := range c.callers {
-		s.at[0].known.Store(false)
+	for _, o := range c.callers {
+		o.at[0].known.Store(false)
 	}
 	c.local = &acceptor{table: session.NewTable(), pipe: c.pipe}
 	c.applied = 0 // its log is applied again from the beginning
-	go c.pipe.loop()
+	go c.pipe.Loop()
 }
 
 func (c *chaos) step() {
@@ -118,21 +102,21 @@ func (c *chaos) step() {
 	case n < 880:
 		c.elect()
 	case n < 890:
-		c.log.refuse([]error{nil, errRefused}[c.rng.IntN(2)])
+		c.log.Refuse([]error{nil, enginetest.ErrRefused}[c.rng.IntN(2)])
 	case n < 893:
 		c.install()
 	case n < 896:
 		c.restart()
 	case n < 905:
-		c.pipe.beat()
+		c.pipe.Beat()
 	case n < 920:
 		c.answer()
 	default:
-		pass(time.Duration(c.rng.IntN(100)) * time.Millisecond)
+		enginetest.Pass(time.Duration(c.rng.IntN(100)) * time.Millisecond)
 	}
 	synctest.Wait()
-	leads := c.log.Leader(command.HomeShard).Member == testMember
-	for _, p := range c.log.take() {
+	leads := c.log.Leader(command.HomeShard).Member == enginetest.Member
+	for _, p := range c.log.Take() {
 		c.transit = append(c.transit, transit{p, leads})
 	}
 }
@@ -140,10 +124,10 @@ func (c *chaos) step() {
 // call has a caller submit its next request; now and then another does while that is being proposed.
 func (c *chaos) call() {
 	if c.rng.IntN(4) == 0 {
-		c.log.meanwhile(c.submit)
+		c.log.Meanwhile(c.submit)
 	}
 	c.submit()
-	c.log.meanwhile(nil)
+	c.log.Meanwhile(nil)
 }
 
 // submit sends a caller's next request: now and then one that goes ahead of what others wait for, or one that takes the
@@ -156,12 +140,14 @@ func (c *chaos) submit() {
 	if c.rng.IntN(10) == 0 {
 		op.Data = make([]byte, command.BatchBytesMax/3)
 	}
-	w := newWaiter(c.callers[caller], &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{op}})
-	if c.rng.IntN(10) == 0 && c.callers[caller].known(command.HomeShard) {
-		c.pipe.queueRelease(w)
-		c.pipe.pump()
+	w := NewCall(c.callers[caller], &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{op}})
+	if c.rng.IntN(10) == 0 && c.callers[caller].Known(command.HomeShard) {
+		c.pipe.QueueRelease(w)
+		c.pipe.Pump()
 	} else {
-		c.pipe.submit(w)
+		if introduce, _ := c.pipe.Submit(w); introduce {
+			c.invited = append(c.invited, w.owner)
+		}
 	}
 	c.calls = append(c.calls, &chaosCall{path: path, w: w})
 }
@@ -175,9 +161,9 @@ func (c *chaos) answer() {
 	s := c.invited[i]
 	c.invited = slices.Delete(c.invited, i, i+1)
 	if c.rng.IntN(4) == 0 {
-		c.pipe.turnAway(s, errRefused)
+		c.pipe.RefuseOutside(s, enginetest.ErrRefused)
 	} else {
-		c.pipe.letIn(s)
+		c.pipe.LetIn(s)
 	}
 }
 
@@ -190,7 +176,7 @@ func (c *chaos) giveUp() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if !call.left {
-		call.left, call.told = true, c.pipe.wait(ctx, call.w, 0)
+		call.left, call.told = true, c.pipe.Wait(ctx, call.w, 0)
 	}
 }
 
@@ -200,7 +186,7 @@ func (c *chaos) commitOne() {
 		return
 	}
 	i := c.rng.IntN(1 + c.rng.IntN(len(c.transit)))
-	cmd := mustDecode(c.t, c.transit[i].cmd)
+	cmd := enginetest.Decode(c.t, c.transit[i].Cmd)
 	c.transit = append(c.transit[:i], c.transit[i+1:]...)
 	c.committed = append(c.committed, cmd)
 	c.truth.apply(cmd)
@@ -217,7 +203,7 @@ func (c *chaos) lose() {
 
 func (c *chaos) drop(i int) {
 	if c.rng.IntN(2) == 0 {
-		c.transit[i].dropped.Store(true)
+		c.transit[i].Lost.Store(true)
 	}
 	c.transit = append(c.transit[:i], c.transit[i+1:]...)
 }
@@ -225,7 +211,7 @@ func (c *chaos) drop(i int) {
 func (c *chaos) duplicate() {
 	if len(c.transit) > 0 {
 		copied := c.transit[c.rng.IntN(len(c.transit))]
-		c.transit = append(c.transit, transit{&fakeProposal{cmd: copied.cmd}, copied.kept})
+		c.transit = append(c.transit, transit{&enginetest.Proposal{Cmd: copied.Cmd}, copied.kept})
 	}
 }
 
@@ -236,8 +222,8 @@ func (c *chaos) elect() {
 			c.drop(i)
 		}
 	}
-	c.log.elect([]MemberID{0, testMember, otherMember}[c.rng.IntN(3)])
-	c.pipe.leaderChanged()
+	c.log.Elect([]replication.MemberID{0, enginetest.Member, enginetest.Other}[c.rng.IntN(3)])
+	c.pipe.LeaderChanged()
 }
 
 func (c *chaos) applyOne() {
@@ -251,27 +237,27 @@ func (c *chaos) applyOne() {
 func (c *chaos) install() {
 	c.local.table = session.NewTable()
 	c.applied = len(c.committed)
-	o, ok := c.truth.table.Origin(testMember)
+	o, ok := c.truth.table.Origin(enginetest.Member)
 	if !ok {
 		return
 	}
 	c.local.table.LoadOrigin(o)
 	if o.Start == c.start {
-		c.pipe.jumped(o.LastSeq)()
+		c.pipe.Jump(o.LastSeq)()
 	}
 }
 
 // settle lets everything arrive.
 func (c *chaos) settle() {
-	c.log.refuse(nil)
-	c.log.elect(otherMember)
-	c.pipe.leaderChanged()
+	c.log.Refuse(nil)
+	c.log.Elect(enginetest.Other)
+	c.pipe.LeaderChanged()
 	for len(c.invited) > 0 {
 		c.answer()
 	}
 	for range 2000 {
 		synctest.Wait()
-		for _, p := range c.log.take() {
+		for _, p := range c.log.Take() {
 			c.transit = append(c.transit, transit{p, false})
 		}
 		for len(c.transit) > 0 {
@@ -283,7 +269,7 @@ func (c *chaos) settle() {
 		if c.pending() == 0 {
 			return
 		}
-		pass(10 * time.Millisecond)
+		enginetest.Pass(10 * time.Millisecond)
 	}
 	c.t.Fatalf("%d calls never had an outcome", c.pending())
 }
@@ -291,7 +277,7 @@ func (c *chaos) settle() {
 func (c *chaos) pending() (n int) {
 	for _, call := range c.calls {
 		select {
-		case <-call.w.done:
+		case <-call.w.Done:
 		default:
 			n++
 		}
@@ -313,7 +299,7 @@ func (c *chaos) check() {
 		last[caller] = i
 	}
 	for _, call := range c.calls {
-		c.checkOutcome(call.path, call.w.err, times[call.path])
+		c.checkOutcome(call.path, call.w.Err, times[call.path])
 		if call.left {
 			c.checkOutcome(call.path, call.told, times[call.path])
 		}
@@ -336,7 +322,7 @@ func (c *chaos) checkOutcome(path string, told error, times int) {
 // Calls on a log that loses, repeats and refuses what it is given, under leaders that come and go: each is told the truth.
 // (dragonboat#264: what was lost on its way to the leader was told by a timeout, which says nothing.)
 func TestOutcomesAreTrueOnAnUnreliableLog(t *testing.T) {
-	for _, seed := range seeds(60) {
+	for _, seed := range enginetest.Seeds(60) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChaos(t, seed)

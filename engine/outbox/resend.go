@@ -1,34 +1,36 @@
-package engine
+package outbox
 
 import (
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/session"
 )
 
 const (
-	droppedPoll    = 20 * time.Millisecond // how often batches in flight are asked whether they were dropped
+	Poll           = 20 * time.Millisecond // how often batches in flight are asked whether they were dropped
 	resendFirstMin = 50 * time.Millisecond // shortest patience with the oldest batch before it is sent again
 	resendMax      = 2 * time.Second       // longest, if no session needs it sooner: see batch.again
 )
 
-func (p *pipeline) signal() {
+// Signal wakes Loop. It does not block.
+func (p *Outbox) Signal() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// leaderChanged is told by replication that the term or the leader is another: what was in flight may be lost.
-func (p *pipeline) leaderChanged() {
+// LeaderChanged is told by replication that the term or the leader is another: what was in flight may be lost.
+func (p *Outbox) LeaderChanged() {
 	p.mu.Lock()
 	p.mu.resend = true
 	p.mu.Unlock()
-	p.signal()
+	p.Signal()
 }
 
-// loop sends what a leader change, a lost batch or a full window held back. It ends when the pipeline is closed.
-func (p *pipeline) loop() {
+// Loop sends what a leader change, a lost batch or a full window held back. It ends when the pipeline is closed.
+func (p *Outbox) Loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -39,7 +41,7 @@ func (p *pipeline) loop() {
 		case <-timer.C:
 		}
 		p.resendLost()
-		p.pump()
+		p.Pump()
 		if next := p.arm(); next > 0 {
 			timer.Reset(next)
 		}
@@ -47,27 +49,27 @@ func (p *pipeline) loop() {
 }
 
 // arm returns when the loop must look again, zero if it need not.
-func (p *pipeline) arm() time.Duration {
+func (p *Outbox) arm() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held := p.heldLocked()
-	waiting := len(p.mu.inflight) > 0 || p.mu.queue.len() > 0 || p.mu.beat || !p.mu.registered || held > 0
+	waiting := len(p.mu.inflight) > 0 || p.mu.queue.len() > 0 || p.mu.beat || p.mu.standing != registered || held > 0
 	p.mu.armed = waiting && p.mu.closed == nil
 	switch {
 	case !p.mu.armed:
 		return 0
 	case held > 0:
-		return min(held, droppedPoll)
+		return min(held, Poll)
 	}
-	return droppedPoll
+	return Poll
 }
 
 // resendLost sends batches again on evidence of loss: all of them, in order, when the leader changed, one was
 // reported dropped or a later one was refused for a gap; otherwise the oldest alone when it took far longer than a
 // commit takes, unless this node leads: an entry in its own log cannot be lost without a change of term. (Timers
 // that resend everything collapse on a slow disk: each copy is another fsync.)
-func (p *pipeline) resendLost() {
-	leader, pulse := p.raft.Leader(p.shard), p.pulse()
+func (p *Outbox) resendLost() {
+	leader, pulse := p.raft.Leader(p.Shard), p.pulse()
 	p.mu.Lock()
 	if p.mu.sending || leader.Member == 0 || len(p.mu.inflight) == 0 || p.mu.closed != nil {
 		p.mu.resend = p.mu.resend && len(p.mu.inflight) > 0
@@ -78,12 +80,12 @@ func (p *pipeline) resendLost() {
 	for _, b := range p.mu.inflight {
 		all = all || b.proposal != nil && b.proposal.Dropped()
 	}
-	var again []*batch
+	var again []*Batch
 	oldest := p.mu.inflight[0]
 	switch {
 	case all:
 		again = append(again, p.mu.inflight...)
-	case session.MemberID(leader.Member) != p.register.Member && time.Since(oldest.lastSent) > oldest.patience:
+	case session.MemberID(leader.Member) != p.Origin.Member && time.Since(oldest.lastSent) > oldest.patience:
 		oldest.again(pulse)
 		again = append(again, oldest)
 	}
@@ -103,9 +105,17 @@ func (p *pipeline) resendLost() {
 	p.mu.Unlock()
 }
 
+// pulse is how often a batch has to reach the shard, zero if it need not.
+func (p *Outbox) pulse() time.Duration {
+	if p.Shard != command.HomeShard {
+		return 0
+	}
+	return p.node.Pulse()
+}
+
 // again doubles the patience with a batch, but not beyond a pulse: while it is on its way this node sends no beat, so on a link
 // that was cut for a while it is what its sessions live by.
-func (b *batch) again(pulse time.Duration) {
+func (b *Batch) again(pulse time.Duration) {
 	most := resendMax
 	if pulse > 0 {
 		most = min(most, pulse)
@@ -113,17 +123,17 @@ func (b *batch) again(pulse time.Duration) {
 	b.patience = max(b.patience, min(2*b.patience, most))
 }
 
-// refused is told that a batch of ours was refused for a gap: an earlier one was lost.
-func (p *pipeline) refused() {
+// Gap is told that a batch of ours was refused for a gap: an earlier one was lost.
+func (p *Outbox) Gap() {
 	p.mu.Lock()
 	p.mu.resend = len(p.mu.inflight) > 0
 	p.mu.Unlock()
-	p.signal()
+	p.Signal()
 }
 
-// jumped is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost. prove is to be
+// Jump is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost. prove is to be
 // called when the sessions that ended in the gap have been told: what was said after their end proves nothing for them.
-func (p *pipeline) jumped(seq uint64) (prove func()) {
+func (p *Outbox) Jump(seq uint64) (prove func()) {
 	prove = func() {}
 	for {
 		p.mu.Lock()
@@ -138,9 +148,9 @@ func (p *pipeline) jumped(seq uint64) (prove func()) {
 			if w.end {
 				err = nil // which nothing refuses
 			}
-			p.complete(b, i, nil, 0, err)
+			p.Complete(b, i, nil, 0, err)
 		}
 		p.land(b)
-		prove = func() { p.proved(b.sent, b.drift) }
+		prove = func() { p.prove(b) }
 	}
 }

@@ -1,0 +1,15 @@
+package engine
+
+import "errors"
+
+// Errors of sessions and claims.
+var (
+	// ErrSuspended: the session is past its local deadline, so what depends on it cannot be granted now.
+	ErrSuspended = errors.New("session suspended")
+	// ErrDeleted: the claimed znode was deleted by somebody else.
+	ErrDeleted = errors.New("claimed znode was deleted")
+	// ErrReleased: the claim was given back by its owner.
+	ErrReleased = errors.New("released")
+	// ErrTooLarge: data or request over the configured limit, or a path over 64 KiB.
+	ErrTooLarge = errors.New("too large")
+)

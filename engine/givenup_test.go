@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+)
+
+func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		ctx, cancel := context.WithCancel(t.Context())
+		sent := s.Submit(ctx, []tree.Op{create("/sent")})
+		first := n.wantRequests("create /sent")
+		queued := s.Submit(ctx, []tree.Op{create("/queued")})
+		cancel()
+		if err := outcome(s.Submit(ctx, []tree.Op{create("/late")}).waiter); err != context.Canceled {
+			t.Fatalf("taken after the ctx has ended: %v", err)
+		}
+		n.apply(first...)
+		n.apply(n.wantRequests("create /queued")...)
+		for _, p := range []Pending{sent, queued} {
+			if err := outcome(p.waiter); err != nil {
+				t.Fatalf("outcome %v of what was applied", err)
+			}
+		}
+	})
+}
+
+func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		n.log.Refuse(enginetest.ErrRefused)
+		n.log.Meanwhile(func() {
+			n.log.Meanwhile(nil)
+			n.pipe.GiveUp(outbox.ErrUnknownOutcome, s.owner)
+		})
+		p := s.Submit(t.Context(), []tree.Op{create("/a")})
+		if err := outcome(p.waiter); err != outbox.ErrUnknownOutcome {
+			t.Fatal(err)
+		}
+		s.Submit(t.Context(), []tree.Op{create("/b")})
+		n.log.Refuse(nil)
+		enginetest.Pass(outbox.Poll)
+		n.wantRequests("create /b")
+	})
+}
+
+func TestSessionCloseGivesUpWhatItCannotLearn(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		s := n.open(testTimeout)
+		p := s.Submit(t.Context(), []tree.Op{create("/a")})
+		n.log.Take() // and it is lost
+		n.lead(0)
+		if err := s.Close(); err == nil {
+			t.Error("Close without a quorum says nothing")
+		}
+		if !testkit.Closed(p.Done()) {
+			t.Fatal("the request has no outcome")
+		}
+		if err := outcome(p.waiter); err != outbox.ErrUnknownOutcome {
+			t.Error(err)
+		}
+	})
+}
