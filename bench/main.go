@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
 // settings are the flags.
@@ -117,7 +119,7 @@ func (s settings) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer remove(dir)
-	if slices.Contains(s.systems, "zookeeper") && !zooKeeperInstalled() {
+	if slices.Contains(s.systems, "zookeeper") && !zookeeper.Installed() {
 		fmt.Fprintln(out, "ZooKeeper is left out: the Debian package zookeeper is not installed")
 		s.systems = slices.DeleteFunc(s.systems, func(name string) bool { return name == "zookeeper" })
 	}

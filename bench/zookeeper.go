@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -19,20 +18,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
+	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
-
-// zooKeeperJars is what ZooKeeper needs of where Debian keeps it.
-var zooKeeperJars = []string{"zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-simple.jar", "commons-cli.jar", "commons-io.jar",
-	"netty*.jar", "metrics-core*.jar", "snappy-java.jar", "jackson-core.jar", "jackson-databind.jar", "jackson-annotations.jar"}
-
-var javaDir = "/usr/share/java"
-
-// zooKeeperInstalled reports whether ZooKeeper can be measured.
-func zooKeeperInstalled() bool {
-	_, err := os.Stat(filepath.Join(javaDir, "zookeeper.jar"))
-	_, noJava := exec.LookPath("java")
-	return err == nil && noJava == nil
-}
 
 // zooKeeper is an ensemble with the settings of the example that comes with it. Each member has a process; those of members that
 // belong elsewhere are nil.
@@ -52,21 +39,12 @@ func startZooKeeper(p place) (ensemble, error) {
 }
 
 func (z *zooKeeper) start() error {
-	var jars []string
-	for _, pattern := range zooKeeperJars {
-		found, err := filepath.Glob(filepath.Join(javaDir, pattern))
-		if err != nil {
-			return err
-		}
-		jars = append(jars, found...)
-	}
 	for _, i := range z.place.Here {
 		file, err := z.configure(i)
 		if err != nil {
 			return err
 		}
-		cmd := exec.Command("java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", strings.Join(jars, ":"),
-			"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+		cmd := exec.Command("java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", zookeeper.ClassPath(), zookeeper.Server, file)
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it goes with its worker
 		if err := cmd.Start(); err != nil {
@@ -110,17 +88,7 @@ func (z *zooKeeper) configure(member int) (file string, err error) {
 
 // ask returns what a member that serves says about itself; empty if it does not.
 func (z *zooKeeper) ask(member int, what string) string {
-	c, err := net.DialTimeout("tcp", z.place.Addrs[member][1], time.Second)
-	if err != nil {
-		return ""
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Second))
-	if _, err := io.WriteString(c, "srvr"); err != nil {
-		return ""
-	}
-	text, _ := io.ReadAll(c) // half an answer has half the lines
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(zookeeper.Ask(z.place.Addrs[member][1], "srvr")) {
 		if value, ok := strings.CutPrefix(line, what+": "); ok {
 			return strings.TrimSpace(value)
 		}

@@ -3,18 +3,12 @@ package embed_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -27,6 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -267,75 +262,36 @@ func TestMembers_IPv6(t *testing.T) {
 }
 
 // An authority signs certificates for members on loopback.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
+type authority struct{ *testkit.Authority }
+
+func newAuthority(t *testing.T, name string) authority {
+	return authority{testkit.NewAuthority(t, name)}
 }
 
-func newAuthority(t *testing.T, name string) *authority {
+// files writes a member's certificate and key, and the certificate of the authority that the member
+// trusts.
+func (a authority) files(t *testing.T, trust authority, changes ...func(*x509.Certificate)) *embed.TLS {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	cert, err := x509.ParseCertificate(der)
-	must(t, err)
-	return &authority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
-
-// sign returns a member's certificate, with changes, and key as PEM.
-func (a *authority) sign(t *testing.T, changes ...func(*x509.Certificate)) (cert, key []byte) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "member"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	for _, change := range changes {
-		change(template)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
-	must(t, err)
-	raw, err := x509.MarshalPKCS8PrivateKey(k)
-	must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
-
-// files are a member's certificate, key and authority on disk; trust is whom it believes.
-func (a *authority) files(t *testing.T, trust *authority, changes ...func(*x509.Certificate)) *embed.TLS {
-	t.Helper()
-	cert, key := a.sign(t, changes...)
+	cert, key := testkit.PEM(t, a.Issue(t, changes...))
 	dir := t.TempDir()
 	put := func(name string, data []byte) string {
 		name = filepath.Join(dir, name)
 		must(t, os.WriteFile(name, data, 0o600))
 		return name
 	}
-	return &embed.TLS{CertFile: put("cert.pem", cert), KeyFile: put("key.pem", key), CAFile: put("ca.pem", trust.pem)}
+	return &embed.TLS{CertFile: put("cert.pem", cert), KeyFile: put("key.pem", key), CAFile: put("ca.pem", trust.PEM())}
 }
 
-func (a *authority) config(t *testing.T) *embed.TLS {
+func (a authority) config(t *testing.T) *embed.TLS {
 	t.Helper()
-	cert, err := tls.X509KeyPair(a.sign(t))
-	must(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return &embed.TLS{Config: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}}
+	return &embed.TLS{Config: &tls.Config{Certificates: []tls.Certificate{a.Issue(t)}, RootCAs: a.Pool, ClientCAs: a.Pool}}
 }
 
-// insists is a config that shows a certificate of this authority also to those who say that they trust another.
-func (a *authority) insists(t *testing.T, trust *authority) *embed.TLS {
+// insists returns a config that shows a certificate of this authority even to peers that say they
+// trust another.
+func (a authority) insists(t *testing.T, trust authority) *embed.TLS {
 	t.Helper()
-	cert, err := tls.X509KeyPair(a.sign(t))
-	must(t, err)
+	cert := a.Issue(t)
 	c := trust.config(t)
 	c.Config.Certificates = []tls.Certificate{cert}
 	c.Config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }

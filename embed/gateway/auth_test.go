@@ -1,19 +1,15 @@
 package gateway
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	cryptox509 "crypto/x509"
 	"crypto/x509/pkix"
-	"math/big"
-	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -86,42 +82,18 @@ func TestAuthFails(t *testing.T) {
 	c.endsSilently()
 }
 
-// certificate returns a certificate signed by parent, or by itself if parent is nil.
-func certificate(t *testing.T, name pkix.Name, parent *tls.Certificate) *tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &cryptox509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: name, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: parent == nil, BasicConstraintsValid: true}
-	issuer, signer := template, any(key)
-	if parent != nil {
-		issuer, signer = parent.Leaf, parent.PrivateKey
-	}
-	der, err := cryptox509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := cryptox509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-}
-
 // 7.5: over TLS a client's certificate is an identity.
 func TestX509(t *testing.T) {
-	ca := certificate(t, pkix.Name{CommonName: "authority"}, nil)
-	server := certificate(t, pkix.Name{CommonName: "server"}, ca)
-	web := certificate(t, pkix.Name{CommonName: "web", OrganizationalUnit: []string{"shop"}}, ca)
-	authorities := cryptox509.NewCertPool()
-	authorities.AddCert(ca.Leaf)
+	ca := testkit.NewAuthority(t, "authority")
+	server := ca.Issue(t)
+	web := ca.Issue(t, func(c *cryptox509.Certificate) {
+		c.Subject = pkix.Name{CommonName: "web", OrganizationalUnit: []string{"shop"}}
+	})
 	n := startNode(t, func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"x509": X509()} })
 	cfg := Config{TLS: &TLS{Config: &tls.Config{
-		Certificates: []tls.Certificate{*server}, ClientCAs: authorities, ClientAuth: tls.VerifyClientCertIfGiven}}}
+		Certificates: []tls.Certificate{server}, ClientCAs: ca.Pool, ClientAuth: tls.VerifyClientCertIfGiven}}}
 	g := startOn(t, n, cfg)
-	c := connectTLS(t, g, &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{*web}})
+	c := connectTLS(t, g, &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{web}})
 	if r := c.must(op(wire.OpWhoAmI, "")); !slices.Contains(r.Users, wire.User{Scheme: "x509", Name: "CN=web,OU=shop"}) {
 		t.Errorf("whoAmI: %+v", r.Users)
 	}
@@ -132,7 +104,7 @@ func TestX509(t *testing.T) {
 	if r := c.must(op(wire.OpGetACL, "/web")); len(r.ACL) != 1 || r.ACL[0].ID != "CN=web,OU=shop" {
 		t.Errorf("getACL: %+v", r.ACL)
 	}
-	nobody := connectTLS(t, g, &tls.Config{RootCAs: authorities})
+	nobody := connectTLS(t, g, &tls.Config{RootCAs: ca.Pool})
 	if r := nobody.do(op(wire.OpGetData, "/web")); r.Err != wire.NoAuth {
 		t.Errorf("getData without a certificate: %d", r.Err)
 	}

@@ -20,10 +20,7 @@ var seeds = flag.Int("seeds", 3, "how many random conversations TestSameAnswers 
 // and create2 in a multi.
 func TestSameAnswers(t *testing.T) {
 	t.Parallel()
-	zooKeeper, ok := startZooKeeper(t, 1)
-	if !ok {
-		t.Skip("the Debian package zookeeper is not installed")
-	}
+	zooKeeper := startZooKeeper(t, 1)
 	addrs := []string{start(t).Addr().String(), zooKeeper.doors[0].server} // which have the same history
 	names := []string{"Vivarium", "ZooKeeper"}
 	for seed := range *seeds {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
 // A contender waits for some of what a path has to give, in the process or as a client. Who wants all of it wants nobody beside it.
@@ -369,14 +368,8 @@ func (e *ensemble) curator(run func(args ...string) *exec.Cmd, timeout time.Dura
 func curator(t *testing.T, file string) func(args ...string) *exec.Cmd {
 	t.Helper()
 	jars := []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar", "failureaccess.jar"}
-	run := func(args ...string) *exec.Cmd {
-		cmd, _ := java(jars, append([]string{file}, args...)...)
-		return cmd
-	}
-	_, installed := java(jars)
-	_, err := exec.LookPath("javac") // whose classes java needs to run a file
-	if _, missing := os.Stat(filepath.Join(javaDir, jars[0])); !installed || err != nil || missing != nil {
+	if _, err := exec.LookPath("javac"); err != nil || !zookeeper.Installed(jars...) { // java needs javac's classes to run a file
 		t.Skip("there is no Curator: the Debian packages are zookeeper, libcurator-recipes-java and default-jdk-headless")
 	}
-	return run
+	return func(args ...string) *exec.Cmd { return zookeeper.Java(jars, append([]string{file}, args...)...) }
 }

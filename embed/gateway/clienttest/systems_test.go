@@ -6,10 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/testkit"
-	"github.com/vivarium-go/vivarium/internal/testkit/child"
+	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
 var update = flag.Bool("update", false, "record what ZooKeeper's servers answer in testdata/*.golden; needs the Debian package zookeeper")
@@ -140,114 +138,34 @@ func startVivarium(t *testing.T) *system {
 	return s
 }
 
-// zooKeeperJars is what ZooKeeper needs of where Debian keeps it.
-var zooKeeperJars = []string{"zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-simple.jar", "commons-cli.jar", "commons-io.jar",
-	"netty*.jar", "metrics-core*.jar", "snappy-java.jar", "jackson-core.jar", "jackson-databind.jar", "jackson-annotations.jar"}
-
-const javaDir = "/usr/share/java"
-
-// java returns a command with ZooKeeper's classes and others, and false if they are not installed.
-func java(more []string, args ...string) (*exec.Cmd, bool) {
-	path, err := exec.LookPath("java")
-	if _, missing := os.Stat(filepath.Join(javaDir, "zookeeper.jar")); err != nil || missing != nil {
-		return nil, false
-	}
-	var jars []string
-	for _, pattern := range slices.Concat(zooKeeperJars, more) {
-		found, _ := filepath.Glob(filepath.Join(javaDir, pattern))
-		jars = append(jars, found...)
-	}
-	args = append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-		"-cp", strings.Join(jars, ":")}, args...)
-	return exec.Command(path, args...), true
-}
-
-// startZooKeeper starts servers of ZooKeeper's, with the session timeouts of startVivarium's. It is false if there are none.
-func startZooKeeper(t *testing.T, members int) (*system, bool) {
+// startZooKeeper starts servers of ZooKeeper with the session timeouts of startVivarium. It skips the
+// test if ZooKeeper is not installed.
+func startZooKeeper(t *testing.T, members int) *system {
 	t.Helper()
-	if _, ok := java(nil); !ok {
-		return nil, false
+	if !zookeeper.Installed() {
+		t.Skip(zookeeper.Missing)
 	}
-	ports := freePorts(t, 3*members)
 	s := &system{name: "ZooKeeper"}
-	for i := range members {
-		dir := t.TempDir()
-		var cfg strings.Builder
-		fmt.Fprintf(&cfg, "tickTime=200\ninitLimit=100\nsyncLimit=100\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nforceSync=no\nadmin.enableServer=false\n",
-			leastTimeout.Milliseconds(), embed.DefaultMaxSessionTimeout.Milliseconds())
-		fmt.Fprintf(&cfg, "4lw.commands.whitelist=*\nextendedTypesEnabled=true\nenforceQuota=true\nmaxClientCnxns=0\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n", dir, ports[i])
-		for j := 0; j < members && members > 1; j++ {
-			fmt.Fprintf(&cfg, "server.%d=127.0.0.1:%d:%d\n", j+1, ports[members+j], ports[2*members+j])
-		}
-		must(t, os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(cfg.String()), 0o644))
-		must(t, os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(i+1)), 0o644))
-		cmd, _ := java(nil, "-Dznode.container.checkIntervalMs=3600000", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(dir, "zoo.cfg"))
-		must(t, cmd.Start())
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		})
-		s.doors = append(s.doors, newDoor(t, fmt.Sprintf("127.0.0.1:%d", ports[i])))
+	for _, addr := range zookeeper.Start(t, members, fmt.Sprintf("tickTime=200\ninitLimit=100\nsyncLimit=100\nforceSync=no\n"+
+		"minSessionTimeout=%d\nmaxSessionTimeout=%d\n", leastTimeout.Milliseconds(), embed.DefaultMaxSessionTimeout.Milliseconds())) {
+		s.doors = append(s.doors, newDoor(t, addr))
 	}
-	end := time.Now().Add(3 * patience) // JVMs, where many tests run at once
-	for _, d := range s.doors {
-		for !strings.Contains(ask(d.server, "srvr"), "Mode: ") {
-			if time.Now().After(end) {
-				t.Fatal("ZooKeeper does not start")
-			}
-			<-time.After(20 * time.Millisecond)
-		}
-	}
-	return s, true
+	return s
 }
 
 // leastTimeout is the least session timeout of an ensemble of embedtest's.
 const leastTimeout = 720 * time.Millisecond
-
-// freePorts are not in use when it returns, and nobody else is given them.
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	addrs, err := child.FreeAddrs(n)
-	must(t, err)
-	for _, addr := range addrs {
-		a, err := net.ResolveTCPAddr("tcp", addr)
-		must(t, err)
-		ports = append(ports, a.Port)
-	}
-	return ports
-}
-
-// ask returns what a server says to a four-letter word; empty if nobody is there.
-func ask(addr, word string) string {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return ""
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-	_, _ = io.WriteString(c, word)
-	text, _ := io.ReadAll(c)
-	return string(text)
-}
 
 // compare checks a transcript of Vivarium's against the one that ZooKeeper's servers gave when it was recorded, and if they are installed
 // that they give it still. run makes a transcript.
 func compare(t *testing.T, name string, run func(t *testing.T, s *system) string) {
 	golden := filepath.Join("testdata", name+".golden")
 	if *update {
-		s, ok := startZooKeeper(t, 3)
-		if !ok {
-			t.Fatal("the Debian package zookeeper is not installed")
-		}
-		must(t, os.WriteFile(golden, []byte(run(t, s)), 0o644))
+		must(t, os.WriteFile(golden, []byte(run(t, startZooKeeper(t, 3))), 0o644))
 	}
 	t.Run("ZooKeeper", func(t *testing.T) {
 		t.Parallel() // they wait more than they compute
-		s, ok := startZooKeeper(t, 3)
-		if !ok {
-			t.Skip("the Debian package zookeeper is not installed")
-		}
-		diff(t, golden, run(t, s))
+		diff(t, golden, run(t, startZooKeeper(t, 3)))
 	})
 	t.Run("Vivarium", func(t *testing.T) {
 		t.Parallel()

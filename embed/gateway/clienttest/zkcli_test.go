@@ -11,13 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
 // ZooKeeper's own shell prints the same as with ZooKeeper.
 func TestZKCLI(t *testing.T) {
 	t.Parallel()
-	if _, ok := java(nil); !ok {
-		t.Skip("the Debian package zookeeper is not installed")
+	if !zookeeper.Installed() {
+		t.Skip(zookeeper.Missing)
 	}
 	script, err := os.ReadFile("testdata/zkcli.txt")
 	must(t, err)
@@ -71,7 +73,7 @@ func shell(t *testing.T, s *system, script string) string {
 // zkCLI runs the shell, and returns all that it prints and its exit code.
 func zkCLI(t *testing.T, s *system, input string, args ...string) (string, int) {
 	t.Helper()
-	base, _ := java(nil, append([]string{"-Dfile.encoding=UTF-8", "org.apache.zookeeper.ZooKeeperMain", "-server", s.doors[0].listener.Addr().String()}, args...)...)
+	base := zookeeper.Java(nil, append([]string{"-Dfile.encoding=UTF-8", "org.apache.zookeeper.ZooKeeperMain", "-server", s.doors[0].listener.Addr().String()}, args...)...)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, base.Path, base.Args[1:]...)
