@@ -8,23 +8,23 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Incarnation is one stream of a member.
+// An Incarnation is one stream of a member: its one start.
 type Incarnation struct {
 	Member MemberID
 	Start  uint64
 }
 
-// history is what a session has of the members that speak for it and spoke, beside its origin.
+// history records where a session is attached, which members spoke for it before, and how it ends.
 type history struct {
 	attached tree.Zxid
 	former   []Incarnation
-	lost     bool // of one that Purge or DecideEnd was told of: how it ends
+	lost     bool // how the session ends; set by Purge or DecideEnd
 }
 
-// lost is how the session ends once it is due.
+// lost reports whether the session counts as lost once it is due.
 func (e *entry) lost() bool { return e.extra == nil || e.extra.ended == 0 || e.extra.history.lost }
 
-// attached is zero for an in-process session.
+// attached returns the transaction of the session's attachment; zero for an in-process session.
 func (e *entry) attached() tree.Zxid {
 	if e.extra == nil || e.extra.history == nil {
 		return 0
@@ -39,13 +39,15 @@ func (e *entry) former() []Incarnation {
 	return e.extra.history.former
 }
 
-// Reattach attaches a remote client's session to the member whose accepted batch asks for it, in transaction zxid, which was never
-// used before; the table keeps identities. What the member before still asks for the session is refused from now on. A move to
-// the member where it is already is how a client comes back, and no other.
+// Reattach attaches a remote session to the member whose accepted batch asks for it, in transaction
+// zxid, which was never used before. The table keeps identities. From now on, what the member
+// before still asks for the session is refused. The member may be the one that the session is
+// attached to: the client has come back there, and its earlier connection counts no longer.
 //
-// The client knows the password. It returns ErrExpired for a session that is unknown, due or closing, ErrNotRemote,
-// ErrWrongPassword, or ErrInvalidTimeout, ErrUnregistered and ErrSilent as Open does. Whoever asks is told nothing but that the
-// session has expired, so that nobody learns which ids are in use.
+// The client knows the password. Reattach returns ErrExpired for a session that is unknown, due or
+// closing, and ErrNotRemote or ErrWrongPassword where they apply. It returns ErrInvalidTimeout,
+// ErrUnregistered and ErrSilent as Open does. The caller tells the client only that the session has
+// expired, so that no client can find out which ids are in use.
 func (t *Table) Reattach(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID, zxid tree.Zxid, identities []tree.Identity) error {
 	e, ok := t.sessions[id]
 	switch {
@@ -62,15 +64,15 @@ func (t *Table) Reattach(id tree.SessionID, password [16]byte, timeout time.Dura
 	}
 	x := e.extra
 	former := without(x.history.former, at)
-	if from.Member != at && len(x.shards) > 0 { // else nothing of it can be on its way to another shard
+	if from.Member != at && len(x.shards) > 0 { // else no other shard can still get anything from it
 		former = append(former, Incarnation{Member: from.Member, Start: from.Start})
 	}
 	x.history.former = former
 	return nil
 }
 
-// attach takes a session from the class it is in to one of the origin at, which has just been heard: with the session, the new
-// origin's silence counts for it, and no longer the old one's.
+// attach moves a session from its class to one of the origin at, which has just been heard. From
+// now on the new origin's silence counts for the session, and not the old one's.
 func (t *Table) attach(e *entry, timeout time.Duration, at MemberID, zxid tree.Zxid, identities []tree.Identity) error {
 	if timeout <= 0 {
 		return ErrInvalidTimeout
@@ -98,8 +100,8 @@ func (t *Table) heard(at MemberID) (*origin, error) {
 	return o, nil
 }
 
-// SetIdentities replaces what a session has authenticated as; the table keeps identities. It returns ErrExpired or ErrAttachedElsewhere as Usable
-// does.
+// SetIdentities replaces the identities that a session has authenticated as. The table keeps
+// identities. It returns ErrExpired or ErrAttachedElsewhere as Usable does.
 func (t *Table) SetIdentities(id tree.SessionID, at MemberID, identities []tree.Identity) error {
 	if err := t.Usable(id, at); err != nil {
 		return err
@@ -109,9 +111,11 @@ func (t *Table) SetIdentities(id tree.SessionID, at MemberID, identities []tree.
 	return nil
 }
 
-// CheckAttachment tells whether the origin at may close a session that it saw attached in transaction attached, zero for an in-process
-// one. It returns ErrExpired or ErrAttachedElsewhere as Usable does, and ErrAttachedElsewhere also if its client has come back to the same member
-// since: who was silent for too long was another connection.
+// CheckAttachment reports whether the origin at still has the attachment of a session that it saw
+// made in transaction attached, zero for an in-process session. Only then may the origin close the
+// session, for example. It returns ErrExpired or ErrAttachedElsewhere as Usable does. It also
+// returns ErrAttachedElsewhere if the client has come back to the same member since: the caller saw
+// an earlier connection.
 func (t *Table) CheckAttachment(id tree.SessionID, at MemberID, attached tree.Zxid) error {
 	if err := t.Usable(id, at); err != nil {
 		return err

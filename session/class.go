@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A class holds the sessions of one origin that have the same timeout. They share their fate: one entry
-// makes all of them due. Silence therefore costs by the number of different timeouts, which is small in
-// practice, and not by the number of sessions.
+// A class holds the sessions of one origin that have the same timeout. One log entry makes all of
+// them due. So silence costs by the number of different timeouts, which is small in practice, and
+// not by the number of sessions.
 type class struct {
 	timeout time.Duration
 	origin  MemberID
@@ -29,7 +29,7 @@ func (o *origin) add(e *entry, timeout time.Duration) {
 	c.members = append(c.members, e)
 }
 
-// remove takes a session out of its class's members.
+// remove takes a session out of its class.
 func (o *origin) remove(e *entry) {
 	c := e.class
 	last := len(c.members) - 1

@@ -8,9 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Drain hands over everything that was touched since the last Drain, once, in its newest form: first
-// origins by member, then sessions by id; exists is false for a session that is gone, whose record is
-// then zero. If a function returns an error, Drain stops, returns it, and forgets nothing.
+// Drain passes on all that has changed since the last Drain, once and in its newest form: first
+// origins by member, then sessions by id. If exists is false, the session is gone and its record is
+// zero. If a function returns an error, Drain stops, returns the error, and forgets no change.
 func (t *Table) Drain(
 	origin func(Origin) error,
 	session func(id tree.SessionID, r Record, exists bool) error,
@@ -37,11 +37,11 @@ func (t *Table) Drain(
 	return nil
 }
 
-// Dirty returns how much Drain would hand over.
+// Dirty returns how many origins and sessions Drain would pass on.
 func (t *Table) Dirty() int { return len(t.dirtyOrigins) + len(t.dirtySessions) }
 
-// forgetLen is the size up to which a set of dirty keys is emptied and kept. Emptying costs by the
-// largest size the set ever had, so after a burst a new one is cheaper.
+// forgetLen is the size up to which a set of dirty keys is cleared and kept. Clearing costs by the
+// largest size that the set ever had, so after a burst a new set is cheaper.
 const forgetLen = 128
 
 func forget[K comparable](set map[K]struct{}) map[K]struct{} {
@@ -52,25 +52,26 @@ func forget[K comparable](set map[K]struct{}) map[K]struct{} {
 	return set
 }
 
-// LoadOrigin puts back an origin that Drain handed over. Origins and records may be loaded in any order,
-// into a table that was used for nothing else yet; Verify at the end says whether they fit.
+// LoadOrigin restores an origin that Drain passed on. Origins and records may be loaded in any
+// order, into a table that has not been used for anything else. Verify then says whether they fit
+// together.
 func (t *Table) LoadOrigin(n Origin) {
 	o := t.ensure(n.Member)
 	o.Origin = n
 	o.markDue()
 }
 
-// LoadRecord puts back a session that Drain handed over. It returns ErrCorrupt for a record that no
+// LoadRecord restores a session that Drain passed on. It returns ErrCorrupt for a record that no
 // session can have.
 func (t *Table) LoadRecord(r Record) error {
 	over := r.Ended != 0 && !r.Closing
 	if r.ID == 0 || (r.Origin == 0) != over || (r.Timeout <= 0) != over || over && (r.Remote() || len(r.Former) == 0) || r.Lost && r.Ended == 0 || !slices.IsSorted(r.Shards) {
-		return fmt.Errorf("%w: session %d of member %d has timeout %v, shards %v, was attached at %d, ended at %d (lost: %v) and spoken for by %v",
+		return fmt.Errorf("%w: session %d of member %d has timeout %v, shards %v, attachment %d, end %d (lost: %v) and former members %v",
 			ErrCorrupt, r.ID, r.Origin, r.Timeout, r.Shards, r.Attached, r.Ended, r.Lost, r.Former)
 	}
 	_, open := t.sessions[r.ID]
 	if _, ended := t.ended[r.ID]; open || ended {
-		return fmt.Errorf("%w: session %d is there twice", ErrCorrupt, r.ID)
+		return fmt.Errorf("%w: session %d is recorded twice", ErrCorrupt, r.ID)
 	}
 	if over {
 		t.remember(r.ID, end{zxid: r.Ended, lost: r.Lost, shards: r.Shards, former: r.Former})
@@ -80,8 +81,8 @@ func (t *Table) LoadRecord(r Record) error {
 	return nil
 }
 
-// Verify reports the first invariant of the table that does not hold, as ErrCorrupt. It looks at
-// everything. The engine asks after a load, when all ephemerals are tracked.
+// Verify returns the first invariant of the table that does not hold, as ErrCorrupt. It looks at
+// everything. The engine calls it after a load, when all ephemerals are tracked.
 func (t *Table) Verify() error {
 	if err := t.verifyOrigins(); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -97,7 +98,7 @@ func (t *Table) verifyOrigins() error {
 	for _, m := range slices.Sorted(maps.Keys(t.origins)) {
 		o := t.origins[m]
 		if o.Start == 0 && len(o.classes) == 0 && len(o.purged) > 0 {
-			continue // all that is known of it is what will be refused
+			continue // the member never registered; the table only remembers ends for it
 		}
 		if o.Start == 0 {
 			return fmt.Errorf("member %d has sessions but never registered", m)
@@ -184,7 +185,7 @@ func (t *Table) verifySessions() error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.ephemerals)) {
 		if _, ok := t.sessions[id]; !ok {
-			return fmt.Errorf("session %d is gone and owns %q", id, t.Ephemerals(id)[0])
+			return fmt.Errorf("session %d has no record but owns %q", id, t.Ephemerals(id)[0])
 		}
 	}
 	return nil
@@ -192,12 +193,12 @@ func (t *Table) verifySessions() error {
 
 func verifyFormer(r Record) error {
 	if len(r.Former) > 0 && r.Ended == 0 && (!r.Remote() || len(r.Shards) == 0) {
-		return fmt.Errorf("%v spoke for it before, and it uses no other shard or is an in-process one", r.Former)
+		return fmt.Errorf("it has former members %v but uses no other shard or is in-process", r.Former)
 	}
 	for i, f := range r.Former {
 		twice := slices.ContainsFunc(r.Former[:i], func(g Incarnation) bool { return g.Member == f.Member })
 		if twice || f.Member == 0 || f.Member == r.Origin && r.Ended == 0 {
-			return fmt.Errorf("member %d speaks for it, %v did before", r.Origin, r.Former)
+			return fmt.Errorf("former members %v name a member twice, member 0, or member %d that speaks now", r.Former, r.Origin)
 		}
 	}
 	return nil
@@ -219,7 +220,7 @@ func (t *Table) verifyEnded() error {
 		waiting += len(x.former)
 		for _, f := range x.former {
 			if t.origins[f.Member].purged[id] != x.zxid || t.isRetired(f) {
-				return fmt.Errorf("session %d has ended at %d and member %d does not know", id, x.zxid, f.Member)
+				return fmt.Errorf("session %d has ended at %d, which member %d should acknowledge but cannot", id, x.zxid, f.Member)
 			}
 		}
 	}
@@ -227,7 +228,7 @@ func (t *Table) verifyEnded() error {
 		waiting -= len(o.purged)
 	}
 	if waiting != 0 {
-		return fmt.Errorf("members wait for %d ends that nobody remembers", -waiting)
+		return fmt.Errorf("%d ends are kept for members but are not in the table", -waiting)
 	}
 	return nil
 }

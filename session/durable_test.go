@@ -33,7 +33,7 @@ func TestVerify(t *testing.T) {
 			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5}},
 		},
 		{
-			name: "former is the origin", origins: []Origin{spoken}, complain: "member 1 speaks for it",
+			name: "former is the origin", origins: []Origin{spoken}, complain: "member 1 that speaks now",
 			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5, Shards: []uint32{2}, Former: []Incarnation{{1, 1}}}},
 		},
 		{
@@ -45,19 +45,19 @@ func TestVerify(t *testing.T) {
 			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5, Former: []Incarnation{{2, 1}}}},
 		},
 		{
-			name: "former twice", origins: []Origin{spoken}, complain: "did before",
+			name: "former twice", origins: []Origin{spoken}, complain: "name a member twice",
 			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5, Shards: []uint32{2}, Former: []Incarnation{{2, 1}, {2, 2}}}},
 		},
 		{name: "end that is kept in mind", origins: []Origin{spoken}, records: []Record{{ID: 10, Ended: 7, Former: []Incarnation{{1, 1}}}}},
 		{
-			name: "end kept for a member that is retired", origins: []Origin{{Member: 1, Start: 2}}, complain: "does not know",
+			name: "end kept for a member that is retired", origins: []Origin{{Member: 1, Start: 2}}, complain: "should acknowledge",
 			records: []Record{{ID: 10, Ended: 7, Former: []Incarnation{{1, 1}}}},
 		},
 		{name: "session before any batch", origins: []Origin{{Member: 1, Start: 1}}, records: []Record{record}, complain: "before its first batch"},
 		{
 			name: "ephemeral without a session", origins: []Origin{spoken},
 			changes:  []tree.Change{{Type: tree.Created, Path: "/a", Owner: 11}},
-			complain: `session 11 is gone and owns "/a"`,
+			complain: `session 11 has no record but owns "/a"`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Track books the ephemerals that a transaction created and deleted, or that linger since, and ignores other znodes. After a
-// load, the caller tracks every ephemeral of the tree as created.
+// Track records which ephemerals a transaction created, deleted or made linger. It ignores other
+// znodes. After a load, the caller tracks every ephemeral of the tree as created.
 func (t *Table) Track(changes []tree.Change) {
 	for _, c := range changes {
 		switch {
@@ -39,7 +39,8 @@ func (t *Table) disown(id tree.SessionID, path string) {
 	}
 }
 
-// Owned is Ephemerals in no order, which whoever cannot keep the table for long sorts elsewhere.
+// Owned returns the paths of Ephemerals in no order. A caller that must not hold the table for long
+// sorts them afterwards.
 func (t *Table) Owned(id tree.SessionID) []string {
 	set := t.ephemerals[id]
 	paths := slices.Grow([]string(nil), len(set))
@@ -49,8 +50,8 @@ func (t *Table) Owned(id tree.SessionID) []string {
 	return paths
 }
 
-// CountEphemerals returns how many ephemerals sessions own. It looks at every session that owns
-// one.
+// CountEphemerals returns how many ephemerals all sessions own together. It looks at every session
+// that owns one.
 func (t *Table) CountEphemerals() (n int) {
 	for _, set := range t.ephemerals {
 		n += len(set)
@@ -66,12 +67,11 @@ func (t *Table) Ephemerals(id tree.SessionID) []string {
 // Owns returns how many ephemerals a session owns.
 func (t *Table) Owns(id tree.SessionID) int { return len(t.ephemerals[id]) }
 
-// Leaving returns the ephemerals that go next of a session whose end is decided: the first ones
-// by their paths, at most so many. The caller deletes them, or has them linger, and tells
-// Track.
+// Leaving returns the ephemerals that go next, of a session whose end is decided: the first ones by
+// path, at most most of them. The caller deletes them, or makes them linger, and tells Track.
 //
-// A million paths take a second to sort, and apply stands still meanwhile. So they are heaped
-// once, and each call takes off what it returns.
+// Sorting a million paths takes a second, during which nothing is applied. So the paths are put
+// into a heap once, and each call pops only what it returns.
 func (t *Table) Leaving(id tree.SessionID, most int) []string {
 	owned := t.ephemerals[id]
 	if len(owned) <= most {
@@ -91,14 +91,14 @@ func (t *Table) Leaving(id tree.SessionID, most int) []string {
 	var next []string
 	for len(next) < most {
 		path := heap.Pop(left).(string)
-		if _, still := owned[path]; still { // or somebody else has deleted it
+		if _, still := owned[path]; still { // else the znode was deleted by another session
 			next = append(next, path)
 		}
 	}
 	return next
 }
 
-// paths is a heap.
+// paths is a heap with the first path on top.
 type paths []string
 
 func (p paths) Len() int           { return len(p) }

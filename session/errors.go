@@ -2,10 +2,10 @@ package session
 
 import "errors"
 
-// The refusals of this package, tested with errors.Is. What is wrapped around them names the values.
+// The errors of this package, for errors.Is. Errors that wrap them name the values.
 var (
-	// ErrOlderStart refuses a Register whose start is not greater than the registered one: an older
-	// copy of the directory, or a late copy of an earlier Register.
+	// ErrOlderStart refuses a Register whose start is not greater than the registered one. It comes
+	// from an older copy of the directory, or is a late copy of an earlier Register.
 	ErrOlderStart = errors.New("start is not greater than the registered one")
 	// ErrOtherDirectory refuses a Register from another directory than the member's first one.
 	ErrOtherDirectory = errors.New("directory is not the registered one")
@@ -13,8 +13,8 @@ var (
 	ErrOtherFounding = errors.New("founding digest is not the ensemble's")
 	// ErrUnregistered refuses a session at an origin that has not registered.
 	ErrUnregistered = errors.New("origin is not registered")
-	// ErrSilent refuses a session at an origin that has not just been heard: only an accepted batch of
-	// the origin opens sessions, and it ends every silence.
+	// ErrSilent refuses a session at an origin that has not just been heard. Only an accepted batch
+	// of the origin opens sessions, and it ends every silence.
 	ErrSilent = errors.New("origin has not been heard")
 	// ErrSessionExists refuses a session id that is in use.
 	ErrSessionExists = errors.New("session exists")
@@ -22,14 +22,15 @@ var (
 	ErrInvalidTimeout = errors.New("session timeout is not positive")
 	// ErrInvalidID refuses the session id zero, which means "none".
 	ErrInvalidID = errors.New("session id is zero")
-	// ErrExpired answers for a session that is unknown, due or closing.
+	// ErrExpired is the answer for a session that is unknown, due or closing.
 	ErrExpired = errors.New("session expired")
-	// ErrAttachedElsewhere answers for a session that another origin speaks for, or the same after another attachment.
+	// ErrAttachedElsewhere is the answer for a session that another origin speaks for, or the same
+	// origin after another attachment.
 	ErrAttachedElsewhere = errors.New("session is attached elsewhere")
-	// ErrNotRemote refuses to move an in-process session.
-	ErrNotRemote = errors.New("session is an in-process one")
-	// ErrWrongPassword refuses to move a session for somebody who does not know its password.
-	ErrWrongPassword = errors.New("wrong session password")
+	// ErrNotRemote refuses to attach an in-process session.
+	ErrNotRemote = errors.New("session is in-process")
+	// ErrWrongPassword refuses to attach a session for a client that does not know its password.
+	ErrWrongPassword = errors.New("session password is wrong")
 	// ErrCorrupt reports a table that no sequence of calls could have made.
 	ErrCorrupt = errors.New("session table is corrupt")
 )

@@ -8,29 +8,30 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// MemberID names a member of the ensemble. Zero names none.
+// A MemberID identifies a member of the ensemble. Zero means no member.
 type MemberID uint64
 
-// An Origin is a member's stream of batches as the log has it: the incarnation that speaks, how far its
-// stream got, and how long it has been silent since. Everything in it is replicated and stored.
+// An Origin is a member's stream of batches, as the log has it: which incarnation speaks, how far
+// its stream has come, and how long it has been silent since. All of it is replicated and stored.
 type Origin struct {
 	Member MemberID
 	// Start counts the incarnations of the member's directory.
 	Start uint64
-	// Directory is the id of the directory that registered first; no other may speak for the member.
+	// Directory is the id of the directory that registered first. No other may speak for the
+	// member.
 	Directory [16]byte
 	// Digest is the founding digest, the same for all origins of a table.
 	Digest [32]byte
-	// Level is the highest format level the member reads.
+	// Level is the highest format level that the member reads.
 	Level uint32
-	// LastSeq is the newest accepted batch; zero: none since the Register.
+	// LastSeq is the newest accepted batch; zero means none since the Register.
 	LastSeq uint64
 	// Step counts the Silences since LastSeq, and Silence is their sum.
 	Step    uint64
 	Silence time.Duration
 }
 
-// A Verdict says what the table makes of a batch.
+// A Verdict says what the table did with a batch.
 type Verdict uint8
 
 // The verdicts. All but Accepted leave the table as it was.
@@ -65,17 +66,19 @@ type origin struct {
 	// live is a heap by timeout; due has no order.
 	live []*class
 	due  []*class
-	// purged are the sessions without Shards among ended that the member may still ask for, and in which transaction they ended.
+	// purged holds the sessions in Table.ended without Shards that the member may still ask for,
+	// and the transactions in which they ended.
 	purged map[tree.SessionID]tree.Zxid
 }
 
-// Register begins the stream of a new incarnation and retires the member's earlier one for good: its
-// batches and silences are refused from now on, and its in-process sessions are Closing, as is whoever was
-// due. They are returned in id order; the caller closes them, now or in portions (Due goes on naming them).
-// Sessions of remote clients go on, and the new incarnation speaks for them.
+// Register begins the stream of a new incarnation and retires the member's earlier one for good.
+// The earlier one's batches and silences are refused from now on. Its in-process sessions become
+// Closing, and so do its due sessions. Register returns their ids in order. The caller closes them,
+// at once or in portions; Due goes on naming them. Remote sessions go on, and the new incarnation
+// speaks for them.
 //
-// A Register that is refused changes nothing. It returns ErrOtherFounding, ErrOtherDirectory or
-// ErrOlderStart, in this order, wrapped with both values.
+// A refused Register changes nothing. Register returns ErrOtherFounding, ErrOtherDirectory or
+// ErrOlderStart, checked in this order and wrapped with both values.
 func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	if err := t.checkRegister(n); err != nil {
 		return nil, err
@@ -111,8 +114,9 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	return ended, nil
 }
 
+// checkRegister returns why a Register is refused, or nil.
 func (t *Table) checkRegister(n Origin) error {
-	for _, o := range t.origins { // all carry the same digest, so any one of them decides
+	for _, o := range t.origins { // all registered origins have the same digest, so any one decides
 		if o.Start > 0 && o.Digest != n.Digest {
 			return fmt.Errorf("member %d: %w: %x, not %x", n.Member, ErrOtherFounding, n.Digest, o.Digest)
 		}
@@ -140,8 +144,8 @@ func (t *Table) ensure(m MemberID) *origin {
 	return o
 }
 
-// Accept judges a batch by its place in its stream. An Accepted batch counts whole, also if all its
-// requests will fail, and ends the origin's silence; sessions that were due before it stay due.
+// Accept judges a batch by its place in its stream. An Accepted batch counts even if all its
+// requests will fail. It ends the origin's silence, but sessions that were due before it stay due.
 func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 	o, ok := t.origins[m]
 	switch {
@@ -167,9 +171,9 @@ func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 	return Accepted
 }
 
-// A Step names one step of one silence: the incarnation that is silent, the newest batch that was
-// accepted from it, and which step after that batch it is. It says all that makes a measurement good for
-// one place in the log and no other; equal Steps are the same step.
+// A Step names one step of one silence: the incarnation that is silent, its newest accepted batch,
+// and the number of the step after that batch. So a measurement is good for one place in the log
+// and no other. Equal Steps are the same step.
 type Step struct {
 	Member  MemberID
 	Start   uint64
@@ -177,12 +181,13 @@ type Step struct {
 	Step    uint64
 }
 
-// Silence books a step of an origin's silence: somebody waited for d after the step before (or after the
-// batch, for the first one) and the origin committed nothing. It counts, and Silence returns true, only
-// if s is the step that NextStep names now; repeats, late arrivals and second opinions change nothing.
+// Silence records a step of an origin's silence: some machine waited for d after the step before
+// (or after the batch, for the first step), and the origin committed nothing. The step counts, and
+// Silence returns true, only if s is the step that NextStep names now. Repeats, late arrivals and
+// second measurements change nothing.
 //
 // At most a quarter of the smallest timeout of the live sessions counts, whatever d says. An origin
-// without live sessions has nothing to lose and books no silence.
+// without live sessions has nothing to lose, so no silence is recorded for it.
 func (t *Table) Silence(s Step, d time.Duration) bool {
 	next, _, ok := t.NextStep(s.Member)
 	if !ok || s != next || d <= 0 {
@@ -196,24 +201,25 @@ func (t *Table) Silence(s Step, d time.Duration) bool {
 	return true
 }
 
-// NextStep tells a shard leader which step of an origin's silence to measure next, and for how long: a
-// quarter of the smallest timeout of the live sessions, cut so that the silence lands exactly on that
-// timeout. ok is false if no live session is left at the origin, so that there is nothing to measure.
+// NextStep tells a shard leader which step of an origin's silence to measure next, and for how
+// long. That is a quarter of the smallest timeout of the live sessions, cut so that the silence
+// lands exactly on that timeout. If the origin has no live session, there is nothing to measure and
+// ok is false.
 //
-// The leader measures from when its own machine applied, or loaded, the entry after which this was the
-// next step, and gives Silence what it measured: no less than d, at best no more.
+// The leader measures from the moment when its own machine applied, or loaded, the entry after
+// which this was the next step. It gives Silence what it measured: no less than d, ideally no more.
 func (t *Table) NextStep(m MemberID) (s Step, d time.Duration, ok bool) {
 	o, found := t.origins[m]
 	if !found || len(o.live) == 0 {
 		return Step{}, 0, false
 	}
-	next := o.live[0].timeout // beyond the silence: what it has reached is due, not live
+	next := o.live[0].timeout // above the silence: a class that the silence has reached is due, not live
 	s = Step{Member: m, Start: o.Start, LastSeq: o.LastSeq, Step: o.Step + 1}
 	return s, min(quarter(next), next-o.Silence), true
 }
 
-// MinTimeout returns the smallest timeout of the live sessions at an origin, those that are neither due
-// nor closing; false if there are none.
+// MinTimeout returns the smallest timeout of the live sessions at an origin, those that are neither
+// due nor closing; false if there are none.
 func (t *Table) MinTimeout(m MemberID) (time.Duration, bool) {
 	o, ok := t.origins[m]
 	if !ok || len(o.live) == 0 {
@@ -222,5 +228,5 @@ func (t *Table) MinTimeout(m MemberID) (time.Duration, bool) {
 	return o.live[0].timeout, true
 }
 
-// quarter rounds up, so that four steps of it reach any timeout.
+// quarter returns a fourth of a timeout. It rounds up, so that four quarters reach the timeout.
 func quarter(timeout time.Duration) time.Duration { return (timeout-1)/4 + 1 }

@@ -8,26 +8,31 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// AddShard books that a session uses another shard, before that shard admits it: whoever ends the session later knows from the
-// record where its ephemerals may be. It returns ErrExpired or ErrAttachedElsewhere as Usable does. A repeat changes nothing.
+// AddShard records that a session uses another shard, before Introduce makes it known there. When
+// the session ends later, the record says where its ephemerals may be. AddShard returns ErrExpired
+// or ErrAttachedElsewhere as Usable does. A repeat changes nothing.
 func (t *Table) AddShard(id tree.SessionID, at MemberID, shard uint32) error {
 	if err := t.Usable(id, at); err != nil {
 		return err
 	}
 	x := t.sessions[id].ensureExtra()
 	if i, there := slices.BinarySearch(x.shards, shard); !there {
-		x.shards = slices.Insert(slices.Clone(x.shards), i, shard) // the old list may be in somebody's Record
+		x.shards = slices.Insert(slices.Clone(x.shards), i, shard) // the caller of Get may still have the old list
 		t.dirtySessions[id] = struct{}{}
 	}
 	return nil
 }
 
-// Introduce adds a session of the home shard to this one, for the origin whose accepted batch asks for it and which has applied the
-// transaction that attached the session to it, zero for an in-process one. If it is here since an earlier attachment, it is
-// attached anew; for the newest one, what SetIdentities may have changed at home is brought here.
+// Introduce adds a session of the home shard to this shard, for the origin whose accepted batch
+// asks for it. The origin has applied transaction attached, which attached the session to it at
+// home; zero means an in-process session. If this shard has the session from an earlier attachment,
+// Introduce attaches it anew. If it has the session from the same attachment, Introduce brings the
+// identities that SetIdentities may have changed at home.
 //
-// It returns ErrExpired for one that has ended and been purged here, or waits to be closed, ErrAttachedElsewhere for one that has been
-// attached anew since or that another origin speaks for, and otherwise the errors of Open. What is refused changes nothing.
+// Introduce returns ErrExpired for a session that has ended and was purged here, or that waits to
+// be closed. It returns ErrAttachedElsewhere for a session that has a newer attachment, or that
+// another origin speaks for. Otherwise it returns the errors of Open. A refused Introduce changes
+// nothing.
 func (t *Table) Introduce(id tree.SessionID, timeout time.Duration, at MemberID, attached tree.Zxid, identities []tree.Identity) error {
 	if _, ok := t.ended[id]; ok {
 		return ErrExpired
@@ -48,14 +53,18 @@ func (t *Table) Introduce(id tree.SessionID, timeout time.Duration, at MemberID,
 	return t.attach(e, timeout, at, attached, identities)
 }
 
-// Purge books that a session has ended on the home shard, in transaction ended, lost or not, and that those of former spoke for it: it is
-// Closing here if it was admitted, and never admitted again. Its record stays, also when it is closed, until each of them shows
-// that it asks nothing for the session any more: by AcknowledgeEnds, or by a Register here of an incarnation after the one that spoke.
-// (Any Register would not do. It may be that of the incarnation that asked, which is late here.)
+// Purge records that a session has ended on the home shard in transaction ended, lost or not, and
+// that the incarnations in former spoke for it. If the session is here, it becomes Closing, and no
+// Introduce adds it again. Its record stays, even when it is closed, until each of these members
+// shows that it asks nothing more for the session. AcknowledgeEnds shows that, and so does a
+// Register here of an incarnation after the one that spoke. (Not every Register proves it. It may
+// be that of the incarnation that asked, arriving late here.)
 //
-// It reports whether there is nothing of the session here. Otherwise there is nothing once it is closed.
+// Purge reports whether nothing of the session is left here. If it returns false, nothing is left
+// once the session is closed.
 //
-// What home says of how it ended counts, also if it is due here for another reason, and closed it is as its owner meant.
+// How the session ended at home counts, even if it is due here for another reason: a session that
+// its owner closed ends here as closed.
 func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid, lost bool) (nothing bool) {
 	e, ok := t.sessions[id]
 	if !ok {
@@ -74,8 +83,9 @@ func (t *Table) Purge(id tree.SessionID, former []Incarnation, ended tree.Zxid, 
 	return false
 }
 
-// AcknowledgeEnds tells that an accepted batch of a member was sent by a node that had applied transaction home of the home shard. What
-// it knew to have ended it asks nothing for any more, so those records go.
+// AcknowledgeEnds records that an accepted batch of a member was sent by a node that had applied
+// transaction home of the home shard. The member asks nothing more for sessions that had ended by
+// then, so their records need not wait for it.
 func (t *Table) AcknowledgeEnds(at MemberID, home tree.Zxid) {
 	o, ok := t.origins[at]
 	if !ok {
@@ -88,8 +98,8 @@ func (t *Table) AcknowledgeEnds(at MemberID, home tree.Zxid) {
 	}
 }
 
-// Purged books that a shard has nothing of a session any more that has ended here. When no shard is left its record goes. A
-// repeat changes nothing.
+// Purged records that a shard has nothing left of a session that has ended here. When no shard is
+// left, the session's record is removed. A repeat changes nothing.
 func (t *Table) Purged(id tree.SessionID, shard uint32) {
 	x, ok := t.ended[id]
 	if !ok {
@@ -107,13 +117,14 @@ func (t *Table) Purged(id tree.SessionID, shard uint32) {
 	t.ended[id] = x
 }
 
-// IsEnding reports whether a session that Purge or DecideEnd was told of waits here to be closed.
+// IsEnding reports whether a session that Purge or DecideEnd has marked waits here to be closed.
 func (t *Table) IsEnding(id tree.SessionID) bool {
 	e, open := t.sessions[id]
 	return open && e.extra != nil && e.extra.ended != 0
 }
 
-// Ended returns the records of sessions that have ended here and still have to be purged on another shard, in id order.
+// Ended returns the records of sessions that have ended here and still have to be purged on another
+// shard, in id order.
 func (t *Table) Ended(shard uint32) []Record {
 	var rs []Record
 	for id, x := range t.ended {
@@ -125,7 +136,7 @@ func (t *Table) Ended(shard uint32) []Record {
 	return rs
 }
 
-// HasEnded reports whether a session is among Ended.
+// HasEnded reports whether Ended has a record of the session.
 func (t *Table) HasEnded(id tree.SessionID, shard uint32) bool {
 	r := t.ended[id].record(id)
 	return r.Uses(shard)
@@ -134,7 +145,7 @@ func (t *Table) HasEnded(id tree.SessionID, shard uint32) bool {
 // end is what is kept of a session that has ended.
 type end struct {
 	zxid   tree.Zxid
-	lost   bool // for those of the shards
+	lost   bool // for the other shards
 	shards []uint32
 	former []Incarnation
 }
@@ -149,7 +160,8 @@ func (x end) of(m MemberID) Incarnation {
 	return x.former[i]
 }
 
-// awaitFormer keeps in mind that a session has ended, until all that spoke for it and still may ask for it know.
+// awaitFormer keeps the end of a session until all former members know of it, except those that
+// have registered a later incarnation.
 func (t *Table) awaitFormer(id tree.SessionID, ended tree.Zxid, former []Incarnation) {
 	t.dirtySessions[id] = struct{}{}
 	if former = slices.DeleteFunc(slices.Clone(former), t.isRetired); len(former) > 0 {
@@ -157,13 +169,14 @@ func (t *Table) awaitFormer(id tree.SessionID, ended tree.Zxid, former []Incarna
 	}
 }
 
-// isRetired reports whether a later incarnation has registered, so that nothing of this one is accepted.
+// isRetired reports whether a later incarnation has registered, so that nothing of this one is
+// accepted.
 func (t *Table) isRetired(i Incarnation) bool {
 	o, ok := t.origins[i.Member]
 	return ok && o.Start > i.Start
 }
 
-// remember keeps what there is of a session that has ended.
+// remember keeps the end of a session.
 func (t *Table) remember(id tree.SessionID, x end) {
 	t.ended[id] = x
 	if len(x.shards) > 0 {
@@ -174,7 +187,7 @@ func (t *Table) remember(id tree.SessionID, x end) {
 	}
 }
 
-// acknowledge books that a member asks nothing any more for a session that has ended.
+// acknowledge records that a member asks nothing more for a session that has ended.
 func (t *Table) acknowledge(id tree.SessionID, m MemberID) {
 	t.dirtySessions[id] = struct{}{}
 	delete(t.origins[m].purged, id)

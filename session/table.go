@@ -9,60 +9,71 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Record is what the ensemble knows about one session. Everything in it is replicated and stored.
+// A Record is what the ensemble knows about one session. All of it is replicated and stored.
 type Record struct {
 	ID       tree.SessionID
 	Password [16]byte
 	Timeout  time.Duration
-	// Origin is the member whose node speaks for the session; zero once it has ended.
+	// Origin is the member whose node speaks for the session; zero once the session has ended.
 	Origin MemberID
-	// Attached is the transaction of the home shard that attached a remote client's session to its origin: the one that opened it,
-	// or that of the newest Reattach. Zero: an in-process session, which no Reattach takes from its process.
+	// Attached is the transaction of the home shard that attached a remote session to its origin:
+	// the one that opened the session, or the newest Reattach. Zero means an in-process session,
+	// which cannot be attached to another process.
 	Attached tree.Zxid
-	// Identities are what it has authenticated as, in the order of ACL's "auth".
+	// Identities are what the session has authenticated as, in the order of the ACL scheme "auth".
 	Identities []tree.Identity
-	// Closing says that the session's end is decided whatever its origin does from now on. A session
-	// is also past saving while it is due; ask Usable, not this field.
+	// Closing says that the session's end is decided, whatever its origin does from now on. A
+	// session that is due is past saving too; ask Usable, not this field.
 	Closing bool
-	// Shards are those that the session uses besides the home shard, whose table has this record; ascending.
+	// Shards are the shards that the session uses besides its home shard, ascending. Only the
+	// record at home has them.
 	Shards []uint32
-	// Ended is the transaction of the home shard that ended the session; zero: none has. If it is
-	// Closing at home, it is the newest one when its end was decided. At home such a record waits until
-	// all Shards are purged; elsewhere, until nothing can come any more that the session was admitted for.
+	// Ended is the transaction of the home shard that ended the session; zero if none has. If the
+	// session is Closing at home, Ended is the newest transaction when its end was decided. At home
+	// such a record waits until all Shards are purged. Elsewhere it waits until no member can still
+	// ask for the session.
 	Ended tree.Zxid
-	// Lost says how, where Ended is set: the session was not closed, so some of its ephemerals linger.
+	// Lost is set only with Ended. It says that the session was not closed by its owner, so some of
+	// its ephemerals linger.
 	Lost bool
-	// Former are the members besides Origin that have spoken for the session while it used other shards, each with the
-	// incarnation in which it did so last; once it has ended, all that have. See Purge. No member occurs twice.
+	// Former are the members besides Origin that have spoken for the session while it used other
+	// shards, each with the incarnation in which it last did. Once the session has ended, Former
+	// has all members that spoke for it. See Purge. No member occurs twice.
 	Former []Incarnation
 }
 
-// Remote reports whether a session is a remote client's, which outlives the process of its origin and may move to another.
+// Remote reports whether the session is a remote client's. Such a session outlives the process of
+// its origin and may be attached to another member.
 func (r *Record) Remote() bool { return r.Attached != 0 }
 
-// Uses reports whether a session uses a shard besides the home shard.
+// Uses reports whether the session uses a shard besides its home shard.
 func (r *Record) Uses(shard uint32) bool {
 	_, uses := slices.BinarySearch(r.Shards, shard)
 	return uses
 }
 
-// A Table is the replicated session table of one shard: which origins speak, how long each has been
-// silent, which sessions they speak for, and who owns which ephemerals. Not safe for concurrent use.
+// A Table is the replicated session table of one shard. It records which origins speak, how long
+// each has been silent, which sessions they speak for, and which session owns which ephemerals. It
+// is not safe for concurrent use.
 //
-// A session is opened, kept alive and ended on its home shard. The others have a record of those that use them, which is
-// made by Introduce and ended by Purge; no silence is booked there.
+// A session is opened, kept alive and ended on its home shard. The tables of other shards have a
+// record of each session that uses them, which Introduce makes and Purge ends. They record no
+// silence.
 //
 // Invariants, held by Verify:
 //  1. a session is in exactly one place: in a class of its origin, or in closing;
-//  2. at every origin, live classes have a timeout beyond the origin's silence and due ones have not;
-//  3. an origin without an accepted batch has no live in-process session, and one that has not registered no session at all;
-//  4. a silence above zero has a step above zero, and the other way round;
-//  5. all origins carry one founding digest;
-//  6. whoever owns an ephemeral has a record in sessions;
-//  7. who is in ended is not in sessions; of those without Shards, all Former members know, and none of them has registered a
-//     later incarnation;
-//  8. of those in sessions, only a remote one that uses other shards, and one that Purge was told of, has Former members, not
-//     twice the same; its origin is not among those of the first.
+//  2. at every origin, live classes have a timeout above the origin's silence, and due classes have
+//     not;
+//  3. an origin without an accepted batch has no live in-process session, and one that has not
+//     registered has no session at all;
+//  4. the silence is above zero if and only if its step is;
+//  5. all origins have the same founding digest;
+//  6. each session that owns an ephemeral has a record in sessions;
+//  7. a session in ended is not in sessions; if it has no Shards, the origin of each Former member
+//     has it in purged, and none of them has registered a later incarnation;
+//  8. in sessions, only two kinds have Former members: remote sessions that use other shards, and
+//     sessions that Purge has marked; no member occurs twice, and in the first kind none is the
+//     origin.
 type Table struct {
 	origins  map[MemberID]*origin
 	sessions map[tree.SessionID]*entry
@@ -70,15 +81,17 @@ type Table struct {
 	ended    map[tree.SessionID]end
 	// ephemerals holds no empty set.
 	ephemerals map[tree.SessionID]map[string]struct{}
-	// leaving holds what Leaving has heaped and not returned: nothing is lost with it.
+	// leaving holds the paths that Leaving has put into a heap and not yet returned. It may be
+	// dropped at any time.
 	leaving map[tree.SessionID]*paths
 
 	dirtyOrigins  map[MemberID]struct{}
 	dirtySessions map[tree.SessionID]struct{}
 }
 
-// entry is one session in the table, small because every member has an entry for every session of the ensemble: 48 bytes for
-// the 136 of a Record. It is among the class's members, at pos, unless it is closing; its timeout and origin are the class's also then.
+// entry is one session in the table. Every member has an entry for every session of the ensemble,
+// so it is small: 48 bytes, where a Record takes 136. It is in its class's members, at pos, unless
+// it is closing. A closing entry also takes its timeout and origin from its class.
 type entry struct {
 	id       tree.SessionID
 	password [16]byte
@@ -88,12 +101,12 @@ type entry struct {
 	closing  bool
 }
 
-// extra is what the records of few sessions have; nil is none of it.
+// extra is what few sessions have; it is nil if a session has none of it.
 type extra struct {
 	identities []tree.Identity
 	shards     []uint32
 	ended      tree.Zxid
-	history    *history // apart, so that the others are not larger for it
+	history    *history // apart, so that the other extras stay small
 }
 
 func newEntry(r Record) *entry {
@@ -107,7 +120,7 @@ func newEntry(r Record) *entry {
 	return e
 }
 
-// ensureExtra returns the entry's extra, which there is from now on.
+// ensureExtra returns the entry's extra and creates it if there is none.
 func (e *entry) ensureExtra() *extra {
 	if e.extra == nil {
 		e.extra = new(extra)
@@ -145,10 +158,12 @@ func NewTable() *Table {
 	}
 }
 
-// Open adds a session at the origin whose accepted batch asks for it; the table keeps identities. attached is the transaction
-// that opens it if it is a remote client's, and zero if it is an in-process one. It returns ErrInvalidID, ErrInvalidTimeout,
-// ErrSessionExists, ErrUnregistered, or ErrSilent if the origin's newest entry in the log was not an accepted batch. The caller
-// chooses ids that were never used before.
+// Open adds a session at the origin whose accepted batch asks for it. The table keeps identities.
+// For a remote session, attached is the transaction that opens it; for an in-process session it is
+// zero. The caller chooses ids that were never used before.
+//
+// Open returns ErrInvalidID, ErrInvalidTimeout, ErrSessionExists or ErrUnregistered. It returns
+// ErrSilent if the origin's newest entry in the log is not an accepted batch.
 func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration, at MemberID, attached tree.Zxid, identities []tree.Identity) error {
 	if id == 0 {
 		return ErrInvalidID
@@ -168,21 +183,23 @@ func (t *Table) Open(id tree.SessionID, password [16]byte, timeout time.Duration
 	return nil
 }
 
-// insert puts a record where invariants 1 and 2 want it.
+// insert adds a record in the place that invariants 1 and 2 demand.
 func (t *Table) insert(o *origin, r Record) {
 	e := newEntry(r)
 	t.sessions[r.ID] = e
 	if r.Closing {
-		e.class = &class{timeout: r.Timeout, origin: o.Member} // of its own
+		e.class = &class{timeout: r.Timeout, origin: o.Member} // a class of its own
 		t.closing[r.ID] = e
 		return
 	}
 	o.add(e, r.Timeout)
 }
 
-// Close ends a session, in transaction ended of its home shard if this is it, and reports whether it was there; lost says that it
-// was not its owner who closed it. Its ephemerals must have been deleted, or linger, and Track told, before: those that are left keep
-// their owner and Verify complains. A record stays for as long as there is something to be remembered: see Record.Ended.
+// Close ends a session and reports whether there was one. On the home shard, ended is the
+// transaction that does it. lost says that the session was not closed by its owner. The caller must
+// first have deleted the session's ephemerals, or made them linger, and told Track. Any that are
+// left keep their owner, and Verify complains. A record stays while there is something to remember:
+// see Record.Ended.
 func (t *Table) Close(id tree.SessionID, ended tree.Zxid, lost bool) bool {
 	e, ok := t.sessions[id]
 	if !ok {
@@ -206,9 +223,9 @@ func (t *Table) Close(id tree.SessionID, ended tree.Zxid, lost bool) bool {
 	return true
 }
 
-// DecideEnd ends a session of its home shard of which more is to be deleted than at once, and notes how:
-// by its owner, or lost. It is Closing from now on; decided is the newest transaction, and not zero. It does
-// nothing to a session whose end is decided.
+// DecideEnd makes a session Closing on its home shard, if it owns more than can be deleted at once.
+// It records how the session ends: closed by its owner, or lost. The zxid decided is the newest
+// transaction's, and not zero. If the end is decided already, DecideEnd does nothing.
 func (t *Table) DecideEnd(id tree.SessionID, decided tree.Zxid, lost bool) {
 	e, ok := t.sessions[id]
 	if !ok || e.isDue() {
@@ -223,9 +240,10 @@ func (t *Table) DecideEnd(id tree.SessionID, decided tree.Zxid, lost bool) {
 	x.history.lost = lost
 }
 
-// Due returns, in id order, the sessions that wait to be closed: those whose origin's silence has
-// reached their timeout and those that are Closing. A session that was due once stays so, also if its
-// origin is heard again before its turn comes. The cost is that of sorting what is returned.
+// Due returns, in id order, the sessions that wait to be closed: those whose timeout the silence of
+// their origin has reached, and those that are Closing. A session that was due once stays so, even
+// if its origin is heard again before the session is closed. It costs what sorting the result
+// costs.
 func (t *Table) Due() []tree.SessionID {
 	var ids []tree.SessionID
 	for id := range t.closing {
@@ -242,7 +260,7 @@ func (t *Table) Due() []tree.SessionID {
 	return ids
 }
 
-// DueLen returns how many sessions Due would name, without naming them.
+// DueLen returns how many sessions Due would return.
 func (t *Table) DueLen() int {
 	n := len(t.closing)
 	for _, o := range t.origins {
@@ -253,15 +271,16 @@ func (t *Table) DueLen() int {
 	return n
 }
 
-// Lost tells how a session ends that is due: lost, for its silence or for a Register; or as Purge or
-// DecideEnd was told.
+// Lost reports whether a due session ends as lost. A session that is due for silence or a Register
+// is lost; otherwise Purge or DecideEnd said how it ends.
 func (t *Table) Lost(id tree.SessionID) bool {
 	e, ok := t.sessions[id]
 	return ok && e.lost()
 }
 
-// Usable tells whether a request that the origin at makes for a session may be applied. It returns
-// ErrExpired for a session that is unknown, due or closing, and ErrAttachedElsewhere if another origin speaks for it.
+// Usable returns nil if a request that the origin at makes for a session may be applied. It returns
+// ErrExpired for a session that is unknown, due or closing, and ErrAttachedElsewhere if another
+// origin speaks for it.
 func (t *Table) Usable(id tree.SessionID, at MemberID) error {
 	e, ok := t.sessions[id]
 	if !ok || e.isDue() {
@@ -282,8 +301,8 @@ func (t *Table) Get(id tree.SessionID) (Record, bool) {
 	return e.record(), true
 }
 
-// Sessions returns the records of all sessions at an origin, due and closing ones included, in id order.
-// It looks at every session of the table.
+// Sessions returns the records of all sessions at an origin in id order, with those that are due
+// and closing. It looks at every session of the table.
 func (t *Table) Sessions(at MemberID) []Record {
 	var rs []Record
 	for _, e := range t.sessions {
@@ -295,7 +314,7 @@ func (t *Table) Sessions(at MemberID) []Record {
 	return rs
 }
 
-// Len returns how many sessions have a record, due and closing ones included.
+// Len returns how many sessions have a record, with those that are due and closing.
 func (t *Table) Len() int { return len(t.sessions) }
 
 // Origins returns all registered origins, by member.
@@ -309,7 +328,8 @@ func (t *Table) Origins() []Origin {
 	return list
 }
 
-// Origin returns what the table knows about a member's stream; false if it has not registered.
+// Origin returns what the table knows about a member's stream; false if the member has not
+// registered.
 func (t *Table) Origin(m MemberID) (Origin, bool) {
 	o, ok := t.origins[m]
 	if !ok || o.Start == 0 {
@@ -318,7 +338,7 @@ func (t *Table) Origin(m MemberID) (Origin, bool) {
 	return o.Origin, true
 }
 
-// markClosing decides a session's end: whatever its origin does from now on, it is due.
+// markClosing decides a session's end: it stays due, whatever its origin does from now on.
 func (t *Table) markClosing(e *entry) {
 	e.closing = true
 	t.closing[e.id] = e
