@@ -127,7 +127,7 @@ func TestDamagedFilesAreRefusedOrHarmless(t *testing.T) {
 				t.Fatalf("deleted: refused %v", was)
 			}
 			if was := try("emptied", "", true); vital && !older && !was {
-				t.Fatal("emptied: it was taken")
+				t.Fatal("emptied: it was accepted")
 			}
 			try("grown", data+"\x00\x01something else", true)
 			for _, n := range positions(len(data)) {

@@ -38,7 +38,7 @@ func TestLayoutRefusesEveryFlippedByteOfTheSmallFiles(t *testing.T) {
 			bad := append([]byte(nil), data...)
 			bad[at] ^= 1
 			if _, ok := unseal(bad); ok {
-				t.Errorf("%q was taken", bad)
+				t.Errorf("%q was accepted", bad)
 			}
 		}
 	}

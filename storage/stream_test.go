@@ -144,7 +144,7 @@ func TestStreamReaderTakesNoMemoryForALyingLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := cap(in.value); c > readStep {
-		t.Fatalf("%d bytes were taken", c)
+		t.Fatalf("%d bytes were allocated", c)
 	}
 }
 

@@ -38,19 +38,19 @@ func TestRemovedDirectory(t *testing.T) {
 			wantErr(t, err, os.ErrNotExist)
 		},
 	}
-	takes := map[string]func(t *testing.T, dir string){
+	removals := map[string]func(t *testing.T, dir string){
 		"removed": func(t *testing.T, dir string) { ok(t, os.RemoveAll(dir)) },
 		"moved":   func(t *testing.T, dir string) { ok(t, os.Rename(dir, filepath.Join(t.TempDir(), "moved"))) },
 	}
 	for call, do := range calls {
-		for how, take := range takes {
+		for how, remove := range removals {
 			for _, gone := range []string{"", "a", "a/b"} {
 				d := open(t)
 				at := func(name string) string { return filepath.Join(d.Dir(), name) }
 				ok(t, d.MkdirAll(at("a/b"), 0o755))
 				put(t, d, at("a/b/f"), "x")
 				ok(t, d.MkdirAll(at("a/b/sub"), 0o755))
-				take(t, at(gone))
+				remove(t, at(gone))
 				do(t, d, at)
 				wantErr(t, d.Err(), ErrRemoved)
 				if want := "directory " + at(gone) + " was removed"; !strings.HasPrefix(d.Err().Error(), want) {

@@ -47,13 +47,13 @@ type Disk struct {
 	thrown chan struct{} // closed when the switch is thrown
 	failed chan struct{} // closed after the switch was thrown and all OnFail functions have returned
 
-	frozen   atomic.Bool  // mutating calls take effect in memory only; never reset
-	busy     atomic.Int64 // mutating calls in progress on the real directory
-	syncs    atomic.Uint64
-	dirSyncs atomic.Uint64
-	fault    atomic.Pointer[func(Op, string) error]
-	bad      atomic.Pointer[func(Op, string) error] // as fault, for calls that read
-	logs     atomic.Pointer[func(string) bool]
+	frozen    atomic.Bool  // mutating calls take effect in memory only; never reset
+	busy      atomic.Int64 // mutating calls in progress on the real directory
+	syncs     atomic.Uint64
+	dirSyncs  atomic.Uint64
+	fault     atomic.Pointer[func(Op, string) error]
+	readFault atomic.Pointer[func(Op, string) error] // as fault, for calls that only read
+	logs      atomic.Pointer[func(string) bool]
 
 	nodes nodes
 	dirs  dirs

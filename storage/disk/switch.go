@@ -63,7 +63,7 @@ func (d *Disk) OnFail(fn func()) {
 func (d *Disk) SetFault(fn func(op Op, name string) error) { set(&d.fault, fn) }
 
 // SetReadFault is SetFault for the calls that read.
-func (d *Disk) SetReadFault(fn func(op Op, name string) error) { set(&d.bad, fn) }
+func (d *Disk) SetReadFault(fn func(op Op, name string) error) { set(&d.readFault, fn) }
 
 func set(seam *atomic.Pointer[func(Op, string) error], fn func(Op, string) error) {
 	if fn == nil {
@@ -76,7 +76,7 @@ func set(seam *atomic.Pointer[func(Op, string) error], fn func(Op, string) error
 // ask consults the function of SetFault about a call that changes something. askRead consults that
 // of SetReadFault about a call that reads.
 func (d *Disk) ask(op Op, name string) error     { return asked(d.fault.Load(), op, name) }
-func (d *Disk) askRead(op Op, name string) error { return asked(d.bad.Load(), op, name) }
+func (d *Disk) askRead(op Op, name string) error { return asked(d.readFault.Load(), op, name) }
 
 func asked(fn *func(Op, string) error, op Op, name string) error {
 	if fn == nil {
