@@ -77,7 +77,7 @@ func (b *Batch) Commit(applied uint64) error {
 	if applied < i.mu.applied {
 		return fmt.Errorf("commit at index %d after index %d", applied, i.mu.applied)
 	}
-	size := weight(&b.ops) // before Apply, which takes over large batches
+	size := weight(&b.ops) // before Apply: Pebble keeps the buffer of a large batch
 	if err := commitTo(i.mu.live, &b.ops, applied); err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
 // Package storage keeps the durable image of one shard: its records, together with the index of the
-// last log entry they include.
+// last log entry they include. A member that starts loads the image, and applies only the log
+// entries after that index.
 //
 // It is an inner room of Vivarium and carries no compatibility promise; users import embed.
 //

@@ -49,8 +49,8 @@ type Options struct {
 	// Zero means 16 MiB.
 	UnflushedMax int
 	// CommitWait limits how long one Commit waits. Zero means 5 s. A disk that takes longer has
-	// stopped answering, also for the Raft log. So only what was accepted before can still come,
-	// and apply must not be stuck when the node is to be closed.
+	// stopped answering, and the Raft log is on the same disk. So only entries that the log
+	// accepted earlier can still be committed. Apply must not hang on them when the node is closed.
 	CommitWait time.Duration
 }
 

@@ -33,7 +33,7 @@ var (
 	ErrNoAuth = errors.New("not permitted")
 	// ErrNotHeld is the error of a guard, or of a delete that names the creation: the znode is
 	// gone, or the path has a znode of another creation. For a guard it also means that the znode
-	// has no owner (any more).
+	// has no owner.
 	ErrNotHeld = errors.New("no longer held")
 	// ErrTooManyChildren says that the znode has more children than a check of children allows.
 	ErrTooManyChildren = errors.New("znode has too many children")

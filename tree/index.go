@@ -9,14 +9,14 @@ import (
 // newIndex.
 //
 // It is an extendible hash table. The low bits of a path's hash select a place in the directory,
-// which holds the bucket. A full bucket is split by one more bit. The directory doubles if it does
-// not have that bit yet. So an insert moves at most one bucket, and copies at most the directory.
-// With a million znodes that is a millisecond, where rehashing a whole table takes a hundred. For
-// each path, an index needs 20 bytes. A sync.Map needs 122, for a node, a string header and a share
-// of the inner nodes.
+// which holds the bucket. A full bucket is split by one more bit. If the directory does not have
+// that bit yet, it doubles. So an insert moves at most the entries of one bucket, and copies at
+// most the directory. With a million znodes that takes a millisecond, where rehashing a whole table
+// takes a hundred. For each path, an index needs 20 bytes. A sync.Map needs 122, for a node, a
+// string header and a share of the inner nodes.
 //
 // Readers see a directory and buckets from some moment during the call. The hash differs between
-// replicas and is never visible: all returns entries in no order.
+// replicas and never shows: all returns entries in no order.
 type index struct {
 	seed      maphash.Seed
 	directory atomic.Pointer[directory]
