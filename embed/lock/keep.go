@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,30 +12,68 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// A kept is what a Mutex with Options.Keep has of its lock: a contender that is first, and stays so between one Hold and the next.
+// A kept is what a Mutex with Options.Keep has of its lock: a contender that is first in the queue,
+// and stays there between one Hold and the next.
 //
 // Invariants, under mu:
-//  1. there is no hold without a contender, and the contender is not given up while its hold lives;
-//  2. callers queue only while there is a hold, or somebody is entering.
+//  1. There is a contender in the states held and idle only, and a hold in the state held only. So
+//     the contender is not given up while its Hold lives.
+//  2. Callers queue in the states entering and held only.
 type kept struct {
 	mutex *Mutex // immutable
 
 	mu struct {
 		rank.Mutex[rank.Kept]
+		state     keptState
 		contender *queue.Contender
-		token     Token // of its newest Hold
-		hold      *Hold // not released yet
-		entering  bool  // a caller is on its way to become first
+		hold      *Hold // released by nobody yet
+		token     Token // of the contender's newest Hold
+		demand    demand
 		queue     []*caller
-		foreign   bool // somebody else waits
-		yield     bool // and has for long enough
 	}
 }
 
+// A keptState is what a Mutex has of the lock that it may keep.
+type keptState uint8
+
+const (
+	keptFree     keptState = iota // nothing
+	keptEntering                  // a caller is acquiring the lock with a commit
+	keptHeld                      // the lock, and somebody has a Hold
+	keptIdle                      // the lock, and nobody has a Hold: the next one needs no commit
+)
+
+var keptStates = [...]struct {
+	name string
+	next []keptState // which may follow
+}{
+	keptFree:     {"free", []keptState{keptEntering}},
+	keptEntering: {"entering", []keptState{keptHeld, keptFree}},
+	keptHeld:     {"held", []keptState{keptIdle, keptFree}},
+	keptIdle:     {"idle", []keptState{keptHeld, keptFree}},
+}
+
+// changeLocked changes the state.
+func (k *kept) changeLocked(to keptState) {
+	if from := keptStates[k.mu.state]; !slices.Contains(from.next, to) {
+		panic(fmt.Sprintf("a kept lock that is %s cannot become %s", from.name, keptStates[to].name))
+	}
+	k.mu.state = to
+}
+
+// A demand says when a kept lock is given up.
+type demand uint8
+
+const (
+	demandNone    demand = iota // it stays
+	demandOthers                // when no Hold lives and no caller here waits: somebody else waits
+	demandOverdue               // when no Hold lives: Keep is over, or the lock must not be kept
+)
+
 // A caller waits for its turn among those of its Mutex.
 type caller struct {
-	ctx  context.Context
-	turn chan *Hold // capacity 1; nil: it has to enter by itself
+	ctx     context.Context
+	granted chan *Hold // capacity 1; nil: the caller has to enter
 }
 
 func newKept(m *Mutex) *kept { return &kept{mutex: m} }
@@ -49,16 +88,16 @@ func (k *kept) lock(ctx context.Context) (*Hold, error) {
 		k.mu.Unlock()
 		return h, nil
 	}
-	if k.freeLocked() {
-		k.mu.entering = true
+	if k.mu.state == keptFree {
+		k.changeLocked(keptEntering)
 		k.mu.Unlock()
 		return k.enter(ctx, "lock", k.mutex.commit)
 	}
-	c := &caller{ctx: ctx, turn: make(chan *Hold, 1)}
+	c := &caller{ctx: ctx, granted: make(chan *Hold, 1)}
 	k.mu.queue = append(k.mu.queue, c)
 	k.mu.Unlock()
 	select {
-	case h := <-c.turn:
+	case h := <-c.granted:
 		if h != nil {
 			return h, nil
 		}
@@ -69,7 +108,7 @@ func (k *kept) lock(ctx context.Context) (*Hold, error) {
 	return nil, wrap("lock", k.mutex.path, ctx.Err())
 }
 
-// quit takes out a caller who has lost patience; if it is its turn already, that is the next one's.
+// quit removes a caller that has given up. If it is its turn already, the next caller has it.
 func (k *kept) quit(c *caller) {
 	k.mu.Lock()
 	i := slices.Index(k.mu.queue, c)
@@ -80,17 +119,17 @@ func (k *kept) quit(c *caller) {
 	if i >= 0 {
 		return
 	}
-	if h := <-c.turn; h != nil {
+	if h := <-c.granted; h != nil {
 		go h.Release() // which may wait
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.mu.entering = false
+	k.changeLocked(keptFree)
 	k.nextLocked()
 }
 
-// try takes a Hold if that can be had at once.
+// try returns a Hold if it can have one at once.
 func (k *kept) try(ctx context.Context) (*Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, wrap("try lock", k.mutex.path, err)
@@ -100,65 +139,60 @@ func (k *kept) try(ctx context.Context) (*Hold, error) {
 		k.mu.Unlock()
 		return h, nil
 	}
-	if !k.freeLocked() {
+	if k.mu.state != keptFree {
 		k.mu.Unlock()
 		return nil, wrap("try lock", k.mutex.path, ErrHeld)
 	}
-	k.mu.entering = true
+	k.changeLocked(keptEntering)
 	k.mu.Unlock()
 	return k.enter(ctx, "try lock", k.mutex.tryCommit)
 }
 
-// freeLocked reports whether a caller may enter by itself.
-func (k *kept) freeLocked() bool {
-	return k.mu.contender == nil && !k.mu.entering && len(k.mu.queue) == 0
-}
-
-// grantLocked returns a Hold without a commit, or nil if there is none to be had.
+// grantLocked returns a Hold without a commit, or nil if the lock is not idle. It gives up the
+// contender if its claim has ended. Nothing else can be wrong: a session that is not safe ends the
+// claim.
 func (k *kept) grantLocked(ctx context.Context) *Hold {
-	if k.mu.contender == nil || k.mu.hold != nil || len(k.mu.queue) > 0 {
+	if k.mu.state != keptIdle {
 		return nil
 	}
-	return k.holdLocked(ctx)
-}
-
-// holdLocked begins a Hold of the contender, or forgets it and returns nil if its claim has ended: that, or a session that is not safe, which
-// ends it, is all that can be wrong.
-func (k *kept) holdLocked(ctx context.Context) *Hold {
 	c := k.mu.contender
 	tenure, err := c.Claim.Hold(true) // which compares the clock
 	if err != nil {
 		k.forgetLocked()
 		return nil
 	}
+	k.changeLocked(keptHeld)
 	k.mu.token.Local++
 	k.mu.hold = &Hold{contender: c, tenure: tenure, token: k.mu.token, values: ctx, kept: k}
 	return k.mu.hold
 }
 
+// forgetLocked forgets the contender and returns it.
 func (k *kept) forgetLocked() *queue.Contender {
+	k.changeLocked(keptFree)
 	c := k.mu.contender
-	k.mu.contender, k.mu.foreign, k.mu.yield = nil, false, false
+	k.mu.contender, k.mu.hold, k.mu.demand = nil, nil, demandNone
 	return c
 }
 
-// enter takes the lock with a commit, for the caller that has entering.
+// enter acquires the lock with a commit, for the caller that has changed the state to entering.
 func (k *kept) enter(ctx context.Context, op string, commit func(context.Context) (*Hold, error)) (*Hold, error) {
 	h, err := commit(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.mu.entering = false
 	if err != nil {
+		k.changeLocked(keptFree)
 		k.nextLocked()
 		return nil, wrap(op, k.mutex.path, err)
 	}
 	h.kept = k
+	k.changeLocked(keptHeld)
 	k.mu.contender, k.mu.hold, k.mu.token = h.contender, h, h.token
 	go k.watchLoop(h.contender)
 	return h, nil
 }
 
-// release ends a Hold. The lock is the next caller's, or is given up if somebody else waits.
+// release ends a Hold. The lock goes to the next caller, or is given up if there is a demand.
 func (k *kept) release(h *Hold) error {
 	h.tenure.End()
 	k.mu.Lock()
@@ -167,12 +201,17 @@ func (k *kept) release(h *Hold) error {
 	if !own {
 		return nil
 	}
-	unflushed := h.contender.Claim.Flush() // what it wrote without waiting is there for the next one
+	unflushed := h.contender.Claim.Flush() // the next Hold sees what this one wrote without waiting
 	k.mu.Lock()
 	var given *queue.Contender
 	if k.mu.hold == h {
 		k.mu.hold = nil
-		k.mu.yield = k.mu.yield || unflushed != nil || h.wasAsked() // or the next one would not see it, or be asked for what another was
+		k.changeLocked(keptIdle)
+		// Do not keep it if the next Hold would not see those writes, or if somebody has asked for
+		// this Hold: the next one would be asked for it too.
+		if unflushed != nil || h.wasAsked() {
+			k.mu.demand = demandOverdue
+		}
 		given = k.giveLocked()
 		k.nextLocked()
 	}
@@ -180,9 +219,9 @@ func (k *kept) release(h *Hold) error {
 	return cmp.Or(giveUp(given), unflushed)
 }
 
-// giveLocked returns the contender, forgotten, if it has to be given up now.
+// giveLocked forgets and returns the contender if it has to be given up now.
 func (k *kept) giveLocked() *queue.Contender {
-	if k.mu.hold == nil && (k.mu.yield || k.mu.foreign && len(k.mu.queue) == 0) {
+	if k.mu.state == keptIdle && (k.mu.demand == demandOverdue || k.mu.demand == demandOthers && len(k.mu.queue) == 0) {
 		return k.forgetLocked()
 	}
 	return nil
@@ -195,70 +234,72 @@ func giveUp(c *queue.Contender) error {
 	return c.Claim.Release()
 }
 
-// forget has the lock given up: at once, or when its Hold is released.
+// forget gives the lock up: at once, or when its Hold is released.
 func (k *kept) forget() error {
 	k.mu.Lock()
-	k.mu.yield = k.mu.contender != nil
-	given := k.giveLocked()
+	var given *queue.Contender
+	if k.mu.contender != nil {
+		k.mu.demand = demandOverdue
+		given = k.giveLocked()
+	}
 	k.mu.Unlock()
 	return giveUp(given)
 }
 
-// nextLocked gives the next caller its turn, if nobody has one.
+// nextLocked grants the lock to the next caller, or makes it enter, if no other caller has the lock
+// or enters.
 func (k *kept) nextLocked() {
-	if k.mu.hold != nil || k.mu.entering || len(k.mu.queue) == 0 {
+	if k.mu.state == keptHeld || k.mu.state == keptEntering || len(k.mu.queue) == 0 {
 		return
 	}
 	c := k.mu.queue[0]
 	k.mu.queue[0] = nil
-	k.mu.queue = k.mu.queue[1:] // append makes room where this has left some: a turn costs the same however many wait
-	if k.mu.contender != nil {
-		if h := k.holdLocked(c.ctx); h != nil {
-			c.turn <- h
-			return
-		}
+	// append reuses the room that this leaves, so a grant costs the same however many callers wait.
+	k.mu.queue = k.mu.queue[1:]
+	if h := k.grantLocked(c.ctx); h != nil {
+		c.granted <- h
+		return
 	}
-	k.mu.entering = true
-	c.turn <- nil
+	k.changeLocked(keptEntering)
+	c.granted <- nil
 }
 
-// watchLoop gives the lock up when somebody else wants it: at once if nobody here does, else after Keep. It ends with the contender.
+// watchLoop gives the lock up when somebody else wants it: at once if nobody here does, else after
+// Keep. It ends with the contender.
 func (k *kept) watchLoop(c *queue.Contender) {
 	if k.foreign(c) {
-		k.told(c, &k.mu.foreign)
+		k.raise(c, demandOthers)
 		t := time.NewTimer(k.mutex.options.Keep)
 		defer t.Stop()
 		select {
 		case <-t.C:
-			k.told(c, &k.mu.yield)
+			k.raise(c, demandOverdue)
 		case <-c.Claim.Done():
 		}
 	}
 	<-c.Claim.Done()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.mu.contender == c { // lost
+	if k.mu.contender == c { // it was lost, and so was its Hold
 		k.forgetLocked()
-		k.mu.hold = nil // which has ended
 		k.nextLocked()
 	}
 }
 
-// told sets what has come to be known of others who wait behind a contender.
-func (k *kept) told(c *queue.Contender, what *bool) {
+// raise raises the demand for a lock that is kept with a contender.
+func (k *kept) raise(c *queue.Contender, to demand) {
 	k.mu.Lock()
 	var given *queue.Contender
 	if k.mu.contender == c {
-		*what = true
+		k.mu.demand = max(k.mu.demand, to)
 		given = k.giveLocked()
-		k.nextLocked()
 	}
 	k.mu.Unlock()
-	_ = giveUp(given) // if it cannot be sent now the node goes on trying
+	_ = giveUp(given) // if it cannot be sent now, the node goes on trying
 }
 
-// foreign waits until somebody else stands behind a contender, or may: what ends the watch has this look again. It is false if the contender's
-// claim has ended.
+// foreign waits until somebody outside this Mutex stands behind a contender, or may: it does not ask
+// why a watch has ended. It returns false if the contender's claim has ended.
 func (k *kept) foreign(c *queue.Contender) bool {
 	ctx := c.Session.Context()
 	for {
