@@ -72,9 +72,9 @@ func TestGuarantee_ToldFirst(t *testing.T) {
 			ctx := bounded(t)
 			const victim, other = embed.MemberID(1), embed.MemberID(2)
 			if c.leads {
-				ens.MoveLeader(victim)
+				ens.TransferLeadership(victim)
 			} else {
-				ens.MoveLeader(other)
+				ens.TransferLeadership(other)
 			}
 			s := ens.Session(victim, embed.SessionOptions{Timeout: livesAWhile})
 			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
@@ -189,7 +189,7 @@ func TestGuarantee_ToldFirst_ASuspendedSessionComesBackWithoutItsHolds(t *testin
 			t.Parallel()
 			ens := embedtest.New(t, 3, embedtest.Options{})
 			ctx := bounded(t)
-			ens.MoveLeader(c.leader)
+			ens.TransferLeadership(c.leader)
 			s := ens.Session(1, embed.SessionOptions{Timeout: c.timeout})
 			hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
 			must(t, err)
@@ -318,7 +318,7 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 			silent[i] = max(silent[i], time.Since(heard))
 		})
 	}
-	ens.MoveLeader(victim)
+	ens.TransferLeadership(victim)
 	live := len(ens.Members())
 	var alive, killed, expired time.Time
 	var before, after uint64 // terms
@@ -342,7 +342,7 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 			killed = time.Now()
 			live--
 		}
-		ens.MoveLeader(ens.Leader()%embed.MemberID(live) + 1)
+		ens.TransferLeadership(ens.Leader()%embed.MemberID(live) + 1)
 		if n++; n == moves {
 			done()
 		}
@@ -393,9 +393,9 @@ func TestGuarantee_ExpiryBounded(t *testing.T) {
 			ens := embedtest.New(t, 3, embedtest.Options{})
 			ctx := bounded(t)
 			const victim = embed.MemberID(3)
-			ens.MoveLeader(1)
+			ens.TransferLeadership(1)
 			if c.leads {
-				ens.MoveLeader(victim)
+				ens.TransferLeadership(victim)
 			}
 			s := ens.Session(victim, embed.SessionOptions{Timeout: timeout})
 			witness := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
@@ -453,7 +453,7 @@ func TestGuarantee_ExpiryBounded_ALeaderThatFails(t *testing.T) {
 			c.Inside = &inside.Seams{Fault: broken.ask}
 		}
 	}})
-	ens.MoveLeader(leader)
+	ens.TransferLeadership(leader)
 	path, err := ens.Session(leader, embed.SessionOptions{Timeout: timeout}).Create(bounded(t), "/of-the-failed", nil, embed.Ephemeral)
 	must(t, err)
 	s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
@@ -486,7 +486,7 @@ func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 			c.Inside = &inside.Seams{Fault: h.ask}
 		}
 	}})
-	ens.MoveLeader(leader)
+	ens.TransferLeadership(leader)
 	_, err := ens.Session(dead, embed.SessionOptions{Timeout: livesAWhile}).Create(bounded(t), "/of-the-dead", nil, embed.Ephemeral)
 	must(t, err)
 	s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})

@@ -59,7 +59,7 @@ func TestForgotten_ACopyOfTheSameStartNeverVotes(t *testing.T) {
 	ens.Isolate(2)
 	synced(t, ens.Node(3))
 	restore := keepCopy(t, ens, 3)
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	write(t, ens.Node(1), "/acknowledged")
 	ens.Kill(3)
 	restore()
@@ -89,7 +89,7 @@ func TestForgotten_IsFoundWhenTheOneWhoKnowsComesBack(t *testing.T) {
 func comesBack(t *testing.T, leader embed.MemberID) {
 	var log journal
 	ens := embedtest.New(t, 3, embedtest.Options{Logger: log.logger()})
-	ens.MoveLeader(leader)
+	ens.TransferLeadership(leader)
 	write(t, ens.Node(1), "/before")
 	ens.Isolate(2)
 	ens.Kill(3)

@@ -488,7 +488,7 @@ func TestGuarantee_ExactlyOnce_AcrossASnapshot(t *testing.T) {
 func swallowed(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	ctx := bounded(t)
 	here, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	_, err := there.Create(ctx, path, nil, embed.Persistent)
 	must(t, err)
 	for _, id := range []embed.MemberID{1, 2} {

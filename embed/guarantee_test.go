@@ -188,7 +188,7 @@ func TestGuarantee_ExactlyOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	stop := b.start(ctx, t)
 	met := make(map[string]int)
 	for n := 0; met["gained"] < 3 || met["lost"] < 3 || met["unheard"] < 3; n++ {
@@ -481,7 +481,7 @@ func TestGuarantee_LinearizableSync(t *testing.T) {
 	}
 	for i := range 300 {
 		if i%100 == 50 {
-			ens.MoveLeader(ens.Leader()%3 + 1)
+			ens.TransferLeadership(ens.Leader()%3 + 1)
 		}
 		want, path := fmt.Sprint(i), paths[i%len(paths)]
 		if _, err := sessions[i%3].Set(ctx, path, []byte(want), embed.AnyVersion); err != nil {
@@ -656,7 +656,7 @@ func TestGuarantee_Fenced(t *testing.T) {
 		}
 	}
 	grant(3)
-	ens.MoveLeader(ens.Leader()%3 + 1)
+	ens.TransferLeadership(ens.Leader()%3 + 1)
 	grant(1)
 	for _, id := range ens.Members() {
 		ens.Kill(id)

@@ -159,7 +159,7 @@ func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 					c.Inside = &inside.Seams{Fault: broken.ask, Lack: shortly}
 				}
 			}})
-			ens.MoveLeader(leader)
+			ens.TransferLeadership(leader)
 			ctx := bounded(t)
 			n := ens.Node(victim)
 			s := ens.Session(victim, embed.SessionOptions{})

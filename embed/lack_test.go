@@ -33,7 +33,7 @@ func TestDisk_RemovedDirectory(t *testing.T) {
 func removedDirectory(t *testing.T, members int, what string) {
 	ens := embedtest.New(t, members, embedtest.Options{})
 	const victim = 1
-	ens.MoveLeader(victim)
+	ens.TransferLeadership(victim)
 	n, s := ens.Node(victim), ens.Session(victim, embed.SessionOptions{Timeout: time.Minute})
 	_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 	must(t, err)

@@ -330,7 +330,7 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 			t.Errorf("%v", l)
 		}
 	}
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	until(t, "the change of leader", func() bool {
 		lines := log.of(2, "leader changed")
 		return len(lines) > 0 && lines[len(lines)-1]["to"] == 1.0

@@ -43,7 +43,7 @@ func contends(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) <-chan *
 func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
 	must(t, err)
@@ -147,7 +147,7 @@ func TestReady_WaitsForAQuorum(t *testing.T) {
 func TestTransferLeadership(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	for _, to := range []embed.MemberID{2, 3, 1} {
 		asked := ens.Node(to) // also who does not lead may ask
 		until(t, "the leadership to move", func() bool {
@@ -190,8 +190,8 @@ func TestEvents(t *testing.T) {
 			expired = append(expired, id)
 		}
 	}})
-	ens.MoveLeader(1)
-	ens.MoveLeader(2)
+	ens.TransferLeadership(1)
+	ens.TransferLeadership(2)
 	polite, silent := ens.Session(3, embed.SessionOptions{Timeout: time.Minute}), ens.Session(3, embed.SessionOptions{Timeout: time.Second})
 	must(t, polite.Close())
 	ens.Kill(3)
@@ -237,11 +237,11 @@ func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
 		}
 	}})
 	for _, to := range []embed.MemberID{1, 2, 3} {
-		ens.MoveLeader(to)
+		ens.TransferLeadership(to)
 		write(t, ens.Node(1), "/after-"+string(rune('0'+to)))
 	}
 	self.Store(ens.Node(2))
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	must(t, <-closer)
 	must(t, ens.Node(1).Close()) // with its observer still at it
 }

@@ -76,7 +76,7 @@ func newOver(t *testing.T) *over {
 			}
 		},
 	})
-	o.ens.MoveLeader(1)
+	o.ens.TransferLeadership(1)
 	o.node = o.ens.Node(1)
 	o.session = o.ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	var err error

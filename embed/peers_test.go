@@ -122,7 +122,7 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 func TestPeers_ADeposedLeaderWithAStuckDiskExpiresNobody(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	const timeout = livesAWhile // longer than the election that comes
 	var live []*embed.Session
 	for _, id := range []embed.MemberID{2, 3} {
@@ -205,7 +205,7 @@ func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 		ens.Until(what, func() bool { return n.Load() > before+20 || t.Failed() })
 	}
 	for range 3 {
-		ens.MoveLeader(1)
+		ens.TransferLeadership(1)
 		more("Syncs of the leader", &served)
 		ens.Isolate(1)
 		more("writes without it", &acked)
@@ -232,7 +232,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	_, err := writer.Create(ctx, "/w", nil, embed.Persistent)
 	must(t, err)
@@ -337,7 +337,7 @@ func TestPeers_NothingIsAcknowledgedBeforeItsFsync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, c.members, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Minute }})
-			ens.MoveLeader(1)
+			ens.TransferLeadership(1)
 			s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 			_, err := s.Create(bounded(t), lastPlace(), nil, embed.Persistent) // later its shard knows the session
 			must(t, err)
@@ -418,7 +418,7 @@ func TestPeers_SnapshotsInQuickSuccessionAndACrash(t *testing.T) {
 func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Keep: 5} }})
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	keeper := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	for _, path := range []string{"/live", "/closed", "/killed", "/expired"} {
 		_, err := keeper.Create(bounded(t), path, nil, embed.Persistent)
@@ -757,7 +757,7 @@ func TestPeers_ABitThatTurnsOnAMinority(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	ens := embedtest.New(t, 3, embedtest.Options{Dir: filepath.Join(base, "now")})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	_, err := s.Create(bounded(t), "/w", nil, embed.Persistent)
 	must(t, err)
@@ -871,7 +871,7 @@ func TestPeers_ARollingRestartDropsNothing(t *testing.T) {
 				})
 			}
 		}
-		ens.MoveLeader(id)
+		ens.TransferLeadership(id)
 		for _, step := range []func(){func() { ens.Stop(id) }, func() { ens.Restart(id) }, func() {}} {
 			before := acked.Load()
 			ens.Until("some writes", func() bool { return acked.Load() > before+50 || t.Failed() })

@@ -107,7 +107,7 @@ func TestMulti_OfOneOperationThatWasNotRefused(t *testing.T) {
 func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	ens.Isolate(1)
 	made, err := claim.New(context.Background(), s, embed.OpCreate("/claim", nil, embed.Ephemeral))

@@ -339,7 +339,7 @@ func TestShards_WatchOfTheRoot(t *testing.T) {
 func TestShards_LockOutwaitsAQuorumWhereItsSessionIsNew(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards, c.RequestTimeout = 4, 100*time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	ens.Isolate(1)
 	type outcome struct {

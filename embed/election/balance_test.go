@@ -153,7 +153,7 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, 3, embedtest.Options{})
-			ens.MoveLeader(1)
+			ens.TransferLeadership(1)
 			turns := balances(t, ens.Node(1), names)
 			var lead []led
 			for range names {

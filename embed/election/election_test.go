@@ -241,7 +241,7 @@ func TestLeadership_ResignWhoseAnswerIsLostIsTriedAgainUnderANewLeader(t *testin
 		// until it notices that.
 		c.RequestTimeout, c.Tick = 200*time.Millisecond, 10*embedtest.DefaultTick
 	}})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	old := (<-stands(t, ens, s, "old")).leadership
 	next := stands(t, ens, other, "next")
@@ -347,7 +347,7 @@ func TestElection_ObserveSeesWhatStays(t *testing.T) {
 	_, err = e.Campaign(bounded(t), []byte("third"))
 	must(t, err)
 	see("third")
-	ens.MoveLeader(ens.Leader()%3 + 1)
+	ens.TransferLeadership(ens.Leader()%3 + 1)
 	third, err := e.Leader(bounded(t))
 	must(t, err)
 	must(t, s.Delete(bounded(t), path+"/"+candidates(t, s)[0], embed.AnyVersion))
@@ -473,7 +473,7 @@ func TestElection_NeverTwo(t *testing.T) {
 		ens.Until("somebody to lead", func() bool { return turns.Load() > 0 })
 		led, victim := turns.Load(), embed.MemberID(i%3+1)
 		if i%2 == 0 {
-			ens.MoveLeader(victim)
+			ens.TransferLeadership(victim)
 		}
 		ens.Isolate(victim)
 		// If the victim led the election, another candidate takes its place. If not, nothing need
@@ -505,7 +505,7 @@ func TestElection_NeverTwo(t *testing.T) {
 func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
 	ctx := bounded(t)
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(1)
+	ens.TransferLeadership(1)
 	far, near := ens.Session(3, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	first, err := election.New(near, path).Campaign(ctx, nil)
 	must(t, err)

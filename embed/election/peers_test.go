@@ -235,7 +235,7 @@ func TestRun_AShutdownHandsOver(t *testing.T) {
 func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	ctx, cancel := context.WithCancel(bounded(t))
 	turns, over := runs(ctx, ens.Node(1), "first")
 	first := next(t, turns)

@@ -111,7 +111,7 @@ func TestRun_ComesBackAfterAPartition(t *testing.T) {
 			c.MaxSessionTimeout = time.Second
 		}
 	}})
-	ens.MoveLeader(3)
+	ens.TransferLeadership(3)
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
 	type turn struct {
@@ -199,7 +199,7 @@ func TestRun_TheFarewellIsBounded(t *testing.T) {
 			t.Parallel()
 			const patience = 3 * time.Second
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = patience }})
-			ens.MoveLeader(2)
+			ens.TransferLeadership(2)
 			ctx, cancel := context.WithCancel(bounded(t))
 			defer cancel()
 			var ran time.Time

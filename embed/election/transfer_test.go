@@ -481,7 +481,7 @@ func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(cfg *embed.Config) { cfg.RequestTimeout = c.patience }})
-			ens.MoveLeader(2)
+			ens.TransferLeadership(2)
 			ctx, cancel := context.WithCancel(bounded(t))
 			defer cancel()
 			other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
@@ -529,7 +529,7 @@ func TestLeadership_TransferWhoseOfferIsDeleted(t *testing.T) {
 // is transferred.
 func TestLeadership_TransferAndResign(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(cfg *embed.Config) { cfg.RequestTimeout = time.Minute }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	l, named, said := gives(bounded(t), t, ens, other)
 	takesUnheard(t, ens, other, l, named)
@@ -649,7 +649,7 @@ func (c askedContext) Err() error {
 func TestTransfer_AnOfferThatCannotBeAnswered(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 300 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	l, err := election.New(other, path).Campaign(bounded(t), nil)
 	must(t, err)

@@ -87,7 +87,7 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 func (e *Ensemble) close() {
 	for _, id := range e.ids {
 		e.Resume(id)
-		if m := e.take(id); m != nil {
+		if m := e.remove(id); m != nil {
 			if err := m.node.Close(); err != nil {
 				e.t.Errorf("member %d: %v%s", id, err, inTheWay(err))
 			}
@@ -159,7 +159,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	return m.node, nil
 }
 
-func (e *Ensemble) take(id embed.MemberID) *member {
+func (e *Ensemble) remove(id embed.MemberID) *member {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.running[id]
@@ -167,10 +167,10 @@ func (e *Ensemble) take(id embed.MemberID) *member {
 	return m
 }
 
-// mustTake takes a member that has to be running; of several callers one gets it.
-func (e *Ensemble) mustTake(id embed.MemberID) *member {
+// mustRemove removes a member that must be running. Of several callers one gets it.
+func (e *Ensemble) mustRemove(id embed.MemberID) *member {
 	e.t.Helper()
-	m := e.take(id)
+	m := e.remove(id)
 	if m == nil {
 		e.t.Fatalf("member %d is not running", id)
 	}
@@ -219,7 +219,7 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 // Stop shuts a member down: its sessions end, its leadership is handed over.
 func (e *Ensemble) Stop(id embed.MemberID) {
 	e.t.Helper()
-	m := e.mustTake(id)
+	m := e.mustRemove(id)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := m.node.Shutdown(ctx); err != nil {
@@ -231,7 +231,7 @@ func (e *Ensemble) Stop(id embed.MemberID) {
 // members, and nobody is told.
 func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
-	m := e.mustTake(id)
+	m := e.mustRemove(id)
 	m.engine.Kill()
 	e.Resume(id) // what hangs would keep Close
 	if err := m.node.Close(); err != nil {
@@ -346,16 +346,17 @@ func (e *Ensemble) agreed(shard int) embed.MemberID {
 	return 0
 }
 
-// MoveLeader hands the leadership of every shard to a member and waits until it has them.
-func (e *Ensemble) MoveLeader(to embed.MemberID) {
+// TransferLeadership transfers the leadership of every shard to a member and waits until it leads
+// them all.
+func (e *Ensemble) TransferLeadership(to embed.MemberID) {
 	e.t.Helper()
 	for i := range e.shards() {
-		e.Until(fmt.Sprintf("member %d to lead shard %d", to, i+1), func() bool { return e.move(i+1, to) })
+		e.Until(fmt.Sprintf("member %d to lead shard %d", to, i+1), func() bool { return e.transfer(i+1, to) })
 	}
 }
 
-// move reports whether a member leads a shard, and asks for it if it does not.
-func (e *Ensemble) move(shard int, to embed.MemberID) bool {
+// transfer reports whether a member leads a shard. If not, it asks for the transfer.
+func (e *Ensemble) transfer(shard int, to embed.MemberID) bool {
 	leader := e.agreed(shard)
 	e.mu.Lock()
 	m := e.running[leader] // it may have stopped meanwhile

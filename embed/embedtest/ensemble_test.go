@@ -56,7 +56,7 @@ func TestEnsemble_StopKillRestart(t *testing.T) {
 func TestEnsemble_Links(t *testing.T) {
 	// A longer tick: member 3 is to lead until it is cut off, also on a busy machine.
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
-	ens.MoveLeader(3)
+	ens.TransferLeadership(3)
 	ens.Cut(1, 2)
 	for _, id := range ens.Members() {
 		_, err := ens.Session(id, embed.SessionOptions{}).Create(t.Context(), "/job-", nil, embed.Sequential)

@@ -73,7 +73,7 @@ func TestFaults_LinkCutOneWay(t *testing.T) {
 			// A longer tick: a machine that is busy is not to be taken for a leader that is gone.
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
 			const leader, one, other = 1, 2, 3
-			ens.MoveLeader(leader)
+			ens.TransferLeadership(leader)
 			s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
 			term := ens.Node(leader).Status().Shards[0].Term
 			c.cut(ens, leader, one, other)
@@ -270,9 +270,9 @@ func TestFaults_Pause(t *testing.T) {
 			ens := embedtest.New(t, 3, embedtest.Options{})
 			const victim, other = 1, 2
 			if leads {
-				ens.MoveLeader(victim)
+				ens.TransferLeadership(victim)
 			} else {
-				ens.MoveLeader(other)
+				ens.TransferLeadership(other)
 			}
 			s := ens.Session(victim, embed.SessionOptions{Timeout: time.Second})
 			hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
@@ -301,7 +301,7 @@ func TestFaults_Pause(t *testing.T) {
 func TestFaults_PauseForAMoment(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	made := create(t, s)

@@ -127,7 +127,7 @@ func TestWordsOfAnEnsemble(t *testing.T) {
 			"mntr": `(zk_.*\n)+zk_server_state\t` + mode + `\nzk_peer_state\t(leading|following) - broadcast\n(zk_.*\n)+zk_quorum_size\t3\n` + of,
 		} {
 			wait(t, word, func() bool {
-				e.MoveLeader(2) // it may have lost the leadership since
+				e.TransferLeadership(2) // it may have lost the leadership since
 				return regexp.MustCompile(`^` + want + `$`).MatchString(ask(t, g, word))
 			})
 		}

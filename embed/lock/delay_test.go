@@ -270,7 +270,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 			t.Parallel()
 			ens := newDeaf(t, embed.DefaultRequestTimeout)
 			s, _, w := lost(t, ens)
-			ens.MoveLeader(2)
+			ens.TransferLeadership(2)
 			back := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 			lingers := func(s *embed.Session) bool {
 				return slices.ContainsFunc(queued(t, s), func(name string) bool {

@@ -122,7 +122,7 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 			t.Parallel()
 			const patience = 3 * time.Second
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = patience }})
-			ens.MoveLeader(2)
+			ens.TransferLeadership(2)
 			ctx, cancel := context.WithCancel(bounded(t))
 			defer cancel()
 			var ran time.Time
@@ -152,7 +152,7 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 func TestDo_SaysThatTheHoldWasLostWithTheQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
 		ens.Isolate(1)
 		ens.Faults(1).Sleep(embed.DefaultSessionTimeout)

@@ -95,7 +95,7 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	must(t, err)
 	_, err = other.Sync(bounded(t), "/")
 	must(t, err)
-	ens.MoveLeader(3)
+	ens.TransferLeadership(3)
 	ens.Isolate(1)
 	guarded(t, other, lock.Guard(hold), "while it is held")
 	must(t, other.Delete(bounded(t), hold.Path(), embed.AnyVersion))

@@ -208,7 +208,7 @@ func TestKeep_ACallerWhoGivesUpIsNoObstacle(t *testing.T) {
 // between them.
 func TestKeep_TheNextHolderSeesWhatTheLastOneWrote(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{})
 	create(t, s, "/locks", "/locks/data")
 	m := kept(s, time.Hour)

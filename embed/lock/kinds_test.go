@@ -115,7 +115,7 @@ func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	rw := lock.NewRWMutex(s, "/locks/rw")
 	kinds := map[string]taker{

@@ -272,7 +272,7 @@ func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
 	must(t, err)
@@ -309,7 +309,7 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // creates the path
 	must(t, err)
@@ -347,7 +347,7 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 func TestMutex_LockEndsWithItsCtxAlsoWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Hour }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t))
 	must(t, err)
@@ -398,7 +398,7 @@ func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	holder := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(holder, path).Lock(bounded(t))
 	must(t, err)
@@ -419,7 +419,7 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 func TestMutex_WhoseSessionExpiresOnTheWayIsToldSo(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	hold, err := lock.NewMutex(s, path).Lock(bounded(t)) // creates the path
 	must(t, err)

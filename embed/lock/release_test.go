@@ -22,7 +22,7 @@ func newDeaf(t *testing.T, requestTimeout time.Duration) *embedtest.Ensemble {
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		c.RequestTimeout, c.Tick = requestTimeout, 10*embedtest.DefaultTick
 	}})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	return ens
 }
 
@@ -172,7 +172,7 @@ func leavesTheQueue(t *testing.T, contend func(*embed.Session) (giveUp func())) 
 func TestHold_ReleaseAfterItsSessionExpired(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: expires}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	old, err := lock.NewMutex(s, path).Lock(bounded(t))
 	must(t, err)
@@ -310,7 +310,7 @@ func TestToken_Grows(t *testing.T) {
 			}
 			down((*embedtest.Ensemble).Kill)(ens)
 		}),
-		"over changes of leader": rounds(6, func(ens *embedtest.Ensemble) { ens.MoveLeader(ens.Leader()%3 + 1) }),
+		"over changes of leader": rounds(6, func(ens *embedtest.Ensemble) { ens.TransferLeadership(ens.Leader()%3 + 1) }),
 		"over the loss of the leader": rounds(3, func(ens *embedtest.Ensemble) {
 			leader := ens.Leader()
 			ens.Kill(leader)
@@ -349,7 +349,7 @@ func TestToken_Grows(t *testing.T) {
 func TestHold_AMemberThatDiesGivesBackAllItHad(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	dying, s := ens.Session(1, embed.SessionOptions{Timeout: expires}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	kinds := map[string]func(s *embed.Session, at string) taker{
 		"mutex": func(s *embed.Session, at string) taker { return lock.NewMutex(s, at).Lock },

@@ -213,7 +213,7 @@ func TestRWMutex_AReaderWaitsForNoLaterWriter(t *testing.T) {
 func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	m := lock.NewRWMutex(s, path)
 	read, err := m.RLock(bounded(t))
@@ -242,7 +242,7 @@ func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
 func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	m := lock.NewRWMutex(s, path)
 	read, err := m.RLock(bounded(t))
@@ -273,7 +273,7 @@ func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 func TestRWMutex_UpgradeGivesTheReadLockUpFirst(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	delayed := lock.Options{Delay: time.Hour, Identity: "x"}
 	m := lock.NewRWMutex(s, path).With(delayed)
@@ -312,7 +312,7 @@ func TestRWMutex_UpgradeGivesTheReadLockUpFirst(t *testing.T) {
 func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	m := lock.NewRWMutex(s, path)
 	read, err := m.RLock(bounded(t))

@@ -208,7 +208,7 @@ func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.MoveLeader(2)
+	ens.TransferLeadership(2)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	first, err := lock.NewSemaphore(other, path, 1).Acquire(bounded(t), 1)
 	must(t, err)

@@ -31,7 +31,7 @@ var otherFaults = []fault{
 	{"kill all", func(s *schedule) { s.kill(s.ens.Members()...) }},
 	{"stop", (*schedule).stop},
 	{"lag", (*schedule).lag},
-	{"move leader", func(s *schedule) { s.ens.MoveLeader(s.member()) }},
+	{"move leader", func(s *schedule) { s.ens.TransferLeadership(s.member()) }},
 	{"bad links", (*schedule).badLinks},
 	{"wall clock", (*schedule).wallClock},
 	{"close sessions", (*schedule).closeSessions},

@@ -91,7 +91,7 @@ func TestLocks(t *testing.T) {
 		})
 		mortal := e.curator(run, 10*time.Second, 2, 3)
 		t.Run("told first", func(t *testing.T) {
-			e.MoveLeader(3)
+			e.TransferLeadership(3)
 			inherit(t, e, e.heirs(mortal, false), func() { e.Isolate(1) })
 			e.HealAll()
 		})
@@ -431,7 +431,7 @@ func fenced(t *testing.T, e *ensemble, path string, client contender) {
 	must(t, err)
 	hold, err := lock.NewMutex(mine, path).Lock(t.Context())
 	must(t, err)
-	e.MoveLeader(3)
+	e.TransferLeadership(3)
 	e.Isolate(1)
 	_, err = other.Multi(t.Context(), lock.Guard(hold), embed.OpSet("/data", []byte("held"), embed.AnyVersion))
 	must(t, err)
