@@ -27,7 +27,8 @@ func TestBarrier_SeesWhatWasAcknowledgedElsewhere(t *testing.T) {
 	}
 }
 
-// C14: leadership moves all the time, and every barrier still ends, and is true when it does.
+// C14: The leadership is transferred all the time. Every barrier still ends, and its answer is
+// correct.
 func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
@@ -66,7 +67,7 @@ func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 	}
 }
 
-// C14: readIndex messages are lost: the barrier asks again.
+// C14: When ReadIndex messages are lost, the barrier asks again.
 func TestBarrier_SurvivesLostMessages(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
@@ -84,14 +85,14 @@ func TestBarrier_SurvivesLostMessages(t *testing.T) {
 	})
 	asked := 0
 	eventually(t, "barriers whose requests are lost", func() bool {
-		leader := awaitLeader(t, e.nodes[0], 1) // who may be another than the last time, and asks nobody
+		leader := awaitLeader(t, e.nodes[0], 1) // this may be another one than the last time, which asks nobody
 		e.barrier(e.nodes[leader.Member%3], 1)
 		asked++
 		return asked >= 3 && lost.Load() >= 6
 	})
 }
 
-// C14: many who wait cost a few messages.
+// C14: Many callers of a barrier cost few messages.
 func TestBarrier_SharedByItsCallers(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
@@ -161,7 +162,7 @@ func TestBarrier_Ends(t *testing.T) {
 	}
 }
 
-// A caller is never served by a request that was sent before it asked.
+// A caller is never served by a request that was sent before the caller asked.
 func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	var b barrier
 	join := func() *round { r, _, _ := b.join(); return r }
@@ -172,12 +173,12 @@ func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	if len(batch) != 1 || batch[0] != early || late == early {
 		t.Error("the late one waits for the early one's answer")
 	}
-	// It is lost: the next one serves both.
+	// It is lost; the next one serves both.
 	batch = b.collect(batch)
 	if len(batch) != 2 || batch[0] != early || batch[1] != late {
 		t.Errorf("%d turns", len(batch))
 	}
-	// Who has left does not keep the loop.
+	// A caller that has left does not keep the loop.
 	b.leave(early)
 	b.leave(late)
 	b.leave(join())
@@ -186,7 +187,8 @@ func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	}
 }
 
-// When there will be no answer any more all are told: whom the loop has taken, who waits for the next turn, and who comes.
+// At the end all callers get the error: those in collected rounds, those in the next round, and
+// later ones.
 func TestBarrier_EndTellsEverybody(t *testing.T) {
 	var b barrier
 	collected, _, _ := b.join()

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// BenchmarkWrite proposes one command of 64 bytes at a time and waits until it is applied on the leader. The
-// fsyncs are those of all members; each write costs every member one. The carrier is in memory.
+// BenchmarkWrite proposes one command of 64 bytes at a time and waits until it is applied on the
+// leader. It reports the fsyncs of all members; each write costs every member one. The carrier is
+// in memory.
 //
 //	go test -run '^$' -bench Write ./replication
 func BenchmarkWrite(b *testing.B) {

@@ -16,15 +16,15 @@ import (
 type carrier struct {
 	mu    sync.RWMutex
 	ends  map[string]*carrierEnd
-	cut   map[string]bool                          // members cut off from everybody
+	cut   map[string]bool                          // members cut off from all others
 	watch func(to string, b *raftpb.MessageBatch)  // sees every batch; may drop requests
-	miss  func(from string, b raftpb.MessageBatch) // sees every batch that a cut takes
+	miss  func(from string, b raftpb.MessageBatch) // sees every batch that a cut loses
 }
 
 type carrierEnd struct {
 	batch raftio.MessageHandler
 	chunk raftio.ChunkHandler
-	down  *atomic.Bool // shut: takes nothing more
+	down  *atomic.Bool // shut: accepts nothing more
 }
 
 var (
@@ -36,7 +36,7 @@ func newCarrier() *carrier {
 	return &carrier{ends: make(map[string]*carrierEnd), cut: make(map[string]bool)}
 }
 
-// isolate cuts a member off, or heals it.
+// isolate cuts a member off or heals it.
 func (c *carrier) isolate(uuid string, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,8 @@ func (c *carrier) observe(fn func(to string, b *raftpb.MessageBatch)) {
 	c.watch = fn
 }
 
-// lost returns a channel that is closed when the next message of one of these types from a member is lost.
+// lost returns a channel. It is closed when the next message of one of these types from a member is
+// lost.
 func (c *carrier) lost(uuid string, types ...raftpb.MessageType) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,8 +119,8 @@ type carrierLink struct {
 
 func (*carrierLink) Close() {}
 
-// SendMessageBatch delivers a copy. What cannot be delivered is lost without an error, as on a network:
-// an error would have dragonboat wait a second before it tries the peer again.
+// SendMessageBatch delivers a copy. A batch that cannot be delivered is lost without an error, as
+// on a network. After an error dragonboat would wait a second before it tries the peer again.
 func (l *carrierLink) SendMessageBatch(b raftpb.MessageBatch) error {
 	c := l.module.carrier
 	c.mu.RLock()

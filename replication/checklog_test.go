@@ -16,13 +16,13 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// checkLog is CheckLog for tests that want to know how far a log reaches.
+// checkLog is CheckLog for tests that need only the extent of a log.
 func checkLog(c Config, shard ShardID) (first, last uint64, exists bool, err error) {
 	log, err := CheckLog(c, shard)
 	return log.First, log.Last, log.Exists, err
 }
 
-// viewOf is the configuration for looking at a node's log without changing it.
+// viewOf returns a configuration for looking at a node's log without changing it.
 func viewOf(t *testing.T, e *ensemble, n *node) Config {
 	t.Helper()
 	d, err := disk.Open(n.dir)
@@ -34,7 +34,7 @@ func viewOf(t *testing.T, e *ensemble, n *node) Config {
 	return c
 }
 
-// tree is every file below a directory with its size.
+// files returns all files below a directory with their sizes.
 func files(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -55,7 +55,7 @@ func files(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// C8.2, C8.3: how far a log reaches is known before dragonboat opens it.
+// C8.2, C8.3: The extent of a log is known before dragonboat opens it.
 func TestCheckLog_TellsWhatIsThereAndChangesNothing(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -97,7 +97,7 @@ func TestCheckLog_TellsWhatIsThereAndChangesNothing(t *testing.T) {
 	}
 }
 
-// snapshotNow takes a snapshot and waits until it is recorded.
+// snapshotNow makes a snapshot and waits until it is recorded.
 func snapshotNow(t *testing.T, n *node) {
 	t.Helper()
 	index := n.tapes[0].index
@@ -164,9 +164,10 @@ func TestCheckLog_Damage(t *testing.T) {
 	}
 }
 
-// A bit turns somewhere in the log of a process that was killed. That is noticed, or what was acknowledged is there; it is never taken
-// for the end of the log. Only of the last record nobody can tell whether it was ever whole. (NATS lost acknowledged messages when
-// bits turned.)
+// A bit changes somewhere in the log of a process that was killed. Either that is noticed, or all
+// acknowledged writes are there. It is never taken for the end of the log. For the last record
+// alone nobody can tell whether it was ever whole. (NATS lost acknowledged messages when bits
+// changed.)
 func TestCheckLog_ABitThatTurns(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -180,7 +181,7 @@ func TestCheckLog_ABitThatTurns(t *testing.T) {
 	if err != nil || len(logs) != 1 {
 		t.Fatal(logs, err)
 	}
-	// Who is killed leaves the newest file without an index.
+	// A killed process leaves the newest file without an index.
 	if err := os.Remove(strings.TrimSuffix(logs[0], ".log") + ".index"); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func TestCheckLog_ABitThatTurns(t *testing.T) {
 	}
 }
 
-// readNames notes the files that are opened for reading.
+// readNames records the files that are opened for reading.
 type readNames struct {
 	Disk
 	names []string
@@ -222,7 +223,7 @@ func (d *readNames) OpenForRead(name string) (File, error) {
 	return d.Disk.OpenForRead(name)
 }
 
-// A start asks for each shard, so what is read for one must not be what all have.
+// A start reads the log of each shard, so one read must not read the logs of all.
 func TestCheckLog_ReadsTheLogOfThatShardOnly(t *testing.T) {
 	e := found(t, 1, 3)
 	n := e.nodes[0]
@@ -231,7 +232,7 @@ func TestCheckLog_ReadsTheLogOfThatShardOnly(t *testing.T) {
 	for shard := ShardID(1); shard <= 3; shard++ {
 		e.write(n, shard, "x")
 	}
-	left := crashed(t, n) // a log that was closed is taken as it is
+	left := crashed(t, n) // a log that was closed is not read
 	e.stop(n)
 	c := viewOf(t, e, left)
 	seen := &readNames{Disk: c.Disk}
@@ -249,8 +250,8 @@ func TestCheckLog_ReadsTheLogOfThatShardOnly(t *testing.T) {
 	}
 }
 
-// A bit turns in a file that was completed, which no start looks at as a whole: VerifyLog names the file, and a log that is whole, or that
-// goes on where the process was killed, passes.
+// A bit changes in a completed file, which no start reads as a whole. VerifyLog names the file. It
+// accepts an undamaged log, also one of a process that was killed and started again.
 func TestVerifyLog_ABitThatTurns(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -305,8 +306,8 @@ func TestVerifyLog_ABitThatTurns(t *testing.T) {
 	}
 }
 
-// A list of log files that is damaged is named, whatever number it has: tan, which takes it for a short one, begins a new list, and may
-// give it the same name.
+// VerifyLog names a damaged list of log files, whatever its number is. tan takes such a list for a
+// short one and begins a new list, perhaps with the same name.
 func TestVerifyLog_NamesADamagedList(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -345,7 +346,8 @@ func TestVerifyLog_NamesADamagedList(t *testing.T) {
 	}
 }
 
-// A kill right after a snapshot leaves the file that says which one it is, and a start reads it. (dragonboat panics when it is damaged.)
+// A kill right after a snapshot leaves the file that describes it, and a start reads that file.
+// (dragonboat panics if it is damaged.)
 func TestVerifyLog_NamesADamagedSnapshot(t *testing.T) {
 	e, n, folder := withSnapshot(t)
 	verify := func(folder string, text []byte) error {
@@ -376,5 +378,5 @@ func TestVerifyLog_NamesADamagedSnapshot(t *testing.T) {
 	if err := verify(folder, whole); err != nil {
 		t.Fatal(err)
 	}
-	e.start(n) // which takes the same for whole
+	e.start(n) // a start accepts the same file
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// C13.5: a member that was away for minutes gets the log it missed, and not the whole state.
+// C13.5: A member that was away for minutes gets the log it missed, and not the whole state.
 func TestRetention_CutsByBytes(t *testing.T) {
 	var r retention
 	index := uint64(0)
@@ -34,7 +34,7 @@ func TestRetention_CutsByBytes(t *testing.T) {
 			}
 		}
 	}
-	// After enough commands of one size the cut is where it should be, within a mark.
+	// After enough commands of one size the cut is in the right place, within a mark.
 	write(3*keepBytes, 1000)
 	kept := int(index-r.cut(keepBytes)) * 1000
 	if kept < keepBytes || kept > keepBytes+2*markBytes {
@@ -42,7 +42,7 @@ func TestRetention_CutsByBytes(t *testing.T) {
 	}
 }
 
-// C10.3: few large entries, or many small ones, make a snapshot due.
+// C10.3: A few large entries, or many small ones, make a snapshot due.
 func TestRetention_DueByEntries(t *testing.T) {
 	var r retention
 	for range 2 {
@@ -55,7 +55,7 @@ func TestRetention_DueByEntries(t *testing.T) {
 	}
 }
 
-// A member that is alone keeps nothing for others: its log does not grow by restarts.
+// A member that is alone keeps nothing for others. Its log does not grow with restarts.
 func TestRequestSnapshot_RestartsDoNotPileUpLogs(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]

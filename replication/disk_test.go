@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// plainDisk is a Disk straight over the operating system, which counts fsyncs. It can be failed by hand, after
-// which it goes on writing: tests of what happens behind the switch use the real one.
+// plainDisk is a Disk directly on the operating system. It counts fsyncs. A test can make it fail,
+// but it goes on writing afterwards. Tests of a thrown switch use the real disk.
 type plainDisk struct {
-	syncs  atomic.Uint64 // of files
+	syncs  atomic.Uint64 // fsyncs of files
 	onSync func(name string)
 
 	once   sync.Once

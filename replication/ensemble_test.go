@@ -24,7 +24,8 @@ type testDisk interface {
 	Syncs() uint64
 }
 
-// tape is a machine that remembers a digest of everything applied. Its image is a file that Sync writes.
+// tape is a machine that remembers a digest of all applied commands. Sync writes its image to a
+// file.
 type tape struct {
 	disk Disk
 	file string
@@ -37,13 +38,13 @@ type tape struct {
 	onWrite    func(io.Writer) error
 
 	mu      sync.Mutex
-	index   uint64 // of the last command
+	index   uint64 // index of the last command
 	count   uint64
 	sum     uint64
 	grew    chan struct{} // closed and replaced at every Apply
 	applied uint64        // index of the image
 	seen    map[string]int
-	pad     int // bytes a snapshot is padded with
+	pad     int // bytes added to a snapshot
 	closed  bool
 	install int
 }
@@ -198,7 +199,7 @@ func (m *tape) lastIndex() uint64 {
 	return m.index
 }
 
-// times is how often a command was applied.
+// times returns how often a command was applied.
 func (m *tape) times(cmd string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -255,12 +256,12 @@ type ensemble struct {
 	shards  int
 	tick    time.Duration
 	newDisk func(dir string) testDisk
-	prepare func(n *node) // before the shards are started
+	prepare func(n *node) // called before the shards are started
 
-	transport func(n *node) Transport // nil: the carrier's
+	transport func(n *node) Transport // nil means the carrier's
 }
 
-// found makes an ensemble of n members with their directories; nobody is started.
+// found makes an ensemble of n members with their directories. It starts none.
 func found(t testing.TB, n, shards int) *ensemble {
 	e := &ensemble{t: t, carrier: newCarrier(), shards: shards, tick: 10 * time.Millisecond}
 	e.newDisk = func(string) testDisk { return newPlainDisk(t) }
@@ -371,13 +372,13 @@ func (e *ensemble) write(n *node, shard ShardID, cmd string) {
 	e.t.Fatalf("%q was not applied within %v", cmd, patience)
 }
 
-// applied waits a while for a command; false if it may be lost.
+// applied waits a while for a command. It returns false if the command may be lost.
 func (e *ensemble) applied(m *tape, cmd string, p *Proposal) bool {
 	return e.appliedUnless(m, cmd, p, nil)
 }
 
-// appliedUnless is applied that gives up when end is closed. Who is alone loses nothing but what it says was dropped, and what is proposed
-// once more would be applied twice.
+// appliedUnless is applied, but gives up when end is closed. A member that is alone loses no
+// command except those it reports as dropped, and a second proposal would be applied too.
 func (e *ensemble) appliedUnless(m *tape, cmd string, p *Proposal, end <-chan struct{}) bool {
 	while := time.Second
 	if len(e.nodes) == 1 {
@@ -417,8 +418,8 @@ func (e *ensemble) barrier(n *node, shard ShardID) {
 	}
 }
 
-// same checks that all members have the same, with a barrier on each. A write that was taken for lost and made again may be on its way
-// still.
+// same checks that all members have the same state, after a barrier on each. A write that was
+// proposed again may still be on its way.
 func (e *ensemble) same(t *testing.T) {
 	t.Helper()
 	for shard := range e.shards {

@@ -19,7 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// realDisk opens the disk that nodes really have.
+// realDisk opens a disk as nodes have it.
 func realDisk(t testing.TB) func(dir string) testDisk {
 	return func(dir string) testDisk {
 		d, err := disk.Open(dir)
@@ -43,7 +43,7 @@ func failAt(n *node, at int64) {
 	})
 }
 
-// closes checks that a failed node ends, quickly and without leaving anything behind.
+// closes checks that a failed node ends quickly and leaves nothing behind.
 func closes(t *testing.T, n *node) {
 	t.Helper()
 	host := n.host
@@ -54,8 +54,9 @@ func closes(t *testing.T, n *node) {
 	}
 }
 
-// C1.1, C1.2, C1.4: the n-th mutating call of one of three members fails, while all write and snapshots are taken: the process
-// goes on, the other members go on, the failed one ends, and nothing it acknowledged is missing afterwards.
+// C1.1, C1.2, C1.4: The n-th mutating call of one of three members fails, while all members write
+// and make snapshots. The process and the other members go on. The failed member ends, and
+// afterwards no acknowledged write is missing.
 func TestFrozenDisk_AtAnyCall(t *testing.T) {
 	points := []int64{1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610}
 	if testing.Short() {
@@ -122,7 +123,7 @@ func frozenAt(t *testing.T, at int64) {
 	})
 }
 
-// writeUntil writes on n, asks for snapshots now and then, and notes what was applied.
+// writeUntil writes on n, sometimes requests a snapshot, and records the applied commands.
 func writeUntil(e *ensemble, n *node, stop <-chan struct{}, acked *sync.Map) {
 	host, m := n.host, n.tapes[0]
 	for i := 0; ; i++ {
@@ -149,7 +150,7 @@ func writeUntil(e *ensemble, n *node, stop <-chan struct{}, acked *sync.Map) {
 	}
 }
 
-// slicesWithout returns nodes without one.
+// slicesWithout returns the nodes without one of them.
 func slicesWithout(nodes []*node, out *node) []*node {
 	var rest []*node
 	for _, n := range nodes {
@@ -160,7 +161,8 @@ func slicesWithout(nodes []*node, out *node) []*node {
 	return rest
 }
 
-// C1.4: A single member commits what its log store says is saved: with the switch thrown nothing more is applied.
+// C1.4: A member that is alone commits all that its log store reports as saved. Once the switch is
+// thrown it applies nothing more.
 func TestFrozenDisk_SingleMemberAppliesNothingMore(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -185,7 +187,8 @@ func TestFrozenDisk_SingleMemberAppliesNothingMore(t *testing.T) {
 		}
 		m := n.tapes[0]
 		closes(t, n)
-		// What was saved before the switch may be applied just when it is thrown. More may not.
+		// Commands saved before the switch was thrown may be applied at that moment. Later ones may
+		// not.
 		if late.Load() > 0 {
 			t.Logf("%d commands saved before the switch were applied after it", late.Load())
 		}
@@ -201,7 +204,7 @@ func TestFrozenDisk_SingleMemberAppliesNothingMore(t *testing.T) {
 	}
 }
 
-// C1.8: our own code on dragonboat's goroutines must not end the process either.
+// C1.8: Our own code on dragonboat's goroutines must not end the process either.
 func TestMachine_PanicsAndErrorsFailTheNode(t *testing.T) {
 	boom := func(Entry) { panic("boom") }
 	for name, c := range map[string]struct {
@@ -234,8 +237,8 @@ func TestMachine_PanicsAndErrorsFailTheNode(t *testing.T) {
 	}
 }
 
-// A log that cannot be read fails the node. There is nothing dragonboat's goroutine could go on with, so it ends
-// there; on a goroutine of ours, while a shard is started, it is an ordinary error.
+// A log that cannot be read fails the node. dragonboat's goroutine has nothing to go on with, so it
+// stops there. On a goroutine of ours, while a shard is started, it is an ordinary error.
 func TestLogStore_UnreadableLogFailsTheNode(t *testing.T) {
 	d := newPlainDisk(t)
 	s := newLogStore(&unreadableLog{}, d)
@@ -263,7 +266,7 @@ func (unreadableLog) IterateEntries(e []raftpb.Entry, _, _, _, _, _, _ uint64) (
 	return e, 0, errInjected
 }
 
-// The disk fails while a host is opened: Open says so, and leaves nothing running.
+// If the disk fails while a host is opened, Open returns the error and leaves nothing running.
 func TestOpen_DiskFails(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]

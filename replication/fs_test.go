@@ -17,7 +17,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// unreadable has the reads of a node's disk fail that concern names with part in them, so often.
+// unreadable makes reads of a node's disk fail, as often as times says, if part is in the file's
+// name.
 func unreadable(n *node, err error, part string, times int32) *atomic.Int32 {
 	var left atomic.Int32
 	left.Store(times)
@@ -32,7 +33,8 @@ func unreadable(n *node, err error, part string, times int32) *atomic.Int32 {
 
 const always = 1 << 30
 
-// C1.2: No descriptor is left for a moment while a member takes a snapshot: it waits, and nobody fails.
+// C1.2: No descriptor is left for a moment while a member makes a snapshot. The member waits and
+// does not fail.
 func TestSnapshot_ALackOfDescriptorsPasses(t *testing.T) {
 	e := found(t, 3, 1)
 	e.newDisk = realDisk(t)
@@ -57,7 +59,8 @@ func TestSnapshot_ALackOfDescriptorsPasses(t *testing.T) {
 	}
 }
 
-// C1.2: A member that cannot open the directories of its snapshots fails, ends and comes back; the others in its process go on.
+// C1.2: A member that cannot open the directories of its snapshots fails, ends and comes back. The
+// other members of the process go on.
 func TestSnapshot_DirectoriesCannotBeOpened(t *testing.T) {
 	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EIO} {
 		t.Run(cause.Error(), func(t *testing.T) {
@@ -77,7 +80,7 @@ func TestSnapshot_DirectoriesCannotBeOpened(t *testing.T) {
 	}
 }
 
-// fewAtSnapshots is a Disk that cannot open a directory of snapshots, so often.
+// fewAtSnapshots is a Disk that fails to open a directory of snapshots, a number of times.
 type fewAtSnapshots struct {
 	testDisk
 	left *atomic.Int32
@@ -90,7 +93,7 @@ func (d fewAtSnapshots) OpenDir(name string) (File, error) {
 	return d.testDisk.OpenDir(name)
 }
 
-// C1.2: What the Disk itself gives up on fails one member too, and not those beside it in the process.
+// C1.2: When the Disk itself gives up, only its member fails, and not the others of the process.
 func TestSnapshot_TheDiskGivesUp(t *testing.T) {
 	e := found(t, 3, 1)
 	var left atomic.Int32
@@ -104,8 +107,8 @@ func TestSnapshot_TheDiskGivesUp(t *testing.T) {
 	closes(t, victim)
 }
 
-// C1.2: dragonboat panics if it cannot see the snapshot that it has just made. So what the disk does not tell any more
-// is looked up once again when the switch is thrown.
+// C1.2: dragonboat panics if it cannot see the snapshot that it has just made. So after the switch
+// is thrown, the lookup that failed is tried once again.
 func TestSnapshot_CannotBeLookedUp(t *testing.T) {
 	e := found(t, 1, 1)
 	e.newDisk = realDisk(t)
@@ -124,7 +127,7 @@ func TestSnapshot_CannotBeLookedUp(t *testing.T) {
 	closes(t, victim)
 }
 
-// failsAlone waits until a member fails of a cause, and checks that the others go on.
+// failsAlone waits until a member fails because of cause. It checks that the others go on.
 func failsAlone(t *testing.T, e *ensemble, victim *node, cause error) {
 	t.Helper()
 	eventually(t, "failure", func() bool { return isClosed(victim.disk.Failed()) })
@@ -139,7 +142,8 @@ func failsAlone(t *testing.T, e *ensemble, victim *node, cause error) {
 	}
 }
 
-// C1.2: A snapshot that was received and cannot be read fails its member, which ends and comes back; the others go on.
+// C1.2: If a received snapshot cannot be read, its member fails, ends and comes back. The others go
+// on.
 func TestSnapshot_ReceivedAndUnreadable(t *testing.T) {
 	e, behind := lag(t)
 	prepare := e.prepare
@@ -155,7 +159,8 @@ func TestSnapshot_ReceivedAndUnreadable(t *testing.T) {
 	e.same(t)
 }
 
-// C1.2: Somebody removes what a member has on disk, and a snapshot is due: the member fails, the process and the others go on.
+// C1.2: Somebody removes a member's directory, and a snapshot is due. The member fails; the process
+// and the other members go on.
 func TestSnapshot_TheDirectoryIsRemoved(t *testing.T) {
 	for _, what := range []string{"raft", "raft/*/*", "raft/*/*/snapshot-part-1", "raft/*/*/snapshot-part-1/snapshot-1-1"} {
 		t.Run(strings.ReplaceAll(what, "/", "-"), func(t *testing.T) {
@@ -179,7 +184,8 @@ func TestSnapshot_TheDirectoryIsRemoved(t *testing.T) {
 	}
 }
 
-// C1.8: What dragonboat reports as broken because a file could not be read stops the node of that file and no other.
+// C1.8: dragonboat reports a broken invariant because a file could not be read. Only the node of
+// that file stops.
 func TestLogger_PanicfOfAnUnreadFile(t *testing.T) {
 	var l lines
 	one, two := openHost(t, &l, slog.LevelDebug), openHost(t, &l, slog.LevelDebug)
@@ -196,8 +202,8 @@ func TestLogger_PanicfOfAnUnreadFile(t *testing.T) {
 	}
 }
 
-// CURRENT gets its new content by a rename. A power cut may keep that and lose any name that was not synced, so the MANIFEST
-// that it speaks of must have been.
+// CURRENT gets its new content by a rename. A power cut may keep that and lose any name that was
+// not synced. So the name of the MANIFEST must have been synced.
 func TestPowerCut_CurrentNamesAManifestThatLasts(t *testing.T) {
 	e := found(t, 1, 1)
 	var renames atomic.Int32

@@ -9,7 +9,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// entriesOf are entries of one term from an index on, each with its own content.
+// entriesOf returns entries of one term from an index on, each with its own content.
 func entriesOf(term, from, to uint64, say string) (entries []raftpb.Entry) {
 	for i := from; i <= to; i++ {
 		entries = append(entries, raftpb.Entry{Index: i, Term: term, Key: i, Cmd: fmt.Appendf(nil, "%s %d", say, i)})
@@ -17,7 +17,7 @@ func entriesOf(term, from, to uint64, say string) (entries []raftpb.Entry) {
 	return entries
 }
 
-// openNew opens a store of which nothing is there yet.
+// openNew opens an empty store.
 func openNew(t *testing.T) (*logStore, *plainDisk) {
 	t.Helper()
 	d := newPlainDisk(t)
@@ -31,8 +31,9 @@ func openNew(t *testing.T) (*logStore, *plainDisk) {
 	return f.store, d
 }
 
-// B1.4: what a member knows to be committed is compared with what the leader sends and with what a peer says that it knows.
-// Its log: entries 1 to 10 of term 1, 11 to 20 of term 3; term 3 told it of commits up to 15.
+// B1.4: A member's committed entries are compared with those that the leader sends, and with those
+// that a peer knows. The log has entries 1 to 10 of term 1 and 11 to 20 of term 3. In term 3 the
+// member learned of commits up to 15.
 func TestHeld(t *testing.T) {
 	n := &node{id: 1}
 	s, _ := openNew(t)
@@ -95,7 +96,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// A leader that has lost what this node knows to be committed fails the node before dragonboat sees it.
+// A leader that has lost entries that are committed here fails this node before dragonboat sees the
+// message.
 func TestInbound_StopsAtALeaderThatHasLostCommits(t *testing.T) {
 	n := &node{id: 1}
 	s, d := openNew(t)
@@ -119,7 +121,7 @@ func TestInbound_StopsAtALeaderThatHasLostCommits(t *testing.T) {
 	}
 }
 
-// A running node asks its own log of what a leader sends.
+// A running node compares a leader's message with its own log.
 func TestInbound_AsksTheLogOfTheNode(t *testing.T) {
 	e := found(t, 1, 1)
 	e.startAll()
@@ -132,8 +134,9 @@ func TestInbound_AsksTheLogOfTheNode(t *testing.T) {
 	}
 }
 
-// tan keeps the tail that a received snapshot replaces until the snapshot is installed, and after that for the next start if
-// there was no time. It is not what was committed in that place.
+// tan keeps the tail that a received snapshot replaces until the snapshot is installed. If there
+// was no time for that, it keeps the tail until the next start. The tail was not committed in that
+// place.
 func TestHeld_BehindAReceivedSnapshot(t *testing.T) {
 	n := &node{id: 1}
 	d := newPlainDisk(t)
@@ -163,7 +166,7 @@ func TestHeld_BehindAReceivedSnapshot(t *testing.T) {
 		if held := h.Held(1); held.Commit != 15 || held.CommitTerm != 0 {
 			t.Errorf("%s it holds %+v", when, held)
 		}
-		// Its entries of term 4 were brought back by the leader of term 6 and committed.
+		// The leader of term 6 sent the entries of term 4 again and committed them.
 		if _, term, yes := h.Contradicts(1, Held{Term: 6, Commit: 12, CommitTerm: 4}); yes {
 			t.Errorf("%s an entry of term %d that the snapshot replaced is taken for a committed one", when, term)
 		}

@@ -48,7 +48,7 @@ func TestThreeMembers_AgreeAfterWritesFromAll(t *testing.T) {
 func TestPropose_Refusals(t *testing.T) {
 	e := found(t, 3, 1)
 	n := e.nodes[0]
-	e.start(n) // two of three are missing: no leader
+	e.start(n) // two of three are missing, so there is no leader
 	for name, c := range map[string]struct {
 		cmd  []byte
 		want error
@@ -74,8 +74,8 @@ func TestPropose_Refusals(t *testing.T) {
 	}
 }
 
-// Close is bounded also when the machine never comes back, and says what it leaves; what it left ends when the
-// machine does.
+// Close is bounded even if the machine never returns, and its error says what stays. What stays
+// ends when the machine returns.
 func TestHost_CloseIsBounded(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -99,14 +99,14 @@ func TestHost_CloseIsBounded(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	close(free)
-	eventually(t, "end", func() bool { // of all that writes to the directory, which goes with the test
+	eventually(t, "end", func() bool { // end of all writes to the directory, which is removed after the test
 		bridge.mu.Lock()
 		defer bridge.mu.Unlock()
 		return host.shards[0].machine.closed.Load() && !slices.Contains(bridge.mu.hosts, host)
 	})
 }
 
-// Whoever calls a host while it is closed gets an answer.
+// Every call of a host that is being closed gets an answer.
 func TestHost_CallsDuringClose(t *testing.T) {
 	for range 5 {
 		e := found(t, 1, 1)
@@ -147,7 +147,8 @@ func TestStartShard_Refusals(t *testing.T) {
 	e.write(n, 1, "x")
 	e.stop(n)
 
-	// Other members than the log was founded with: the identity file stands before this.
+	// Other members than at the founding of the log. Usually the identity file is checked before
+	// this.
 	n.disk = e.newDisk(n.dir)
 	c := e.config(n)
 	c.Deployment = deployment(c.Digest)
@@ -162,7 +163,8 @@ func TestStartShard_Refusals(t *testing.T) {
 	}
 }
 
-// withSnapshot returns an ensemble whose only node has stopped, with the folder of its only snapshot.
+// withSnapshot returns an ensemble whose only node has stopped, and the folder of its only
+// snapshot.
 func withSnapshot(t *testing.T) (e *ensemble, n *node, folder string) {
 	t.Helper()
 	e = found(t, 1, 1)
@@ -178,10 +180,11 @@ func withSnapshot(t *testing.T) (e *ensemble, n *node, folder string) {
 	return e, n, folders[0]
 }
 
-// dragonboat panics on a flag file of a snapshot that is damaged, without a word about which. The error names the directory.
+// dragonboat panics over a damaged flag file of a snapshot and does not say which. The error names
+// the directory.
 func TestStartShard_ADamagedSnapshot(t *testing.T) {
 	e, n, folder := withSnapshot(t)
-	flag := filepath.Join(folder, "dragonboat.snapshot.message") // a kill leaves it where it comes right after the snapshot
+	flag := filepath.Join(folder, "dragonboat.snapshot.message") // a kill right after the snapshot leaves it
 	if err := os.WriteFile(flag, []byte("noise that is no checksum"), 0o640); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +213,8 @@ func TestCommitted_FollowsCommandsOnly(t *testing.T) {
 	}
 }
 
-// A file that dragonboat takes settings from is named in the log: nothing else tells that it was there before main.
+// A file with settings for dragonboat is named in the log. Nothing else shows that it was there
+// before main.
 func TestOpen_WarnsOfSettingsInTheWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

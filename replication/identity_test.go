@@ -28,7 +28,7 @@ func TestIdentity_RoundTrip(t *testing.T) {
 		t.Fatalf("empty directory: found %v, %v", found, err)
 	}
 	want := testIdentity()
-	for range 2 { // the second write replaces
+	for range 2 { // the second write replaces the first
 		want.Start++
 		if err := WriteIdentity(d, dir, want); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestIdentity_RoundTrip(t *testing.T) {
 	}
 }
 
-// The file's form is fixed: a newer version must read it.
+// The file's format is fixed, because a newer version must read it.
 func TestIdentity_Golden(t *testing.T) {
 	text, err := encodeIdentity(testIdentity())
 	if err != nil {
@@ -133,13 +133,13 @@ func TestUUID_IsOneAndDiffers(t *testing.T) {
 			seen[id] = true
 		}
 	}
-	// Logs hold these names: they never change.
+	// Logs contain these names, so they never change.
 	if got := UUID([32]byte{}, 1); got != "4a70560a-916e-8871-8b7e-03de5fdb972a" {
 		t.Errorf("%q", got)
 	}
 }
 
-// C7: a second attempt in the same process is refused, and does not take the lock from the first when it gives up.
+// C7: A second attempt in the same process is refused. It does not release the lock of the first.
 func TestLockDir_TellsWhoHasIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "on", "the", "way")
 	l, err := LockDir(dir)
@@ -164,7 +164,7 @@ func TestLockDir_TellsWhoHasIt(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A refused attempt must not have let go of the lock.
+	// A refused attempt must not have released the lock.
 	if out, err := lockElsewhere(dir); err == nil || !strings.Contains(out, "another process") {
 		t.Errorf("another process: %v, %s", err, out)
 	}
@@ -197,7 +197,7 @@ func TestLockDir_NotADirectory(t *testing.T) {
 	}
 }
 
-// Those who only look keep nodes out, not one another, and leave no trace.
+// Shared locks exclude nodes but not each other, and they leave no trace.
 func TestLockShared(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := LockShared(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
@@ -246,7 +246,7 @@ func TestLockShared(t *testing.T) {
 
 const lockVariable = "VIVARIUM_TEST_LOCK"
 
-// lockElsewhere takes and gives back the lock of dir in another process.
+// lockElsewhere acquires and releases the lock of dir in another process.
 func lockElsewhere(dir string) (string, error) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLockDir_Elsewhere$")
 	cmd.Env = append(os.Environ(), lockVariable+"="+dir)
@@ -254,7 +254,7 @@ func lockElsewhere(dir string) (string, error) {
 	return string(out), err
 }
 
-// TestLockDir_Elsewhere is what lockElsewhere runs.
+// TestLockDir_Elsewhere is the test that lockElsewhere runs.
 func TestLockDir_Elsewhere(t *testing.T) {
 	dir := os.Getenv(lockVariable)
 	if dir == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// leaders records what a node is told.
+// leaders records the calls of LeaderChanged.
 type leaders struct {
 	sync.Mutex
 	told []Leader
@@ -59,7 +59,7 @@ func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
 		return l.Member == to
 	})
 	for _, n := range e.nodes {
-		eventually(t, "one leader, who knows it", func() bool { // and who may be another the next moment
+		eventually(t, "one leader, who knows it", func() bool { // another member may lead the next moment
 			l := n.host.Leader(1)
 			return l.Member != 0 && l == e.nodes[0].host.Leader(1) && n.host.Leads(1) == (n.id == l.Member)
 		})
@@ -69,7 +69,7 @@ func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
 	}
 }
 
-// B3.2, C12.1: a leader that is cut off from the others stops leading, and then takes no proposals.
+// B3.2, C12.1: A leader that is cut off from the others stops leading. Then it refuses proposals.
 func TestLeader_IsolatedStepsDown(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
@@ -89,9 +89,10 @@ func TestLeader_IsolatedStepsDown(t *testing.T) {
 	old.tapes[0].has(t, "goes on")
 }
 
-// C12.2: a member that is cut off asks for votes again and again. When it comes back its term must not be ahead of the
-// others': they would depose their leader for it. (That they follow the same one as before cannot be asked for: a leader that is not heard
-// for a moment on a busy machine is followed by another.)
+// C12.2: A member that is cut off asks for votes again and again. When it comes back, its term must
+// not be ahead of the others, or they would depose their leader. (The test cannot ask that they
+// still follow the same leader. On a busy machine a leader that is silent for a moment is
+// replaced.)
 func TestLeader_AMemberThatComesBackDeposesNobody(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
@@ -125,7 +126,7 @@ func TestProposal_Dropped(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()
 	e.write(e.nodes[0], 1, "warm")
-	// While leadership is handed over the leader drops proposals and says so.
+	// While leadership is transferred the leader drops proposals and reports it.
 	dropped := false
 	for i := 0; i < 2000 && !dropped; i++ {
 		l := awaitLeader(t, e.nodes[0], 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// descriptors counts the open files of this process. Sockets and the like do not count: other tests'
-// runtime may open and close them at any time.
+// descriptors counts the open files of this process. It leaves out sockets and the like, because
+// the runtime may open and close them at any time.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	return len(slices.DeleteFunc(testkit.OpenFiles(t), func(name string) bool { return !strings.HasPrefix(name, "/") }))
@@ -29,7 +29,7 @@ func TestHost_StartsAndClosesLeakNothing(t *testing.T) {
 		e.barrier(n, 2)
 		e.stop(n)
 	}
-	// Goroutines that were told to end may still be on their way.
+	// Goroutines that are about to end may still run.
 	eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
 	if now := descriptors(t); now > open {
 		t.Errorf("%d descriptors open, %d before", now, open)

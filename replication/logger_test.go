@@ -11,7 +11,7 @@ import (
 	"github.com/lni/dragonboat/v4/logger"
 )
 
-// lines is where a logger under test writes to.
+// lines collects the output of a logger under test.
 type lines struct {
 	sync.Mutex
 	text bytes.Buffer
@@ -33,7 +33,7 @@ func (l *lines) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}))
 }
 
-// openHost opens a host of an ensemble of one that writes its log to l; no shard is started.
+// openHost opens a host of an ensemble of one that logs to l. No shard is started.
 func openHost(t *testing.T, l *lines, level slog.Level) *node {
 	t.Helper()
 	e := found(t, 1, 1)
@@ -102,8 +102,8 @@ func TestLogger_Levels(t *testing.T) {
 	}
 }
 
-// C1.8: what dragonboat reports as broken on a goroutine of its own stops every node of the process, for nobody knows whose it
-// was; the goroutine does not go on.
+// C1.8: When dragonboat reports a broken invariant on a goroutine of its own, every node of the
+// process stops, because nobody knows whose it was. The goroutine does not go on.
 func TestLogger_PanicfThrowsAllSwitches(t *testing.T) {
 	var l lines
 	one, two := openHost(t, &l, slog.LevelDebug), openHost(t, &l, slog.LevelDebug)

@@ -20,7 +20,7 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// fsyncs counts the fsyncs of log files that count writes cost, one write at a time.
+// fsyncs returns how many fsyncs of log files count writes cost, one write at a time.
 func fsyncs(e *ensemble, n *node, count int) map[MemberID]uint64 {
 	e.t.Helper()
 	e.write(n, 1, "warm")
@@ -52,7 +52,8 @@ func TestFsync_OnePerWriteAndMember(t *testing.T) {
 			e := found(t, members, 1)
 			e.startAll()
 			leader := awaitLeader(t, e.nodes[0], 1)
-			// On a machine that is too busy Raft sends again what was only late, and elects; that costs fsyncs too, but not every time.
+			// On a machine that is too busy Raft sends late messages again and elects. That costs
+			// fsyncs too, but not every time.
 			for round := 1; ; round++ {
 				counts, wrong := fsyncs(e, e.node(leader.Member), writes), 0
 				for m, got := range counts {
@@ -73,10 +74,10 @@ func TestFsync_OnePerWriteAndMember(t *testing.T) {
 	}
 }
 
-// memoryLog is the store that a filled logStore is compared with: it keeps what it is given.
+// memoryLog is the store below the logStore under test. It keeps all updates.
 type memoryLog struct {
 	raftio.ILogDB
-	busy  sync.Mutex // two writers at once would find it taken
+	busy  sync.Mutex // two writers at once would find it locked
 	saved []raftpb.Update
 	t     testing.TB
 }
@@ -86,7 +87,7 @@ func (m *memoryLog) enter() func() {
 		m.t.Error("two writers at once")
 		return func() {}
 	}
-	runtime.Gosched() // or hardly anybody would be met
+	runtime.Gosched() // gives other writers a chance to come
 	return m.busy.Unlock
 }
 
@@ -120,7 +121,7 @@ func TestLogStore_FillsInTheLastState(t *testing.T) {
 	commit := raftpb.State{Term: 5, Vote: 1, Commit: 11}
 	steps := []struct {
 		give []raftpb.Update
-		want []raftpb.State // of what reaches tan
+		want []raftpb.State // the States that reach tan
 	}{
 		{[]raftpb.Update{update(1, raftpb.State{}, entry), update(2, raftpb.State{}, entry)},
 			[]raftpb.State{{Term: 1, Vote: 3, Commit: 9}, {Term: 2, Vote: 3, Commit: 9}}}, // as read at the start
@@ -128,7 +129,7 @@ func TestLogStore_FillsInTheLastState(t *testing.T) {
 		{[]raftpb.Update{update(1, raftpb.State{}, entry), update(2, raftpb.State{}, entry)},
 			[]raftpb.State{{Term: 1, Vote: 3, Commit: 9}, second}}, // per shard
 		{[]raftpb.Update{update(2, raftpb.State{}), update(1, raftpb.State{}, entry)},
-			[]raftpb.State{{Term: 1, Vote: 3, Commit: 9}}}, // nothing to save is left out
+			[]raftpb.State{{Term: 1, Vote: 3, Commit: 9}}}, // an update with nothing to save is left out
 		{[]raftpb.Update{update(2, commit)}, []raftpb.State{commit}},
 		{[]raftpb.Update{update(2, raftpb.State{}, entry)}, []raftpb.State{commit}},
 	}
@@ -153,12 +154,12 @@ func TestLogStore_FillsInTheLastState(t *testing.T) {
 	}
 }
 
-// termLog is a log of entries with terms that counts how often it is read.
+// termLog is a log of entries with terms. It counts its reads.
 type termLog struct {
 	memoryLog
 	terms map[[2]uint64]uint64 // by shard and index
 	reads int
-	slow  func() error // runs when entries have been read or saved, before that is answered
+	slow  func() error // runs between a read or save and its answer
 }
 
 func (l *termLog) pause() (err error) {
@@ -184,8 +185,9 @@ func (l *termLog) IterateEntries(ents []raftpb.Entry, size, shard, _, low, _, _ 
 	return append(ents, e), size + 10, l.pause()
 }
 
-// dragonboat asks for the last entry's term with each message of an election: it is read once, but no change of the log is missed. A term
-// that is too great would have a member vote for who lacks what is committed.
+// dragonboat asks for the last entry's term with each message of an election. The store reads it
+// once, but notices every change of the log. With a term that is too high, a member would vote for
+// a candidate that lacks committed entries.
 func TestLogStore_ReadsATermOnce(t *testing.T) {
 	db := &termLog{memoryLog: memoryLog{t: t}, terms: make(map[[2]uint64]uint64)}
 	s := newLogStore(db, newPlainDisk(t))
@@ -228,7 +230,7 @@ func TestLogStore_ReadsATermOnce(t *testing.T) {
 	asks("one that was written anew", 1, 8, 3, 1)
 	save(update(1, raftpb.State{Term: 4, Vote: 2}))
 	asks("after a vote", 1, 8, 3, 0)
-	save(saved(1, 7, 4)) // and 8 is no more
+	save(saved(1, 7, 4)) // and 8 no longer exists
 	asks("after an earlier one was written anew", 1, 8, 3, 1)
 
 	db.slow = func() error { save(saved(1, 7, 5)); return nil }
@@ -272,7 +274,7 @@ func TestLogStore_ReadsATermOnce(t *testing.T) {
 	}
 }
 
-// C2: all that writes to tan goes one at a time: it syncs the file it reads without its lock.
+// C2: All writes to tan go one at a time, because tan syncs the current file without its lock.
 func TestLogStore_OneWriterAtATime(t *testing.T) {
 	s := newLogStore(&memoryLog{t: t}, newPlainDisk(t))
 	st := raftpb.State{Term: 1, Vote: 1, Commit: 1}
@@ -313,7 +315,7 @@ func openTan(t *testing.T, e *ensemble, n *node) (*logStore, *plainDisk) {
 	return f.store, d
 }
 
-// crashed is a node whose directory is what a kill of n at this moment would leave.
+// crashed returns a node whose directory is what a kill of n at this moment would leave.
 func crashed(t *testing.T, n *node) *node {
 	t.Helper()
 	dir := t.TempDir()
@@ -323,8 +325,8 @@ func crashed(t *testing.T, n *node) *node {
 	return &node{id: n.id, dir: dir}
 }
 
-// Term and vote are on the disk when a save returns, also across restarts and kills, whatever the filling in made
-// of the records between; and only what Raft needs on the disk costs an fsync.
+// Term and vote are on the disk when a save returns, also across restarts and kills, whatever the
+// store filled in between. Only writes that Raft needs on the disk cost an fsync.
 func TestLogStore_TermAndVoteSurviveACrash(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -384,9 +386,9 @@ func TestLogStore_TermAndVoteSurviveACrash(t *testing.T) {
 	}
 }
 
-// C2: entries and snapshot records are written by two workers. Each time that the log has to go on to a new file, a snapshot
-// is recorded between the write of an entry and its fsync: that is where a bare tan loses an fsync, or panics because the
-// file it syncs is closed. Here the record waits.
+// C2: Two workers write entries and snapshot records. Each time the log switches to a new file,
+// this test records a snapshot between the write of an entry and its fsync. There a bare tan loses
+// an fsync, or panics because the file it syncs is closed. Here the record waits.
 func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -401,7 +403,7 @@ func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
 	const first, entries, full = 1000, 60, 64 << 20
 	index := atomic.Uint64{}
 	var snapshots sync.WaitGroup
-	var met sync.Map // files at whose fsync this was done
+	var met sync.Map // the files at whose fsync this was done
 	d.onSync = func(name string) {
 		info, err := os.Stat(name)
 		if err != nil || info.Size() < full {
@@ -440,8 +442,8 @@ func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
 	}
 }
 
-// A read ends at the store's own limits too, never empty, and says that there is more as dragonboat expects it: by a size
-// above the one asked for.
+// A read also ends at the store's own limits, but is never empty. A size above the requested one
+// tells dragonboat that there are more entries.
 func TestLogStore_ReadsAreBounded(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -463,7 +465,7 @@ func TestLogStore_ReadsAreBounded(t *testing.T) {
 	}
 	save(small, 10)
 	save(large, 2*readBytes/3)
-	const unlimited = 64 << 20 // what dragonboat asks for
+	const unlimited = 64 << 20 // dragonboat asks for this much
 	for _, c := range []struct {
 		low, high, maxSize uint64
 		want               int
@@ -474,7 +476,7 @@ func TestLogStore_ReadsAreBounded(t *testing.T) {
 		{first, first + readEntries + 1, unlimited, readEntries, true},
 		{first, end, unlimited, readEntries, true},
 		{first, end, 1, 1, true},
-		{first + small - 3, end, unlimited, 5, true}, // three small ones, and two to be above the limit
+		{first + small - 3, end, unlimited, 5, true}, // three small ones, and two to exceed the limit
 		{end - 1, end, unlimited, 1, false},
 		{end - 2, end, 1, 1, true}, // larger than asked for, yet one
 	} {
@@ -514,12 +516,13 @@ func TestRequestSnapshot_UnderLoad(t *testing.T) {
 	}
 }
 
-// halfway is a disk on which a record is written between the opening of a log for reading and its closing, but for its second half.
+// halfway is a disk that writes the first half of a record between the opening of a log for reading
+// and its closing.
 type halfway struct {
 	*disk.Disk
 	write func()
 	half  chan struct{} // closed when half of it is written
-	whole chan struct{} // closed when the rest may be
+	whole chan struct{} // closed when the rest may be written
 }
 
 func (d *halfway) OpenForRead(name string) (File, error) {
@@ -543,7 +546,8 @@ func (f *firstReader) Close() error {
 	return f.File.Close()
 }
 
-// tan reads on behind the last entry, and refuses half of a record there: that the snapshot worker is just writing one fails no node.
+// tan reads beyond the last entry, and fails at half of a record there. If the snapshot worker is
+// just writing one, no node fails.
 func TestLogStore_ReadsWhileASnapshotIsRecorded(t *testing.T) {
 	real := realDisk(t)(t.TempDir()).(*disk.Disk)
 	d := &halfway{Disk: real, half: make(chan struct{}), whole: make(chan struct{})}
@@ -573,10 +577,10 @@ func TestLogStore_ReadsWhileASnapshotIsRecorded(t *testing.T) {
 			}
 			return nil
 		})
-		snapshot := raftpb.Snapshot{Index: 1, Term: 1, Filepath: strings.Repeat("x", blockSize)} // more than a block is two writes
+		snapshot := raftpb.Snapshot{Index: 1, Term: 1, Filepath: strings.Repeat("x", blockSize)} // more than a block takes two writes
 		saved <- s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: 1, Snapshot: snapshot}})
 	}
-	err = guard(func() error { // unguarded it would not come back
+	err = guard(func() error { // without guard it would not return
 		ents, _, err := s.IterateEntries(nil, 0, 1, 1, 1, 2, 1<<20)
 		if err == nil && len(ents) != 1 {
 			err = fmt.Errorf("%d entries", len(ents))

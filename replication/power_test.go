@@ -12,13 +12,13 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// syncedLogs notes how long each log file was at its last fsync.
+// syncedLogs records how long each log file was at its last fsync.
 type syncedLogs struct {
 	mu sync.Mutex
 	of map[string][]byte
 }
 
-// watchSyncs makes the ensemble start its nodes on real disks that note it.
+// watchSyncs makes the ensemble start its nodes on real disks, and records their fsyncs.
 func watchSyncs(e *ensemble) *syncedLogs {
 	s := &syncedLogs{of: make(map[string][]byte)}
 	e.newDisk = func(dir string) testDisk {
@@ -41,7 +41,7 @@ func watchSyncs(e *ensemble) *syncedLogs {
 	return s
 }
 
-// cut takes from every log file below dir what was not fsynced.
+// cut removes from every log file below dir the bytes that were not fsynced.
 func (s *syncedLogs) cut(t *testing.T, dir string) (bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *syncedLogs) cut(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
-// A machine that loses its power just after a clean Close must not forget for whom it voted: nobody fsyncs a new commit
-// index, and the index of the log names the record that has it.
+// A machine that loses its power right after a clean Close must not forget its vote. Nobody fsyncs
+// a new commit index, and the index of the log names the record that has it.
 func TestPowerCut_AfterACloseTermAndVoteStay(t *testing.T) {
 	e := found(t, 3, 1)
 	synced := watchSyncs(e)
@@ -102,8 +102,8 @@ func TestPowerCut_AfterACloseTermAndVoteStay(t *testing.T) {
 	}
 }
 
-// A power cut in the middle of a write may leave any page of it. The node must start with all that was fsynced before;
-// and must not when it is a record with others behind it that is damaged.
+// A power cut in the middle of a write may leave any page of it. The node must start with
+// everything that was fsynced before. It must not start if the damaged record has others behind it.
 func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -113,7 +113,7 @@ func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 	index := n.tapes[0].index
 	name := newestLogOf(t, n)
 	before := endOf(t, name)
-	e.write(n, 1, strings.Repeat("x", 3*blockSize)) // let its fsync not have ended
+	e.write(n, 1, strings.Repeat("x", 3*blockSize)) // its fsync may not have ended
 	whole, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,8 @@ func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 	e.stop(left)
 }
 
-// tan gives up when it reads zeros behind the end of a log that has an index: they are gone, for good, before the index has its name.
+// tan fails when it reads zeros at the end of a log that has an index. So they are cut off durably
+// before the index gets its name.
 func TestPowerCut_ALogWithAnIndexHasNoZeros(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -210,7 +211,7 @@ func newestLogOf(t *testing.T, n *node) (name string) {
 	return logs[len(logs)-1]
 }
 
-// endOf is where a log ends and the zeros begin.
+// endOf returns where a log ends and its zeros begin.
 func endOf(t *testing.T, name string) int64 {
 	t.Helper()
 	log, err := os.ReadFile(name)

@@ -20,7 +20,7 @@ func hostName(t *testing.T) string {
 	return host
 }
 
-// C6.1: A member that is started under another host name, or whose directory was moved, is the same member.
+// C6.1: A member with another host name, or with a moved directory, is the same member.
 func TestOpen_AnotherHostNameAndPath(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -60,7 +60,7 @@ func TestOpen_AnotherHostNameAndPath(t *testing.T) {
 	}
 }
 
-// dragonboat writes its flag files in place: a crash can leave half of one.
+// dragonboat writes its flag files in place, so a crash can leave half of one.
 func TestOpen_HalfWrittenFlagFiles(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]
@@ -96,7 +96,7 @@ func TestOpen_StrangeFolder(t *testing.T) {
 	}
 }
 
-// C3: everything that an earlier process left is made durable before dragonboat reads it.
+// C3: Everything that an earlier process left is made durable before dragonboat reads it.
 func TestOpen_SyncsEveryFileFirst(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]

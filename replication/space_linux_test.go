@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// C10.1: tan sets 64 MiB aside for each file of its log that it can, and begins one at every start. Ours writes zeros
-// ahead as it grows.
+// C10.1: Where it can, tan reserves 64 MiB for each file of its log, and it begins a file at every
+// start. Our disk writes zeros ahead as the file grows.
 func TestOpen_TakesLittleOfTheDisk(t *testing.T) {
 	e := found(t, 1, 1)
 	e.newDisk = realDisk(t)
@@ -26,7 +26,7 @@ func TestOpen_TakesLittleOfTheDisk(t *testing.T) {
 	}
 }
 
-// spaceOf is what the files below dir have of the disk.
+// spaceOf returns how much of the disk the files below dir occupy.
 func spaceOf(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {

@@ -14,7 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// lag founds three members, one of which missed more than the logs of the others still hold. It is not running.
+// lag founds three members. One of them is not running, and missed more than the logs of the others
+// still hold.
 func lag(t *testing.T) (e *ensemble, behind *node) { return lagOn(t, func(*ensemble) {}) }
 
 // lagOn is lag for an ensemble that network changes first.
@@ -46,7 +47,7 @@ func lagOn(t *testing.T, network func(*ensemble)) (e *ensemble, behind *node) {
 	return e, behind
 }
 
-// compacted says whether the first entries of a node's log are gone.
+// compacted reports whether the first entries of a node's log are gone.
 func compacted(n *node) bool {
 	entries, _, err := n.host.store.IterateEntries(nil, 0, 1, uint64(n.id), 2, 3, 1<<20)
 	return err == nil && len(entries) == 0
@@ -62,7 +63,7 @@ func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
 	e.write(behind, 1, "after")
 	e.same(t)
 
-	// What is left of the stream is a record: an older image would not do any more.
+	// Only a record is left of the stream. An older image would no longer be accepted.
 	index := behind.tapes[0].applied
 	eventually(t, "shrunk file", func() bool {
 		names, err := filepath.Glob(filepath.Join(behind.dir, "raft/*/*/snapshot-part-1/snapshot-1-*/*/*.gbsnap"))
@@ -81,8 +82,8 @@ func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
 	e.same(t)
 }
 
-// C13.3: A node that goes down with a received stream that was not installed yet: the log says that any image will do, and the
-// next start installs it.
+// C13.3: A node stops after it has received a stream and before it has installed it. The log says
+// that any image is accepted, and the next start installs the stream.
 func TestStream_KilledBeforeInstall(t *testing.T) {
 	e, behind := lag(t)
 	received := make(chan struct{})
@@ -113,7 +114,7 @@ func TestStream_KilledBeforeInstall(t *testing.T) {
 	}
 }
 
-// An install that fails makes the node fail, not the process; so does one that panics.
+// An install that fails or panics fails the node, not the process.
 func TestStream_InstallFails(t *testing.T) {
 	for name, install := range map[string]func(<-chan struct{}) error{
 		"error": func(<-chan struct{}) error { return errInjected },
@@ -139,7 +140,7 @@ func TestStream_InstallFails(t *testing.T) {
 	}
 }
 
-// A state that cannot be read now is streamed later; a stream that breaks off is sent anew.
+// A state that cannot be read now is streamed later. A stream that breaks off is sent again.
 func TestStream_SenderHasTrouble(t *testing.T) {
 	e, behind := lag(t)
 	var snapshots, writes atomic.Int32
@@ -170,7 +171,7 @@ func TestStream_SenderHasTrouble(t *testing.T) {
 	}
 }
 
-// C1.2: the receiver's disk fails while the stream arrives, at every kind of call.
+// C1.2: The receiver's disk fails while the stream arrives, at every kind of call.
 func TestStream_ReceiversDiskFails(t *testing.T) {
 	points := []int64{20, 40, 60, 80, 100}
 	if testing.Short() {
@@ -198,7 +199,7 @@ func TestStream_ReceiversDiskFails(t *testing.T) {
 	}
 }
 
-// fewDescriptors fails to open directories of snapshots that are being received, so often.
+// fewDescriptors fails to open directories of snapshots that are being received, a number of times.
 type fewDescriptors struct {
 	testDisk
 	left *atomic.Int32
@@ -211,8 +212,8 @@ func (d fewDescriptors) OpenDir(name string) (File, error) {
 	return d.testDisk.OpenDir(name)
 }
 
-// A host process that runs out of descriptors for a moment, while a member receives a snapshot, keeps its nodes: the
-// snapshot is sent again.
+// The process of a host runs out of descriptors for a moment while a member receives a snapshot. No
+// node fails, and the snapshot is sent again.
 func TestStream_ALackOfDescriptorsPasses(t *testing.T) {
 	e, behind := lagOn(t, withTransport)
 	for _, n := range slicesWithout(e.nodes, behind) {

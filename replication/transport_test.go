@@ -8,7 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// withTransport puts an ensemble on the transport that nodes really have, over a network in memory.
+// withTransport puts an ensemble on the real transport, over a network in memory.
 func withTransport(e *ensemble) {
 	mesh := transporttest.NewMesh()
 	targets := map[string]uint64{}
@@ -35,7 +35,7 @@ func withTransport(e *ensemble) {
 func TestTransport_WritesStreamsAndFailures(t *testing.T) {
 	e, behind := lagOn(t, withTransport)
 	for _, n := range slicesWithout(e.nodes, behind) {
-		e.stop(n) // what waits to be sent to the member that was away is gone then
+		e.stop(n) // drops the messages that wait for the absent member
 	}
 	e.startAll()
 	e.same(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// C11.1: dragonboat gives each shard to one of its apply workers. With one worker for all, a shard whose machine is slow
-// would keep every other from applying.
+// C11.1: dragonboat gives each shard to one of its apply workers. If one worker served all shards,
+// a shard with a slow machine would keep the others from applying.
 func TestShards_ASlowOneKeepsNoOtherFromApplying(t *testing.T) {
 	e := found(t, 1, 3)
 	stuck, release := make(chan struct{}), make(chan struct{})
@@ -31,8 +31,8 @@ func TestShards_ASlowOneKeepsNoOtherFromApplying(t *testing.T) {
 	}
 }
 
-// C11.2: a stream to a member that takes its time holds a snapshot worker for its whole length. The snapshots that cut the
-// logs of the shards must not wait for it.
+// C11.2: A stream to a slow member holds a snapshot worker for its whole length. The snapshots that
+// cut the logs of the shards must not wait for it.
 func TestStream_ASlowOneKeepsNoShardFromItsSnapshots(t *testing.T) {
 	e := found(t, 3, 2)
 	streaming, release := make(chan *node, 3), make(chan struct{})
@@ -56,7 +56,7 @@ func TestStream_ASlowOneKeepsNoShardFromItsSnapshots(t *testing.T) {
 	for i := range 10 {
 		e.write(others[0], 1, fmt.Sprintf("missed-%d", i))
 	}
-	for _, n := range others { // whoever leads then has to stream
+	for _, n := range others { // the new leader then has to stream
 		e.barrier(n, 1)
 		snapshotNow(t, n)
 		eventually(t, "cut log", func() bool { return compacted(n) })
