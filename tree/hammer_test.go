@@ -17,8 +17,7 @@ import (
 //	                   multi
 //	/coin/a, /coin/b   exactly one exists; every transaction with an even zxid deletes one and
 //	                   creates the other
-//	/gen               deleted and created again with its child in transactions with a zxid divisible
-//	                   by 8
+//	/gen               deleted and created again with its child at every zxid divisible by 8
 //	/queue             one more contender in each transaction, hammerQueue of them at a time
 const (
 	hammerSum          = 1_000_000
