@@ -18,21 +18,16 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A conn is one client's connection. Its reader, one goroutine, serves it: it decodes the requests
-// in their order, submits writes, carries out reads and queues the answers. Before the reader waits
-// for more input, it sends the answers that are ready, in their order, each behind the events that
-// belong before it. When a write's outcome or an event becomes ready later, another goroutine
-// starts, sends what is ready and ends. One goroutine at a time sends: see baton.
+// A conn is one client's connection. The package doc says how its goroutines work together.
 //
 // Clients of ZooKeeper rely on an order among answers and events. An event that comes before the
 // answer of the request that armed its watch finds no watcher in the client. And an answer must not
 // show a change before the event of that change. So every answer has a place among the events.
 //
-// The answer of a read, or of a request that needs no shard, has its place when it is queued. A
-// write is still in flight then. Its answer gets its place when the sender comes to it, perhaps
-// after later writes were applied. So that place follows from the write's zxid. Answers that are
-// queued behind a write get their places after it. Until then the reader carries out no read. So
-// the places are in the order of the queue.
+// The answer to a read has its place when it is queued. A write is still in flight when its answer
+// is queued. That answer gets its place when it is sent, perhaps after later writes were applied,
+// so the place follows from the write's zxid. Answers that are queued behind it get their places
+// after it. Until then the reader carries out no read. So the places are in the order of the queue.
 type conn struct {
 	// Immutable after newConn; session and watches after the handshake.
 	gate    *Gateway
@@ -78,7 +73,7 @@ type stage uint8
 const (
 	stageGreeting stage = iota // the client has no session yet
 	stageServing               // requests are answered
-	// The client closes its session, whose end then does not end the connection.
+	// stageClosing means that the client closes its session, whose end does not end the connection.
 	stageClosing
 	stageEnded // the socket is closed
 )
@@ -106,17 +101,20 @@ type lastAnswer struct {
 
 // Limits of one connection, and what happens at them.
 const (
-	// Bytes of requests in flight and of answers not sent; beyond it no request is read.
+	// queueBytesMax bounds the bytes of requests in flight and of answers not sent. At the bound no
+	// request is read.
 	queueBytesMax = 4 << 20
-	readBytesMax  = 16 << 20 // bytes of a multiRead's results; beyond it the connection ends
-	// Bytes of answers and events that are sent at once; what is queued behind them waits.
+	// readBytesMax bounds the bytes of a multiRead's results. Beyond it the connection ends.
+	readBytesMax = 16 << 20
+	// portionBytes is how many bytes of answers and events are gathered before they are sent.
 	portionBytes = 64 << 10
-	queueKept    = 4 // room for answers that an idle connection keeps
-	// What an answer takes in the queue beside its bytes, and a result in a multi.
+	// queueKept is the room for answers that an idle connection keeps.
+	queueKept = 4
+	// answerBytes is counted for an answer in the queue, beside its bytes, and for each result of a
+	// multi or multiRead.
 	answerBytes = 512
+	// lingerMax and lingerBytes bound what linger reads.
 	lingerMax   = time.Second
-	// What is read of a client's input at the end, so that the system does not drop the last
-	// answer.
 	lingerBytes = 64 << 10
 )
 

@@ -82,7 +82,7 @@ func (c *conn) first() (answer, bool) {
 	return c.queue[c.head], true
 }
 
-// pop takes the first answer out of the queue, after it was gathered for sending.
+// pop takes the first answer out of the queue, to be sent.
 func (c *conn) pop(a *answer) {
 	after := c.removeFirst(a, time.Now())
 	c.gate.outstanding.Add(-1)

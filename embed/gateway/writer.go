@@ -162,8 +162,8 @@ func (w *writer) idle() (events []embed.Event, more bool, err error) {
 	if w.head < len(w.queue) {
 		return nil, w.readyLocked(), nil
 	}
-	// The write may be applied already, and the events may be of later transactions. The reader has
-	// them sent after it has queued the answer.
+	// The events may belong behind the answer that the reader makes. They are sent after it is
+	// queued.
 	if w.deferEvents {
 		return nil, false, nil
 	}
