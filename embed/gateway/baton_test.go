@@ -42,7 +42,7 @@ func TestBaton(t *testing.T) {
 	}
 	b.retire()
 	if again, retiring := b.putDown(); again || !retiring || b.retired() || b.pickUp() {
-		t.Error("the last holder is not told that it has to retire the baton")
+		t.Error("putDown does not make the last holder retire the baton")
 	}
 	b.retireHeld()
 	if !b.retired() || b.pickUp() {

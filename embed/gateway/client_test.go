@@ -206,7 +206,7 @@ func (c *client) receive(q wire.Request) wire.Reply {
 			continue
 		}
 		if r.Xid != q.Xid {
-			c.t.Fatalf("reply to %d where that to %d should be", r.Xid, q.Xid)
+			c.t.Fatalf("got the reply to %d, want the reply to %d", r.Xid, q.Xid)
 		}
 		return r
 	}

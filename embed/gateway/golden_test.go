@@ -14,7 +14,7 @@ func TestGoldenConversation(t *testing.T) {
 	frames := wiretest.Golden(t)
 	frame := func(name string) []byte {
 		if frames[name] == nil {
-			t.Fatalf("there is no golden frame %q", name)
+			t.Fatalf("no golden frame is called %q", name)
 		}
 		return frames[name]
 	}

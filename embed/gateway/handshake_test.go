@@ -64,7 +64,7 @@ func TestHandshakeOfAnExpiredSession(t *testing.T) {
 }
 
 // 5.1.1: a client that has seen more than this member is dropped without an answer.
-func TestHandshakeOfAClientThatHasSeenMore(t *testing.T) {
+func TestHandshakeOfAClientAhead(t *testing.T) {
 	oneShard(t)
 	g := start(t, Config{})
 	c := dial(t, g)

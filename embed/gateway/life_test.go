@@ -33,7 +33,7 @@ func TestCloseSession(t *testing.T) {
 }
 
 // No client is told that its session is closed while the session lives on elsewhere.
-func TestCloseOfASessionThatMoved(t *testing.T) {
+func TestCloseOfASessionAttachedElsewhere(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
 	c.must(create("/e", nil, 1))

@@ -106,7 +106,7 @@ func TestMalformedRequests(t *testing.T) {
 
 // The results of one request are bounded, even though a frame can ask for the same znode many
 // times.
-func TestMultiReadOfTooMuch(t *testing.T) {
+func TestMultiReadIsBounded(t *testing.T) {
 	g := start(t, Config{})
 	fine := connect(t, g)
 	fine.must(create("/big", make([]byte, 900_000), 0))
@@ -128,7 +128,7 @@ func TestMultiReadOfTooMuch(t *testing.T) {
 
 // A setWatches counts with the size of its frame until it is answered. It makes a proportional
 // number of events, which no other limit bounds.
-func TestSetWatchesThatWaitAreBounded(t *testing.T) {
+func TestUnsentSetWatchesAreBounded(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
 	c.must(op(wire.OpPing, ""))
@@ -287,7 +287,7 @@ func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 		c.hold(20)
 		g.goroutines.Wait()
 		if c.stage != stageEnded {
-			t.Fatalf("nobody is ended, round %d", i)
+			t.Fatalf("no connection is ended in round %d", i)
 		}
 	}
 }
@@ -321,7 +321,7 @@ var wait = testkit.Until
 
 // Config.MaxTreeSize applies to clients too. They get QuotaExceeded. Reads, deletes and new
 // sessions still work.
-func TestTreeThatIsFull(t *testing.T) {
+func TestFullTree(t *testing.T) {
 	g := startOn(t, startNode(t, func(c *embed.Config) { c.MaxTreeSize = 100_000 }), Config{})
 	c := connect(t, g)
 	c.must(create("/app", nil, 0))

@@ -315,7 +315,7 @@ func TestContainerByItsFlags(t *testing.T) {
 		o := with(create("/"+strconv.Itoa(int(by)), nil, wire.FlagsContainer), of(by))
 		c.must(o)
 		if made, err := served.create(&o); err != nil || made.Mode != tree.Container {
-			t.Errorf("op %d makes one of mode %v, %v", by, made.Mode, err)
+			t.Errorf("op %d makes a znode of mode %v, error %v", by, made.Mode, err)
 		}
 	}
 }

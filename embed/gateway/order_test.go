@@ -95,7 +95,7 @@ func TestHalfARequestHoldsNothingUp(t *testing.T) {
 }
 
 // A refused write ends the connection, and nothing that was sent behind it is applied.
-func TestNothingBehindWhatWasRefused(t *testing.T) {
+func TestNothingBehindARefusedWrite(t *testing.T) {
 	g := start(t, Config{})
 	c := connect(t, g)
 	c.must(create("/before", nil, 0))
@@ -306,7 +306,7 @@ func TestQueueKeepsItsSize(t *testing.T) {
 		c.pop(&a)
 	}
 	if cap(c.queue) > 64 {
-		t.Errorf("room for %d answers where 10 are", cap(c.queue))
+		t.Errorf("the queue has room for %d answers and holds 10", cap(c.queue))
 	}
 }
 
@@ -407,7 +407,7 @@ func TestReadThatEventsOvertake(t *testing.T) {
 
 // While a write is in flight and its answer is not queued yet, no event is sent. It may be an event
 // of a later transaction.
-func TestNoEventOvertakesAWriteOnItsWay(t *testing.T) {
+func TestNoEventOvertakesAWriteInFlight(t *testing.T) {
 	_, served, other := watched(t)
 	wait(t, "the baton", served.baton.pickUp)
 	is := func(making bool) {
@@ -419,11 +419,11 @@ func TestNoEventOvertakesAWriteOnItsWay(t *testing.T) {
 	other.must(op(wire.OpSetData, "/a"))
 	w := writer{conn: served}
 	if events, more, err := w.idle(); len(events) > 0 || more || err != nil {
-		t.Errorf("%v are sent, more: %v, %v", events, more, err)
+		t.Errorf("sent while the answer is made: %v, more %v, error %v", events, more, err)
 	}
 	is(false)
 	if events, _, err := w.idle(); len(events) != 1 || err != nil {
-		t.Errorf("then %v are, %v", events, err)
+		t.Errorf("sent afterwards: %v, error %v", events, err)
 	}
 	served.sendLoop()
 }

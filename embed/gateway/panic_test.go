@@ -46,7 +46,7 @@ func TestPanicCostsItsConnection(t *testing.T) {
 	fine.must(create("/after", nil, 0))
 	wait(t, "the other connections to end", func() bool { return len(g.connections()) == 1 })
 	if text := log.String(); strings.Count(text, "panicked") != 1 || !strings.Contains(text, "moody.Identify") {
-		t.Errorf("one panic is to be logged:\n%s", text)
+		t.Errorf("want one panic in the log:\n%s", text)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestPanicOverAnACLRefuses(t *testing.T) {
 }
 
 // A panic in the goroutine that sends costs its connection too.
-func TestPanicOfWhoSends(t *testing.T) {
+func TestPanicOfTheSender(t *testing.T) {
 	side, other := net.Pipe()
 	defer other.Close()
 	c := newConn(&Gateway{log: quiet}, side)

@@ -54,7 +54,7 @@ func TestResume(t *testing.T) {
 				t.Errorf("its ephemerals are %q", r.Names)
 			}
 			if r := next.must(op(wire.OpWhoAmI, "")); !slices.Equal(r.Users, []wire.User{{Scheme: "ip", Name: "127.0.0.1"}}) {
-				t.Errorf("it is %+v", r.Users)
+				t.Errorf("its identities are %+v", r.Users)
 			}
 			next.must(op(wire.OpSetData, path))
 			next.wantTold("without a watch")
@@ -101,7 +101,7 @@ func TestResumeIsRefused(t *testing.T) {
 	}
 	c.must(op(wire.OpExists, "/e"))
 	if now, _ := own.State(); now != embed.Connected {
-		t.Errorf("the session in the process is %v", now)
+		t.Errorf("the in-process session is %v", now)
 	}
 	if err := own.Close(); err != nil {
 		t.Error(err)
@@ -122,7 +122,7 @@ func TestAuthThatFailsKeepsTheSession(t *testing.T) {
 
 // If an auth's outcome is unknown, the connection ends without an answer. Nothing behind the auth
 // is carried out, because the client would act under the wrong identity.
-func TestAuthThatIsLostEndsTheConnection(t *testing.T) {
+func TestAuthOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 	n := startNode(t, nil)
 	g := startOn(t, n, Config{})
 	other := connect(t, g)

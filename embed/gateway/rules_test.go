@@ -157,7 +157,7 @@ func TestChildrenOfEveryMode(t *testing.T) {
 
 // 3.15.8, 6.4.2, 6.5: a failed multi fires no watch. A successful multi fires watches in the order
 // of its operations, and each event has the multi's zxid.
-func TestMultiTells(t *testing.T) {
+func TestMultiFiresWatches(t *testing.T) {
 	g := start(t, Config{})
 	c, other := connect(t, g), connect(t, g)
 	c.must(create("/m", nil, 0))
@@ -210,7 +210,7 @@ func TestWhatKeepsASessionAlive(t *testing.T) {
 	auth := wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "digest", Proof: []byte("bob:pw")}}
 	sasl := wire.Request{Xid: 7, Operation: op(wire.OpSASL, "")}
 	there := func(path string) bool { return watcher.do(op(wire.OpExists, path)).Err == wire.OK }
-	wait(t, "the end of who is silent, and of who says what does not count", func() bool {
+	wait(t, "the end of the silent session, and of the one that only sends auth and sasl", func() bool {
 		<-time.After(pollPause)
 		pings.write(raw(ping))
 		if r := pings.receive(ping); r.Err != wire.OK {

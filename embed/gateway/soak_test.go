@@ -195,11 +195,11 @@ func (s *street) report(all []*tenant) {
 			at := func(part float64) time.Duration {
 				return took[int(part*float64(len(took)-1))].Round(time.Microsecond)
 			}
-			s.t.Logf("%d %s of those who behave: p50 %v, p99 %v, most %v", len(took), what, at(0.5), at(0.99), at(1))
+			s.t.Logf("%d %s of the tenants: p50 %v, p99 %v, most %v", len(took), what, at(0.5), at(0.99), at(1))
 		}
 	}
 	if n := s.refused.Load(); n > 0 {
-		s.t.Logf("%d connections were not made", n)
+		s.t.Logf("%d connections could not be made", n)
 	}
 }
 
@@ -276,7 +276,7 @@ func (p *tenant) hear(r *wire.Reply, xid int32, o wire.Operation) error {
 		p.zxid = r.Zxid
 		switch {
 		case kind != wire.OpEvent && r.Xid != xid:
-			return fmt.Errorf("the answer to %d, want that to %d", r.Xid, xid)
+			return fmt.Errorf("got the answer to %d, want the answer to %d", r.Xid, xid)
 		case kind != wire.OpEvent && r.Err != wire.OK:
 			return fmt.Errorf("code %d", r.Err)
 		case kind != wire.OpEvent:
@@ -288,7 +288,7 @@ func (p *tenant) hear(r *wire.Reply, xid int32, o wire.Operation) error {
 		case r.Event.Type == wire.NodeDataChanged && r.Event.Path == p.path && p.armed:
 			p.armed = false
 		default:
-			return fmt.Errorf("an event for nobody: %+v", r.Event)
+			return fmt.Errorf("an event without a watch: %+v", r.Event)
 		}
 	}
 }
@@ -334,7 +334,7 @@ func (p *tenant) round(shared wire.Operation) error {
 	case r[5].Stat.Version-p.events != p.base:
 		return fmt.Errorf("version %d is shown after %d events from %d on", r[5].Stat.Version, p.events, p.base)
 	case r[4].Stat.EphemeralOwner != p.session.SessionID:
-		return fmt.Errorf("its znode is that of %#x", r[4].Stat.EphemeralOwner)
+		return fmt.Errorf("its znode belongs to %#x", r[4].Stat.EphemeralOwner)
 	}
 	began := time.Now()
 	if _, err := p.say(shared); err != nil {

@@ -211,7 +211,7 @@ func TestWatchesAskForPermission(t *testing.T) {
 }
 
 // 6.4 and 3.24: when a session closes, its own watches fire for its ephemerals before the answer.
-func TestCloseTellsOwnWatches(t *testing.T) {
+func TestCloseFiresOwnWatches(t *testing.T) {
 	c := connect(t, start(t, Config{}))
 	c.must(create("/e", nil, 1))
 	c.must(watching(op(wire.OpExists, "/e")))
@@ -275,14 +275,14 @@ func TestEventsAndAnswersAreInOrder(t *testing.T) {
 		}
 		if r.Xid == wire.XidEvent {
 			if !armed {
-				t.Fatalf("before answer %d: an event for nobody", next)
+				t.Fatalf("before answer %d: an event without a watch", next)
 			}
 			armed = false
 			events++
 			continue
 		}
 		if r.Xid != next || r.Err != wire.OK {
-			t.Fatalf("answer to %d with code %d, want that to %d", r.Xid, r.Err, next)
+			t.Fatalf("got the answer to %d with code %d, want the answer to %d", r.Xid, r.Err, next)
 		}
 		o := requests[next]
 		delete(requests, next)
@@ -303,7 +303,7 @@ func TestEventsAndAnswersAreInOrder(t *testing.T) {
 	_ = writer.Close()
 	<-stopped
 	if events < rounds/20 {
-		t.Errorf("%d events only", events)
+		t.Errorf("only %d events", events)
 	}
 }
 

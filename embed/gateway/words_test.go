@@ -170,7 +170,7 @@ func TestDataSize(t *testing.T) {
 
 // A node that has failed or is closed closes its gateways. Connections from before still get true
 // answers: the node serves nobody and leads nothing.
-func TestWordsOfANodeThatIsOver(t *testing.T) {
+func TestWordsOfAnEndedNode(t *testing.T) {
 	n := startNode(t, nil)
 	g := startOn(t, n, Config{Words: []string{"*"}})
 	if err := n.Close(); err != nil {

@@ -61,7 +61,7 @@ func TestMalformedRecordsAreErrors(t *testing.T) {
 
 // Catalogue 3.15 and 1.2: some operations turn a whole multi into a MarshallingError. Others fail
 // by themselves.
-func TestMultiOfWhatItMayNotHoldIsMalformed(t *testing.T) {
+func TestMultiOfForbiddenOperationsIsMalformed(t *testing.T) {
 	create := Operation{Op: OpCreate, Path: "/a", ACL: open}
 	with := func(o Operation, change func(o *Operation)) Operation { change(&o); return o }
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestMultiOfWhatItMayNotHoldIsMalformed(t *testing.T) {
 }
 
 // Catalogue 10.2: what the encoding tolerates.
-func TestLeniencesOfTheEncoding(t *testing.T) {
+func TestTolerantDecoding(t *testing.T) {
 	r, err := decodeRequest(OpGetData, append(body("/a"), 0x80))
 	if err != nil || !r.Watch {
 		t.Errorf("a boolean of 0x80: %t, error %v", r.Watch, err)
