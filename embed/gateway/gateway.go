@@ -284,7 +284,7 @@ func (g *Gateway) acceptLoop() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		g.log.Warn("no connection accepted", "cause", err)
+		g.log.Warn("cannot accept a connection, trying again", "cause", err)
 		select {
 		case <-g.ctx.Done():
 			return
@@ -302,7 +302,7 @@ func (g *Gateway) accept(sock net.Conn) {
 	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {
 		g.mu.Unlock()
 		g.refused.Add(1)
-		g.log.Debug("connection refused: too many", "client", sock.RemoteAddr())
+		g.log.Debug("connection refused: too many connections", "client", sock.RemoteAddr())
 		_ = sock.Close()
 		return
 	}

@@ -281,7 +281,7 @@ func (g *Gateway) envi(b *strings.Builder) {
 func (g *Gateway) census() engine.Census {
 	c, err := g.node.Engine.Census(g.ctx)
 	if err != nil {
-		g.log.Warn("sessions not counted", "cause", err)
+		g.log.Warn("cannot count the sessions", "cause", err)
 	}
 	return c
 }
@@ -422,7 +422,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("watch_count", count)
 	sessions, ephemerals, err := g.node.Engine.Count(g.ctx)
 	if err != nil {
-		g.log.Warn("sessions not counted", "cause", err)
+		g.log.Warn("cannot count the sessions", "cause", err)
 	}
 	line("ephemerals_count", ephemerals)
 	line("approximate_data_size", g.node.Engine.Size())
