@@ -9,9 +9,10 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// advice is what to do with a directory that is damaged.
-const advice = `The other members go on without it while they are a majority. Put back the whole directory, from a copy that was made since the member
-last ran. Do not empty it, in whole or in part: the others refuse a member that has forgotten what it promised.
+// advice says what to do with a damaged directory.
+const advice = `The other members carry on without it while they are a majority. Restore the whole directory from a
+copy that was made after the member last ran. Do not empty it or a part of it: the others refuse a
+member that has forgotten what it promised.
 `
 
 func check(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
@@ -49,7 +50,7 @@ func sayShard(s engine.ShardReport) string {
 	return fmt.Sprintf("sound: %d znodes, %d sessions, zxid %#x; image at entry %d, log to entry %d", s.Znodes, s.Sessions, uint64(s.Zxid), s.Applied, s.Last)
 }
 
-// indented is an error of several lines as one item.
+// indented writes an error of several lines as one item of a list.
 func indented(err error) string { return strings.ReplaceAll(err.Error(), "\n", "\n  ") }
 
 func ofEnsemble(name string) string {

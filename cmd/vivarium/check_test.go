@@ -47,8 +47,8 @@ func specimenOf(t *testing.T, dir string) specimen {
 	return s
 }
 
-// atRest is the specimen of a member that runs and is asked for nothing: its image may still be on the way to the disk, and is not to be
-// taken half.
+// atRest is the specimen of a member that runs and is asked for nothing: its image may still be on
+// the way to the disk, and is not to be taken half.
 func atRest(t *testing.T, dir string) specimen {
 	t.Helper()
 	s := specimenOf(t, dir)
@@ -76,8 +76,8 @@ func (s specimen) restore(t *testing.T) (dir string) {
 	return dir
 }
 
-// members makes three specimens of one: as its first run left it, killed in the second, with an image and a log that goes on behind it, and
-// stopped after that.
+// members makes three specimens of one: as its first run left it, killed in the second, with an
+// image and a log that goes on behind it, and stopped after that.
 func members(t *testing.T, shards int) (first, killed, stopped specimen) {
 	t.Helper()
 	cfg := embed.Config{Dir: filepath.Join(t.TempDir(), "data"), Ensemble: "orders", Shards: shards, Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
@@ -131,8 +131,8 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// What a member left is sound, with the znodes and sessions of the transaction that its image has come to; where that is, is the image's affair
-// while the member runs.
+// What a member left is sound, with the znodes and sessions of the transaction that its image has
+// come to; where that is, is the image's affair while the member runs.
 func TestCheck_Sound(t *testing.T) {
 	_, killed, stopped := members(t, 1)
 	line := regexp.MustCompile(`^shard 1: sound: (\d+) znodes, (\d+) sessions, zxid (0x[0-9a-f]+); image at entry (\d+), log to entry (\d+)\n`)
@@ -179,10 +179,12 @@ func TestCheck_Shards(t *testing.T) {
 	}
 }
 
-// vital is what is looked at, by the end of its path. A byte in the middle of it that turned is found.
+// vital is what is looked at, by the end of its path. A byte in the middle of it that turned is
+// found.
 var vital = regexp.MustCompile(`(^identity|/format|/current|/CURRENT|/MANIFEST-\d+|\.sst|/tandb/.*\.(log|index)|/BOOTSTRAP-\d+-\d+)$`)
 
-// A byte of each file turns, at several places. That is found and the file is named, or nothing depends on it.
+// A byte of each file turns, at several places. That is found and the file is named, or nothing
+// depends on it.
 func TestCheck_AByteThatTurned(t *testing.T) {
 	_, killed, stopped := members(t, 1)
 	for state, s := range map[string]specimen{"killed": killed, "stopped": stopped} {

@@ -12,7 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/configfile"
 )
 
-// config is the content of a file for serve: the keys of embed.ReadConfig, and the gateway's.
+// config is the content of a config file for serve: the keys of embed.ReadConfig, and the
+// gateway's.
 type config struct {
 	embed.Config `yaml:",inline"`
 	Gateway      gateway.Config `yaml:"gateway"`

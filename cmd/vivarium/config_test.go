@@ -16,7 +16,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/gateway"
 )
 
-// What is wrong with a config is said in the words of the file, all at once, and nothing is started.
+// What is wrong with a config is said in the words of the file, all at once, and nothing is
+// started.
 func TestBadConfigs(t *testing.T) {
 	var got strings.Builder
 	for _, c := range []struct{ name, text string }{

@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	linesMax = 4096        // of the log that wait to be written; one more is lost
-	logEnd   = time.Second // for them to be written when the process ends
+	linesMax = 4096        // lines that may wait to be written; further ones are lost
+	logEnd   = time.Second // time to write the waiting lines when the process ends
 )
 
-// newLog returns a log that never waits for whoever reads it: a member that did would stand still, and could not even be told to stop, when
-// standard error is a pipe that is full. end writes what is left, as far as it comes in logEnd, and no more after it.
+// newLog returns a log that never waits for its reader. Standard error may be a full pipe. A member
+// that waited for it would stand still, and no signal could stop it. The function end writes the
+// waiting lines, as many as it can in logEnd, and ends the log.
 func newLog(w io.Writer, form string, verbose bool) (log *slog.Logger, end func()) {
 	options := &slog.HandlerOptions{}
 	if verbose {
@@ -32,16 +33,16 @@ func newLog(w io.Writer, form string, verbose bool) (log *slog.Logger, end func(
 	return to(q), q.end
 }
 
-// lines are written by a goroutine of their own.
+// lines is the queue of lines that a goroutine of its own writes.
 type lines struct {
 	waiting chan []byte
 	lost    atomic.Int64
 	once    sync.Once
 	ending  chan struct{} // closed by end
-	ended   chan struct{} // closed when all is written
+	ended   chan struct{} // closed when all lines are written
 }
 
-// Write takes a line.
+// Write adds a line to the queue, or counts it as lost if the queue is full.
 func (q *lines) Write(line []byte) (int, error) {
 	select {
 	case q.waiting <- bytes.Clone(line):
@@ -67,7 +68,7 @@ func (q *lines) write(w io.Writer, log *slog.Logger) {
 }
 
 func (q *lines) writeOne(w io.Writer, log *slog.Logger, line []byte) {
-	_, _ = w.Write(line) // there is nowhere to say why it fails
+	_, _ = w.Write(line) // an error has nowhere to go
 	if len(q.waiting) > 0 {
 		return
 	}

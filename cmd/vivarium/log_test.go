@@ -19,7 +19,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// Nobody reads what the member says, and no more of it fits where it goes: it serves, and stops when it is told to.
+// Nobody reads what the member says, and no more of it fits where it goes: it serves, and stops
+// when it is told to.
 func TestServe_NobodyReadsTheLog(t *testing.T) {
 	dir := t.TempDir()
 	addrs, err := child.FreeAddrs(1)
@@ -78,7 +79,8 @@ func (g *gate) String() string {
 	return g.text.String()
 }
 
-// Lines for which there is no room are counted, and how many they were is said, as soon as somebody reads on.
+// Lines for which there is no room are counted, and how many they were is said, as soon as somebody
+// reads on.
 func TestLog_SaysWhatIsLost(t *testing.T) {
 	for _, form := range []string{"text", "json"} {
 		to := &gate{open: make(chan struct{})}

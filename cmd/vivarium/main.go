@@ -16,10 +16,10 @@ import (
 const (
 	exitOK     = 0
 	exitFailed = 1
-	exitUsage  = 2 // also for a config or a directory that is none to work with
+	exitUsage  = 2 // also for a config or a directory that cannot be used
 )
 
-// A command is what the first argument names. It returns the exit code.
+// A command is named by the first argument. Its run returns the exit code.
 type command struct {
 	name, does string
 	run        func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int
@@ -27,7 +27,7 @@ type command struct {
 
 var commands = []command{
 	{"serve", "run a member, with a port for ZooKeeper's clients", serve},
-	{"shell", "speak to a server as ZooKeeper's zkCli does", shell.Run},
+	{"shell", "talk to a server, Vivarium's or ZooKeeper's, like zkCli", shell.Run},
 	{"check", "verify the data directory of a stopped member", check},
 	{"version", "print the version", printVersion},
 }
@@ -66,10 +66,10 @@ func usage(w io.Writer) {
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.does)
 	}
-	fmt.Fprintln(w, "\nvivarium help <command> says more of one.")
+	fmt.Fprintln(w, "\nvivarium help <command> describes one command.")
 }
 
-// newFlags returns the flags of a command, which say how it is used when they are wrong.
+// newFlags returns the flag set of a command. On a wrong flag, it prints how to use the command.
 func newFlags(name, arguments string, stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -80,7 +80,8 @@ func newFlags(name, arguments string, stderr io.Writer) *flag.FlagSet {
 	return f
 }
 
-// parse parses flags and wants n arguments behind them. If ok is false the command ends with the code.
+// parse parses the flags, and n arguments after them. If ok is false, the command must end with the
+// code.
 func parse(f *flag.FlagSet, args []string, n int) (code int, ok bool) {
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -103,7 +104,7 @@ func printVersion(_ context.Context, args []string, _ io.Reader, stdout, stderr 
 	return exitOK
 }
 
-// version is that of the module, or of its commit, and of Go.
+// version returns the version of the module, or its commit, and the version of Go.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -20,9 +20,9 @@ import (
 
 func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	flags := newFlags("serve", "-config node.yaml [-id N] [-check] [-log text|json] [-v]", stderr)
-	file := flags.String("config", "", "YAML `file`: dir, gateway and what else there is, see the package's documentation; a relative dir is taken from\nthe directory that the command is started in")
+	file := flags.String("config", "", "YAML `file` with dir, gateway and more; see the documentation of the command. A relative dir starts at\nthe directory that the command is started in")
 	var id embed.MemberID
-	flags.Func("id", "this member, in place of the file's id: so one file serves all members; `N` begins at 1", func(s string) error {
+	flags.Func("id", "this member, instead of the file's id, so that one file serves all members; `N` begins at 1", func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err == nil && n == 0 {
 			err = errors.New("ids begin at 1")
@@ -31,7 +31,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		return err
 	})
 	form := flags.String("log", "text", "`form` of the lines on standard error, text or json")
-	verbose := flags.Bool("v", false, "log what is for debugging too")
+	verbose := flags.Bool("v", false, "also log lines for debugging")
 	only := flags.Bool("check", false, "check the config and start nothing")
 	if code, ok := parse(flags, args, 0); !ok {
 		return code
@@ -60,7 +60,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 	return exitOK
 }
 
-// runMember runs a member and its gateway until a signal comes, ctx ends, or the node fails.
+// runMember runs a member and its gateway until a signal arrives, ctx ends, or the node fails.
 func runMember(ctx context.Context, c config, file string, log *slog.Logger, endLog func()) error {
 	ctx, stop := untilSignal(ctx, log, endLog)
 	defer stop()
@@ -90,15 +90,15 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	case <-node.Done():
 		return fmt.Errorf("the node failed: %w", node.Err())
 	}
-	if err := errors.Join(door.Close(), node.Shutdown(context.Background())); err != nil { // which has a bound of its own
+	if err := errors.Join(door.Close(), node.Shutdown(context.Background())); err != nil { // Shutdown limits its time itself
 		return err
 	}
 	log.Info("stopped")
 	return nil
 }
 
-// free returns an error if clients cannot be listened for at an address. It is asked before there is a node, for what one fixes when it founds
-// its directory may be the next thing to be changed in the config.
+// free returns an error if serve cannot listen at an address. It is called before the node starts:
+// a node that founds its directory fixes settings, and the user may want to correct those too.
 func free(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -107,10 +107,10 @@ func free(addr string) error {
 	return l.Close()
 }
 
-// readyReport is how long nothing is said of a member that does not serve yet.
+// readyReport is the time between two log lines about a member that does not serve yet.
 const readyReport = 10 * time.Second
 
-// ready waits until the node serves, and says now and then why it does not.
+// ready waits until the node serves. Meanwhile, it logs from time to time why it does not.
 func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 	for {
 		patience, cancel := context.WithTimeout(ctx, readyReport)
@@ -123,15 +123,16 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 	}
 }
 
-// isEcho reports whether a signal is the first one once more, and nobody's wish to end at once: timeout(1) sends one to the process and then to
-// its group, and so do some who run containers.
+// isEcho reports whether a signal only repeats the first one. timeout(1), and some tools that run
+// containers, send a signal to the process and then to its group.
 func isEcho(first, s os.Signal, after time.Duration) bool {
 	return s == first && after < 100*time.Millisecond
 }
 
-// untilSignal returns a context that ends with the first signal to stop. The second ends the process.
+// untilSignal returns a context that ends at the first signal to stop. A second signal ends the
+// process.
 func untilSignal(ctx context.Context, log *slog.Logger, endLog func()) (_ context.Context, stop func()) {
-	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more is no reason to end
+	signal.Ignore(syscall.SIGPIPE) // go on when nobody reads the log any more
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(ctx)

@@ -19,7 +19,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// Two lines are a server. It serves, stops when it is told to, and has everything when it comes again.
+// Two lines are a server. It serves, stops when it is told to, and has everything when it comes
+// again.
 func TestServe_TwoLines(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte("dir: data\ngateway: {listen: 127.0.0.1:0}\n"), 0o644))
@@ -190,7 +191,8 @@ func TestServe_EchoOfASignal(t *testing.T) {
 		if !strings.Contains(out, "ended at once") {
 			continue
 		}
-		// A machine that is busy may have it read the second one as late as somebody's who means it.
+		// A machine that is busy may have it read the second one as late as somebody's who means
+		// it.
 		if after := at(out, "ended at once").Sub(at(out, "msg=stopping")); isEcho(syscall.SIGTERM, syscall.SIGTERM, after) {
 			t.Errorf("after %v: %s", after, out)
 		}
