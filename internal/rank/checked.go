@@ -30,13 +30,13 @@ func (m *Mutex[L]) Ordered() { m.nth = made.Add(1) }
 
 // Lock is sync.Mutex.Lock.
 func (m *Mutex[L]) Lock() {
-	take(unsafe.Pointer(m), placeOf[L](), m.nth)
+	acquire(unsafe.Pointer(m), placeOf[L](), m.nth)
 	m.mu.Lock()
 }
 
 // TryLock is sync.Mutex.TryLock. It is checked as Lock is: who tries mostly tries again.
 func (m *Mutex[L]) TryLock() bool {
-	take(unsafe.Pointer(m), placeOf[L](), m.nth)
+	acquire(unsafe.Pointer(m), placeOf[L](), m.nth)
 	if m.mu.TryLock() {
 		return true
 	}
@@ -55,7 +55,7 @@ type RWMutex[L any] struct{ mu sync.RWMutex }
 
 // Lock is sync.RWMutex.Lock.
 func (m *RWMutex[L]) Lock() {
-	take(unsafe.Pointer(m), placeOf[L](), 0)
+	acquire(unsafe.Pointer(m), placeOf[L](), 0)
 	m.mu.Lock()
 }
 
@@ -67,7 +67,7 @@ func (m *RWMutex[L]) Unlock() {
 
 // RLock is sync.RWMutex.RLock.
 func (m *RWMutex[L]) RLock() {
-	take(unsafe.Pointer(m), placeOf[L](), 0)
+	acquire(unsafe.Pointer(m), placeOf[L](), 0)
 	m.mu.RLock()
 }
 
@@ -135,10 +135,10 @@ func mine() *held {
 	return h
 }
 
-// take notes that this goroutine is about to take a lock, if that is in order.
+// acquire notes that this goroutine is about to take a lock, if that is in order.
 //
 //go:norace
-func take(lock unsafe.Pointer, place int, nth uint64) {
+func acquire(lock unsafe.Pointer, place int, nth uint64) {
 	h := mine()
 	if h.n == len(h.list) {
 		h.grow()
@@ -192,21 +192,21 @@ func release(lock unsafe.Pointer) {
 	}
 	var at hold
 	runtime.Callers(3, at.stack[:])
-	fail("rank: a lock is given back by a goroutine that has not taken it\n\n" + at.where())
+	fail("rank: a lock is released by a goroutine that does not hold it\n\n" + at.where())
 }
 
 // wrong says what is wrong with taking a lock.
 func wrong(was, next *hold) string {
 	order := Order()
 	a, b := order[was.place].Name, order[next.place].Name
-	text := fmt.Sprintf("%s is taken by a goroutine that holds %s, which is below it", b, a)
+	text := fmt.Sprintf("%s is acquired by a goroutine that holds %s, which is below it", b, a)
 	switch {
 	case was.lock == next.lock:
-		text = fmt.Sprintf("%s is taken by a goroutine that holds it", b)
+		text = fmt.Sprintf("%s is acquired by a goroutine that holds it", b)
 	case was.place == next.place:
-		text = fmt.Sprintf("%s is taken by a goroutine that holds another one, which does not come before it", b)
+		text = fmt.Sprintf("%s is acquired by a goroutine that holds another one, which does not come before it", b)
 	}
-	return fmt.Sprintf("rank: wrong order of locks, see engine/doc.go: %s\n\n%s was taken here:\n%s\n%s is taken here:\n%s", text, a, was.where(), b, next.where())
+	return fmt.Sprintf("rank: wrong order of locks, see engine/doc.go: %s\n\n%s was acquired here:\n%s\n%s is acquired here:\n%s", text, a, was.where(), b, next.where())
 }
 
 // where is the stack at which a lock was taken.

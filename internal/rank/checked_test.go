@@ -50,7 +50,7 @@ func TestUpIsNot(t *testing.T) {
 		m.Unlock()
 		k.Unlock()
 	})
-	if len(found) != 1 || !strings.Contains(found[0], "machine.mu is taken by a goroutine that holds keeper.mu, which is below it") {
+	if len(found) != 1 || !strings.Contains(found[0], "machine.mu is acquired by a goroutine that holds keeper.mu, which is below it") {
 		t.Fatalf("found %q", found)
 	}
 	if n := strings.Count(found[0], "TestUpIsNot.func1"); n != 2 {
@@ -58,13 +58,13 @@ func TestUpIsNot(t *testing.T) {
 	}
 }
 
-func TestTryingIsTaking(t *testing.T) {
+func TestTryingIsAcquiring(t *testing.T) {
 	var m Mutex[Machine]
 	var k Mutex[Keeper]
 	if found := wrongs(t, func() {
 		k.Lock()
 		if !m.TryLock() {
-			t.Error("a free lock was not taken")
+			t.Error("a free lock was not acquired")
 		}
 		m.Unlock()
 		k.Unlock()
@@ -81,7 +81,7 @@ func TestTryingInVain(t *testing.T) {
 	all.Go(func() {
 		if found := wrongs(t, func() {
 			if m.TryLock() {
-				t.Error("a lock was taken twice")
+				t.Error("a lock was acquired twice")
 			}
 		}); found != nil {
 			t.Error(found)
@@ -98,7 +98,7 @@ func TestTwiceIsNotInOrder(t *testing.T) {
 		k.TryLock()
 		k.Unlock()
 	})
-	if len(found) != 1 || !strings.Contains(found[0], "keeper.mu is taken by a goroutine that holds it") {
+	if len(found) != 1 || !strings.Contains(found[0], "keeper.mu is acquired by a goroutine that holds it") {
 		t.Errorf("found %q", found)
 	}
 }
@@ -121,7 +121,7 @@ func TestTwoOfAPlace(t *testing.T) {
 	var first, second Mutex[Registry]
 	first.Ordered()
 	second.Ordered()
-	take := func(a, b sync.Locker) func() {
+	inOrder := func(a, b sync.Locker) func() {
 		return func() {
 			a.Lock()
 			b.Lock()
@@ -134,9 +134,9 @@ func TestTwoOfAPlace(t *testing.T) {
 		do   func()
 		ok   bool
 	}{
-		{"without a turn", take(&a, &b), false},
-		{"in turn", take(&first, &second), true},
-		{"out of turn", take(&second, &first), false},
+		{"not ordered", inOrder(&a, &b), false},
+		{"in their order", inOrder(&first, &second), true},
+		{"in the other order", inOrder(&second, &first), false},
 	} {
 		if found := wrongs(t, c.do); (found == nil) != c.ok {
 			t.Errorf("%s: found %q", c.name, found)
@@ -144,12 +144,12 @@ func TestTwoOfAPlace(t *testing.T) {
 	}
 }
 
-func TestGivenBackBySomebodyElse(t *testing.T) {
+func TestReleasedBySomebodyElse(t *testing.T) {
 	var k Mutex[Keeper]
 	k.Lock()
 	var all sync.WaitGroup
 	all.Go(func() {
-		if found := wrongs(t, k.Unlock); len(found) != 1 || !strings.Contains(found[0], "given back by a goroutine that has not taken it") {
+		if found := wrongs(t, k.Unlock); len(found) != 1 || !strings.Contains(found[0], "released by a goroutine that does not hold it") {
 			t.Errorf("found %q", found)
 		}
 	})
