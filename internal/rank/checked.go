@@ -13,19 +13,19 @@ import (
 	"unsafe"
 )
 
-// Checked says whether the order of locks is checked in this build.
+// Checked reports whether this build checks the order of locks.
 const Checked = true
 
 // A Mutex is a sync.Mutex at the place L of the order. Its zero value is free.
 type Mutex[L any] struct {
 	mu  sync.Mutex
-	nth uint64 // among those of its place; zero: it has no turn
+	nth uint64 // order among the mutexes of its place; zero means none
 }
 
 var made atomic.Uint64
 
-// Ordered gives the mutex, which nobody has taken yet, its turn among those of its place: behind those
-// that were made before.
+// Ordered gives the mutex its order among those of its place. It comes after all on which Ordered
+// was called before. Nobody may have locked the mutex yet.
 func (m *Mutex[L]) Ordered() { m.nth = made.Add(1) }
 
 // Lock is sync.Mutex.Lock.
@@ -34,7 +34,7 @@ func (m *Mutex[L]) Lock() {
 	m.mu.Lock()
 }
 
-// TryLock is sync.Mutex.TryLock. It is checked as Lock is: who tries mostly tries again.
+// TryLock is sync.Mutex.TryLock. It is checked like Lock, because most callers that fail try again.
 func (m *Mutex[L]) TryLock() bool {
 	acquire(unsafe.Pointer(m), placeOf[L](), m.nth)
 	if m.mu.TryLock() {
@@ -77,7 +77,7 @@ func (m *RWMutex[L]) RUnlock() {
 	m.mu.RUnlock()
 }
 
-// places are those of Order, by their types.
+// places maps the types in Order to their places.
 var places = func() map[reflect.Type]int {
 	all := make(map[reflect.Type]int)
 	for i, p := range Order() {
@@ -94,10 +94,11 @@ func placeOf[L any]() int {
 	return i
 }
 
-// stackMax is how many frames are kept of where a lock was taken. What called these is left out.
+// stackMax is how many frames are kept of the place where a lock was acquired. Callers beyond that
+// are left out.
 const stackMax = 20
 
-// A hold is a lock that a goroutine has taken, or is about to.
+// A hold is a lock that a goroutine holds or is about to acquire.
 type hold struct {
 	lock  unsafe.Pointer
 	place int
@@ -105,17 +106,19 @@ type hold struct {
 	stack [stackMax]uintptr
 }
 
-// held is what one goroutine holds. Only that goroutine touches n and list, and when it has ended the
-// next one at the same address. The race detector does not look at who does so: a lock for these would
-// make goroutines look ordered to it that are not.
+// held is the list of locks that one goroutine holds. Only that goroutine touches n and list. After
+// it has ended, the next goroutine at the same address does. The race detector does not see these
+// accesses. A lock around them would make the detector believe that goroutines are ordered when
+// they are not.
 type held struct {
 	goroutine uintptr
-	next      *held // in its bucket
+	next      *held // in the same bucket
 	n         int
 	list      []hold
 }
 
-// goroutines has what each goroutine holds, by where it is. It grows with the most goroutines that there were at a time.
+// goroutines has the locks of each goroutine, by the goroutine's address. It grows to the largest
+// number of goroutines that lived at one time.
 var goroutines [1 << 12]atomic.Pointer[held]
 
 //go:norace
@@ -135,7 +138,7 @@ func mine() *held {
 	return h
 }
 
-// acquire notes that this goroutine is about to take a lock, if that is in order.
+// acquire records that this goroutine is about to acquire a lock, and checks the order.
 //
 //go:norace
 func acquire(lock unsafe.Pointer, place int, nth uint64) {
@@ -154,7 +157,8 @@ func acquire(lock unsafe.Pointer, place int, nth uint64) {
 	h.n++
 }
 
-// grow makes room for another one. It is neither append nor copy, which the race detector sees.
+// grow makes room for one more. It uses neither append nor copy, because the race detector sees
+// these.
 //
 //go:norace
 func (h *held) grow() {
@@ -165,7 +169,7 @@ func (h *held) grow() {
 	h.list = more
 }
 
-// before reports whether a lock may be taken while another one is held.
+// before reports whether a lock may be acquired while another one is held.
 //
 //go:norace
 func before(was, next *hold) bool {
@@ -175,7 +179,7 @@ func before(was, next *hold) bool {
 	return was.place < next.place
 }
 
-// release notes that this goroutine gives a lock back.
+// release records that this goroutine releases a lock.
 //
 //go:norace
 func release(lock unsafe.Pointer) {
@@ -195,7 +199,7 @@ func release(lock unsafe.Pointer) {
 	fail("rank: a lock is released by a goroutine that does not hold it\n\n" + at.where())
 }
 
-// wrong says what is wrong with taking a lock.
+// wrong describes a breach of the order.
 func wrong(was, next *hold) string {
 	order := Order()
 	a, b := order[was.place].Name, order[next.place].Name
@@ -209,7 +213,7 @@ func wrong(was, next *hold) string {
 	return fmt.Sprintf("rank: wrong order of locks, see engine/doc.go: %s\n\n%s was acquired here:\n%s\n%s is acquired here:\n%s", text, a, was.where(), b, next.where())
 }
 
-// where is the stack at which a lock was taken.
+// where returns the stack at which a lock was acquired.
 func (h *hold) where() string {
 	n := 0
 	for n < stackMax && h.stack[n] != 0 {
@@ -225,7 +229,7 @@ func (h *hold) where() string {
 	return b.String()
 }
 
-// fail is told what is wrong. It ends the process; the tests of this package have it do something else.
+// fail reports a breach and ends the process. The tests of this package replace it.
 var fail = func(text string) {
 	fmt.Fprintln(os.Stderr, text)
 	os.Exit(2)

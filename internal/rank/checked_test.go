@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// wrongs runs fn and returns what was found to be wrong.
+// wrongs runs fn and returns the reported breaches.
 func wrongs(t *testing.T, fn func()) (found []string) {
 	t.Helper()
 	was := fail
@@ -73,7 +73,7 @@ func TestTryingIsAcquiring(t *testing.T) {
 	}
 }
 
-// What was not taken is not held.
+// A lock that was not acquired is not held.
 func TestTryingInVain(t *testing.T) {
 	var m Mutex[Machine]
 	m.Lock()
@@ -103,7 +103,7 @@ func TestTwiceIsNotInOrder(t *testing.T) {
 	}
 }
 
-// A reader that reads again waits for a writer in between, who waits for the reader.
+// A second RLock waits for a writer that came between the two, and the writer waits for the reader.
 func TestReadingTwiceIsNotInOrder(t *testing.T) {
 	var h RWMutex[Host]
 	if found := wrongs(t, func() {
@@ -154,11 +154,11 @@ func TestReleasedBySomebodyElse(t *testing.T) {
 		}
 	})
 	all.Wait()
-	k.mu.Lock() // for this goroutine to give it back too
+	k.mu.Lock() // so that this goroutine can release it too
 	k.Unlock()
 }
 
-// Nothing that recovers panics keeps the process from ending.
+// Code that recovers panics cannot keep the process from ending.
 func TestTheProcessEnds(t *testing.T) {
 	if os.Getenv("VIVARIUM_RANK_TEST") != "" {
 		defer func() { _ = recover() }()

@@ -2,11 +2,12 @@ package rank
 
 import "reflect"
 
-// The places of the order, from the top down. The order is that of engine/doc.go, which says what each lock is for.
+// The places of the order, from the top down. engine/doc.go lists them too and says what each lock
+// is for.
 type (
 	// Of the recipes.
 
-	Balance   struct{} // what a process leads of an election.Share
+	Balance   struct{} // what a process leads in an election.Share
 	Candidate struct{} // an election.Candidate
 	Latch     struct{} // an election.Latch
 	Kept      struct{} // a lock.Mutex that is kept
@@ -66,7 +67,7 @@ type (
 
 	// Of the transport, which the disk's switch shuts.
 
-	Link      struct{} // the way to a peer
+	Link      struct{} // the link to a peer
 	Transport struct{} // all connections
 	Promises  struct{} // what the peers have promised
 	Notices   struct{} // what was logged
@@ -81,7 +82,7 @@ type Place struct {
 	Name string // as engine/doc.go has it
 }
 
-// Order is all places, from the top down.
+// Order returns all places, from the top down.
 func Order() []Place {
 	return []Place{
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Kept]("lock.kept"),

@@ -4,14 +4,14 @@ package rank
 
 import "sync"
 
-// Checked says whether the order of locks is checked in this build.
+// Checked reports whether this build checks the order of locks.
 const Checked = false
 
 // A Mutex is a sync.Mutex at the place L of the order. Its zero value is free.
 type Mutex[L any] struct{ sync.Mutex }
 
-// Ordered gives the mutex, which nobody has taken yet, its turn among those of its place: behind those
-// that were made before.
+// Ordered gives the mutex its order among those of its place. It comes after all on which Ordered
+// was called before. Nobody may have locked the mutex yet.
 func (*Mutex[L]) Ordered() {}
 
 // An RWMutex is a sync.RWMutex at the place L of the order. Its zero value is free.

@@ -1,3 +1,3 @@
-// Package timers keeps timers that were stopped for those who need one next. A call that nearly always ends long before its limit
-// then costs no allocation for it, where a context with a timeout costs four.
+// Package timers reuses stopped timers. For a call that nearly always ends long before its limit,
+// such a timer costs no allocation; a context with a timeout costs four.
 package timers

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Pool is ready to be used, by any number of goroutines.
+// A Pool holds stopped timers. Its zero value is ready to use, by any number of goroutines.
 type Pool struct{ stopped sync.Pool }
 
 // Get returns a timer that fires after d.
@@ -17,9 +17,9 @@ func (p *Pool) Get(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// Put gives a timer back, which nobody uses any more.
+// Put returns a timer to the pool. Nobody may use it afterwards.
 func (p *Pool) Put(t *time.Timer) {
-	if t.Stop() { // one that has fired may have something in its channel
+	if t.Stop() { // a timer that has fired may have something in its channel
 		p.stopped.Put(t)
 	}
 }
