@@ -73,16 +73,16 @@ func (m *machine) apply(t *testing.T, log []logged, timeouts []time.Duration, no
 // A1.1, A1.2, A1.3: TestNeverEarly lets every machine propose what it measured, at any moment, twice, and arriving whenever:
 // no silence is ever above the time since the origin's newest committed batch.
 func TestNeverEarly(t *testing.T) {
-	booked := 0
+	recorded := 0
 	for seed := range uint64(300) {
-		booked += neverEarly(t, seed)
+		recorded += neverEarly(t, seed)
 	}
-	if booked < 1000 {
-		t.Errorf("only %d silences were booked: the schedules prove little", booked)
+	if recorded < 1000 {
+		t.Errorf("only %d silences were recorded: the schedules prove little", recorded)
 	}
 }
 
-func neverEarly(t *testing.T, seed uint64) (booked int) {
+func neverEarly(t *testing.T, seed uint64) (recorded int) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	timeouts := []time.Duration{40, 100, 110}
 	truth := NewTable()
@@ -134,7 +134,7 @@ func neverEarly(t *testing.T, seed uint64) (booked int) {
 				newest = now
 			}
 			if after.Step > before.Step {
-				booked++
+				recorded++
 			}
 			return true
 		})
@@ -142,7 +142,7 @@ func neverEarly(t *testing.T, seed uint64) (booked int) {
 			t.Fatalf("seed %d: silence %d of origin %+v, %d after its newest batch", seed, o.Silence, o, now-newest)
 		}
 	}
-	return booked
+	return recorded
 }
 
 // A7: TestSoonEnough lets an origin fall silent and holds the upper bound, with and without leader changes.

@@ -23,11 +23,11 @@ func TestLeaving(t *testing.T) {
 			table.Track([]tree.Change{{Type: tree.Deleted, Path: path, Owner: 1}})
 		}
 	}
-	for turn := 0; len(all) > 0; turn++ {
-		if turn%3 == 1 {
+	for round := 0; len(all) > 0; round++ {
+		if round%3 == 1 {
 			clear(table.leaving) // as after a load
 		}
-		if turn%4 == 2 {
+		if round%4 == 2 {
 			gone(all[1])
 			all = slices.Delete(all, 1, 2)
 		}
@@ -46,7 +46,7 @@ func TestLeaving(t *testing.T) {
 
 // A session whose end is decided is refused everything and ends as was decided, after a load
 // too, and whatever becomes of its member. Its other shards are told.
-func TestDecide(t *testing.T) {
+func TestDecideEnd(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		for _, remote := range []bool{false, true} {
 			table := NewTable()

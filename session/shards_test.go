@@ -237,7 +237,7 @@ func (w *world) registerOther() {
 func (w *world) restart(m *member) {
 	m.start++
 	m.seq, m.asked = make(map[*side]uint64), make(map[tree.SessionID]tree.Zxid)
-	w.seen["taken over"]++
+	w.seen["restarted"]++
 	o := Origin{Member: m.id, Start: m.start}
 	m.late = func() {
 		w.other.table.Register(o)
@@ -338,11 +338,11 @@ func (w *world) introduce(m *member, id tree.SessionID) {
 		_, there := w.other.table.Get(id)
 		switch err := w.other.table.Introduce(id, time.Second, m.id, attached, nil); err {
 		case nil:
-			if w.seen["admitted"]++; there {
-				w.seen["admitted anew"]++
+			if w.seen["introduced"]++; there {
+				w.seen["reattached there"]++
 			}
 		case ErrAttachedElsewhere:
-			w.seen["refused after a move"]++
+			w.seen["refused after a reattach"]++
 		case ErrExpired:
 			w.seen["refused"]++
 		default:
@@ -366,7 +366,7 @@ func (w *world) endOne(m *member) {
 				}
 				w.end(id, false)
 			case ErrAttachedElsewhere:
-				w.seen["not closed after a move"]++
+				w.seen["not closed after a reattach"]++
 			}
 		})
 	} else if w.rng.IntN(4) == 0 { // in the log
@@ -381,12 +381,12 @@ func (w *world) reattach(m *member) {
 		err := w.home.table.Reattach(id, [16]byte{byte(id)}, time.Second, m.id, w.truth.known+1, nil)
 		if err == nil {
 			w.happens(event{id: id, at: m.id})
-			if w.seen["moved"]++; before.at == m.id {
+			if w.seen["reattached"]++; before.at == m.id {
 				w.seen["came back"]++
 			}
 		}
 		if want := before.remote && before.ended == 0; (err == nil) != want {
-			w.t.Fatalf("session %d, which is %+v, moves to member %d: %v", id, before, m.id, err)
+			w.t.Fatalf("session %d, which is %+v, comes to member %d: %v", id, before, m.id, err)
 		}
 	})
 }
@@ -439,8 +439,8 @@ func TestSessionsOverShards(t *testing.T) {
 			w.deliverAll()
 		})
 	}
-	for _, what := range []string{"admitted", "refused", "ephemeral", "closed there", "taken over", "moved", "came back", "admitted anew",
-		"refused after a move", "not closed after a move"} {
+	for _, what := range []string{"introduced", "refused", "ephemeral", "closed there", "restarted", "reattached", "came back", "reattached there",
+		"refused after a reattach", "not closed after a reattach"} {
 		if seen[what] < 100 {
 			t.Errorf("%s %d times only", what, seen[what])
 		}
@@ -470,7 +470,7 @@ func (w *world) deliverAll() {
 	}
 	for id := range w.other.table.sessions {
 		if w.truth.sessions[id].ended != 0 {
-			w.t.Errorf("session %d has ended and is still admitted; it owns %v", id, w.other.table.Ephemerals(id))
+			w.t.Errorf("session %d has ended and is still there; it owns %v", id, w.other.table.Ephemerals(id))
 		}
 	}
 	if left := w.home.table.Ended(2); len(left) > 0 {
@@ -482,7 +482,7 @@ func (w *world) deliverAll() {
 	for _, m := range w.members {
 		for id, attached := range m.asked {
 			if _, there := w.other.table.Get(id); m.speaksFor(id) && !there {
-				w.t.Errorf("session %d is open, was admitted since attachment %d, and was forgotten", id, attached)
+				w.t.Errorf("session %d is open, was introduced with attachment %d, and was forgotten", id, attached)
 			}
 		}
 	}
