@@ -9,22 +9,23 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// The bounds of expiry, held over schedules: a log whose entries commit after any delay, more than once,
-// or never; machines that apply it late; and several that take themselves for the leader.
+// These tests hold the bounds of expiry over random schedules. The entries of the log commit after
+// any delay, more than once, or never. Machines apply the log late, and several believe that they
+// lead.
 
 // logged is one command in the log of the schedules.
 type logged struct {
 	at       time.Duration // when it commits
 	register *Origin
-	seq      uint64 // a batch if not zero, of start
+	seq      uint64 // a batch of start, if not zero
 	start    uint64
-	step     Step // a silence if named
+	step     Step // a Silence, if not zero
 	d        time.Duration
 }
 
 const speaker MemberID = 1
 
-// apply gives an entry to a table. Every batch opens a session of each timeout that has none.
+// apply gives an entry to a table. Every batch opens one session of each timeout.
 func (e logged) apply(t *testing.T, table *Table, timeouts []time.Duration) {
 	switch {
 	case e.register != nil:
@@ -70,8 +71,9 @@ func (m *machine) apply(t *testing.T, log []logged, timeouts []time.Duration, no
 	}
 }
 
-// A1.1, A1.2, A1.3: TestNeverEarly lets every machine propose what it measured, at any moment, twice, and arriving whenever:
-// no silence is ever above the time since the origin's newest committed batch.
+// A1.1, A1.2, A1.3: every machine proposes what it measured, at any moment, sometimes twice, and
+// the proposals arrive at any time. No silence is ever above the time since the origin's newest
+// committed batch.
 func TestNeverEarly(t *testing.T) {
 	recorded := 0
 	for seed := range uint64(300) {
@@ -88,7 +90,7 @@ func neverEarly(t *testing.T, seed uint64) (recorded int) {
 	truth := NewTable()
 	machines := []*machine{{table: NewTable()}, {table: NewTable()}, {table: NewTable()}}
 	var log, flying []logged
-	var newest time.Duration // commit of the newest batch or Register
+	var newest time.Duration // when the newest batch or Register was committed
 	origin := Origin{Member: speaker}
 	seq := uint64(0)
 	send := func(now time.Duration, e logged) {
@@ -100,7 +102,7 @@ func neverEarly(t *testing.T, seed uint64) (recorded int) {
 			flying = append(flying, e)
 		}
 	}
-	talk := 20 + r.IntN(400) // how often the origin speaks, so that long silences occur too
+	talk := 20 + r.IntN(400) // how often the origin speaks: long silences occur too
 	for now := time.Duration(0); now < 2000; now++ {
 		if origin.Start == 0 || r.IntN(300) == 0 {
 			origin.Start++
@@ -145,7 +147,8 @@ func neverEarly(t *testing.T, seed uint64) (recorded int) {
 	return recorded
 }
 
-// A7: TestSoonEnough lets an origin fall silent and holds the upper bound, with and without leader changes.
+// A7: an origin falls silent, and its sessions expire within the upper bound, with and without
+// leader changes.
 func TestSoonEnough(t *testing.T) {
 	for seed := range uint64(300) {
 		soonEnough(t, seed)
@@ -175,7 +178,8 @@ func soonEnough(t *testing.T, seed uint64) {
 		_, d, _ := table.NextStep(speaker)
 		if changes > 0 && r.IntN(3) == 0 {
 			changes--
-			// The leader goes in the middle of a step, or when it has measured it and not committed.
+			// The leader goes in the middle of a step, or when it has measured the step and not
+			// committed it.
 			leaderless := time.Duration(r.IntN(2000)) * time.Millisecond
 			full := timeouts[len(timeouts)-table.Len()] / 4
 			now += time.Duration(r.Int64N(int64(d))) + leaderless
@@ -200,8 +204,8 @@ func soonEnough(t *testing.T, seed uint64) {
 	}
 }
 
-// A2: TestToldFirst holds the owner's half against the ensemble's: while a life is Connected, the time since
-// the newest committed batch is below the timeout, so nobody can have expired the session.
+// A2: while a life is Connected, the time since the newest committed batch is below the timeout. So
+// no machine can have expired the session.
 func TestToldFirst(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -229,8 +233,8 @@ func TestToldFirst(t *testing.T) {
 	}
 }
 
-// A3.4: chrony slews the owner's clock and a leader's against each other. While their rates differ by less than 5 %, the
-// margin is wider than what they come apart by within a timeout.
+// A3.4: chrony slews the owner's clock and a leader's against each other. While their rates differ
+// by less than 5 %, they diverge within a timeout by less than the margin.
 func TestToldFirstByClocksOfOtherRates(t *testing.T) {
 	const owner, leader = 0.976, 1.024 // of a second's length; the owner's clock is slow, the leader's is fast
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, time.Minute, time.Hour} {
@@ -243,7 +247,7 @@ func TestToldFirstByClocksOfOtherRates(t *testing.T) {
 			t.Fatal(err)
 		}
 		life := NewLife(timeout, 0)
-		var now time.Duration // as it is, since the batch was sent and at once committed
+		var now time.Duration // true time since the batch was sent, and committed at once
 		for table.Usable(1, speaker) == nil {
 			step, d, _ := table.NextStep(speaker)
 			now += time.Duration(float64(d) / leader)

@@ -9,8 +9,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// crowd returns a table with n sessions at one origin, in-process ones or of remote clients. Their timeouts are all the same, or all
-// different.
+// crowd returns a table with n sessions at one origin, either in-process or remote. Their timeouts
+// are all the same, or all different.
 func crowd(t testing.TB, n int, different, remote bool) *Table {
 	table := NewTable()
 	if _, err := table.Register(Origin{Member: 1, Start: 1}); err != nil {
@@ -34,7 +34,7 @@ func crowd(t testing.TB, n int, different, remote bool) *Table {
 	return table
 }
 
-// operations are those that happen all the time. None of them may cost by the number of sessions.
+// operations are the calls that happen all the time. None may cost by the number of sessions.
 var operations = []struct {
 	name   string
 	run    func(*Table, int)
@@ -97,8 +97,8 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-// TestCostOf100000Sessions compares the best of many short runs with a hundredth of the sessions and with
-// all of them. What costs by the session takes a hundred times as long; caches explain a few times.
+// TestCostOf100000Sessions compares the best of many short runs with a hundredth of the sessions
+// and with all of them. A cost by the session would make a factor of a hundred; caches make a few.
 func TestCostOf100000Sessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")
@@ -115,7 +115,7 @@ func TestCostOf100000Sessions(t *testing.T) {
 	}
 }
 
-// TestRecordIsSmall: every member has a record of every session.
+// Every member has a record of every session.
 func TestRecordIsSmall(t *testing.T) {
 	const sessions = 100_000
 	heap := func() int64 {
@@ -154,8 +154,8 @@ func best(table *Table, run func(*Table, int)) time.Duration {
 	return least
 }
 
-// TestDueOf100000Sessions has one entry make all of them due, and looks at the classes it visited: one for
-// each different timeout that the silence has reached.
+// TestDueOf100000Sessions makes all sessions due with one entry. It looks at the classes that the
+// entry visited: one for each different timeout that the silence has reached.
 func TestDueOf100000Sessions(t *testing.T) {
 	table := crowd(t, 100_000, false, false)
 	for range 4 {

@@ -10,7 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// TestVerify loads what no table can have left behind.
+// TestVerify loads records that no table can have drained.
 func TestVerify(t *testing.T) {
 	spoken := Origin{Member: 1, Start: 1, LastSeq: 1}
 	record := Record{ID: 10, Timeout: time.Second, Origin: 1}
@@ -103,7 +103,7 @@ func TestLoadRecordRefuses(t *testing.T) {
 	}
 }
 
-// TestDrainFailure shows that a Drain that could not be written is complete when it is repeated.
+// A Drain that could not be written is complete when it is repeated.
 func TestDrainFailure(t *testing.T) {
 	table := crowd(t, 0, false, false)
 	for id := tree.SessionID(1); id <= forgetLen+2; id++ {

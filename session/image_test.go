@@ -15,7 +15,7 @@ type image struct {
 	sessions map[tree.SessionID]Record
 }
 
-// drain writes what is dirty and holds Drain to its order.
+// drain writes what is dirty and checks the order in which Drain passes it on.
 func (i *image) drain(t testing.TB, table *Table) {
 	if i.origins == nil {
 		i.origins, i.sessions = make(map[MemberID]Origin), make(map[tree.SessionID]Record)
@@ -43,7 +43,7 @@ func (i *image) drain(t testing.TB, table *Table) {
 	}
 }
 
-// load makes a table of the image and takes the ephemerals, which the tree keeps, from old.
+// load makes a table of the image. It takes the ephemerals, which the tree keeps, from old.
 func (i *image) load(t testing.TB, old *Table) *Table {
 	table := NewTable()
 	for _, id := range slices.Sorted(maps.Keys(i.sessions)) {

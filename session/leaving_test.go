@@ -8,8 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// What goes next is the same whoever asks for the first time, and however much was asked for
-// before.
+// The ephemerals that go next are the same on a replica that is asked for the first time, and
+// however many were asked for before.
 func TestLeaving(t *testing.T) {
 	const owns, most = 100, 7
 	table := NewTable()
@@ -44,8 +44,8 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// A session whose end is decided is refused everything and ends as was decided, after a load
-// too, and whatever becomes of its member. Its other shards are told.
+// A session whose end is decided is refused everything. It ends as was decided, also after a load
+// and whatever its member does. Its other shards learn how.
 func TestDecideEnd(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		for _, remote := range []bool{false, true} {
@@ -67,7 +67,7 @@ func TestDecideEnd(t *testing.T) {
 			must(table.Open(10, [16]byte{}, 1, 1, attached, nil))
 			must(table.AddShard(10, 1, 2))
 			table.DecideEnd(10, 77, lost)
-			table.DecideEnd(10, 78, !lost) // which comes too late
+			table.DecideEnd(10, 78, !lost) // too late
 			table = reloaded(t, table)
 			table.Accept(1, 1, 2)
 			if err := table.Usable(10, 1); err != ErrExpired {

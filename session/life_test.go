@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzLife drives two lives with the same events. One is looked at all the time, the other only by the
-// events: looking must change no answer. It also recomputes the deadline from all proofs.
+// FuzzLife gives two lives the same events. One is looked at all the time, the other only by the
+// events: looking must change no answer. FuzzLife also recomputes the deadline from all proofs.
 func FuzzLife(f *testing.F) {
 	for seed := range uint64(64) {
 		f.Add(randomBytes(rand.New(rand.NewPCG(seed, 4)), 200))

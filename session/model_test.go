@@ -13,8 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// model is the table as one would write it without a thought for cost: every question looks at every
-// session, and a session that is due is marked so at once.
+// model is the table in its simplest form, without regard to cost. Every question looks at every
+// session, and a due session is marked at once.
 type model struct {
 	origins    map[MemberID]Origin
 	sessions   map[tree.SessionID]modelSession
@@ -28,15 +28,16 @@ type modelSession struct {
 	due      bool
 	closing  bool // due, whatever the silence is
 	password [16]byte
-	attached tree.Zxid // of a remote one
-	who      string    // it has authenticated as
-	shards   string    // of digits
+	attached tree.Zxid // of a remote session
+	who      string    // what the session has authenticated as
+	shards   string    // one digit for each shard
 	former   map[MemberID]uint64
-	told     tree.Zxid // Purge: when it ended
-	closed   bool      // and that it was not lost
+	told     tree.Zxid // when it ended, by Purge
+	closed   bool      // by Purge: it was not lost
 }
 
-// modelEnd is a session that has ended: shards are to be told, or if there are none members may still ask.
+// modelEnd is a session that has ended. It waits for shards to be purged. If it has none, it waits
+// for members that may still ask for it.
 type modelEnd struct {
 	ended  tree.Zxid
 	lost   bool
@@ -225,7 +226,7 @@ func (m *model) remember(id tree.SessionID, e modelEnd) {
 	}
 }
 
-// asksNoMore strikes a member off the ends that are as wanted and wait for members.
+// asksNoMore removes a member from the wanted ends that wait for members.
 func (m *model) asksNoMore(member MemberID, wanted func(modelEnd) bool) {
 	for id, e := range m.ended {
 		if _, asks := e.former[member]; !asks || e.shards != "" || !wanted(e) {
@@ -297,8 +298,8 @@ func (m *model) owned(id tree.SessionID) []string {
 	return paths
 }
 
-// pair drives a table and the model with the same calls, chosen by the bytes of a script. The numbers are
-// small, so that refusals, repeats and ties are frequent.
+// pair makes the same calls to a table and to the model, chosen by the bytes of a script. The
+// numbers are small, so that refusals, repeats and ties are frequent.
 type pair struct {
 	t      testing.TB
 	bytes  []byte
@@ -309,7 +310,7 @@ type pair struct {
 	called []string
 }
 
-// next takes one byte and returns it below n.
+// next takes one byte off the script and returns it modulo n.
 func (p *pair) next(n int) int {
 	if len(p.bytes) == 0 {
 		return 0
@@ -413,7 +414,7 @@ func (p *pair) who() ([]tree.Identity, string) {
 	return nil, ""
 }
 
-// attachment is a call about where a session is attached.
+// attachment makes a call about the attachment of a session.
 func (p *pair) attachment() (call string, got, want any) {
 	id, m := p.id(), p.member()
 	switch s := p.model.sessions[id]; p.next(4) {
@@ -438,7 +439,8 @@ func (p *pair) attachment() (call string, got, want any) {
 	}
 }
 
-// overShards is a call about the other shards of a session that is at home here, or about one that is at home elsewhere.
+// overShards makes a call about the other shards of a session that is at home here, or about a
+// session that is at home elsewhere.
 func (p *pair) overShards() (call string, got, want any) {
 	id, m, shard := p.id(), p.member(), uint32(2+p.next(3))
 	digit := fmt.Sprint(shard)
@@ -456,7 +458,7 @@ func (p *pair) overShards() (call string, got, want any) {
 		return fmt.Sprint("purged ", id, shard), nil, nil
 	case 3:
 		if p.model.sessions[id].shards != "" {
-			return "", nil, nil // it is at home here
+			return "", nil, nil // the session is at home here
 		}
 		n := modelSession{timeout: p.span(), at: m, attached: tree.Zxid(p.next(int(p.zxid%128) + 2))}
 		list, who := p.who()

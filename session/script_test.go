@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts answered into testdata")
 
-// A script is prose (lines with #), then blocks: commands, a line of dashes, what they answer.
+// A script is prose (lines with #), then blocks: commands, a line of dashes, and their answers.
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata/table", func() func(command) string { return (&tableScript{table: NewTable()}).run })
 	runScripts(t, "testdata/life", func() func(command) string { return new(lifeScript).run })
@@ -95,7 +95,7 @@ func (c command) num(name string) uint64 {
 	return n
 }
 
-// opt is num of what may be left out.
+// opt returns the number of an argument, or zero if the line lacks it.
 func (c command) opt(name string) uint64 {
 	if _, ok := c.args[name]; !ok {
 		return 0
@@ -114,7 +114,7 @@ func (c command) password() (p [16]byte) {
 	return p
 }
 
-// identities are those of a line's "as".
+// identities returns the identities of a line's "as".
 func (c command) identities() []tree.Identity {
 	if as, ok := c.args["as"]; ok {
 		return []tree.Identity{{Scheme: "digest", ID: as}}
@@ -210,7 +210,7 @@ func (s *tableScript) answer(c command) string {
 	return ""
 }
 
-// former are the bare words of a line: member.start.
+// former returns the incarnations that the bare words of a line give as member.start.
 func (c command) former() (list []Incarnation) {
 	for _, word := range c.rest {
 		var i Incarnation
@@ -279,7 +279,7 @@ func textOf(err error) string {
 	return "ok"
 }
 
-// TestRegisterNamesBothValues shows what a refused node's operator reads.
+// The error of a refused Register names both values for the node's operator.
 func TestRegisterNamesBothValues(t *testing.T) {
 	table := NewTable()
 	first := Origin{Member: 3, Start: 9, Directory: [16]byte{0xaa}, Digest: [32]byte{0xcc}}

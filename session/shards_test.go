@@ -11,36 +11,36 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A world is a home shard and another one, each with its log; members whose sessions use both, of which new incarnations take
-// over, and to which remote clients move; and whoever leads the home shard, which may forget at any time what it has proposed.
-// Whatever is proposed may be lost, applied late, and applied again, except that a stream's batches count once and in order, as
-// Accept sees to.
+// A world is a home shard and another shard, each with its log, and members whose sessions use
+// both. Members start again, and remote clients come from one member to another. The leader of the
+// home shard may forget at any time what it has proposed. A proposal may be lost, applied late, and
+// applied again. Only a stream's batches count once and in order, as Accept ensures.
 type world struct {
 	t           *testing.T
 	rng         *rand.Rand
 	home, other *side
 	members     []*member
-	events      []event                 // what happened at home, by zxid: the first is 1
-	gone        map[tree.SessionID]bool // the leader has seen that nothing of the session is on the other shard
+	events      []event                 // the transactions of the home shard: the first has zxid 1
+	gone        map[tree.SessionID]bool // the leader has seen that nothing of the session is left on the other shard
 	nextID      tree.SessionID
 	truth       view
-	newest      map[tree.SessionID]tree.Zxid // attachment that the other shard has seen
-	seen        map[string]int               // what happened how often
+	newest      map[tree.SessionID]tree.Zxid // the newest attachment that the other shard has had
+	seen        map[string]int               // how often each thing happened
 }
 
-// An event is a transaction of the home shard, as far as others learn from it.
+// An event is a transaction of the home shard, as far as members learn from it.
 type event struct {
 	id      tree.SessionID
-	opened  *standing // by whom it was opened
-	at      MemberID  // where it was attached
-	noted   bool      // it uses the other shard
+	opened  *standing // the session that was opened
+	at      MemberID  // where the session was attached
+	noted   bool      // the session uses the other shard
 	ended   bool
 	lost    bool
-	member  MemberID // that registered
+	member  MemberID // the member that registered
 	started uint64
 }
 
-// standing is what somebody knows of a session.
+// standing is what a member knows of a session.
 type standing struct {
 	remote   bool
 	start    uint64 // of the incarnation that opened it
@@ -51,7 +51,7 @@ type standing struct {
 	lost     bool
 }
 
-// A view is what somebody knows who has applied so much of the home shard's log.
+// A view is what a member knows that has applied the home shard's log up to transaction known.
 type view struct {
 	known    tree.Zxid
 	sessions map[tree.SessionID]standing
@@ -86,24 +86,25 @@ func (v *view) apply(events []event) {
 	}
 }
 
-// A member's node has a start, and a replica of the home shard that lags.
+// A member has a start, and a replica of the home shard that lags.
 type member struct {
 	id    MemberID
 	start uint64
 	seq   map[*side]uint64             // of the newest batch that was sent
-	late  func()                       // its Register on the other shard, which is not on its way yet
-	asked map[tree.SessionID]tree.Zxid // the attachments that it has asked the other shard to admit
+	late  func()                       // its Register on the other shard, which has not been sent yet
+	asked map[tree.SessionID]tree.Zxid // the attachments with which it has introduced sessions to the other shard
 	view  view
 }
 
-// speaksFor reports whether the node speaks for a session, as far as it knows. It does so for nobody before it has applied its
-// own Register at home, and for an in-process session only in the process that opened it.
+// speaksFor reports whether the node speaks for a session, as far as it knows. It speaks for no
+// session before it has applied its own Register at home, and for an in-process session only in the
+// process that opened it.
 func (m *member) speaksFor(id tree.SessionID) bool {
 	s, ok := m.view.sessions[id]
 	return ok && s.at == m.id && s.ended == 0 && m.view.started[m.id] == m.start && (s.remote || s.start == m.start)
 }
 
-// speaks are the sessions that the node speaks for and that are as wanted.
+// speaks returns the wanted sessions among those that the node speaks for.
 func (m *member) speaks(wanted func(id tree.SessionID, s standing) bool) (ids []tree.SessionID) {
 	for id, s := range m.view.sessions {
 		if m.speaksFor(id) && wanted(id, s) {
@@ -130,13 +131,13 @@ func newWorld(t *testing.T, seed uint64, members int, seen map[string]int) *worl
 	return w
 }
 
-// happens takes note of a transaction of the home shard.
+// happens records a transaction of the home shard.
 func (w *world) happens(e event) {
 	w.events = append(w.events, e)
 	w.truth.apply([]event{e})
 }
 
-// send puts something on its way, as often as it may come.
+// send proposes something that will arrive never, once or twice.
 func (w *world) send(s *side, what func()) {
 	for range w.rng.IntN(3) {
 		s.way = append(s.way, what)
@@ -162,7 +163,8 @@ func (w *world) batch(m *member, s *side, apply func()) {
 	s.way = append(s.way, arrives)
 }
 
-// arrive applies something that is on its way; what belongs to a stream in its order, since a gap is sent again.
+// arrive applies something that is on its way. The batches of a stream apply in order, since a
+// batch after a gap is sent again.
 func (w *world) arrive(s *side) {
 	if len(s.way) == 0 {
 		return
@@ -203,7 +205,7 @@ func (w *world) end(id tree.SessionID, lost bool) {
 	}
 }
 
-// closeDue closes what is due on the other shard.
+// closeDue closes the due sessions on the other shard.
 func (w *world) closeDue() {
 	for _, id := range w.other.table.Due() {
 		for _, path := range w.other.table.Ephemerals(id) {
@@ -223,7 +225,7 @@ func (w *world) closeDue() {
 	}
 }
 
-// registerOther sends the Registers that are still to be sent to the other shard.
+// registerOther sends to the other shard the Registers that have not been sent yet.
 func (w *world) registerOther() {
 	for _, m := range w.members {
 		if m.late != nil {
@@ -233,7 +235,7 @@ func (w *world) registerOther() {
 	}
 }
 
-// restart begins a new incarnation of a member, whose replica is what its directory has.
+// restart begins a new incarnation of a member. Its replica is what its directory has.
 func (w *world) restart(m *member) {
 	m.start++
 	m.seq, m.asked = make(map[*side]uint64), make(map[tree.SessionID]tree.Zxid)
@@ -271,7 +273,7 @@ func (w *world) step() {
 	case 1: // a session is opened
 		w.nextID++
 		w.open(m, w.nextID, w.rng.IntN(3) > 0)
-	case 2, 3: // one attaches
+	case 2, 3: // a session uses the other shard
 		if id := w.any(m.speaks(func(_ tree.SessionID, s standing) bool { return !s.noted })); id != 0 {
 			w.batch(m, w.home, func() {
 				if w.home.table.AddShard(id, m.id, 2) == nil {
@@ -279,11 +281,11 @@ func (w *world) step() {
 				}
 			})
 		}
-	case 4, 5: // one that is noted is admitted
+	case 4, 5: // a session is introduced there
 		if id := w.any(m.speaks(func(_ tree.SessionID, s standing) bool { return s.noted })); id != 0 {
 			w.introduce(m, id)
 		}
-	case 6: // one creates an ephemeral
+	case 6: // a session creates an ephemeral there
 		if id := w.any(m.speaks(func(id tree.SessionID, s standing) bool { return m.asked[id] == s.attached })); id != 0 {
 			path := fmt.Sprintf("/%d", w.rng.IntN(100))
 			w.batch(m, w.other, func() {
@@ -293,15 +295,15 @@ func (w *world) step() {
 				}
 			})
 		}
-	case 7: // one ends
+	case 7: // a session ends
 		w.endOne(m)
 	case 8: // the member applies some of the home shard's log
 		m.view.apply(w.events[m.view.known:][:w.rng.IntN(len(w.events)-int(m.view.known)+1)])
 	case 9: // the leader purges
 		w.purge()
-	case 10:
-		w.batch(m, w.other, func() {}) // a batch of other sessions
-	case 11:
+	case 10: // a batch of other sessions
+		w.batch(m, w.other, func() {})
+	case 11: // the shards start from storage
 		for _, s := range []*side{w.home, w.other} {
 			if w.rng.IntN(4) == 0 {
 				s.store.drain(w.t, s.table)
@@ -369,7 +371,7 @@ func (w *world) endOne(m *member) {
 				w.seen["not closed after a reattach"]++
 			}
 		})
-	} else if w.rng.IntN(4) == 0 { // in the log
+	} else if w.rng.IntN(4) == 0 { // by the leader
 		w.end(w.any(slices.Collect(maps.Keys(w.home.table.sessions))), true)
 	}
 }
@@ -391,8 +393,8 @@ func (w *world) reattach(m *member) {
 	})
 }
 
-// purge is the leader's: it proposes what it does not know to be done, and reports what it has seen to be done. A new leader
-// has seen nothing.
+// purge does what the home shard's leader does. It proposes Purge where it has not seen the result,
+// and reports the results that it has seen. A new leader has seen none.
 func (w *world) purge() {
 	if w.rng.IntN(10) == 0 {
 		clear(w.gone)
@@ -419,9 +421,10 @@ func (w *world) any(ids []tree.SessionID) tree.SessionID {
 	return ids[w.rng.IntN(len(ids))]
 }
 
-// F2: whatever is lost, late or repeated, and whoever dies or is moved from when, a session that has ended at home has nothing
-// left on the other shard in the end, no session loses anything there before it has ended, no late Introduce takes it back to a
-// former member, and nothing is remembered for ever.
+// F2: commands are lost, late or repeated, members die, and clients come to other members at any
+// time. A session that has ended at home has nothing left on the other shard in the end. No session
+// loses anything there before it has ended. No late Introduce takes a session back to a former
+// member. No end is remembered for ever.
 func TestSessionsOverShards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")
@@ -448,7 +451,7 @@ func TestSessionsOverShards(t *testing.T) {
 	t.Log(seen)
 }
 
-// deliverAll lets everything arrive, and looks.
+// deliverAll lets everything arrive, and checks the result.
 func (w *world) deliverAll() {
 	w.registerOther()
 	for range 200 {
