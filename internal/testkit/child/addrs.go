@@ -7,19 +7,21 @@ import (
 	"sync"
 )
 
-// The ports of FreeAddrs lie below those that systems give to outgoing connections: a process that is dead for a while would
-// lose one of those to somebody's dial.
+// The ports of FreeAddrs lie below those that systems give to outgoing connections. A process that
+// is dead for a while could lose such a port to another process's dial.
 const portLow, portHigh = 12000, 30000
 
-// ports are those that FreeAddrs has given out, and where it goes on looking; other processes begin elsewhere.
+// ports has the ports that FreeAddrs has given out, and where it looks next. Other processes begin
+// elsewhere.
 var ports = struct {
 	sync.Mutex
 	next int
 	held []net.PacketConn
 }{next: os.Getpid() * 16}
 
-// FreeAddrs returns addresses on loopback at which nobody listens, for n processes. They are given to nobody else while this
-// process lives: it holds the UDP port of each one's number, and whoever asks here passes over those that are held.
+// FreeAddrs returns addresses on loopback for n processes. Nobody listens there, and no other call
+// of FreeAddrs returns them while this process lives. To reserve a port, this process holds the UDP
+// port of the same number; FreeAddrs skips ports whose UDP port is held.
 func FreeAddrs(n int) (addrs []string, err error) {
 	ports.Lock()
 	defer ports.Unlock()

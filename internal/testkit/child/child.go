@@ -13,17 +13,18 @@ import (
 	"syscall"
 )
 
-// answersFD is the pipe for answers, in the child.
+// answersFD is the pipe for answers in the child.
 const answersFD = 3
 
-// A message is one line: a question, an answer, or a notice, after which the answer is yet to come.
+// A message is one line: a question, an answer, or a notice. A notice comes before the answer.
 type message[T any] struct {
 	ID     uint64
 	Notice bool `json:",omitempty"`
 	Body   T
 }
 
-// A Process is one run of a child that is asked Qs and answers As. Its methods may be called by any number of goroutines.
+// A Process is one run of a child that receives questions Q and returns answers A. Its methods may
+// be called by any number of goroutines.
 type Process[Q, A any] struct {
 	// Immutable after Spawn.
 	cmd  *exec.Cmd
@@ -39,14 +40,14 @@ type Process[Q, A any] struct {
 	}
 }
 
-// An asker wants an answer.
+// An asker waits for an answer.
 type asker[A any] struct {
 	answer chan A
-	notice func(A) // told of notices by readLoop; may be nil
+	notice func(A) // called by readLoop for each notice; may be nil
 }
 
-// spawner starts processes on one thread that lasts as long as this process: the kernel sends a child's parent-death
-// signal when the thread that started it ends.
+// spawner starts processes on one thread that lasts as long as this process. The kernel sends a
+// child's parent-death signal when the thread that started the child ends.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -58,7 +59,7 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// Start starts a command that is killed when this process is gone.
+// Start starts a command. It is killed when this process ends.
 func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
@@ -66,8 +67,8 @@ func Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// Spawn starts this program with an environment variable set, by which it knows that it is to call Serve. Its standard output
-// and error are appended to the file log.
+// Spawn starts this program with an environment variable set. The variable tells the program to
+// call Serve. Its standard output and error are appended to the file log.
 func Spawn[Q, A any](variable, log string) (*Process[Q, A], error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -87,7 +88,7 @@ func Spawn[Q, A any](variable, log string) (*Process[Q, A], error) {
 	p.mu.pending = make(map[uint64]asker[A])
 	p.cmd.Env = append(os.Environ(), variable+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = stderr, stderr
-	p.cmd.ExtraFiles = []*os.File{answers} // answersFD there
+	p.cmd.ExtraFiles = []*os.File{answers} // this is answersFD in the child
 	if p.in, err = p.cmd.StdinPipe(); err == nil {
 		err = Start(p.cmd)
 	}
@@ -99,8 +100,8 @@ func Spawn[Q, A any](variable, log string) (*Process[Q, A], error) {
 	return p, nil
 }
 
-// readLoop hands answers to their askers. What a killed process had written is still in the pipe, so it counts as
-// answered; everything else it was asked is not. It ends with the process.
+// readLoop passes answers to their askers. Answers that a killed process had written are still in
+// the pipe, so they count. All other questions stay unanswered. It ends with the process.
 func (p *Process[Q, A]) readLoop(out *os.File) {
 	defer out.Close()
 	dec := json.NewDecoder(bufio.NewReader(out))
@@ -133,8 +134,8 @@ func (p *Process[Q, A]) readLoop(out *os.File) {
 	close(p.dead)
 }
 
-// Send asks a process something and returns at once. The channel gets the answer, and is closed if the process dies before it
-// has given one. notice, if it is not nil, is told what comes before the answer, in order.
+// Send sends a question and returns at once. The channel receives the answer. It is closed if the
+// process dies first. notice, if not nil, is called for each notice before the answer, in order.
 func (p *Process[Q, A]) Send(q Q, notice func(A)) <-chan A {
 	a := asker[A]{make(chan A, 1), notice}
 	p.mu.Lock()
@@ -149,22 +150,23 @@ func (p *Process[Q, A]) Send(q Q, notice func(A)) <-chan A {
 		panic(err)
 	}
 	p.mu.pending[p.mu.next] = a
-	// It is small: the pipe takes it even if the process is stopped. An error means that the process is dying, and
-	// readLoop says so.
+	// The line is small, so the pipe has room for it even if the process is stopped. An error means
+	// that the process is dying, which readLoop reports.
 	_, _ = p.in.Write(append(line, '\n'))
 	return a.answer
 }
 
-// Dead is closed when the process is gone and all its answers were handed over.
+// Dead returns a channel that is closed when the process is gone and all its answers were passed
+// on.
 func (p *Process[Q, A]) Dead() <-chan struct{} { return p.dead }
 
-// Pid is the process's id.
+// Pid returns the process's id.
 func (p *Process[Q, A]) Pid() int { return p.cmd.Process.Pid }
 
-// Signal sends it a signal.
+// Signal sends the process a signal.
 func (p *Process[Q, A]) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Kill sends it SIGKILL and does not wait for the end.
+// Kill sends the process SIGKILL. It does not wait for the end.
 func (p *Process[Q, A]) Kill() {
 	p.mu.Lock()
 	p.mu.killed = true
@@ -172,15 +174,16 @@ func (p *Process[Q, A]) Kill() {
 	p.Signal(syscall.SIGKILL)
 }
 
-// DiedAlone says how a process that is dead has ended, if that was not by Kill.
+// DiedAlone says how a dead process has ended, and whether that was without Kill.
 func (p *Process[Q, A]) DiedAlone() (how string, alone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd.ProcessState.String(), !p.mu.killed
 }
 
-// Serve hands each question to handle, one after the other, until standard input ends: the parent is gone, or wants
-// this process to be. say answers; with notice set the answer is yet to come. It may be called at any time by any goroutine.
+// Serve passes each question to handle, one after the other. It returns when standard input ends,
+// because the parent is gone or wants this process to end. say sends an answer, or a notice before
+// the answer. Any goroutine may call say at any time.
 func Serve[Q, A any](handle func(q Q, say func(a A, notice bool))) {
 	var mu sync.Mutex
 	out := json.NewEncoder(os.NewFile(answersFD, "answers"))
@@ -193,7 +196,8 @@ func Serve[Q, A any](handle func(q Q, say func(a A, notice bool))) {
 		handle(q.Body, func(a A, notice bool) {
 			mu.Lock()
 			defer mu.Unlock()
-			// One write(2): once it returns the parent can read it, whatever happens here. An error means that the parent is gone.
+			// This is one write(2). Once it returns, the parent can read it, whatever happens here.
+			// An error means that the parent is gone.
 			_ = out.Encode(message[A]{ID: q.ID, Notice: notice, Body: a})
 		})
 	}

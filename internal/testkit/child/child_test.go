@@ -67,7 +67,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// Whoever looks at the same ports later, as another process may, finds others, also before anybody listens there.
+// A later call that looks at the same ports, perhaps in another process, finds other ports, even
+// before anybody listens on the first ones.
 func TestFreeAddrs(t *testing.T) {
 	seen, from := make(map[string]bool), ports.next
 	for range 3 {

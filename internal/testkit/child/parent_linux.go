@@ -2,5 +2,5 @@ package child
 
 import "syscall"
 
-// dieWithParent has the kernel kill a child when this process is gone, also a stopped one.
+// dieWithParent makes the kernel kill a child, even a stopped one, when this process is gone.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -4,5 +4,6 @@ package child
 
 import "syscall"
 
-// dieWithParent does nothing here: a child ends when its standard input does, but a stopped one stays.
+// dieWithParent does nothing here. A child ends when its standard input does, but a stopped child
+// stays.
 func dieWithParent() *syscall.SysProcAttr { return nil }
