@@ -1,9 +1,14 @@
 //go:build linux
 
-// Bench measures Vivarium side by side with etcd, ZooKeeper and bare dragonboat: the same suites, three members each, fsync on
-// the same disk, in rounds that take turns. README.md says how, and how to read what it prints.
+// Bench measures Vivarium side by side with etcd, ZooKeeper and bare dragonboat. All systems run
+// the same suites with three members each and fsync on the same disk, in rounds that alternate.
 //
-// A suite (suite.go, lock.go, state.go, process.go) is written once over what every system can do (system.go); vivarium.go, etcd.go,
-// zookeeper.go and dragonboat.go are the systems. The parent (main.go) runs a worker (worker.go) for each system of a suite, a process with
-// an ensemble that measures when it is asked to, and compares what they say (report.go).
+//	go run . -suite write,lock
+//
+// README.md explains the method and how to read the output.
+//
+// A suite (suite.go, lock.go, state.go, process.go) is written once, on top of what every system
+// can do (system.go). The systems are in vivarium.go, etcd.go, zookeeper.go and dragonboat.go. The
+// parent (main.go) starts a worker (worker.go) for each system of a suite. A worker is a process
+// with an ensemble; it measures on request. The parent compares the results (report.go).
 package main

@@ -4,7 +4,8 @@ package main
 
 import "github.com/vivarium-go/vivarium/bench/internal/bare"
 
-// dragonboat is an ensemble of dragonboat alone, the floor: its write is a proposal to a machine that does nothing.
+// dragonboat is an ensemble of dragonboat alone. It is the floor: a write is a proposal to a state
+// machine that does nothing.
 type dragonboat struct {
 	selfContained
 	e *bare.Ensemble

@@ -20,7 +20,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 )
 
-// etcd is an ensemble of etcd with default settings, and its in-process client; members that run elsewhere are nil.
+// etcd is an ensemble of etcd with default settings, and its in-process clients. Members that run
+// elsewhere are nil.
 type etcd struct {
 	selfContained
 	here    []int
@@ -73,7 +74,7 @@ func (e *etcd) leader() (int, error) {
 	if m := s.Cluster().Member(s.Leader()); m != nil {
 		return strconv.Atoi(strings.TrimPrefix(m.Name, "member"))
 	}
-	return 0, errors.New("nobody leads")
+	return 0, errors.New("no member leads")
 }
 
 func (e *etcd) entries() (uint64, error) { return e.servers[e.here[0]].Server.AppliedIndex(), nil }
@@ -92,19 +93,21 @@ func (e *etcd) close() {
 	})
 }
 
-// etcdSession is a lease that is kept alive.
+// An etcdSession is a lease that is kept alive.
 type etcdSession struct {
 	s      *concurrency.Session
 	c      *clientv3.Client
 	server *etcdserver.EtcdServer
 
-	mu      sync.Mutex
-	watcher clientv3.Watcher // its own, if it watches: cancelling many watches of one that goes on blocks it for ever
+	mu sync.Mutex
+	// this session's own, once it watches: cancelling many watches of a watcher that goes on blocks
+	// it for ever
+	watcher clientv3.Watcher
 }
 
 func (e *etcdSession) close() error {
 	if e.watcher != nil {
-		_ = e.watcher.Close() // the error is that it was closed
+		_ = e.watcher.Close() // the error only says that it was closed
 	}
 	return e.s.Close()
 }
@@ -143,7 +146,7 @@ func (e *etcdSession) read(path string, options ...clientv3.OpOption) (op, error
 	}, nil
 }
 
-// etcdHold is a mutex of etcd's that is held. A recipe takes no context.
+// An etcdHold releases a lock of etcd. etcd's recipes take no context.
 type etcdHold func() error
 
 func (h etcdHold) Release() error { return h() }
@@ -167,10 +170,11 @@ func (e *etcdSession) lock(kind lockKind, path string) (take, error) {
 	return nil, errMissing
 }
 
-// etcdKeys counts the keys that create has made.
+// etcdKeys counts the keys that create made.
 var etcdKeys atomic.Uint64
 
-// create makes a key that must not be there and goes with the lease. Its create revision is its place in the sequence.
+// create creates a key that must not exist and that is deleted with the lease. The key's create
+// revision is its place in the sequence.
 func (e *etcdSession) create(parent string) (op, error) {
 	ctx, prefix := context.Background(), fmt.Sprintf("%s/%x-", parent, e.s.Lease())
 	return func() error {
@@ -178,7 +182,7 @@ func (e *etcdSession) create(parent string) (op, error) {
 		r, err := e.c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 			Then(clientv3.OpPut(key, "", clientv3.WithLease(e.s.Lease()))).Commit()
 		if err == nil && !r.Succeeded {
-			err = fmt.Errorf("%s is there already", key)
+			err = fmt.Errorf("%s exists already", key)
 		}
 		return err
 	}, nil
@@ -188,7 +192,7 @@ func (e *etcdSession) watch(path string) (watch, error) {
 	events, err := e.events(path)
 	return watch{told: func() error {
 		if r, ok := <-events; !ok || len(r.Events) == 0 {
-			return fmt.Errorf("a watch has ended: %w", r.Err())
+			return fmt.Errorf("a watch ended: %w", r.Err())
 		}
 		return nil
 	}}, err
@@ -202,7 +206,7 @@ func (e *etcdSession) arm(path string, n int) (held any, err error) {
 	})
 }
 
-// events arms a watch and waits until it is.
+// events arms a watch and waits until it is armed.
 func (e *etcdSession) events(path string) (clientv3.WatchChan, error) {
 	e.mu.Lock()
 	if e.watcher == nil {

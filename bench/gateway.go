@@ -12,14 +12,15 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// What the clients of suite gateway do.
+// The operations of suite gateway's clients.
 const (
 	onSet = "set"
 	onGet = "get"
 )
 
-// measureGateway has clients of ZooKeeper's protocol call members in processes of their own. Each client has a connection and a
-// session, each next one on the next member, and calls from this process, of which no member is part.
+// measureGateway measures members in processes of their own, called by clients that speak
+// ZooKeeper's protocol. Each client has a connection and a session. The clients spread over the
+// members in turn and run in this process, which has no member.
 func measureGateway(w *worker, l line) (f figures, err error) {
 	if !w.system.door {
 		return f, errMissing
@@ -58,7 +59,7 @@ func measureGateway(w *worker, l line) (f figures, err error) {
 	return f, nil
 }
 
-// memberCPU is what the members' processes have used of all cores.
+// memberCPU returns the CPU time that the members' processes have used.
 func (w *worker) memberCPU() (sum time.Duration, err error) {
 	for _, p := range w.processes {
 		a, err := p.ask(request{Do: doCost}, patience)
@@ -70,7 +71,8 @@ func (w *worker) memberCPU() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// clientOps connects as many clients as are missing and returns the ops of a line, which are kept for the next round.
+// clientOps connects as many clients as are missing and returns the ops of a line. It keeps the ops
+// for the next round.
 func (w *worker) clientOps(l line) ([]op, error) {
 	key := callersKey{line: l}
 	if ops := w.callers[key]; ops != nil {
@@ -99,11 +101,13 @@ func (w *worker) clientOps(l line) ([]op, error) {
 	return ops, nil
 }
 
-// idleTimeout is that of the sessions of clients that only ping, three times in it, as go-zookeeper does.
+// idleTimeout is the session timeout of idle clients. Like go-zookeeper they ping three times per
+// timeout.
 const idleTimeout = 30 * time.Second
 
-// measureIdleClients says what many connections to a member that does not lead cost it while their clients do nothing but ping. The
-// clients are bare, for this process has to have as many.
+// measureIdleClients measures what many connections cost a follower while their clients do nothing
+// but ping. The clients are bare, because this process has to hold as many connections as the
+// member.
 func measureIdleClients(w *worker, l line) (f figures, err error) {
 	a, err := w.processes[0].ask(request{Do: doLeader}, patience)
 	if err != nil {
@@ -124,7 +128,7 @@ func measureIdleClients(w *worker, l line) (f figures, err error) {
 			}
 		}
 	}()
-	// What a member costs without them, over a time t and then at its end.
+	// First: what a member costs without the connections.
 	time.Sleep(w.Window)
 	rate := func(t time.Duration) (cpu, entries float64) {
 		before, began := cost(false), time.Now()
@@ -145,7 +149,7 @@ func measureIdleClients(w *worker, l line) (f figures, err error) {
 	took := time.Since(began)
 	stop, pinged := make(chan struct{}), make(chan error, 1)
 	go func() { pinged <- pingAll(conns, stop) }()
-	time.Sleep(w.Window) // what opening them began ends
+	time.Sleep(w.Window) // until the work that opening them caused is over
 	cpu, entries := rate(15 * w.Window)
 	now := cost(false)
 	each := func(after, before float64) float64 { return (after - before) / float64(len(conns)) }
@@ -183,7 +187,8 @@ func dialIdle(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// pingAll has each of the connections ping three times in the timeout, one after the other, until it is stopped.
+// pingAll pings on one connection after the other, on each three times per timeout, until stop is
+// closed.
 func pingAll(conns []net.Conn, stop <-chan struct{}) error {
 	q := wire.Request{Xid: wire.XidPing, Operation: wire.Operation{Op: wire.OpPing}}
 	ping := q.AppendFrame(nil)

@@ -19,11 +19,11 @@ import (
 // A lockKind is a kind of lock.
 type lockKind struct {
 	what string
-	n    int           // the limit of aPermit, the paths of aMulti
-	keep time.Duration // of aMutex: it stays with its process for so long when others want it
+	n    int           // the limit of aPermit, the number of paths of aMulti
+	keep time.Duration // of aMutex: how long the lock stays in its process while others want it
 }
 
-// What lockKinds are.
+// The values of lockKind.what.
 const (
 	aMutex  = "mutex"
 	aRead   = "read"
@@ -34,13 +34,13 @@ const (
 
 var mutex = lockKind{what: aMutex}
 
-// A take waits for a lock; not all systems' can be cancelled.
+// A take acquires a lock. Not every system can cancel it.
 type take = func(context.Context) (hold, error)
 
-// A hold is a lock that is taken.
+// A hold is an acquired lock.
 type hold interface{ Release() error }
 
-// locked returns the op that takes a lock and gives it up.
+// locked returns an op that acquires and releases a lock.
 func locked(lock take, err error) (op, error) {
 	ctx := context.Background()
 	return func() error {
@@ -52,7 +52,8 @@ func locked(lock take, err error) (op, error) {
 	}, err
 }
 
-// What tells the lines of suites lock and handoff apart. Callers are spread over all members, if a kept lock does not bind them to one.
+// What distinguishes the lines of suites lock and handoff. Callers are spread over all members,
+// unless the line's lock is kept by the process of one.
 const (
 	onMutex    = "mutex"
 	onKept     = "kept"
@@ -78,7 +79,8 @@ var lockKinds = map[string]lockKind{
 	onMulti8:   {what: aMulti, n: 8},
 }
 
-// lockLines has next to one another what is compared: what many callers leave to be done would cost whoever comes after them.
+// lockLines places the lines that are compared with each other side by side. Many callers leave
+// work behind, and the line after them would pay for it.
 func lockLines() []line {
 	kinds := []string{onMutex, onRead, onWrite, onPermit1, onMulti2, onMulti8}
 	all := lines(append(kinds, onKept), 1)
@@ -100,12 +102,13 @@ func handoffLines() []line {
 	return all
 }
 
-// measureLock has callers that share the sessions of their members take a lock of their own each.
+// measureLock measures callers that share the sessions of their members. Each caller acquires a
+// lock of its own.
 func measureLock(w *worker, l line) (figures, error) {
 	return calls(func(s session, path string) (op, error) { return locked(s.lock(lockKinds[l.On], path)) })(w, l)
 }
 
-// measureHandoff has callers want the same lock.
+// measureHandoff measures callers that want the same lock.
 func measureHandoff(w *worker, l line) (figures, error) {
 	if _, ok := foreign[l.On]; ok {
 		return measureForeign(w, l)
@@ -130,7 +133,7 @@ func measureHandoff(w *worker, l line) (figures, error) {
 	return w.run(ops, err)
 }
 
-// mixed is the op of caller i who reads nine times and writes once.
+// mixed returns the op of caller i, which reads nine times and writes once.
 func mixed(s session, path string, i int) (op, error) {
 	read, err := locked(s.lock(lockKinds[onRead], path))
 	if err != nil {
@@ -145,7 +148,7 @@ func mixed(s session, path string, i int) (op, error) {
 	}, err
 }
 
-// measureKept has goroutines of one process take a lock that it keeps.
+// measureKept measures goroutines of one process that acquire a lock which the process keeps.
 func measureKept(w *worker, l line, path string) (figures, error) {
 	leader, err := w.e.leader()
 	if err != nil {
@@ -163,18 +166,20 @@ func measureKept(w *worker, l line, path string) (figures, error) {
 	return w.run(ops, err)
 }
 
-// foreignLocals is how many goroutines keep a lock busy that somebody else wants.
+// foreignLocals is how many goroutines keep a lock busy that a caller elsewhere wants.
 const foreignLocals = 4
 
-// heldFor is how long each of them holds it at least. One that did nothing else than take locks would keep the processors busy, too, and what
-// its contender waited for would be those.
+// heldFor is the shortest time for which each of them holds the lock. Goroutines that did nothing
+// but acquire and release would also keep the processors busy, and the contender would wait for
+// those.
 const heldFor = 100 * time.Microsecond
 
-// foreign are the lines of somebody who wants a lock that others keep, for how long at most.
+// foreign maps a line to the longest time for which a process keeps a lock that a caller elsewhere
+// wants.
 var foreign = map[string]time.Duration{"foreign, kept 1 ms": time.Millisecond, "foreign, kept 10 ms": 10 * time.Millisecond, "foreign, kept 100 ms": 100 * time.Millisecond}
 
-// measureForeign says how long somebody on another member waits for a lock that goroutines of the leader's keep busy, and for one that
-// nobody wants: one commit.
+// measureForeign measures how long a caller on another member waits for a lock that goroutines on
+// the leader's member keep busy. It also measures a lock that nobody wants: one commit.
 func measureForeign(w *worker, l line) (f figures, err error) {
 	leader, err := w.e.leader()
 	if err != nil {
@@ -193,7 +198,7 @@ func measureForeign(w *worker, l line) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	var taken, free, held times // held by who has the lock, and so for one at a time
+	var taken, free, held times // only the lock's holder writes them, so one goroutine at a time
 	end := busy(l.Clients, func() error {
 		h, err := local(context.Background())
 		if err != nil {
@@ -205,7 +210,7 @@ func measureForeign(w *worker, l line) (f figures, err error) {
 		return h.Release()
 	})
 	for n := w.scaled(200); n > 0 && err == nil; n-- {
-		// While the free one is taken, the busy one goes back to those who keep it.
+		// While the free lock is acquired, the busy one goes back to those who keep it.
 		if err = free.take(other.lock(mutex, path+"-free")); err == nil {
 			err = taken.take(other.lock(mutex, path))
 		}
@@ -219,7 +224,7 @@ func measureForeign(w *worker, l line) (f figures, err error) {
 	return f, errors.Join(err, failed)
 }
 
-// busy has n callers call an op until end is called, which says how often they did.
+// busy starts n callers that call an op until end is called. end returns how often they did.
 func busy(n int, call op) (end func() (calls int64, err error)) {
 	var g errgroup.Group
 	var stop atomic.Bool
@@ -244,7 +249,7 @@ func busy(n int, call op) (end func() (calls int64, err error)) {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 
-// times are how long the same thing took again and again. The zero value is of none.
+// times records how long repeated runs of one thing took. The zero value is empty.
 type times struct {
 	measure.Histogram
 	sum, most time.Duration
@@ -255,7 +260,7 @@ func (t *times) record(d time.Duration) {
 	t.sum, t.most = t.sum+d, max(t.most, d)
 }
 
-// take takes a lock and gives it up.
+// take acquires and releases a lock and records how long the acquisition took.
 func (t *times) take(lock take, err error) error {
 	if err != nil {
 		return err
@@ -273,10 +278,10 @@ func (t *times) figures() figures {
 	return figures{Rate: float64(t.Count()) / t.sum.Seconds(), P50: t.Quantile(0.5), P99: t.Quantile(0.99)}
 }
 
-// A crowd is many who wait for one lock, behind one who has it.
+// A crowd is many callers that wait for one lock, behind its holder.
 type crowd struct {
 	head, wait lockKind
-	together   bool // they are let in at once
+	together   bool // the waiters are let in at once
 }
 
 var crowds = map[string]crowd{
@@ -285,15 +290,17 @@ var crowds = map[string]crowd{
 	"waiting readers":      {head: lockKind{what: aWrite}, wait: lockKind{what: aRead}, together: true},
 }
 
-// queuer is a session that can say how many wait for a lock or have it.
+// A queuer is a session that can count the contenders for a lock.
 type queuer interface {
 	queued(kind lockKind, path string) (int, error)
 }
 
-// handovers is how many hand-overs of a crowd are measured: so few that it stays a crowd.
+// handovers is how many releases of a crowd's lock are measured. It is small, so that the crowd
+// stays a crowd.
 const handovers = 50
 
-// measureCrowd says what goroutines of a member that follows cost while they wait for one lock, and what it costs to hand it to the next.
+// measureCrowd measures what goroutines on a follower's member cost while they wait for one lock,
+// and what it costs to pass the lock on to the next.
 func measureCrowd(w *worker, l line) (f figures, err error) {
 	leader, err := w.e.leader()
 	if err != nil {
@@ -342,7 +349,7 @@ func measureCrowd(w *worker, l line) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(w.Window / 4) // until all have found out for whom
+	time.Sleep(w.Window / 4) // until every waiter knows its predecessor
 	waiting, err := w.cost(true)
 	if err != nil {
 		return f, err
@@ -360,13 +367,14 @@ func measureCrowd(w *worker, l line) (f figures, err error) {
 	return f, nil
 }
 
-// taken is what came of taking a lock.
+// taken is the result of acquiring a lock.
 type taken struct {
 	hold
 	err error
 }
 
-// handOver has the one who holds a lock give it up, and the next of n, and so on, and returns how many got it.
+// handOver lets the holder release the lock, then the next of n, and so on. It returns how many
+// acquired the lock.
 func (c crowd) handOver(n int, first hold, holds <-chan taken) (f figures, got int, err error) {
 	var took times
 	var before, after runtime.MemStats

@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// onDisk refuses a directory where fsync does nothing.
+// onDisk refuses a directory on a file system where fsync does nothing.
 func onDisk(dir string) error {
 	if dir == "" {
 		dir = os.TempDir()
@@ -71,17 +71,17 @@ func parse(args []string, out io.Writer) (settings, error) {
 	var s settings
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(out)
-	suiteList := set.String("suite", strings.Join(suiteNames(), ","), "what is measured; gateway is for vivarium and zookeeper")
-	systemList := set.String("systems", strings.Join(order, ","), "of what")
-	set.DurationVar(&s.window, "d", 2*time.Second, "how long each measurement takes; below a second what is counted in pieces shrinks too")
-	set.IntVar(&s.rounds, "rounds", 3, "how often everything is measured")
-	set.StringVar(&s.dir, "dir", "", "where the members write, on the disk to be measured; empty means the directory for temporary files")
-	set.StringVar(&s.json, "json", "", "a file that the figures are written to as well")
+	suiteList := set.String("suite", strings.Join(suiteNames(), ","), "the suites, separated by commas; gateway measures vivarium and zookeeper only")
+	systemList := set.String("systems", strings.Join(order, ","), "the systems, separated by commas")
+	set.DurationVar(&s.window, "d", 2*time.Second, "how long each measurement takes; below a second, measurements that count pieces use fewer pieces")
+	set.IntVar(&s.rounds, "rounds", 3, "how often each measurement is repeated")
+	set.StringVar(&s.dir, "dir", "", "the members' directory, on the disk to be measured; empty means the directory for temporary files")
+	set.StringVar(&s.json, "json", "", "also write the figures to this file")
 	if err := set.Parse(args); err != nil {
 		return s, err
 	}
 	if set.NArg() > 0 {
-		return s, fmt.Errorf("%q is no flag", set.Arg(0))
+		return s, fmt.Errorf("%q is not a flag", set.Arg(0))
 	}
 	var err error
 	if s.suites, err = choose("-suite", *suiteList, suiteNames()); err != nil {
@@ -96,12 +96,12 @@ func parse(args []string, out io.Writer) (settings, error) {
 	return s, nil
 }
 
-// choose reads names with commas between, and returns them in the order of what there is.
+// choose reads names separated by commas, and returns them in the order of all.
 func choose(option, list string, all []string) (chosen []string, err error) {
 	wanted := strings.Split(list, ",")
 	for _, one := range wanted {
 		if !slices.Contains(all, one) {
-			return nil, fmt.Errorf("%s names %q, there are %s", option, one, strings.Join(all, ", "))
+			return nil, fmt.Errorf("%s names %q; choose from %s", option, one, strings.Join(all, ", "))
 		}
 	}
 	for _, one := range all {
@@ -112,7 +112,8 @@ func choose(option, list string, all []string) (chosen []string, err error) {
 	return chosen, nil
 }
 
-// run measures everything and prints it. What fails is an error in the report.
+// run measures everything and prints the report. A failed measurement becomes an error in the
+// report.
 func (s settings) run(ctx context.Context, out io.Writer) error {
 	dir, err := os.MkdirTemp(s.dir, "bench-")
 	if err != nil {
@@ -146,7 +147,7 @@ func (s settings) roundsOf(l line) int {
 	return s.rounds
 }
 
-// runSuite measures one suite, the systems one after the other in each line's round.
+// runSuite measures one suite. In each round of a line, the systems take turns.
 func (s settings) runSuite(ctx context.Context, one suite, dir string, rep *report) error {
 	workers := make(map[string]*process)
 	defer func() {
@@ -170,10 +171,10 @@ func (s settings) runSuite(ctx context.Context, one suite, dir string, rep *repo
 		workers[name] = w
 	}
 	turn := func(l line, round int) error {
-		for i := range s.systems { // who is the first in one round is the last in the next
+		for i := range s.systems { // the first system of one round is the last of the next
 			name := s.systems[(i+round)%len(s.systems)]
 			if rep.row(one.name, l, name).err != nil {
-				continue // what has failed once has no ratio
+				continue // a line that failed once has no ratio
 			}
 			f, err := figures{}, errMissing
 			if w := workers[name]; w != nil {
@@ -189,8 +190,9 @@ func (s settings) runSuite(ctx context.Context, one suite, dir string, rep *repo
 	return s.eachTurn(one, turn)
 }
 
-// eachTurn goes through the rounds of each line, or where lines are compared, through the lines of each round: in every other one backwards, for
-// a line may cost the next one something.
+// eachTurn goes through the rounds of each line. Where lines are compared, it goes through the
+// lines of each round, in every other round backwards, because a line may cost the next one
+// something.
 func (s settings) eachTurn(one suite, turn func(l line, round int) error) error {
 	if one.beside == "" {
 		for _, l := range one.lines {
@@ -220,7 +222,8 @@ func where(dir string, one suite, system string) string {
 	return filepath.Join(dir, one.name+"-"+system)
 }
 
-// remove removes a directory. Processes of its members may take a moment to be gone.
+// remove removes a directory. It tries for a while, because processes of the members may take a
+// moment to end.
 func remove(dir string) {
 	for range 100 {
 		if os.RemoveAll(dir) == nil {

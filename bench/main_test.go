@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Suites of each kind measure something of both systems, and the file says what.
+// Suites of each kind measure something of both systems, and the JSON file contains it.
 func TestRun(t *testing.T) {
 	s := settings{suites: []string{"read", "create", "failover"}, systems: []string{"vivarium", "etcd"},
 		window: 50 * time.Millisecond, rounds: 2, dir: t.TempDir()}
@@ -88,7 +88,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Clients of ZooKeeper's protocol measure members in processes of their own, and what has no door for them is left out.
+// Clients of ZooKeeper's protocol measure members in processes of their own. A system without a
+// gateway is left out.
 func TestGateway(t *testing.T) {
 	s := settings{suites: []string{"gateway"}, systems: []string{"vivarium", "etcd"}, window: 20 * time.Millisecond, rounds: 1, dir: t.TempDir()}
 	rep := &report{settings: s, began: time.Now(), out: &bytes.Buffer{}}
@@ -152,7 +153,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// Nothing that is written, by whatever suite, is acknowledged before it was fsynced: on disks where that takes long, all takes as long.
+// No suite's write is acknowledged before it is fsynced. On disks with a slow fsync every write
+// takes that long.
 func TestDurabilityIsNotTraded(t *testing.T) {
 	const slow = 50 * time.Millisecond
 	plain := startNode
@@ -210,7 +212,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// What a worker does not survive, or does not answer in time, is an error that says why.
+// A worker that dies, or does not answer in time, produces an error that says why.
 func TestBrokenWorker(t *testing.T) {
 	where, err := newPlace(t.TempDir(), members)
 	if err != nil {
@@ -291,7 +293,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A line's callers are where it says.
+// The callers of a line are on the members that the line names.
 func TestMember(t *testing.T) {
 	for on, want := range map[string][]int{onLeader: {1, 1, 1, 1}, onFollower: {2, 2, 2, 2}, onAll: {1, 2, 0, 1}} {
 		for i, member := range want {

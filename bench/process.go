@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
-// measureStart founds an ensemble and takes the time until all its members serve.
+// measureStart founds an ensemble and measures the time until all its members serve.
 func measureStart(w *worker, l line) (figures, error) {
 	where, err := newPlace(filepath.Join(w.Place.Dir, w.path()), l.Clients)
 	if err != nil {
@@ -29,7 +29,7 @@ func measureStart(w *worker, l line) (figures, error) {
 	return once(took), nil
 }
 
-// once are the figures of something that happened once.
+// once returns the figures of something that happened once.
 func once(took time.Duration) figures { return figures{Rate: 1 / took.Seconds(), P50: took, P99: took} }
 
 // spawnMembers starts the members in processes of their own.
@@ -57,13 +57,13 @@ func (w *worker) endProcesses() {
 	w.processes = nil
 }
 
-// measureIdle says what the most costly member costs while nobody does anything.
+// measureIdle measures what the most costly member costs while nobody uses the ensemble.
 func measureIdle(w *worker, _ line) (f figures, err error) {
 	defer w.endProcesses()
 	if err := w.spawnMembers(); err != nil {
 		return f, err
 	}
-	time.Sleep(2 * w.Window) // what the start began ends
+	time.Sleep(2 * w.Window) // until the work that the start caused is over
 	before := make([]cost, members)
 	for i, p := range w.processes {
 		a, err := p.ask(request{Do: doCost}, patience)
@@ -93,8 +93,8 @@ func measureIdle(w *worker, _ line) (f figures, err error) {
 	return f, nil
 }
 
-// measureFailover kills the leader's process again and again and takes the time until a write on one of the others is
-// acknowledged.
+// measureFailover kills the leader's process again and again. It measures the time until a write on
+// another member is acknowledged.
 func measureFailover(w *worker, _ line) (figures, error) {
 	defer w.endProcesses()
 	if err := w.spawnMembers(); err != nil {
@@ -116,12 +116,12 @@ func measureFailover(w *worker, _ line) (figures, error) {
 
 // failOver kills the leader once, and leaves all members running.
 func (w *worker) failOver() (took time.Duration, err error) {
-	for _, p := range w.processes { // all are well, and have what a write needs
+	for _, p := range w.processes { // all members are well, and have what a write needs
 		if _, err := p.ask(request{Do: doWrite}, patience); err != nil {
 			return 0, err
 		}
 	}
-	time.Sleep(w.Window / 4) // whatever came back is at rest
+	time.Sleep(w.Window / 4) // until the member that came back is at rest
 	a, err := w.processes[0].ask(request{Do: doLeader}, patience)
 	if err != nil {
 		return 0, err
@@ -149,10 +149,11 @@ func (w *worker) failOver() (took time.Duration, err error) {
 	return first.after, w.spawnMember(a.Leader)
 }
 
-// attemptEvery is how often writeSoon tries anew, without waiting for earlier attempts: the first that can succeed does.
+// attemptEvery is how often writeSoon tries again. It does not wait for earlier attempts, so the
+// first attempt that can succeed does.
 const attemptEvery = 10 * time.Millisecond
 
-// writeSoon returns when a write of this process's member is acknowledged.
+// writeSoon returns when a write through this process's member is acknowledged.
 func (w *worker) writeSoon() error {
 	if w.write == nil {
 		s, err := w.session(w.Place.Here[0], 0)
@@ -179,5 +180,5 @@ func (w *worker) writeSoon() error {
 		case <-time.After(attemptEvery):
 		}
 	}
-	return errors.New("no write in a minute")
+	return errors.New("no write succeeded within a minute")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
-// report collects what was measured and prints it.
+// A report collects the measurements and prints them.
 type report struct {
 	settings
 	out   io.Writer
@@ -25,7 +25,7 @@ type report struct {
 	rows  []*row
 }
 
-// A row is what all rounds of a line found of one system. Rounds that failed count as none.
+// A row holds what all rounds of a line found of one system. Rounds that failed do not count.
 type row struct {
 	suite  string
 	line   line
@@ -45,7 +45,7 @@ func (r *report) row(suite string, l line, system string) *row {
 	return one
 }
 
-// add takes a round's figures, or why there are none, and says so.
+// add records a round's figures, or its error, and prints them.
 func (r *report) add(suite string, l line, system string, round int, f figures, err error) {
 	one := r.row(suite, l, system)
 	text := (&row{rounds: []figures{f}}).brief()
@@ -70,13 +70,13 @@ func (one *row) each(f func(figures) float64) (all []float64) {
 
 func (one *row) rates() []float64 { return one.each(func(f figures) float64 { return f.Rate }) }
 
-// micros are the medians of the rounds' P50 and P99 in microseconds.
+// micros returns the medians of the rounds' P50 and P99 in microseconds.
 func (one *row) micros() (p50, p99 float64) {
 	return measure.Median(one.each(func(f figures) float64 { return float64(f.P50) / 1e3 })),
 		measure.Median(one.each(func(f figures) float64 { return float64(f.P99) / 1e3 }))
 }
 
-// values are the medians of the other figures.
+// values returns the medians of the other figures.
 func (one *row) values() map[string]float64 {
 	all := make(map[string]float64)
 	for _, round := range one.rounds {
@@ -87,7 +87,7 @@ func (one *row) values() map[string]float64 {
 	return all
 }
 
-// brief is a row in one line.
+// brief returns a row in one line.
 func (one *row) brief() string {
 	var parts []string
 	if rate := measure.Median(one.rates()); rate > 0 {
@@ -99,7 +99,7 @@ func (one *row) brief() string {
 	return strings.Join(append(parts, one.others()), "  ")
 }
 
-// others are the values as text.
+// others returns the values as text.
 func (one *row) others() string {
 	values := one.values()
 	var parts []string
@@ -109,7 +109,8 @@ func (one *row) others() string {
 	return strings.Join(parts, ", ")
 }
 
-// ratio is the median of Vivarium's rates over a peer's in the same rounds, and the least and the most.
+// A ratio is the median of Vivarium's rates over a peer's in the same rounds, with the least and
+// the most.
 type ratio struct {
 	Suite   string  `json:"suite"`
 	On      string  `json:"on,omitempty"`
@@ -121,7 +122,7 @@ type ratio struct {
 	rounds  []float64
 }
 
-// ratios compares a peer's row; ok is false where there is nothing to compare.
+// ratio compares Vivarium with a peer's row. ok is false if there is nothing to compare.
 func (r *report) ratio(peer *row) (ratio, bool) {
 	own := r.row(peer.suite, peer.line, order[0])
 	if own == peer {
@@ -130,7 +131,7 @@ func (r *report) ratio(peer *row) (ratio, bool) {
 	return compared(own, peer, peer.system)
 }
 
-// compared is a row's rates over another's, who is called peer.
+// compared returns the ratio of a row's rates to another's. peer names the other row.
 func compared(own, other *row, peer string) (ratio, bool) {
 	rounds := measure.Ratios(own.rates(), other.rates())
 	if own.err != nil || other.err != nil || len(rounds) == 0 || measure.Median(other.rates()) == 0 {
@@ -139,7 +140,8 @@ func compared(own, other *row, peer string) (ratio, bool) {
 	return ratio{own.suite, own.line.On, own.line.Clients, peer, measure.Median(rounds), slices.Min(rounds), slices.Max(rounds), rounds}, true
 }
 
-// beside compares a row of Vivarium's with the line that others of its suite are compared with; ok is false where there is none.
+// beside compares a row of Vivarium's with the line that the suite names for comparison. ok is
+// false if there is none.
 func (r *report) beside(one *row) (ratio, bool) {
 	i := slices.IndexFunc(suites, func(s suite) bool { return s.name == one.suite })
 	if i < 0 || suites[i].beside == "" || suites[i].beside == one.line.On || one.system != order[0] {
@@ -193,7 +195,7 @@ func (r *report) print() {
 	}
 }
 
-// number prints what is large without decimals.
+// number prints large numbers without decimals.
 func number(f float64) string {
 	if f >= 1000 || f == float64(int(f)) {
 		return fmt.Sprintf("%.0f", f)
@@ -214,7 +216,7 @@ func micros(f float64) string {
 	return fmt.Sprintf("%.3g s", f/1e6)
 }
 
-// result is a row as JSON.
+// A result is a row as JSON.
 type result struct {
 	Suite   string             `json:"suite"`
 	On      string             `json:"on,omitempty"`
@@ -230,7 +232,8 @@ type result struct {
 	Error   string             `json:"error,omitempty"`
 }
 
-// writeJSON writes a file with the figures and the ratios. What a system does not have is not in it.
+// writeJSON writes a file with the figures and the ratios. It leaves out what a system does not
+// have.
 func (r *report) writeJSON(file string) error {
 	var all struct {
 		Results []result `json:"results"`

@@ -14,14 +14,14 @@ import (
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
-// onIdle marks lines of what is there and does nothing.
+// onIdle marks the lines that measure idle sessions, clients or watches.
 const onIdle = "idle"
 
-// width is how many callers prepare or end what a measurement needs many of.
+// width is how many callers prepare a measurement, or clean up after it, at a time.
 const width = 256
 
-// measureCreate has callers create sequential ephemerals below one znode. Their sessions end with the measurement, and what
-// they created goes.
+// measureCreate measures callers that create sequential ephemerals below one znode. Their sessions
+// end with the measurement, and the ephemerals with them.
 func measureCreate(w *worker, l line) (figures, error) {
 	leader, err := w.e.leader()
 	if err != nil {
@@ -38,7 +38,7 @@ func measureCreate(w *worker, l line) (figures, error) {
 	own := make(map[[2]int]session)
 	defer func() {
 		for _, s := range own {
-			_ = s.close() // else they end with their timeout
+			_ = s.close() // otherwise they end with their timeout
 		}
 	}()
 	ops := make([]op, l.Clients)
@@ -56,7 +56,7 @@ func measureCreate(w *worker, l line) (figures, error) {
 	return w.run(ops, nil)
 }
 
-// measureSession has callers open and close sessions.
+// measureSession measures callers that open and close sessions.
 func measureSession(w *worker, l line) (figures, error) {
 	if l.On == onIdle {
 		return measureIdleSessions(w, l)
@@ -73,8 +73,8 @@ func measureSession(w *worker, l line) (figures, error) {
 	return w.run(ops, err)
 }
 
-// measureIdleSessions says what many sessions of a follower's member cost that do nothing. They end with the worker: etcd takes minutes
-// to close so many.
+// measureIdleSessions measures what many idle sessions on a follower's member cost. They end with
+// the worker: etcd would take minutes to close so many.
 func measureIdleSessions(w *worker, l line) (f figures, err error) {
 	leader, err := w.e.leader()
 	if err != nil {
@@ -108,7 +108,7 @@ func measureIdleSessions(w *worker, l line) (f figures, err error) {
 		"bytes_each": each, "entries_per_s": entries, "entries_per_s_without": before}}, nil
 }
 
-// entriesPerSecond is how fast the log grows by itself.
+// entriesPerSecond returns how fast the log grows by itself.
 func (w *worker) entriesPerSecond() (float64, error) {
 	before, err := w.e.entries()
 	if err != nil {
@@ -119,7 +119,8 @@ func (w *worker) entriesPerSecond() (float64, error) {
 	return float64(after-before) / (2 * w.Window).Seconds(), err
 }
 
-// growth returns what says by how many resident bytes the members here have grown since.
+// growth returns a function that returns by how many resident bytes the members here have grown
+// since.
 func (w *worker) growth() func() float64 {
 	debug.FreeOSMemory()
 	before := w.resident()
@@ -129,7 +130,8 @@ func (w *worker) growth() func() float64 {
 	}
 }
 
-// measureWatch arms watches on one znode, changes it again and again, and takes the time until the last is told.
+// measureWatch arms watches on one znode, changes it again and again, and measures the time until
+// the last watch has its event.
 func measureWatch(w *worker, l line) (figures, error) {
 	leader, err := w.e.leader()
 	if err != nil {
@@ -181,7 +183,8 @@ func measureWatch(w *worker, l line) (figures, error) {
 	return f, nil
 }
 
-// tell makes a change and returns how long it takes until all watches are told. Then it arms them again.
+// tell makes a change and returns the time until all watches have their event. Then it arms them
+// again.
 func tell(change op, watches []watch) (time.Duration, error) {
 	began := time.Now()
 	if err := change(); err != nil {
@@ -207,7 +210,8 @@ func seen(s session, path string) bool {
 	return err == nil && get() == nil
 }
 
-// idleWatches says what n watches of one session cost, in memory and for writes of other znodes.
+// idleWatches measures what n watches of one session cost, in memory and for writes of other
+// znodes.
 func (w *worker) idleWatches(s session, path string, n int) (figures, error) {
 	if n == 0 {
 		return figures{}, errMissing
@@ -232,13 +236,14 @@ func (w *worker) idleWatches(s session, path string, n int) (figures, error) {
 		"write_p50_us": float64(with.P50) / 1e3, "write_p50_us_without": float64(without.P50) / 1e3}}, err
 }
 
-// znodeBytes is how much data a znode of the load suite has, and siblings how many are below one parent.
+// znodeBytes is how much data a znode of the load suite has. siblings is how many znodes are below
+// one parent.
 const (
 	znodeBytes = 100
 	siblings   = 1000
 )
 
-// measureLoad fills an ensemble and starts it again.
+// measureLoad fills an ensemble and restarts it.
 func measureLoad(w *worker, l line) (f figures, err error) {
 	where, err := newPlace(filepath.Join(w.Place.Dir, w.path()), members)
 	if err != nil {
@@ -275,10 +280,11 @@ func measureLoad(w *worker, l line) (f figures, err error) {
 	return f, nil
 }
 
-// fillTime is how long fill goes on at most.
+// fillTime limits how long fill takes.
 const fillTime = 2 * time.Minute
 
-// fill creates n znodes, or as many as there is time for, by so many callers on all members, and returns how many.
+// fill creates n znodes with the given number of callers on all members, or as many znodes as there
+// is time for. It returns how many it created.
 func (w *worker) fill(n, callers int) (filled int, err error) {
 	leader, err := w.e.leader()
 	if err != nil {

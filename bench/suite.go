@@ -8,39 +8,43 @@ import (
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
-// A suite is one kind of thing that is measured. What it does, and with how many callers, is the same for all systems.
+// A suite is one kind of measurement. Its work and its number of callers are the same for all
+// systems.
 type suite struct {
-	name    string
-	lines   []line
-	apart   bool   // it starts what it needs
-	beside  string // On of the lines that others of as many callers are compared with too, so all lines take turns
+	name  string
+	lines []line
+	apart bool // it starts the ensembles that it needs
+	// the On of the line that others with as many callers are also compared with; all lines then
+	// take turns
+	beside  string
 	measure func(w *worker, l line) (figures, error)
 }
 
 // A line is one row of a suite's table.
 type line struct {
-	On      string // where the callers are, or what else tells lines apart
-	Clients int    // how many of them
-	Once    bool   // it takes long, and is for one round
+	On      string // where the callers are, or what else distinguishes the line
+	Clients int    // how many callers there are
+	Once    bool   // it takes long, so it runs for one round only
 }
 
-// Where callers are.
+// Where the callers are.
 const (
 	onLeader   = "leader"   // on the member that leads
-	onFollower = "follower" // on one that does not
-	onAll      = "all"      // spread over all, the first on the one that leads
+	onFollower = "follower" // on a member that does not lead
+	onAll      = "all"      // spread over all members, the first caller on the leader's
 )
 
-// figures are what a measurement found. A thing that happens once has its time as P50, and a rate of one in that time.
+// figures are the results of a measurement. Something that happens once has its time as P50, and a
+// rate of one in that time.
 type figures struct {
-	Rate     float64 // a second
+	Rate     float64 // per second
 	P50, P99 time.Duration
-	Values   map[string]float64 // whatever else, by name
+	Values   map[string]float64 // everything else, by name
 }
 
 var suites []suite
 
-// A function, for the suites refer to workers and those to the suites.
+// suites is set in a function, because suites refer to workers and workers to suites.
 func init() {
 	suites = []suite{
 		{name: "write", lines: lines([]string{onLeader, onFollower, onAll}, 1, 64, 1024), measure: calls(session.set)},
@@ -75,7 +79,7 @@ func lines(on []string, clients ...int) (all []line) {
 	return all
 }
 
-// written prepares an op of a znode that is there.
+// written prepares an op on a znode that exists.
 func written(prepare func(s session, path string) (op, error)) func(s session, path string) (op, error) {
 	return func(s session, path string) (op, error) {
 		if _, err := s.set(path); err != nil {
@@ -85,7 +89,8 @@ func written(prepare func(s session, path string) (op, error)) func(s session, p
 	}
 }
 
-// calls measures callers that share the sessions of their members, and have a path of their own each.
+// calls measures callers that share the sessions of their members. Each caller has a path of its
+// own.
 func calls(prepare func(s session, path string) (op, error)) func(w *worker, l line) (figures, error) {
 	return func(w *worker, l line) (figures, error) {
 		ops, err := w.prepare(l, func(member, i int) (op, error) {
@@ -99,7 +104,8 @@ func calls(prepare func(s session, path string) (op, error)) func(w *worker, l l
 	}
 }
 
-// prepare returns the ops of a line's callers. They are kept for the next round, unless another member leads by then.
+// prepare returns the ops of a line's callers. It keeps them for the next round, unless another
+// member leads by then.
 func (w *worker) prepare(l line, one func(member, i int) (op, error)) ([]op, error) {
 	leader, err := w.e.leader()
 	if err != nil {
@@ -121,7 +127,7 @@ func (w *worker) prepare(l line, one func(member, i int) (op, error)) ([]op, err
 	return ops, nil
 }
 
-// run has the ops called for a window.
+// run calls the ops for a window.
 func (w *worker) run(ops []op, err error) (figures, error) {
 	if err != nil {
 		return figures{}, err

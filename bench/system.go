@@ -22,13 +22,15 @@ const payload = 64
 
 // A place is where the members of an ensemble live. Members count from 0.
 type place struct {
-	Dir   string
-	Addrs [][]string // of each member: host:port for its peers, its clients and its elections, as far as the system needs them
-	Here  []int      // the members that run in this process
-	Door  bool       // they listen for ZooKeeper's clients, if they can and do not anyway
+	Dir string
+	// by member: host:port for its peers, its clients and its elections, as far as the system needs
+	// them
+	Addrs [][]string
+	Here  []int // the members that run in this process
+	Door  bool  // they listen for ZooKeeper's clients, if they can and do not anyway
 }
 
-// newPlace makes a directory and finds addresses for so many members, all of them in this process.
+// newPlace makes a directory and finds addresses for size members, all of them in this process.
 func newPlace(dir string, size int) (place, error) {
 	p := place{Dir: dir}
 	for i := range size {
@@ -41,22 +43,23 @@ func newPlace(dir string, size int) (place, error) {
 	return p, os.MkdirAll(dir, 0o755)
 }
 
-// dir is a member's directory.
+// dir returns a member's directory.
 func (p place) dir(member int) string { return filepath.Join(p.Dir, strconv.Itoa(member)) }
 
-// A system is what is measured.
+// A system is one of the things that bench measures.
 type system struct {
-	// start starts the members of this process, empty or with what is in their directories, and returns when they serve.
+	// start starts the members of this process, empty or with the contents of their directories. It
+	// returns when they serve.
 	start func(p place) (ensemble, error)
 
-	sessions    int    // how many the callers on a member share at most
-	sessionsMax int    // how many idle ones a small machine bears, if there can be many
-	watchesMax  int    // the same of watches
+	sessions    int    // the most sessions that the callers on a member share
+	sessionsMax int    // how many idle sessions a small machine bears; 0 if there cannot be many
+	watchesMax  int    // the same for watches
 	only        string // the one suite that makes sense
 	door        bool   // it speaks ZooKeeper's protocol
 }
 
-// systems are all that can be measured here; the others are compared with the first of order.
+// systems are all systems that can be measured. The others are compared with the first of order.
 var (
 	systems = map[string]system{
 		"vivarium":   {start: startVivarium, sessions: 1, sessionsMax: 100_000, watchesMax: 1_000_000, door: true},
@@ -67,56 +70,57 @@ var (
 	order = []string{"vivarium", "etcd", "zookeeper", "dragonboat"}
 )
 
-// errMissing is what a system answers that has no such thing.
-var errMissing = errors.New("there is no such thing")
+// errMissing is the error of an operation that a system does not have.
+var errMissing = errors.New("the system does not have it")
 
 // An ensemble is the members of one system that run in this process.
 type ensemble interface {
-	// leader is the member that leads now.
+	// leader returns the member that leads now.
 	leader() (int, error)
 	// open opens a session on a member of this process.
 	open(member int) (session, error)
-	// entries counts what is in the log.
+	// entries returns how many entries the log has.
 	entries() (uint64, error)
-	// pids are the processes in which the members run.
+	// pids returns the processes in which the members run.
 	pids() []int
-	// close ends everything, as an orderly program does.
+	// close stops the members in an orderly way.
 	close()
 }
 
-// A session is a client of one member. What returns an op prepares everything the op needs; the op is what is measured.
+// A session is a client of one member. A method that returns an op prepares everything the op
+// needs, so that only the op is measured.
 type session interface {
 	close() error
-	// make creates a znode that must not be there.
+	// make creates a znode that must not exist.
 	make(path string, data []byte) error
 	// set creates a znode; the op sets payload bytes.
 	set(path string) (op, error)
-	// get is for the op that reads a znode from where the session is.
+	// get returns an op that reads a znode on the session's member.
 	get(path string) (op, error)
-	// syncGet is for the op that reads what was last acknowledged anywhere.
+	// syncGet returns an op that reads what was last acknowledged anywhere.
 	syncGet(path string) (op, error)
-	// lock is for the take of a lock of a kind.
+	// lock returns a take of a lock of a kind.
 	lock(kind lockKind, path string) (take, error)
-	// create is for the op that creates a sequential ephemeral below a znode.
+	// create returns an op that creates a sequential ephemeral below a znode.
 	create(parent string) (op, error)
 	// watch arms a watch of a znode that lasts as long as the session.
 	watch(path string) (watch, error)
-	// arm arms n of them and returns what holds them.
+	// arm arms n such watches and returns the value that keeps them alive.
 	arm(path string, n int) (held any, err error)
 }
 
 // An op is one operation from its call to its acknowledgement.
 type op = func() error
 
-// A watch is armed. told waits until it has been told of a change; again, if it is not nil, arms it anew.
+// A watch is armed. told waits for its event. again, if it is not nil, arms it anew.
 type watch struct{ told, again op }
 
-// selfContained is what ensembles have in common whose members are part of this process.
+// selfContained is embedded in ensembles whose members are part of this process.
 type selfContained struct{}
 
 func (selfContained) pids() []int { return []int{os.Getpid()} }
 
-// writesOnly is a session that can do nothing; systems that can do a little embed it.
+// writesOnly is a session that can do nothing. Systems that can do a little embed it.
 type writesOnly struct{}
 
 func (writesOnly) close() error                        { return nil }
@@ -128,7 +132,7 @@ func (writesOnly) create(string) (op, error)           { return nil, errMissing 
 func (writesOnly) watch(string) (watch, error)         { return watch{}, errMissing }
 func (writesOnly) arm(string, int) (any, error)        { return nil, errMissing }
 
-// inParallel does something for each number below n, width of them at a time. The first error ends it.
+// inParallel calls do for each number below n, with width calls at a time. The first error ends it.
 func inParallel(n, width int, do func(i int) error) error {
 	var g errgroup.Group
 	var failed atomic.Bool

@@ -14,14 +14,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// vivarium is an ensemble with default settings; nodes of members that run elsewhere are nil.
+// vivarium is an ensemble with default settings. The nodes of members that run elsewhere are nil.
 type vivarium struct {
 	selfContained
 	here  []int
 	nodes [members]*embed.Node
 }
 
-// startNode is embed.Start; a test measures on disks that are slow.
+// startNode is embed.Start. A test replaces it to measure on slow disks.
 var startNode = func(_ int, c embed.Config) (*embed.Node, error) { return embed.Start(c) }
 
 func startVivarium(p place) (ensemble, error) {
@@ -34,7 +34,7 @@ func startVivarium(p place) (ensemble, error) {
 	if err == nil && p.Door {
 		err = v.openDoors(p)
 	}
-	if err == nil { // else some would wait for those that did not start
+	if err == nil { // otherwise some would wait for members that did not start
 		err = inParallel(len(p.Here), len(p.Here), func(k int) error { return v.nodes[p.Here[k]].Ready(context.Background()) })
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func startVivarium(p place) (ensemble, error) {
 	return v, nil
 }
 
-// openDoors has the nodes listen for ZooKeeper's clients.
+// openDoors makes the nodes listen for ZooKeeper's clients.
 func (v *vivarium) openDoors(p place) error {
 	for _, i := range v.here {
 		if _, err := gateway.Start(v.nodes[i], gateway.Config{Listen: p.Addrs[i][1], ConnectionsPerAddress: -1}); err != nil {
@@ -73,7 +73,7 @@ func (v *vivarium) leader() (int, error) {
 	if id := v.status().Leader; id > 0 {
 		return int(id) - 1, nil
 	}
-	return 0, errors.New("nobody leads")
+	return 0, errors.New("no member leads")
 }
 
 func (v *vivarium) entries() (uint64, error) { return v.status().Applied, nil }
@@ -86,7 +86,8 @@ func (v *vivarium) open(member int) (session, error) {
 func (v *vivarium) close() {
 	_ = inParallel(members, members, func(i int) error {
 		if v.nodes[i] != nil {
-			_ = v.nodes[i].Close() // the directory goes, or is opened again, whatever it says
+			// whatever the error is: the directory is removed, or opened again
+			_ = v.nodes[i].Close()
 		}
 		return nil
 	})
@@ -150,7 +151,7 @@ func (v vivariumSession) lock(kind lockKind, path string) (take, error) {
 	return func(ctx context.Context) (hold, error) { return lockIt(ctx) }, nil
 }
 
-// queued counts the contenders, of a semaphore those who wait.
+// queued counts the contenders. Of a semaphore it counts those that wait.
 func (v vivariumSession) queued(kind lockKind, path string) (int, error) {
 	if kind.what == aPermit {
 		path += "/locks"
@@ -172,10 +173,11 @@ func (v vivariumSession) watch(path string) (watch, error) {
 	if err != nil {
 		return watch{}, err
 	}
-	events := w.Events() // as who listens does: the first to ask for it, here or when told, pays for the channel
+	// as a listener does: the first caller, here or when told is called, pays for the channel
+	events := w.Events()
 	return watch{told: func() error {
 		if _, ok := <-events; !ok {
-			return fmt.Errorf("a watch has ended: %w", w.Err())
+			return fmt.Errorf("a watch ended: %w", w.Err())
 		}
 		return nil
 	}}, nil
@@ -191,7 +193,7 @@ func (v vivariumSession) arm(path string, n int) (held any, err error) {
 	return watches, nil
 }
 
-// check says whether a read has got what is written.
+// check returns an error unless a read returned the payload.
 func check(data []byte, err error) error {
 	if err == nil && len(data) != payload {
 		err = fmt.Errorf("read %d bytes, want %d", len(data), payload)

@@ -19,7 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// workerVariable makes this program a worker.
+// workerVariable is the environment variable that makes this program a worker.
 const workerVariable = "VIVARIUM_BENCH_WORKER"
 
 // A setup is what a worker works on.
@@ -30,8 +30,9 @@ type setup struct {
 	Place  place
 }
 
-// What a worker is asked for. The parent starts one for a suite and has it measure; a suite that needs members in processes of
-// their own starts one for each, and asks for the rest.
+// The requests to a worker. The parent starts one worker for a suite and sends it doMeasure. A
+// suite whose members need processes of their own starts a worker for each member, and sends the
+// other requests.
 const (
 	doStart   = "start"
 	doMeasure = "measure"
@@ -44,7 +45,7 @@ type request struct {
 	Do    string
 	Setup setup // of doStart
 	Line  line  // of doMeasure
-	// Collected, of doCost, wants what is left when the process has collected its garbage.
+	// Collected, of doCost, asks for the cost after a garbage collection.
 	Collected bool
 }
 
@@ -59,24 +60,26 @@ type answer struct {
 // A cost is what the members in a process have cost so far.
 type cost struct {
 	CPU        time.Duration
-	Resident   float64 // bytes
-	Anonymous  float64 // of them, those that are no file's
-	Disk       float64 // bytes
+	Resident   float64 // in bytes
+	Anonymous  float64 // the part of Resident that maps no file
+	Disk       float64 // in bytes
 	Goroutines int
-	Heap       float64 // bytes in use by objects, and by goroutines' stacks, of members that are part of the process
-	Stacks     float64
-	Entries    uint64 // in the log
+	// bytes in use by objects and by goroutines' stacks, of members that are part of the process
+	Heap    float64
+	Stacks  float64
+	Entries uint64 // in the log
 }
 
-// A process is a worker as those see it who ask. It is for one goroutine at a time, but for kill.
+// A process is a worker as its parent sees it. Only kill may be called concurrently with other
+// methods.
 type process struct {
 	p      *child.Process[request, answer]
 	ctx    context.Context // ends the waiting for answers
 	log    string
-	broken error // it died or hung
+	broken error // the worker died or hung
 }
 
-// spawn starts a worker and has it start its members.
+// spawn starts a worker, which starts its members.
 func spawn(ctx context.Context, s setup) (*process, error) {
 	p := &process{ctx: ctx, log: filepath.Join(s.Place.Dir, fmt.Sprintf("log%d", s.Place.Here[0]))}
 	var err error
@@ -89,10 +92,11 @@ func spawn(ctx context.Context, s setup) (*process, error) {
 	return p, nil
 }
 
-// patience is how long a worker may take for what takes seconds.
+// patience is how long a worker may take for something that takes seconds.
 const patience = 3 * time.Minute
 
-// ask waits for an answer. A worker that dies or hangs gives none any more, and the error has its last words.
+// ask waits for an answer. After a worker has died or hung it answers nothing more. The error then
+// contains its last words.
 func (p *process) ask(q request, limit time.Duration) (answer, error) {
 	if p.broken != nil {
 		return answer{}, p.broken
@@ -122,23 +126,23 @@ func (p *process) ask(q request, limit time.Duration) (answer, error) {
 	}
 }
 
-// measure asks for a measurement of a line.
+// measure requests the measurement of a line.
 func (p *process) measure(l line) (figures, error) {
 	a, err := p.ask(request{Do: doMeasure, Line: l}, 2*patience)
 	return a.Figures, err
 }
 
-// kill ends the worker, with the processes that it has started, and waits for the end.
+// kill ends the worker and the processes that it started, and waits for the end.
 func (p *process) kill() {
 	p.p.Kill()
 	<-p.p.Dead()
 }
 
-// lastWords is the end of what the process printed.
+// lastWords returns the end of the process's output.
 func (p *process) lastWords() string {
-	text, _ := os.ReadFile(p.log) // what cannot be read says nothing
+	text, _ := os.ReadFile(p.log) // an unreadable log adds nothing
 	text = bytes.TrimSpace(text)
-	// A panic is followed by all goroutines.
+	// After a panic, Go prints all goroutines.
 	if i := bytes.Index(text, []byte("\n\ngoroutine ")); i >= 0 {
 		text = text[:i]
 	}
@@ -161,23 +165,23 @@ func work() {
 	w.close()
 }
 
-// A worker has the members of an ensemble, or some of them, in its process.
+// A worker has some or all members of an ensemble in its process.
 type worker struct {
 	setup
 	suite     suite
 	system    system
-	e         ensemble // nil if the suite starts what it needs
+	e         ensemble // nil if the suite starts the ensembles that it needs
 	callers   map[callersKey][]op
 	write     op         // of writeSoon
 	processes []*process // of suites with members in processes of their own
-	clients   []session  // of suite gateway, the i-th on member i % members
+	clients   []session  // of suite gateway; client i is on member i % members
 
 	mu     sync.Mutex
 	shared map[[2]int]session // by member and number; guarded by mu
-	made   int                // paths; guarded by mu
+	made   int                // the number of paths so far; guarded by mu
 }
 
-// callersKey is what callers depend on.
+// A callersKey is what prepared callers depend on.
 type callersKey struct {
 	line   line
 	leader int
@@ -221,7 +225,7 @@ func (w *worker) close() {
 	}
 }
 
-// path returns one that was never used.
+// path returns a path that was never used.
 func (w *worker) path() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,7 +233,7 @@ func (w *worker) path() string {
 	return fmt.Sprintf("/%s%d", w.Suite, w.made)
 }
 
-// session returns the one that caller i shares with others of its member.
+// session returns the session that caller i shares with others on its member.
 func (w *worker) session(member, i int) (session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,7 +249,7 @@ func (w *worker) session(member, i int) (session, error) {
 	return s, nil
 }
 
-// member is where caller i is, given who leads.
+// member returns the member of caller i, given the leader.
 func (l line) member(leader, i int) int {
 	switch l.On {
 	case onLeader:
@@ -256,7 +260,8 @@ func (l line) member(leader, i int) int {
 	return (leader + i) % members
 }
 
-// scaled is how many of n pieces a measurement makes: all, if it is not a mere try.
+// scaled returns how many of n pieces a measurement makes: all of them, unless the window is so
+// short that it is only a trial.
 func (w *worker) scaled(n int) int {
 	if w.Window >= time.Second {
 		return n
@@ -264,7 +269,7 @@ func (w *worker) scaled(n int) int {
 	return max(1, int(float64(n)*w.Window.Seconds()))
 }
 
-// resident is the memory of the members here.
+// resident returns the memory of the members here.
 func (w *worker) resident() (sum float64) {
 	for _, pid := range w.e.pids() {
 		sum += measure.Resident(pid)
@@ -281,7 +286,7 @@ func (w *worker) cost(collected bool) (c cost, err error) {
 		c.CPU += measure.CPUOf(pid)
 		c.Anonymous += measure.Anonymous(pid)
 		if pid != os.Getpid() {
-			c.Goroutines = 0 // those of this process are not the member's
+			c.Goroutines = 0 // this process's goroutines are not the member's
 		}
 	}
 	if c.Goroutines > 0 {

@@ -21,8 +21,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
-// zooKeeper is an ensemble with the settings of the example that comes with it. Each member has a process; those of members that
-// belong elsewhere are nil.
+// zooKeeper is an ensemble with the settings of the example that comes with ZooKeeper. Each member
+// has a process. The processes of members that run elsewhere are nil.
 type zooKeeper struct {
 	place  place
 	server [members]*exec.Cmd
@@ -46,7 +46,8 @@ func (z *zooKeeper) start() error {
 		}
 		cmd := exec.Command("java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", zookeeper.ClassPath(), zookeeper.Server, file)
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it goes with its worker
+		// it ends with its worker
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (z *zooKeeper) start() error {
 	return nil
 }
 
-// configure writes a member's files and returns the one to start it with.
+// configure writes a member's files and returns the configuration file.
 func (z *zooKeeper) configure(member int) (file string, err error) {
 	dir := z.place.dir(member)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -86,7 +87,8 @@ func (z *zooKeeper) configure(member int) (file string, err error) {
 		os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(member+1)), 0o644))
 }
 
-// ask returns what a member that serves says about itself; empty if it does not.
+// ask returns the value of a line in a serving member's report about itself. It is empty if the
+// member does not serve.
 func (z *zooKeeper) ask(member int, what string) string {
 	for line := range strings.Lines(zookeeper.Ask(z.place.Addrs[member][1], "srvr")) {
 		if value, ok := strings.CutPrefix(line, what+": "); ok {
@@ -102,10 +104,10 @@ func (z *zooKeeper) leader() (int, error) {
 			return i, nil
 		}
 	}
-	return 0, errors.New("nobody leads")
+	return 0, errors.New("no member leads")
 }
 
-// entries is the counter in the newest zxid.
+// entries returns the counter in the newest zxid.
 func (z *zooKeeper) entries() (uint64, error) {
 	zxid, err := strconv.ParseUint(z.ask(z.place.Here[0], "Zxid"), 0, 64)
 	return zxid & 0xffffffff, err
@@ -126,19 +128,20 @@ func (z *zooKeeper) close() {
 	}
 	for _, cmd := range z.server {
 		if cmd != nil {
-			_ = cmd.Wait() // it says that it was a signal
+			_ = cmd.Wait() // the error only says that a signal ended it
 		}
 	}
 }
 
-// quiet is a logger of what the client has to say, which it says again with the errors of its calls.
+// quiet discards the client's log. The errors of the client's calls say the same.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
 func (z *zooKeeper) open(member int) (session, error) {
 	addrs := []string{z.place.Addrs[member][1]}
-	if len(z.place.Here) < len(z.place.Addrs) { // others may die: a client knows all members, as clients do
+	// other members may die: as usual, a client knows all members
+	if len(z.place.Here) < len(z.place.Addrs) {
 		addrs = nil
 		for _, a := range z.place.Addrs {
 			addrs = append(addrs, a[1])
@@ -162,7 +165,7 @@ func dialZooKeeper(addrs ...string) (session, error) {
 			}
 		case <-late:
 			c.Close()
-			return nil, errors.New("no session in a minute")
+			return nil, errors.New("no session within a minute")
 		}
 	}
 }
@@ -204,7 +207,7 @@ func (z zooKeeperSession) syncGet(path string) (op, error) {
 	}, nil
 }
 
-// zooKeeperHold is a lock of the client's that is held.
+// zooKeeperHold is an acquired lock of the client.
 type zooKeeperHold struct{ l *zk.Lock }
 
 func (h zooKeeperHold) Release() error { return h.l.Unlock() }
@@ -227,12 +230,12 @@ func (z zooKeeperSession) create(parent string) (op, error) {
 
 func (z zooKeeperSession) watch(path string) (watch, error) {
 	var events <-chan zk.Event
-	again := func() (err error) { // the event that it tells is its last
+	again := func() (err error) { // a watch has only one event
 		_, _, events, err = z.c.GetW(path)
 		return err
 	}
 	return watch{told: func() error { return (<-events).Err }, again: again}, again()
 }
 
-// arm does not exist: of a session's watches on one znode the server knows one.
+// arm is missing: the server keeps only one of a session's watches on one znode.
 func (z zooKeeperSession) arm(string, int) (any, error) { return nil, errMissing }

@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// blockVariable makes this program measure a block instead of being the parent.
+// blockVariable is the environment variable that makes this program measure a block.
 const blockVariable = "VIVARIUM_SHARDS_BLOCK"
 
 // members is the size of every ensemble.
@@ -24,7 +24,7 @@ const members = 3
 // payload is how many bytes each write carries.
 const payload = 64
 
-// block is one ensemble that is measured.
+// A block is the measurement of one ensemble.
 type block struct {
 	System  string
 	Shards  int
@@ -33,11 +33,11 @@ type block struct {
 	Dir     string
 }
 
-// result is what a block measured.
+// A result is what a block measured.
 type result struct {
 	Rest  rest
 	Load  []measure.Load // by Writers
-	Error string         // why it measured nothing, empty if it did
+	Error string         // why it measured nothing; empty if it did
 }
 
 func (r result) brief() string {
@@ -50,15 +50,16 @@ func (r result) brief() string {
 
 // An ensemble is what a block measures.
 type ensemble interface {
-	// writer returns what writer i calls for a write: it returns once that is applied. The writers are spread over the shards,
-	// and each is on the member that leads its shard.
+	// writer returns the write of writer i. The write returns once it is applied. The writers are
+	// spread over the shards, and each is on the member that leads its shard.
 	writer(i int) (func() error, error)
-	// entries counts what the logs of all shards hold.
+	// entries returns how many entries the logs of all shards hold.
 	entries() uint64
 	close()
 }
 
-// systems found ensembles of so many shards below a directory. When they return, the shards are led by the members in turn.
+// systems found ensembles with a number of shards below a directory. When they return, the members
+// lead the shards in turn.
 var systems = map[string]func(dir string, shards int) (ensemble, error){
 	"vivarium":   startVivarium,
 	"dragonboat": startBare(bare.StartTan),
@@ -81,7 +82,7 @@ func (b block) spawn(dir string) (result, error) {
 	p.Kill()
 	<-p.Dead()
 	if !answered || r.Error != "" {
-		said, _ := os.ReadFile(log) // without it there is less to say
+		said, _ := os.ReadFile(log) // without the log there is less to say
 		return r, fmt.Errorf("%s\n%s", cmp.Or(r.Error, "the process died before it answered"), said)
 	}
 	return r, nil

@@ -48,19 +48,19 @@ func parse(args []string, out io.Writer) (settings, error) {
 	systemList := set.String("systems", "vivarium,dragonboat", "what to measure: "+strings.Join(systemNames(), ", ")+"; ratios are to the first of them")
 	shardList := set.String("shards", "1,2,4,8", "numbers of shards")
 	writerList := set.String("writers", "1,64,1024", "numbers of writers that each wait for one write at a time")
-	set.IntVar(&s.rounds, "rounds", 3, "how often everything is measured")
+	set.IntVar(&s.rounds, "rounds", 3, "how often each measurement is repeated")
 	set.DurationVar(&s.window, "window", 2*time.Second, "how long each number of writers, and rest, is measured")
-	set.StringVar(&s.dir, "dir", "", "where the members write, on the disk to be measured; empty means the directory for temporary files")
+	set.StringVar(&s.dir, "dir", "", "the members' directory, on the disk to be measured; empty means the directory for temporary files")
 	if err := set.Parse(args); err != nil {
 		return s, err
 	}
 	if set.NArg() > 0 {
-		return s, fmt.Errorf("%q is no flag", set.Arg(0))
+		return s, fmt.Errorf("%q is not a flag", set.Arg(0))
 	}
 	s.systems = strings.Split(*systemList, ",")
 	for _, name := range s.systems {
 		if systems[name] == nil {
-			return s, fmt.Errorf("-systems names %q, there are %s", name, strings.Join(systemNames(), ", "))
+			return s, fmt.Errorf("-systems names %q; choose from %s", name, strings.Join(systemNames(), ", "))
 		}
 	}
 	var err error
@@ -71,15 +71,15 @@ func parse(args []string, out io.Writer) (settings, error) {
 		return s, fmt.Errorf("-writers: %w", err)
 	}
 	if s.rounds < 1 {
-		return s, fmt.Errorf("-rounds is %d, want 1 at least", s.rounds)
+		return s, fmt.Errorf("-rounds is %d, want at least 1", s.rounds)
 	}
 	if s.window <= 0 {
-		return s, fmt.Errorf("-window is %v, want more than nothing", s.window)
+		return s, fmt.Errorf("-window is %v, want more than 0", s.window)
 	}
 	return s, nil
 }
 
-// numbers reads positive numbers with commas between.
+// numbers reads positive numbers separated by commas.
 func numbers(list string) (all []int, err error) {
 	for _, text := range strings.Split(list, ",") {
 		n, err := strconv.Atoi(text)
@@ -91,7 +91,7 @@ func numbers(list string) (all []int, err error) {
 	return all, nil
 }
 
-// systemNames are the systems in order.
+// systemNames returns the names of the systems in order.
 func systemNames() (names []string) {
 	for name := range systems {
 		names = append(names, name)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every system measures something with several shards, and the report says what.
+// Every system measures something with several shards, and the report contains it.
 func TestRun(t *testing.T) {
 	s := settings{systems: systemNames(), shards: []int{1, 2}, writers: []int{1, 8}, rounds: 1, window: 500 * time.Millisecond, dir: t.TempDir()}
 	for _, name := range s.systems {

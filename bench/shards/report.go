@@ -11,13 +11,13 @@ import (
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
-// kind is what the blocks of all rounds have in common that are compared with each other.
+// A kind identifies the blocks of all rounds that are compared with each other.
 type kind struct {
 	system string
 	shards int
 }
 
-// report collects the results, by round, and prints them.
+// A report collects the results by round, and prints them.
 type report struct {
 	settings
 	results map[kind][]result

@@ -11,18 +11,19 @@ import (
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
-// rest is what an ensemble costs that nobody uses.
+// rest is what an ensemble costs while nobody uses it.
 type rest struct {
 	CPU        float64 // cores
 	Goroutines int
 	Memory     float64 // resident bytes
-	Writes     float64 // calls a second that write to a socket or a file; where there is no Linux zero, as Memory
-	Entries    float64 // a second in the logs of all shards
+	// calls per second that write to a socket or a file; like Memory, zero except on Linux
+	Writes  float64
+	Entries float64 // per second, in the logs of all shards
 }
 
 // measureRest measures an ensemble at rest.
 func measureRest(e ensemble, window time.Duration) rest {
-	time.Sleep(window / 2) // what the start began ends
+	time.Sleep(window / 2) // until the work that the start caused is over
 	debug.FreeOSMemory()
 	cpu, writes, entries := measure.CPU(), measure.ProcNumber("/proc/self/io", "syscw"), e.entries()
 	time.Sleep(window)

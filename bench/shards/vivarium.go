@@ -18,7 +18,7 @@ import (
 type vivarium struct {
 	nodes    []*embed.Node
 	sessions []*embed.Session
-	parents  []string // by shard - 1: a znode on it
+	parents  []string // by shard - 1: a znode on the shard
 	made     int      // how many writers have a znode
 }
 
@@ -65,7 +65,7 @@ func (v *vivarium) start(dir string, shards int) error {
 	return v.plant()
 }
 
-// spread hands the leaderships out now instead of waiting until the members take their shares.
+// spread transfers the leaderships now, instead of waiting until the members balance them.
 func (v *vivarium) spread() error {
 	return measure.Until("the leaderships to be spread", func() bool {
 		all := true
@@ -73,7 +73,8 @@ func (v *vivarium) spread() error {
 			for i, s := range n.Status().Shards {
 				if want := embed.MemberID(i%members + 1); s.Leader != want {
 					all = false
-					_ = n.TransferLeadership(s.Shard, want) // one that fails is asked for again
+					// the next attempt follows if this one fails
+					_ = n.TransferLeadership(s.Shard, want)
 				}
 			}
 		}
@@ -123,6 +124,6 @@ func (v *vivarium) entries() (sum uint64) {
 
 func (v *vivarium) close() {
 	for _, n := range v.nodes {
-		_ = n.Close() // the directory goes, whatever it says
+		_ = n.Close() // whatever the error is: the directory is removed
 	}
 }

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package bare founds ensembles of dragonboat by itself, with the settings that Vivarium gives it and machines that do nothing: the
-// floor under everything that is built on it.
+// Package bare founds ensembles of dragonboat alone, with Vivarium's settings and with state
+// machines that do nothing. They are the floor under everything that is built on dragonboat.
 package bare
 
 import (
@@ -24,20 +24,21 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// An Ensemble is some members of dragonboat in this process.
+// An Ensemble is several members of dragonboat in this process.
 type Ensemble struct {
 	hosts   []*dragonboat.NodeHost
 	shards  int
 	applied atomic.Uint64 // entries, on the first member
 }
 
-// StartTan founds an ensemble on the log that Vivarium uses, without that log's second fsync after each commit. The members lead
-// the shards in turn.
+// StartTan founds an ensemble on the log that Vivarium uses, without that log's second fsync after
+// each commit. The members lead the shards in turn.
 func StartTan(dir string, members, shards int) (*Ensemble, error) {
 	return start(dir, members, shards, config.ExpertConfig{LogDBFactory: tanFactory{}, LogDB: config.LogDBConfig{Shards: 1, KVWriteBufferSize: 64 << 10}})
 }
 
-// StartPebble founds an ensemble on dragonboat's default log, one store for all shards of a member.
+// StartPebble founds an ensemble on dragonboat's default log, with one store for all shards of a
+// member.
 func StartPebble(dir string, members, shards int) (*Ensemble, error) {
 	c := config.ExpertConfig{LogDB: config.GetTinyMemLogDBConfig()}
 	c.LogDB.Shards = 1
@@ -90,7 +91,7 @@ func (e *Ensemble) start(dir string, members int, c config.ExpertConfig) error {
 	return e.spread()
 }
 
-// spread hands the leaderships out.
+// spread transfers the leaderships.
 func (e *Ensemble) spread() error {
 	return measure.Until("the leaderships to be spread", func() bool {
 		all := true
@@ -99,7 +100,8 @@ func (e *Ensemble) spread() error {
 			for _, nh := range e.hosts {
 				if leader, _, ok, err := nh.GetLeaderID(shard); err != nil || !ok || leader != want {
 					all = false
-					_ = nh.RequestLeaderTransfer(shard, want) // one that fails is asked for again
+					// the next attempt follows if this one fails
+					_ = nh.RequestLeaderTransfer(shard, want)
 				}
 			}
 		}
@@ -107,19 +109,21 @@ func (e *Ensemble) spread() error {
 	})
 }
 
-// Leader is the member that leads a shard, both counting from 0.
+// Leader returns the member that leads a shard. Both count from 0.
 func (e *Ensemble) Leader(shard int) (member int, err error) {
 	id, _, ok, err := e.hosts[0].GetLeaderID(uint64(shard + 1))
 	if err == nil && !ok {
-		err = fmt.Errorf("nobody leads shard %d", shard)
+		err = fmt.Errorf("no member leads shard %d", shard)
 	}
 	return int(id) - 1, err
 }
 
-// proposalTimeout is how long a proposal waits. Those of followers get lost when there are very many: nobody sends them again.
+// proposalTimeout is how long a proposal waits. When there are very many, proposals of followers
+// get lost: dragonboat does not send them again.
 const proposalTimeout = 10 * time.Second
 
-// Proposer returns what proposes so many bytes to a shard on a member, both counting from 0, and waits until they are applied.
+// Proposer returns a function that proposes so many bytes to a shard on a member, and waits until
+// they are applied. Members and shards count from 0.
 func (e *Ensemble) Proposer(member, shard, bytes int) func() error {
 	nh := e.hosts[member]
 	session, cmd := nh.GetNoOPSession(uint64(shard+1)), make([]byte, bytes)
@@ -131,7 +135,7 @@ func (e *Ensemble) Proposer(member, shard, bytes int) func() error {
 	}
 }
 
-// Applied counts the entries of all shards that the first member has applied.
+// Applied returns how many entries of all shards the first member has applied.
 func (e *Ensemble) Applied() uint64 { return e.applied.Load() }
 
 // Close stops all members.
@@ -141,7 +145,7 @@ func (e *Ensemble) Close() {
 	}
 }
 
-// tanFactory makes a tan that does not fsync once more after every commit.
+// tanFactory makes a tan that does not fsync a second time after every commit.
 type tanFactory struct{}
 
 func (tanFactory) Name() string { return tan.Factory.Name() }
@@ -151,8 +155,9 @@ func (tanFactory) Create(c config.NodeHostConfig, cb config.LogDBCallback, dirs,
 	return &filling{ILogDB: db, saved: make(map[uint64]raftpb.State)}, err
 }
 
-// filling gives each Update the State that dragonboat leaves empty when it has not changed, and that tan takes for a new
-// one. It is for the one step worker of an ensemble that has just been founded.
+// filling sets the State of each Update. dragonboat leaves it empty when it has not changed, and
+// tan takes an empty State for a new one. The type serves the one step worker of an ensemble that
+// was just founded.
 type filling struct {
 	raftio.ILogDB
 	saved map[uint64]raftpb.State // by shard
@@ -170,7 +175,7 @@ func (f *filling) SaveRaftState(updates []raftpb.Update, worker uint64) error {
 	return f.ILogDB.SaveRaftState(filled, worker)
 }
 
-// idle is a machine that does nothing but count.
+// idle is a state machine that only counts entries.
 type idle struct{ applied *atomic.Uint64 }
 
 func (m idle) Open(<-chan struct{}) (uint64, error) { return 0, nil }

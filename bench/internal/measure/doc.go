@@ -1,3 +1,3 @@
-// Package measure has what the programs of this module need to measure: callers in a hot loop and a histogram of how long
-// their calls took, what a process costs the machine, and numbers of several rounds.
+// Package measure has what the programs of this module need to measure: callers in a hot loop with
+// a histogram of their calls' durations, the cost of a process, and figures of several rounds.
 package measure

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// A Histogram counts durations in buckets whose width is a thirty-second of what is in them. The zero Histogram is empty.
+// A Histogram counts durations in buckets whose width is at most a thirty-second of their contents.
+// The zero Histogram is empty.
 type Histogram struct {
 	n       uint64
 	buckets [(64 - fine) << fine]uint32
 }
 
-// fine is how many bits below a duration's highest one choose its bucket.
+// fine is how many bits below a duration's highest bit choose its bucket.
 const fine = 5
 
 // Record counts a duration. It does not allocate.
@@ -21,7 +22,7 @@ func (h *Histogram) Record(d time.Duration) {
 	h.buckets[bucket(uint64(max(d, 0)))]++
 }
 
-// Add counts all that another has counted.
+// Add adds the counts of another histogram.
 func (h *Histogram) Add(other *Histogram) {
 	h.n += other.n
 	for i, n := range other.buckets {
@@ -29,10 +30,11 @@ func (h *Histogram) Add(other *Histogram) {
 	}
 }
 
-// Count is how many durations were counted.
+// Count returns how many durations were counted.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Quantile is the duration that a share q of all does not exceed: the middle of its bucket, zero if nothing was counted.
+// Quantile returns the duration that a share q of all durations does not exceed. It returns the
+// middle of the bucket, and zero if nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank, seen := uint64(math.Ceil(q*float64(h.n))), uint64(0)
 	for i, n := range h.buckets {
@@ -44,13 +46,14 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// bucket is the index of the bucket of v. Below 1<<fine buckets are one wide; from there on each power of two has 1<<fine.
+// bucket returns the index of the bucket of v. Below 1<<fine each bucket is one wide. From there on
+// each power of two has 1<<fine buckets.
 func bucket(v uint64) int {
 	shift := max(bits.Len64(v)-fine-1, 0)
 	return shift<<fine + int(v>>shift)
 }
 
-// lowest is the least that goes into a bucket.
+// lowest returns the least value of a bucket.
 func lowest(i int) uint64 {
 	shift := max(i>>fine-1, 0)
 	return uint64(i-shift<<fine) << shift

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A Load is what a number of callers saw.
+// A Load is what a number of callers measured.
 type Load struct {
-	Rate     float64       // calls a second of all together
+	Rate     float64       // calls per second of all callers together
 	P50, P99 time.Duration // of a call
 	CPU      float64       // cores that this process used meanwhile
 }
 
-// Warmup is how long callers call before anything counts, or as long as the window if that is less.
+// Warmup is how long callers call before anything counts. A shorter window has a shorter warm-up.
 const Warmup = 300 * time.Millisecond
 
-// Run has each of the ops called by a caller of its own, one call after the other, for about a window. The first call that
-// fails ends it.
+// Run calls each op in a loop for about a window, each from a caller of its own. The first call
+// that fails ends the run.
 func Run(window time.Duration, ops ...func() error) (Load, error) {
 	var (
 		wg      sync.WaitGroup
@@ -92,24 +92,24 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// A caller is one of those that Run has calling.
+// A caller is one of the callers of Run.
 type caller struct {
 	seen  Histogram
-	calls int           // that ended in the window
-	late  time.Duration // what the one took that ended after it
-	end   time.Time     // of that one
+	calls int           // calls that ended in the window
+	late  time.Duration // duration of the call that ended after the window
+	end   time.Time     // when that call ended
 	err   error
 }
 
-// Reading the clock may take as long as a fast call. So only one of so many calls is timed that the clock is read every
-// clockEvery, or every mostStride calls.
+// Reading the clock may take as long as a fast call. So the clock is read about every clockEvery,
+// or every mostStride calls, and only the call after that is timed.
 const (
 	clockEvery = 10 * time.Microsecond
 	mostStride = 64
 )
 
-// run calls op until the end, or until anybody failed; once at least, or who was kept from its core all the while would have done
-// nothing.
+// run calls op until the end, or until a caller failed. It calls op at least once, because a caller
+// that got no core all the while would otherwise have done nothing.
 func (c *caller) run(op func() error, begin, end time.Time, failed *atomic.Bool) error {
 	stride, fastest := 0, clockEvery
 	for !failed.Load() {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Each duration is in a bucket that holds it, next to the buckets of its neighbours.
+// Each duration is in a bucket that contains it, next to the buckets of its neighbours.
 func TestBucket(t *testing.T) {
 	for i := range len(Histogram{}.buckets) - 1 {
 		from, to := lowest(i), lowest(i+1)

@@ -22,7 +22,7 @@ func Spread(all []float64, format string) string {
 	return text
 }
 
-// Median of numbers in any order; zero if there are none.
+// Median returns the median of numbers in any order, and zero if there are none.
 func Median(all []float64) float64 {
 	if len(all) == 0 {
 		return 0
