@@ -27,7 +27,7 @@ type answer struct {
 	readOnly bool // the request only reads
 	ownZxid  bool // reply.Zxid is final; otherwise it becomes that of place
 	bytes    int
-	came     time.Time
+	arrived  time.Time
 }
 
 type answerState uint8
@@ -77,8 +77,8 @@ func (a *answer) fill(results []tree.Result, err error) error {
 	return nil
 }
 
-// show completes the answer to a read. It returns an error that the client cannot be told.
-func (a *answer) show(err error) error {
+// complete fills in the answer to a read. It returns an error that the client cannot be told.
+func (a *answer) complete(err error) error {
 	code, ok := codeOf(err)
 	if !ok {
 		return err

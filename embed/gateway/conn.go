@@ -33,7 +33,7 @@ type conn struct {
 	gate    *Gateway
 	sock    net.Conn
 	raw     net.Conn // the connection below TLS; without TLS the same as sock
-	came    time.Time
+	arrived time.Time
 	session *engine.Session
 	watches watches
 
@@ -92,11 +92,11 @@ func (c *conn) goToLocked(next stage) {
 
 // lastAnswer is what the word cons shows of a connection.
 type lastAnswer struct {
-	op    wire.Op
-	xid   int32
-	zxid  int64
-	at    time.Time
-	after time.Duration
+	op      wire.Op
+	xid     int32
+	zxid    int64
+	at      time.Time
+	latency time.Duration
 }
 
 // Limits of one connection, and what happens at them.
@@ -125,7 +125,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 	if g.tls != nil {
 		sock = tls.Server(raw, g.tls)
 	}
-	c := &conn{gate: g, sock: sock, raw: raw, came: time.Now()}
+	c := &conn{gate: g, sock: sock, raw: raw, arrived: time.Now()}
 	c.progress.L, c.nudgeFunc = &c.mu, c.nudge
 	c.in.sock, c.in.hold = sock, c.hold
 	return c
@@ -257,15 +257,15 @@ func (c *conn) handshake(frame []byte) error {
 	var s *engine.Session
 	var err error
 	if q.SessionID == 0 {
-		if err = c.gate.behind(q.LastZxid); err == nil {
+		if err = c.gate.checkSeen(q.LastZxid); err == nil {
 			s, err = c.gate.open(ctx, timeout, c.identities)
 		}
 	} else if s, err = c.gate.resume(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.identities); err == nil {
 		// By now this member has applied what the client saw before it came.
-		err = c.gate.behind(q.LastZxid)
+		err = c.gate.checkSeen(q.LastZxid)
 	}
 	if err == nil && c.gate.node.Config.Shards > 1 && q.LastZxid > 0 {
-		// On every shard: zxids of different shards do not compare, so behind cannot tell.
+		// On every shard: zxids of different shards do not compare, so checkSeen cannot tell.
 		_, err = s.Sync(ctx, "/")
 	}
 	password := [16]byte{}
@@ -297,9 +297,9 @@ func (c *conn) attach(s *engine.Session, isNew bool) {
 	}
 }
 
-// behind returns an error if a client has seen more than this member has applied. With several
+// checkSeen returns an error if a client has seen more than this member has applied. With several
 // shards it cannot tell, and returns nil.
-func (g *Gateway) behind(seen int64) error {
+func (g *Gateway) checkSeen(seen int64) error {
 	if here := g.node.Engine.Visible(); g.node.Config.Shards == 1 && seen > int64(here) {
 		return fmt.Errorf("the client has seen zxid %#x, this member only %#x", seen, here)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// answers maps errors to the codes that tell clients of them, the most frequent first. All other
+// codes maps errors to the codes that tell clients of them, the most frequent first. All other
 // errors end the connection. They leave open whether the request was applied, or say that this
 // member cannot serve it. A client infers both from a lost connection.
-var answers = []struct {
+var codes = []struct {
 	err  error
 	code wire.Code
 }{
@@ -46,9 +46,9 @@ func codeOf(err error) (wire.Code, bool) {
 	if err == nil {
 		return wire.OK, true
 	}
-	for i := range answers {
-		if errors.Is(err, answers[i].err) {
-			return answers[i].code, true
+	for i := range codes {
+		if errors.Is(err, codes[i].err) {
+			return codes[i].code, true
 		}
 	}
 	return 0, false

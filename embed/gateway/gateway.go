@@ -382,7 +382,7 @@ func (g *Gateway) connections() []*conn {
 	for c := range g.conns {
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b *conn) int { return a.came.Compare(b.came) })
+	slices.SortFunc(list, func(a, b *conn) int { return a.arrived.Compare(b.arrived) })
 	return list
 }
 

@@ -19,9 +19,9 @@ type input struct {
 	// Runs before the socket is read, which may block; nil until there is a session.
 	before func() error
 
-	hold func(bytes int) // counts the memory of a long frame
-	came int             // bytes since the last frame
-	held int             // how many of those were counted by hold
+	hold     func(bytes int) // counts the memory of a long frame
+	received int             // bytes since the last frame
+	held     int             // how many of those were counted by hold
 
 	first [aheadMax]byte
 	ahead []byte // the part of first that was read from the socket and not consumed yet
@@ -65,9 +65,9 @@ func (in *input) read(p []byte) (int, error) {
 		}
 	}
 	n, err := in.sock.Read(p)
-	if in.came += n; in.came-in.held >= frameKept {
-		in.hold(in.came - in.held)
-		in.held = in.came
+	if in.received += n; in.received-in.held >= frameKept {
+		in.hold(in.received - in.held)
+		in.held = in.received
 	}
 	return n, err
 }
@@ -75,7 +75,7 @@ func (in *input) read(p []byte) (int, error) {
 // next reads a frame. The frame lies in the buffers until the next call.
 func (in *input) next(limit int) ([]byte, error) {
 	in.rearm()
-	if in.came = 0; in.held > 0 {
+	if in.received = 0; in.held > 0 {
 		in.hold(-in.held)
 		in.held = 0
 	}

@@ -21,7 +21,7 @@ func (c *conn) multi(q *wire.Request, a *answer) error {
 		o := &q.Ops[i]
 		normalise(o)
 		a.multi[i] = o.Op
-		ops[i] = c.part(o)
+		ops[i] = c.multiOp(o)
 	}
 	return c.submit(a, ops)
 }
@@ -45,9 +45,9 @@ func normalise(o *wire.Operation) {
 	}
 }
 
-// part returns one operation of a multi. An operation that is refused here must fail only in its
+// multiOp returns one operation of a multi. An operation that is refused here must fail only in its
 // turn. If an operation before it fails too, the client hears about the earlier one.
-func (c *conn) part(o *wire.Operation) tree.Op {
+func (c *conn) multiOp(o *wire.Operation) tree.Op {
 	var op tree.Op
 	var err error
 	switch o.Op {

@@ -373,7 +373,7 @@ func TestReadThatEventsOvertake(t *testing.T) {
 		watch := op(wire.OpAddWatch, "/a")
 		watch.Mode = wire.WatchPersistent
 		c.must(watch)
-		a := answer{came: time.Now()}
+		a := answer{arrived: time.Now()}
 		a.reply.Xid, a.reply.Op = 77, q.Op
 		count := 0
 		err := served.answerRead(&a, func(from source) error {

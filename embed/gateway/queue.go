@@ -105,8 +105,8 @@ func (c *conn) removeFirst(a *answer, now time.Time) (after time.Duration) {
 		c.queue, c.head = c.queue[:0], 0
 	}
 	c.bytes -= a.bytes
-	after = now.Sub(a.came)
-	c.last = lastAnswer{op: a.reply.Op, xid: a.reply.Xid, zxid: a.reply.Zxid, at: now, after: after}
+	after = now.Sub(a.arrived)
+	c.last = lastAnswer{op: a.reply.Op, xid: a.reply.Xid, zxid: a.reply.Zxid, at: now, latency: after}
 	c.progress.Signal()
 	return after
 }

@@ -85,7 +85,7 @@ func (c *conn) request() error {
 	}
 	c.figures.received.Add(1)
 	c.gate.figures.received.Add(1)
-	*a = answer{came: time.Now(), bytes: len(frame)}
+	*a = answer{arrived: time.Now(), bytes: len(frame)}
 	a.reply.Xid, a.reply.Op = q.Xid, q.Op
 	if !q.Op.Known() {
 		a.reply.Err, a.reply.Zxid, a.ownZxid, a.last = wire.Unimplemented, -1, true, true
@@ -169,7 +169,7 @@ type source interface {
 // waits, however long the read takes.
 func (c *conn) answerRead(a *answer, read func(from source) error) error {
 	before := c.watches.Here()
-	if err := a.show(read(c.session)); err != nil {
+	if err := a.complete(read(c.session)); err != nil {
 		return err
 	}
 	if c.pushUnless(a, before) {
@@ -181,7 +181,7 @@ func (c *conn) answerRead(a *answer, read func(from source) error) error {
 		return err
 	}
 	defer still.Release()
-	if err := a.show(read(still)); err != nil {
+	if err := a.complete(read(still)); err != nil {
 		return err
 	}
 	a.placeAt(place)
@@ -309,11 +309,12 @@ func readPath(path string) (string, error) {
 	case "":
 		return "/", nil
 	}
-	return path, short(path)
+	return path, checkPathLength(path)
 }
 
-// short refuses a path that is longer than any znode's. Otherwise a watch of it would be kept.
-func short(path string) error {
+// checkPathLength refuses a path that is longer than any znode's. Otherwise a watch of it would be
+// kept.
+func checkPathLength(path string) error {
 	if n := len(path); n > engine.PathMax {
 		return fmt.Errorf("%w: a path of %d bytes, the limit is %d", engine.ErrTooLarge, n, engine.PathMax)
 	}

@@ -36,7 +36,7 @@ func (c *conn) addWatch(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
 	default:
 		return c.watches.Here(), errMarshalling
 	}
-	if err := short(o.Path); err != nil {
+	if err := checkPathLength(o.Path); err != nil {
 		return c.watches.Here(), err
 	}
 	return c.watches.Arm(o.Path, mode, nil)
@@ -65,7 +65,7 @@ func (c *conn) setWatches(q *wire.Request, a *answer) error {
 	w := &q.Watches
 	for _, list := range [][]string{w.Data, w.Exist, w.Child, w.Persistent, w.Recursive} {
 		for _, path := range list {
-			if err := short(path); err != nil {
+			if err := checkPathLength(path); err != nil {
 				return c.finish(a, err)
 			}
 		}

@@ -190,17 +190,17 @@ func (g *Gateway) cons(b *strings.Builder) {
 			if last.at.IsZero() || op == "" {
 				op = "NA"
 			}
-			fmt.Fprintf(b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(s.ID()), op, c.came.UnixMilli(), s.Timeout().Milliseconds())
+			fmt.Fprintf(b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(s.ID()), op, c.arrived.UnixMilli(), s.Timeout().Milliseconds())
 			if !last.at.IsZero() && last.xid >= 0 {
 				fmt.Fprintf(b, ",lcxid=0x%x", last.xid)
 			}
 			least, mean, most := c.figures.latency()
 			at := last.at
 			if at.IsZero() {
-				at = c.came
+				at = c.arrived
 			}
 			fmt.Fprintf(b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d",
-				uint64(last.zxid), at.UnixMilli(), last.after.Milliseconds(), least, int64(mean), most)
+				uint64(last.zxid), at.UnixMilli(), last.latency.Milliseconds(), least, int64(mean), most)
 		}
 		b.WriteString(")\n")
 	}
