@@ -38,9 +38,9 @@
 //   - A member that cannot tell whether its sessions still live answers no pings and ends its
 //     connections. So clients look for another member in time. If nobody leads when a client
 //     connects, the gateway closes the connection after the time that an election takes.
-//   - While commits take more than a third of a session's timeout, its client is kept away in the
-//     same way. If the client never comes back, its session ends at most about eight timeouts after
-//     the client was last heard, or after eight commits if those take longer. Other sessions'
+//   - While commits take more than a third of a session's timeout, the gateway treats its client in
+//     the same way. If the client never comes back, its session ends at most about eight timeouts
+//     after the client was last heard, or after eight commits if those take longer. Other sessions'
 //     timeouts do not matter.
 //   - A resume with a wrong password does not end the connection that has the session. After a
 //     successful resume, the session's former connection ends as soon as its member knows.

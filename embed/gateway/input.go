@@ -16,7 +16,7 @@ import (
 // connection keeps none.
 type input struct {
 	sock net.Conn
-	// Runs before the socket is read, which may block; nil until there is a session.
+	// before runs before the socket is read, which may block. It is nil until there is a session.
 	before func() error
 
 	hold     func(bytes int) // counts the memory of a long frame

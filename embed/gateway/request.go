@@ -230,8 +230,8 @@ func (c *conn) startDeferring() {
 	c.deferEvents = true
 }
 
-// submit submits a transaction. If the transaction is refused at once, the connection ends. What is
-// submitted after it might be applied otherwise, and a client relies on that not happening.
+// submit submits a transaction. If the transaction is refused at once, the connection ends.
+// Otherwise later requests might be applied, and a client relies on that not happening.
 func (c *conn) submit(a *answer, ops []tree.Op) error {
 	c.startDeferring()
 	a.goTo(answerPending)
@@ -256,7 +256,7 @@ func (c *conn) create(o *wire.Operation) (tree.Op, error) {
 		return tree.Op{}, tree.ErrInvalidMode
 	case o.Op == wire.OpCreateTTL != mode.IsTTL(), o.Op == wire.OpCreateContainer && mode != tree.Container,
 		o.Op == wire.OpCreateTTL && mode == tree.Container:
-		// ZooKeeper's own server can be stopped by such a request.
+		// A client could stop a ZooKeeper server with such a request.
 		return tree.Op{}, tree.ErrInvalidMode
 	case mode.IsTTL() && (o.TTL < 1 || o.TTL > tree.MaxTTL):
 		return tree.Op{}, tree.ErrInvalidTTL

@@ -116,7 +116,7 @@ func (e sessionError) Error() string { return "the session is " + embed.State(e)
 type writer struct {
 	*conn
 	out      *[]byte // gathered and not sent yet; nil if there is nothing
-	gathered int     // what the memory count has of it, in bytes
+	gathered int     // how many bytes hold counts for it
 }
 
 var outs = sync.Pool{New: func() any { return new([]byte) }}
@@ -183,7 +183,9 @@ func (w *writer) answer(a *answer) error {
 		}
 		place := w.watches.Behind(a.pending)
 		if place.Zxid < w.lastPlace.Zxid {
-			place = w.lastPlace // a write that was never applied may find an older place
+			// The answer before may be that of a write that was never applied. Such an answer gets
+			// a place as late as the moment at which it is sent.
+			place = w.lastPlace
 		}
 		a.placeAt(place)
 	case answerFollowing:
