@@ -371,7 +371,7 @@ func (w *world) endOne(m *member) {
 				w.seen["not closed after a reattach"]++
 			}
 		})
-	} else if w.rng.IntN(4) == 0 { // by the leader
+	} else if w.rng.IntN(4) == 0 { // lost
 		w.end(w.any(slices.Collect(maps.Keys(w.home.table.sessions))), true)
 	}
 }

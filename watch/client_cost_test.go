@@ -10,7 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// idleClients fills a registry with clients that share the paths between them, and returns what a watch takes, in bytes.
+// idleClients fills a registry with clients that share out the paths among them. It returns the
+// bytes that a watch takes.
 func idleClients(paths []string, clients int, mode Mode) (*Registry, []*Client, float64) {
 	r := NewRegistry()
 	all := make([]*Client, clients)
@@ -26,7 +27,8 @@ func idleClients(paths []string, clients int, mode Mode) (*Registry, []*Client, 
 	return r, all, float64(testkit.Heap()-before) / float64(len(paths))
 }
 
-// A watch at rest is small; Persistent ones are in two tables. One watch of a connection of its own pays for the connection.
+// A watch at rest is small. A Persistent watch is in two tables. With one watch for each
+// connection, the watch pays for its connection.
 func TestClient_IdleWatchIsSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")
@@ -61,7 +63,7 @@ func TestClient_PathIsShared(t *testing.T) {
 	}
 }
 
-// What has fired or was removed leaves nothing, in the client nor in the registry.
+// A watch that has fired or was removed leaves nothing, neither in the client nor in the registry.
 func TestClient_UsedWatchesLeaveNothing(t *testing.T) {
 	paths := idlePaths(100_000)
 	before := testkit.Heap()
@@ -112,7 +114,8 @@ func TestClient_MatchingDoesNotCostByIdleWatches(t *testing.T) {
 	}
 }
 
-// BenchmarkClientDeliver is one transaction with one change, by the number of other clients' watches that do not match it.
+// BenchmarkClientDeliver measures one transaction with one change, by the number of other clients'
+// watches that do not match it.
 func BenchmarkClientDeliver(b *testing.B) {
 	all := idlePaths(1_000_000)
 	for _, mode := range []Mode{Data, Recursive} {
@@ -147,7 +150,7 @@ func BenchmarkClientDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkClientArm is a read that arms and the change that uses it up.
+// BenchmarkClientArm measures a read that arms, and the change that uses the watch up.
 func BenchmarkClientArm(b *testing.B) {
 	r := NewRegistry()
 	c := newClient(r)
@@ -160,7 +163,7 @@ func BenchmarkClientArm(b *testing.B) {
 	}
 }
 
-// BenchmarkClientReset is the setWatches of a client that comes back with 10,000 watches.
+// BenchmarkClientReset measures the setWatches of a client that comes back with 10,000 watches.
 func BenchmarkClientReset(b *testing.B) {
 	r := NewRegistry()
 	was := Reset{Data: idlePaths(10_000)}

@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// check reports the first broken invariant of the tables.
+// check returns the first broken invariant of the tables.
 func (t *tables) check() error {
 	n, both := 0, 0
 	var below depths
@@ -37,11 +37,11 @@ func (t *tables) check() error {
 	return nil
 }
 
-// clientModel is ZooKeeper's two tables of one connection, as one would write them without a thought for cost or shards, and the events
-// it was sent.
+// clientModel is one connection's two tables, as in ZooKeeper, and the events that it was sent. It
+// is written without regard to cost or shards.
 type clientModel struct {
 	data, child map[string]map[Mode]bool
-	may         bool // read what is secret
+	may         bool // may read what is secret
 	limit       int
 	queued      []Event
 	err         error
@@ -51,7 +51,7 @@ func newClientModel(limit int) *clientModel {
 	return &clientModel{data: make(map[string]map[Mode]bool), child: make(map[string]map[Mode]bool), limit: limit}
 }
 
-// tablesOf are those that a mode is in.
+// tablesOf returns the tables that have a watch of the mode.
 func (m *clientModel) tablesOf(mode Mode) []map[string]map[Mode]bool {
 	switch mode {
 	case Children:
@@ -135,7 +135,7 @@ func (m *clientModel) see(z tree.Zxid, c tree.Change) {
 	}
 }
 
-// reset is setWatches of one list.
+// reset is setWatches for one list.
 func (m *clientModel) reset(paths []string, mode Mode, missed func(path string) EventType) {
 	for _, path := range paths {
 		if e := missed(path); e != 0 && m.err == nil {
@@ -207,14 +207,14 @@ func (g *scriptGap) touched(path string, mode Mode) (EventType, []tree.ACL, bool
 
 var secret = []tree.ACL{{ID: "secret"}}
 
-// clientScript is what a fuzzer makes happen.
+// clientScript runs the operations that a fuzzer chooses.
 type clientScript struct {
 	t       *testing.T
 	script  []byte
 	on      *Shards
 	clients []*Client
 	models  []*clientModel
-	places  []Place // the newest of each
+	places  []Place // the newest of each client
 	counts  []uint64
 }
 
@@ -236,7 +236,7 @@ func (s *clientScript) acl() []tree.ACL {
 	return nil
 }
 
-// of returns the shard of a path; the root is on all.
+// of returns the shard of a path; the root is on all shards.
 func (s *clientScript) of(path string) int {
 	if len(s.on.Registries) == 1 {
 		return 0
@@ -285,7 +285,7 @@ func (s *clientScript) step() {
 	}
 }
 
-// place notes where an operation happened among the events.
+// place records where an operation happened among the events.
 func (s *clientScript) place(i int) func(Place, error) {
 	return func(p Place, err error) {
 		m := s.models[i]
@@ -384,7 +384,7 @@ func (s *clientScript) install() {
 	}
 }
 
-// take takes all, or what was there at the last operation.
+// take takes all events, or those up to the last operation.
 func (s *clientScript) take(i int) {
 	c, m := s.clients[i], s.models[i]
 	place, all := s.places[i], s.next(2) == 0

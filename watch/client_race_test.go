@@ -10,8 +10,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// D1: connections read and arm while transactions are delivered. What each is sent is in ZooKeeper's order: of the changes after a
-// read the first is told, once, after the read's answer; none that the read has shown.
+// D1: connections read and arm while transactions are delivered. What each connection is sent is in
+// ZooKeeper's order. It gets an event of the first change after a read: once, after the read's
+// answer. It gets no event of a change that the read has shown.
 func TestClient_ArmingRace(t *testing.T) {
 	const transactions, clients = 3000, 4
 	for _, on := range []*Shards{{Registries: []*Registry{NewRegistry()}}, twoShards()} {
@@ -68,7 +69,7 @@ func TestClient_ArmingRace(t *testing.T) {
 		}
 		delivering.Wait()
 		over.Store(true)
-		for i, r := range on.Registries { // whoever waits is told
+		for i, r := range on.Registries { // end every wait with an event
 			r.Deliver(transactions+1, set(path), func() { visible[i].Store(transactions + 1) })
 		}
 		reading.Wait()
@@ -80,7 +81,7 @@ func TestClient_ArmingRace(t *testing.T) {
 	}
 }
 
-// awaitOne returns the next event of a client that has one watch; false if it was told that all is over.
+// awaitOne returns the next event of a client that has one watch; false if all is over.
 func awaitOne(c *Client, over *atomic.Bool) (Event, bool) {
 	for {
 		events, err := c.Take(c.At(0))
@@ -94,7 +95,8 @@ func awaitOne(c *Client, over *atomic.Bool) (Event, bool) {
 	}
 }
 
-// 6.4.1, D3: whoever has read a state has been sent the events of all that led to it.
+// 6.4.1, D3: a client that has read a state was sent before that the events of all changes up to
+// it.
 func TestClient_EventsBeforeWhatIsRead(t *testing.T) {
 	const transactions = 5000
 	r := NewRegistry()
@@ -119,7 +121,7 @@ func TestClient_EventsBeforeWhatIsRead(t *testing.T) {
 	reading.Wait()
 }
 
-// TestClient_EverythingAtOnce is for the race detector; what it asserts is that nothing is left.
+// TestClient_EverythingAtOnce is for the race detector. It asserts only that nothing is left.
 func TestClient_EverythingAtOnce(t *testing.T) {
 	on := twoShards()
 	why := errors.New("why")

@@ -12,14 +12,14 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// newClient returns a client on one registry that may know everything.
+// newClient returns a client on one registry that may read everything.
 func newClient(r *Registry) *Client { return newClientOf(r, 0, nil) }
 
 func newClientOf(r *Registry, limit int, mayRead func([]tree.ACL) bool) *Client {
 	return NewClient(&Shards{Registries: []*Registry{r}}, limit, mayRead)
 }
 
-// woken returns a channel that receives after what wakes a client.
+// woken returns a channel that receives after each wake-up of a client.
 func woken(c *Client) <-chan struct{} {
 	woken := make(chan struct{}, 1)
 	c.OnWake(func() {
@@ -31,7 +31,7 @@ func woken(c *Client) <-chan struct{} {
 	return woken
 }
 
-// arm is Arm without a read, of a client that has not ended.
+// arm arms watches of a client that has not ended, without a read.
 func arm(t *testing.T, c *Client, path string, modes ...Mode) (place Place) {
 	t.Helper()
 	for _, mode := range modes {
@@ -43,7 +43,7 @@ func arm(t *testing.T, c *Client, path string, modes ...Mode) (place Place) {
 	return place
 }
 
-// told takes everything that is queued.
+// told takes all queued events.
 func told(t *testing.T, c *Client) (texts []string) {
 	t.Helper()
 	events, err := c.Take(c.At(0))
@@ -65,7 +65,7 @@ func wantTold(t *testing.T, c *Client, want ...string) {
 
 func change(typ tree.ChangeType, path string) tree.Change { return tree.Change{Type: typ, Path: path} }
 
-// deliver is one transaction.
+// deliver makes one transaction of the changes.
 func deliver(r *Registry, changes ...tree.Change) { r.Deliver(r.zxid+1, changes, nil) }
 
 var (
@@ -142,7 +142,8 @@ func TestClient_TriggerMatrix(t *testing.T) {
 	}
 }
 
-// 6.2.3: the root as a parent is "/", and nothing is above it. 6.2: a SetACL, a check and a failed operation are no changes.
+// 6.2.3: the root as a parent is "/", and nothing is above it. 6.2: a SetACL, a check and a failed
+// operation are no changes.
 func TestClient_RootIsTheParent(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -154,7 +155,8 @@ func TestClient_RootIsTheParent(t *testing.T) {
 	wantTold(t, w, "NodeCreated /a", "NodeChildrenChanged /")
 }
 
-// 6.1.3: to register twice is to register once; the modes are beside each other on a path, and firing takes the std one only.
+// 6.1.3: watching twice is watching once. A path may have watches of several modes, and an event
+// uses up only the one-time watch.
 func TestClient_ModesAreASet(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -200,7 +202,7 @@ func TestClient_EndTakesAllWatches(t *testing.T) {
 	}
 }
 
-// 6.3.1: one cause and table is one event, no matter how many paths and modes match.
+// 6.3.1: one cause and table is one event, however many paths and modes match.
 func TestClient_OneEventForACauseAndATable(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -215,7 +217,8 @@ func TestClient_OneEventForACauseAndATable(t *testing.T) {
 	wantTold(t, w, "NodeCreated /a/b/c", "NodeChildrenChanged /a/b")
 }
 
-// 6.3.2: a delete is told once, and the child table's std watch is used up with it.
+// 6.3.2: the deletion of a znode is one event, and it uses up the child table's one-time watch as
+// well.
 func TestClient_DeleteIsToldOnce(t *testing.T) {
 	for _, data := range []Mode{Data, Persistent, Recursive} {
 		r := NewRegistry()
@@ -234,7 +237,7 @@ func TestClient_DeleteIsToldOnce(t *testing.T) {
 	wantTold(t, w, "NodeDeleted /a")
 }
 
-// 6.3.3: the parent's event is another one, and comes after.
+// 6.3.3: the parent's event is a second one, and comes after.
 func TestClient_TheParentsEventComesAfter(t *testing.T) {
 	for cause, name := range map[tree.ChangeType]string{tree.Created: "NodeCreated", tree.Deleted: "NodeDeleted"} {
 		r := NewRegistry()
@@ -251,7 +254,8 @@ func TestClient_TheParentsEventComesAfter(t *testing.T) {
 	wantTold(t, w, "NodeCreated /q/p", "NodeChildrenChanged /q")
 }
 
-// 6.4.2: in the order of zxids, and in a multi in the order of its operations; all watches of the client in one queue.
+// 6.4.2: all watches of the client share one queue. Its events are in the order of zxids, and
+// within a multi in the order of its operations.
 func TestClient_OrderIsThatOfTheChanges(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -266,7 +270,7 @@ func TestClient_OrderIsThatOfTheChanges(t *testing.T) {
 	}
 }
 
-// 6.4.1: an event is queued before anybody can read what it tells of, and nobody can arm a watch in between.
+// 6.4.1: an event is queued before its change can be read, and no watch can be armed in between.
 func TestClient_QueuedBeforeVisible(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -284,8 +288,8 @@ func TestClient_QueuedBeforeVisible(t *testing.T) {
 	})
 }
 
-// 6.4.1: nor is anybody told before it can be read: an event is queued before its transaction is visible, and who is told reads at once. And
-// no answer behind an event has an earlier zxid.
+// 6.4.1: an event is queued before its transaction is visible, but it is taken only once it is: a
+// client that gets an event reads at once. And no answer after an event has an earlier zxid.
 func TestClient_ToldOfWhatIsVisible(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -313,7 +317,7 @@ func TestClient_ToldOfWhatIsVisible(t *testing.T) {
 	}
 }
 
-// 3.4, 3.5: what was looked at decides whether a watch is left.
+// 3.4, 3.5: the result of look decides whether a watch is armed.
 func TestClient_LookDecides(t *testing.T) {
 	r := NewRegistry()
 	r.Deliver(9, nil, nil)
@@ -331,7 +335,8 @@ func TestClient_LookDecides(t *testing.T) {
 	}
 }
 
-// 6.4.1, and what clients rely on: events up to the arming belong before its answer, later ones after.
+// 6.4.1, and what clients rely on: events up to the arming belong before its answer, later ones
+// after.
 func TestClient_PlacesDivideTheEvents(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -362,7 +367,7 @@ func TestClient_PlacesDivideTheEvents(t *testing.T) {
 	}
 }
 
-// A client that does not take its events ends, as a whole, and slows nobody down.
+// A client that does not take its events ends as a whole, and slows nobody down.
 func TestClient_OverflowEndsAll(t *testing.T) {
 	r := NewRegistry()
 	w, other := newClientOf(r, 3, nil), newClient(r)
@@ -391,7 +396,7 @@ func TestClient_OverflowEndsAll(t *testing.T) {
 	}
 }
 
-// stats is a tree: what there is, with mzxid and pzxid.
+// stats is a tree: its znodes, with mzxid and pzxid.
 type stats map[string][2]tree.Zxid
 
 func (s stats) look(path string) (tree.Stat, bool) {
@@ -399,14 +404,14 @@ func (s stats) look(path string) (tree.Stat, bool) {
 	return tree.Stat{Mzxid: z[0], Pzxid: z[1]}, ok
 }
 
-// 6.6: every row of the table, for a client that has seen 10.
+// 6.6: every row of the table, for a client that has seen zxid 10.
 func TestClient_SetWatches(t *testing.T) {
 	now := stats{"/": {0, 11}, "/same": {10, 10}, "/data": {11, 3}, "/list": {3, 11}}
 	for _, c := range []struct {
 		name string
 		was  Reset
 		want string
-		mode Mode // armed if nothing is told
+		mode Mode // armed if there is no event
 		path string
 	}{
 		{"dataWatches, node missing", Reset{Data: []string{"/gone"}}, "NodeDeleted /gone", Data, "/gone"},
@@ -429,7 +434,7 @@ func TestClient_SetWatches(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewRegistry()
 			r.Deliver(12, nil, nil)
-			w := newClientOf(r, 0, func([]tree.ACL) bool { return false }) // 6.6.1: whatever it may read
+			w := newClientOf(r, 0, func([]tree.ACL) bool { return false }) // 6.6.1: whatever the client may read
 			c.was.Since = 10
 			place, err := w.Reset(&c.was, now.look)
 			if err != nil || place.Zxid != 12 {
@@ -448,7 +453,7 @@ func TestClient_SetWatches(t *testing.T) {
 	}
 }
 
-// Those that do not count against the limit make room for no others once they are taken.
+// Events that do not count against the limit make no room for others once they are taken.
 func TestClient_ResumedEventsMakeNoRoomForOthers(t *testing.T) {
 	r := NewRegistry()
 	c := newClientOf(r, 2, nil)
@@ -476,7 +481,7 @@ func TestClient_ResumedEventsMakeNoRoomForOthers(t *testing.T) {
 	}
 }
 
-// 6.6.1: the lists are gone through in their order.
+// 6.6.1: the lists are resumed in their order.
 func TestClient_SetWatchesInOrder(t *testing.T) {
 	r := NewRegistry()
 	w := newClientOf(r, 1, nil) // these events do not count
@@ -484,7 +489,7 @@ func TestClient_SetWatchesInOrder(t *testing.T) {
 	if _, err := w.Reset(was, stats{"/b": {}}.look); err != nil {
 		t.Fatal(err)
 	}
-	deliver(r, set("/a")...) // but these do
+	deliver(r, set("/a")...) // but this one does
 	wantTold(t, w, "NodeDeleted /x", "NodeCreated /b", "NodeDeleted /x", "NodeDeleted /y", "NodeDataChanged /a")
 	deliver(r, set("/a")...)
 	deliver(r, set("/a")...)
@@ -493,7 +498,8 @@ func TestClient_SetWatchesInOrder(t *testing.T) {
 	}
 }
 
-// A long list keeps nobody up for long: transactions come in between, and what they change is told all the same.
+// A long list holds nobody up for long: transactions come in between, and the client gets their
+// events all the same.
 func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -534,7 +540,7 @@ func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
 	}
 }
 
-// 3.18, 6.7.1: removeWatches and checkWatches act on the type and the connection, and send no event.
+// 3.18, 6.7.1: removeWatches and checkWatches go by the type and the connection, and send no event.
 func TestClient_RemoveByType(t *testing.T) {
 	for _, mode := range modes {
 		r := NewRegistry()
@@ -562,7 +568,7 @@ func TestClient_RemoveByType(t *testing.T) {
 	}
 }
 
-// 3.18: any is every mode, in both tables.
+// 3.18: the type any is every mode, in both tables.
 func TestClient_RemoveAny(t *testing.T) {
 	for _, mode := range modes {
 		r := NewRegistry()
@@ -574,7 +580,7 @@ func TestClient_RemoveAny(t *testing.T) {
 	}
 }
 
-// 3.17, 6.6.2: nothing is asked of a path.
+// 3.17, 6.6.2: a path may be any string.
 func TestClient_AnyPath(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)
@@ -596,7 +602,8 @@ func TestClient_AnyPath(t *testing.T) {
 	}
 }
 
-// 6.8: whose ACL is asked for which event; a std watch is used up in silence.
+// 6.8: which znode's ACL decides about which event. A client that may not read it gets no event,
+// and its one-time watch is used up.
 func TestClient_ACLs(t *testing.T) {
 	own, parents := []tree.ACL{{ID: "own"}}, []tree.ACL{{ID: "parent's"}}
 	for _, c := range []struct {
@@ -604,7 +611,7 @@ func TestClient_ACLs(t *testing.T) {
 		cause   tree.ChangeType
 		watched string
 		mode    Mode
-		secret  string // the list that the client may not read
+		secret  string // the ACL that the client may not read
 		isTold  bool
 	}{
 		{name: "create: the new node's", cause: tree.Created, watched: "/q/p", mode: Data, secret: "own"},
@@ -634,7 +641,8 @@ func TestClient_ACLs(t *testing.T) {
 	}
 }
 
-// 6.8: a delete that the client must not know of is not told by the child table either. It is judged by what the client is then.
+// 6.8: the child table does not show a deletion either that the client must not know of. The client
+// is judged by the identities it has at that moment.
 func TestClient_ACLOfTheMoment(t *testing.T) {
 	r := NewRegistry()
 	may := false
@@ -654,8 +662,8 @@ func TestClient_ACLOfTheMoment(t *testing.T) {
 	wantTold(t, w)
 }
 
-// D2: a snapshot replaces the tree. A one-time watch fires with what its watcher would notice first; who should have been told of
-// everything ends.
+// D2: a snapshot replaces the tree. A one-time watch fires with the event that its watcher would
+// notice first. A client with a touched watch of another kind ends.
 func TestClient_Install(t *testing.T) {
 	touched := map[string]map[Mode]EventType{
 		"/data":    {Data: NodeDataChanged, Persistent: NodeDataChanged},
@@ -714,7 +722,7 @@ func TestClient_Install(t *testing.T) {
 	}
 }
 
-// What a registry does to streams at its end it does to clients.
+// The end of a registry ends its clients as it ends its streams.
 func TestClient_CloseOfTheRegistry(t *testing.T) {
 	over := errors.New("over")
 	r := NewRegistry()
@@ -730,7 +738,7 @@ func TestClient_CloseOfTheRegistry(t *testing.T) {
 	}
 }
 
-// twoShards have the root on both.
+// twoShards returns two shards that both have the root.
 func twoShards() *Shards {
 	return &Shards{Registries: []*Registry{NewRegistry(), NewRegistry()}, Of: func(path string, _ Mode) int {
 		switch {
@@ -786,7 +794,7 @@ func TestClient_RootOfSeveralShards(t *testing.T) {
 	}
 }
 
-// 11.1: what the four-letter words count is in the table of data.
+// 11.1: the four-letter words count the data table.
 func TestClient_Counts(t *testing.T) {
 	r := NewRegistry()
 	w, other := newClient(r), newClient(r)
@@ -805,8 +813,8 @@ func TestClient_Counts(t *testing.T) {
 	}
 }
 
-// What watches and events take is told to whoever asked, to the byte, and nothing is left at the end; with
-// more watches than there is room for a client ends.
+// OnHold's function learns the bytes of watches and events exactly, and none are left at the end. A
+// client whose watches exceed the limit ends.
 func TestClient_Weight(t *testing.T) {
 	r := NewRegistry()
 	w := newClient(r)

@@ -10,7 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// idlePaths are made before anything is measured: a watch is to cost little besides its path.
+// idlePaths returns paths, which are made before anything is measured: tests measure the cost of a
+// watch besides its path.
 func idlePaths(n int) []string {
 	paths := make([]string, n)
 	for i := range paths {
@@ -19,7 +20,7 @@ func idlePaths(n int) []string {
 	return paths
 }
 
-// idle fills a registry and returns what a watch takes, in bytes.
+// idle fills a registry and returns the bytes that a watch takes.
 func idle(paths []string, mode Mode, open bool) (*Registry, []*Stream, float64) {
 	r := NewRegistry()
 	streams := make([]*Stream, len(paths))
@@ -50,7 +51,8 @@ func TestIdleWatchIsSmall(t *testing.T) {
 	}
 }
 
-// D3: a change that many watches are told of makes no buffers for those who do not listen, and loses nothing of what it told.
+// D3: a change that many watches match makes no buffers for watchers that do not listen, and no
+// event is lost.
 func TestToldWatchIsSmall(t *testing.T) {
 	const watches, most = 100_000, 200
 	r := NewRegistry()
@@ -110,7 +112,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkDeliver is one transaction with one change, by the number of watches that do not match it.
+// BenchmarkDeliver measures one transaction with one change, by the number of watches that do not
+// match it.
 func BenchmarkDeliver(b *testing.B) {
 	all := idlePaths(1_000_000)
 	for _, mode := range []Mode{Persistent, Recursive} {
@@ -139,7 +142,8 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkDeepPath is the longest path that a request has room for, under one recursive watch of the root.
+// BenchmarkDeepPath measures a change at the longest path that fits into a request, under one
+// recursive watch of the root.
 func BenchmarkDeepPath(b *testing.B) {
 	r := NewRegistry()
 	events := r.Add("/", Recursive, 0, nil).Events()
@@ -150,7 +154,7 @@ func BenchmarkDeepPath(b *testing.B) {
 	}
 }
 
-// BenchmarkHerd is one change that ends 100,000 Once watches of one znode.
+// BenchmarkHerd measures one change that ends 100,000 Once watches of one znode.
 func BenchmarkHerd(b *testing.B) {
 	for _, open := range []bool{false, true} {
 		b.Run(fmt.Sprintf("open=%v", open), func(b *testing.B) {
@@ -169,8 +173,8 @@ func BenchmarkHerd(b *testing.B) {
 	}
 }
 
-// TestMatchingDoesNotCostByIdleWatches counts what Deliver allocates and looks up: nothing for watches that do
-// not match, one lookup for each depth at which something is watched.
+// TestMatchingDoesNotCostByIdleWatches counts what Deliver allocates and looks up. Watches that do
+// not match cost nothing, but each depth at which something is watched costs one lookup.
 func TestMatchingDoesNotCostByIdleWatches(t *testing.T) {
 	r := NewRegistry()
 	for _, path := range idlePaths(10_000) {

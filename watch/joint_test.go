@@ -7,7 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Once watch on several registries fires once and ends without an error, however close together what it waits for happens.
+// A Once watch on several registries fires once and ends without an error, however close together
+// its changes happen.
 func TestJointOnceFiresOnce(t *testing.T) {
 	const rounds = 20_000
 	registries := []*Registry{NewRegistry(), NewRegistry()}
@@ -16,7 +17,7 @@ func TestJointOnceFiresOnce(t *testing.T) {
 		told := make(chan int)
 		go func() {
 			n := 0
-			for range j.Events() { // who waits takes the first event at once, and so makes room for a second
+			for range j.Events() { // takes the first event at once, and so makes room for a second
 				n++
 			}
 			told <- n
@@ -38,7 +39,8 @@ func TestJointOnceFiresOnce(t *testing.T) {
 	}
 }
 
-// The same, step by step: the second event comes when the first is queued and the watch has not ended yet.
+// The same, step by step: the second event comes when the first is queued and the watch has not
+// ended yet.
 func TestJointOnceIsOverWithItsFirstEvent(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		registries := []*Registry{NewRegistry(), NewRegistry()}

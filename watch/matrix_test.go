@@ -8,7 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// TestTriggerMatrix is ZooKeeper's table of causes and watches: P is the znode that changes, Q its parent.
+// TestTriggerMatrix is ZooKeeper's table of causes and watches. P is the znode that changes, Q its
+// parent.
 func TestTriggerMatrix(t *testing.T) {
 	const p, q = "/q/p", "/q"
 	none := []string(nil)
@@ -67,7 +68,7 @@ func TestTriggerMatrix(t *testing.T) {
 	}
 }
 
-// TestRootMatrix has the root itself change, and a child of it come and go.
+// TestRootMatrix changes the root itself, and creates and deletes a child of it.
 func TestRootMatrix(t *testing.T) {
 	r := NewRegistry()
 	persistent, recursive := r.Add("/", Persistent, 0, nil), r.Add("/", Recursive, 0, nil)
@@ -80,7 +81,7 @@ func TestRootMatrix(t *testing.T) {
 	}
 }
 
-// received takes what is buffered, without waiting.
+// received returns the events in the buffer, without waiting.
 func received(s *Stream) []string {
 	var texts []string
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// model is a watch as one would write it without a thought for cost: every change is put to every watch.
+// model is a watch in its simplest form, without regard to cost: every watch looks at every change.
 type model struct {
 	path   string
 	mode   Mode
@@ -60,7 +60,7 @@ type watched struct {
 	model  *model
 }
 
-// compare looks at everything that can be seen of a stream without receiving.
+// compare compares everything that can be seen of a stream without receiving.
 func (w watched) compare(t *testing.T) {
 	t.Helper()
 	if w.stream.Zxid() != w.model.zxid || w.stream.Err() != w.model.err || w.stream.Ended() != w.model.ended {
@@ -68,7 +68,7 @@ func (w watched) compare(t *testing.T) {
 	}
 }
 
-// receive takes up to n buffered events.
+// receive receives up to n events from the buffer.
 func (w watched) receive(t *testing.T, n int) {
 	t.Helper()
 	for ; n > 0 && len(w.model.queued) > 0; n-- {
@@ -139,7 +139,7 @@ func FuzzRegistry(f *testing.F) {
 					changes = append(changes, tree.Change{Type: tree.ChangeType(1 + next(3)), Path: paths[next(len(paths))]})
 				}
 				changes = slices.DeleteFunc(changes, func(c tree.Change) bool {
-					return c.Path == "/" && c.Type != tree.DataChanged // the root does not come or go
+					return c.Path == "/" && c.Type != tree.DataChanged // the root is never created or deleted
 				})
 				r.Deliver(z, changes, nil)
 				for _, c := range changes {
@@ -204,7 +204,7 @@ func install(r *Registry, all []watched, z tree.Zxid, path string) {
 	}
 }
 
-// check reports the first broken invariant of the registry.
+// check returns the first broken invariant of the registry.
 func (r *Registry) check() error {
 	n := 0
 	for _, l := range []lists{r.exact, r.recursive} {

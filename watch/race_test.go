@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// D1: TestArmingRace adds watches while transactions are delivered. Each must see every change after its zxid exactly once, and
-// its zxid must be visible when Add returns.
+// D1: TestArmingRace adds watches while transactions are delivered. Each watch must see every
+// change after its zxid exactly once, and its zxid must be visible when Add returns.
 func TestArmingRace(t *testing.T) {
 	const transactions, adders, kept = 1000, 4, 400
 	r := NewRegistry()
@@ -71,8 +71,8 @@ func TestArmingRace(t *testing.T) {
 	}
 }
 
-// D3: TestReadAfterEvent has watchers read as soon as they are told, and readers look for events of what they were shown: an
-// event may be ahead of the readers, never behind.
+// D3: watchers read as soon as they get an event, and readers look for the events of what they
+// read. An event may be ahead of the readers, never behind.
 func TestReadAfterEvent(t *testing.T) {
 	const transactions = 3000
 	r := NewRegistry()
@@ -99,8 +99,8 @@ func TestReadAfterEvent(t *testing.T) {
 	reading.Wait()
 }
 
-// TestEndingRace closes, ends, receives and asks from all sides while events are delivered. It is for the
-// race detector; what it asserts is that each channel ends.
+// TestEndingRace closes, ends, receives and asks from all sides while events are delivered. It is
+// for the race detector, and asserts only that each channel is closed.
 func TestEndingRace(t *testing.T) {
 	r := NewRegistry()
 	why := errors.New("why")
@@ -137,7 +137,7 @@ func TestEndingRace(t *testing.T) {
 	}
 }
 
-// D3: TestErrBeforeTheEnd has somebody ask why a watch ended the moment its channel is closed.
+// D3: TestErrBeforeTheEnd asks why a watch ended at the moment when its channel is closed.
 func TestErrBeforeTheEnd(t *testing.T) {
 	over := errors.New("over")
 	r := NewRegistry()
@@ -148,7 +148,7 @@ func TestErrBeforeTheEnd(t *testing.T) {
 		go func() {
 			for {
 				looking.Store(true)
-				select { // blocked in a receive it would come too late to see anything
+				select { // blocked in a receive, it would look too late
 				case <-events:
 					said <- s.Err()
 					return

@@ -11,8 +11,8 @@ import (
 
 func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChanged, Path: path}} }
 
-// D1, D3: TestVisibleAfterQueued looks at the moment a transaction becomes visible: its event is in the buffer, and no watch
-// can be armed.
+// D1, D3: at the moment when a transaction becomes visible, its event is in the buffer, and no
+// watch can be armed.
 func TestVisibleAfterQueued(t *testing.T) {
 	r := NewRegistry()
 	events := r.Add("/a", Persistent, 0, nil).Events()
@@ -34,7 +34,7 @@ func TestVisibleAfterQueued(t *testing.T) {
 	}
 }
 
-// free reports whether a registry's lock can be taken, by somebody else than the caller, who may have it.
+// free reports whether a goroutine other than the caller's can acquire the registry's lock.
 func free(r *Registry) bool {
 	got := make(chan bool)
 	go func() {
@@ -61,7 +61,7 @@ func TestZxid(t *testing.T) {
 	}
 }
 
-// The same for a watcher that asks for the channel when the watch is over.
+// The same for a watcher that asks for the channel only after the watch has ended.
 func TestOverflowUnheard(t *testing.T) {
 	r := NewRegistry()
 	s := r.Add("/a", Persistent, 0, nil)
@@ -86,7 +86,7 @@ func TestOverflowUnheard(t *testing.T) {
 	}
 }
 
-// D3: what fitted is told, then the end and why.
+// D3: the watcher receives the events that fitted, then the end and its reason.
 func TestOverflow(t *testing.T) {
 	r := NewRegistry()
 	slow, quick := r.Add("/a", Persistent, 2, nil), r.Add("/a", Recursive, 0, nil)
@@ -112,7 +112,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestDefaultBuffer fills the buffers nobody asked for.
+// TestDefaultBuffer fills the buffers of watches that were added without a size.
 func TestDefaultBuffer(t *testing.T) {
 	for mode, want := range map[Mode]int{Once: 1, Persistent: 64, Recursive: 64} {
 		r := NewRegistry()
@@ -193,7 +193,7 @@ func TestAddAfterClose(t *testing.T) {
 	}
 }
 
-// TestInstall replaces the tree under watches that were touched and others that were not.
+// TestInstall replaces the tree under touched and untouched watches.
 func TestInstall(t *testing.T) {
 	r := NewRegistry()
 	r.Deliver(10, nil, nil)
@@ -236,7 +236,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestManyOnOnePath ends watches of one path in an order of no kind, and then nothing is left of any.
+// TestManyOnOnePath ends the watches of one path in an arbitrary order. Nothing is left of any.
 func TestManyOnOnePath(t *testing.T) {
 	r := NewRegistry()
 	var streams []*Stream
@@ -262,7 +262,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What a gap may have changed is told, as all else, to those who may read it.
+// An event of an Install, like any other, goes only to watchers that may read its znode.
 func TestInstallTellsOnlyWhoMayRead(t *testing.T) {
 	r := NewRegistry()
 	secret := []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:x"}}

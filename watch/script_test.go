@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts answered into testdata")
 
-// A script is prose (lines with #), then blocks: commands, a line of dashes, what they answer.
+// A script is prose (lines with #), then blocks: commands, a line of dashes, and their answers.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
