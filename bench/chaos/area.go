@@ -9,13 +9,13 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// An area is the part of the tree below one first component of a path: what is in it has one order. The workload uses one on
-// each shard.
+// An area is the part of the tree below one first component of a path. Everything in an area is on
+// one shard, so its changes have one order. The workload uses one area on each shard.
 
-// homeShard is the one on which sessions live and end.
+// homeShard is the shard on which sessions live and end.
 const homeShard = 1
 
-// areasOf returns an area for each of so many shards, in their order.
+// areasOf returns an area for each of so many shards, in the shards' order.
 func areasOf(shards int) []string {
 	areas := make([]string, shards)
 	for i, found := 0, 0; found < shards; i++ {
@@ -28,7 +28,7 @@ func areasOf(shards int) []string {
 	return areas
 }
 
-// placeOf returns the place of a path's shard among so many.
+// placeOf returns the place of a path's shard among so many shards.
 func placeOf(path string, shards int) int { return int(engine.ShardOf(path, shards)) - 1 }
 
 // areaOf returns the area of a path.
@@ -37,7 +37,7 @@ func areaOf(path string) string {
 	return area
 }
 
-// inArea returns what a path is within its area.
+// inArea returns the rest of a path within its area.
 func inArea(path string) string {
 	_, rest := apart(path)
 	return rest

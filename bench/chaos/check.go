@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A check looks for one kind of broken promise in a history and describes every one it finds. Calls under way count as of
-// unknown outcome, so a history may be checked while it grows.
+// A check looks for one kind of broken promise in a history and describes each violation it finds.
+// Calls under way count as having an unknown outcome, so a history may be checked while it grows.
 type check struct {
 	promise string
 	find    func(p *past) []string
@@ -32,7 +32,7 @@ var checks = []check{
 	{"no orphan", findLeftovers},
 }
 
-// checkSoFar checks what can be said at any time.
+// checkSoFar makes the checks that are possible at any time.
 func checkSoFar(p *past, dir string, rep *report) {
 	checkEach(p, rep)
 	checkLinear(p, rep, dir, false)
@@ -46,7 +46,7 @@ func checkEach(p *past, rep *report) {
 	}
 }
 
-// checkAll checks a history that is complete, with the tree that is left.
+// checkAll checks a complete history, with the final tree.
 func checkAll(p *past, tree []entry, dir string, rep *report) {
 	if tree != nil {
 		for _, text := range findLosses(p, tree) {
@@ -59,7 +59,7 @@ func checkAll(p *past, tree []entry, dir string, rep *report) {
 	countChecked(p, rep)
 }
 
-// checkLog takes what no member may ever say for a violation.
+// checkLog reports a violation if a log contains what no member may ever log.
 func checkLog(name string, rep *report) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// findEarlyEnds checks that nothing of a session goes on any shard while it is alive: once a marker was known to be gone
-// nothing more is acknowledged to the session, in the marker's area and in that of the home shard, where sessions end first.
+// findEarlyEnds checks that nothing of a live session ends on any shard. Once a marker is known to
+// be gone, nothing more may be acknowledged to its session. This holds in the marker's area and in
+// the home shard's area, where sessions end first.
 func findEarlyEnds(p *past) (found []string) {
 	type loss struct {
 		marker string
@@ -52,7 +53,8 @@ func findEarlyEnds(p *past) (found []string) {
 	return found
 }
 
-// findLeftovers checks that nothing is left on any shard of a session once its owner was told that it is closed.
+// findLeftovers checks that nothing of a session is left on any shard once its owner knows that it
+// is closed.
 func findLeftovers(p *past) (found []string) {
 	closed := make(map[string]time.Duration) // by marker
 	for _, l := range p.Lives {

@@ -12,7 +12,7 @@ func lookFor(marker string, outcome outcome) op {
 	return op{Client: "peek", Call: callSyncGet, Path: marker, Outcome: outcome}
 }
 
-// markersOf returns a session's markers on the home shard and on another one.
+// markersOf returns a session's markers on the home shard and on another shard.
 func markersOf(session string) []string {
 	return []string{a0 + markersPath + "/" + session, "/area1" + markersPath + "/" + session}
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findEarlyExpiry checks that the ensemble expired no session before its timeout of silence. The expiry has a zxid, that of the
-// removal of the session's marker on the home shard. Every acknowledged write of its process there with a smaller one was issued before
-// the silence began, and whoever saw the expiry in the log saw it after the silence was over.
+// findEarlyExpiry checks that the ensemble expired no session before its timeout of silence. The
+// expiry has a zxid: the zxid at which the session's marker on the home shard was removed. Every
+// acknowledged write of its process there with a smaller zxid was issued before the silence began.
+// Every reader saw the expiry in the log after the silence was over.
 //
-// A session that its own node gave up, because it heard of none of its writes in time, is closed and not expired. Those of a
-// process that is no more end with the start of the next; their owner can tell of no expiry. When somebody's clock jumps nothing
-// can be said.
+// A session whose own node gave it up, because the node heard of none of the session's writes in
+// time, is closed and not expired. The sessions of a process that died end when the next process
+// starts, and their owner cannot report an expiry. While a clock jumps, the check cannot decide.
 func findEarlyExpiry(p *past) (found []string) {
 	type process struct {
 		member embed.MemberID
@@ -59,7 +60,7 @@ func findEarlyExpiry(p *past) (found []string) {
 	return found
 }
 
-// jumped reports whether a clock was put ahead in a time.
+// jumped reports whether a clock was set ahead during a time.
 func (p *past) jumped(from, to time.Duration) bool {
 	for _, at := range p.Jumps {
 		if from <= at && at <= to {

@@ -20,7 +20,7 @@ func TestFindEarlyExpiry(t *testing.T) {
 	given := of(early, 10)
 	given.Expiries = nil // its own node closed it
 	elsewhere := of(early, 10)
-	elsewhere.Ops[0].Path = "/area1/a" // a session does not live by that
+	elsewhere.Ops[0].Path = "/area1/a" // this does not keep a session alive
 	hold(t, findEarlyExpiry, []badHistory{
 		{"a session expires too early", of(early, 10), of(3*time.Second, 10), "the timeout is 2s"},
 		{"the write came before the end", of(early, 10), of(early, 8), "its process wrote at 1.0"},

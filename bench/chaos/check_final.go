@@ -11,9 +11,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findLosses compares the ledgers of each area with what is left: every sequential znode and every payment that was acknowledged is
-// there once, under the name that was acknowledged; those that were not applied are not there; the numbers have no gap; and
-// the accounts hold what the payments add up to.
+// findLosses compares the ledgers of each area with the final tree. Every acknowledged sequential
+// znode and payment is there once, under the name that was acknowledged. Writes that were not
+// applied are not there. The numbers have no gap. The accounts hold the sum of the payments.
 func findLosses(p *past, tree []entry) (found []string) {
 	left := make(map[string]entry)
 	children := make(map[string][]entry)
@@ -37,7 +37,7 @@ func findLosses(p *past, tree []entry) (found []string) {
 	return found
 }
 
-// ledgers checks those of one area by themselves, and notes the paths at which each data is.
+// ledgers checks the ledgers of one area, and records the paths of each data.
 func ledgers(area string, left map[string]entry, children map[string][]entry, byData map[string][]string) (found []string) {
 	for _, parent := range []string{area + numbersPath, area + paidPath} {
 		slices.SortFunc(children[parent], func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
@@ -49,7 +49,7 @@ func ledgers(area string, left map[string]entry, children map[string][]entry, by
 	return append(found, balances(area, left, children[area+paidPath])...)
 }
 
-// settle compares an op with the paths at which its data is left.
+// settle compares an op with the paths at which its data was found.
 func (o *op) settle(paths []string) []string {
 	switch {
 	case len(paths) > 1:
@@ -64,7 +64,7 @@ func (o *op) settle(paths []string) []string {
 	return nil
 }
 
-// numbering checks the names of sequential znodes, of which none was ever deleted.
+// numbering checks the names of sequential znodes, none of which was ever deleted.
 func numbering(parent entry, all []entry) []string {
 	var last embed.Zxid
 	for i, z := range all {

@@ -10,7 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// ledgerTree is what one number and one payment leave.
+// ledgerTree is the tree after one number and one payment.
 func ledgerTree() []entry {
 	tree := []entry{
 		{Path: a0},

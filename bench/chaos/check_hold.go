@@ -14,7 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// shares reports whether two holds of a path may be there at the same time.
+// shares reports whether two holds of a path may exist at the same time.
 func (g *grant) shares(o *grant) bool {
 	return g.Kind == o.Kind && (g.Kind == kindRead || g.Kind == kindPermit)
 }
@@ -28,12 +28,15 @@ func (p *past) grantsByPath() map[string][]grant {
 	return byPath
 }
 
-// findDoubleGrants checks that once somebody had a lock or led, no earlier holder was told that it still did, unless the two share it, and
-// that every grant has a token of its own. When Lock returned says nothing of the order: its caller may have been stopped since.
+// findDoubleGrants checks that holds exclude each other. Once a holder has a lock or leads, no
+// earlier holder may hear that it still does, unless the two share the lock. Every grant has a
+// token of its own. The time at which Lock returned says nothing about the order, because its
+// caller may have been stopped since.
 func findDoubleGrants(p *past) (found []string) {
 	for path, all := range p.grantsByPath() {
 		slices.SortFunc(all, func(a, b grant) int { return a.Token.Compare(b.Token) })
-		longest := make(map[holdKind]grant) // of those with smaller tokens, who was told longest
+		// of the grants with smaller tokens, the one that was told longest
+		longest := make(map[holdKind]grant)
 		for i, g := range all {
 			if i > 0 && all[i-1].Token == g.Token {
 				found = append(found, fmt.Sprintf("%s: %v and %v have one token", path, all[i-1], g))
@@ -51,19 +54,19 @@ func findDoubleGrants(p *past) (found []string) {
 	return found
 }
 
-// String says whose grant it was.
+// String describes the holder of a grant.
 func (g grant) String() string {
 	return fmt.Sprintf("the %s on member %d, run %d, with token %v (%.6f to %.6f)", g.Kind, g.Member, g.Run, g.Token, g.From.Seconds(), g.Until.Seconds())
 }
 
-// findSmallTokens checks that what was asked for when somebody had been granted a path already is granted with a greater token. Those of
-// readers mean nothing to one another.
+// findSmallTokens checks that tokens grow: a hold that was requested after another was granted has
+// a greater token. Read locks need no order among each other.
 func findSmallTokens(p *past) (found []string) {
 	for path, byAsked := range p.grantsByPath() {
 		byFrom := slices.Clone(byAsked)
 		slices.SortFunc(byFrom, func(a, b grant) int { return cmp.Compare(a.From, b.From) })
 		slices.SortFunc(byAsked, func(a, b grant) int { return cmp.Compare(a.Asked, b.Asked) })
-		greatest := make(map[holdKind]grant) // of those that were there when b was asked for
+		greatest := make(map[holdKind]grant) // of the grants that existed when b was requested
 		n := 0
 		for _, b := range byAsked {
 			for ; n < len(byFrom) && byFrom[n].From < b.Asked; n++ {
@@ -82,8 +85,9 @@ func findSmallTokens(p *past) (found []string) {
 	return found
 }
 
-// taken is until when a path stays taken that was lost: its delay is counted from later than the last question that was answered "still held".
-// When somebody's clock jumps that may be a contender's who counts.
+// taken returns until when a lost path stays taken. Its delay counts from later than the last
+// question that was answered "still held". When a clock jumps, that clock may be the contender's,
+// which counts the delay.
 func (p *past) taken(g *grant) time.Duration {
 	lost := g.Died
 	for _, why := range []error{embed.ErrSuspended, embed.ErrSessionExpired, embed.ErrFailed} {
@@ -98,8 +102,8 @@ func (p *past) taken(g *grant) time.Duration {
 // jumpRoom is how late a process may learn that its clock jumps.
 const jumpRoom = 20 * time.Second
 
-// findShortDelays checks that nobody is granted what was lost before its delay is over, but who is of the same identity, and who comes after
-// that one.
+// findShortDelays checks that a lost path is granted to nobody before its delay is over. Excepted
+// are the holder with the same identity, and the holders after it.
 func findShortDelays(p *past) (found []string) {
 	for path, all := range p.grantsByPath() {
 		for i := range all {
@@ -121,7 +125,7 @@ func findShortDelays(p *past) (found []string) {
 	return found
 }
 
-// isBack reports whether a later grant is that of the identity that lost an earlier one.
+// isBack reports whether o, a later grant, belongs to the identity that lost g.
 func (g *grant) isBack(o *grant) bool {
 	return g.Identity != "" && g.Identity == o.Identity && o.Token.Compare(g.Token) > 0
 }
@@ -136,11 +140,11 @@ func (g *grant) backIn(all []grant) (first *grant) {
 	return first
 }
 
-// deafMax is how long somebody may hold on whom others have asked, who gives up when he hears of it: who cannot hear for so long has lost his
-// session.
+// deafMax limits how long a holder keeps what others have asked for, if it gives up as soon as it
+// hears. A holder that cannot hear for so long has lost its session.
 const deafMax = sessionTimeoutLong + 5*time.Second
 
-// findDeaf checks that who holds when others ask for it hears of it.
+// findDeaf checks that holders hear when others ask for their locks.
 func findDeaf(p *past) (found []string) {
 	byPath := p.grantsByPath()
 	for i := range p.Ops {
@@ -157,7 +161,7 @@ func findDeaf(p *past) (found []string) {
 	return found
 }
 
-// findWithdrawnLeaders checks that nobody is told that it leads whose candidate was withdrawn.
+// findWithdrawnLeaders checks that no withdrawn candidate hears that it leads.
 func findWithdrawnLeaders(p *past) (found []string) {
 	for _, g := range p.Grants {
 		if g.Withdrawn > 0 && g.Until > g.Withdrawn {
@@ -167,7 +171,7 @@ func findWithdrawnLeaders(p *past) (found []string) {
 	return found
 }
 
-// resizes are what may have set the limits of semaphores, by path.
+// resizes returns the calls that may have set the limits of semaphores, by path.
 func (p *past) resizes() map[string][]op {
 	byPath := make(map[string][]op)
 	for _, o := range p.Ops {
@@ -178,25 +182,27 @@ func (p *past) resizes() map[string][]op {
 	return byPath
 }
 
-// permitsBetween returns the most permits that there may have been in a time: those of every resize that had begun, unless another came after it
-// that was over before.
+// permitsBetween returns the most permits that may have existed during a time. It considers the
+// limit of every resize that had begun, unless a later resize was over before that time.
 func permitsBetween(resizes []op, from, until time.Duration) (most int) {
-	for _, o := range append([]op{{Outcome: applied, Data: "0"}}, resizes...) { // as it was
+	// the limit at first
+	for _, o := range append([]op{{Outcome: applied, Data: "0"}}, resizes...) {
 		after := func(r op) bool { return r.Outcome == applied && r.Begin > o.End && r.End < from }
 		if o.Begin > until || o.Outcome == applied && slices.ContainsFunc(resizes, after) {
 			continue
 		}
 		n, _ := strconv.Atoi(o.Data)
 		if n == 0 {
-			n = permitsLimit // on which all agree
+			n = permitsLimit // the limit on which all agree
 		}
 		most = max(most, n)
 	}
 	return most
 }
 
-// findTooManyPermits checks that never were more permits out than there are: by the times from when Acquire had returned to the last question
-// that was answered "still held", and by the zxids from the grant to the last guarded write that passed.
+// findTooManyPermits checks that holders never have more permits than exist. It checks this twice:
+// by time, from Acquire's return to the last question that was answered "still held", and by zxid,
+// from the grant to the last guarded write that succeeded.
 func findTooManyPermits(p *past) (found []string) {
 	resizes := p.resizes()
 	for path, all := range p.grantsByPath() {
@@ -218,7 +224,8 @@ func findTooManyPermits(p *past) (found []string) {
 	return found
 }
 
-// tooMany adds up the permits that are out at any time, of those that were out when the newest of them was granted.
+// tooMany adds up the permits that are held at any moment. For each grant it counts the permits
+// that were held when the newest of them was granted.
 func tooMany(path, unit string, all []grant, most map[lock.Token]int, during func(grant) (from, until int64)) (found []string) {
 	slices.SortFunc(all, func(a, b grant) int {
 		x, _ := during(a)
@@ -238,7 +245,8 @@ func tooMany(path, unit string, all []grant, most map[lock.Token]int, during fun
 		sum, limit := 0, 0
 		for _, o := range out {
 			sum += o.Permits
-			if o.Token.Compare(g.Token) >= 0 { // of which one may have been granted later than g, and told earlier
+			// one of these may have been granted later than g, and told earlier
+			if o.Token.Compare(g.Token) >= 0 {
 				limit = max(limit, most[o.Token])
 			}
 		}
@@ -249,8 +257,9 @@ func tooMany(path, unit string, all []grant, most map[lock.Token]int, during fun
 	return found
 }
 
-// findStaleWrites checks the writes that were guarded by holds: none of a hold that had ended, and none of an earlier holder
-// after one of a later, unless the two share the lock.
+// findStaleWrites checks the writes that holds guarded. No write of an ended hold succeeds. No
+// write of an earlier holder succeeds after a write of a later holder, unless the two share the
+// lock.
 func findStaleWrites(p *past) (found []string) {
 	type write struct {
 		grant
@@ -285,8 +294,9 @@ func findStaleWrites(p *past) (found []string) {
 	return found
 }
 
-// findBlindObservers checks what each observer of an election saw: leaders in the order of their tokens, each of them with
-// values of its own in the order it published them, none of them twice in a row.
+// findBlindObservers checks what each observer of an election saw. The leaders come in the order of
+// their tokens. The values of a leader are its own and come in the order of publication. No value
+// comes twice in a row.
 func findBlindObservers(p *past) (found []string) {
 	for _, o := range p.Observers {
 		for i := 1; i < len(o.Seen); i++ {
@@ -306,7 +316,7 @@ func findBlindObservers(p *past) (found []string) {
 	return found
 }
 
-// split takes a published value apart: who published it, and as which of its values.
+// split takes a published value apart into its publisher and the value's number.
 func split(value string) (who string, n int) {
 	at := strings.LastIndexByte(value, '.')
 	if at < 0 {

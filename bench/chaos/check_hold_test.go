@@ -45,7 +45,8 @@ func TestFindDoubleGrants(t *testing.T) {
 		{"a mutex gives its second turn the token of its first", of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 0, 20, 25))), of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 1, 20, 25))), "one token"},
 		{"an older token is used later", of(granted(2, 10, 15), granted(1, 20, 25)), of(granted(2, 30, 35), granted(1, 20, 25)), "while"},
 	})
-	// Who was stopped between the grant and the look at the clock learns at the first question that it is over.
+	// A holder that was stopped between the grant and its look at the clock learns at its first
+	// question that the hold is over.
 	if found := findDoubleGrants(&past{Grants: []grant{granted(1, 50, 0), granted(2, 20, 40)}}); len(found) > 0 {
 		t.Errorf("a hold that nobody was told of: %q", found)
 	}
@@ -101,7 +102,8 @@ func TestFindTooManyPermits_Resized(t *testing.T) {
 		}
 		return r
 	}
-	both := []grant{some(1, granted(1, 10, 90)), some(1, granted(2, 50, 90))} // the second was asked for at 49
+	// the second was requested at 49
+	both := []grant{some(1, granted(1, 10, 90)), some(1, granted(2, 50, 90))}
 	of := func(ops ...op) past { return past{Grants: both, Ops: ops} }
 	hold(t, findTooManyPermits, []badHistory{
 		{"the limit was one before", of(resize(20, 48, "1", applied)), of(resize(20, 49, "1", applied), resize(49, 60, "2", applied)), "of 1"},

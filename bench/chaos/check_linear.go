@@ -15,11 +15,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// linearMax bounds the search for an order of one register's history. What takes longer is not decided. A test shortens it.
+// linearMax limits the search for an order of one register's history. A longer search leaves the
+// history undecided. A test shortens it.
 var linearMax = 10 * time.Second
 
-// checkLinear checks that the writes and synced reads of each register have an order that fits real time and the rules of
-// the tree. Histories of epochs in use are left for later, unless last says that there is no later.
+// checkLinear checks that the writes and synced reads of each register have an order that fits real
+// time and the rules of the tree. Unless last is set, it leaves the epochs in use for a later call.
 func checkLinear(p *past, rep *report, dir string, last bool) {
 	newest := int64(-1)
 	registers := make(map[string][]*op)
@@ -30,13 +31,13 @@ func checkLinear(p *past, rep *report, dir string, last bool) {
 			registers[o.Path] = append(registers[o.Path], o)
 		}
 	}
-	when := 0 // what is checked again at the end counts then
+	when := 0 // the last check counts them again
 	if last {
 		when = 1
 	}
 	for path, ops := range registers {
 		epoch, _ := epochOf(path)
-		if !last && epoch != newest-2 { // that of newest-1 may still be in use
+		if !last && epoch != newest-2 { // the registers of epoch newest-1 may still be in use
 			continue
 		}
 		switch result, why := linear(ops); result {
@@ -76,7 +77,7 @@ func linear(ops []*op) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	return porcupine.CheckOperationsVerbose(registerModel, list, linearMax)
 }
 
-// draw writes down how far an order could be found, and says where.
+// draw writes a picture of how far an order could be found, and returns a text that names the file.
 func draw(dir, path string, why porcupine.LinearizationInfo) string {
 	if dir == "" {
 		return ""
@@ -88,8 +89,8 @@ func draw(dir, path string, why porcupine.LinearizationInfo) string {
 	return ", see " + name
 }
 
-// decides reports whether an op says anything of its register. A plain read may be old; a read that failed saw nothing, and
-// what was not applied never happens.
+// decides reports whether an op says anything about its register. A plain read may be old, a failed
+// read saw nothing, and a write that was not applied never happens.
 func decides(o *op) bool {
 	switch {
 	case o.Call == callGet, o.Outcome == notApplied:
@@ -100,15 +101,16 @@ func decides(o *op) bool {
 	return true
 }
 
-// A znode is what a register is at one moment. The zero value is none.
+// A znode is the state of a register at one moment. In the zero value it does not exist.
 type znode struct {
 	exists  bool
 	data    string
 	version int32
 }
 
-// registerModel is a znode as the writes and synced reads of it know it. A write of unknown outcome may take effect at any
-// time after it was issued: it has no end. That it never does is the same as taking effect after everything else.
+// registerModel is a znode as its writes and synced reads see it. A write of unknown outcome may
+// take effect at any time after it was issued, so it has no end. If it never takes effect, that is
+// the same as taking effect after everything else.
 var registerModel = porcupine.Model{
 	Init:              func() any { return znode{} },
 	Step:              func(state, in, _ any) (bool, any) { return in.(*op).explain(state.(znode)) },
@@ -116,7 +118,8 @@ var registerModel = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-// explain reports whether an op can have had its outcome on a znode, and what it made of it.
+// explain reports whether an op can have had its outcome on a znode, and returns the znode after
+// it.
 func (o *op) explain(z znode) (bool, znode) {
 	next, answer := o.apply(z)
 	switch {
@@ -132,7 +135,7 @@ func (o *op) explain(z znode) (bool, znode) {
 	return true, next
 }
 
-// apply is what the tree makes of an op, and how it answers.
+// apply returns the znode after an op, and the op's outcome.
 func (o *op) apply(z znode) (znode, outcome) {
 	fits := o.Version == embed.AnyVersion || o.Version == z.version
 	switch {
@@ -152,7 +155,8 @@ func (o *op) apply(z znode) (znode, outcome) {
 	return znode{exists: true, data: o.Data, version: z.version + 1}, applied
 }
 
-// lastReads are reads of all registers when everything is over: what was acknowledged is there, however long ago.
+// lastReads returns reads of all registers in the final tree. With them, an acknowledged write must
+// still be there, however old it is.
 func lastReads(p *past, tree []entry) (reads []op) {
 	left := make(map[string]entry)
 	for _, z := range tree {

@@ -10,9 +10,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findDisorder compares the zxids of acknowledged writes and Syncs in each area with real time: what was acknowledged before a write
-// was issued has a smaller zxid, and what was acknowledged before a Sync was issued is covered by it. No two writes have the same
-// one. What a session issues without waiting is applied in the order of its issue.
+// findDisorder compares the zxids of acknowledged writes and Syncs in each area with real time. A
+// write acknowledged before another was issued has a smaller zxid. A Sync covers every write
+// acknowledged before the Sync was issued. No two writes share a zxid. Writes that a session issues
+// without waiting are applied in the order of their issue.
 func findDisorder(p *past) (found []string) {
 	for _, g := range p.Grants {
 		var last guarded
@@ -26,7 +27,7 @@ func findDisorder(p *past) (found []string) {
 			last = w
 		}
 	}
-	var last *op // of a crowd that was applied
+	var last *op // the last applied op of a crowd
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		if o.Crowd == 0 || o.wrote() == 0 {
@@ -68,7 +69,7 @@ func disorder(ops []*op) (found []string) {
 	}
 	slices.SortFunc(byBegin, func(a, b *op) int { return cmp.Compare(a.Begin, b.Begin) })
 	slices.SortFunc(byEnd, func(a, b *op) int { return cmp.Compare(a.End, b.End) })
-	var newest *op // of those that had ended
+	var newest *op // of the ops that had ended
 	for _, o := range byBegin {
 		for len(byEnd) > 0 && byEnd[0].End < o.Begin {
 			if newest == nil || byEnd[0].wrote() > newest.wrote() {
@@ -87,7 +88,7 @@ func disorder(ops []*op) (found []string) {
 	return found
 }
 
-// String says what an op was.
+// String describes an op.
 func (o *op) String() string {
 	s := fmt.Sprintf("%s %s %q", o.Call, o.Path, o.Data)
 	if o.Call == callGet || o.Call == callSyncGet {

@@ -8,11 +8,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// findTimeTravel checks what each session saw of each area in its own order: a read shows at least everything up to the newest zxid that
-// the session has seen there before, in its reads, its Syncs or its own writes.
+// findTimeTravel checks the order in which each session saw each area. A read shows at least
+// everything up to the newest zxid that the session saw there before, in its reads, its Syncs or
+// its own writes.
 func findTimeTravel(p *past) (found []string) {
-	writes := make(map[string][]*op) // acknowledged, by path
-	deletes := make(map[string]bool) // paths that somebody may have deleted
+	writes := make(map[string][]*op) // acknowledged writes, by path
+	deletes := make(map[string]bool) // paths that may have been deleted
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		switch {
@@ -23,7 +24,7 @@ func findTimeTravel(p *past) (found []string) {
 		}
 	}
 	type view struct{ session, area string }
-	newest := make(map[view]embed.Zxid) // that each session has seen
+	newest := make(map[view]embed.Zxid) // the newest zxid that each session has seen
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		of := view{o.Session, areaOf(o.Path)}
@@ -43,16 +44,16 @@ func findTimeTravel(p *past) (found []string) {
 	return found
 }
 
-// findTwoStats checks that a write happened once and as it was acknowledged: its data is seen with one Stat only, and
-// what was certainly not applied is seen nowhere.
+// findTwoStats checks that a write happened once and as it was acknowledged. Its data is seen with
+// one Stat only. Data of a write that was certainly not applied is seen nowhere.
 func findTwoStats(p *past) (found []string) {
 	type mark struct {
 		czxid, mzxid embed.Zxid
 		version      int32
 	}
 	markOf := func(o *op) mark { return mark{o.Stat.Czxid, o.Stat.Mzxid, o.Stat.Version} }
-	first := make(map[string]*op)   // by data, where it was seen first
-	refusal := make(map[string]*op) // by data, of writes that did not happen
+	first := make(map[string]*op)   // by data: the first op that saw it
+	refusal := make(map[string]*op) // by data: writes that did not happen
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		if o.write() && o.Outcome != applied && o.Outcome != unknown {

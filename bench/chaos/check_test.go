@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// A badHistory is one that a check must find fault with, and next to it the history that differs only in being right.
+// A badHistory is a history in which a check must find a violation. good differs only by being
+// correct.
 type badHistory struct {
 	name      string
 	bad, good past
-	want      string // in what is found
+	want      string // must be contained in a violation
 }
 
 // hold runs a check over histories.

@@ -11,11 +11,11 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A changeLog is everything that is known to have happened to the registers, and in storms: what was acknowledged, and what some watch
-// was told.
+// A changeLog holds all known changes of the registers, and of the znodes of storms. A change is
+// known if its write was acknowledged or a watch delivered it.
 type changeLog struct {
-	byPath map[string]map[event]string // who says so
-	sorted []event                     // by zxid, those of all areas: whoever asks looks at one
+	byPath map[string]map[event]string // its source
+	sorted []event                     // of all areas, by zxid; a reader looks at one area
 }
 
 func newChangeLog(p *past) *changeLog {
@@ -33,7 +33,8 @@ func newChangeLog(p *past) *changeLog {
 	}
 	for _, t := range p.Tapes {
 		for _, e := range t.Events {
-			// A once-watch that a snapshot has overtaken is told of a change in general, not of one that happened so.
+			// A once-watch that a snapshot overtook reports that something changed. The change need
+			// not have happened in that way.
 			if t.Mode != embed.WatchOnce && e.Type != embed.NodeChildrenChanged {
 				l.add(e, fmt.Sprintf("of which a watch of %s on member %d was told", t.Path, t.Member))
 			}
@@ -48,7 +49,8 @@ func newChangeLog(p *past) *changeLog {
 	return l
 }
 
-// watched reports whether a path is one of those, or above them, whose writes are all in the history.
+// watched reports whether the history has all writes of a path. That is so for some paths, and for
+// the paths above them.
 func watched(path string) bool {
 	at := inArea(path)
 	return at == "" || strings.HasPrefix(at, registersPath) || strings.HasPrefix(at, stormPath)
@@ -78,8 +80,8 @@ func (l *changeLog) after(z embed.Zxid) []event {
 	return l.sorted[at:]
 }
 
-// findGaps checks that each watch delivered every change that it matches once and in order, from where it was armed to
-// where it is known to be complete.
+// findGaps checks that each watch delivered every matching change once and in order, from where it
+// was armed to where it is known to be complete.
 func findGaps(p *past) (found []string) {
 	changes := newChangeLog(p)
 	for i := range p.Tapes {
@@ -95,12 +97,12 @@ func findGaps(p *past) (found []string) {
 	return append(found, findInventions(p, changes)...)
 }
 
-// String says which watch it was.
+// String describes a watch.
 func (t *tape) String() string {
 	return fmt.Sprintf("the watch of %s on member %d (mode %d, armed at %d)", t.Path, t.Member, t.Mode, t.Armed)
 }
 
-// disorder checks the stream by itself.
+// disorder checks a stream by itself.
 func (t *tape) disorder() (found []string) {
 	last := t.Since
 	seen := make(map[event]bool)
@@ -120,7 +122,8 @@ func (t *tape) disorder() (found []string) {
 	return found
 }
 
-// from is the zxid after which everything must have been delivered: where it was armed, as far as is known.
+// from returns the zxid after which the watch must have delivered everything. It is where the watch
+// was armed, as far as is known.
 func (t *tape) from() embed.Zxid {
 	if len(t.Events) > 0 {
 		return min(t.Armed, t.Events[0].Zxid-1)
@@ -128,11 +131,11 @@ func (t *tape) from() embed.Zxid {
 	return t.Armed
 }
 
-// complete is the newest zxid up to which everything must have been delivered.
+// complete returns the newest zxid up to which the watch must have delivered everything.
 func (t *tape) complete() embed.Zxid {
 	last := t.from()
 	if n := len(t.Events); n > 0 {
-		last = t.Events[n-1].Zxid - 1 // of that one's transaction there may be more
+		last = t.Events[n-1].Zxid - 1 // there may be more events of that transaction
 	}
 	if t.Mode == embed.WatchOnce && len(t.Events) > 0 {
 		return last
@@ -145,10 +148,10 @@ func (t *tape) matches(path string) bool {
 	return path == t.Path || t.Mode == embed.WatchRecursive && strings.HasPrefix(path, t.Path+"/")
 }
 
-// missing looks for changes that the stream should hold.
+// missing looks for changes that the stream should contain.
 func (t *tape) missing(changes *changeLog) (found []string) {
 	if t.Mode == embed.WatchOnce && len(t.Events) > 0 && !strings.HasPrefix(inArea(t.Path), stormPath) {
-		return nil // a snapshot that overtakes it tells it of the last change, not of the first
+		return nil // if a snapshot overtakes it, it reports the last change, not the first
 	}
 	told := make(map[event]bool)
 	for _, e := range t.Events {
@@ -165,8 +168,8 @@ func (t *tape) missing(changes *changeLog) (found []string) {
 	return found
 }
 
-// findInventions checks that no more sets were told of than were made: those that were acknowledged are known, and each of
-// unknown outcome can have happened once.
+// findInventions checks that watches delivered no more sets than were made. Acknowledged sets are
+// known, and each set of unknown outcome can have happened once.
 func findInventions(p *past, changes *changeLog) (found []string) {
 	maybe := make(map[string]int)
 	sets := make(map[event]bool)

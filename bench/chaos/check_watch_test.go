@@ -24,13 +24,13 @@ func TestFindGaps(t *testing.T) {
 	maybe := set(r0, "z", 0, 0)
 	maybe.Outcome = unknown
 	const p, once, all = embed.WatchPersistent, embed.WatchOnce, embed.WatchRecursive
-	// Part of a watch on the root: it was armed from 6 to 8.
+	// Part of a watch on the root that was armed between 6 and 8.
 	part := func(area string, synced embed.Zxid, events ...event) tape {
 		t := tapeOf(area, all, 8, synced, events...)
 		t.Since = 6
 		return t
 	}
-	late := func(events ...event) tape { // it was armed from 6 to 10
+	late := func(events ...event) tape { // it was armed between 6 and 10
 		t := part(a0, 10, events...)
 		t.Armed = 10
 		return t

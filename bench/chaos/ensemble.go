@@ -19,11 +19,12 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// patience bounds every wait for a member that nothing keeps from answering. It is far beyond what a slow machine needs: who
-// reaches it has found a call that hangs.
+// patience limits every wait for a member that nothing keeps from answering. It is far longer than
+// a slow machine needs, so a wait that reaches it has found a call that hangs.
 const patience = time.Minute
 
-// An ensemble is the members of one round, in processes of their own. Its methods may be called by any number of goroutines.
+// An ensemble is the members of one round, in processes of their own. Its methods may be called
+// concurrently.
 type ensemble struct {
 	// Immutable after newEnsemble.
 	dir     string
@@ -40,21 +41,22 @@ type ensemble struct {
 		links   map[[2]embed.MemberID]link // from, to
 		ended   bool
 		stopped map[embed.MemberID]bool   // by SIGSTOP
-		broken  map[embed.MemberID]bool   // a disk that fails
-		taken   map[embed.MemberID]string // a directory that is not where it belongs
+		broken  map[embed.MemberID]bool   // its disk fails
+		taken   map[embed.MemberID]string // a directory that was moved away
 	}
 }
 
-// A run is one life of a member's node: from the start of a process, or of another node in it, to its end.
+// A run is one life of a member's node. It begins with the start of a process, or with the start of
+// another node in the process.
 type run struct {
 	*process
 	member  embed.MemberID
 	number  int           // counts the member's runs
 	orderly atomic.Bool   // it was asked to shut down
-	ready   chan struct{} // closed when the node is
+	ready   chan struct{} // closed when the node is ready
 }
 
-// newEnsemble returns members that are not running yet.
+// newEnsemble returns members that do not run yet.
 func newEnsemble(dir string, size, shards int, h *history, rep *report) (*ensemble, error) {
 	e := &ensemble{dir: dir, shards: shards, report: rep, history: h, members: make(map[embed.MemberID]string), doors: make(map[embed.MemberID]string)}
 	e.mu.runs = make(map[embed.MemberID]*run)
@@ -78,7 +80,8 @@ func (e *ensemble) logFile(id embed.MemberID) string {
 	return filepath.Join(e.dir, fmt.Sprintf("member-%d.log", id))
 }
 
-// start starts a member's process and its node, and does not wait for either. The error is the spawning's.
+// start starts a member's process and its node, and waits for neither. The error is the error of
+// starting the process.
 func (e *ensemble) start(id embed.MemberID) error {
 	p, err := child.Spawn[request, reply](memberVariable, e.logFile(id))
 	if err != nil {
@@ -107,7 +110,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 		case !ok:
 		case answer.Error == "":
 			e.awaitReady(r)
-		case !e.isBroken(id): // else the next mend starts it
+		case !e.isBroken(id): // otherwise the next mend starts it
 			e.report.violate("guest", "member %d does not start: %s", id, answer.Error)
 		}
 	}()
@@ -138,14 +141,14 @@ func (e *ensemble) awaitReady(r *run) {
 	}
 }
 
-// run returns a member's newest run; nil before the first.
+// run returns a member's newest run. It is nil before the first run.
 func (e *ensemble) run(id embed.MemberID) *run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.mu.runs[id]
 }
 
-// running returns the newest run of a member once it is ready, or nil at the end of ctx.
+// running returns the newest run of a member once it is ready. It returns nil when ctx ends.
 func (e *ensemble) running(ctx context.Context, id embed.MemberID) *run {
 	for {
 		r := e.run(id)
@@ -172,7 +175,7 @@ func (r *run) gone() bool {
 	}
 }
 
-// allReady waits until all members are and returns those that are not in time.
+// allReady waits until all members are ready, and returns the members that are late.
 func (e *ensemble) allReady(ctx context.Context) (late []embed.MemberID) {
 	for _, id := range e.ids {
 		if e.running(ctx, id) == nil {
@@ -182,7 +185,7 @@ func (e *ensemble) allReady(ctx context.Context) (late []embed.MemberID) {
 	return late
 }
 
-// call asks a member for something and waits for the answer.
+// call sends a member a request and waits for the answer.
 func (e *ensemble) call(ctx context.Context, id embed.MemberID, q request) (reply, error) {
 	r := e.run(id)
 	select {
@@ -229,7 +232,8 @@ func (e *ensemble) leader(shard int) embed.MemberID {
 	return 0
 }
 
-// applied returns what a member has applied of the log of each shard, nil if it does not say.
+// applied returns the index up to which a member has applied the log of each shard. It returns nil
+// if the member does not answer.
 func (e *ensemble) applied(id embed.MemberID) (at []uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
 	defer cancel()
@@ -243,14 +247,14 @@ func (e *ensemble) applied(id embed.MemberID) (at []uint64) {
 	return at
 }
 
-// kill ends a member's process; start begins another.
+// kill ends a member's process. start begins another.
 func (e *ensemble) kill(id embed.MemberID) {
 	r := e.run(id)
 	r.Kill()
 	<-r.Dead()
 }
 
-// stop stops a member's process without ending it, resume lets it go on.
+// stop stops a member's process without ending it. resume lets it go on.
 func (e *ensemble) stop(id embed.MemberID) {
 	e.mu.Lock()
 	e.mu.stopped[id] = true
@@ -265,7 +269,7 @@ func (e *ensemble) resume(id embed.MemberID) {
 	e.mu.Unlock()
 }
 
-// setLink breaks or mends what one member sends to another.
+// setLink breaks or mends the connection from one member to another.
 func (e *ensemble) setLink(from, to embed.MemberID, l link) {
 	e.mu.Lock()
 	key := [2]embed.MemberID{from, to}
@@ -278,7 +282,8 @@ func (e *ensemble) setLink(from, to embed.MemberID, l link) {
 	}
 }
 
-// heal ends every fault: stopped processes go on, links are whole, disks are well, the dead start again.
+// heal ends every fault: stopped processes go on, links and disks work, and dead members start
+// again.
 func (e *ensemble) heal() {
 	e.bringDirs()
 	for _, id := range e.ids {
@@ -303,7 +308,7 @@ func (e *ensemble) heal() {
 	}
 }
 
-// breakDisk makes a member's disk slow or bad.
+// breakDisk makes a member's disk slow or faulty.
 func (e *ensemble) breakDisk(id embed.MemberID, d diskFault) {
 	e.mu.Lock()
 	e.mu.broken[id] = e.mu.broken[id] || d.Errno != 0
@@ -315,10 +320,10 @@ func (e *ensemble) memberDir(id embed.MemberID) string {
 	return filepath.Join(e.dir, fmt.Sprintf("member-%d", id))
 }
 
-// takenAway is what is appended to the name of a directory that is not where it belongs.
+// takenAway is appended to the name of a directory that was moved away.
 const takenAway = ".taken"
 
-// takeDir moves a part of a member's directory, or all of it, out of its way.
+// takeDir moves a part of a member's directory, or all of it, away.
 func (e *ensemble) takeDir(id embed.MemberID, part string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -333,7 +338,7 @@ func (e *ensemble) takeDir(id embed.MemberID, part string) error {
 	return nil
 }
 
-// bringDirs moves all back.
+// bringDirs moves all directories back.
 func (e *ensemble) bringDirs() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -351,13 +356,13 @@ func (e *ensemble) isBroken(id embed.MemberID) bool {
 	return e.mu.broken[id]
 }
 
-// mend makes a member's disk well, and starts its node again in the same process if that has failed. It returns why it had
-// failed. A node that fails without a bad disk is a violation.
+// mend mends a member's disk. If the node has failed, mend starts a new node in the same process
+// and returns why the old one failed. A node that fails without a broken disk is a violation.
 func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) {
 	r := e.run(id)
 	a, err := e.call(ctx, id, request{Call: callMend, Run: r.number + 1})
 	if strings.Contains(a.Error, notStarted) {
-		return "" // and may yet fail to, for what its disk did before
+		return "" // it may still fail, because of what its disk did before
 	}
 	e.mu.Lock()
 	broken := e.mu.broken[id]
@@ -381,7 +386,7 @@ func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) 
 	return a.Failed
 }
 
-// stacks has every member that still answers write its goroutines to its log.
+// stacks makes every member that still answers write its goroutines to its log.
 func (e *ensemble) stacks() {
 	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
 	defer cancel()
@@ -411,12 +416,12 @@ func (e *ensemble) end() {
 	}
 }
 
-// others returns the members but those given.
+// others returns all members except the given ones.
 func (e *ensemble) others(not ...embed.MemberID) []embed.MemberID {
 	return slices.DeleteFunc(slices.Clone(e.ids), func(id embed.MemberID) bool { return slices.Contains(not, id) })
 }
 
-// pause waits, no longer than ctx.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

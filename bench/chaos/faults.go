@@ -12,8 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// A fault is a kind of thing that happens to an ensemble. strike does it and returns what it did; the nemesis heals it
-// when strike's ctx has ended.
+// A fault is a kind of thing that happens to an ensemble. strike causes it and returns what it did.
+// When strike's ctx has ended, the nemesis heals the fault.
 type fault struct {
 	name              string
 	shortest, longest time.Duration
@@ -22,7 +22,7 @@ type fault struct {
 
 const (
 	moment = 200 * time.Millisecond
-	long   = 5 * time.Second // several of the least session timeouts
+	long   = 5 * time.Second // several times the least session timeout
 )
 
 var faultKinds = []fault{
@@ -116,7 +116,8 @@ func cutOneWay(s *strike) string {
 	return fmt.Sprintf("from member %d to %d", from, to)
 }
 
-// cutEars keeps everything from the leader that is sent to it, or from everybody what it sends.
+// cutEars cuts off the leader in one direction: either the leader receives nothing, or the others
+// receive nothing from it.
 func cutEars(s *strike) string {
 	leader, deaf := s.leader(), s.rng.IntN(2) == 0
 	for _, id := range s.e.others(leader) {
@@ -136,7 +137,7 @@ func (s *strike) disk(d diskFault) string {
 	return fmt.Sprintf("member %d: %+v", id, d)
 }
 
-// disks breaks those of all members at the same moment.
+// disks breaks the disks of all members at the same moment.
 func (s *strike) disks(d diskFault) string {
 	for _, id := range s.e.ids {
 		s.e.breakDisk(id, d)
@@ -144,7 +145,7 @@ func (s *strike) disks(d diskFault) string {
 	return fmt.Sprintf("all members: %+v", d)
 }
 
-// takeAway moves what a member has on disk to where it does not look. Healing moves it back.
+// takeAway moves files of a member to where the member does not find them. Healing moves them back.
 func takeAway(s *strike) string {
 	id := s.anyone()
 	part := []string{".", "raft", "image"}[s.rng.IntN(3)]
@@ -180,7 +181,7 @@ func shutDown(s *strike) string {
 	return fmt.Sprintf("member %d", id)
 }
 
-// churn moves the leadership of a shard about every few hundred milliseconds.
+// churn transfers the leadership of a shard every few hundred milliseconds.
 func churn(s *strike) string {
 	n := 0
 	for s.ctx.Err() == nil {

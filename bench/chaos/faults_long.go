@@ -10,12 +10,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// expiryRoom is what the end of a session may take beyond its timeout while a quorum and a leader exist: an election, a few
-// commits, and what a busy machine adds.
+// expiryRoom is how long the end of a session may take beyond its timeout while there is a quorum
+// and a leader. It covers an election, a few commits, and the delays of a busy machine.
 const expiryRoom = 4 * time.Second
 
-// bury kills a member and leaves it dead until those of its sessions that have the least timeout must be gone. If nothing
-// else is broken it looks whether they are.
+// bury kills a member and leaves it dead until its sessions with the least timeout must be gone. If
+// nothing else is broken, bury checks that they are.
 func bury(s *strike) string {
 	id := s.anyone()
 	others := s.e.others(id)
@@ -41,8 +41,8 @@ func bury(s *strike) string {
 	return said
 }
 
-// visitor opens a session for a strike. It returns nil if that fails or takes longer than the strike, of which a member that does
-// not answer may be a part.
+// visitor opens a session for a strike. It returns nil if that fails or takes longer than the
+// strike: the strike itself may keep the member from answering.
 func (s *strike) visitor(id embed.MemberID, kind string) *client {
 	c := s.w.newClient(id, kind)
 	opened := make(chan bool)
@@ -64,7 +64,7 @@ func (s *strike) visitor(id embed.MemberID, kind string) *client {
 	return nil
 }
 
-// expectGone looks whether nothing is left on any shard of a session that is at its end since some moment.
+// expectGone checks that nothing is left on any shard of a session that ended at some moment.
 func (s *strike) expectGone(c *client, l life, since time.Duration) {
 	for _, marker := range l.Markers {
 		asked := now()
@@ -80,8 +80,9 @@ func (s *strike) expectGone(c *client, l life, since time.Duration) {
 // leavers is how many sessions end at once.
 const leavers = 5
 
-// farewell kills who leads the home shard right after sessions were closed that have something on every shard, or while they are.
-// Nobody else may know yet what the others must be told. If nothing else is broken it looks whether all of it goes.
+// farewell kills the leader of the home shard during or right after the closing of sessions that
+// have something on every shard. The other shards may not have heard yet that the sessions ended.
+// If nothing else is broken, farewell checks that everything of the sessions goes.
 func farewell(s *strike) string {
 	leader := s.leaderOf(homeShard)
 	others := s.e.others(leader)
@@ -112,9 +113,10 @@ func farewell(s *strike) string {
 	return fmt.Sprintf("member %d, %d sessions", leader, len(leaving))
 }
 
-// estrange makes what a member says to the others late, has sessions there begin to use every shard, and then parts the member from
-// who leads the home shard: the sessions are over before the other shards have heard of them. The parting ends before their node has
-// given them up by itself, for then it would close them everywhere.
+// estrange lets sessions end before the other shards have heard of them. It delays what a member
+// sends to the others. Sessions on that member then begin to use every shard. Then estrange
+// separates the member from the leader of the home shard. It ends the separation before the
+// sessions' node has given them up, because the node would then close them everywhere.
 func estrange(s *strike) string {
 	leader := s.leaderOf(homeShard)
 	others := s.e.others(leader)
@@ -134,7 +136,8 @@ func estrange(s *strike) string {
 	return fmt.Sprintf("member %d from %d, %v late", id, leader, late.Delay)
 }
 
-// linger opens a session, and closes it once its node had the time after ctx to hear that it is over.
+// linger opens a session. After ctx it waits until the session's node can have heard that the
+// session is over, and closes it.
 func (c *client) linger(ctx context.Context) {
 	if !c.open(ctx) {
 		return
@@ -146,11 +149,12 @@ func (c *client) linger(ctx context.Context) {
 	c.close()
 }
 
-// bulkSets is what takes the log beyond everything that it keeps for members that lag: 64 MiB make a snapshot due, and 64 MiB
-// before it stay. A busy machine with the race detector may need more than a minute for it, and then it is given up.
+// bulkSets fills the log with more than it keeps for members that lag: 64 MiB make a snapshot due,
+// and the 64 MiB before it stay. On a busy machine with the race detector that may take more than a
+// minute; then the strike gives up.
 const bulkSets = 140
 
-// lag cuts a member off and fills the log until the member can only be brought back with a snapshot.
+// lag cuts a member off and fills the log until only a snapshot can bring the member back.
 func lag(s *strike) string {
 	id := s.follower()
 	s.split(link{Cut: true}, id)
@@ -167,7 +171,7 @@ func lag(s *strike) string {
 	})
 	enough := s.ctx.Done()
 	if s.alone {
-		enough = nil // else the member that fills it may be stopped until this ends
+		enough = nil // otherwise the member that fills the log may be stopped until this ends
 	}
 	select {
 	case o := <-filled:

@@ -9,7 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// setLink breaks or mends what this member sends to another.
+// setLink breaks or mends the connection from this member to another.
 func setLink(f *embedtest.Faults, to embed.MemberID, l link) { f.SetLink(to, embedtest.Link(l)) }
 
 // setDisk breaks or mends this member's disk.

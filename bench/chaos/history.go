@@ -19,25 +19,26 @@ import (
 // never is the end of a call that has not ended.
 const never = time.Duration(math.MaxInt64)
 
-// An op is one call of a session as its caller saw it. Times are the caller's, so the call was under way at most between
-// them.
+// An op is one call of a session as its caller saw it. The times are the caller's: the call was
+// under way at most between them.
 type op struct {
-	Client  string // who issues one op after the other
+	Client  string // issues one op after the other
 	Session string
 	Member  embed.MemberID
 	Run     int
 	Call    call
 	Path    string
 	Data    string // of a write: an id that no other write has
-	Version int32  // that a write asks for
+	Version int32  // the version that a write requires
 	Begin   time.Duration
 	End     time.Duration
 	Outcome outcome
-	Crowd   int    // its place among writes that were issued without waiting; zero: it was issued alone
-	Got     string // what a read read, or the path that was created
-	Stat    embed.Stat
-	Zxid    embed.Zxid // what a Sync promised
-	Why     string     // the error's text
+	// its place among writes that were issued without waiting; zero if it was issued alone
+	Crowd int
+	Got   string // what a read read, or the path that was created
+	Stat  embed.Stat
+	Zxid  embed.Zxid // what a Sync promised
+	Why   string     // the error's text
 }
 
 func (o *op) write() bool {
@@ -48,7 +49,8 @@ func (o *op) write() bool {
 	return false
 }
 
-// wrote is the zxid of an acknowledged write, zero if it is not known: a delete does not say.
+// wrote returns the zxid of an acknowledged write. It returns zero if the zxid is not known; a
+// delete does not say.
 func (o *op) wrote() embed.Zxid {
 	if o.Outcome != applied {
 		return 0
@@ -62,21 +64,21 @@ func (o *op) wrote() embed.Zxid {
 	return 0
 }
 
-// A life is one session: who spoke for it, and how it ended.
+// A life is one session: its owner, and its end.
 type life struct {
 	Name    string
 	ID      embed.SessionID
 	Member  embed.MemberID
 	Run     int
 	Timeout time.Duration
-	Markers []string // ephemerals that stand for it, the first of them on the home shard
+	Markers []string // ephemerals that show that it lives, the first of them on the home shard
 	Opened  time.Duration
-	Ended   time.Duration // when the caller learned of it, never if it has not
+	Ended   time.Duration // when the caller learned of the end; never if it has not
 	Why     string
-	Closed  time.Duration // when its owner was told that it is closed, zero if never
+	Closed  time.Duration // when its owner heard that it is closed; zero if never
 }
 
-// home is the marker on the home shard, empty if there is none.
+// home returns the marker on the home shard. It is empty if there is none.
 func (l *life) home() string {
 	if len(l.Markers) == 0 {
 		return ""
@@ -84,12 +86,12 @@ func (l *life) home() string {
 	return l.Markers[0]
 }
 
-// A grant is one hold of one path, and whose it was.
+// A grant is one hold of one path, with its holder.
 type grant struct {
 	Path   string
 	Member embed.MemberID
 	Run    int
-	Died   bool // its holder's process was killed, and had not told of its end
+	Died   bool // its holder's process was killed before it reported an end
 	holding
 }
 
@@ -105,32 +107,33 @@ type observation struct {
 	Seen []sighting
 }
 
-// A tape is one watch and what it delivered, of one area: one on the root has several.
+// A tape is what one watch delivered from one area. A watch on the root has several tapes.
 type tape struct {
 	Member embed.MemberID
 	Path   string
 	Mode   embed.WatchMode
 	Since  embed.Zxid // it was armed here or later
-	Armed  embed.Zxid // it was armed here or before
+	Armed  embed.Zxid // it was armed here or earlier
 	Events []event
-	Synced embed.Zxid // it is complete up to here at least, if its end was regular
-	Why    string     // why it ended, if for an error
+	Synced embed.Zxid // it is complete up to here at least, if it ended in the regular way
+	Why    string     // the error with which it ended, if any
 }
 
-// A removal is the end of a session's marker as a watch was told of it.
+// A removal is the end of a session's marker as a watch delivered it.
 type removal struct {
 	Path string
 	Zxid embed.Zxid
 	At   time.Duration // when it was known
 }
 
-// An expiry is a session's as a node saw it in the log.
+// An expiry is the expiry of a session as a node saw it in the log.
 type expiry struct {
 	ID embed.SessionID
-	At time.Duration // when the node told of it
+	At time.Duration // when the node reported it
 }
 
-// A history is all that was done and seen in a round. Its methods may be called by any number of goroutines.
+// A history records everything that was done and seen in a round. Its methods may be called
+// concurrently.
 type history struct {
 	mu struct {
 		sync.Mutex
@@ -138,7 +141,7 @@ type history struct {
 	}
 }
 
-// past is a history at one moment.
+// A past is a history at one moment.
 type past struct {
 	Ops       []op
 	Lives     []life
@@ -147,10 +150,10 @@ type past struct {
 	Tapes     []tape
 	Removals  []removal
 	Expiries  []expiry
-	Jumps     []time.Duration // when somebody's clock was put ahead
+	Jumps     []time.Duration // when a clock was set ahead
 }
 
-// begin notes that a call is issued and returns its place.
+// begin records that a call is issued and returns its place.
 func (h *history) begin(o op) int { return h.beginAt(now(), o) }
 
 func (h *history) beginAt(begun time.Duration, o op) int {
@@ -161,7 +164,7 @@ func (h *history) beginAt(begun time.Duration, o op) int {
 	return len(h.mu.Ops) - 1
 }
 
-// end notes the answer.
+// end records the answer.
 func (h *history) end(at int, r reply) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +179,7 @@ func (h *history) end(at int, r reply) {
 	}
 }
 
-// over returns the names of the sessions that have ended as far as their callers know.
+// over returns the names of the sessions whose callers know that they ended.
 func (h *history) over() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -189,7 +192,7 @@ func (h *history) over() map[string]bool {
 	return names
 }
 
-// marker returns some marker of one of the newest sessions, empty if that has none.
+// marker returns some marker of one of the newest sessions. It is empty if that session has none.
 func (h *history) marker(rng *rand.Rand) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +204,7 @@ func (h *history) marker(rng *rand.Rand) string {
 	return l.Markers[rng.IntN(len(l.Markers))]
 }
 
-// add appends to one of the lists and returns the place. edit changes what is there.
+// add appends to one of the lists and returns the place. edit changes the entry at a place.
 func add[T any](h *history, list func(*past) *[]T, v T) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +227,8 @@ func removals(p *past) *[]removal      { return &p.Removals }
 func expiries(p *past) *[]expiry       { return &p.Expiries }
 func jumps(p *past) *[]time.Duration   { return &p.Jumps }
 
-// snapshot returns the history as it is now. Calls that are under way have an unknown outcome in it.
+// snapshot returns the history as it is now. In it, calls that are under way have an unknown
+// outcome.
 func (h *history) snapshot() *past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,7 +247,7 @@ func (h *history) snapshot() *past {
 	return p
 }
 
-// save writes a history down, a line for each entry.
+// save writes a history to a file, one line per entry.
 func (p *past) save(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "history.jsonl"))
 	if err != nil {

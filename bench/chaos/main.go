@@ -99,7 +99,7 @@ func (s settings) run(out io.Writer) int {
 	return exitWell
 }
 
-// kinds are the faults to choose from.
+// kinds returns the faults to choose from.
 func (s settings) kinds() []fault {
 	return slices.DeleteFunc(slices.Clone(faultKinds), func(f fault) bool {
 		return !slices.ContainsFunc(s.only, func(word string) bool { return strings.Contains(f.name, word) })

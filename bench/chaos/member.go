@@ -21,39 +21,42 @@ import (
 )
 
 const (
-	// tick makes elections take 0.2 to 0.48 s, and 1.44 s the least session timeout.
+	// With this tick, elections take 0.2 to 0.48 s, and the least session timeout is 1.44 s.
 	tick = 20 * time.Millisecond
-	// requestTimeout is longer than it takes to end a session that nobody speaks for: its calls may still be on their way then.
+	// requestTimeout is longer than the end of an abandoned session takes, so calls of the session
+	// may still be in flight then.
 	requestTimeout = 3 * time.Second
-	// sessionTimeoutMin is what a session gets that asks for less.
+	// sessionTimeoutMin is the timeout of a session that asks for less.
 	sessionTimeoutMin = 72 * tick
 )
 
-// notStarted is what a process says whose node is on its way.
+// notStarted is the answer of a process whose node is not started yet.
 const notStarted = "not started"
 
-// A member is this process when it is a member of an ensemble. It answers each request on a goroutine of its own.
+// A member is this process when it is a member of an ensemble. It answers each request on a
+// goroutine of its own.
 type member struct {
-	faults  *embedtest.Faults
-	expired request         // who wants to know of expired sessions; set before the first start
+	faults *embedtest.Faults
+	// the request that wants to know of expired sessions; set before the first start
+	expired request
 	door    string          // of the gateway; set by the first start
-	rest    context.Context // ends when nobody shall go on for longer than he has to
+	rest    context.Context // ends when holders shall not hold longer than they must
 	tire    context.CancelFunc
 
 	mu struct {
 		sync.Mutex
 		cfg      embed.Config
-		run      int // number of the newest
+		run      int // number of the newest run
 		node     *embed.Node
 		gateway  *gateway.Gateway // of node
-		failed   error            // why there is none
+		failed   error            // why there is no node
 		sessions map[string]*embed.Session
 		kept     map[keptKey]*lock.Mutex
 	}
 }
 
-// runMember serves requests until standard input ends: the parent is gone, or wants this process to be. It ends without a
-// farewell either way.
+// runMember serves requests until standard input ends, because the parent is gone or wants this
+// process to end. Either way the process ends without closing its node.
 func runMember() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	m := &member{faults: embedtest.NewFaults()}
@@ -65,7 +68,8 @@ func runMember() int {
 		switch q.Call {
 		case callExpired:
 			m.expired = q
-		case callLink, callDisk, callWall, callSleep: // in their order, also where many have waited in the pipe
+		// in their order, even if many have waited in the pipe
+		case callLink, callDisk, callWall, callSleep:
 			m.answer(&q)
 		default:
 			go m.answer(&q)
@@ -99,7 +103,7 @@ func (m *member) node() *embed.Node {
 	return m.mu.node
 }
 
-// number is that of the run that a node is, if it is the newest one.
+// number returns the number of a node's run, or zero if the node is not the newest one.
 func (m *member) number(n *embed.Node) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,7 +193,8 @@ func (m *member) run(number int, cfg embed.Config) error {
 	return err
 }
 
-// mend makes the disk well. A node that has failed meanwhile, or could not start, is started again in this same process.
+// mend mends the disk. If the node failed meanwhile, or could not start, mend starts a new one in
+// this process.
 func (m *member) mend(next int, r *reply) error {
 	setDisk(m.faults, diskFault{})
 	m.mu.Lock()
@@ -217,7 +222,8 @@ func (m *member) mend(next int, r *reply) error {
 
 func (m *member) open(ctx context.Context, n *embed.Node, q *request, r *reply) error {
 	if run := m.number(n); run != q.Run {
-		return fmt.Errorf("no session in run %d any more", q.Run) // the caller has not heard of the next one yet
+		// the caller does not know of the next run yet
+		return fmt.Errorf("no session in run %d any more", q.Run)
 	}
 	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// held is what a lock.Hold and an election.Leadership have in common.
+// held is the common part of lock.Hold and election.Leadership.
 type held interface {
 	Token() lock.Token
 	Context() context.Context
@@ -27,17 +27,17 @@ type held interface {
 const (
 	// questionEvery is the pause between two questions.
 	questionEvery = 200 * time.Microsecond
-	// accessEvery is how often what the hold protects is used. The parent is told as it happens, so that it also knows of
-	// holders that are killed.
+	// accessEvery is how often a holder uses what the hold protects. It tells the parent each time,
+	// so that the parent also knows of holders that are killed.
 	accessEvery = 10 * time.Millisecond
 )
 
-// guardedBy is the znode that a lock or an election protects, in the same area.
+// guardedBy returns the znode, in the same area, that a lock or an election protects.
 func guardedBy(path string) string {
 	return areaOf(path) + "/guarded-by" + strings.ReplaceAll(inArea(path), "/", "-")
 }
 
-// holders are all that use holds of one request, one after the other or at the same time.
+// holders are all users of holds of one request, in turn or at the same time.
 type holders struct {
 	m     *member
 	s     *embed.Session
@@ -45,17 +45,17 @@ type holders struct {
 	count atomic.Int64
 }
 
-// A holder uses one hold and tells what it sees.
+// A holder uses one hold and reports what it sees.
 type holder struct {
 	*holders
 	told  holding
 	h     held
-	guard func() embed.Op  // nil: there is none
-	heard <-chan struct{}  // closed when somebody has asked for it
+	guard func() embed.Op  // nil if there is none
+	heard <-chan struct{}  // closed when somebody has asked for the hold
 	sent  []*embed.Pending // guarded writes, in the order of told.Guarded
 }
 
-// holder returns who uses a hold that was asked for at some time or later.
+// holder returns the user of a hold that was requested at asked or later.
 func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
 	u := &holder{holders: a, h: h}
 	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Delay: a.q.Hold.Delay, Identity: a.q.Hold.Identity, Token: h.Token(), Asked: asked, From: now()}
@@ -72,7 +72,7 @@ func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
 	return u
 }
 
-// running is what a function knows that is run while it holds or leads.
+// running is what a function knows while it runs under a hold or a leadership.
 type running struct {
 	ctx   context.Context
 	token lock.Token
@@ -89,7 +89,7 @@ func (r running) Err() error {
 	return context.Cause(r.ctx)
 }
 
-// tell tells the parent what was seen of the hold.
+// tell tells the parent what the holder saw of the hold.
 func (u *holder) tell() { u.q.say(reply{Hold: &u.told}, true) }
 
 // wrong tells the parent of a broken promise.
@@ -97,9 +97,10 @@ func (a *holders) wrong(format string, args ...any) {
 	a.q.say(reply{Wrong: fmt.Sprintf(format, args...)}, true)
 }
 
-// use asks the hold until it is lost or a time is over, calls work now and then, and notes the last question that was
-// answered "still held". It does not let go while a write has no outcome: a holder that is cut off clings to what it has. It reports whether
-// the hold was still there.
+// use asks the hold again and again until it is lost or length has passed. Now and then it calls
+// work. It records the last question that was answered "still held". While a write has no outcome,
+// use does not let go: a holder that is cut off clings to its hold. It reports whether the hold
+// still existed.
 func (u *holder) use(length time.Duration, work func()) bool {
 	begun := now()
 	last := begun
@@ -132,13 +133,14 @@ func (u *holder) use(length time.Duration, work func()) bool {
 	return true
 }
 
-// give tells the parent that the hold is about to be given up.
+// give tells the parent that the hold is about to be released.
 func (u *holder) give() {
 	u.told.Given = true
 	u.tell()
 }
 
-// write sends a guarded write and does not wait for it: it may still be on its way when the hold is lost.
+// write sends a guarded write and does not wait for it, so the write may still be in flight when
+// the hold is lost.
 func (u *holder) write() {
 	if u.guard == nil {
 		return
@@ -166,7 +168,8 @@ func (u *holder) waits() bool {
 	}
 }
 
-// end makes sure that the hold has ended, writes once more, which must be refused, and waits for the outcomes of all writes.
+// end makes sure that the hold has ended. It writes once more, which must be refused, and waits for
+// the outcomes of all writes.
 func (u *holder) end() {
 	if u.h.Err() == nil {
 		u.wrong("the %s with token %v was given up and goes on", u.told.Kind, u.told.Token)
@@ -189,14 +192,15 @@ func (u *holder) end() {
 	u.tell()
 }
 
-// untilRest bounds what waits for others.
+// untilRest returns a ctx that also ends when the member is to rest. It limits calls that wait for
+// other holders.
 func (m *member) untilRest(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	context.AfterFunc(m.rest, cancel)
 	return ctx, cancel
 }
 
-// section takes a lock, uses what it protects and releases it.
+// section acquires a lock, uses what it protects and releases it.
 func (m *member) section(ctx context.Context, n *embed.Node, s *embed.Session, q *request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()
@@ -226,7 +230,7 @@ func (u *holder) section(h *lock.Hold) {
 	}
 	u.use(u.q.Length, func() {})
 	u.give()
-	_ = h.Release() // if it cannot be sent the node goes on trying
+	_ = h.Release() // if the release cannot be sent, the node keeps trying
 	u.end()
 }
 
@@ -248,7 +252,7 @@ func (a *holders) do(ctx context.Context, n *embed.Node) error {
 	if !held && err == nil && ctx.Err() == nil {
 		u.wrong("the %s with token %v was lost and Do says nothing", u.told.Kind, u.told.Token)
 	}
-	return nil // it tells only that the hold was lost
+	return nil // the error only says that the hold was lost
 }
 
 // resize sets the limit of a semaphore.
@@ -260,29 +264,29 @@ func resize(ctx context.Context, s *embed.Session, q *request) error {
 	return lock.NewSemaphore(s, q.Path, 0).Resize(ctx, limit)
 }
 
-// revoke asks for a lock, of whoever has it now or later.
+// revoke asks the present or next holder for a lock.
 func revoke(ctx context.Context, s *embed.Session, path string) error {
-	if _, err := s.Sync(ctx, path); err != nil { // else it may be somebody earlier who is asked
+	if _, err := s.Sync(ctx, path); err != nil { // otherwise it may ask an earlier holder
 		return err
 	}
 	return lock.Revoke(ctx, s, path)
 }
 
-// options are those of a lock that is asked for.
+// options returns the options of a requested lock.
 func options(q *request) lock.Options {
 	return lock.Options{Delay: q.Hold.Delay, Identity: q.Hold.Identity}
 }
 
-// A locker is a lock that may be waited for.
+// A locker is a lock that callers may wait for.
 type locker interface {
 	Lock(context.Context) (*lock.Hold, error)
 	TryLock(context.Context) (*lock.Hold, error)
 }
 
-// errTaken says that what was to be had at once was not.
+// errTaken says that a lock was not free at once.
 var errTaken = errors.New("not to be had at once")
 
-// takeHold takes a lock of a kind.
+// takeHold acquires a lock of a kind.
 func takeHold(ctx context.Context, s *embed.Session, q *request) (*lock.Hold, error) {
 	var l locker
 	o := options(q)
@@ -320,7 +324,7 @@ type readLock struct{ *lock.RWMutex }
 func (l readLock) Lock(ctx context.Context) (*lock.Hold, error)    { return l.RLock(ctx) }
 func (l readLock) TryLock(ctx context.Context) (*lock.Hold, error) { return l.TryRLock(ctx) }
 
-// permits are some of a semaphore's.
+// permits are some of a semaphore's permits.
 type permits struct {
 	*lock.Semaphore
 	n int
@@ -330,19 +334,19 @@ func (l permits) Lock(ctx context.Context) (*lock.Hold, error)    { return l.Acq
 func (l permits) TryLock(ctx context.Context) (*lock.Hold, error) { return l.TryAcquire(ctx, l.n) }
 
 const (
-	// keep is how long a kept mutex lets a contender of somebody else wait.
+	// keep is how long a kept mutex lets a contender elsewhere wait.
 	keep = 50 * time.Millisecond
-	// sharers take a kept mutex at the same time, each so many times.
+	// sharers acquire a kept mutex at the same time, each so many times.
 	sharers, sharerTurns = 3, 3
 )
 
-// keptKey says whose kept mutex it is, and of what path.
+// A keptKey identifies a kept mutex by its session and its path.
 type keptKey struct {
 	session *embed.Session
 	path    string
 }
 
-// keptMutex returns the one mutex that all holders of a session have of a path.
+// keptMutex returns the one mutex that all holders of a session use for a path.
 func (m *member) keptMutex(s *embed.Session, path string) *lock.Mutex {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -353,7 +357,7 @@ func (m *member) keptMutex(s *embed.Session, path string) *lock.Mutex {
 	return m.mu.kept[k]
 }
 
-// share has several holders take turns with one mutex.
+// share lets several holders take turns with one mutex.
 func (a *holders) share(ctx context.Context, l *lock.Mutex) error {
 	errs := make([]error, sharers)
 	var all sync.WaitGroup
@@ -377,7 +381,8 @@ func (a *holders) share(ctx context.Context, l *lock.Mutex) error {
 	return errs[0]
 }
 
-// readOrWrite takes one of the two locks and uses it, and maybe turns it into the other and uses that.
+// readOrWrite acquires one of the two locks and uses it. It may then turn the lock into the other
+// and use that.
 func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 	begun := now()
 	h, err := takeHold(ctx, a.s, a.q)
@@ -397,7 +402,7 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 	if k == kindWrite {
 		next, err := l.Downgrade(ctx, h)
 		if err != nil {
-			u.end() // it has ended all the same
+			u.end() // it has ended anyway
 			return err
 		}
 		a.seen("downgraded")
@@ -420,10 +425,10 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 	return nil
 }
 
-// seen tells the parent of something to be counted.
+// seen tells the parent of something to count.
 func (a *holders) seen(what string) { a.q.say(reply{Data: what}, true) }
 
-// lead campaigns, publishes a few values and makes room, as section does.
+// lead campaigns, publishes a few values and makes room. The method section does the same with locks.
 func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()
@@ -444,7 +449,7 @@ func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *r
 	switch begun = now(); q.Hold.Then {
 	case thenTransfer:
 		err = a.transfer(ctx, u, l)
-		_ = l.Resign() // nobody took it
+		_ = l.Resign() // nobody accepted it
 		u.end()
 		return err
 	case thenRequeue:
@@ -460,13 +465,13 @@ func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *r
 		u = a.holder(kindLeader, begun, l)
 		u.lead(ctx, l)
 	}
-	_ = l.Resign() // as Release
+	_ = l.Resign() // like Release
 	u.end()
 	return nil
 }
 
-// unlessLost returns an error, unless it says only why a leadership had ended. It may have ended after
-// the last question, when nobody noted the loss.
+// unlessLost returns err, unless err only says why the leadership ended. The leadership may have
+// ended after the last question, when nobody recorded the loss.
 func (a *holders) unlessLost(u *holder, err error) error {
 	if errors.Is(err, u.h.Err()) {
 		return nil
@@ -486,7 +491,7 @@ func stand(ctx context.Context, s *embed.Session, q *request) (*election.Leaders
 	return c.Wait(ctx)
 }
 
-// withdraw has a candidate withdrawn, which may lead by then.
+// withdraw withdraws a candidate, which may lead by then.
 func (a *holders) withdraw(ctx context.Context) error {
 	begun := now()
 	c, err := election.New(a.s, a.q.Path).Enter(ctx, []byte(a.q.Data+".0"), election.Options{Priority: a.q.Hold.Priority})
@@ -496,7 +501,7 @@ func (a *holders) withdraw(ctx context.Context) error {
 	withdrawn := make(chan time.Duration, 1)
 	time.AfterFunc(a.q.Hold.Withdraw, func() {
 		if err := c.Withdraw(); err != nil {
-			withdrawn <- 0 // the node goes on trying
+			withdrawn <- 0 // the node keeps trying
 			return
 		}
 		withdrawn <- now()
@@ -516,7 +521,8 @@ func (a *holders) withdraw(ctx context.Context) error {
 	if !errors.Is(err, embed.ErrReleased) {
 		return err
 	}
-	// Withdraw waits until the znode is gone only for who leads, but what is sent after it comes after it.
+	// Withdraw waits for the removal of the znode only if the candidate leads. A write that is sent
+	// after it takes effect after it.
 	if err := a.s.Delete(ctx, c.Path(), embed.AnyVersion); err == nil && at > 0 {
 		a.wrong("a candidate was withdrawn and stood in the queue: %s", c.Path())
 	}
@@ -552,7 +558,7 @@ func (u *holder) lead(ctx context.Context, l *election.Leadership) {
 	})
 }
 
-// transfer gives a leadership to the last who waits, if there is one, so that it goes ahead of all others.
+// transfer transfers a leadership to the last waiting candidate, if there is one, past all others.
 func (a *holders) transfer(ctx context.Context, u *holder, l *election.Leadership) error {
 	lost := l.Err()
 	all, err := election.New(a.s, a.q.Path).Candidates(ctx)
@@ -572,12 +578,12 @@ func (a *holders) transfer(ctx context.Context, u *holder, l *election.Leadershi
 	case errors.Is(err, election.ErrNotTransferred):
 		a.seen("leadership not transferred, but resigned")
 	case lost != nil || ended != nil:
-		err = nil // it was lost before
+		err = nil // the leadership was lost before
 	}
 	return err
 }
 
-// latch leads with a latch once, twice if it is granted the time.
+// latch leads with a latch once, or twice if it is granted the time.
 func (a *holders) latch(ctx context.Context, n *embed.Node) error {
 	begun := now()
 	l := election.NewLatch(n, a.q.Path, []byte(a.q.Data+".0"), election.Options{Priority: a.q.Hold.Priority})
@@ -589,7 +595,7 @@ func (a *holders) latch(ctx context.Context, n *embed.Node) error {
 		}
 		u := a.holder(kindLatch, begun, leads)
 		u.lead(ctx, leads)
-		begun = u.told.From // after a loss the latch asks again before this learns of it
+		begun = u.told.From // after a loss, the latch asks again before this code learns of it
 		_ = leads.Resign()
 		u.end()
 		if turns++; turns == 2 {
@@ -605,7 +611,7 @@ func (a *holders) latch(ctx context.Context, n *embed.Node) error {
 	return ctx.Err()
 }
 
-// take takes a lock, or leads, and gives it up at once.
+// take acquires a lock, or leads, and gives it up at once.
 func take(ctx context.Context, s *embed.Session, q *request) error {
 	if q.Hold.Kind == kindLeader {
 		l, err := stand(ctx, s, q)
@@ -614,7 +620,8 @@ func take(ctx context.Context, s *embed.Session, q *request) error {
 		}
 		return l.Resign()
 	}
-	if q.Hold.Kind == kindPermit { // all of them: what others have made of the limit, its node may not know
+	// all of them: this node may not know the limit that others have set
+	if q.Hold.Kind == kindPermit {
 		if err := lock.NewSemaphore(s, q.Path, 0).Resize(ctx, 0); err != nil {
 			return err
 		}
@@ -626,7 +633,8 @@ func take(ctx context.Context, s *embed.Session, q *request) error {
 	return h.Release()
 }
 
-// observe reports what an observer sees: a token and a value each. It ends with the session, or when the member is to rest.
+// observe reports what an observer sees, each time a token and a value. It ends with the session,
+// or when the member is to rest.
 func (m *member) observe(ctx context.Context, s *embed.Session, q *request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()

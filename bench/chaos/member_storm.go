@@ -11,20 +11,21 @@ import (
 
 const stormPath = "/storm"
 
-// stormOf is the znode that storms of a member set in an area.
+// stormOf returns the znode that a member's storms set in an area.
 func stormOf(area string, id embed.MemberID) string {
 	return fmt.Sprintf("%s%s-%d", area, stormPath, id)
 }
 
 const (
 	stormSets = 150
-	// stormWatches bounds how many watches one storm arms.
+	// stormWatches limits how many watches one storm arms.
 	stormWatches = 300
 )
 
-// storm sets one znode many times without waiting, so that the transactions of whole batches are applied one right after
-// another, and arms one once-watch after another meanwhile: a watch that is armed anywhere but exactly between two transactions
-// shows. When everything is over each watch tells what it was told first.
+// storm sets one znode many times without waiting, so that the shard applies the transactions of
+// whole batches right after each other. Meanwhile it arms one once-watch after another. A watch
+// that is armed anywhere but exactly between two transactions would show. When everything is over,
+// each watch reports its first event.
 func (m *member) storm(ctx context.Context, s *embed.Session, q *request, r *reply) error {
 	var sets []*embed.Pending
 	for i := range stormSets {
@@ -43,7 +44,7 @@ func (m *member) storm(ctx context.Context, s *embed.Session, q *request, r *rep
 		}
 		watches = append(watches, w)
 		if len(watches) == 1 {
-			<-sets[0].Done() // from here on it blows
+			<-sets[0].Done() // the storm begins
 		}
 	}
 	for _, p := range sets {

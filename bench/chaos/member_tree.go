@@ -16,7 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// use carries out what needs a session.
+// use executes the calls that need a session.
 func (m *member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *request, r *reply) (err error) {
 	switch q.Call {
 	case callClose:
@@ -80,15 +80,16 @@ const (
 
 func account(area string, i int) string { return area + bankPath + "/" + strconv.Itoa(i) }
 
-// pay moves one from one account of the log's area to another and notes it under an id, in one transaction that holds only if nobody else
-// came first. The accounts and the id are in what: "id from to".
+// pay moves one from one account of the log's area to another and records the payment under an id.
+// It does so in one transaction, which succeeds only if nobody else came first. what holds the id
+// and the accounts: "id from to".
 func pay(ctx context.Context, s *embed.Session, log, what string, r *reply) error {
 	var id string
 	var from, to int
 	if _, err := fmt.Sscan(what, &id, &from, &to); err != nil {
 		return err
 	}
-	// A stale read would be refused for its version again and again.
+	// After a stale read, the transaction would be refused for its version again and again.
 	if _, err := s.Sync(ctx, log); err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
 	}
@@ -107,7 +108,7 @@ func pay(ctx context.Context, s *embed.Session, log, what string, r *reply) erro
 	return err
 }
 
-// move returns the change of an account as it stands.
+// move returns the op that changes an account from its present balance.
 func move(ctx context.Context, s *embed.Session, path string, by int) (embed.Op, error) {
 	data, stat, err := s.Get(ctx, path)
 	if err != nil {
@@ -122,16 +123,17 @@ func move(ctx context.Context, s *embed.Session, path string, by int) (embed.Op,
 
 const (
 	bulkBytes  = 1 << 20
-	bulkWindow = 4 // sets on their way at a time
+	bulkWindow = 4 // sets in flight at a time
 )
 
-// bulk sets a znode to many bytes again and again, until the log that a lagging member would need is gone.
+// bulk sets a znode to many bytes again and again, until the log that a lagging member would need
+// is gone.
 func bulk(ctx context.Context, s *embed.Session, path string, count int) error {
 	data := make([]byte, bulkBytes)
 	var window []*embed.Pending
 	var failed error
 	for i := range count {
-		data[i%len(data)] = byte(rand.Uint32()) // no two the same
+		data[i%len(data)] = byte(rand.Uint32()) // so that no two are the same
 		window = append(window, s.Submit(ctx, embed.OpSet(path, data, embed.AnyVersion)))
 		if len(window) == bulkWindow || i == count-1 {
 			for _, p := range window {
@@ -150,7 +152,7 @@ func bulk(ctx context.Context, s *embed.Session, path string, count int) error {
 // errMoved says that somebody wrote during a walk.
 var errMoved = fmt.Errorf("%w: the tree has changed meanwhile", embed.ErrUnavailable)
 
-// synced returns the zxids that reads show at least after a Sync, by shard.
+// synced returns, by shard, the zxids that reads show at least after a Sync.
 func synced(ctx context.Context, n *embed.Node, s *embed.Session) ([]embed.Zxid, error) {
 	if _, err := s.Sync(ctx, "/"); err != nil {
 		return nil, err
@@ -158,7 +160,7 @@ func synced(ctx context.Context, n *embed.Node, s *embed.Session) ([]embed.Zxid,
 	return zxids(n), nil
 }
 
-// zxids returns what reads show, by shard.
+// zxids returns, by shard, the zxids that reads show.
 func zxids(n *embed.Node) (all []embed.Zxid) {
 	for _, shard := range n.Status().Shards {
 		all = append(all, shard.Zxid)
@@ -184,7 +186,7 @@ func walk(ctx context.Context, n *embed.Node, s *embed.Session, full bool, r *re
 		e := entry{Path: path, Data: string(data), Stat: stat}
 		_ = json.NewEncoder(digests[placeOf(path, len(digests))]).Encode(e)
 		if len(data) == bulkBytes {
-			e.Data = "" // it is in the digest
+			e.Data = "" // the digest covers it
 		}
 		if full {
 			r.Tree = append(r.Tree, e)

@@ -11,17 +11,17 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// drainEvery is how often a stream is emptied. It holds 64 events.
+// drainEvery is how often a stream is emptied. A stream holds 64 events.
 const drainEvery = 2 * time.Millisecond
 
 // A stream is one watch and what it has delivered.
 type stream struct {
 	watch  *embed.Watch
-	newest []embed.Zxid // of its events, or where it was armed, by shard
+	newest []embed.Zxid // by shard: the zxid of its newest event, or where it was armed
 	ended  bool
 }
 
-// drain takes what is in the buffer.
+// drain receives the buffered events.
 func (t *stream) drain() (events []event) {
 	for {
 		select {
@@ -39,12 +39,13 @@ func (t *stream) drain() (events []event) {
 	}
 }
 
-// on returns the newest of the shard to which a path belongs.
+// on returns the newest zxid of the shard of a path.
 func (t *stream) on(path string) *embed.Zxid { return &t.newest[placeOf(path, len(t.newest))] }
 
-// watch arms a watch and reports its stream as it comes. A notice says that it is armed and where: not before Since, and not
-// after Zxids. Now and then it reads a znode that the watch covers: what a read shows must have been in the buffer before. At
-// the end it syncs: if that succeeds, everything up to r.Zxids has been delivered; else r.Zxids is empty.
+// watch arms a watch and reports its stream as it comes. A notice says that the watch is armed, and
+// where: not before Since, and not after Zxids. Now and then watch reads a znode that the watch
+// covers. What the read shows must have been in the buffer before. At the end it syncs. If the Sync
+// succeeds, the watch has delivered everything up to r.Zxids; otherwise r.Zxids is empty.
 func (m *member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *request, r *reply) error {
 	since := zxids(n)
 	w, err := s.Watch(ctx, q.Path, embed.WatchMode(q.Mode))
@@ -53,7 +54,7 @@ func (m *member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 	}
 	defer w.Close()
 	t := &stream{watch: w, newest: zxids(n)}
-	if armed := w.Zxid(); armed != 0 { // it is on one shard, and knows
+	if armed := w.Zxid(); armed != 0 { // a watch on one shard knows its zxid
 		since[placeOf(q.Path, len(since))], *t.on(q.Path) = armed, armed
 	}
 	q.say(reply{Since: since, Zxids: t.newest}, true)
@@ -69,7 +70,7 @@ func (m *member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 		if q.Data != "" {
 			stat, ok, err := s.Exists(ctx, q.Data)
 			report()
-			// A once-watch has told what it had to when it has fired.
+			// After it fires, a once-watch has nothing more to deliver.
 			if err == nil && ok && stat.Mzxid > *t.on(q.Data) && !t.ended {
 				r.Wrong = fmt.Sprintf("a read showed %s of zxid %d, and the watch of %s armed at %d had delivered up to %d only", q.Data, stat.Mzxid, q.Path, since, *t.on(q.Data))
 			}

@@ -15,14 +15,15 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A nemesis breaks the ensemble of one round: a random fault at a random target for a random time, sometimes two at once;
-// then it heals everything, mostly lets it settle, and goes on.
+// A nemesis breaks the ensemble of one round. It causes a random fault at a random target for a
+// random time, sometimes two faults at once. Then it heals everything, usually waits until all
+// members are ready, and goes on.
 type nemesis struct {
 	e      *ensemble
 	w      *workload
 	report *report
 	rng    *rand.Rand
-	log    *os.File // the faults with their times on the clock of the history
+	log    *os.File // the faults, with their times on the history's clock
 	kinds  []fault
 	bag    []fault // kinds that were not drawn since it was filled
 }
@@ -30,7 +31,7 @@ type nemesis struct {
 // twoAtOnce is how many of ten cycles have a second fault.
 const twoAtOnce = 2
 
-// settleMax bounds the wait for all members to be ready after the healing.
+// settleMax limits the wait for all members to be ready after the healing.
 const settleMax = 10 * time.Second
 
 func newNemesis(w *workload, kinds []fault, seed uint64) (*nemesis, error) {
@@ -91,7 +92,8 @@ func (n *nemesis) cycle(ctx context.Context) {
 	}
 }
 
-// sweep looks for markers of sessions that are over. Nothing is broken, so they go; the next fault might take away what is left.
+// sweep looks for markers of sessions that are over. Nothing is broken, so the markers must go. It
+// looks now, because the next fault might remove what is left.
 func (n *nemesis) sweep(ctx context.Context) {
 	c := n.w.newClient(n.e.ids[n.rng.IntN(len(n.e.ids))], "sweeper")
 	if !c.enter(ctx) {
@@ -120,7 +122,7 @@ func (n *nemesis) sweep(ctx context.Context) {
 	}
 }
 
-// draw returns a random kind of fault; each comes once before any comes again.
+// draw returns a random kind of fault. Each kind comes once before any kind comes again.
 func (n *nemesis) draw() fault {
 	if len(n.bag) == 0 {
 		n.bag = slices.Clone(n.kinds)
@@ -151,7 +153,7 @@ func (n *nemesis) finish() {
 	defer cancel()
 	var late []embed.MemberID
 	for ctx.Err() == nil {
-		n.heal() // again: a node can have failed since the last time
+		n.heal() // again, because a node can have failed since the last time
 		settled, cancel := context.WithTimeout(ctx, settleMax)
 		late = n.e.allReady(settled)
 		cancel()
@@ -173,10 +175,10 @@ func (s *strike) anyone() embed.MemberID { return s.e.ids[s.rng.IntN(len(s.e.ids
 // anyShard returns a random shard.
 func (s *strike) anyShard() int { return 1 + s.rng.IntN(s.e.shards) }
 
-// leader returns who leads a random shard.
+// leader returns the leader of a random shard.
 func (s *strike) leader() embed.MemberID { return s.leaderOf(s.anyShard()) }
 
-// leaderOf returns who leads a shard, or anyone if nobody does.
+// leaderOf returns the leader of a shard, or any member if the shard has no leader.
 func (s *strike) leaderOf(shard int) embed.MemberID {
 	if id := s.e.leader(shard); id != 0 {
 		return id
@@ -190,7 +192,7 @@ func (s *strike) follower() embed.MemberID {
 	return others[s.rng.IntN(len(others))]
 }
 
-// some returns so many random members.
+// some returns n random members.
 func (s *strike) some(n int) []embed.MemberID {
 	ids := slices.Clone(s.e.ids)
 	s.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })

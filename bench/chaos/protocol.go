@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// memberVariable makes this program a member of an ensemble instead of the campaign.
+// memberVariable is the environment variable that makes this program a member of an ensemble.
 const memberVariable = "VIVARIUM_CHAOS_MEMBER"
 
 // errDied says that a member's process ended before it answered.
@@ -28,9 +28,10 @@ type process = child.Process[request, reply]
 type request struct {
 	say func(r reply, notice bool) // in the member: answers it
 
-	Call    call
-	Start   *start         `json:",omitempty"`
-	Run     int            `json:",omitempty"` // open: of the member, or nothing is opened; mend: the next one
+	Call  call
+	Start *start `json:",omitempty"`
+	// open: the member's run, without which nothing is opened; mend: the next run
+	Run     int            `json:",omitempty"`
 	Session string         `json:",omitempty"` // names a session of the process
 	Path    string         `json:",omitempty"`
 	Data    string         `json:",omitempty"`
@@ -39,16 +40,17 @@ type request struct {
 	Count   int            `json:",omitempty"`
 	Hold    asked          `json:",omitzero"`  // section, lead, take
 	Timeout time.Duration  `json:",omitempty"` // of the session
-	Within  time.Duration  `json:",omitempty"` // bounds the call; zero means as the node does
+	Within  time.Duration  `json:",omitempty"` // limits the call; zero means the node's own limit
 	Length  time.Duration  `json:",omitempty"` // how long a section, a watch or a jump lasts
 	To      embed.MemberID `json:",omitempty"`
 	Shard   int            `json:",omitempty"`
 	Link    link           `json:",omitzero"`
 	Disk    diskFault      `json:",omitzero"`
-	Full    bool           `json:",omitempty"` // walk: with the tree, not the digest alone
+	Full    bool           `json:",omitempty"` // walk: return the tree, not only the digest
 }
 
-// A start is the part of embed.Config that the campaign sets, and the links that are broken already.
+// A start is the part of embed.Config that the campaign sets, and the links that are already
+// broken.
 type start struct {
 	Run     int // number of the member's run
 	Dir     string
@@ -59,14 +61,14 @@ type start struct {
 	Links   map[embed.MemberID]link
 }
 
-// A link is embedtest.Link as it travels.
+// A link is embedtest.Link as JSON.
 type link struct {
 	Cut   bool          `json:",omitempty"`
 	Delay time.Duration `json:",omitempty"`
 	Loss  float64       `json:",omitempty"`
 }
 
-// A diskFault is embedtest.Disk as it travels.
+// A diskFault is embedtest.Disk as JSON.
 type diskFault struct {
 	Errno int           `json:",omitempty"`
 	On    int           `json:",omitempty"` // embedtest.DiskCalls: which calls fail
@@ -77,21 +79,21 @@ type diskFault struct {
 type call string
 
 const (
-	callExpired  call = "expired"  // tell of every session that the log expires, for ever
+	callExpired  call = "expired"  // report every session that the log expires, for ever
 	callStart    call = "start"    // start the node
-	callReady    call = "ready"    // wait until it is
+	callReady    call = "ready"    // wait until the node is ready
 	callStatus   call = "status"   // who leads
-	callShutdown call = "shutdown" // close the node with a farewell
+	callShutdown call = "shutdown" // close the node in an orderly way
 	callTransfer call = "transfer leadership"
-	callRest     call = "rest"   // let every call that lasts for a while come to its end
+	callRest     call = "rest"   // bring every long call to its end
 	callStacks   call = "stacks" // write the stacks of all goroutines to the log
-	callLink     call = "link"   // break or mend what this member sends to another
+	callLink     call = "link"   // break or mend the connection from this member to another
 	callDisk     call = "disk"   // break the disk
-	callMend     call = "mend"   // mend it, and start the node again if it has failed
-	callWall     call = "wall"   // the wall clock is off by Length
-	callSleep    call = "sleep"  // the machine has slept for Length
+	callMend     call = "mend"   // mend the disk, and start the node again if it has failed
+	callWall     call = "wall"   // set the wall clock off by Length
+	callSleep    call = "sleep"  // pretend that the machine slept for Length
 	callOpen     call = "open"   // open a session
-	callClose    call = "close"  // close it
+	callClose    call = "close"  // close a session
 	callCreate   call = "create"
 	callSet      call = "set"
 	callGet      call = "get"
@@ -100,12 +102,12 @@ const (
 	callPay      call = "pay"     // a transfer between accounts
 	callStorm    call = "storm"   // set a znode many times at once, and arm watches meanwhile
 	callBulk     call = "bulk"    // fill the log
-	callSection  call = "section" // take a lock, ask the hold for a while, release it
+	callSection  call = "section" // acquire a lock, ask the hold for a while, release it
 	callLead     call = "lead"    // campaign, ask the leadership for a while, resign
-	callTake     call = "take"    // take a lock or lead, and give it up at once
+	callTake     call = "take"    // acquire a lock or lead, and give it up at once
 	callBalance  call = "balance" // share elections with the other members
-	callResize   call = "resize"  // set how many permits there are, to Data
-	callRevoke   call = "revoke"  // ask whoever has a lock to give it up
+	callResize   call = "resize"  // set the number of permits to Data
+	callRevoke   call = "revoke"  // ask the holder of a lock to give it up
 	callObserve  call = "observe" // follow an election
 	callWatch    call = "watch"   // arm a watch and report its stream for a while
 	callList     call = "list"    // a znode's children, after a Sync
@@ -125,20 +127,22 @@ type reply struct {
 	Status  embed.Status    `json:",omitzero"`
 	Failed  string          `json:",omitempty"` // status, mend: why the node had failed
 	Token   lock.Token      `json:",omitzero"`
-	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
-	Wrong   string          `json:",omitempty"` // a promise that the member itself saw broken
-	Events  []event         `json:",omitempty"`
-	Tree    []entry         `json:",omitempty"` // walk
-	Names   []string        `json:",omitempty"` // list
-	Digests []string        `json:",omitempty"` // walk: of each shard
-	Since   []embed.Zxid    `json:",omitempty"` // watch: what reads showed before it was armed, by shard
-	Zxids   []embed.Zxid    `json:",omitempty"` // watch, walk: what reads show, by shard
-	Hold    *holding        `json:",omitempty"` // section, lead: what its holder has seen of it so far
-	Sets    []stormSet      `json:",omitempty"` // storm
-	Tapes   []tape          `json:",omitempty"` // storm
+	// when it happened, on the clock that all processes share
+	At      time.Duration `json:",omitempty"`
+	Wrong   string        `json:",omitempty"` // a broken promise that the member itself saw
+	Events  []event       `json:",omitempty"`
+	Tree    []entry       `json:",omitempty"` // walk
+	Names   []string      `json:",omitempty"` // list
+	Digests []string      `json:",omitempty"` // walk: of each shard
+	// watch: what reads showed before it was armed, by shard
+	Since []embed.Zxid `json:",omitempty"`
+	Zxids []embed.Zxid `json:",omitempty"` // watch, walk: what reads show, by shard
+	Hold  *holding     `json:",omitempty"` // section, lead: what the holder has seen so far
+	Sets  []stormSet   `json:",omitempty"` // storm
+	Tapes []tape       `json:",omitempty"` // storm
 }
 
-// An event is embed.Event.
+// An event is embed.Event as JSON.
 type event struct {
 	Type embed.EventType
 	Path string
@@ -152,7 +156,7 @@ type entry struct {
 	Stat embed.Stat
 }
 
-// A holdKind is what a hold is of.
+// A holdKind is a kind of lock or leadership.
 type holdKind string
 
 const (
@@ -167,19 +171,20 @@ const (
 	kindShared holdKind = "balanced leadership"
 )
 
-// asked is what hold a caller wants, of request.Path.
+// asked describes the hold of request.Path that a caller wants.
 type asked struct {
-	Kind     holdKind
-	Also     string        `json:",omitempty"` // the second path of a multi
-	Permits  int           `json:",omitempty"`
-	Try      bool          `json:",omitempty"` // at once or not at all
-	Turn     bool          `json:",omitempty"` // a read lock is upgraded after use, a write lock downgraded
+	Kind    holdKind
+	Also    string `json:",omitempty"` // the second path of a multi
+	Permits int    `json:",omitempty"`
+	Try     bool   `json:",omitempty"` // at once or not at all
+	// after use, upgrade a read lock or downgrade a write lock
+	Turn     bool          `json:",omitempty"`
 	Delay    time.Duration `json:",omitempty"` // lock-delay
-	Identity string        `json:",omitempty"` // who may come back meanwhile
+	Identity string        `json:",omitempty"` // may come back during the delay
 	Do       bool          `json:",omitempty"` // by lock.Do
-	Heed     bool          `json:",omitempty"` // until somebody asks for it
+	Heed     bool          `json:",omitempty"` // hold until somebody asks for it
 	Priority int           `json:",omitempty"` // of a candidate
-	Withdraw time.Duration `json:",omitempty"` // a candidate does so after this time
+	Withdraw time.Duration `json:",omitempty"` // a candidate withdraws after this time
 	Then     parting       `json:",omitempty"`
 }
 
@@ -192,7 +197,7 @@ const (
 	thenRequeue  parting = "requeue"
 )
 
-// paths are those of what is asked for.
+// paths returns the paths of the requested hold.
 func (q *request) paths() []string {
 	if q.Hold.Also == "" {
 		return []string{q.Path}
@@ -200,20 +205,20 @@ func (q *request) paths() []string {
 	return []string{q.Path, q.Hold.Also}
 }
 
-// A holding is one hold or one leadership, as far as its holder's process tells of it.
+// A holding is one hold or one leadership, as far as its holder's process has reported it.
 type holding struct {
-	Number  int    // among those of its request
+	Number  int    // among the holds of its request
 	Name    string `json:",omitempty"` // below the request's path
 	Kind    holdKind
 	Permits int `json:",omitempty"`
 	Token   lock.Token
-	Asked   time.Duration // it was asked for then or later
-	From    time.Duration // it was there: Lock had returned
-	Until   time.Duration // the last question was asked that was answered "still held"
+	Asked   time.Duration // it was requested then or later
+	From    time.Duration // it existed: Lock had returned
+	Until   time.Duration // when the last question was asked that was answered "still held"
 	Given   bool          // it is about to be given up
-	Lost    string        // what it said at its end if it was lost
-	Delay   time.Duration `json:",omitempty"` // for which it stays taken when it was lost
-	// Identity may come back meanwhile.
+	Lost    string        // its error at the end, if it was lost
+	Delay   time.Duration `json:",omitempty"` // how long it stays taken after a loss
+	// Identity may come back during the delay.
 	Identity string `json:",omitempty"`
 	// Withdrawn is when its candidate's Withdraw had returned.
 	Withdrawn time.Duration `json:",omitempty"`
@@ -221,12 +226,12 @@ type holding struct {
 	Guarded []guarded
 }
 
-// A guarded write is one that depends on a hold in the same transaction.
+// A guarded write depends on a hold in the same transaction.
 type guarded struct {
 	Outcome outcome
 	Data    string
 	Mzxid   embed.Zxid `json:",omitempty"`
-	Ended   bool       `json:",omitempty"` // the hold had ended before it was issued
+	Ended   bool       `json:",omitempty"` // the hold had ended before the write was issued
 }
 
 // A stormSet is one set of a storm.
@@ -235,21 +240,22 @@ type stormSet struct {
 	Stat    embed.Stat `json:",omitzero"`
 }
 
-// An outcome says what a caller may believe after a call.
+// An outcome is what a caller may believe after a call.
 type outcome string
 
 const (
 	applied    outcome = "applied"
-	noNode     outcome = "no node"     // the answers of the tree: nothing changed
-	nodeExists outcome = "node exists" //
-	badVersion outcome = "bad version" //
-	refused    outcome = "refused"     // any other
-	notApplied outcome = "not applied" // certainly not, and it never will be
+	noNode     outcome = "no node" // answers of the tree: nothing changed
+	nodeExists outcome = "node exists"
+	badVersion outcome = "bad version"
+	refused    outcome = "refused"     // every other refusal
+	notApplied outcome = "not applied" // certainly not applied, and it never will be
 	unknown    outcome = "unknown"
 	ended      outcome = "ended" // a watch, with its reason
 )
 
-// outcomes reads errors of a write as the documentation says they are to be read. The first that fits counts.
+// outcomes maps the errors of a write to outcomes, as the documentation defines them. The first
+// match counts.
 var outcomes = []struct {
 	err  error
 	mean outcome
@@ -277,7 +283,8 @@ var outcomes = []struct {
 	{context.DeadlineExceeded, notApplied},
 }
 
-// outcomeOf returns what an error means. One that is not documented is an outcome of its own kind, and a violation.
+// outcomeOf returns what an error means. An undocumented error is an outcome of its own, and a
+// violation.
 func outcomeOf(err error) outcome {
 	if err == nil {
 		return applied
@@ -290,7 +297,7 @@ func outcomeOf(err error) outcome {
 	return outcome(fmt.Sprintf("undocumented error: %v", err))
 }
 
-// documented reports whether an outcome is one of those above.
+// documented reports whether an outcome is one of the constants above.
 func (o outcome) documented() bool {
 	switch o {
 	case applied, noNode, nodeExists, badVersion, refused, notApplied, unknown, ended:
@@ -299,5 +306,5 @@ func (o outcome) documented() bool {
 	return false
 }
 
-// now is a clock that all processes of the machine share and nobody steps.
+// now reads a clock that all processes of the machine share and that nobody sets.
 func now() time.Duration { return clock.System().Boot() }

@@ -14,10 +14,12 @@ import (
 	"time"
 )
 
-// violationsMax bounds what is printed and kept: one broken promise tends to show in many places.
+// violationsMax limits how many violations are printed and kept. One broken promise tends to show
+// in many places.
 const violationsMax = 40
 
-// A report counts what was done, and takes the violations. Its methods may be called by any number of goroutines.
+// A report counts what was done and collects the violations. Its methods may be called
+// concurrently.
 type report struct {
 	out   io.Writer
 	begun time.Time
@@ -74,7 +76,7 @@ func (r *report) sayLocked(format string, args ...any) {
 	fmt.Fprintf(r.out, "%7.1fs  %s\n", time.Since(r.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// violate takes a violation; promise says of what.
+// violate records a violation of a promise.
 func (r *report) violate(promise, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +91,8 @@ func (r *report) violate(promise, format string, args ...any) {
 	r.sayLocked("VIOLATION %s%s", text, load())
 }
 
-// load tells how busy the machine is, where that is to be had: members that get no processor answer nobody, and elect nobody.
+// load returns how busy the machine is, where the system says so. Members that get no processor
+// answer nobody and elect nobody.
 func load() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	last, _, _ := strings.Cut(string(text), " ")
@@ -99,7 +102,7 @@ func load() string {
 	return fmt.Sprintf(" (the load is %s)", last)
 }
 
-// found is closed at the first violation.
+// found returns a channel that is closed at the first violation.
 func (r *report) found() <-chan struct{} { return r.mu.found }
 
 func (r *report) failed() bool {

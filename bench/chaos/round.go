@@ -17,11 +17,12 @@ import (
 
 const (
 	campaignMin = 20 * time.Second
-	// roundMax is how long one ensemble is used. A new one begins with an empty tree and history.
+	// roundMax is how long one ensemble is used. A new ensemble begins with an empty tree and
+	// history.
 	roundMax = 150 * time.Second
-	// roundRest is what the start and the last checks of a round take.
+	// roundRest is how long the start and the last checks of a round take.
 	roundRest = 5 * time.Second
-	// checkEvery is how often the history so far is checked while a round goes on.
+	// checkEvery is how often the history so far is checked during a round.
 	checkEvery = 10 * time.Second
 )
 
@@ -42,7 +43,7 @@ func (c *campaign) run() {
 		}
 		length := min(each, left)
 		if left < each+campaignMin/2 {
-			length = left // rather than a last round that is over when it has begun
+			length = left // a last round would be over as soon as it began
 		}
 		size := c.members
 		if size == 0 {
@@ -143,8 +144,8 @@ func (c *campaign) progress(p *past) {
 	c.report.say("%d operations in this round; so far %d faults, %d operations", len(p.Ops), c.report.total(sectionFaults), c.report.total(sectionOps))
 }
 
-// catchUp waits until every member has applied what any of them has. A busy machine may take longer than patience over what a member has
-// missed, but not without coming nearer.
+// catchUp waits until every member has applied what any member has. On a busy machine a member may
+// take longer than patience over what it missed, but it must make progress.
 func (c *campaign) catchUp(e *ensemble) bool {
 	goal := make([]uint64, c.shards)
 	for _, id := range e.ids {
@@ -169,7 +170,7 @@ func (c *campaign) catchUp(e *ensemble) bool {
 	return true
 }
 
-// reached reports whether a member that has answered is as far as all others were.
+// reached reports whether a member answered and has caught up with the goal.
 func reached(at, goal []uint64) bool {
 	for i, g := range goal {
 		if at == nil || at[i] < g {
@@ -179,7 +180,7 @@ func reached(at, goal []uint64) bool {
 	return true
 }
 
-// inspect compares the members when nothing is broken and nobody writes, and returns the tree.
+// inspect compares the members while nothing is broken and nobody writes, and returns the tree.
 func (c *campaign) inspect(w *workload) []entry {
 	if !c.catchUp(w.e) {
 		return nil
@@ -207,7 +208,7 @@ func (c *campaign) inspect(w *workload) []entry {
 			return tree
 		}
 		if c.report.failed() {
-			return nil // what was found is enough
+			return nil // the violations found are enough
 		}
 		if pause(ctx, 10*tick); ctx.Err() != nil {
 			c.report.violate("single image", "%v after everything was healed: %s", patience, why)
@@ -216,7 +217,7 @@ func (c *campaign) inspect(w *workload) []entry {
 	}
 }
 
-// compare walks the tree of every member. It says what is not as it must be in the end.
+// compare walks the tree of every member. why describes what is wrong at the end.
 func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why string) {
 	var first reply
 	for i, walker := range walkers {
@@ -239,7 +240,8 @@ func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why st
 	return first.Tree, strayEphemerals(first.Tree, w)
 }
 
-// strayEphemerals names an ephemeral whose session is over, or that is left of somebody who wants no lock and no leadership any more.
+// strayEphemerals describes an ephemeral whose session is over. It also describes one that a caller
+// left who no longer wants a lock or leadership.
 func strayEphemerals(tree []entry, w *workload) string {
 	alive := make(map[embed.SessionID]bool)
 	for _, l := range w.h.snapshot().Lives {

@@ -16,9 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// Strangers are clients of the members' gateways that only read, and are rude. A counter counts the
-// whole tree all the time; a hoarder asks for more than it reads. A member may end their
-// connections, and goes on serving its own service.
+// Strangers are remote clients of the members' gateways. They only read, and they are rude. A
+// counter counts the whole tree all the time. A hoarder asks for more than it reads. A member may
+// end their connections, and must go on serving its own service.
 
 const (
 	strangerTimeout = 5 * time.Second
@@ -28,13 +28,13 @@ const (
 	spate = 100
 )
 
-// door is the gateway of a member. All its clients together may hold so little that a hoarder comes to
-// the bound by itself.
+// door returns the configuration of a member's gateway. Its memory for all clients together is so
+// small that a hoarder reaches the limit by itself.
 func door(listen string) gateway.Config {
 	return gateway.Config{Listen: listen, Memory: 4 << 20}
 }
 
-// strangers are the kinds that there are.
+// strangers are the kinds of strangers.
 var strangers = []struct {
 	name string
 	stay func(*stranger) error
@@ -58,7 +58,7 @@ func (w *workload) roam(ctx context.Context, number int, rest time.Duration) {
 	}
 }
 
-// visit is one connection of a stranger. It returns how that ended.
+// visit is one connection of a stranger. It returns how the connection ended.
 func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*stranger) error) string {
 	ctx, cancel := context.WithTimeout(ctx, stayMax)
 	defer cancel()
@@ -79,10 +79,10 @@ func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*stra
 	return "its connection was ended"
 }
 
-// A stranger is one connection of a client.
+// A stranger is one connection of a remote client.
 type stranger struct {
 	conn   net.Conn
-	area   string // that others write to
+	area   string // an area that others write to
 	xid    int32
 	buf    []byte
 	report *report
@@ -146,8 +146,9 @@ func (v *stranger) hoard() (err error) {
 	return err
 }
 
-// rush brings more strangers, while a session of the least timeout is open on each member. It counts
-// how many of these are lost. That is no violation: on a machine that stands still they are too.
+// rush brings more strangers while a session of the least timeout is open on each member. It counts
+// how many of these sessions are lost. A loss is no violation: on a machine that stands still
+// sessions are lost too.
 func rush(s *strike) string {
 	var watched []*client
 	for _, id := range s.e.ids {

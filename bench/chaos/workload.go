@@ -27,15 +27,15 @@ const (
 	stillPath     = "/still" // nobody ever touches it
 )
 
-// A workload is everything that uses the ensemble of one round.
+// A workload is all clients that use the ensemble of one round.
 type workload struct {
 	e       *ensemble
 	h       *history
 	report  *report
 	seed    uint64
-	areas   []string     // of each shard one
+	areas   []string     // one on each shard
 	epoch   atomic.Int64 // of the registers
-	focus   atomic.Int64 // the kind of lock that every other holder takes
+	focus   atomic.Int64 // the kind of lock that every second holder acquires
 	clients sync.WaitGroup
 	started atomic.Int64
 }
@@ -57,7 +57,7 @@ func (w *workload) plant(ctx context.Context) error {
 	return nil
 }
 
-// parents returns what the clients need in an area, in the order in which it can be created.
+// parents returns the znodes that the clients need in an area, in the order of their creation.
 func (w *workload) parents(area string) []string {
 	paths := []string{area}
 	for _, path := range []string{registersPath, numbersPath, paidPath, markersPath, bulkPath, stillPath, bankPath} {
@@ -75,7 +75,7 @@ func (w *workload) parents(area string) []string {
 	return paths
 }
 
-// run starts the clients; they end with ctx, after the call they are in. end waits for them.
+// run starts the clients. They end after ctx, each after its present call. end waits for them.
 func (w *workload) run(ctx context.Context) {
 	writers := 4
 	if len(w.e.ids) > 3 {
@@ -135,16 +135,18 @@ func (w *workload) end() {
 	}
 }
 
-// A client issues one call after the other through a session on one member, and opens another session when that ends.
+// A client issues one call after the other through a session on one member. When the session ends,
+// the client opens another.
 type client struct {
 	w      *workload
 	name   string
 	member embed.MemberID
 	rng    *rand.Rand
 	ids    int
-	// patient: its sessions have a long timeout, so that its watches live to see a snapshot installed, and a busy machine does not end them.
+	// patient sessions have a long timeout. Their watches live to see the install of a snapshot,
+	// and a busy machine does not end them.
 	patient bool
-	// leaver: its sessions are there to end soon, with something in every area.
+	// A leaver's sessions exist to end soon, with something in every area.
 	leaver bool
 
 	run      *run
@@ -152,7 +154,7 @@ type client struct {
 	sessions int
 	life     int // its place in the history
 	alive    bool
-	why      string // it has no session
+	why      string // why it has no session
 }
 
 func (w *workload) newClient(id embed.MemberID, kind string) *client {
@@ -161,7 +163,8 @@ func (w *workload) newClient(id embed.MemberID, kind string) *client {
 	return &client{w: w, name: name, member: id, patient: kind == "sentinel" || kind == "install" || kind == "walker", leaver: kind == "leaver", rng: rand.New(rand.NewPCG(w.seed, uint64(number)))}
 }
 
-// area returns where a client does its next thing: every other time where all of them meet in this epoch.
+// area returns the area of a client's next call. Every second time it is the area where all clients
+// meet in this epoch.
 func (c *client) area() string {
 	areas := c.w.areas
 	if c.rng.IntN(2) == 0 {
@@ -170,7 +173,7 @@ func (c *client) area() string {
 	return areas[c.rng.IntN(len(areas))]
 }
 
-// start runs a client that does step again and again, with a random pause between low and high.
+// start runs a client that calls step again and again, with a random pause between low and high.
 func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, low, high time.Duration, step func(context.Context, *client)) {
 	c := w.newClient(id, kind)
 	w.clients.Go(func() {
@@ -192,7 +195,7 @@ func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, lo
 
 const (
 	sessionTimeoutLong    = 10 * time.Second // outlives most faults
-	sessionTimeoutPatient = 30 * time.Second // all of them
+	sessionTimeoutPatient = 30 * time.Second // outlives all faults
 )
 
 // open opens a session with markers: in the area of the home shard, and in some others.
@@ -219,7 +222,7 @@ func (c *client) mark(area string) bool {
 	return r.Outcome == applied
 }
 
-// enter opens a session. Most are short of breath: they have the least timeout.
+// enter opens a session. Most sessions have the least timeout.
 func (c *client) enter(ctx context.Context) bool {
 	if c.run = c.w.e.running(ctx, c.member); c.run == nil {
 		c.why = "the member is not ready"
@@ -265,7 +268,8 @@ func (c *client) ended(why string) {
 	}
 }
 
-// call asks the member for something and waits for the answer, however long the process may be stopped.
+// call sends a request to the member and waits for the answer, however long the process may be
+// stopped.
 func (c *client) call(q request, notice func(reply)) reply {
 	q.Session = c.session
 	select {
@@ -277,7 +281,7 @@ func (c *client) call(q request, notice func(reply)) reply {
 		if !r.Outcome.documented() && !strings.Contains(r.Error, "no session") {
 			c.w.report.violate("outcome", "%s %s on member %d: %s", q.Call, q.Path, c.member, r.Error)
 		}
-		if r.End != "" && q.Call != callOpen { // which is of the next session
+		if r.End != "" && q.Call != callOpen { // End is of the next session
 			c.ended(r.End)
 		}
 		return r
@@ -289,7 +293,7 @@ func (c *client) call(q request, notice func(reply)) reply {
 	}
 }
 
-// do is a call that goes into the history.
+// do is a call that the history records.
 func (c *client) do(q request) reply {
 	at := c.w.h.begin(op{Client: c.name, Session: c.session, Member: c.member, Run: c.run.number, Call: q.Call, Path: q.Path, Data: q.Data, Version: q.Version})
 	r := c.call(q, nil)
@@ -297,13 +301,14 @@ func (c *client) do(q request) reply {
 	return r
 }
 
-// next makes an id that no other write has.
+// next returns an id that no other write has.
 func (c *client) next() string {
 	c.ids++
 	return fmt.Sprintf("%s#%d", c.name, c.ids)
 }
 
-// within bounds a call: mostly as the node does, sometimes so tightly that the caller often learns nothing.
+// within returns the limit of a call: usually the node's own, sometimes so short that the caller
+// often learns nothing.
 func (c *client) within() time.Duration {
 	if c.rng.IntN(5) > 0 {
 		return 0

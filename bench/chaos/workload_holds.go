@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// lockPatience bounds the wait for a lock.
+	// lockPatience limits the wait for a lock.
 	lockPatience = 10 * time.Second
-	// observation lasts this long, then the next may be of another area.
+	// An observation lasts this long. The next may be of another area.
 	observeMin, observeMax = 5 * time.Second, 40 * time.Second
-	// focusLen is how long every other lock that is taken is of one kind, so that many meet there.
+	// focusLen is how long every second lock is of one kind, so that many holders meet there.
 	focusLen = 2 * time.Second
 
 	keptPath     = "/locks/kept"
@@ -22,25 +22,27 @@ const (
 	permitsPath  = "/locks/permits"
 	electionPath = "/election"
 	doPath       = "/locks/do"
-	askedPath    = "/locks/asked" // who has it gives it up when somebody asks for it, and not before
-	sharedPath   = "/shared"      // of elections of a Balance
+	// its holder gives it up when somebody asks for it, and not before
+	askedPath  = "/locks/asked"
+	sharedPath = "/shared" // of elections of a Balance
 
-	// permitsLimit is how many permits there are, and permitsMost how many one holder takes.
+	// permitsLimit is the number of permits, and permitsMost the most permits of one holder.
 	permitsLimit, permitsMost = 3, 2
-	// priorities of candidates are below it.
+	// the number of different priorities of candidates
 	priorities = 3
 )
 
-// sharedNames are those of the elections below sharedPath.
+// sharedNames are the names of the elections below sharedPath.
 var sharedNames = []string{"a", "b", "c"}
 
-// mutexPaths are those of mutexes, and of multis, which take two of them.
+// mutexPaths are the paths of mutexes, and of multis, which acquire two of them.
 var mutexPaths = []string{"/locks/a", "/locks/b", "/locks/c"}
 
-// lockKinds are what a holder chooses from; a write lock stands for a read lock too.
+// lockKinds are the kinds that a holder chooses from. A write lock stands for a read lock too.
 var lockKinds = []holdKind{kindMutex, kindKept, kindMulti, kindWrite, kindPermit}
 
-// length is how long a hold is used: mostly for a moment, sometimes so long that a fault is likely to meet it.
+// length returns how long a hold is used: usually briefly, sometimes so long that a fault is likely
+// to meet it.
 func (c *client) length() time.Duration {
 	if c.rng.IntN(20) > 0 {
 		return between(c.rng, 2*time.Millisecond, 40*time.Millisecond)
@@ -48,7 +50,7 @@ func (c *client) length() time.Duration {
 	return between(c.rng, 500*time.Millisecond, 4*time.Second)
 }
 
-// lockStep takes a lock, uses what it protects, and releases it.
+// lockStep acquires a lock, uses what it protects, and releases it.
 func lockStep(_ context.Context, c *client) {
 	q := request{Call: callSection, Data: c.next(), Within: lockPatience, Length: c.length()}
 	q.Hold.Kind = lockKinds[c.rng.IntN(len(lockKinds))]
@@ -74,7 +76,7 @@ func lockStep(_ context.Context, c *client) {
 		q.Hold.Also = area + mutexPaths[(first+1+c.rng.IntN(len(mutexPaths)-1))%len(mutexPaths)]
 	case kindKept:
 		q.Path = area + keptPath
-		q.Length /= 10 // many take turns
+		q.Length /= 10 // many holders take turns
 	case kindWrite:
 		q.Path = area + rwPath
 		q.Hold.Turn = c.rng.IntN(4) == 0
@@ -84,7 +86,7 @@ func lockStep(_ context.Context, c *client) {
 	case kindPermit:
 		q.Path = area + permitsPath
 		q.Hold.Permits = 1 + c.rng.IntN(permitsMost)
-		q.Length *= 4 // so that some are out when others are asked for
+		q.Length *= 4 // so that some are held when others are requested
 	}
 	if q.Hold.Kind != kindKept && !q.Hold.Do && c.rng.IntN(4) == 0 {
 		q.Hold.Delay = between(c.rng, 100*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
@@ -109,7 +111,8 @@ func electionStep(_ context.Context, c *client) {
 		q.Hold.Withdraw = between(c.rng, time.Millisecond, 500*time.Millisecond)
 	}
 	if c.rng.IntN(4) > 0 {
-		q.Hold.Priority = c.rng.IntN(priorities) // mostly, so that several wait in one gap of the queue
+		// usually, so that several candidates wait in one gap of the queue
+		q.Hold.Priority = c.rng.IntN(priorities)
 	}
 	c.hold(q)
 }
@@ -128,15 +131,15 @@ func revokeStep(_ context.Context, c *client) {
 	c.do(request{Call: callRevoke, Path: c.area() + path})
 }
 
-// resizeStep sets how many permits there are, or lets the holders agree on permitsLimit again.
+// resizeStep sets the number of permits, or lets the holders agree on permitsLimit again.
 func resizeStep(_ context.Context, c *client) {
 	c.do(request{Call: callResize, Path: c.area() + permitsPath, Data: strconv.Itoa(c.rng.IntN(permitsLimit))})
 }
 
-// hold has something held and notes what its holders tell of it.
+// hold requests a hold and records what its holders report.
 func (c *client) hold(q request) {
 	paths := q.paths()
-	places := make(map[int]int) // of the first grant of each holding
+	places := make(map[int]int) // the place of the first grant of each holding
 	r := c.call(q, func(r reply) {
 		switch h := r.Hold; {
 		case r.Wrong != "":
@@ -155,12 +158,13 @@ func (c *client) hold(q request) {
 		}
 	}
 	switch r.Outcome {
-	case noNode, nodeExists, badVersion, ended: // what a recipe does in the tree is no business of its callers
+	// a recipe's calls in the tree do not concern its callers
+	case noNode, nodeExists, badVersion, ended:
 		c.w.report.violate("outcome", "%s %s of %s on member %d: %s", q.Call, q.Hold.Kind, q.Path, c.member, r.Error)
 	}
 }
 
-// noteHold writes down what a holder tells of one hold, for each of its paths.
+// noteHold records a holder's report on one hold, for each of its paths.
 func (c *client) noteHold(paths []string, places map[int]int, h *holding) {
 	first, known := places[h.Number]
 	if h.Name != "" {
@@ -203,7 +207,8 @@ func observeStep(_ context.Context, c *client) {
 	})
 }
 
-// everything is each lock and the election of an area, by the kind that excludes all others.
+// everything returns requests for each lock and the election of an area, by the kind that excludes
+// all others.
 func everything(area string) (all []request) {
 	want := func(k holdKind, path string) *request {
 		all = append(all, request{Call: callTake, Path: area + path, Within: 2 * settleMax, Hold: asked{Kind: k}})
@@ -226,8 +231,9 @@ func everything(area string) (all []request) {
 	return all
 }
 
-// takeEverything takes each lock once and leads each election, when nothing is broken and nobody holds anything: so nobody who is gone,
-// nor one who keeps a lock in case of need, is in the way of others for ever. The callers are of different members.
+// takeEverything acquires each lock once and leads each election, while nothing is broken and
+// nobody holds anything. So no holder that is gone, and no process that keeps a lock, is in the way
+// for ever. The callers are on different members.
 func takeEverything(callers []*client) {
 	var longest time.Duration
 	defer func() {

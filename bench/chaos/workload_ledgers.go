@@ -9,8 +9,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// numberStep creates a sequential znode. All of an area are under one parent, so that a number given twice, a create applied twice and
-// a number lost would show.
+// numberStep creates a sequential znode. All those of an area have one parent, so that a number
+// given twice, a create applied twice or a lost number would show.
 func numberStep(_ context.Context, c *client) {
 	c.do(request{Call: callCreate, Path: c.area() + numbersPath + "/n-", Data: c.next(), Mode: int(embed.Sequential), Within: c.within()})
 }

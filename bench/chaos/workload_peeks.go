@@ -4,10 +4,10 @@ package main
 
 import "context"
 
-// peekAmong is how many of the newest sessions are looked at.
+// peekAmong is how many of the newest sessions peekStep chooses from.
 const peekAmong = 60
 
-// peekStep looks for a marker of some session, which may be alive, at its end, or over.
+// peekStep looks for a marker of some session, which may be alive, ending or over.
 func peekStep(_ context.Context, c *client) {
 	if marker := c.w.h.marker(c.rng); marker != "" {
 		c.do(request{Call: callSyncGet, Path: marker, Within: c.within()})

@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// epochLen is how long the registers of an epoch are used: short enough that few writes of unknown outcome meet in one of
-	// them, which is what makes deciding its history hard.
+	// epochLen is how long the registers of an epoch are used. It is short, so that few writes of
+	// unknown outcome meet in one register. Those make it hard to decide the register's history.
 	epochLen = 15 * time.Second
-	// registersMin is the least number of them in an epoch, and registersOfArea in each area. Every other one is never deleted.
+	// registersMin is the least number of registers in an epoch, and registersOfArea in each area.
+	// Every second register is never deleted.
 	registersMin    = 6
 	registersOfArea = 2
 )
@@ -23,17 +24,18 @@ func register(area string, epoch int64, i int) string {
 	return fmt.Sprintf("%s%s/%d-%d", area, registersPath, epoch, i)
 }
 
-// register returns one of the registers in use and whether it may be deleted.
+// register returns one of the registers in use, and whether it may be deleted.
 func (c *client) register() (path string, mortal bool) {
 	areas := c.w.areas
 	i := c.rng.IntN(max(registersOfArea, registersMin/len(areas)))
 	return register(areas[c.rng.IntN(len(areas))], c.w.epoch.Load(), i), i%2 == 0
 }
 
-// versionsMax is as many as two epochs can have, with all the shards that there may be.
+// versionsMax is the most registers that two epochs can have, with the most shards.
 const versionsMax = 2 * registersOfArea * embed.MaxShards
 
-// A registerClient reads and writes registers. It knows the version of each as it last saw it, for writes that depend on it.
+// A registerClient reads and writes registers. For conditional writes it remembers the version of
+// each register as it last saw it.
 type registerClient struct {
 	versions map[string]int32
 }

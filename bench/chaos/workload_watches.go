@@ -12,7 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// watchStep arms a watch where much is written, mostly for a short while: the moment of arming is what is hard to get right.
+// watchStep arms a watch where there are many writes, usually for a short while: the moment of
+// arming is hard to get right.
 func watchStep(_ context.Context, c *client) {
 	path, _ := c.register()
 	q := request{Call: callWatch, Path: path, Data: path}
@@ -51,7 +52,8 @@ func stormStep(_ context.Context, c *client) {
 	for i, set := range r.Sets {
 		c.w.h.end(places[i], reply{Outcome: set.Outcome, Stat: set.Stat})
 	}
-	// Where every outcome is known no snapshot has come in between: each watch was told of the first change after it was armed.
+	// If every outcome is known, no snapshot came in between. Each watch then reported the first
+	// change after it was armed.
 	if slices.ContainsFunc(r.Sets, func(s stormSet) bool { return s.Outcome != applied }) {
 		return
 	}
@@ -61,12 +63,14 @@ func stormStep(_ context.Context, c *client) {
 	}
 }
 
-// installStep watches a znode that is touched while a member lags: that it ends with a gap tells of a snapshot's install.
+// installStep watches a znode that is written while a member lags. If the watch ends with a gap,
+// the member installed a snapshot.
 func installStep(_ context.Context, c *client) {
 	c.watch(request{Call: callWatch, Path: c.area() + bulkPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, 10*time.Second, 30*time.Second)})
 }
 
-// sentinelStep watches a znode that nobody touches, or what tells of the ends of sessions.
+// sentinelStep watches a znode that nobody touches, or the markers, which show the ends of
+// sessions.
 func sentinelStep(_ context.Context, c *client) {
 	q := request{Call: callWatch, Path: c.area() + stillPath, Mode: int(embed.WatchPersistent), Length: between(c.rng, time.Second, 20*time.Second)}
 	if c.rng.IntN(2) == 0 {
@@ -75,9 +79,9 @@ func sentinelStep(_ context.Context, c *client) {
 	c.watch(q)
 }
 
-// watch has a watch armed and notes what it delivers.
+// watch arms a watch and records what it delivers.
 func (c *client) watch(q request) {
-	places := make(map[string]int) // of its tapes, by area
+	places := make(map[string]int) // the places of its tapes, by area
 	r := c.call(q, func(r reply) {
 		if len(places) == 0 {
 			c.addTapes(q, r, places)
@@ -111,7 +115,8 @@ func (c *client) watch(q request) {
 	}
 }
 
-// addTapes begins the tapes of a watch that is armed: one, or that of each area if it is on the root.
+// addTapes begins the tapes of an armed watch: one tape, or one for each area if the watch is on
+// the root.
 func (c *client) addTapes(q request, armed reply, places map[string]int) {
 	for i, area := range c.w.areas {
 		t := tape{Member: c.member, Path: q.Path, Mode: embed.WatchMode(q.Mode), Since: armed.Since[i], Armed: armed.Zxids[i]}
@@ -125,7 +130,7 @@ func (c *client) addTapes(q request, armed reply, places map[string]int) {
 	}
 }
 
-// noteRemovals notes the ends of sessions that a watch of the markers was told of.
+// noteRemovals records the ends of sessions that a watch of the markers delivered.
 func (c *client) noteRemovals(r reply) {
 	for _, e := range r.Events {
 		if e.Type == embed.NodeDeleted && strings.HasPrefix(inArea(e.Path), markersPath+"/") {
