@@ -23,7 +23,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A specimen is what a member left: all its files.
+// A specimen holds all files that a member left.
 type specimen map[string][]byte
 
 func specimenOf(t *testing.T, dir string) specimen {
@@ -39,7 +39,7 @@ func specimenOf(t *testing.T, dir string) specimen {
 		}
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it has just been deleted
+			return nil // deleted since the directory was listed
 		}
 		s[rel] = data
 		return err
@@ -47,8 +47,8 @@ func specimenOf(t *testing.T, dir string) specimen {
 	return s
 }
 
-// atRest is the specimen of a member that runs and is asked for nothing: its image may still be on
-// the way to the disk, and is not to be taken half.
+// atRest returns the specimen of a member that runs without requests. Its image may still be on the
+// way to the disk, so atRest waits until nothing changes any more.
 func atRest(t *testing.T, dir string) specimen {
 	t.Helper()
 	s := specimenOf(t, dir)
@@ -76,8 +76,8 @@ func (s specimen) restore(t *testing.T) (dir string) {
 	return dir
 }
 
-// members makes three specimens of one: as its first run left it, killed in the second, with an
-// image and a log that goes on behind it, and stopped after that.
+// members returns three specimens of one member: stopped after its first run; killed in its second
+// run, with a log that continues after the image; stopped after its second run.
 func members(t *testing.T, shards int) (first, killed, stopped specimen) {
 	t.Helper()
 	cfg := embed.Config{Dir: filepath.Join(t.TempDir(), "data"), Ensemble: "orders", Shards: shards, Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
@@ -91,14 +91,14 @@ func members(t *testing.T, shards int) (first, killed, stopped specimen) {
 			_, err := s.Create(t.Context(), fmt.Sprintf("/%d-%d", run, i), bytes.Repeat([]byte("x"), 3000), embed.Ephemeral)
 			must(t, err)
 		}
-		first, killed = stopped, atRest(t, cfg.Dir) // what a kill would leave
+		first, killed = stopped, atRest(t, cfg.Dir) // what a kill would leave here
 		must(t, n.Close())
 		stopped = specimenOf(t, cfg.Dir)
 	}
 	return first, killed, stopped
 }
 
-// checked runs check, which has to leave the directory as it is.
+// checked runs check and fails the test if check changes the directory.
 func checked(t *testing.T, dir string) (code int, stdout, stderr string) {
 	t.Helper()
 	before := fingerprint(t, dir)
@@ -109,7 +109,7 @@ func checked(t *testing.T, dir string) (code int, stdout, stderr string) {
 	return code, stdout, stderr
 }
 
-// fingerprint is all that can be seen of a directory.
+// fingerprint describes everything that can be seen of a directory.
 func fingerprint(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -131,8 +131,8 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// What a member left is sound, with the znodes and sessions of the transaction that its image has
-// come to; where that is, is the image's affair while the member runs.
+// A directory that a member left is sound. check counts the znodes and sessions as of the image's
+// last transaction. A member that was killed may have had any transaction there.
 func TestCheck_Sound(t *testing.T) {
 	_, killed, stopped := members(t, 1)
 	line := regexp.MustCompile(`^shard 1: sound: (\d+) znodes, (\d+) sessions, zxid (0x[0-9a-f]+); image at entry (\d+), log to entry (\d+)\n`)
@@ -149,7 +149,7 @@ func TestCheck_Sound(t *testing.T) {
 			must(t, err)
 			return int(n)
 		}
-		// A run is a session, forty znodes, and, when the next one begins, the session's end.
+		// A run opens a session and creates forty znodes. At the next start, the session ends.
 		znodes, sessions := 4, 0
 		if step := number(3) % 42; step > 0 {
 			znodes, sessions = 4+step-1, 1
@@ -158,7 +158,7 @@ func TestCheck_Sound(t *testing.T) {
 			t.Errorf("%s: want %d znodes and %d sessions of that zxid: %s", name, znodes, sessions, stdout)
 		}
 		if image, log := number(4), number(5); image > log || name == "stopped" && (image != log || number(3) != 83) {
-			t.Errorf("%s: want an image that ends not behind the log, of who has stopped all there is: %s", name, stdout)
+			t.Errorf("%s: want an image that does not end after the log, and after a stop ends with it: %s", name, stdout)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestCheck_Shards(t *testing.T) {
 	if code != exitOK || strings.Count(stdout, ": sound: ") != 3 {
 		t.Errorf("%d\n%s", code, stdout)
 	}
-	// One that is damaged does not hide the others.
+	// One damaged shard does not hide the others.
 	must(t, os.WriteFile(filepath.Join(dir, "image/shard-1/current"), []byte("x"), 0o644))
 	code, stdout, _ = checked(t, dir)
 	if code != exitFailed || !strings.HasPrefix(stdout, "shard 1: damaged: "+filepath.Join(dir, "image/shard-1/current")+": ") || !strings.Contains(stdout, "\nshard 2: sound: ") ||
@@ -179,12 +179,11 @@ func TestCheck_Shards(t *testing.T) {
 	}
 }
 
-// vital is what is looked at, by the end of its path. A byte in the middle of it that turned is
-// found.
+// vital matches the paths of the files in which check must find a flipped byte in the middle.
 var vital = regexp.MustCompile(`(^identity|/format|/current|/CURRENT|/MANIFEST-\d+|\.sst|/tandb/.*\.(log|index)|/BOOTSTRAP-\d+-\d+)$`)
 
-// A byte of each file turns, at several places. That is found and the file is named, or nothing
-// depends on it.
+// A byte of each file is flipped, at several places. Either check finds it and names the file, or
+// nothing depends on the byte.
 func TestCheck_AByteThatTurned(t *testing.T) {
 	_, killed, stopped := members(t, 1)
 	for state, s := range map[string]specimen{"killed": killed, "stopped": stopped} {
@@ -193,7 +192,7 @@ func TestCheck_AByteThatTurned(t *testing.T) {
 		_, sound, _ := checked(t, dir)
 		for _, name := range slices.Sorted(maps.Keys(s)) {
 			data := s[name]
-			size := len(bytes.TrimRight(data, "\x00")) // a log that goes on has zeros behind it
+			size := len(bytes.TrimRight(data, "\x00")) // a log in use ends in zeros
 			current := string(s[filepath.Join(filepath.Dir(name), "CURRENT")])
 			for _, at := range places(size) {
 				turned := bytes.Clone(data)
@@ -202,7 +201,7 @@ func TestCheck_AByteThatTurned(t *testing.T) {
 				code, stdout, stderr := checked(t, dir)
 				must(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 				must := at == size/2 && vital.MatchString(name) && (!strings.Contains(name, "MANIFEST") || strings.Contains(current, filepath.Base(name)))
-				// Nobody can tell whether the last record of a log that goes on was ever whole.
+				// Nobody can tell whether the last record of a log in use was ever complete.
 				last := state == "killed" && strings.Contains(name, "/tandb/") && !must
 				switch found := code == exitFailed && strings.Contains(stdout, filepath.Join(dir, name)); {
 				case found && stderr == "":
@@ -230,7 +229,7 @@ func kindOf(name string) string {
 	return regexp.MustCompile(`\d+`).ReplaceAllString(filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), "N")
 }
 
-// Parts that are missing, or from another time.
+// Parts of the directory are missing, or are from another time.
 func TestCheck_Parts(t *testing.T) {
 	first, _, stopped := members(t, 1)
 	without := func(s specimen, prefix string) specimen {
@@ -284,7 +283,7 @@ func TestCheck_NoMember(t *testing.T) {
 	}
 }
 
-// What a newer version wrote is not damaged: it cannot be judged here.
+// A directory that a newer version wrote is not called damaged. This version cannot judge it.
 func TestCheck_Newer(t *testing.T) {
 	_, _, stopped := members(t, 1)
 	marker := "vivarium image\nformat 2\n"

@@ -16,8 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/gateway"
 )
 
-// What is wrong with a config is said in the words of the file, all at once, and nothing is
-// started.
+// Every problem of a config is reported at once, in the words of the file, and nothing starts.
 func TestBadConfigs(t *testing.T) {
 	var got strings.Builder
 	for _, c := range []struct{ name, text string }{
@@ -26,12 +25,12 @@ func TestBadConfigs(t *testing.T) {
 		{"a list", "- dir: data\n"},
 		{"two documents", "dir: data\n---\ndir: data\n"},
 		{"neither dir nor gateway", "id: 1\n"},
-		{"keys that there are not", "dir: data\ndirectory: x\nDir: x\n-: x\ngateway:\n  listen: 127.0.0.1:0\n  port: 2181\n  tls:\n    cert: x\ntls: {config: x}\nlogger: x\n"},
+		{"unknown keys", "dir: data\ndirectory: x\nDir: x\n-: x\ngateway:\n  listen: 127.0.0.1:0\n  port: 2181\n  tls:\n    cert: x\ntls: {config: x}\nlogger: x\n"},
 		{"a key twice", "dir: a\ngateway: {listen: 127.0.0.1:0}\ndir: b\n"},
-		{"a section that is none", "dir: data\ngateway: 127.0.0.1:2181\ntls: yes\n"},
-		{"values of another kind", "dir: [a]\nid: one\nmembers: [a, b]\ntick: 50\nrequestTimeout: soon\nshards: 1.5\ngateway:\n  listen: 127.0.0.1:0\n  frameSize: 1MB\n  words: srvr\n  tls:\n    clientCertRequired: maybe\n"},
+		{"a value in place of a section", "dir: data\ngateway: 127.0.0.1:2181\ntls: yes\n"},
+		{"values of the wrong kind", "dir: [a]\nid: one\nmembers: [a, b]\ntick: 50\nrequestTimeout: soon\nshards: 1.5\ngateway:\n  listen: 127.0.0.1:0\n  frameSize: 1MB\n  words: srvr\n  tls:\n    clientCertRequired: maybe\n"},
 		{"a member twice", "dir: data\nmembers: {1: \"a:1\", 1: \"b:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
-		{"a secret that is no text", "dir: data\nsuperDigest: {secret: hunter2}\ngateway: {listen: 127.0.0.1:0}\n"},
+		{"a secret that is not text", "dir: data\nsuperDigest: {secret: hunter2}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"members", "dir: data\nid: 4\nmembers:\n  0: 10.0.0.1:7400\n  1: 10.0.0.1:7400\n  2: 10.0.0.2\n  3: :7400\nlisten: nowhere\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"members and no id", "dir: data\nmembers: {1: \"a:1\", 2: \"b:1\", 3: \"c:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"ordinals", "dir: data\nid: 0\nmembers: {0: \"s-0:1\", 1: \"s-1:1\", 2: \"s-2:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
@@ -65,7 +64,8 @@ func TestConfig_NameIsNoFormat(t *testing.T) {
 	}
 }
 
-// testdata is where this package's is, wherever a test changes to.
+// testdata is the path of this package's testdata, also after a test has changed the working
+// directory.
 var testdata, _ = filepath.Abs("testdata")
 
 func golden(t *testing.T, name, got string) {
@@ -115,7 +115,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	must(t, os.WriteFile(file, []byte(everyKey), 0o644))
 	got, err := readConfig(file, 0)
-	if err == nil || strings.Count(err.Error(), "\n") != 2 { // the files of tls and gateway.tls are not there
+	if err == nil || strings.Count(err.Error(), "\n") != 2 { // the files of tls and gateway.tls do not exist
 		t.Fatal(err)
 	}
 	want := config{
@@ -133,7 +133,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
-	// Whoever adds a key has to add it above and to the documentation.
+	// A new key must be added above and to the documentation.
 	doc, err := os.ReadFile(filepath.Join(filepath.Dir(testdata), "doc.go"))
 	must(t, err)
 	eachKey(reflect.ValueOf(want), "", "", func(key, field string, v reflect.Value) {
@@ -149,7 +149,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	})
 }
 
-// eachKey calls fn for all that a file may say: a key, and the field that Validate names.
+// eachKey calls fn for every key that a file may have, with the field that Validate names.
 func eachKey(v reflect.Value, inFile, inGo string, fn func(key, field string, v reflect.Value)) {
 	for i := range v.NumField() {
 		f, value := v.Type().Field(i), v.Field(i)
@@ -167,7 +167,7 @@ func eachKey(v reflect.Value, inFile, inGo string, fn func(key, field string, v 
 	}
 }
 
-// What embed.ReadConfig takes is taken here, and means the same.
+// A config for embed.ReadConfig is accepted here too, and means the same.
 func TestConfig_IsThatOfEmbed(t *testing.T) {
 	text, _, _ := strings.Cut(everyKey, "gateway:")
 	want, err := embed.ReadConfig(strings.NewReader(text))

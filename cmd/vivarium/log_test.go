@@ -19,8 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// Nobody reads what the member says, and no more of it fits where it goes: it serves, and stops
-// when it is told to.
+// Standard error is a full pipe that nobody reads. The member still serves, and stops at a signal.
 func TestServe_NobodyReadsTheLog(t *testing.T) {
 	dir := t.TempDir()
 	addrs, err := child.FreeAddrs(1)
@@ -59,7 +58,7 @@ func TestServe_NobodyReadsTheLog(t *testing.T) {
 	}
 }
 
-// A gate lets nothing through until it is opened.
+// A gate blocks every Write until open is closed.
 type gate struct {
 	open chan struct{}
 	mu   sync.Mutex
@@ -79,8 +78,8 @@ func (g *gate) String() string {
 	return g.text.String()
 }
 
-// Lines for which there is no room are counted, and how many they were is said, as soon as somebody
-// reads on.
+// Lines that do not fit are counted. As soon as somebody reads again, the log says how many were
+// lost.
 func TestLog_SaysWhatIsLost(t *testing.T) {
 	for _, form := range []string{"text", "json"} {
 		to := &gate{open: make(chan struct{})}
@@ -88,10 +87,10 @@ func TestLog_SaysWhatIsLost(t *testing.T) {
 		for i := range linesMax + 10 {
 			log.Info("said", "n", i)
 		}
-		end() // has a bound while nobody reads
+		end() // returns although nobody reads
 		close(to.open)
 		until(t, "all that is written", func() bool {
-			end() // which has it still
+			end() // can be called again
 			return strings.Contains(to.String(), "lines were lost")
 		})
 		lines := strings.Split(strings.TrimSpace(to.String()), "\n")
@@ -108,7 +107,7 @@ func TestLog_SaysWhatIsLost(t *testing.T) {
 	}
 }
 
-// What was said before the end is there.
+// A line that was logged before the end is written.
 func TestLog_Ends(t *testing.T) {
 	var to bytes.Buffer
 	log, end := newLog(&to, "text", false)
@@ -117,6 +116,6 @@ func TestLog_Ends(t *testing.T) {
 	if !strings.Contains(to.String(), "msg=ended") {
 		t.Errorf("%q", to.String())
 	}
-	log.Info("more") // waits for nobody
+	log.Info("more") // does not block
 	end()
 }

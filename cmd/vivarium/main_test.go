@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 const patience = testkit.Patience
 
-// binary is the program as it is shipped.
+// binary is the path of the program, built as it is shipped.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ var (
 	until = testkit.Until
 )
 
-// vivarium runs a command to its end, in this process.
+// vivarium runs a command in this process and waits until it ends.
 func vivarium(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(context.Background(), args, strings.NewReader(""), &out, &errs)
@@ -86,7 +86,7 @@ func TestUsage(t *testing.T) {
 	for _, c := range []struct {
 		args           []string
 		code           int
-		stdout, stderr string // that it has
+		stdout, stderr string // a part of each; empty: nothing is written
 	}{
 		{nil, exitUsage, "", "usage: vivarium <command>"},
 		{[]string{"help"}, exitOK, "usage: vivarium <command>", ""},
@@ -111,7 +111,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// has reports whether a text holds another, or is empty if that is.
+// has reports whether a text contains a part. An empty part means that the text must be empty.
 func has(text, part string) bool {
 	return part == "" && text == "" || part != "" && strings.Contains(text, part)
 }

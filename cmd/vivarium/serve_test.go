@@ -19,8 +19,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// Two lines are a server. It serves, stops when it is told to, and has everything when it comes
-// again.
+// Two lines of config make a server. It serves, stops at a signal, and has all its data after a
+// restart.
 func TestServe_TwoLines(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte("dir: data\ngateway: {listen: 127.0.0.1:0}\n"), 0o644))
@@ -56,7 +56,7 @@ func TestServe_TwoLines(t *testing.T) {
 	}
 	second := spawn(t, dir, "serve", "-config", "node.yaml")
 	if code := second.ExitCode(); code != exitFailed || second.Line("in use") == "" {
-		t.Errorf("a second one: %d\n%s", code, second.Log())
+		t.Errorf("a second process: %d\n%s", code, second.Log())
 	}
 
 	p.Signal(syscall.SIGTERM)
@@ -108,12 +108,12 @@ func TestServe_CheckOnly(t *testing.T) {
 	}
 }
 
-// One file serves all members: each process is told its id beside it.
+// One file serves all members if each process gets its id from the flag.
 func TestServe_IDBesideTheFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct {
 		file, id string
-		want     string // of standard error, if it is not ok
+		want     string // a part of standard error; empty: the config is ok
 	}{
 		{"", "2", ""},
 		{"id: 1", "2", ""},
@@ -142,7 +142,8 @@ gateway: {listen: 127.0.0.1:0}
 	}
 }
 
-// Both signals wait until the process goes on: the second one is there before it can be closed.
+// Both signals are sent while the process is stopped. So the second one is there before the member
+// can be closed.
 func TestServe_SecondSignal(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte("dir: data\ngateway: {listen: 127.0.0.1:0}\n"), 0o644))
@@ -156,7 +157,7 @@ func TestServe_SecondSignal(t *testing.T) {
 	}
 }
 
-// One that is sent twice in a moment, as timeout(1) does, is no second one.
+// A signal that comes twice within a moment, as from timeout(1), counts once.
 func TestServe_EchoOfASignal(t *testing.T) {
 	for _, c := range []struct {
 		second syscall.Signal
@@ -183,16 +184,15 @@ func TestServe_EchoOfASignal(t *testing.T) {
 		must(t, err)
 		return when
 	}
-	for range 3 { // of 20 such ends 12 were taken for a wish to end at once
+	for range 3 { // before isEcho, 12 of 20 such stops ended at once
 		cmd := exec.Command(timeout, "0.5", binary, "serve", "-config", "node.yaml")
 		cmd.Dir = dir
-		raw, _ := cmd.CombinedOutput() // the exit code is timeout's
+		raw, _ := cmd.CombinedOutput() // its error is the exit code of timeout
 		out := string(raw)
 		if !strings.Contains(out, "ended at once") {
 			continue
 		}
-		// A machine that is busy may have it read the second one as late as somebody's who means
-		// it.
+		// On a busy machine, the process may read the repeated signal so late that it looks meant.
 		if after := at(out, "ended at once").Sub(at(out, "msg=stopping")); isEcho(syscall.SIGTERM, syscall.SIGTERM, after) {
 			t.Errorf("after %v: %s", after, out)
 		}
