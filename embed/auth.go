@@ -11,46 +11,49 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Auth is a credential under a scheme, as ZooKeeper's addauth takes it.
+// An Auth is a credential under a scheme, as in ZooKeeper's addauth.
 type Auth struct {
 	Scheme     string // "digest", "ip", or one of Config.Schemes
-	Credential []byte // of digest "user:password", of ip an address
+	Credential []byte // digest: "user:password"; ip: an address
 }
 
-// A Scheme is a way to prove an identity and to name it in ACLs. Its methods are called by many goroutines. All but Identify
-// are part of what a transaction does, and so must give the same answers on every member and at every start. An ensemble
-// uses the schemes of the member that started last; a member that lacks one of them fails and says which. So a new one is
-// given to all members while all are down, or costs those an outage that do not have it yet; and one that was used once
-// cannot be taken away.
+// A Scheme is a way to prove an identity and to name it in ACLs. Many goroutines call its methods.
 //
-// A panic of Valid, Matches or Expands counts as no. It is logged with its stack, once a minute at
-// most. As every answer it must be the same on all members. Other ends are not contained. While a
-// method does not return, its shard stands still on this member; after [runtime.Goexit] until the
-// process ends. What Go cannot recover from, such as an endless recursion, ends the process.
+// Transactions call all methods except Identify. So these must give the same answers on every
+// member and at every start. An ensemble uses the schemes of the member that started last; a member
+// that lacks one of them fails and says which. So give a new scheme to all members while all are
+// down; otherwise, members without it fail. A scheme that was used once must stay.
+//
+// A panic of Valid, Matches or Expands counts as false. It is logged with its stack, at most once a
+// minute. Like every answer, it must be the same on all members. Nothing else is contained: while a
+// method does not return, its shard stands still on this member, and after [runtime.Goexit] it
+// stands still until the process ends. What Go cannot recover from, such as an endless recursion,
+// ends the process.
 type Scheme interface {
-	// Identify returns the identity that a credential proves, or why it proves none. It is asked on
-	// the session's node, by the goroutine that calls NewSession. A panic is that caller's; at a
-	// gateway it ends the client's connection.
+	// Identify returns the identity that a credential proves, or why it proves none. The goroutine
+	// that calls NewSession on the session's node calls Identify. A panic passes to that caller; at
+	// a gateway it ends the client's connection.
 	Identify(credential []byte) (id string, err error)
 	// Valid reports whether an id may stand in an ACL.
 	Valid(id string) bool
-	// Matches reports whether an identity fits an ACL's id.
+	// Matches reports whether an identity matches the id of an ACL.
 	Matches(identity, id string) bool
 	// Expands reports whether "auth" in an ACL stands for identities of this scheme.
 	Expands() bool
 }
 
-// Digest returns the id by which an ACL names the user of a credential "user:password": the user, a colon, and the SHA-1 of
-// the whole in base64.
+// Digest returns the id that names the user of a credential "user:password" in an ACL: the user, a
+// colon, and the SHA-1 of the credential in base64.
 func Digest(credential string) string { return tree.Digest(credential) }
 
-// OpenACL allows everybody everything; it is what a znode gets without another.
+// OpenACL allows everyone everything. It is the ACL of a znode that is created without one.
 func OpenACL() []ACL { return tree.OpenACL() }
 
-// ReadACL allows everybody to read.
+// ReadACL allows everyone to read.
 func ReadACL() []ACL { return tree.ReadACL() }
 
-// CreatorACL allows everything to whoever creates the znode, under each of the session's identities but addresses.
+// CreatorACL allows everything to the session that creates the znode, under each of its identities
+// except addresses.
 func CreatorACL() []ACL { return tree.CreatorACL() }
 
 // The schemes that every node knows.
@@ -66,17 +69,18 @@ type authenticator struct {
 	superDigest string
 }
 
-// Bounds of a session's identities, which every member keeps: each "auth" in an ACL becomes as many entries.
+// Bounds of a session's identities. Every member stores them, and each "auth" in an ACL becomes as
+// many entries.
 const (
 	authMax       = 16
 	identityMax   = 1 << 10  // bytes
 	credentialMax = 64 << 10 // bytes
 )
 
-// authenticate returns what the credentials prove, in their order and each once.
+// authenticate returns the identities that the credentials prove, in order and each once.
 func (a authenticator) authenticate(credentials ...inside.Credential) ([]tree.Identity, error) {
 	if len(credentials) > authMax {
-		return nil, fmt.Errorf("%w: %d credentials, at most %d are taken", ErrAuthFailed, len(credentials), authMax)
+		return nil, fmt.Errorf("%w: %d credentials, at most %d are accepted", ErrAuthFailed, len(credentials), authMax)
 	}
 	var who []tree.Identity
 	add := func(i tree.Identity) {
@@ -86,14 +90,14 @@ func (a authenticator) authenticate(credentials ...inside.Credential) ([]tree.Id
 	}
 	for i, c := range credentials {
 		if len(c.Credential) > credentialMax {
-			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: a credential of %d bytes, at most %d are taken", ErrAuthFailed, i, c.Scheme, len(c.Credential), credentialMax)
+			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: a credential of %d bytes, at most %d are accepted", ErrAuthFailed, i, c.Scheme, len(c.Credential), credentialMax)
 		}
 		id, err := a.prove(c)
 		if err != nil {
 			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: %w", ErrAuthFailed, i, c.Scheme, err)
 		}
 		if len(id) > identityMax {
-			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: an identity of %d bytes, at most %d are taken", ErrAuthFailed, i, c.Scheme, len(id), identityMax)
+			return nil, fmt.Errorf("%w: Auth[%d], scheme %q: an identity of %d bytes, at most %d are accepted", ErrAuthFailed, i, c.Scheme, len(id), identityMax)
 		}
 		add(tree.Identity{Scheme: c.Scheme, ID: id})
 		if c.Scheme == digestScheme && id == a.superDigest {
@@ -103,31 +107,32 @@ func (a authenticator) authenticate(credentials ...inside.Credential) ([]tree.Id
 	return who, nil
 }
 
-// prove returns the identity that one credential proves.
+// prove returns the identity that a credential proves.
 func (a authenticator) prove(c inside.Credential) (string, error) {
 	if s := a.schemes[c.Scheme]; s != nil {
 		return s.Identify(c.Credential)
 	}
 	switch c.Scheme {
 	case digestScheme:
-		return Digest(string(c.Credential)), nil // it cannot fail: whoever gives another password is somebody else
+		return Digest(string(c.Credential)), nil // cannot fail: another password is another identity
 	case ipScheme:
 		if ip := string(c.Credential); !tree.BuiltinSchemes()[ipScheme].Valid(ip) || strings.Contains(ip, "/") {
-			return "", fmt.Errorf("%q is no address", c.Credential)
+			return "", fmt.Errorf("%q is not an address", c.Credential)
 		}
 		return string(c.Credential), nil
 	}
-	return "", errors.New("it is not known")
+	return "", errors.New("no such scheme")
 }
 
-// completeSchemes checks what the Config says of identities and hands the tree its side of it.
+// completeSchemes checks the identities and schemes of the Config, and returns the schemes that the
+// tree needs.
 func (c Config) completeSchemes(p *problems) tree.Schemes {
 	schemes := tree.BuiltinSchemes()
 	for _, name := range slices.Sorted(maps.Keys(c.Schemes)) {
 		_, builtin := schemes[name]
 		switch {
 		case name == "" || name == "world" || name == "auth" || builtin:
-			p.add("Schemes[%q]: the name is taken", name)
+			p.add("Schemes[%q]: the name is reserved", name)
 		case c.Schemes[name] == nil:
 			p.add("Schemes[%q] is nil", name)
 		default:
@@ -135,7 +140,7 @@ func (c Config) completeSchemes(p *problems) tree.Schemes {
 		}
 	}
 	if c.SuperDigest != "" && !schemes[digestScheme].Valid(c.SuperDigest) {
-		p.add("SuperDigest is no digest: want what Digest returns for \"user:password\"")
+		p.add("SuperDigest is not a digest: want what Digest returns for \"user:password\"")
 	}
 	return schemes
 }

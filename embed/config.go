@@ -22,7 +22,7 @@ import (
 
 // Defaults of Config and SessionOptions.
 const (
-	DefaultTick                   = engine.DefaultTick                   // 50 ms; an election takes 10 to 24 of them
+	DefaultTick                   = engine.DefaultTick                   // 50 ms; an election takes 10 to 24
 	DefaultRequestTimeout         = engine.DefaultRequestTimeout         // 5 s
 	DefaultSessionTimeout         = engine.DefaultSessionTimeout         // 10 s
 	DefaultMaxSessionTimeout      = engine.DefaultMaxTimeout             // 60 s
@@ -33,8 +33,8 @@ const (
 // MaxShards bounds Config.Shards.
 const MaxShards = engine.MaxShards
 
-// Config describes one node. Config{Dir: d} is a complete ensemble of one member that opens no port. It is passed by
-// value; zero fields mean the documented defaults.
+// Config describes one node. Config{Dir: d} is a complete ensemble of one member, which opens no
+// port. Config is passed by value. Zero fields mean the documented defaults.
 type Config struct {
 	// Dir holds everything the node persists. It is created if missing, and belongs to this node
 	// while the node is open. A relative Dir is below the working directory at the time of Start.
@@ -45,8 +45,9 @@ type Config struct {
 	// Ids begin at 1. The ordinals of a StatefulSet begin at 0: add 1 to them, here and in Members,
 	// as ExampleConfig_statefulSet does.
 	ID MemberID `yaml:"id"`
-	// Members are the founding members and their host:port, this one included; the same ids on every member. Addresses may
-	// change at any restart. Empty means alone, and then no port is opened.
+	// Members are the ids of the founding members with the host:port of each, this member included.
+	// The ids are the same on every member. An address may change at any restart. Empty means that
+	// the node is alone; then it opens no port.
 	Members map[MemberID]string `yaml:"members"`
 	// Listen is the host:port to bind. Empty means the address in Members[ID] if its host is an IP
 	// address or localhost. If its host is any other name, empty means its port on all interfaces.
@@ -56,30 +57,35 @@ type Config struct {
 	// others can reach the machine. A node looks up the names of the other members at every dial,
 	// until they resolve.
 	Listen string `yaml:"listen"`
-	// Ensemble is a name; members of different names do not talk. It is fixed when the ensemble is founded.
+	// Ensemble is the ensemble's name. Members with different names do not talk to each other. The
+	// name is fixed when the ensemble is founded.
 	Ensemble string `yaml:"ensemble"`
-	// Shards is the number of Raft groups over which the tree is spread, fixed when the ensemble is founded and the same on every
-	// member. Zero means 1, which has ZooKeeper's semantics over the whole tree; at most MaxShards. With more, the first component
-	// of a path chooses the shard and promises hold within each: see the package doc.
+	// Shards is the number of Raft groups over which the tree is spread, at most MaxShards. It is
+	// the same on every member and fixed when the ensemble is founded. Zero means 1, which has
+	// ZooKeeper's semantics over the whole tree. With more, the first component of a path chooses
+	// the shard, and promises hold within each shard: see the package doc.
 	Shards int `yaml:"shards"`
 	// TLS encrypts and authenticates the traffic between members; nil means plain text.
 	TLS *TLS `yaml:"tls"`
 
 	// Tick is the unit of heartbeats and elections; zero means DefaultTick. It should be the same
-	// on every member. Members warn if their ticks differ. If the ticks differ by more than a
-	// factor of two, the members refuse one another, and both log it. So you can change Tick while
-	// the ensemble runs: restart the members one at a time, and at most double or halve Tick in
-	// each round.
+	// on every member. If the ticks of members differ, they log a warning. If they differ by more
+	// than a factor of two, the members refuse one another, and both log it. So you can change Tick
+	// while the ensemble runs: restart the members one at a time, and at most double or halve Tick
+	// in each round.
 	Tick time.Duration `yaml:"tick"`
-	// RequestTimeout bounds calls whose ctx has no deadline; zero means DefaultRequestTimeout. It does not bound what is made for
-	// waiting, see Session. What it is to teardown, see Node.Close.
+	// RequestTimeout bounds calls whose ctx has no deadline; zero means DefaultRequestTimeout. It
+	// does not apply to calls that are meant to wait; see Session. Node.Close says how it bounds
+	// Close.
 	RequestTimeout time.Duration `yaml:"requestTimeout"`
-	// MinSessionTimeout is the least timeout a session gets. Zero means three times the longest election at this Tick,
-	// 3.6 s at the default; less is refused: every crash of a leader would cost all sessions.
+	// MinSessionTimeout is the least timeout that a session can have. Zero means three times the
+	// longest election at this Tick, which is 3.6 s with the default Tick. Less is refused, because
+	// then every crash of a leader would expire all sessions.
 	MinSessionTimeout time.Duration `yaml:"minSessionTimeout"`
-	// MaxSessionTimeout is the greatest; zero means DefaultMaxSessionTimeout, or MinSessionTimeout if that is more.
+	// MaxSessionTimeout is the greatest timeout that a session can have. Zero means
+	// DefaultMaxSessionTimeout, or MinSessionTimeout if that is more.
 	MaxSessionTimeout time.Duration `yaml:"maxSessionTimeout"`
-	// MaxDataSize bounds the bytes of a znode's data; zero means DefaultMaxDataSize. At most 8 MiB.
+	// MaxDataSize bounds the bytes of a znode's data, at most 8 MiB; zero means DefaultMaxDataSize.
 	MaxDataSize int `yaml:"maxDataSize"`
 	// MaxTreeSize bounds the memory, in bytes, that the znodes of each shard use. A write that
 	// would exceed it fails with ErrQuotaExceeded, for every caller. ShardStatus.TreeSize says how
@@ -97,9 +103,11 @@ type Config struct {
 	// ZooKeeper's znode.container.checkIntervalMs. Each look removes at most 10,000 znodes. It
 	// costs the leader half a microsecond for each TTL znode and each container without children.
 	ContainerCheckInterval time.Duration `yaml:"containerCheckInterval"`
-	// SuperDigest is the Digest of a credential whose sessions may do everything whatever ACLs say; empty means none.
+	// SuperDigest is the Digest of a credential. Its sessions may do everything, whatever ACLs say.
+	// Empty means that no credential has this power.
 	SuperDigest string `yaml:"superDigest"`
-	// Schemes are ways to authenticate besides digest and ip, by their names; the same on every member.
+	// Schemes are ways to authenticate besides digest and ip, by name. They are the same on every
+	// member.
 	Schemes map[string]Scheme `yaml:"-"`
 
 	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line.
@@ -108,15 +116,15 @@ type Config struct {
 	// Events are optional observers.
 	Events Events `yaml:"-"`
 
-	// Inside is for tests of this module: only they can name its type. It replaces parts of the
-	// machine that the node stands on. Tests of a service use package embedtest.
+	// Inside replaces parts of the machine that the node stands on. It is for tests of this module,
+	// which alone can name its type. Tests of a service use package embedtest.
 	Inside *inside.Seams `yaml:"-"`
 }
 
-// TLS is mutual TLS between members: each presents a certificate that the other verifies. Give Config, or the three
-// files.
+// TLS is mutual TLS between members: each presents a certificate that the other verifies. Set
+// either Config or the three files.
 type TLS struct {
-	// Config serves both directions and needs Certificates, RootCAs and ClientCAs. It is cloned.
+	// Config serves both directions. It needs Certificates, RootCAs and ClientCAs. It is cloned.
 	Config *tls.Config `yaml:"-"`
 	// CertFile, KeyFile and CAFile are PEM files: this member's certificate chain and key, and the
 	// authorities that sign members' certificates. A certificate must be valid for the host in
@@ -128,26 +136,31 @@ type TLS struct {
 	CAFile   string `yaml:"caFile"`
 }
 
-// Events are told what happens on a node. They are called one at a time, never with a lock held, in order; a slow one
-// delays the others, and past 1,024 waiting calls the oldest is dropped.
+// Events are functions that the node calls to tell what happens. They are called one at a time, in
+// order, never with a lock held. A slow one delays the others. If 1,024 calls wait, the oldest is
+// dropped.
 type Events struct {
 	// LeaderChanged is called when a shard has a new leader or term. When the node fails or is
 	// closed, it is called with no leader for each shard whose leader was known.
 	LeaderChanged func(LeaderChange)
-	// SessionExpired is told of every session whose expiry this node saw in the log, whichever member it was of, those of silent clients of a
-	// gateway among them; after a restart it may be told again of the newest ones. It is not told of those that ended while the node was away so long that
-	// it got the state of another member, nor of sessions of this node that ended by its own clock.
+	// SessionExpired is called for every session whose expiry this node sees in the log, of any
+	// member. That includes remote sessions whose clients were silent. After a restart it may be
+	// called again for the newest ones.
+	//
+	// It is not called for sessions that expired while the node was away so long that it got the
+	// state of another member. It is not called for sessions of this node that ended by the node's
+	// own clock.
 	SessionExpired func(SessionID)
 }
 
-// A LeaderChange says who leads a shard.
+// LeaderChange says who leads a shard.
 type LeaderChange struct {
 	Shard  int      // from 1
 	Leader MemberID // zero: none known
 	Term   uint64
 }
 
-// Validate reports every problem of the Config at once and changes nothing.
+// Validate reports every problem of the Config at once. It changes nothing.
 func (c Config) Validate() error {
 	_, err := c.complete()
 	return err
@@ -225,7 +238,8 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 	}
 }
 
-// What nobody waits for, and what could overflow.
+// Bounds of durations: nobody waits longer than maxTick for a heartbeat, and sums of longer
+// timeouts could overflow.
 const (
 	maxTick    = time.Minute
 	maxTimeout = 366 * 24 * time.Hour
@@ -257,7 +271,7 @@ func (c Config) completeTimes(e *engine.Config, p *problems) {
 	}
 }
 
-// load makes the tls.Config of the members' connections.
+// load returns the tls.Config for connections between members.
 func (t *TLS) load(p *problems) *tls.Config {
 	if t.Config != nil {
 		if t.CertFile+t.KeyFile+t.CAFile != "" {
@@ -307,12 +321,13 @@ func (t *TLS) loadAuthorities(p *problems) *x509.CertPool {
 	return pool
 }
 
-// checkCertificate finds what every other member would refuse this one for, so that it is not in their logs alone. Whom
-// they trust only they know.
+// checkCertificate reports the faults for which every other member would refuse this certificate.
+// Otherwise only their logs would say so. It cannot check the signature, because only the other
+// members know which authorities they trust.
 func (c Config) checkCertificate(cert *x509.Certificate, p *problems) {
 	host, _, err := net.SplitHostPort(c.Members[c.ID])
 	if cert == nil || err != nil {
-		return // which is said already
+		return // another problem says so already
 	}
 	if cert.VerifyHostname(host) != nil {
 		p.add("TLS.CertFile %q is not for %s, the host in Members[%d]", c.TLS.CertFile, host, c.ID)
@@ -325,15 +340,17 @@ func (c Config) checkCertificate(cert *x509.Certificate, p *problems) {
 	}
 }
 
-// good reports whether a certificate may be used for a purpose. One that names none is good for all.
+// good reports whether a certificate may be used for a purpose. A certificate without any listed
+// purpose may be used for all.
 func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
 	return len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 ||
 		slices.Contains(cert.ExtKeyUsage, purpose) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
-// ReadConfig reads a Config from YAML with the fields' names in lowerCamelCase (dir, id, members, listen, ensemble, shards,
-// tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize, maxTreeSize,
-// containerCheckInterval, superDigest; durations as "50ms"). Unknown keys are refused. It does not Validate.
+// ReadConfig reads a Config from YAML. The keys are the names of the fields in lowerCamelCase: dir,
+// id, members, listen, ensemble, shards, tls, tick, requestTimeout, minSessionTimeout,
+// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest. Durations are
+// written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	var c Config
 	if err := configfile.Read(r, &c); err != nil {
@@ -365,12 +382,12 @@ func sortedIDs(m map[MemberID]string) []MemberID {
 	return ids
 }
 
-// list is how ids stand in an error: 1, 2, 3.
+// list formats ids for an error: 1, 2, 3.
 func list(ids []MemberID) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }
 
-// bindAddr returns what a member with this address binds, see Config.Listen.
+// bindAddr returns the address to bind for a member with this address; see Config.Listen.
 func bindAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || strings.EqualFold(host, "localhost") {
@@ -382,7 +399,7 @@ func bindAddr(addr string) string {
 	return net.JoinHostPort("", port)
 }
 
-// checkAddr checks a host:port; to bind, the host may be empty.
+// checkAddr checks a host:port. If bind is set, the host may be empty.
 func checkAddr(addr string, bind bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -296,7 +296,7 @@ func TestConfig_BadSchemes(t *testing.T) {
 	err := embed.Config{Dir: "x", SuperDigest: "root:a:b", Schemes: map[string]embed.Scheme{
 		"": tokens{}, "world": tokens{}, "auth": tokens{}, "digest": tokens{}, "ip": tokens{}, "super": tokens{}, "mine": nil, "token": tokens{},
 	}}.Validate()
-	for _, want := range []string{`SuperDigest is no digest`, `Schemes[""]`, `Schemes["world"]`, `Schemes["auth"]`, `Schemes["digest"]`,
+	for _, want := range []string{`SuperDigest is not a digest`, `Schemes[""]`, `Schemes["world"]`, `Schemes["auth"]`, `Schemes["digest"]`,
 		`Schemes["ip"]`, `Schemes["super"]`, `Schemes["mine"] is nil`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)

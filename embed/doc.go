@@ -1,6 +1,5 @@
-// Package embed puts a ZooKeeper into a Go process: a service's own replicas form a quorum among themselves, and the service
-// has a tree of znodes, sessions, ephemeral and sequential znodes, watches, locks and elections as calls in its process.
-// There is no server to run beside it.
+// Package embed runs a coordination service with ZooKeeper's semantics inside a Go process: the
+// replicas of a service form a quorum among themselves, and no server runs beside them.
 //
 //	node, err := embed.Start(embed.Config{
 //		Dir: "/var/lib/service/vivarium",
@@ -14,68 +13,102 @@
 //	session, err := node.NewSession(ctx, embed.SessionOptions{})
 //	name, err := session.Create(ctx, "/jobs/job-", data, embed.EphemeralSequential)
 //
-// Locks are in embed/lock, elections in embed/election, what recipes of your own are made of in embed/claim, and embed/embedtest runs whole ensembles inside a test.
+// Start returns before there is a quorum; Ready waits for it. A Session reads and writes a tree of
+// znodes, watches them, and owns ephemeral znodes that disappear when the session ends.
+//
+// Locks are in embed/lock and elections in embed/election. Package embed/embedtest runs a whole
+// ensemble inside a test. Package embed/claim is for authors of other recipes, and embed/gateway
+// serves ZooKeeper's own clients.
 //
 // # What a call that returns means
 //
-// A call ends in one of three ways, which never mix. It was applied: it returns nil, or an answer of the tree such as
-// ErrNoNode, and then exactly once, whatever was lost, repeated or restarted on the way. It was not applied and never will
-// be: ErrUnavailable, ErrSessionExpired, ErrSessionClosed, ErrClosed, ErrFailed, or the ctx's error alone. Or nobody can
-// know yet: ErrUnknownOutcome.
+// A call ends in one of three ways:
+//
+//   - It was applied, exactly once, whatever was lost, repeated or restarted meanwhile. The call
+//     returns nil, or an answer of the tree such as ErrNoNode.
+//   - It was not applied and never will be. The call returns ErrUnavailable, ErrSessionExpired,
+//     ErrSessionClosed, ErrClosed, ErrFailed, or the ctx's error alone.
+//   - Nobody can know yet. The call returns ErrUnknownOutcome.
 //
 // # The rules of the tree
 //
-// They are ZooKeeper's, to the letter of its server: versions, Stats, sequence numbers, the order of checks. Where this
-// package differs it says so: Sync is a linearizable read barrier, failed writes use no zxid, times are those of the node that
-// issued the write, TTL znodes and hard quotas are always on, and a container or TTL znode that is used while its removal is on
-// its way stays. A session that owns more than 10,000 ephemerals on a shard ends in several transactions, for
-// one would stop every member: it has ended with the first, and each znode stays its own until it goes.
-// Package tree has the rest of the list.
+// The rules are those of ZooKeeper's server, to the letter: versions, Stats, sequence numbers, the
+// order of checks. These are the differences that a service may notice; package tree lists the
+// rest:
 //
-// The member that leads looks for containers and TTL znodes to remove, every
-// Config.ContainerCheckInterval. Its own clock counts ages from when it applied the znode's newest
-// write, or loaded the znode: when it started, or received the state from another member. So a
-// znode lives at least as long as its TTL, and at most an interval and a commit longer. If the
-// leader was started meanwhile, the age begins anew.
+//   - Sync is a linearizable read barrier.
+//   - A failed write uses no zxid.
+//   - Times are those of the node that issued the write.
+//   - TTL znodes and hard quotas are always on.
+//   - A container or TTL znode stays if it is used while its removal is in flight.
+//   - A session that owns more than 10,000 ephemerals on a shard ends in several transactions,
+//     because a single one would stop every member. The session has ended with the first one. Each
+//     znode still belongs to it until that znode is deleted.
 //
-// A session is whoever its Auth proves, for as long as it lasts; the default is nobody, who may do what the ACL allows to
-// world:anyone, which is everything unless somebody set another. Members trust one another: an ACL keeps sessions apart, not
-// a process that can speak as a member.
+// The leader of a shard looks for containers and TTL znodes to remove, every
+// Config.ContainerCheckInterval. Its own clock counts the age of a znode from the moment it applied
+// the znode's newest write. If it loaded the znode later, because it started or received the state
+// from another member, the age counts from then. So a znode lives at least as long as its TTL, and
+// at most an interval and a commit longer. If the leader started meanwhile, the age begins anew.
 //
-// A watch that may not be told of a znode is not told, as in ZooKeeper; a WatchOnce that this uses up ends with ErrNoAuth.
+// # Identities and ACLs
 //
-// A quota is ZooKeeper's: the limits of the subtree /a are the data of /zookeeper/quota/a/zookeeper_limits, such as
-// "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000", and what is used is kept in zookeeper_stats beside it, once that exists.
-// For the whole tree there is Config.MaxTreeSize instead, which is no znode and bounds memory.
+// A session has the identities that its Auth proves, for as long as it lasts. Without Auth it has
+// none, and may do what ACLs allow to world:anyone. That is everything, unless somebody set another
+// ACL. Members trust one another: ACLs separate sessions, but do not protect against a process that
+// can speak as a member.
+//
+// As in ZooKeeper, a watch is not told of a znode that its session may not read. If this uses up a
+// WatchOnce, the watch ends with ErrNoAuth.
+//
+// # Quotas
+//
+// Quotas are ZooKeeper's. The data of /zookeeper/quota/a/zookeeper_limits are the limits of the
+// subtree /a, such as "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000". If
+// the znode zookeeper_stats exists beside it, it holds the usage. The whole tree has
+// Config.MaxTreeSize instead, which is no znode and bounds memory.
 //
 // # Shards
 //
-// With Config.Shards above 1 the tree is spread over that many Raft groups, each with its own order of writes, so that what one
-// loop cannot apply several can. The first component of a path chooses the shard, by its XXH64 modulo
-// the number of shards: everything below /orders is on one, and every promise holds there as with one shard. Ten digits at its end do
-// not count, for they may be a sequence number: /job-0000000001 and /job-0000000002 are on the same shard, and so are a million
-// /customer-0123456789, which are better put below several parents. A session with a Root below the first component is on one
-// shard. Across shards there is no common
-// order: zxids compare within a shard only, a Multi whose operations belong to several is refused with ErrCrossShard and
-// changes nothing, and a watch on several tells of the changes of each in that one's order. So a lock, what it guards, and whatever else
-// must change together belong below one first component. Sessions, and a member's silence, are of the whole node: a session's end
-// removes its ephemeral znodes on every shard, on each at its own moment.
+// With Config.Shards above 1 the tree is spread over that many Raft groups. Each shard has its own
+// order of writes, so several apply more than one could. The first component of a path chooses the
+// shard: its XXH64 modulo the number of shards. Everything below /orders is on one shard, and every
+// promise holds there as in an ensemble of one shard.
 //
-// A shard that is slow or has no quorum keeps only those waiting who write there, or Sync, or close a session that has written
-// there. It is different with the first one, which has the sessions: while it stands still none is opened, and those that
-// there are become Suspended at their deadlines. A write proves its member alive on the first shard only; an idle one proves itself
-// there in time, so this is to be seen only where a member dies: its sessions' silence counts from what it last said there.
+// Ten digits at the end of the first component do not count, because they may be a sequence number.
+// So /job-0000000001 and /job-0000000002 are on the same shard. So are a million znodes such as
+// /customer-0123456789: put them below several parents. A session with a Root below the first
+// component uses one shard.
 //
-// The root is on every shard: its children are those of all, its Stat their sum; its data and its ACL are fixed, and it has no
-// quota. Its sequential children have the numbers of their shards, so it is no queue: claim.Before, OpCheckChildren, a lock and an election
-// on it end with ErrCrossShard. What is read of it is true of each shard at some moment after the last Sync, not of all at one.
-// /zookeeper is on the first shard, except that the quota of a subtree is where the subtree is and that /zookeeper/quota is on every
-// shard, as the root.
+// There is no common order across shards:
+//
+//   - Zxids compare within a shard only.
+//   - A Multi whose operations belong to several shards is refused with ErrCrossShard and changes
+//     nothing.
+//   - A watch on several shards tells of each shard's changes in the order of that shard.
+//
+// So a lock, what it guards, and whatever else must change together belong below one first
+// component. Sessions belong to the whole ensemble, and a member's silence concerns all shards.
+// When a session ends, its ephemerals are removed on every shard, on each at its own moment.
+//
+// If a shard is slow or has no quorum, only these calls wait: writes and Syncs on that shard, and
+// closing a session that has written there. The first shard is different, because it holds the
+// sessions. While it stands still, no session can be opened, and existing sessions become Suspended
+// at their deadlines. Only writes on the first shard prove that a member is alive. A member that
+// writes nothing there sends it a sign of life in time. So this matters only when a member dies:
+// the silence of its sessions counts from its last word to the first shard.
+//
+// The root is on every shard. Its children are the children on all shards, and its Stat is their
+// sum. Its data and ACL are fixed, and it has no quota. Sequential children of the root get the
+// numbers of their own shards, so the root cannot be a queue: claim.Before, OpCheckChildren, locks
+// and elections on it fail with ErrCrossShard. A read of the root is true of each shard at some
+// moment after the last Sync, but not of all shards at one moment.
+//
+// /zookeeper is on the first shard, with two exceptions. The quota of a subtree is on the shard of
+// the subtree, and /zookeeper/quota is on every shard, like the root.
 //
 // # Several nodes in one process
 //
-// Any number of nodes may run in one process, of one ensemble or of several; they share nothing but dragonboat's logger,
-// which is of the whole process (see package replication).
-//
-// Read config.go, node.go and session.go first, then watch.go.
+// Any number of nodes may run in one process, of one ensemble or of several. They share only
+// dragonboat's logger, which belongs to the whole process; see package replication.
 package embed

@@ -7,10 +7,11 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// eventsMax bounds the calls that wait for a slow observer; past it the oldest is dropped.
+// eventsMax bounds the calls that wait for a slow observer. Beyond it the oldest is dropped.
 const eventsMax = 1024
 
-// A notifier calls a node's observers one at a time, on a goroutine of its own, so that none can hold up the node.
+// A notifier calls a node's observers one at a time, on a goroutine of its own, so that no observer
+// can delay the node.
 type notifier struct {
 	events Events
 
@@ -22,7 +23,7 @@ type notifier struct {
 	wake *sync.Cond
 }
 
-// newNotifier starts the goroutine if there is anybody to call; close ends it.
+// newNotifier starts the goroutine if there is an observer. close ends it.
 func newNotifier(events Events) *notifier {
 	n := &notifier{events: events}
 	n.wake = sync.NewCond(&n.mu)
@@ -65,7 +66,8 @@ func (n *notifier) queue(call func()) {
 	n.wake.Signal()
 }
 
-// close lets what is queued be told and takes nothing more. It does not wait: an observer may be the one that closes.
+// close accepts no more calls; those that are queued are still made. It does not wait, because an
+// observer may be the caller.
 func (n *notifier) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,21 +10,28 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// A Node is one running member: its replica of the tree and the sessions of this process. Its methods may be called by
-// any number of goroutines.
+// A Node is one running member: its replica of the tree, and the sessions of this process. Its
+// methods may be called by any number of goroutines.
 //
-// A node never ends its process. When its disk fails, when the ensemble refuses it, or when something it relies on
-// breaks, it is Failed: from that instant nothing of it reaches the disk or the other members, Done is closed, Err says
-// why, and everything else of the process goes on. Close it, mend the cause, and Start anew.
+// A node never ends its process. It fails if its disk fails, if the ensemble refuses it, or if
+// something that it relies on breaks. From that moment it writes nothing to the disk and sends
+// nothing to the other members. Done is closed, Err says why, and the rest of the process goes on.
+// Close the node, mend the cause, and Start a new one.
 type Node inside.Node
 
 // in returns what the node is made of.
 func (n *Node) in() *inside.NodeParts { return (*inside.Node)(n).Parts() }
 
-// Start opens the directory and starts the node. It does not wait for a quorum: Ready does. When it returns, the node has in
-// memory what its directory knows to be committed, and Status says how far that reaches; others may have gone on. It returns an error, and has
-// changed nothing on disk, if the Config is bad (every problem at once), the port or the directory is in use, the
-// directory belongs to another member or ensemble, or its contents do not fit together.
+// Start opens the directory and starts the node. It does not wait for a quorum; Ready does. When
+// Start returns, the node has in memory what its directory knows to be committed, and Status says
+// how far that reaches. Other members may be ahead.
+//
+// Start fails, and has changed nothing on disk, if
+//
+//   - the Config is invalid; the error lists every problem,
+//   - the port or the directory is in use,
+//   - the directory belongs to another member or ensemble, or
+//   - the contents of the directory do not fit together.
 func Start(cfg Config) (*Node, error) {
 	c, err := cfg.complete()
 	if err != nil {
@@ -48,17 +55,21 @@ func Start(cfg Config) (*Node, error) {
 	return (*Node)(inside.NewNode(n)), nil
 }
 
-// Ready waits until the node serves, on every shard: it has a quorum, the ensemble has taken it in, and it has applied what was
-// committed when asked. If ctx ends first the error is ctx's, and its text says what was waited for: which shards have no leader,
-// which members are not connected and why, who refuses whom and for what reason. A handler of /readyz may show it to its
-// operators; it has addresses in it.
+// Ready waits until the node serves on every shard. Then it has a quorum, the ensemble has accepted
+// it, and it has applied everything that was committed when Ready asked.
+//
+// If ctx ends first, the error is ctx's. Its text says what is missing: which shards have no
+// leader, which members are not connected and why, and who refuses whom and why. A handler of
+// /readyz may show the text to operators; it contains addresses.
 func (n *Node) Ready(ctx context.Context) error {
 	return opError("ready", "", n.in().Engine.Ready(ctx))
 }
 
-// NewSession opens a session. Errors: ErrUnavailable or the ctx's error if it was not sent in time, ErrUnknownOutcome if
-// no quorum answered in time, ErrInvalidPath (Root), ErrAuthFailed, ErrClosed, ErrFailed. A session that is opened after its
-// caller lost patience is closed again.
+// NewSession opens a session. If its caller stops waiting, a session that is opened later is closed
+// again.
+//
+// Errors: ErrUnavailable or the ctx's error if the request was not sent in time, ErrUnknownOutcome
+// if no quorum answered in time, ErrInvalidPath (Root), ErrAuthFailed, ErrClosed, ErrFailed.
 func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, error) {
 	in := n.in()
 	root, err := o.root()
@@ -86,8 +97,8 @@ type Status struct {
 	Shards []ShardStatus
 }
 
-// ShardStatus is what a node knows of one shard. A node that has failed or is closed knows of no leader; the rest is the last that
-// it knew.
+// ShardStatus is what a node knows of one shard. A node that has failed or is closed knows no
+// leader; the other fields keep their last values.
 type ShardStatus struct {
 	Shard   int      // from 1
 	Leader  MemberID // zero: none known
@@ -95,16 +106,18 @@ type ShardStatus struct {
 	Applied uint64   // index in the Raft log
 	Zxid    Zxid     // what reads show
 
-	// TreeSize is about how many bytes of memory the znodes take: 240 each, with their paths, data
-	// and ACLs. It is the same on all members at one Zxid. Config.MaxTreeSize bounds it.
+	// TreeSize is about how many bytes of memory the znodes use: 240 for each, plus their paths,
+	// data and ACLs. It is the same on all members at one Zxid. Config.MaxTreeSize bounds it.
 	TreeSize int64
 
-	// OverSoftQuota counts the transactions, since the start, that raised the use of a subtree to above a soft limit. The
-	// subtrees are logged too, each at most once a minute, and a hundred of them.
+	// OverSoftQuota counts the transactions since Start that raised the usage of a subtree above a
+	// soft limit. The log names the subtrees, each at most once a minute, and at most a hundred of
+	// them.
 	OverSoftQuota uint64
 }
 
-// Leading reports whether this node leads the shard. One that has failed or is closed leads nothing.
+// Leading reports whether this node leads the shard. A node that has failed or is closed leads
+// nothing.
 func (s Status) Leading(shard ShardStatus) bool {
 	return shard.Leader != 0 && shard.Leader == s.Member
 }
@@ -119,35 +132,45 @@ func (n *Node) Status() Status {
 	return out
 }
 
-// TransferLeadership asks a shard's leader, shards counting from 1, to hand the leadership to a member. It returns when the
-// request is made; there is no promise that it happens, and Status says when it has. With several shards the members take the
-// leaderships back that are their share, after some time. Errors: ErrUnavailable if no leader is known or another request is
-// under way, ErrClosed, ErrFailed, and that of a shard or an id that there is not.
+// TransferLeadership asks the leader of a shard to transfer its leadership to a member. Shards
+// count from 1. It returns once the request is made. The transfer may not happen: Status says when
+// it has. With several shards, the members transfer the leaderships back to their balanced places
+// after some time.
+//
+// Errors: ErrUnavailable if no leader is known or another request is under way, ErrClosed,
+// ErrFailed, and an error for a shard or a member that does not exist.
 func (n *Node) TransferLeadership(shard int, to MemberID) error {
 	return opError("transfer leadership", "", n.in().Engine.TransferLeadership(engine.ShardID(shard), to))
 }
 
-// Shutdown ends the sessions of this node with everything they hold, so that others need not wait for their timeouts,
-// hands its leadership over, and closes it. From its beginning NewSession answers ErrClosed. It is bounded by ctx
-// (Config.RequestTimeout if that has no deadline) and a Close, also without a quorum; then the error says how many sessions
-// may stay until their timeouts.
+// Shutdown closes the sessions of this node with everything that they hold, so that nobody has to
+// wait for their timeouts. Then it transfers the leaderships that the node has, and closes the
+// node. Once Shutdown has begun, NewSession fails with ErrClosed.
+//
+// Shutdown is bounded by ctx, or by Config.RequestTimeout if ctx has no deadline, plus the time of
+// a Close. This bound also holds without a quorum. Then the error says how many sessions may stay
+// until their timeouts.
 func (n *Node) Shutdown(ctx context.Context) error {
 	err := n.in().Engine.Shutdown(ctx)
 	n.in().CloseEvents()
 	return opError("shutdown", "", err)
 }
 
-// Close stops the node now. Holds and sessions end here at once; the ensemble waits for their timeouts, or for the next
-// Start on this directory. It is idempotent and takes little more than twice Config.RequestTimeout at worst, or 20 s if that is
-// more; the error says what it had to leave behind. If the disk hangs, the directory stays locked until it answers.
+// Close stops the node now. Its sessions and their holds end here at once. The ensemble waits for
+// the timeouts of the sessions, or for the next Start on this directory.
+//
+// Close is idempotent. It takes little more than twice Config.RequestTimeout at worst, or 20 s if
+// that is more; then the error says what it had to leave behind. If the disk hangs, the directory
+// stays locked until the disk answers.
 func (n *Node) Close() error {
 	err := n.in().Engine.Close()
 	n.in().CloseEvents()
 	return opError("close", "", err)
 }
 
-// Done is closed when the node has failed or is closed.
+// Done returns a channel that is closed when the node has failed or is closed.
 func (n *Node) Done() <-chan struct{} { return n.in().Engine.Done() }
 
-// Err says why the node failed; nil while it runs, and after the Close of one that had not.
+// Err returns why the node failed. It returns nil while the node runs, and after the Close of a
+// node that had not failed.
 func (n *Node) Err() error { return n.in().Engine.Err() }

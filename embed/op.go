@@ -12,6 +12,7 @@ import (
 // or OpCheckChildren; lock.Guard and election.Guard make others. The zero Op is refused.
 type Op inside.Op
 
+// plain returns the Op that is an operation of the tree.
 func plain(o tree.Op) Op { return Op(inside.Plain(o)) }
 
 // OpCreate creates a znode.
@@ -19,7 +20,7 @@ func OpCreate(path string, data []byte, mode CreateMode) Op {
 	return plain(tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: mode})
 }
 
-// OpCreateWith creates a znode with all that can be said of it.
+// OpCreateWith creates a znode with all its options.
 func OpCreateWith(path string, data []byte, o CreateOptions) Op {
 	ttl := o.TTL.Milliseconds()
 	if o.TTL != 0 && time.Duration(ttl)*time.Millisecond != o.TTL {
@@ -28,25 +29,31 @@ func OpCreateWith(path string, data []byte, o CreateOptions) Op {
 	return plain(tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: o.Mode, ACL: o.ACL, TTL: ttl})
 }
 
-// OpSet replaces a znode's data if it has the version, or any with AnyVersion.
+// OpSet replaces the data of a znode. The znode must have the version; AnyVersion matches every
+// one.
 func OpSet(path string, data []byte, version int32) Op {
 	return plain(tree.Op{Kind: tree.KindSet, Path: path, Data: data, Version: version})
 }
 
-// OpDelete deletes a znode without children if it has the version, or any with AnyVersion.
+// OpDelete deletes a znode without children. The znode must have the version; AnyVersion matches
+// every one.
 func OpDelete(path string, version int32) Op {
 	return plain(tree.Op{Kind: tree.KindDelete, Path: path, Version: version})
 }
 
-// OpCheck makes the Multi fail unless the znode exists and has the version, or any with AnyVersion.
+// OpCheck makes the Multi fail unless the znode exists and has the version; AnyVersion matches
+// every one.
 func OpCheck(path string, version int32) Op {
 	return plain(tree.Op{Kind: tree.KindCheck, Path: path, Version: version})
 }
 
-// OpCheckChildren makes the Multi fail with ErrTooManyChildren if the znode has more than so many children, counted where the
-// operation stands: those that the operations before it create and delete count. Other errors: ErrInvalidArgument if that is a number that no
-// znode can have, ErrNoNode if there is no such znode, and with several shards ErrCrossShard for the root, which has children on each that
-// nothing counts in one step.
+// OpCheckChildren makes the Multi fail with ErrTooManyChildren if the znode has more than most
+// children. It counts at its place in the Multi, so it sees what the operations before it create
+// and delete.
+//
+// Other errors: ErrInvalidArgument if most is a number that no znode can have, and ErrNoNode if the
+// znode does not exist. With several shards, ErrCrossShard for the root: its children are on all
+// shards, and no step counts them together.
 func OpCheckChildren(path string, most int) Op {
 	if most < 0 || most > math.MaxInt32 {
 		most = -1 // which is refused

@@ -13,13 +13,15 @@ import (
 
 // SessionOptions are the settings of one session. The zero value is usable.
 type SessionOptions struct {
-	// Timeout is how long the ensemble waits in silence of this node before it expires the session. It is clamped to
-	// Config's bounds; zero means DefaultSessionTimeout.
+	// Timeout is how long this node may be silent before the ensemble expires the session. It is
+	// clamped to Config's bounds. Zero means DefaultSessionTimeout.
 	Timeout time.Duration
-	// Root is what the session knows as "/": all paths of it and of what is made with it are below. It need not exist yet.
-	// Only Ephemerals has the tree's own paths. Empty means no other root.
+	// Root is the znode that the session knows as "/". All paths of the session, and of what is
+	// made with it, are below Root; only Ephemerals returns paths of the whole tree. Root need not
+	// exist yet. Empty means the root of the tree.
 	Root string
-	// Auth are the credentials of the session, each of which adds an identity; at most 16. They cannot be changed later.
+	// Auth are the credentials of the session, at most 16. Each adds an identity. They cannot be
+	// changed later.
 	Auth []Auth
 }
 
@@ -30,80 +32,104 @@ func (o SessionOptions) root() (inside.Root, error) {
 	return inside.Root(o.Root), tree.ValidatePath(o.Root)
 }
 
-// A Session is a claim to be alive: it owns ephemeral znodes, watches and whatever is held by them, and when it ends
-// they go. All methods may be called by any number of goroutines.
+// A Session is a claim to be alive. It owns ephemeral znodes, watches, and everything that is held
+// by them; when it ends, they go. Its methods may be called by any number of goroutines.
 //
-// This node speaks for all its sessions at once, so an idle session costs nothing of its own. A session is Connected
-// while the ensemble cannot have given it up. At its local deadline (its timeout, less a margin, after the newest
-// request of this node that was applied had been sent) it is Suspended and everything it held is lost, before anyone
-// else can be granted it; it may come back, but nothing that was lost does. It is Expired when the ensemble expired it,
-// or when it stayed Suspended for another timeout. An ended session never comes back.
+// A session is Connected while the ensemble cannot have expired it. The node speaks for all its
+// sessions at once, so an idle session costs nothing of its own.
 //
-// Reads are served from this node's memory. They never go back in time within a session and show every write of the
-// session that has returned; Sync makes the next ones show everything that was acknowledged anywhere.
+// A session has a local deadline: its timeout, less a margin, after this node sent the newest of
+// its requests that was applied. At that deadline the session becomes Suspended and loses
+// everything that it held, before anyone else can be granted it. The session may become Connected
+// again, but what it lost does not come back. It is Expired when the ensemble expires it, or when
+// it has stayed Suspended for another timeout. An ended session never comes back.
 //
-// Calls wait no longer than their ctx, or Config.RequestTimeout if it has no deadline. What is made for waiting has no bound but
-// its ctx, and outwaits a quorum that is away: Node.Ready, lock.Mutex.Lock, election.Election.Campaign, and Pending.Result,
-// which has no ctx either.
+// Reads are served from this node's memory. Within a session they never go back in time, and they
+// show every write of the session that has returned. After Sync they show everything that was
+// acknowledged anywhere before the Sync.
+//
+// A call waits no longer than its ctx, or Config.RequestTimeout if the ctx has no deadline. Calls
+// that are meant to wait are bounded by their ctx alone, and outlast the lack of a quorum:
+// Node.Ready, lock.Mutex.Lock, election.Election.Campaign. So does Pending.Result, which has no
+// ctx.
 type Session inside.Session
 
 // in returns what the session is made of.
 func (s *Session) in() *inside.SessionParts { return (*inside.Session)(s).Parts() }
 
-// Create creates a znode that everybody may do everything with, and returns its final path, which differs from path if mode
-// is sequential. The parent must exist. Errors: ErrNoNode (the parent), ErrNoAuth (Create on the parent), ErrNodeExists,
-// ErrNoChildrenForEphemerals, ErrQuotaExceeded, ErrInvalidPath, ErrInvalidMode, ErrTooLarge, and those of every write: ErrSessionExpired, ErrSessionClosed, ErrClosed, ErrFailed, ErrUnavailable and
-// the ctx's error if it was certainly not applied, ErrUnknownOutcome if it may be.
+// Create creates a znode that anyone may do anything with. It returns the final path, which differs
+// from path if mode is sequential. The parent must exist.
 //
-// With several shards a session's first write on each but the first one makes that shard know the session: it goes out after a
-// commit on the first shard and one there, and is not applied if it cannot wait for them.
+// Errors: ErrNoNode (the parent), ErrNoAuth (Create on the parent), ErrNodeExists,
+// ErrNoChildrenForEphemerals, ErrQuotaExceeded, ErrInvalidPath, ErrInvalidMode, ErrTooLarge, and
+// the errors of every write. Those are ErrSessionExpired, ErrSessionClosed, ErrClosed, ErrFailed,
+// ErrUnavailable and the ctx's error if the write was certainly not applied, and ErrUnknownOutcome
+// if it may have been.
+//
+// With several shards, each shard except the first has to learn of a session before the session's
+// first write there. That write is sent after one commit on the first shard and one on its own. It
+// is not applied if it cannot wait for them.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode CreateMode) (string, error) {
 	r, err := s.one(ctx, "create", OpCreate(path, data, mode))
 	return r.Path, err
 }
 
-// CreateOptions say what kind of znode CreateWith creates. The zero value is a persistent one that is open to everybody.
+// CreateOptions say what kind of znode CreateWith creates. The zero value is a persistent znode
+// that anyone may do anything with.
 type CreateOptions struct {
 	Mode CreateMode
-	ACL  []ACL // nil means OpenACL; an empty list is refused, and one of more than 100 entries or 64 KiB once "auth" is replaced
-	// TTL is of the modes TTL and SequentialTTL, and may be given with Ephemeral and EphemeralSequential: whole milliseconds, from 1 to
-	// 2^40-1. With all other modes it is zero.
+	// ACL says who may do what; nil means OpenACL. An empty list is refused. So is a list of more
+	// than 100 entries or 64 KiB, counted after "auth" is replaced by identities.
+	ACL []ACL
+	// TTL is how long an unused znode of mode TTL or SequentialTTL lives, in whole milliseconds
+	// from 1 to 2^40-1. It may also be given with Ephemeral and EphemeralSequential. With every
+	// other mode it must be zero.
 	//
-	// An ephemeral with a TTL lingers when its session is lost, for the TTL at least, so that what its owner has on its way elsewhere has
-	// arrived by the time that others see it go. It stays as a TTL znode of nobody: EphemeralOwner is zero, Version, Mzxid and Mtime have
-	// moved, watches see NodeDataChanged, the data is as it was, and a guard of its claim fails. Who may delete it may do so sooner.
+	// An ephemeral with a TTL lingers for at least the TTL when its session is lost. So what its
+	// owner has on its way elsewhere arrives before others see the ephemeral go. While it lingers,
+	// the znode is a TTL znode without an owner: EphemeralOwner is zero, the data is unchanged,
+	// Version, Mzxid and Mtime have advanced, watches see NodeDataChanged, and a guard of its claim
+	// fails. Anyone who may delete the znode can delete it sooner.
 	//
-	// A session is lost when it expires, or its process ends without closing it; what it held by a claim.Tenure also when it is
-	// Suspended. What is deleted or released, or belongs to a session that is closed (Session.Close, Node.Shutdown, by a remote
-	// client), goes at once; but for what claim.OpInherit says.
+	// A session is lost when it expires, or when its process ends without closing it. A znode that
+	// the session held by a claim.Tenure also lingers when the session becomes Suspended. A znode
+	// goes at once if it is deleted or released, or if its session is closed by Session.Close, by
+	// Node.Shutdown or by a remote client. claim.OpInherit is an exception.
 	TTL time.Duration
 }
 
-// CreateWith is Create with all that can be said of a znode, and returns its Stat too. Errors are Create's, ErrInvalidACL
-// and ErrInvalidTTL.
+// CreateWith is Create with all options of a znode. It returns the Stat too. Errors: those of
+// Create, ErrInvalidACL and ErrInvalidTTL.
 func (s *Session) CreateWith(ctx context.Context, path string, data []byte, o CreateOptions) (string, Stat, error) {
 	r, err := s.one(ctx, "create", OpCreateWith(path, data, o))
 	return r.Path, r.Stat, err
 }
 
-// Set replaces a znode's data if its version is the given one, or any with AnyVersion, and returns the new Stat.
-// Errors: ErrNoNode, ErrNoAuth, ErrQuotaExceeded, ErrBadVersion, ErrInvalidPath, ErrTooLarge and those of every write (see
-// Create).
+// Set replaces the data of a znode and returns the new Stat. The znode must have the given version;
+// AnyVersion matches every version.
+//
+// Errors: ErrNoNode, ErrNoAuth, ErrQuotaExceeded, ErrBadVersion, ErrInvalidPath, ErrTooLarge and
+// those of every write (see Create).
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	r, err := s.one(ctx, "set", OpSet(path, data, version))
 	return r.Stat, err
 }
 
-// Delete deletes a znode without children if its version is the given one, or any with AnyVersion. Errors: ErrNoNode,
-// ErrNoAuth (Delete on the parent), ErrBadVersion, ErrNotEmpty, ErrInvalidPath and those of every write (see Create).
+// Delete deletes a znode without children. The znode must have the given version; AnyVersion
+// matches every version.
+//
+// Errors: ErrNoNode, ErrNoAuth (Delete on the parent), ErrBadVersion, ErrNotEmpty, ErrInvalidPath
+// and those of every write (see Create).
 func (s *Session) Delete(ctx context.Context, path string, version int32) error {
 	_, err := s.one(ctx, "delete", OpDelete(path, version))
 	return err
 }
 
-// SetACL replaces a znode's list if its Aversion is the given one, or any with AnyVersion, and returns the new Stat. No watch
-// sees it. Errors: ErrInvalidACL, ErrNoNode, ErrNoAuth (Admin), ErrBadVersion, ErrInvalidPath and those of every write (see
-// Create).
+// SetACL replaces the ACL of a znode and returns the new Stat. The znode must have the given
+// Aversion; AnyVersion matches every one. No watch sees the change.
+//
+// Errors: ErrInvalidACL, ErrNoNode, ErrNoAuth (Admin), ErrBadVersion, ErrInvalidPath and those of
+// every write (see Create).
 func (s *Session) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
 	r, err := s.one(ctx, "set acl", plain(tree.Op{Kind: tree.KindSetACL, Path: path, ACL: acl, Version: version}))
 	return r.Stat, err
@@ -125,10 +151,13 @@ func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
 	return in.Root.Results(results)[0], nil
 }
 
-// Multi carries out the operations as one transaction: all in order, each on what those before it made, or none. It
-// returns one Result per operation. If an operation is refused the error is a *MultiError with its index, also of one alone;
-// otherwise the errors are those of every write (see Create). If they belong to several shards it is refused with ErrCrossShard
-// before anything is sent. A Multi without operations does nothing.
+// Multi applies the operations as one transaction, in order: each sees the effects of those before
+// it. Either all are applied or none. Multi returns one Result per operation. A Multi without
+// operations does nothing.
+//
+// If an operation is refused, the error is a *MultiError with its index, even for a single
+// operation. If the operations belong to several shards, Multi fails with ErrCrossShard before
+// anything is sent. Other errors are those of every write (see Create).
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if len(ops) == 0 {
 		return nil, opError("multi", "", s.live(ctx))
@@ -141,7 +170,8 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	return results, opError("multi", refusedPath(ops, err), err)
 }
 
-// refusedPath is that of the operation that an error is about; empty if it is about none, or the operation has none.
+// refusedPath returns the path of the operation that an error is about. It is empty if the error is
+// about none, or if the operation has no path.
 func refusedPath(ops []Op, err error) string {
 	var refused *MultiError
 	if !errors.As(err, &refused) || refused.Index >= len(ops) {
@@ -150,7 +180,7 @@ func refusedPath(ops []Op, err error) string {
 	return (*inside.Op)(&ops[refused.Index]).Plain().Path
 }
 
-// txn returns the transaction of the operations, not sent yet.
+// txn returns the transaction of the operations. It is not sent yet.
 func (s *Session) txn(ops []Op) (*inside.Txn, error) {
 	t := (*inside.Session)(s).NewTxn(len(ops))
 	for i := range ops {
@@ -161,8 +191,9 @@ func (s *Session) txn(ops []Op) (*inside.Txn, error) {
 	return t, nil
 }
 
-// Submit is Multi without waiting: transactions of a session on one shard are applied in the order of their Submit calls. ctx
-// bounds admission only; the Pending gets the true outcome. The operations' data may be reused when Submit returns.
+// Submit is Multi without waiting. The transactions of a session on one shard are applied in the
+// order of their Submit calls. ctx bounds admission only: the Pending gets the true outcome. When
+// Submit returns, the caller may reuse the operations' data.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 	t, err := s.txn(ops)
 	if len(ops) == 0 {
@@ -177,18 +208,19 @@ func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 	return &Pending{p: &p, txn: t, done: p.Done()}
 }
 
-// A Pending is a transaction on its way. Its methods may be called by any number of goroutines.
+// A Pending is a submitted transaction. Its methods may be called by any number of goroutines.
 type Pending struct {
 	p    *engine.Pending
 	txn  *inside.Txn
 	done <-chan struct{}
-	err  error // of one that was refused before it was sent
+	err  error // why it was refused before it was sent; then p is nil
 }
 
-// Done is closed when the outcome is known.
+// Done returns a channel that is closed when the outcome is known.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Result waits for the outcome and returns it; the error is Multi's. It waits as long as the node and the session last.
+// Result waits for the outcome and returns it. Errors are those of Multi. Result waits as long as
+// the node and the session last.
 func (p *Pending) Result() ([]Result, error) {
 	if p.p == nil {
 		return nil, p.err
@@ -197,8 +229,11 @@ func (p *Pending) Result() ([]Result, error) {
 	return results, opError("submit", "", err)
 }
 
-// Get returns a znode's data and Stat. The data belongs to the caller; it is nil if it was set to nil. Errors:
-// ErrNoNode, ErrNoAuth (Read), ErrInvalidPath, and ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed after the end.
+// Get returns the data and Stat of a znode. The data belongs to the caller. It is nil if it was set
+// to nil.
+//
+// Errors: ErrNoNode, ErrNoAuth (Read), ErrInvalidPath; after the end of the session or node
+// ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed.
 func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("get", path, err)
@@ -208,7 +243,8 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	return data, stat, opError("get", path, err)
 }
 
-// Exists returns a znode's Stat and whether there is one. Errors as of Get, except ErrNoNode.
+// Exists returns the Stat of a znode, and whether the znode exists. Errors are those of Get, except
+// ErrNoNode.
 func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	if err := s.read(ctx, path); err != nil {
 		return Stat{}, false, opError("exists", path, err)
@@ -218,8 +254,9 @@ func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	return stat, ok, opError("exists", path, err)
 }
 
-// Children returns the names of a znode's children, sorted, and its Stat, both of the same zxid; those of the root with several
-// shards are read shard by shard, each at a zxid of its own. Errors as of Get.
+// Children returns the sorted names of a znode's children and the znode's Stat, both at the same
+// zxid. With several shards, the root's children are read shard by shard, each at its own zxid.
+// Errors are those of Get.
 func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("children", path, err)
@@ -229,8 +266,9 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, er
 	return names, stat, opError("children", path, err)
 }
 
-// ACL returns a znode's list and its Stat, both of the same zxid. Without Admin the ids of the scheme digest show the user
-// alone. Errors as of Get; Read or Admin is enough.
+// ACL returns the ACL of a znode and its Stat, both at the same zxid. Without the permission Admin,
+// ids of the scheme digest show only the user. Errors are those of Get; either Read or Admin is
+// enough.
 func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("acl", path, err)
@@ -240,7 +278,8 @@ func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	return acl, stat, opError("acl", path, err)
 }
 
-// CountDescendants returns the number of znodes below one, at any depth. Errors as of Get.
+// CountDescendants returns the number of znodes below a znode, at any depth. Errors are those of
+// Get.
 func (s *Session) CountDescendants(ctx context.Context, path string) (int, error) {
 	if err := s.read(ctx, path); err != nil {
 		return 0, opError("count descendants", path, err)
@@ -250,9 +289,10 @@ func (s *Session) CountDescendants(ctx context.Context, path string) (int, error
 	return n, opError("count descendants", path, err)
 }
 
-// Ephemerals returns the paths of the session's own ephemerals that begin with prefix, sorted; all of them if it is empty or
-// "/". As in ZooKeeper prefix is mere text, and it and the paths are the tree's, whatever the session's Root. It waits for a shard
-// that is slow and that the session uses: ErrUnavailable.
+// Ephemerals returns the sorted paths of the session's own ephemerals that begin with prefix. It
+// returns all of them if prefix is empty or "/". As in ZooKeeper, prefix is plain text, and both
+// prefix and the paths are those of the whole tree even if the session has a Root. Ephemerals waits
+// for a slow shard that the session uses, and may fail with ErrUnavailable.
 func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	if err := s.live(ctx); err != nil {
 		return nil, opError("ephemerals", prefix, err)
@@ -261,11 +301,14 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	return paths, opError("ephemerals", prefix, err)
 }
 
-// Member returns the member whose node speaks for a session: the one on which it was opened or, of a remote client's, the one that its
-// client came to last. So it tells who holds what is a session's, by the Stat's EphemeralOwner. It says what this node knows; after Sync of "/"
-// that is what was so when Sync was called, or later. It waits for the first shard if that is slow: ErrUnavailable.
+// Member returns the member whose node speaks for a session. That is the member on which the
+// session was opened or, for a remote session, the member that its client attached to last. With a
+// Stat's EphemeralOwner, Member tells where the holder of a znode runs.
 //
-// Errors: ErrNoSession if no such session is open (any more), the ctx's error, and those of an ended session or node.
+// Member answers from what this node knows. After a Sync of "/" the answer is as new as that Sync,
+// or newer. Member waits for the first shard if that shard is slow, and may fail with
+// ErrUnavailable. Other errors: ErrNoSession if no session of that id is open, the ctx's error, and
+// those of an ended session or node.
 func (s *Session) Member(ctx context.Context, id SessionID) (MemberID, error) {
 	if err := s.live(ctx); err != nil {
 		return 0, opError("member", "", err)
@@ -274,6 +317,7 @@ func (s *Session) Member(ctx context.Context, id SessionID) (MemberID, error) {
 	return m, opError("member", "", err)
 }
 
+// read checks what every call with a path checks before it reads.
 func (s *Session) read(ctx context.Context, path string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -281,6 +325,7 @@ func (s *Session) read(ctx context.Context, path string) error {
 	return tree.ValidatePath(path)
 }
 
+// live fails if the ctx or the session has ended.
 func (s *Session) live(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -288,11 +333,15 @@ func (s *Session) live(ctx context.Context) error {
 	return s.in().Session.Err()
 }
 
-// Sync waits until this node has applied everything that was acknowledged anywhere before the call, and returns the
-// zxid that reads show at least from now on. (ZooKeeper's sync does not promise this across a change of leader.) path need not
-// exist. With several shards the promise is for those of its own; "/" is on every one, waits for the slowest, and returns zero, for
-// their zxids do not compare. Errors: ErrInvalidPath, ErrUnavailable if no quorum answers in time, the ctx's
-// error, and those of an ended session or node.
+// Sync waits until this node has applied everything that was acknowledged anywhere before the call.
+// It returns the least zxid that reads show from now on. (ZooKeeper's sync does not promise this
+// across a change of leader.) path need not exist.
+//
+// With several shards, the promise holds for the shards of path. "/" is on every shard: Sync waits
+// for the slowest, and returns zero because their zxids do not compare.
+//
+// Errors: ErrInvalidPath, ErrUnavailable if no quorum answers in time, the ctx's error, and those
+// of an ended session or node.
 func (s *Session) Sync(ctx context.Context, path string) (Zxid, error) {
 	if err := s.read(ctx, path); err != nil {
 		return 0, opError("sync", path, err)
@@ -302,32 +351,37 @@ func (s *Session) Sync(ctx context.Context, path string) (Zxid, error) {
 	return z, opError("sync", path, err)
 }
 
-// Root returns what the session knows as "/", as a path of the tree: "/" if it has no other root.
+// Root returns what the session knows as "/", as a path of the whole tree. It is "/" without
+// SessionOptions.Root.
 func (s *Session) Root() string { return s.in().Root.In("/") }
 
 // ID returns the session's id.
 func (s *Session) ID() SessionID { return s.in().Session.ID() }
 
-// Timeout returns how long the ensemble waits in silence before it expires the session.
+// Timeout returns how long this node may be silent before the ensemble expires the session.
 func (s *Session) Timeout() time.Duration { return s.in().Session.Timeout() }
 
-// State compares the clock and returns the state, with a channel that is closed when it is another one.
+// State compares the clock and returns the state, with a channel that is closed when the state
+// changes.
 func (s *Session) State() (now State, changed <-chan struct{}) { return s.in().Session.State() }
 
-// Context compares the clock and returns a context that ends with the session, not before; its Cause says why.
+// Context compares the clock and returns a context that ends with the session, not earlier. Its
+// Cause says why.
 func (s *Session) Context() context.Context { return s.in().Session.Context() }
 
 // Done compares the clock and returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.in().Session.Done() }
 
-// Err says why the session ended, nil while it has not: ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed.
+// Err compares the clock and returns why the session ended, or nil while it has not:
+// ErrSessionExpired, ErrSessionClosed, ErrClosed or ErrFailed.
 func (s *Session) Err() error { return s.in().Session.Err() }
 
-// Close ends the session: on this node at once, in the ensemble with the next batch. It waits until its ephemerals are
-// gone, at most Config.RequestTimeout; after an error the ensemble ends the session at its timeout, if it has not yet: with several
-// shards only one may be late. It is idempotent.
+// Close ends the session: on this node at once, and in the ensemble with the next batch. It waits
+// until the session's ephemerals are gone, at most Config.RequestTimeout. After an error, the
+// ensemble ends the session at its timeout at the latest. With several shards, an error may mean
+// that only one of them is late. Close is idempotent.
 //
 // If more than 10,000 ephemerals must go at once, of this session and others that close with it,
-// the call waits only until their end is decided. They then go in transactions of about 10,000
-// each, some 30 ms apart.
+// Close waits only until their end is decided. They then go in transactions of about 10,000 each,
+// some 30 ms apart.
 func (s *Session) Close() error { return opError("close", "", s.in().Session.Close()) }

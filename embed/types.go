@@ -7,84 +7,93 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// The vocabulary, declared where its rules live. The fields are listed here too, for documentation shows none of another name;
-// a test holds the lists against the types.
+// The vocabulary. Each type is declared in the package that has its rules. The comments list the
+// fields, because go doc shows none for an alias; a test compares the lists with the types.
 type (
 	// MemberID names a member of the ensemble; zero means 1 in a Config and none elsewhere.
 	MemberID = engine.MemberID
-	// Zxid is the order of transactions; compare zxids of one shard only.
+	// Zxid is a transaction's place in the order of transactions. Compare zxids of one shard only.
 	Zxid = tree.Zxid
-	// SessionID names a session; it is never used again. Zero is none.
+	// SessionID names a session. It is never used again. Zero names none.
 	SessionID = tree.SessionID
-	// Stat is what a znode says of itself besides its data: ZooKeeper's fields with ZooKeeper's meaning.
-	// It is a plain value, a copy as of the moment it was asked for.
+	// Stat describes a znode, with ZooKeeper's fields and their meaning. It is a copy: it does not
+	// change when the znode does.
 	//
 	//	Czxid          Zxid      // the transaction that created the znode
 	//	Mzxid          Zxid      // the transaction that last wrote its data
 	//	Pzxid          Zxid      // the transaction that last created or deleted a child; at first Czxid
-	//	Ctime          time.Time // of Czxid: by the clock of the member that sent it, UTC, to the millisecond
+	//	Ctime          time.Time // of Czxid, by the sending member's clock: UTC, in milliseconds
 	//	Mtime          time.Time // of Mzxid, likewise
 	//	Version        int32     // writes of the data: 0 at first, one more for each Set
 	//	Cversion       int32     // children created plus children deleted
 	//	Aversion       int32     // writes of the ACL
-	//	EphemeralOwner SessionID // the session that an ephemeral belongs to; zero for every other znode
+	//	EphemeralOwner SessionID // the session that owns an ephemeral; zero for other znodes
 	//	DataLength     int32     // bytes of data
-	//	NumChildren    int32     // children, those below them not counted
+	//	NumChildren    int32     // direct children
 	Stat = tree.Stat
 	// CreateMode says how long a znode lives and whether its name gets a sequence suffix.
 	CreateMode = tree.CreateMode
-	// ACL is one entry of a znode's list: what those whose identity fits its scheme and id may do. Entries
-	// only allow, and their order has no meaning.
+	// ACL is one entry of a znode's access control list. It says what sessions may do whose identity
+	// matches its scheme and id. Entries only allow, and their order has no meaning.
 	//
-	//	Perms  Perms  // what it allows, a sum of the Perm constants; zero allows nothing
+	//	Perms  Perms  // what the entry allows, a sum of Perm constants; zero allows nothing
 	//	Scheme string // "world", "auth", "digest", "ip", or one of Config.Schemes
-	//	ID     string // "anyone" of world, nothing of auth, what Digest returns, an address or network; else the Scheme's
+	//	ID     string // world: "anyone"; auth: empty; digest: see Digest; ip: an address or network
 	ACL = tree.ACL
-	// Perms is what an ACL's entry allows, a sum of the Perm constants.
+	// Perms is what an ACL allows: a sum of Perm constants.
 	Perms = tree.Perms
-	// Result is what one operation of a transaction answers: the final path and the Stat after it.
+	// Result is the answer of one operation of a transaction.
 	//
-	//	Kind tree.OpKind // what the operation was; its String is a word, such as "create"
-	//	Path string      // of a create: the final path, with its sequence number; else empty
-	//	Stat Stat        // of a create or a set: the znode right after it; else zero
+	//	Kind tree.OpKind // the kind of operation; its String is a word, such as "create"
+	//	Path string      // after a create: the final path, with its sequence number; else empty
+	//	Stat Stat        // after a create or a set: of the znode; else zero
 	Result = tree.Result
-	// MultiError says which operation made a Multi fail. None of them was applied. errors.Is finds what it wraps.
+	// MultiError says which operation made a Multi fail. No operation was applied. errors.Is finds the
+	// error that it wraps.
 	//
 	//	Index int   // of the first operation that failed, from 0
-	//	Err   error // what it failed with, such as ErrNoNode
+	//	Err   error // why it failed, such as ErrNoNode
 	MultiError = tree.MultiError
-	// State is where a session stands, as its own node sees it.
+	// State is the state of a session, as its own node sees it.
 	State = session.State
-	// WatchMode says how much a watch sees and how long it lasts.
+	// WatchMode says which changes a watch sees, and how long it lasts.
 	WatchMode = watch.Mode
-	// EventType is what an event tells; the numbers are ZooKeeper's.
+	// EventType says what happened. The numbers are ZooKeeper's.
 	EventType = watch.EventType
 	// Event is one change that a watch saw.
 	//
 	//	Type EventType // what happened
-	//	Path string    // the znode it happened to, below the session's Root; of NodeChildrenChanged the parent
-	//	Zxid Zxid      // the transaction that did it: reads show it by now, and Stats compare with it
+	//	Path string    // the znode, below the session's Root; for NodeChildrenChanged the parent
+	//	Zxid Zxid      // the transaction: reads show it by now, and Stats compare with it
 	Event = watch.Event
-	// GapError is ErrWatchGap, to errors.Is, with the place from where to read anew.
+	// GapError is an ErrWatchGap, as errors.Is tells, that says how far the gap reaches.
 	//
-	//	Zxid Zxid // of the state that reads of this node show since: what happened up to there may be missed
+	//	Zxid Zxid // the watch may have missed changes up to here; reads of this node show them
 	GapError = watch.GapError
 )
 
 // Create modes.
 const (
-	Persistent          = tree.Persistent          // lives until it is deleted
-	Ephemeral           = tree.Ephemeral           // belongs to its session and goes with it, or lingers: see CreateOptions; has no children
-	Sequential          = tree.Sequential          // persistent, its name ends in the parent's create counter
-	EphemeralSequential = tree.EphemeralSequential // both
-	Container           = tree.Container           // persistent, and reaped once its last child is gone, or after minutes without any
-	TTL                 = tree.TTL                 // persistent, and reaped when it has had no children and no Set for its TTL
-	SequentialTTL       = tree.SequentialTTL       // both
+	// Persistent lives until it is deleted.
+	Persistent = tree.Persistent
+	// Ephemeral is deleted when its session ends, or lingers: see CreateOptions. It has no children.
+	Ephemeral = tree.Ephemeral
+	// Sequential is persistent. Its name ends in the parent's create counter.
+	Sequential = tree.Sequential
+	// EphemeralSequential is both Ephemeral and Sequential.
+	EphemeralSequential = tree.EphemeralSequential
+	// Container is persistent. The ensemble removes it once its last child is gone, or after minutes
+	// without any.
+	Container = tree.Container
+	// TTL is persistent. The ensemble removes it after its TTL without children and without a Set.
+	TTL = tree.TTL
+	// SequentialTTL is both Sequential and TTL.
+	SequentialTTL = tree.SequentialTTL
 )
 
 // Permissions.
 const (
-	PermRead   = tree.Read     // of a znode: its data, Stat and children, and being told of changes
+	PermRead   = tree.Read     // of a znode: its data, Stat and children, and events of its changes
 	PermWrite  = tree.Write    // of a znode: Set
 	PermCreate = tree.Create   // of a parent: creating children
 	PermDelete = tree.Delete   // of a parent: deleting children
@@ -92,7 +101,7 @@ const (
 	PermAll    = tree.PermsAll // all of them
 )
 
-// AnyVersion as an expected version means that every version will do.
+// AnyVersion, as an expected version, matches every version.
 const AnyVersion = tree.AnyVersion
 
 // Watch modes.
@@ -112,8 +121,8 @@ const (
 
 // Session states. Expired and Closed are final.
 const (
-	Connected = session.Connected // the ensemble cannot have given the session up
-	Suspended = session.Suspended // it may have: whatever was held is lost, though the session may come back
-	Expired   = session.Expired   // it ended for its silence
-	Closed    = session.Closed    // its owner or its node ended it
+	Connected = session.Connected // the ensemble cannot have expired the session
+	Suspended = session.Suspended // it may have: all holds are lost; the session may come back
+	Expired   = session.Expired   // the timeout passed in silence
+	Closed    = session.Closed    // its owner or its node closed it
 )

@@ -7,31 +7,35 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// A Watch is armed when Session.Watch returns: every matching change after Zxid is delivered once, in zxid order, and is
-// in the channel before a read of this node shows it. Or the watch ends, and Err says why. It costs little at rest.
+// A Watch delivers the changes that it matches. It is armed when Session.Watch returns. From then
+// on it delivers every matching change after Zxid once, in zxid order. A change is in the channel
+// before a read of this node shows it. If a watch cannot keep this promise it ends, and Err says
+// why. It costs little at rest.
 type Watch struct{ w *engine.Watch }
 
-// Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch, which lasts until it has
-// fired (WatchOnce), until Close, or until its session ends. A watch holds 64 events for a slow consumer; one more ends
-// it with ErrWatchOverflow.
+// Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch. The
+// watch lasts until it has fired (WatchOnce), until Close, or until its session ends. It holds 64
+// events for a slow consumer; one more ends it with ErrWatchOverflow.
 //
-// A node that was away so long that it got the state of another member does not know the changes in between. A watch of
-// what certainly did not change goes on. Any other WatchOnce gets one event, of what somebody who looks again is told first;
-// every other watch ends with ErrWatchGap, a *GapError, and the znodes are to be read anew. Of a watch on several shards one gap
-// is enough: it ends on all. A znode that was and is missing counts as
-// changed if children of the nearest one above it came or went: it may have been among them, and a WatchOnce says so with a
-// NodeCreated.
+// If a node was away for so long that it gets the state of another member, it does not know the
+// changes in between. A watch on znodes that certainly did not change goes on. Any other WatchOnce
+// gets one event, which tells what somebody who looks again would see first. Every other watch ends
+// with ErrWatchGap, a *GapError: read its znodes again. A watch on several shards ends if one of
+// them has a gap. A znode that was missing before and after the gap may have existed in between. It
+// counts as changed if children of the nearest existing znode above it came or went, and a
+// WatchOnce reports that as NodeCreated.
 //
-// ExampleSession_Watch_follow keeps up with a znode over gaps.
+// ExampleSession_Watch_follow keeps up with a znode across gaps.
 //
-// A watch needs no permission, but is told only of znodes that the session may read at the time; what it may not be told
-// uses a WatchOnce up, which then ends with ErrNoAuth. Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
+// Watch needs no permission. But a watch is told only of znodes that its session may read at that
+// time. If a change that it may not be told uses a WatchOnce up, the watch ends with ErrNoAuth.
+// Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, opError("watch", path, err)
 	}
-	if mode > WatchRecursive { // package watch has more, for clients of the gateway
-		return nil, opError("watch", path, fmt.Errorf("%w: %d is none of a watch", ErrInvalidMode, mode))
+	if mode > WatchRecursive { // package watch has more modes, for clients of the gateway
+		return nil, opError("watch", path, fmt.Errorf("%w: %d is not a mode of a watch", ErrInvalidMode, mode))
 	}
 	in := s.in()
 	w, err := in.Session.Watch(in.Root.In(path), mode, string(in.Root))
@@ -41,16 +45,17 @@ func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watc
 	return &Watch{w}, nil
 }
 
-// Events is the stream. It is closed at the watch's end, and by then Err is set; events that were queued before stay
-// readable.
+// Events returns the stream of events. It is closed when the watch ends; by then Err is set. Events
+// that were queued before stay readable.
 func (w *Watch) Events() <-chan Event { return w.w.Events() }
 
-// Zxid is where the watch was armed: reads showed this much when Session.Watch returned. It is zero for one that is on several
-// shards.
+// Zxid returns where the watch was armed: reads showed this zxid when Session.Watch returned. It is
+// zero for a watch on several shards.
 func (w *Watch) Zxid() Zxid { return w.w.Zxid() }
 
-// Err says why the watch ended: nil while it has not, after Close and after a WatchOnce fired; else ErrWatchOverflow,
-// ErrWatchGap, ErrNoAuth or the error of its session.
+// Err returns why the watch ended. It is nil while the watch lasts, after Close, and after a
+// WatchOnce has fired. Otherwise it is ErrWatchOverflow, ErrWatchGap, ErrNoAuth or the error of the
+// session.
 func (w *Watch) Err() error { return w.w.Err() }
 
 // Close ends the watch. It is idempotent and always returns nil.

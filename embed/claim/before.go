@@ -13,8 +13,8 @@ import (
 // Before skips siblings whose names contain none of its strings.
 //
 // The cost does not grow with the number of siblings, so a contender finds its predecessor in a
-// queue of any length. Errors are those of Session.Get, with embed.ErrNoNode if path itself does not
-// exist, and embed.ErrCrossShard for a child of a znode that is on several shards.
+// queue of any length. Errors are those of Session.Get, with embed.ErrNoNode if path itself does
+// not exist, and embed.ErrCrossShard for a child of a znode that is on several shards.
 func Before(ctx context.Context, s *embed.Session, path string, match ...string) (name string, ok bool, err error) {
 	if err = ctx.Err(); err == nil {
 		err = tree.ValidatePath(path)

@@ -8,7 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// A Claim is the ephemeral znodes that one transaction creates so that their owner can stand in
+// A Claim is the ephemeral znodes that a transaction creates so that their owner can stand in
 // queues.
 //
 // The node is responsible for them from the moment the transaction is submitted. Whatever happens
@@ -52,8 +52,8 @@ func (c *Claim) Created(ctx context.Context) ([]embed.Result, error) {
 }
 
 // Hold begins a Tenure: from now on the claim is held. It fails with embed.ErrSuspended if the
-// session is not safe at this moment, with the claim's error if the claim has ended, and with
-// embed.ErrNotHeld if the claim is held already or was.
+// session is not safe at this moment, and with embed.ErrNotHeld if the claim is held already or
+// was. If the claim has ended, it fails with the error of Err.
 //
 // With again, the claim may be held again after a Tenure has ended; every such Hold needs again.
 // Then a Tenure guards only transactions of its own session, because all Tenures of the claim have

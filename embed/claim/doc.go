@@ -11,7 +11,7 @@
 //	results, err := c.Created(ctx)
 //	// Before names the contender ahead of results[0].Path. Watch it, until there is none.
 //	tenure, err := c.Hold(false)
-//	_, err = session.Multi(ctx, claim.OpGuard(tenure), embed.OpSet("/report", data, embed.AnyVersion))
+//	_, err = session.Multi(ctx, claim.OpGuard(tenure), embed.OpSet("/report", data, version))
 //
 // Most services need none of this: embed/lock and embed/election are made with it.
 package claim

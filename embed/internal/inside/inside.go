@@ -14,7 +14,8 @@ type NodeParts struct {
 	Config engine.Config // complete, with the defaults filled in
 
 	// Authenticate returns the identities that credentials prove under the node's schemes, in the
-	// order of the credentials and each once. The error says which credential proves nothing, and why.
+	// order of the credentials and each once. The error says which credential proves nothing, and
+	// why.
 	Authenticate func(credentials ...Credential) ([]tree.Identity, error)
 
 	// CloseEvents ends the calls of the observers in embed.Config.Events.

@@ -42,7 +42,8 @@ func Guard(t *engine.Turn) Op { return Op{kind: kindGuard, guard: t} }
 // Release returns the Op that gives a claim up.
 func Release(c *engine.Claim) Op { return Op{kind: kindRelease, release: c} }
 
-// Inherit returns the Op that deletes a lingering ephemeral whose place the transaction's claim takes.
+// Inherit returns the Op that deletes a lingering ephemeral whose place the transaction's claim
+// takes.
 func Inherit(path string) Op {
 	return Op{plain: tree.Op{Kind: tree.KindDelete, Path: path, Version: tree.AnyVersion}, inherit: true}
 }
