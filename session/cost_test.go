@@ -52,7 +52,7 @@ var operations = []struct {
 			s, _, _ = t.NextStep(1)
 		}
 		if !t.Silence(s, time.Second) {
-			panic("not booked")
+			panic("not recorded")
 		}
 	}},
 	{name: "minimum", run: func(t *Table, i int) { t.MinTimeout(1) }},
@@ -72,7 +72,7 @@ var operations = []struct {
 			panic(err)
 		}
 	}},
-	{name: "move", remote: true, run: func(t *Table, i int) {
+	{name: "reattach", remote: true, run: func(t *Table, i int) {
 		id := tree.SessionID(1 + i*7919%len(t.sessions))
 		r, _ := t.Get(id)
 		if err := t.Reattach(id, r.Password, r.Timeout, 1, r.Attached+1, nil); err != nil {

@@ -74,7 +74,7 @@ func TestDecideEnd(t *testing.T) {
 				t.Errorf("it is usable: %v", err)
 			}
 			if err := table.Reattach(10, [16]byte{}, 1, 1, 79, nil); err != ErrExpired {
-				t.Errorf("it moves: %v", err)
+				t.Errorf("it was reattached: %v", err)
 			}
 			if _, err := table.Register(Origin{Member: 1, Start: 2}); err != nil {
 				t.Fatal(err)
