@@ -2,9 +2,16 @@
 // sessions, how long each member has been silent, and which session owns which ephemerals. It makes
 // no promise of compatibility to users of the library; they import embed.
 //
-// The package has two halves. [Table] is replicated: every replica of shard 1 applies the same
+// The package has two halves. [Table] is replicated: every replica of a shard applies the same
 // calls in the same order and gets the same table. [Life] is local: it is what the node that speaks
 // for a session may believe about the session, by the node's own clock.
+//
+//	table.Register(origin)         // a member's process starts
+//	table.Accept(member, start, 1) // its first batch,
+//	table.Open(id, …)              // which opens a session
+//	table.Silence(step, d)         // four times: a quarter of the timeout has passed
+//	table.Due()                    // [id]
+//	table.Close(id, zxid, true)    // after its ephemerals were deleted
 //
 // The package never reads a clock, starts a goroutine, does I/O, logs or draws random numbers.
 // Times and ids are arguments, and the order of a map never reaches a result. Neither half is safe
@@ -32,8 +39,8 @@
 // A client that comes back has given up one connection, not its session. So a member that ends a
 // session for its client's silence names the attachment that it saw, and CheckAttachment refuses
 // any other. An attachment is the transaction that made it: a client that comes back to the same
-// member makes a new one. An in-process session has no attachment, so no client can attach it and
-// no end can mistake it.
+// member makes a new one. An in-process session has none. So no client can come back to it, and
+// CheckAttachment never takes it for another attachment.
 //
 // A member that was started again knows at first only what its directory has, which may be old.
 // There it may still be the origin of a session that has been attached elsewhere or has ended. So a
@@ -42,10 +49,10 @@
 // # Closed or lost
 //
 // When its owner closes a session, the session gives back what it has. A session that becomes due
-// is lost: to silence, or with its process, as a Register shows. A session is also lost if its own
-// node ends it for its client's silence; the node says so when it has the session closed. What
-// belongs to a lost session may have to be kept from others for a while: those of its ephemerals
-// that were created to linger stay (package tree).
+// is lost: its origin fell silent, or a Register shows that its process has ended. A session is
+// also lost if its own node ends it for its client's silence; the node says so when it has the
+// session closed. What belongs to a lost session may have to be kept from others for a while: those
+// of its ephemerals that were created to linger stay (package tree).
 //
 // The table remembers for the other shards how a session ended at home. The session ends in the
 // same way there, whatever they hear first, with one exception. If the owner closed the session and

@@ -26,7 +26,7 @@ func (t *Table) AddShard(id tree.SessionID, at MemberID, shard uint32) error {
 // Introduce adds a session of the home shard to this shard, for the origin whose accepted batch
 // asks for it. The origin has applied transaction attached, which attached the session to it at
 // home; zero means an in-process session. If this shard has the session from an earlier attachment,
-// Introduce attaches it anew. If it has the session from the same attachment, Introduce brings the
+// Introduce reattaches it. If it has the session from the same attachment, Introduce brings the
 // identities that SetIdentities may have changed at home.
 //
 // Introduce returns ErrExpired for a session that has ended and was purged here, or that waits to
