@@ -77,7 +77,7 @@ func (b *balance) share(ctx context.Context, s *embed.Session) error {
 	var running sync.WaitGroup
 	for _, name := range b.names {
 		running.Go(func() {
-			r := runner{path: queue.Child(b.dir, name), value: b.value, turn: func(ctx context.Context, l *Leadership) error { return b.turn(ctx, name, l) }}
+			r := runner{path: queue.Child(b.dir, name), value: b.value, fn: func(ctx context.Context, l *Leadership) error { return b.lead(ctx, name, l) }}
 			for s.Err() == nil {
 				if err := r.lead(ctx, s); err != nil {
 					cancel(&fatal{err})
@@ -101,7 +101,8 @@ func (b *balance) share(ctx context.Context, s *embed.Session) error {
 // A fatal is an error that ends a Balance.
 type fatal struct{ error }
 
-func (b *balance) turn(ctx context.Context, name string, l *Leadership) error {
+// lead calls fn for the leadership of a name. Until it has returned, no transfer gives the place.
+func (b *balance) lead(ctx context.Context, name string, l *Leadership) error {
 	l.busy = make(chan struct{})
 	defer close(l.busy)
 	b.mu.Lock()

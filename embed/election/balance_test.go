@@ -175,7 +175,7 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 				})
 			}
 			ens.Until("an offer", offered)
-			ens.Until("the offer to be taken back", func() bool { return !offered() })
+			ens.Until("the offer to be deleted", func() bool { return !offered() })
 			for _, l := range lead {
 				if err := l.ctx.Err(); err != nil {
 					t.Errorf("%s: %v", l.name, context.Cause(l.ctx))
@@ -206,7 +206,7 @@ func TestBalance_OfMoreNamesTakesAndGivesNot(t *testing.T) {
 	case <-time.After(3 * time.Second): // each checks its share about three times in this time
 		return
 	}
-	t.Errorf("%s has another turn, and nobody came or went", again.name)
+	t.Errorf("%s is led again, and nobody came or went", again.name)
 }
 
 // A leadership is transferred when fn has returned, not as soon as its ctx has ended. In
@@ -219,9 +219,9 @@ func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
 	begins, ends, second := make(chan string, 2), make(chan string, 2), make(chan (<-chan led), 1)
 	over := make(chan error, 1)
 	go func() {
-		over <- election.Balance(ctx, ens.Node(1), "/jobs", names, nil, func(turn context.Context, name string, _ lock.Token) error {
+		over <- election.Balance(ctx, ens.Node(1), "/jobs", names, nil, func(inner context.Context, name string, _ lock.Token) error {
 			begins <- name
-			<-turn.Done()
+			<-inner.Done()
 			if ctx.Err() != nil {
 				return nil
 			}

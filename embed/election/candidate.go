@@ -113,17 +113,17 @@ func (c *Candidate) jump(ctx context.Context) error {
 			continue
 		}
 		at := c.contender.InFrontOfLower(before, stat.Czxid, c.options.Priority)
-		err = c.take(ctx, at, c.entry(), embed.OpCheck(ahead, embed.AnyVersion))
+		err = c.moveTo(ctx, at, c.entry(), embed.OpCheck(ahead, embed.AnyVersion))
 		if !errors.Is(err, embed.ErrNoNode) || c.contender.Claim.Err() != nil {
 			return err
 		}
 	}
 }
 
-// take moves the candidate to another place. If an operation is refused, the candidate stays where
+// moveTo moves the candidate to another place. If an operation is refused, the candidate stays where
 // it is.
-func (c *Candidate) take(ctx context.Context, at queue.Place, e queue.Entry, ops ...embed.Op) error {
-	contender, err := queue.Take(ctx, c.election.session, e, at, append(ops, claim.OpRelease(c.contender.Claim))...)
+func (c *Candidate) moveTo(ctx context.Context, at queue.Place, e queue.Entry, ops ...embed.Op) error {
+	contender, err := queue.EnterAt(ctx, c.election.session, e, at, append(ops, claim.OpRelease(c.contender.Claim))...)
 	switch {
 	case err == nil:
 		c.stand(contender)
@@ -207,7 +207,7 @@ func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 		// The candidate went ahead of earlier ones, so its token grows only by the grant, which is
 		// a commit of its own. Until then a candidate with a higher priority may go ahead and be
 		// granted the leadership first.
-		err := c.take(ctx, c.contender.Place().Granted(), c.entry())
+		err := c.moveTo(ctx, c.contender.Place().Granted(), c.entry())
 		if errors.Is(err, embed.ErrNodeExists) && c.contender.Claim.Err() == nil {
 			err = nil
 		}

@@ -363,12 +363,12 @@ func TestElection_ObserveNeverGoesBack(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	e := election.New(s, path)
 	go func() {
-		for turn := range 40 {
-			l, err := e.Campaign(bounded(t), fmt.Appendf(nil, "%03d", turn*10))
+		for round := range 40 {
+			l, err := e.Campaign(bounded(t), fmt.Appendf(nil, "%03d", round*10))
 			for i := 1; i < 5 && err == nil; i++ {
-				err = l.Proclaim(bounded(t), fmt.Appendf(nil, "%03d", turn*10+i))
+				err = l.Proclaim(bounded(t), fmt.Appendf(nil, "%03d", round*10+i))
 			}
-			if err == nil && turn < 39 {
+			if err == nil && round < 39 {
 				err = l.Resign()
 			}
 			if err != nil {
@@ -479,7 +479,7 @@ func TestElection_NeverTwo(t *testing.T) {
 		// If the victim led the election, another candidate takes its place. If not, nothing need
 		// happen.
 		enough := time.After(1500 * time.Millisecond)
-		ens.Until("another turn, or long enough", func() bool {
+		ens.Until("another round, or long enough", func() bool {
 			select {
 			case <-enough:
 				return true

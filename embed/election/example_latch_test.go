@@ -98,14 +98,14 @@ func ExampleBalance() {
 	defer end()
 	ctx, cancel := context.WithCancel(context.Background())
 	jobs := []string{"backups", "billing", "index", "mail"}
-	type turn struct{ job, process string }
-	turns := make(chan turn)
+	type led struct{ job, process string }
+	leads := make(chan led)
 	var processes sync.WaitGroup
 	for _, process := range []string{"one", "two"} {
 		processes.Go(func() {
 			_ = election.Balance(ctx, node, "/jobs", jobs, []byte(process), func(ctx context.Context, job string, _ lock.Token) error {
 				select {
-				case turns <- turn{job, process}:
+				case leads <- led{job, process}:
 				case <-ctx.Done():
 				}
 				<-ctx.Done() // the work, until another process is to do it
@@ -116,7 +116,7 @@ func ExampleBalance() {
 	who := make(map[string]string)
 	shares := make(map[string]int)
 	for shares["one"] != 2 || shares["two"] != 2 {
-		t := <-turns
+		t := <-leads
 		shares[who[t.job]]--
 		who[t.job] = t.process
 		shares[t.process]++

@@ -30,7 +30,7 @@ func NewLatch(n *embed.Node, path string, value []byte, o Options) *Latch {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Latch{cancel: cancel, done: make(chan struct{})}
 	l.mu.changed = make(chan struct{})
-	go l.loop(ctx, n, &runner{path: path, value: value, options: o, turn: l.turn})
+	go l.loop(ctx, n, &runner{path: path, value: value, options: o, fn: l.lead})
 	return l
 }
 
@@ -44,8 +44,8 @@ func (l *Latch) loop(ctx context.Context, n *embed.Node, r *runner) {
 	l.set(nil, err)
 }
 
-// turn leads until the leadership ends.
-func (l *Latch) turn(ctx context.Context, leads *Leadership) error {
+// lead leads until the leadership ends.
+func (l *Latch) lead(ctx context.Context, leads *Leadership) error {
 	l.set(leads, nil)
 	<-ctx.Done()
 	l.set(nil, nil)

@@ -51,8 +51,8 @@ func TestLatch(t *testing.T) {
 	second := next()
 	s := ens.Session(second, embed.SessionOptions{})
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
-	turn, _ := latches[second].Leadership()
-	must(t, turn.Resign())
+	leads, _ := latches[second].Leadership()
+	must(t, leads.Resign())
 	third := next()
 	if third == second {
 		t.Error("who resigned was elected before who waited")
@@ -176,8 +176,8 @@ func TestLatch_TransfersToWhoIsNamed(t *testing.T) {
 		list := all()
 		first, last := latches[string(list[0].Value)], list[2]
 		ens.Until("the first to lead", first.IsLeader)
-		turn, _ := first.Leadership()
-		must(t, turn.Transfer(bounded(t), last.Path))
+		leads, _ := first.Leadership()
+		must(t, leads.Transfer(bounded(t), last.Path))
 		if now := all()[0]; string(now.Value) != string(last.Value) {
 			t.Fatalf("transferred to %s, and %s leads", last.Value, now.Value)
 		}
@@ -193,9 +193,9 @@ func TestLatch_CloseDuringATransfer(t *testing.T) {
 	ens.Until("it to lead", l.IsLeader)
 	named, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
 	must(t, err)
-	turn, _ := l.Leadership()
+	leads, _ := l.Leadership()
 	said := make(chan error, 1)
-	go func() { said <- turn.Transfer(bounded(t), named.Path()) }()
+	go func() { said <- leads.Transfer(bounded(t), named.Path()) }()
 	offer := offerPath(named.Path())
 	version := func(n int32) func() bool {
 		return func() bool { stat, ok, _ := s.Exists(bounded(t), offer); return ok && stat.Version == n }

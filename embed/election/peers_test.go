@@ -19,8 +19,8 @@ import (
 // The tests of this file repeat what went wrong with elections in other coordination systems,
 // unless another test does. embed/testdata/peers.md lists which test is for which bug.
 
-// A turn is one call of the fn of a Run.
-type turn struct {
+// A call is one call of the fn of a Run.
+type call struct {
 	ctx   context.Context
 	token lock.Token
 	leave func() // makes fn return
@@ -29,13 +29,13 @@ type turn struct {
 
 // runs starts a Run whose fn returns only when it is told to, even if its ctx has ended. over tells
 // that Run has returned.
-func runs(ctx context.Context, n *embed.Node, value string) (turns <-chan turn, over <-chan error) {
-	began, ended := make(chan turn, 16), make(chan error, 1)
+func runs(ctx context.Context, n *embed.Node, value string) (calls <-chan call, over <-chan error) {
+	began, ended := make(chan call, 16), make(chan error, 1)
 	go func() {
 		ended <- election.Run(ctx, n, path, []byte(value), func(ctx context.Context, token lock.Token) error {
 			told, left := make(chan struct{}), make(chan struct{})
 			defer close(left)
-			began <- turn{ctx, token, sync.OnceFunc(func() { close(told) }), left}
+			began <- call{ctx, token, sync.OnceFunc(func() { close(told) }), left}
 			<-told
 			return nil
 		})
@@ -43,15 +43,15 @@ func runs(ctx context.Context, n *embed.Node, value string) (turns <-chan turn, 
 	return began, ended
 }
 
-// next returns the next turn of a Run.
-func next(t testing.TB, turns <-chan turn) turn {
+// next returns the next call of the fn of a Run.
+func next(t testing.TB, calls <-chan call) call {
 	t.Helper()
 	select {
-	case got := <-turns:
+	case got := <-calls:
 		return got
 	case <-bounded(t).Done():
-		t.Fatal("its turn never comes")
-		return turn{}
+		t.Fatal("fn is never called")
+		return call{}
 	}
 }
 
@@ -65,11 +65,11 @@ func TestRun_BegunBeforeThereIsAQuorum(t *testing.T) {
 		ens.Kill(id)
 	}
 	ctx, cancel := context.WithCancel(bounded(t))
-	turns, over := runs(ctx, ens.Start(1), "early")
+	calls, over := runs(ctx, ens.Start(1), "early")
 	ens.Start(2)
-	led := next(t, turns)
+	led := next(t, calls)
 	if err := led.ctx.Err(); err != nil {
-		t.Errorf("its turn has ended as it begins: %v", err)
+		t.Errorf("its leadership has ended as fn begins: %v", err)
 	}
 	cancel()
 	led.leave()
@@ -130,7 +130,7 @@ func TestRun_LostBeforeItsTurnBegins(t *testing.T) {
 			}
 		}}
 		wg.Go(func() {
-			err := election.Run(ctx, ens.Node(1), path, nil, func(turn context.Context, token lock.Token) error {
+			err := election.Run(ctx, ens.Node(1), path, nil, func(inner context.Context, token lock.Token) error {
 				leads := false
 				if l, err := election.New(s, path).Leader(bounded(t)); err == nil {
 					leads = l.Token == token
@@ -141,8 +141,8 @@ func TestRun_LostBeforeItsTurnBegins(t *testing.T) {
 					return enough
 				}
 				late.Add(1)
-				if turn.Err() == nil || !errors.Is(context.Cause(turn), embed.ErrDeleted) {
-					t.Errorf("step %d: fn begins without the leadership, its ctx says %v, %v", n, turn.Err(), context.Cause(turn))
+				if inner.Err() == nil || !errors.Is(context.Cause(inner), embed.ErrDeleted) {
+					t.Errorf("step %d: fn begins without the leadership, its ctx says %v, %v", n, inner.Err(), context.Cause(inner))
 				}
 				return nil
 			})
@@ -167,8 +167,8 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	turns, over := runs(ctx, ens.Node(1), "first")
-	first := next(t, turns)
+	calls, over := runs(ctx, ens.Node(1), "first")
+	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
 	others, _ := runs(later, ens.Node(1), "second")
@@ -203,8 +203,8 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 func TestRun_AShutdownHandsOver(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
-	turns, over := runs(bounded(t), ens.Node(1), "first")
-	first := next(t, turns)
+	calls, over := runs(bounded(t), ens.Node(1), "first")
+	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
 	others, _ := runs(later, ens.Node(2), "second")
@@ -237,8 +237,8 @@ func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
 	ens.TransferLeadership(2)
 	ctx, cancel := context.WithCancel(bounded(t))
-	turns, over := runs(ctx, ens.Node(1), "first")
-	first := next(t, turns)
+	calls, over := runs(ctx, ens.Node(1), "first")
+	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
 	others, _ := runs(later, ens.Node(2), "second")
@@ -310,7 +310,7 @@ func TestLatch_TwoReconnectsInterleave(t *testing.T) {
 	var last *election.Leadership
 	next := func() {
 		t.Helper()
-		ens.Until("the next turn", func() bool {
+		ens.Until("the next leader", func() bool {
 			now := latched(latches)
 			if len(now) > 1 && now[0].Err() == nil { // it still leads when the other one did
 				t.Fatalf("%v leads beside %v", now[0].Token(), now[1].Token())

@@ -31,16 +31,16 @@ const runPause = 100 * time.Millisecond
 // Before it returns, Run closes its session, which lets the next candidate lead. It waits until the
 // ensemble knows, for at most embed.Config.RequestTimeout, even if ctx is over.
 func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
-	r := runner{path: path, value: value, turn: func(ctx context.Context, l *Leadership) error { return fn(ctx, l.Token()) }}
+	r := runner{path: path, value: value, fn: func(ctx context.Context, l *Leadership) error { return fn(ctx, l.Token()) }}
 	return r.run(ctx, n)
 }
 
-// A runner campaigns for ever and calls turn for each leadership.
+// A runner campaigns for ever and calls fn for each leadership.
 type runner struct {
 	path    string
 	value   []byte
 	options Options
-	turn    func(ctx context.Context, l *Leadership) error
+	fn      func(ctx context.Context, l *Leadership) error
 }
 
 // run does what Run says.
@@ -87,7 +87,7 @@ func (r *runner) lead(ctx context.Context, s *embed.Session) error {
 		if err != nil {
 			return final(err)
 		}
-		err = r.take(ctx, l)
+		err = r.serve(ctx, l)
 		switch {
 		case s.Err() != nil || lost(l):
 			return nil
@@ -134,11 +134,11 @@ func (r *runner) campaign(ctx context.Context, s *embed.Session) (*Leadership, e
 	return c.Wait(ctx)
 }
 
-// take calls turn for one leadership.
-func (r *runner) take(ctx context.Context, l *Leadership) error {
-	turn, cancel := queue.Both(ctx, l.Context())
+// serve calls fn for one leadership.
+func (r *runner) serve(ctx context.Context, l *Leadership) error {
+	both, cancel := queue.Both(ctx, l.Context())
 	defer cancel()
-	return r.turn(turn, l)
+	return r.fn(both, l)
 }
 
 // final returns err if no further attempt can succeed, and else nil.

@@ -22,7 +22,7 @@ func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 	turns := 0
 	err := election.Run(bounded(t), ens.Node(1), path, []byte("v"), func(ctx context.Context, token lock.Token) error {
 		if token.Compare(last) <= 0 || ctx.Err() != nil {
-			t.Errorf("turn %d: token %v after %v, ctx %v", turns, token, last, ctx.Err())
+			t.Errorf("call %d: token %v after %v, ctx %v", turns, token, last, ctx.Err())
 		}
 		last = token
 		if turns++; turns == 4 {
@@ -31,7 +31,7 @@ func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, enough) || turns != 4 {
-		t.Errorf("Run returned %v after %d turns", err, turns)
+		t.Errorf("Run returned %v after %d calls", err, turns)
 	}
 	if names := candidates(t, ens.Session(1, embed.SessionOptions{})); len(names) > 0 {
 		t.Errorf("left in the queue: %v", names)
@@ -97,7 +97,7 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 		return errors.New("an error of one that leads no more is no reason to stop")
 	})
 	if !errors.Is(err, enough) || len(owners) != 3 {
-		t.Errorf("Run returned %v after turns of %d sessions", err, len(owners))
+		t.Errorf("Run returned %v after calls with %d sessions", err, len(owners))
 	}
 }
 
@@ -114,30 +114,30 @@ func TestRun_ComesBackAfterAPartition(t *testing.T) {
 	ens.TransferLeadership(3)
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	type turn struct {
+	type event struct {
 		member embed.MemberID
 		began  bool
 		ctx    context.Context
 	}
-	turns := make(chan turn, 16)
+	events := make(chan event, 16)
 	run := func(ctx context.Context, id embed.MemberID) {
 		_ = election.Run(ctx, ens.Node(id), path, fmt.Append(nil, id), func(ctx context.Context, _ lock.Token) error {
-			turns <- turn{member: id, began: true, ctx: ctx}
+			events <- event{member: id, began: true, ctx: ctx}
 			<-ctx.Done()
-			turns <- turn{member: id}
+			events <- event{member: id}
 			return nil
 		})
 	}
-	await := func(id embed.MemberID, began bool) turn {
+	await := func(id embed.MemberID, began bool) event {
 		t.Helper()
 		for {
 			select {
-			case got := <-turns:
+			case got := <-events:
 				if got.member == id && got.began == began {
 					return got
 				}
 			case <-ctx.Done():
-				t.Fatalf("member %d: turn never began or ended", id)
+				t.Fatalf("member %d: fn never began or ended", id)
 			}
 		}
 	}
@@ -162,11 +162,11 @@ func TestRun_EndsWithItsCtx(t *testing.T) {
 	ens := one(t)
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(bounded(t))
-	err := election.Run(ctx, ens.Node(1), path, nil, func(turn context.Context, _ lock.Token) error {
+	err := election.Run(ctx, ens.Node(1), path, nil, func(inner context.Context, _ lock.Token) error {
 		cancel(why)
-		<-turn.Done()
-		if !errors.Is(context.Cause(turn), why) {
-			t.Errorf("cause %v", context.Cause(turn))
+		<-inner.Done()
+		if !errors.Is(context.Cause(inner), why) {
+			t.Errorf("cause %v", context.Cause(inner))
 		}
 		return nil
 	})

@@ -263,7 +263,7 @@ func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 		// Delete the leader's znode before the offer: when its node sees the offer gone, it has
 		// seen the place gone.
 		from := queue.Child(c.election.path, name)
-		err = c.take(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), claim.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion), embed.OpDelete(offer, given))
+		err = c.moveTo(ctx, queue.PlaceOf(from, czxid).Granted(), c.entry(), claim.OpCheckCzxid(from, czxid), embed.OpDelete(from, embed.AnyVersion), embed.OpDelete(offer, given))
 		moved = err == nil
 	}
 	if (errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) || errors.Is(err, embed.ErrNotHeld)) && c.contender.Claim.Err() == nil {

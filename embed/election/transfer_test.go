@@ -450,7 +450,7 @@ func gives(ctx context.Context, t *testing.T, ens *embedtest.Ensemble, other *em
 	said := make(chan error, 1)
 	go func() { said <- l.Transfer(ctx, named.Path()) }()
 	ens.Until("the offer", version(0))
-	_, err = other.Set(bounded(t), offer, []byte("nothing that it would take by itself"), 0)
+	_, err = other.Set(bounded(t), offer, []byte("nothing that it would accept by itself"), 0)
 	must(t, err)
 	ens.Until("the place to be given", version(2))
 	return l, named, said
@@ -575,10 +575,10 @@ func TestLeadership_TransferWakesNobodyElse(t *testing.T) {
 		if err := <-said; !errors.Is(err, election.ErrNotTransferred) {
 			t.Error(err)
 		}
-		ens.Until("the offer to be taken back", func() bool { return !offered() })
+		ens.Until("the offer to be deleted", func() bool { return !offered() })
 	}
 	if n := ctx.looks.Load(); n > 40 { // it looks a dozen times before it sleeps
-		t.Errorf("who waited for its turn has been woken: %d looks at its ctx", n)
+		t.Errorf("a candidate that only waits was woken: %d looks at its ctx", n)
 	}
 	must(t, waits.Withdraw())
 	if err := <-over; !errors.Is(err, embed.ErrReleased) {

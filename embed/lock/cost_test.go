@@ -46,14 +46,14 @@ func handOver(t *testing.T, n int, kind func(s *embed.Session, path string) func
 	t.Helper()
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	take := kind(s, path)
-	h, err := take(bounded(t))
+	acquire := kind(s, path)
+	h, err := acquire(bounded(t))
 	must(t, err)
 	holds := make(chan outcome, n)
 	ctx, leave := context.WithCancel(bounded(t))
 	for range n {
 		go func() {
-			h, err := take(ctx)
+			h, err := acquire(ctx)
 			holds <- outcome{h, err}
 		}()
 	}

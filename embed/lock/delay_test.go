@@ -26,7 +26,7 @@ func lost(t testing.TB, ens *embedtest.Ensemble) (s *embed.Session, h *lock.Hold
 	s = ens.Session(2, embed.SessionOptions{})
 	h, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
 	must(t, err)
-	w = taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	w = acquiring(t, ens, s, lock.NewMutex(s, path).Lock)
 	ens.Kill(1)
 	ens.Restart(1)
 	ens.Ready(1)
@@ -59,8 +59,8 @@ func TestDelay_AfterALoss(t *testing.T) {
 	const delay = 300 * time.Millisecond
 	h, err := delayed(lost, "", delay).Lock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, s, delayed(s, "", delay).Lock)
-	behind := taking(t, ens, s, lock.NewMutex(s, path).Lock) // this one has no delay of its own
+	w := acquiring(t, ens, s, delayed(s, "", delay).Lock)
+	behind := acquiring(t, ens, s, lock.NewMutex(s, path).Lock) // this one has no delay of its own
 	began := time.Now()
 	ens.Kill(1)
 	ens.Restart(1) // its Register ends the sessions of the process before at once
@@ -140,8 +140,8 @@ func TestDelay_IsNoneAfterTheLossOfAWaiter(t *testing.T) {
 	h, err := lock.NewMutex(s, path).Lock(bounded(t))
 	must(t, err)
 	lost := ens.Session(1, embed.SessionOptions{})
-	taking(t, ens, lost, delayed(lost, "", time.Hour).Lock)
-	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	acquiring(t, ens, lost, delayed(lost, "", time.Hour).Lock)
+	w := acquiring(t, ens, s, lock.NewMutex(s, path).Lock)
 	ens.Kill(1)
 	ens.Restart(1)
 	ens.Until("the lost waiter to be removed", func() bool { return len(queued(t, s)) == 2 })
@@ -171,10 +171,10 @@ func TestDelay_OfASemaphore(t *testing.T) {
 func TestOptions_AreChecked(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	refused := func(name string, want error, takes ...taker) {
+	refused := func(name string, want error, calls ...acquirer) {
 		t.Helper()
-		for i, take := range takes {
-			if h, err := take(bounded(t)); !errors.Is(err, want) {
+		for i, call := range calls {
+			if h, err := call(bounded(t)); !errors.Is(err, want) {
 				t.Errorf("%s: call %d: %v, %v; want %v", name, i, h, err, want)
 			}
 		}
@@ -213,7 +213,7 @@ func TestDelay_OfAReaderBehindAnother(t *testing.T) {
 	const delay = 500 * time.Millisecond
 	_, err = lock.NewRWMutex(ens.Session(1, embed.SessionOptions{}), path).With(lock.Options{Delay: delay}).RLock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, s, lock.NewRWMutex(s, path).Lock)
+	w := acquiring(t, ens, s, lock.NewRWMutex(s, path).Lock)
 	began := time.Now()
 	ens.Kill(1)
 	ens.Restart(1)
@@ -246,7 +246,7 @@ func TestDelay_OfReadersWhoWereLostTogether(t *testing.T) {
 	in.Wait()
 	_, err := s.Sync(bounded(t), "/")
 	must(t, err)
-	w := taking(t, ens, s, func(ctx context.Context) (*lock.Hold, error) {
+	w := acquiring(t, ens, s, func(ctx context.Context) (*lock.Hold, error) {
 		ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
 		defer cancel()
 		return lock.NewRWMutex(s, path).Lock(ctx)
@@ -337,7 +337,7 @@ func TestDelay_OfAReaderWhoComesBackBesideOthers(t *testing.T) {
 	o := lock.Options{Delay: time.Hour, Identity: "worker-1"}
 	read, err := lock.NewRWMutex(ens.Session(1, embed.SessionOptions{}), path).With(o).RLock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, s, lock.NewRWMutex(s, path).Lock)
+	w := acquiring(t, ens, s, lock.NewRWMutex(s, path).Lock)
 	ens.Kill(1)
 	ens.Restart(1)
 	ens.Ready(1)
@@ -361,7 +361,7 @@ func TestLock_DeletesNobodysZnode(t *testing.T) {
 	must(t, err)
 	item, err := s.Create(bounded(t), path+"/item-", []byte("precious"), embed.Persistent|embed.Sequential)
 	must(t, err)
-	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	w := acquiring(t, ens, s, lock.NewMutex(s, path).Lock)
 	must(t, h.Release())
 	pending(t, s, "in ahead of what stands there", w)
 	if data, _, err := s.Get(bounded(t), item); string(data) != "precious" {

@@ -80,10 +80,10 @@ func TestForeignContenders_ADowngradeKeepsItsNumber(t *testing.T) {
 		hold *lock.Hold
 		err  error
 	}
-	begin := func(take func(context.Context) (*lock.Hold, error), queue int) chan outcome {
+	begin := func(acquire func(context.Context) (*lock.Hold, error), queue int) chan outcome {
 		got := make(chan outcome, 1)
 		go func() {
-			h, err := take(bounded(t))
+			h, err := acquire(bounded(t))
 			got <- outcome{h, err}
 		}()
 		ens.Until("a contender in the queue", func() bool { return len(queued(t, mine)) == queue })

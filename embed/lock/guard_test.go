@@ -62,11 +62,11 @@ func TestGuard(t *testing.T) {
 	must(t, s.Close())
 	guarded(t, other, lock.Guard(next), "after the session", embed.ErrNotHeld, embed.ErrSessionClosed)
 
-	turn, err := election.New(other, "/locks/leader").Campaign(bounded(t), nil)
+	leadership, err := election.New(other, "/locks/leader").Campaign(bounded(t), nil)
 	must(t, err)
-	guarded(t, other, election.Guard(turn), "the leader's")
-	must(t, turn.Resign())
-	guarded(t, other, election.Guard(turn), "a former leader's", embed.ErrNotHeld)
+	guarded(t, other, election.Guard(leadership), "the leader's")
+	must(t, leadership.Resign())
+	guarded(t, other, election.Guard(leadership), "a former leader's", embed.ErrNotHeld)
 
 	held, err := claim.New(bounded(t), other, embed.OpCreate("/locks/claim", nil, embed.Ephemeral))
 	must(t, err)
@@ -74,13 +74,13 @@ func TestGuard(t *testing.T) {
 	must(t, err)
 	first, err := held.Hold(true)
 	must(t, err)
-	guarded(t, other, claim.OpGuard(first), "the first turn's")
+	guarded(t, other, claim.OpGuard(first), "the first tenure's")
 	guarded(t, ens.Session(1, embed.SessionOptions{}), claim.OpGuard(first), "another session's, where turns follow without a commit", embed.ErrNotHeld)
 	first.End()
 	second, err := held.Hold(true)
 	must(t, err)
-	guarded(t, other, claim.OpGuard(first), "the first turn's in the second", embed.ErrNotHeld, embed.ErrReleased)
-	guarded(t, other, claim.OpGuard(second), "the second turn's")
+	guarded(t, other, claim.OpGuard(first), "the first tenure's in the second", embed.ErrNotHeld, embed.ErrReleased)
+	guarded(t, other, claim.OpGuard(second), "the second tenure's")
 }
 
 // E3.1: a node is cut off and still believes in its Hold, but somebody has deleted the Hold's
@@ -104,7 +104,7 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 	if err := hold.Err(); err != nil {
 		t.Fatalf("the hold has ended by its own clock already: %v", err)
 	}
-	guarded(t, other, lock.Guard(hold), "after it was taken away", embed.ErrNotHeld)
+	guarded(t, other, lock.Guard(hold), "after it was deleted by hand", embed.ErrNotHeld)
 	guarded(t, other, lock.Guard(next), "the next holder's")
 
 	// A write that the cut-off holder has issued itself is checked when it arrives.
@@ -129,8 +129,8 @@ func TestGuard_OfEveryKindOfHold(t *testing.T) {
 	create(t, s, "/locks", "/locks/data")
 	rw := lock.NewRWMutex(s, "/locks/rw")
 	for _, k := range []struct {
-		name string
-		take taker
+		name    string
+		acquire acquirer
 	}{
 		{"read", rw.RLock},
 		{"write", rw.Lock},
@@ -151,7 +151,7 @@ func TestGuard_OfEveryKindOfHold(t *testing.T) {
 		{"permits", acquires(lock.NewSemaphore(s, "/locks/semaphore", 3), 2)},
 		{"several", lock.NewMulti(s, "/locks/a", "/locks/b").Lock},
 	} {
-		h, err := k.take(bounded(t))
+		h, err := k.acquire(bounded(t))
 		if err != nil {
 			t.Fatalf("%s: %v", k.name, err)
 		}

@@ -21,8 +21,8 @@ func TestHeld(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	rw := lock.NewRWMutex(s, path)
 	for name, k := range map[string]struct {
-		take taker
-		held finder
+		acquire acquirer
+		held    finder
 	}{
 		"a mutex": {lock.NewMutex(s, path).Lock, lock.Held}, "kept": {kept(s, time.Millisecond).Lock, lock.Held},
 		"several": {lock.NewMulti(s, path, path+"3").Lock, lock.Held}, "the other one of several": {lock.NewMulti(s, path+"3", path).Lock, lock.Held},
@@ -32,7 +32,7 @@ func TestHeld(t *testing.T) {
 		if _, ok := k.held(bounded(t), path); ok {
 			t.Errorf("%s: held by a ctx that is of no Hold", name)
 		}
-		h, err := k.take(bounded(t))
+		h, err := k.acquire(bounded(t))
 		must(t, err)
 		ctx, cancel := context.WithCancel(h.Context()) // as a caller passes it on
 		if _, ok := k.held(ctx, path+"2"); ok {
@@ -74,14 +74,14 @@ func TestHeld_TellsKindsApart(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	for name, k := range map[string]struct {
-		take taker
-		not  []finder
+		acquire acquirer
+		not     []finder
 	}{
 		"a mutex":  {lock.NewMutex(s, path).Lock, []finder{lock.HeldPermits}},
 		"a reader": {lock.NewRWMutex(s, path).RLock, []finder{lock.Held, lock.HeldPermits}},
 		"permits":  {acquires(lock.NewSemaphore(s, path, 2), 2), []finder{lock.Held, lock.HeldRead}},
 	} {
-		h, err := k.take(bounded(t))
+		h, err := k.acquire(bounded(t))
 		must(t, err)
 		for i, held := range k.not {
 			for _, p := range []string{path, path + "/leases"} {
@@ -104,7 +104,7 @@ func TestHeld_IsOfAPathOfTheEnsemble(t *testing.T) {
 	if s.Root() != "/" || a.Root() != "/a" {
 		t.Errorf("the roots are %s and %s", s.Root(), a.Root())
 	}
-	for at, h := range map[string]taker{"/a/x": lock.NewMutex(a, "/x").Lock, "/a": lock.NewRWMutex(a, "/").Lock} {
+	for at, h := range map[string]acquirer{"/a/x": lock.NewMutex(a, "/x").Lock, "/a": lock.NewRWMutex(a, "/").Lock} {
 		h, err := h(bounded(t))
 		must(t, err)
 		if inner, ok := lock.Held(h.Context(), at); !ok || inner.Token() != h.Token() {

@@ -61,7 +61,7 @@ func TestKeep_AForeignContenderGetsIt(t *testing.T) {
 	m := kept(s, 10*time.Millisecond)
 	h, err := m.Lock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, other, lock.NewMutex(other, path).Lock)
+	w := acquiring(t, ens, other, lock.NewMutex(other, path).Lock)
 	pending(t, other, "in beside the holder", w)
 	must(t, h.Release()) // nobody in this Mutex wants it
 	foreign := granted(t, w)

@@ -13,8 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A taker is a call that acquires a Hold.
-type taker = func(context.Context) (*lock.Hold, error)
+// An acquirer is a call that acquires a Hold.
+type acquirer = func(context.Context) (*lock.Hold, error)
 
 // A session ends while its callers wait, for every kind of lock. Each caller learns it at once,
 // although those ahead go on, and none is granted anything. In etcd#16221 a read-write lock was
@@ -30,7 +30,7 @@ func TestLock_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 	var holds []*lock.Hold
 	for _, k := range []struct {
 		name         string
-		holds, waits taker
+		holds, waits acquirer
 	}{
 		{"a mutex", lock.NewMutex(s, "/mutex").Lock, lock.NewMutex(dying, "/mutex").Lock},
 		{"a mutex that is kept", lock.NewMutex(s, "/kept").Lock, lock.NewMutex(dying, "/kept").With(lock.Options{Keep: time.Hour}).Lock},
@@ -86,7 +86,7 @@ func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 		must(t, err)
 		permit, err := permits.Acquire(bounded(t), 1)
 		must(t, err)
-		reads, writes := taking(t, ens, s, m.RLock), taking(t, ens, s, m.Lock)
+		reads, writes := acquiring(t, ens, s, m.RLock), acquiring(t, ens, s, m.Lock)
 		enough := make(chan outcome, 1)
 		go func() {
 			h, err := permits.Acquire(bounded(t), 1)
@@ -118,7 +118,7 @@ func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
 	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	rw := lock.NewRWMutex(s, "/locks/rw")
-	kinds := map[string]taker{
+	kinds := map[string]acquirer{
 		"a mutex": lock.NewMutex(s, path).TryLock, "a mutex that is kept": lock.NewMutex(s, "/locks/kept").With(lock.Options{Keep: time.Hour}).TryLock,
 		"a reader": rw.TryRLock, "a writer": rw.TryLock, "several": lock.NewMulti(s, path, path+"2").TryLock,
 		"permits": func(ctx context.Context) (*lock.Hold, error) {
@@ -155,12 +155,12 @@ func TestLock_LeavesNoGoroutine(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	rw := lock.NewRWMutex(s, path)
-	for i, take := range []taker{
+	for i, acquire := range []acquirer{
 		lock.NewMutex(s, path).Lock, kept(s, time.Millisecond).Lock, kept(s, time.Hour).Lock, rw.RLock, rw.Lock,
 		lock.NewMulti(s, path, path+"2").Lock, acquires(lock.NewSemaphore(s, "/permits", 2), 2),
 	} {
 		for _, lose := range []bool{false, true} {
-			h, err := take(bounded(t))
+			h, err := acquire(bounded(t))
 			must(t, err)
 			derived, stop := context.WithCancel(h.Context())
 			defer stop()

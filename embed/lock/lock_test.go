@@ -62,10 +62,10 @@ func empty(t testing.TB, s *embed.Session) {
 	}
 }
 
-// settled waits until all that the node of a session has sent so far is applied. Before that, a
+// drained waits until all that the node of a session has sent so far is applied. Before that, a
 // look into the queue may miss what nobody waits for any more, such as the create of a cancelled
 // Lock.
-func settled(t testing.TB, s *embed.Session) {
+func drained(t testing.TB, s *embed.Session) {
 	t.Helper()
 	if err := s.Delete(bounded(t), path+"/nobody", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
 		t.Fatalf("deleting nobody: %v", err)
@@ -260,7 +260,7 @@ func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d held, %d cancelled", held.Load(), cancelled.Load())
-	settled(t, s)
+	drained(t, s)
 	ens.Until("the cancelled ones to leave the queue", func() bool { return len(queued(t, s)) == 0 })
 	h, err := lock.NewMutex(s, path).TryLock(bounded(t))
 	must(t, err)
@@ -626,8 +626,8 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	for _, p := range []string{"", "x", "/x/", "//", "/a//b", "/a/../b", "/\x00"} {
 		m := lock.NewMutex(s, p)
-		for name, take := range map[string]func(context.Context) (*lock.Hold, error){"Lock": m.Lock, "TryLock": m.TryLock} {
-			_, err := take(bounded(t))
+		for name, acquire := range map[string]func(context.Context) (*lock.Hold, error){"Lock": m.Lock, "TryLock": m.TryLock} {
+			_, err := acquire(bounded(t))
 			if !errors.Is(err, embed.ErrInvalidPath) {
 				t.Errorf("%s of %q: %v", name, p, err)
 			} else if text := err.Error(); strings.Contains(text, "-lock-") || strings.Contains(text, "operation") {

@@ -48,8 +48,8 @@ func TestHoldersAndWaiters(t *testing.T) {
 	m := lock.NewMutex(s, path)
 	h, err := m.With(noted("first")).Lock(bounded(t))
 	must(t, err)
-	second := taking(t, ens, other, lock.NewMutex(other, path).With(noted("second")).Lock)
-	third := taking(t, ens, s, m.With(noted("third")).Lock)
+	second := acquiring(t, ens, other, lock.NewMutex(other, path).With(noted("second")).Lock)
+	third := acquiring(t, ens, s, m.With(noted("third")).Lock)
 	wantNotes(t, s, "a mutex", []string{"first"}, []string{"second", "third"})
 	holders, err := lock.Holders(bounded(t), s, path)
 	must(t, err)
@@ -74,8 +74,8 @@ func TestHoldersAndWaiters(t *testing.T) {
 	must(t, err)
 	r2, err := rw.With(noted("r2")).RLock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, s, rw.With(noted("w")).Lock)
-	r3 := taking(t, ens, s, rw.With(noted("r3")).RLock)
+	w := acquiring(t, ens, s, rw.With(noted("w")).Lock)
+	r3 := acquiring(t, ens, s, rw.With(noted("r3")).RLock)
 	wantNotes(t, s, "readers", []string{"r1", "r2"}, []string{"w", "r3"})
 	must(t, r1.Release())
 	must(t, r2.Release())
@@ -100,7 +100,7 @@ func TestRevoke(t *testing.T) {
 	must(t, lock.Revoke(bounded(t), s, path)) // nobody holds it
 	h, err := lock.NewMutex(s, path).With(lock.Options{Note: "mine"}).Lock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	w := acquiring(t, ens, s, lock.NewMutex(s, path).Lock)
 	asked := h.Revoked()
 	_, err = other.Set(bounded(t), h.Path(), []byte("another note"), embed.AnyVersion)
 	must(t, err)
@@ -144,7 +144,7 @@ func TestHolders_OfWhichOneMayNotBeRead(t *testing.T) {
 	must(t, err)
 	third, err := m.With(lock.Options{Note: "third"}).RLock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, s, m.With(lock.Options{Note: "writer"}).Lock)
+	w := acquiring(t, ens, s, m.With(lock.Options{Note: "writer"}).Lock)
 	wantNotes(t, s, "one is hidden", []string{"first", "", "third"}, []string{"writer"})
 	holders, err := lock.Holders(bounded(t), s, path)
 	must(t, err)
@@ -169,18 +169,18 @@ func TestHolders_OfEveryKind(t *testing.T) {
 	note := func(o string) lock.Options { return lock.Options{Note: o} }
 	for _, k := range []struct {
 		name  string
-		holds []taker
-		waits taker
+		holds []acquirer
+		waits acquirer
 	}{
-		{name: "a mutex", holds: []taker{lock.NewMutex(s, path).With(note("a")).Lock}, waits: lock.NewMutex(other, path).With(note("z")).Lock},
-		{name: "a writer", holds: []taker{rw.With(note("a")).Lock}, waits: theirs.With(note("z")).RLock},
-		{name: "readers", holds: []taker{rw.With(note("a")).RLock, rw.With(note("b")).RLock}, waits: theirs.With(note("z")).Lock},
-		{name: "permits", holds: []taker{acquires(lock.NewSemaphore(s, path, 2).With(note("a")), 1), acquires(lock.NewSemaphore(s, path, 2).With(note("b")), 1)},
+		{name: "a mutex", holds: []acquirer{lock.NewMutex(s, path).With(note("a")).Lock}, waits: lock.NewMutex(other, path).With(note("z")).Lock},
+		{name: "a writer", holds: []acquirer{rw.With(note("a")).Lock}, waits: theirs.With(note("z")).RLock},
+		{name: "readers", holds: []acquirer{rw.With(note("a")).RLock, rw.With(note("b")).RLock}, waits: theirs.With(note("z")).Lock},
+		{name: "permits", holds: []acquirer{acquires(lock.NewSemaphore(s, path, 2).With(note("a")), 1), acquires(lock.NewSemaphore(s, path, 2).With(note("b")), 1)},
 			waits: acquires(lock.NewSemaphore(other, path, 2).With(note("z")), 1)},
 	} {
 		var holds []*lock.Hold
-		for _, take := range k.holds {
-			h, err := take(bounded(t))
+		for _, acquire := range k.holds {
+			h, err := acquire(bounded(t))
 			must(t, err)
 			holds = append(holds, h)
 		}

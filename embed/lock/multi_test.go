@@ -20,11 +20,11 @@ func TestMulti_HasAllOrNothing(t *testing.T) {
 	must(t, err)
 	m := lock.NewMulti(s, path, other)
 	if _, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("TryLock of what is taken in part: %v", err)
+		t.Errorf("TryLock of a lock that is held in part: %v", err)
 	}
 	ens.Until("nothing to be left", func() bool { return len(queued(t, s)) == 0 })
-	both := taking(t, ens, s, m.Lock)
-	first := taking(t, ens, s, lock.NewMutex(s, path).Lock)
+	both := acquiring(t, ens, s, m.Lock)
+	first := acquiring(t, ens, s, lock.NewMutex(s, path).Lock)
 	pending(t, s, "in without all", both, first)
 	must(t, one.Release())
 	h := granted(t, both)

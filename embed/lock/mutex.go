@@ -62,7 +62,7 @@ func (m *Mutex) commit(ctx context.Context) (*Hold, error) {
 	if err := m.options.check(true, true); err != nil {
 		return nil, err
 	}
-	return take(ctx, m.session, m.path, m.entry())
+	return acquire(ctx, m.session, m.path, m.entry())
 }
 
 func (m *Mutex) entry() queue.Entry {
@@ -71,8 +71,8 @@ func (m *Mutex) entry() queue.Entry {
 	return e
 }
 
-// take enters a contender of a kind and waits until it holds the lock.
-func take(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*Hold, error) {
+// acquire enters a contender of a kind and waits until it holds the lock.
+func acquire(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*Hold, error) {
 	c, err := enter(ctx, s, path, e)
 	if err != nil {
 		return nil, err

@@ -325,10 +325,10 @@ func TestToken_Grows(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, 3, embedtest.Options{})
 			var last lock.Token
-			turn := 0
+			n := 0
 			between(ens, func() {
-				turn++
-				s := ens.Session(embed.MemberID(turn%3+1), embed.SessionOptions{})
+				n++
+				s := ens.Session(embed.MemberID(n%3+1), embed.SessionOptions{})
 				h, err := lock.NewMutex(s, deep).Lock(bounded(t))
 				must(t, err)
 				if h.Token().Compare(last) <= 0 || fmt.Sprint(h.Token()) <= fmt.Sprint(last) {
@@ -351,15 +351,15 @@ func TestHold_AMemberThatDiesGivesBackAllItHad(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
 	dying, s := ens.Session(1, embed.SessionOptions{Timeout: expires}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-	kinds := map[string]func(s *embed.Session, at string) taker{
-		"mutex": func(s *embed.Session, at string) taker { return lock.NewMutex(s, at).Lock },
-		"kept": func(s *embed.Session, at string) taker {
+	kinds := map[string]func(s *embed.Session, at string) acquirer{
+		"mutex": func(s *embed.Session, at string) acquirer { return lock.NewMutex(s, at).Lock },
+		"kept": func(s *embed.Session, at string) acquirer {
 			return lock.NewMutex(s, at).With(lock.Options{Keep: time.Hour}).Lock
 		},
-		"reader": func(s *embed.Session, at string) taker { return lock.NewRWMutex(s, at).RLock },
-		"writer": func(s *embed.Session, at string) taker { return lock.NewRWMutex(s, at).Lock },
-		"permit": func(s *embed.Session, at string) taker { return acquires(lock.NewSemaphore(s, at, 2), 2) },
-		"multi":  func(s *embed.Session, at string) taker { return lock.NewMulti(s, at, at+"-2").Lock },
+		"reader": func(s *embed.Session, at string) acquirer { return lock.NewRWMutex(s, at).RLock },
+		"writer": func(s *embed.Session, at string) acquirer { return lock.NewRWMutex(s, at).Lock },
+		"permit": func(s *embed.Session, at string) acquirer { return acquires(lock.NewSemaphore(s, at, 2), 2) },
+		"multi":  func(s *embed.Session, at string) acquirer { return lock.NewMulti(s, at, at+"-2").Lock },
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -402,16 +402,16 @@ func TestHold_ReleaseAfterTheCtxOfItsLock(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	rw := lock.NewRWMutex(s, path)
-	for name, take := range map[string]taker{
+	for name, acquire := range map[string]acquirer{
 		"a mutex": lock.NewMutex(s, path).Lock, "a reader": rw.RLock, "a writer": rw.Lock,
 		"several": lock.NewMulti(s, path, path+"2").Lock, "permits": acquires(lock.NewSemaphore(s, path, 3), 3),
 	} {
 		ctx, cancel := context.WithCancel(bounded(t))
-		h, err := take(ctx)
+		h, err := acquire(ctx)
 		must(t, err)
 		cancel()
 		if h.Err() != nil || h.Context().Err() != nil {
-			t.Errorf("%s: ended with the ctx that it was taken by: %v", name, h.Err())
+			t.Errorf("%s: ended with the ctx of its Lock: %v", name, h.Err())
 		}
 		must(t, h.Release())
 		if n := left(t, s); n != 0 {

@@ -39,21 +39,21 @@ func (m *RWMutex) With(o Options) *RWMutex {
 
 // Lock waits for the write lock. Errors are those of Mutex.Lock.
 func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
-	h, err := m.take(ctx, queue.Write)
+	h, err := m.acquire(ctx, queue.Write)
 	return h, wrap("lock", m.path, err)
 }
 
 // RLock waits for the read lock. Errors are those of Mutex.Lock.
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
-	h, err := m.take(ctx, queue.Read)
+	h, err := m.acquire(ctx, queue.Read)
 	return h, wrap("read lock", m.path, err)
 }
 
-func (m *RWMutex) take(ctx context.Context, k queue.Kind) (*Hold, error) {
+func (m *RWMutex) acquire(ctx context.Context, k queue.Kind) (*Hold, error) {
 	if err := m.options.check(true, false); err != nil {
 		return nil, err
 	}
-	return take(ctx, m.session, m.path, m.options.entry(k))
+	return acquire(ctx, m.session, m.path, m.options.entry(k))
 }
 
 // TryLock acquires the write lock if nobody holds the lock or waits for it. Errors are those of
@@ -87,7 +87,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	}
 	// Others may see the write lock gone before this node does, so the write Hold ends first.
 	h.tenure.End()
-	c, err := queue.Take(ctx, m.session, m.options.entry(queue.Read), h.contender.Place(), claim.OpRelease(h.contender.Claim))
+	c, err := queue.EnterAt(ctx, m.session, m.options.entry(queue.Read), h.contender.Place(), claim.OpRelease(h.contender.Claim))
 	if err != nil {
 		go h.Release() // which may wait
 		return nil, wrap("downgrade", m.path, err)
@@ -211,7 +211,7 @@ func (m *RWMutex) overtake(ctx context.Context, e queue.Entry, c *queue.Contende
 	if !ok {
 		return c, nil
 	}
-	moved, err := queue.Take(ctx, m.session, e, queue.InFrontOf(writer, stat.Czxid), Guard(read), embed.OpCheck(writer, embed.AnyVersion), claim.OpRelease(c.Claim))
+	moved, err := queue.EnterAt(ctx, m.session, e, queue.InFrontOf(writer, stat.Czxid), Guard(read), embed.OpCheck(writer, embed.AnyVersion), claim.OpRelease(c.Claim))
 	switch {
 	case errors.Is(err, embed.ErrNoNode) && c.Claim.Err() == nil:
 		return c, nil

@@ -15,9 +15,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// taking starts a call that waits for a Hold. It returns a channel for the outcome once the
+// acquiring starts a call that waits for a Hold. It returns a channel for the outcome once the
 // contender is in the queue.
-func taking(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(context.Context) (*lock.Hold, error)) <-chan outcome {
+func acquiring(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, acquire func(context.Context) (*lock.Hold, error)) <-chan outcome {
 	t.Helper()
 	// Otherwise contenders that queued on another member would be counted for it.
 	_, err := s.Sync(bounded(t), "/")
@@ -25,7 +25,7 @@ func taking(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(c
 	before := len(queued(t, s))
 	out := make(chan outcome, 1)
 	go func() {
-		h, err := take(bounded(t))
+		h, err := acquire(bounded(t))
 		out <- outcome{h, err}
 	}()
 	ens.Until("the contender to queue", func() bool { return len(queued(t, s)) > before })
@@ -72,8 +72,8 @@ func behindAWriter(t testing.TB) (ens *embedtest.Ensemble, s *embed.Session, m *
 	m = lock.NewRWMutex(s, path)
 	writer, err := m.Lock(bounded(t))
 	must(t, err)
-	reads = taking(t, ens, s, m.RLock)
-	return ens, s, m, writer, reads, taking(t, ens, s, m.Lock)
+	reads = acquiring(t, ens, s, m.RLock)
+	return ens, s, m, writer, reads, acquiring(t, ens, s, m.Lock)
 }
 
 func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
@@ -87,11 +87,11 @@ func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
 	if _, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("TryLock beside readers: %v", err)
 	}
-	w := taking(t, ens, s, m.Lock)
+	w := acquiring(t, ens, s, m.Lock)
 	if _, err := m.TryRLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("TryRLock beside a writer who waits: %v", err)
 	}
-	late := taking(t, ens, s, m.RLock)
+	late := acquiring(t, ens, s, m.RLock)
 	pending(t, s, "in beside a reader", w, late)
 	must(t, r1.Release())
 	pending(t, s, "in beside a reader", w, late)
@@ -109,7 +109,7 @@ func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
 // came in beside it.
 func TestRWMutex_DowngradeLetsNoQueuedWriterIn(t *testing.T) {
 	ens, s, m, w1, r, w2 := behindAWriter(t)
-	late := taking(t, ens, s, m.RLock)
+	late := acquiring(t, ens, s, m.RLock)
 	down, err := m.Downgrade(bounded(t), w1)
 	must(t, err)
 	if !errors.Is(w1.Err(), embed.ErrReleased) {
@@ -142,9 +142,9 @@ func TestRWMutex_UpgradeWaitsForTheReadersAndNobodyElse(t *testing.T) {
 	must(t, err)
 	r2, err := m.RLock(bounded(t))
 	must(t, err)
-	w := taking(t, ens, s, m.Lock)
-	late := taking(t, ens, s, m.RLock)
-	up := taking(t, ens, s, func(ctx context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, r1) })
+	w := acquiring(t, ens, s, m.Lock)
+	late := acquiring(t, ens, s, m.RLock)
+	up := acquiring(t, ens, s, func(ctx context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, r1) })
 	pending(t, s, "in beside a reader", w, late, up)
 	if _, err := m.Upgrade(bounded(t), r2); !errors.Is(err, lock.ErrUpgrade) {
 		t.Fatalf("the second upgrade: %v", err)
@@ -184,8 +184,8 @@ func TestRWMutex_UpgradeThatIsGivenUpLeavesTheReadHold(t *testing.T) {
 	r2, err := m.RLock(bounded(t))
 	must(t, err)
 	ctx, cancel := context.WithCancel(bounded(t))
-	up := taking(t, ens, s, func(context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, r1) })
-	late := taking(t, ens, s, m.RLock)
+	up := acquiring(t, ens, s, func(context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, r1) })
+	late := acquiring(t, ens, s, m.RLock)
 	pending(t, s, "in beside one who waits to be the writer", late)
 	cancel()
 	if o := <-up; !errors.Is(o.err, context.Canceled) || r1.Err() != nil {
@@ -220,7 +220,7 @@ func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
 	must(t, err)
 	_, err = other.Sync(bounded(t), "/")
 	must(t, err)
-	waiting := taking(t, ens, other, lock.NewRWMutex(other, path).Lock)
+	waiting := acquiring(t, ens, other, lock.NewRWMutex(other, path).Lock)
 	_, err = s.Sync(bounded(t), "/")
 	must(t, err)
 	var asleep sync.Once
@@ -251,7 +251,7 @@ func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
 	must(t, err)
 	_, err = s.Sync(bounded(t), "/")
 	must(t, err)
-	upgrading := taking(t, ens, s, func(ctx context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, read) })
+	upgrading := acquiring(t, ens, s, func(ctx context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, read) })
 	ens.Faults(1).Sleep(55 * time.Second)
 	if err := read.Err(); !errors.Is(err, embed.ErrSuspended) {
 		t.Fatalf("the read hold after a sleep: %v", err)
@@ -339,10 +339,10 @@ func TestRWMutex_NeitherUpgradesNorDowngradesWhatIsHeldOutside(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	m := lock.NewRWMutex(s, path)
 	for name, k := range map[string]struct {
-		take   taker
-		change func(context.Context, *lock.Hold) (*lock.Hold, error)
+		acquire acquirer
+		change  func(context.Context, *lock.Hold) (*lock.Hold, error)
 	}{"upgrade": {m.RLock, m.Upgrade}, "downgrade": {m.Lock, m.Downgrade}} {
-		h, err := k.take(bounded(t))
+		h, err := k.acquire(bounded(t))
 		must(t, err)
 		inner, ok := lock.HeldRead(h.Context(), path)
 		if !ok {
@@ -413,12 +413,12 @@ func TestRWMutex_WhoIsInFollowsFromTheQueue(t *testing.T) {
 			c := &member{writes: pattern>>i&1 == 1}
 			ctx, cancel := context.WithCancel(bounded(t))
 			c.cancel = cancel
-			c.out = taking(t, ens, s, func(context.Context) (*lock.Hold, error) {
-				take := m.RLock
+			c.out = acquiring(t, ens, s, func(context.Context) (*lock.Hold, error) {
+				acquire := m.RLock
 				if c.writes {
-					take = m.Lock
+					acquire = m.Lock
 				}
-				h, err := take(ctx)
+				h, err := acquire(ctx)
 				if err == nil {
 					in.enter(t, c.writes)
 				}

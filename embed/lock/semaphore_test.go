@@ -15,7 +15,7 @@ import (
 
 // permits starts a call that waits for permits. It returns a channel for the outcome once the
 // caller queues.
-func permits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(context.Context) (*lock.Hold, error)) <-chan outcome {
+func permits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, acquire func(context.Context) (*lock.Hold, error)) <-chan outcome {
 	t.Helper()
 	waits := func() int {
 		list, err := lock.Waiters(bounded(t), s, path)
@@ -27,7 +27,7 @@ func permits(t testing.TB, ens *embedtest.Ensemble, s *embed.Session, take func(
 	before := waits()
 	out := make(chan outcome, 1)
 	go func() {
-		h, err := take(bounded(t))
+		h, err := acquire(bounded(t))
 		out <- outcome{h, err}
 	}()
 	ens.Until("the caller to queue", func() bool { return waits() > before })
@@ -257,14 +257,14 @@ func TestSemaphore_ManyGoroutinesAndSessions(t *testing.T) {
 				for k := range 15 {
 					n := (i+j+k)%limit + 1
 					ctx, cancel := context.WithCancel(bounded(t))
-					take := m.Acquire
+					acquire := m.Acquire
 					switch k % 3 {
 					case 1:
-						take = m.TryAcquire
+						acquire = m.TryAcquire
 					case 2:
 						ctx, cancel = context.WithTimeout(ctx, time.Duration(k)*200*time.Microsecond)
 					}
-					h, err := take(ctx, n)
+					h, err := acquire(ctx, n)
 					cancel()
 					switch {
 					case err == nil:

@@ -66,9 +66,9 @@ func left(t testing.TB, s *embed.Session) (n int) {
 
 // A stage is the situation that a caller finds. It is set up anew for each call.
 type stage struct {
-	take taker  // replaces the call under test, if set
-	wake func() // makes the caller the first; nil: it is, or never will be
-	over func() // ends the stage
+	acquire acquirer // replaces the call under test, if set
+	wake    func()   // makes the caller the first; nil: it is, or never will be
+	over    func()   // ends the stage
 }
 
 // Callers give up at every single step: on a free lock, on one that stays held, and on one that
@@ -85,16 +85,16 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 	mutex, rw, permits := lock.NewMutex(s, path), lock.NewRWMutex(s, path), lock.NewSemaphore(s, path, 2)
 	several := lock.NewMulti(s, path, path+"2")
 	free := func() stage { return stage{over: func() {}} }
-	taken := func(take taker) func() stage {
+	occupied := func(acquire acquirer) func() stage {
 		return func() stage {
-			h, err := take(bounded(t))
+			h, err := acquire(bounded(t))
 			must(t, err)
 			return stage{over: func() { must(t, h.Release()) }}
 		}
 	}
-	freed := func(take taker) func() stage {
+	freed := func(acquire acquirer) func() stage {
 		return func() stage {
-			st := taken(take)()
+			st := occupied(acquire)()
 			st.wake = st.over // this may be called twice
 			return st
 		}
@@ -106,9 +106,9 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 			other, err := rw.RLock(bounded(t))
 			must(t, err)
 			ctx, cancel := context.WithCancel(bounded(t))
-			writer := taking(t, ens, s, func(context.Context) (*lock.Hold, error) { return rw.Lock(ctx) })
+			writer := acquiring(t, ens, s, func(context.Context) (*lock.Hold, error) { return rw.Lock(ctx) })
 			st := stage{
-				take: func(ctx context.Context) (*lock.Hold, error) {
+				acquire: func(ctx context.Context) (*lock.Hold, error) {
 					h, err := rw.Upgrade(ctx, mine)
 					if (err == nil) == (mine.Err() == nil) {
 						t.Errorf("the upgrade ended with %v, its read Hold with %v", err, mine.Err())
@@ -132,9 +132,9 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 	downgrade := func() stage { // with a writer behind
 		mine, err := rw.Lock(bounded(t))
 		must(t, err)
-		writer := taking(t, ens, s, rw.Lock)
+		writer := acquiring(t, ens, s, rw.Lock)
 		return stage{
-			take: func(ctx context.Context) (*lock.Hold, error) {
+			acquire: func(ctx context.Context) (*lock.Hold, error) {
 				h, err := rw.Downgrade(ctx, mine)
 				if mine.Err() == nil {
 					t.Error("a write Hold outlived its downgrade")
@@ -145,12 +145,12 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 		}
 	}
 	for _, k := range []struct {
-		name string
-		take taker
-		with func() stage
+		name    string
+		acquire acquirer
+		with    func() stage
 	}{
 		{"a mutex", mutex.Lock, free},
-		{"a taken mutex", mutex.Lock, taken(mutex.Lock)},
+		{"a held mutex", mutex.Lock, occupied(mutex.Lock)},
 		{"a mutex that is released", mutex.Lock, freed(mutex.Lock)},
 		{"a lock to read", rw.RLock, free},
 		{"a lock to read that is written", rw.RLock, freed(rw.Lock)},
@@ -159,15 +159,15 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 		{"an upgrade when the other reader leaves", nil, upgrade(true)},
 		{"a downgrade", nil, downgrade},
 		{"several", several.Lock, free},
-		{"several of which one is taken", several.Lock, freed(lock.NewMutex(s, path+"2").Lock)},
+		{"several of which one is held", several.Lock, freed(lock.NewMutex(s, path+"2").Lock)},
 		{"permits", acquires(permits, 2), free},
-		{"permits that are out", acquires(permits, 2), taken(acquires(permits, 1))},
+		{"permits that are out", acquires(permits, 2), occupied(acquires(permits, 1))},
 		{"permits that come back", acquires(permits, 2), freed(acquires(permits, 1))},
 	} {
 		for n := int64(1); ; n++ {
 			st := k.with()
-			if st.take == nil {
-				st.take = k.take
+			if st.acquire == nil {
+				st.acquire = k.acquire
 			}
 			inner, cancel := context.WithCancel(bounded(t))
 			ctx := &looker{Context: inner, n: n, do: cancel}
@@ -176,7 +176,7 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				h, err = st.take(ctx)
+				h, err = st.acquire(ctx)
 			}()
 			if ctx.asleep(done) {
 				if st.wake != nil {
@@ -193,7 +193,7 @@ func TestLock_CancelledAtAnyStepLeavesNothing(t *testing.T) {
 				t.Errorf("%s, step %d: %v", k.name, n, err)
 			}
 			st.over()
-			settled(t, s)
+			drained(t, s)
 			ens.Until(fmt.Sprintf("%s, step %d: nothing to be left", k.name, n), func() bool { return left(t, s) == 0 })
 			if ctx.looks.Load() < n {
 				t.Logf("%s: %d steps", k.name, n-1)
@@ -251,8 +251,8 @@ func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	m, theirs := lock.NewSemaphore(s, path, 1), lock.NewSemaphore(other, path, 1)
-	for name, takes := range map[string]func() (over func() error){
-		"taken": func() func() error {
+	for name, rival := range map[string]func() (over func() error){
+		"acquired": func() func() error {
 			h, err := theirs.TryAcquire(bounded(t), 1)
 			if errors.Is(err, lock.ErrHeld) {
 				return nil // the caller has the permit
@@ -274,7 +274,7 @@ func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
 		must(t, h.Release())
 		for n := int64(1); ; n++ {
 			var over func() error
-			ctx := &looker{Context: bounded(t), n: n, do: func() { over = takes() }}
+			ctx := &looker{Context: bounded(t), n: n, do: func() { over = rival() }}
 			h, err := m.TryAcquire(ctx, 1)
 			if over != nil && !errors.Is(err, lock.ErrHeld) {
 				t.Errorf("a permit that was %s at step %d: %v, %v", name, n, h, err)

@@ -52,7 +52,7 @@ func TestToken_RefusesEverythingElse(t *testing.T) {
 	} {
 		kept := lock.Token{Zxid: 3}
 		if err := kept.UnmarshalText([]byte(text)); err == nil || kept != (lock.Token{Zxid: 3}) {
-			t.Errorf("%q was taken for %v", text, kept)
+			t.Errorf("%q was read as %v", text, kept)
 		}
 	}
 }

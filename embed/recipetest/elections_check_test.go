@@ -67,7 +67,7 @@ func TestModel_Elections(t *testing.T) {
 		{"an observer sees leaders backwards", sees(sight(2, "b"), sight(1, "a"), leads("a", 1, 0)), sees(sight(1, "a"), sight(2, "b"), leads("a", 1, 0)), "after"},
 		{"an observer sees values backwards", sees(sight(1, "a #2"), sight(1, "a #1"), a), sees(sight(1, "a #1"), sight(1, "a #2"), a), "after"},
 		{"an observer sees a value twice", sees(sight(1, "a #1"), sight(1, "a #1"), a), sees(sight(1, "a"), sight(1, "a #1"), a), "after"},
-		{"an observer sees one turn of two", sees(sight(1, "a"), sight(1, "b #1"), leads("b", 1, 0)), sees(sight(1, "b"), sight(1, "b #1"), leads("b", 1, 0)), "after"},
+		{"an observer sees one leadership of two", sees(sight(1, "a"), sight(1, "b #1"), leads("b", 1, 0)), sees(sight(1, "b"), sight(1, "b #1"), leads("b", 1, 0)), "after"},
 		{"an observer sees another than who leads", sees(sight(0, ""), sight(1, "b"), a), sees(sight(0, ""), sight(1, "a"), a), "and that is"},
 		{"an observer sees the next while somebody leads", sees(sight(1, "1"), sight(2, "2"), given(alone, 1)), sees(sight(1, "1"), sight(2, "2"), over(alone, 1)), "still leads"},
 	} {

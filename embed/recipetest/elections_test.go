@@ -96,12 +96,12 @@ type leadership struct{ *election.Leadership }
 func (l leadership) Release() error           { return l.Resign() }
 func (l leadership) Revoked() <-chan struct{} { return nil } // nobody can ask it to resign
 
-// A turn is a leadership of which only the context is known.
-type turn struct{ ctx context.Context }
+// A served is a leadership of which only the context is known.
+type served struct{ ctx context.Context }
 
-func (t turn) Err() error               { return t.ctx.Err() }
-func (t turn) Context() context.Context { return t.ctx }
-func (t turn) Done() <-chan struct{}    { return t.ctx.Done() }
+func (t served) Err() error               { return t.ctx.Err() }
+func (t served) Context() context.Context { return t.ctx }
+func (t served) Done() <-chan struct{}    { return t.ctx.Done() }
 
 // A candidate is a caller that stands for elections.
 type candidate struct {
@@ -135,8 +135,8 @@ func (c *caller) elected(path, value, note string) *grant {
 // published returns the nth value that a leader proclaims.
 func published(value string, n int) []byte { return fmt.Appendf(nil, "%s #%d", value, n) }
 
-// take records a leadership in the model, and uses it.
-func (c *caller) take(s *embed.Session, l *election.Leadership, g *grant) *holder {
+// useLeadership records a leadership in the model, and uses it.
+func (c *caller) useLeadership(s *embed.Session, l *election.Leadership, g *grant) *holder {
 	g.gets(leadership{l})
 	c.model.granted(g)
 	h := c.holder(s, leadership{l}, g)
@@ -175,7 +175,7 @@ func (h *holder) ended(given bool) {
 // makeRoom makes a leader resign or transfer its leadership.
 func (h *holder) makeRoom(l *election.Leadership) {
 	if h.rng.IntN(2) == 0 && h.transfer(l) {
-		h.settle()
+		h.drain()
 		return
 	}
 	if h.rng.IntN(2) == 0 {
@@ -185,7 +185,7 @@ func (h *holder) makeRoom(l *election.Leadership) {
 	if h.rng.IntN(2) == 0 {
 		h.submit()
 	}
-	h.settle()
+	h.drain()
 }
 
 // transfer transfers a leadership to another candidate, and reports whether the leadership is over.
@@ -324,13 +324,13 @@ func (n *candidacy) failed(err error) {
 
 // lead leads for a while. If it queues again and is elected, it returns the new leadership.
 func (n *candidacy) lead(l *election.Leadership) *election.Leadership {
-	h := n.take(n.session, l, n.grant)
+	h := n.useLeadership(n.session, l, n.grant)
 	h.ended(n.withdrawn.Load())
 	if n.rng.IntN(3) > 0 {
 		h.makeRoom(l)
 		return nil
 	}
-	defer h.settle()
+	defer h.drain()
 	return n.requeue(l)
 }
 
@@ -377,10 +377,10 @@ func (c *candidate) latch(s *embed.Session, path string) {
 			continue
 		}
 		turns++
-		h := c.take(s, leads, c.elected(path, value, fmt.Sprintf("%s, turn %d", value, turns)))
+		h := c.useLeadership(s, leads, c.elected(path, value, fmt.Sprintf("%s, leadership %d", value, turns)))
 		h.ended(false)
 		if turns == 3 {
-			defer h.settle()
+			defer h.drain()
 			break // Close does the rest
 		}
 		h.makeRoom(leads)
@@ -413,8 +413,8 @@ func (c *candidate) forever(s *embed.Session, path string) {
 
 // serve leads for a while.
 func (c *caller) serve(ctx context.Context, path, value string, t lock.Token) {
-	g := c.elected(path, value, fmt.Sprintf("%s, turn of %v", value, t))
-	g.hold, g.token = turn{ctx}, t
+	g := c.elected(path, value, fmt.Sprintf("%s, leadership of %v", value, t))
+	g.hold, g.token = served{ctx}, t
 	c.model.granted(g)
 	happened := make(chan struct{})
 	c.model.after(candidates, func() { close(happened) })

@@ -54,7 +54,7 @@ func (s *schedule) disturb() {
 	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	for _, f := range deck {
 		s.pass(s.rng.IntN(calm), time.Second/2)
-		s.nextTurn()
+		s.nextFault()
 		s.model.notef("fault: %s", f.name)
 		f.do(s)
 		s.model.notef("fault over: %s", f.name)
@@ -62,7 +62,7 @@ func (s *schedule) disturb() {
 		s.mu.faults[f.name]++
 		s.mu.Unlock()
 	}
-	s.nextTurn()
+	s.nextFault()
 	s.pass(40, time.Second/2)
 }
 

@@ -156,12 +156,12 @@ func (h *holder) cling(faults int) {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	turn := *h.turn.Load()
+	fault := *h.fault.Load()
 	for faults > 0 {
 		select {
-		case <-turn:
+		case <-fault:
 			faults--
-			turn = *h.turn.Load()
+			fault = *h.fault.Load()
 			continue
 		case <-tick.C:
 			h.elsewhere()
@@ -184,8 +184,8 @@ func (h *holder) submit() {
 	h.sent = append(h.sent, sent{h.session.Submit(h.ctx, h.ops()...), ended})
 }
 
-// settle waits for all accesses in flight.
-func (h *holder) settle() {
+// drain waits for all accesses in flight.
+func (h *holder) drain() {
 	for _, p := range h.sent {
 		results, err := p.Result()
 		_ = h.outcome(p.ended, results, err)

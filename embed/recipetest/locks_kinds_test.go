@@ -17,7 +17,7 @@ type lockKind struct {
 	keeps      bool // the contender outlives its Hold and serves several
 	identities bool // a caller that lost it may have it back at once
 	want       func(rng *rand.Rand, paths []string) want
-	take       func(context.Context, *embed.Session, want) (*lock.Hold, error)
+	acquire    func(context.Context, *embed.Session, want) (*lock.Hold, error)
 	// change turns a Hold into another one; nil: that is impossible.
 	change func(context.Context, *embed.Session, *lock.Hold, want) (*lock.Hold, error)
 }
@@ -49,7 +49,7 @@ var mutexes = &kind{
 	queued: contenders,
 	lockKind: lockKind{
 		want: single(alone),
-		take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		acquire: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
 			m := lock.NewMutex(s, w.paths[0]).With(w.options())
 			if w.try {
 				return m.TryLock(ctx)
@@ -91,7 +91,7 @@ var multis = &kind{
 			rng.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
 			return want{paths: paths[:min(len(paths), 2+rng.IntN(2))], try: rng.IntN(4) == 0}
 		},
-		take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		acquire: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
 			m := lock.NewMulti(s, w.paths...).With(w.options())
 			if w.try {
 				return m.TryLock(ctx)
@@ -114,7 +114,7 @@ var rwmutexes = &kind{
 	queued: contenders,
 	lockKind: lockKind{
 		want: single(shared, shared, alone),
-		take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		acquire: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
 			m := lock.NewRWMutex(s, w.paths[0]).With(w.options())
 			switch {
 			case w.mode == shared && w.try:
@@ -164,7 +164,7 @@ var semaphores = &kind{
 			w.permits = 1 + rng.IntN(permitsAgreed)
 			return w
 		},
-		take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		acquire: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
 			m := lock.NewSemaphore(s, w.paths[0], permitsAgreed).With(w.options())
 			if w.try {
 				return m.TryAcquire(ctx, w.permits)
@@ -191,7 +191,7 @@ var keepers = &kind{
 			w.keep = rng.IntN(4) > 0
 			return w
 		},
-		take: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
+		acquire: func(ctx context.Context, s *embed.Session, w want) (*lock.Hold, error) {
 			m := lock.NewMutex(s, w.paths[0]).With(lock.Options{Delay: w.delay})
 			if w.keep {
 				m = keeping(s, w.paths[0])

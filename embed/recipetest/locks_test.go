@@ -85,7 +85,7 @@ func (c *lockCaller) call(s *embed.Session) {
 	}
 	g.began = c.model.now()
 	tooLate := s.Err()
-	h, err := c.kind.take(ctx, s, w)
+	h, err := c.kind.acquire(ctx, s, w)
 	if err != nil {
 		c.refuse(err)
 		c.model.notef("%+v: %v (session: %v)", w, err, s.Err())
@@ -193,7 +193,7 @@ func (c *lockCaller) use(s *embed.Session, w want, h *lock.Hold, g *grant) {
 		if c.rng.IntN(2) == 0 {
 			r.submit()
 		}
-		r.settle()
+		r.drain()
 	}
 }
 

@@ -59,7 +59,7 @@ type schedule struct {
 	ctx    context.Context // bounds everything
 	last   context.Context // ends when the callers should stop
 	slots  []*slot
-	turn   atomic.Pointer[chan struct{}] // closed when the next fault begins
+	fault  atomic.Pointer[chan struct{}] // closed when the next fault begins
 	lagged atomic.Bool                   // a member may have received a snapshot
 
 	calls, accesses atomic.Int64 // accesses of registers
@@ -128,7 +128,7 @@ func (s *schedule) prepare() {
 
 // play runs callers until s.last ends, and disturbs them.
 func (s *schedule) play(callers []func()) {
-	s.nextTurn()
+	s.nextFault()
 	last, end := context.WithCancel(s.ctx)
 	defer end()
 	s.last = last
@@ -138,7 +138,7 @@ func (s *schedule) play(callers []func()) {
 	}
 	s.disturb()
 	end()
-	s.nextTurn()
+	s.nextFault()
 	if s.join(&all) {
 		s.model.finish()
 	}
@@ -251,10 +251,10 @@ func (s *schedule) tell(format string, args ...any) {
 	}
 }
 
-// nextTurn wakes the callers that hold something until the next fault.
-func (s *schedule) nextTurn() {
+// nextFault wakes the callers that hold something until the next fault.
+func (s *schedule) nextFault() {
 	next := make(chan struct{})
-	if last := s.turn.Swap(&next); last != nil {
+	if last := s.fault.Swap(&next); last != nil {
 		close(*last)
 	}
 }

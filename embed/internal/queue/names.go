@@ -56,7 +56,7 @@ const (
 	uuidLen    = 36
 	keyLen     = 13 // the uuid's first two groups and the hyphen between them
 
-	// grantUUID is the uuid of a place that is taken by a grant. It is the same for all, so two
+	// grantUUID is the uuid of a place that a grant gives. It is the same for all, so two
 	// contenders cannot be granted the same place.
 	grantUUID = "00000000-0000-4000-8000-000000000000"
 

@@ -59,7 +59,7 @@ const PriorityMax = 999
 
 // Jump returns where a candidate of a priority belongs, given the names of all candidates. It
 // belongs right before the one at lower, which is the first that waits with a lower priority. ahead
-// is the path of the candidate before lower. It must still exist when the place is taken; otherwise
+// is the path of the candidate before lower. It must still exist when the candidate enters there; otherwise
 // lower may lead already. Jump returns false if the candidate is where it belongs.
 func Jump(c *Contender, names []string, priority int) (lower, ahead string, ok bool) {
 	parent, own := Split(c.Path())
@@ -88,9 +88,9 @@ func (c *Contender) InFrontOfLower(path string, czxid embed.Zxid, priority int) 
 	return inFrontOf(path, czxid, fmt.Sprintf("%0*d%05x-%04x", rank, PriorityMax-priority, n>>16, n&0xffff))
 }
 
-// Take creates a contender at a place, in a transaction that begins with ops. One of them makes
-// sure that the place is free. Unless the entry is prompt, Take waits for a quorum that is away.
-func Take(ctx context.Context, s *embed.Session, e Entry, at Place, ops ...embed.Op) (*Contender, error) {
+// EnterAt creates a contender at a place, in a transaction that begins with ops. One of them makes
+// sure that the place is free. Unless the entry is prompt, EnterAt waits for a quorum that is away.
+func EnterAt(ctx context.Context, s *embed.Session, e Entry, at Place, ops ...embed.Op) (*Contender, error) {
 	e.Words = append(slices.Clone(e.Words), placeWord(at.Zxid))
 	name, number := newName(prefix, "", e.Kind, e.words()), at.Number
 	switch {
@@ -126,7 +126,7 @@ func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Con
 			path := Child(parent, name)
 			stat, ok, err := s.Exists(ctx, path)
 			if err == nil && ok && stat.EphemeralOwner == 0 {
-				c, err := Take(ctx, s, e, PlaceOf(path, stat.Czxid), claim.OpInherit(path))
+				c, err := EnterAt(ctx, s, e, PlaceOf(path, stat.Czxid), claim.OpInherit(path))
 				if errors.Is(err, embed.ErrNoNode) {
 					return nil, nil // somebody has waited out the delay
 				}

@@ -21,7 +21,7 @@ var ErrExhausted = errors.New("the parent znode has used up its sequence numbers
 type Contender struct {
 	Session *embed.Session
 	Claim   *claim.Claim
-	Tenure  *claim.Tenure // of its claim, from when it is its turn
+	Tenure  *claim.Tenure // of its claim, once it is first
 	Paths   []string      // of its znodes
 	Czxid   embed.Zxid    // of their create
 	kind    Kind
