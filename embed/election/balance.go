@@ -163,7 +163,8 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 		break
 	}
 	if !between {
-		b.seen[to].deaf = time.Now() // it did not answer, or stands for nothing that this process could give
+		// It did not answer, or stands for nothing that this process could give.
+		b.seen[to].deaf = time.Now()
 	}
 	return false
 }

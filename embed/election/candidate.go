@@ -120,15 +120,17 @@ func (c *Candidate) jump(ctx context.Context) error {
 	}
 }
 
-// moveTo moves the candidate to another place. If an operation is refused, the candidate stays where
-// it is.
+// moveTo moves the candidate to another place. If an operation is refused, the candidate stays
+// where it is.
 func (c *Candidate) moveTo(ctx context.Context, at queue.Place, e queue.Entry, ops ...embed.Op) error {
 	contender, err := queue.EnterAt(ctx, c.election.session, e, at, append(ops, claim.OpRelease(c.contender.Claim))...)
 	switch {
 	case err == nil:
 		c.stand(contender)
 	case errors.Is(err, embed.ErrNotHeld) && errors.Is(c.contender.Claim.Err(), embed.ErrReleased):
-		err = embed.ErrDeleted // somebody deleted it before it could move; the claim only knows that it was to be released
+		// Somebody deleted it before it could move; the claim only knows that it was to be
+		// released.
+		err = embed.ErrDeleted
 	}
 	return err
 }

@@ -150,10 +150,11 @@ func wait(ctx context.Context, s *embed.Session, w *embed.Watch) error {
 
 // A Standing is a candidate as others see it.
 type Standing struct {
-	Path     string          // of its znode; Leadership.Transfer wants it
-	Value    []byte          // which the candidate publishes
-	Owner    embed.SessionID // zero: its session was lost
-	Priority int             // also zero after a grant, because the znode's new name does not have it
+	Path  string          // of its znode; Leadership.Transfer wants it
+	Value []byte          // which the candidate publishes
+	Owner embed.SessionID // zero: its session was lost
+	// Priority is also zero after a grant, because the znode's new name does not have it.
+	Priority int
 }
 
 // Candidates returns the candidates in the queue, in order, as this node's replica knows them. The

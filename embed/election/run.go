@@ -112,7 +112,7 @@ func (l *Leadership) resign(ctx context.Context) {
 		defer close(over)
 		l.transferring <- struct{}{}
 		defer func() { <-l.transferring }()
-		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
+		_ = l.Resign() // if it cannot be sent the node keeps trying until the session ends
 	}()
 	select {
 	case <-over:

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNotTransferred says that the candidate did not get the leadership, and will not. If the
-// candidate had not even answered the offer, the leadership goes on; Leadership.Err tells.
+// candidate had not even answered the offer, the leadership continues; Leadership.Err tells.
 var ErrNotTransferred = errors.New("leadership was not transferred")
 
 // transferTime is how long a candidate may take to answer an offer, and again to accept the place.
@@ -40,9 +40,9 @@ const (
 // path, as Candidates returns it. Transfer waits until the candidate leads, no longer than ctx, and
 // five seconds for each of the candidate's two answers.
 //
-// If the candidate does not answer, Transfer returns ErrNotTransferred and the leadership goes on.
-// That happens if the candidate has gone (then also embed.ErrNoNode), if it does not Wait, or if it
-// is a client that knows no transfers.
+// If the candidate does not answer, Transfer returns ErrNotTransferred and the leadership
+// continues. That happens if the candidate has gone (then also embed.ErrNoNode), if it does not
+// Wait, or if it is a client that knows no transfers.
 //
 // When the candidate has answered, the leadership ends, and nobody leads until the candidate does.
 // If the candidate then does not accept, Transfer resigns and returns ErrNotTransferred. It returns
@@ -121,8 +121,9 @@ func (l *Leadership) conclude(ctx context.Context, offer *claim.Claim, why error
 	_, err := l.contender.Session.Multi(context.Background(), claim.OpRelease(offer))
 	place := l.contender.Claim.Err()
 	switch {
-	case err == nil, errors.Is(err, embed.ErrNotHeld) && place == nil: // nobody has accepted, or somebody has deleted the offer by hand
-		_ = l.Resign() // if it cannot be sent the node goes on trying until the session ends
+	// Nobody has accepted, or somebody has deleted the offer by hand.
+	case err == nil, errors.Is(err, embed.ErrNotHeld) && place == nil:
+		_ = l.Resign() // if it cannot be sent the node keeps trying until the session ends
 		return notTransferred(ctx, fmt.Errorf("resigned: %w", cmp.Or(why, errLeft)))
 	case errors.Is(err, embed.ErrNotHeld) && (errors.Is(place, embed.ErrDeleted) || errors.Is(place, embed.ErrReleased)):
 		return nil
@@ -151,7 +152,8 @@ func (l *Leadership) tryOffer(ctx context.Context, to string) (*claim.Claim, err
 	s, e := l.contender.Session, l.candidate.election
 	ops := []embed.Op{embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(to), l.terms(), embed.Ephemeral)}
 	if _, ok, err := s.Exists(ctx, e.offer(to)); err == nil && ok {
-		ops = append([]embed.Op{embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...) // an older offer, perhaps of a former leader
+		// An older offer, perhaps of a former leader.
+		ops = append([]embed.Op{embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...)
 	}
 	offer, err := claim.New(ctx, s, ops...)
 	if err != nil {
@@ -257,7 +259,8 @@ func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	case offered:
 		_, err = s.Set(ctx, offer, data, offered)
 		if queue.Unanswered(err) && ctx.Err() == nil && s.Err() == nil {
-			err = nil // a candidate waits for the quorum to return; the leader that offers will stop waiting
+			// A candidate waits for the quorum to return; the leader that offers will stop waiting.
+			err = nil
 		}
 	case given:
 		// Delete the leader's znode before the offer: when its node sees the offer gone, it has

@@ -146,7 +146,8 @@ func TestLeadership_TransferToAnOlderCandidate(t *testing.T) {
 	must(t, turns[6].Resign())
 }
 
-// The candidate has gone, or is not one of this election, or does not wait. The leadership goes on.
+// The candidate has gone, or is not one of this election, or does not wait. The leadership
+// continues.
 func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})

@@ -53,7 +53,7 @@
 // Each one waits for one other only, so a release wakes one contender. Downgrade, Upgrade and
 // Options.Identity take over a place in the queue. The new contender is created in the transaction
 // that deletes the old one, or directly in front of the contender that must wait for it. So nobody
-// comes between, and tokens go on growing; see Token.
+// comes between, and tokens keep growing; see Token.
 //
 // # Keeping a lock without a commit
 //

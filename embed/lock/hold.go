@@ -51,7 +51,7 @@ func Guard(h *Hold) embed.Op {
 	return claim.OpGuard(h.tenure)
 }
 
-// life is the Hold's tenure, or one that has ended.
+// life returns the Hold's tenure, or an ended one for the zero Hold.
 func (h *Hold) life() *claim.Tenure {
 	if h.tenure == nil {
 		return new(claim.Tenure)
@@ -95,7 +95,7 @@ func (h *Hold) Err() error { return h.life().Err() }
 
 // Release gives the Hold up and lets the next contender in. It is idempotent and frees nothing but
 // this Hold. It waits until the ensemble knows, for at most Config.RequestTimeout. After an error
-// the Hold has ended all the same, and the node goes on trying until the session ends. With
+// the Hold has ended all the same, and the node keeps trying until the session ends. With
 // Options.Keep, Release waits only until what the session submitted before is applied, unless
 // somebody else wants the lock.
 func (h *Hold) Release() error {

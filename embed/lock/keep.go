@@ -295,11 +295,11 @@ func (k *kept) raise(c *queue.Contender, to demand) {
 		given = k.giveLocked()
 	}
 	k.mu.Unlock()
-	_ = giveUp(given) // if it cannot be sent now, the node goes on trying
+	_ = giveUp(given) // if it cannot be sent now, the node keeps trying
 }
 
-// foreign waits until somebody outside this Mutex stands behind a contender, or may: it does not ask
-// why a watch has ended. It returns false if the contender's claim has ended.
+// foreign waits until somebody outside this Mutex stands behind a contender, or may: it does not
+// ask why a watch has ended. It returns false if the contender's claim has ended.
 func (k *kept) foreign(c *queue.Contender) bool {
 	ctx := c.Session.Context()
 	for {

@@ -16,10 +16,11 @@ import (
 type Contender struct {
 	Path    string          // of its znode
 	Session embed.SessionID // zero: it was lost, and keeps the lock for its Options.Delay
-	Member  embed.MemberID  // its node speaks for the session; zero: the session has ended meanwhile
-	Age     time.Duration   // since it entered, by the wall clocks of the members
-	Note    string          // from its Options
-	Token   Token           // the one it has, or will have
+	// Member is the one whose node speaks for the session; zero: the session has ended meanwhile.
+	Member embed.MemberID
+	Age    time.Duration // since it entered, by the wall clocks of the members
+	Note   string        // from its Options
+	Token  Token         // the one it has, or will have
 }
 
 // Holders returns the contenders that hold the lock on a path, in order, as this node's replica

@@ -158,7 +158,7 @@ func tryEnter(ctx context.Context, s *embed.Session, paths []string, e queue.Ent
 
 // Forget gives up the lock that the Mutex keeps by Options.Keep: at once, or when the present Hold
 // is released. If a Lock that began earlier is granted the lock afterwards, the Mutex keeps that
-// again. After an error the node goes on trying. Errors are those of Hold.Release.
+// again. After an error the node keeps trying. Errors are those of Hold.Release.
 func (m *Mutex) Forget() error {
 	if m.kept == nil {
 		return nil
@@ -183,7 +183,7 @@ func wrap(op, path string, err error) error {
 //
 // At the end Do closes the session, which lets the next contender in. It waits until the ensemble
 // knows, for at most Config.RequestTimeout, even if ctx is over. If that is too short, the node
-// goes on trying. Do's result is the same, because what fn did under the lock is done.
+// keeps trying. Do's result is the same, because what fn did under the lock is done.
 func Do(ctx context.Context, n *embed.Node, path string, fn func(ctx context.Context, t Token) error) error {
 	s, err := n.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {

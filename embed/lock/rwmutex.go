@@ -101,7 +101,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 // Upgrade turns a read Hold of this lock into a write Hold. It waits for the other readers that
 // hold the lock, ahead of all waiting writers. If two readers ask, the later one is refused with
 // ErrUpgrade. The read Hold ends when the write Hold has begun, and the token grows. After an error
-// the read Hold goes on. The exception: if the quorum or the session was lost just when the read
+// the read Hold continues. The exception: if the quorum or the session was lost just when the read
 // Hold was to end, there is no Hold at all. Other errors: those of Mutex.Lock, and embed.ErrNotHeld
 // if h is not a live read Hold of this lock.
 func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
@@ -151,7 +151,8 @@ func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
 		err := read.Release()
 		switch {
 		case write.Err() != nil:
-			return fmt.Errorf("%w: %w", embed.ErrNotHeld, write.Err()) // as if the read Hold had been lost a moment before
+			// As if the read Hold had been lost a moment before.
+			return fmt.Errorf("%w: %w", embed.ErrNotHeld, write.Err())
 		case !queue.Unanswered(err):
 			return err
 		case ctx.Err() != nil:

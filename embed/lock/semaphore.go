@@ -102,7 +102,8 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	}
 	h, err = m.grabFirst(ctx, n, c)
 	if errors.Is(err, embed.ErrNotHeld) {
-		err = embed.ErrDeleted // somebody deleted the place in the queue when it was about to be given up
+		// Somebody deleted the place in the queue when it was about to be given up.
+		err = embed.ErrDeleted
 	}
 	if err != nil {
 		return nil, c.Leave(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/claim"
 )
 
-// Context returns a context with the values of another and the lifetime of a tenure. Its Err and Done
-// compare the clock when they are called; context.Cause says why it ended.
+// Context returns a context with the lifetime of a tenure and the values of another context. Its
+// Err and Done compare the clock when they are called, and context.Cause says why it ended.
 func Context(tenure *claim.Tenure, values context.Context) context.Context {
 	return tenureContext{Context: tenure.Context(), values: values, tenure: tenure}
 }
@@ -19,19 +19,21 @@ type tenureContext struct {
 	tenure *claim.Tenure
 }
 
-// Err looks at the tenure first: looking suspends a session that is past its deadline, which ends the context.
+// Err asks the tenure first. That suspends a session that is past its deadline, which ends the
+// context.
 func (c tenureContext) Err() error {
 	_ = c.tenure.Err()
 	return c.Context.Err()
 }
 
-// Done looks too, and returns the inner channel itself, by which package context knows the inner context.
+// Done asks the tenure too. It returns the inner channel itself, by which package context
+// recognizes the inner context.
 func (c tenureContext) Done() <-chan struct{} {
 	_ = c.tenure.Err()
 	return c.Context.Done()
 }
 
-// Value prefers the inner context, which knows what package context needs to find the cause.
+// Value asks the inner context first, because package context uses it to find the cause.
 func (c tenureContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v
@@ -39,9 +41,9 @@ func (c tenureContext) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// Both returns a context with the values and lifetime of life that also ends with ctx. cancel ends it and must be called.
-// Asked for its Err or Done it looks at both first: neither an end that no timer has noticed yet nor one that is on its way
-// is missed.
+// Both returns a context with the values and the lifetime of life that also ends with ctx. cancel
+// ends it and must be called. Its Err and Done look at both contexts first, so they miss neither an
+// end that no timer has noticed yet nor one that has not been passed on yet.
 func Both(ctx, life context.Context) (both context.Context, cancel func()) {
 	inner, end := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
@@ -57,10 +59,10 @@ type bothContext struct {
 	end       context.CancelCauseFunc
 }
 
-// Deadline is ctx's; a life has none.
+// Deadline returns the deadline of ctx; life has none.
 func (c bothContext) Deadline() (time.Time, bool) { return c.ctx.Deadline() }
 
-// Err looks at life, whose end is this context's, and at ctx.
+// Err looks at life, which ends this context too, and at ctx.
 func (c bothContext) Err() error {
 	_ = c.life.Err()
 	if c.ctx.Err() != nil {
@@ -69,7 +71,7 @@ func (c bothContext) Err() error {
 	return c.Context.Err()
 }
 
-// Done looks as Err does.
+// Done looks at both as Err does.
 func (c bothContext) Done() <-chan struct{} {
 	_ = c.Err()
 	return c.Context.Done()

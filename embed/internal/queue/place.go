@@ -59,8 +59,8 @@ const PriorityMax = 999
 
 // Jump returns where a candidate of a priority belongs, given the names of all candidates. It
 // belongs right before the one at lower, which is the first that waits with a lower priority. ahead
-// is the path of the candidate before lower. It must still exist when the candidate enters there; otherwise
-// lower may lead already. Jump returns false if the candidate is where it belongs.
+// is the path of the candidate before lower. It must still exist when the candidate enters there;
+// otherwise lower may lead already. Jump returns false if the candidate is where it belongs.
 func Jump(c *Contender, names []string, priority int) (lower, ahead string, ok bool) {
 	parent, own := Split(c.Path())
 	first, _ := First(names)
@@ -110,9 +110,9 @@ func (p Place) Granted() Place {
 	return p
 }
 
-// Return takes over the place of a contender of the same kind and identity that was lost and only
-// lingers. Somebody ahead for whom the kind waits rules that out. It returns nil if there is no
-// such place.
+// Return takes over the place of a lost contender of the same kind and identity that lingers. If
+// there is no such place, or if a contender for which the kind waits is ahead of it, Return returns
+// nil.
 func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Contender, error) {
 	if e.Identity == "" || e.Delay == 0 {
 		return nil, nil
