@@ -124,7 +124,7 @@ func KindOf(name string) Kind {
 	return Lock
 }
 
-// IsUpgrading reports whether a name is that of a reader that waits to become the writer.
+// IsUpgrading reports whether a name belongs to a reader that waits to become the writer.
 func IsUpgrading(name string) bool { return strings.Contains(name, "-"+Upgrading+"-") }
 
 // Priority returns the priority in a candidate's name, or zero.
