@@ -38,7 +38,29 @@
 //   - Guard does the same for data in the tree. The write and the check that the Hold still lasts
 //     are one transaction.
 //
+// A loop under a lock looks like this:
+//
+//	for _, job := range jobs {
+//		if err := hold.Err(); err != nil {
+//			return err // the lock is lost: the rest is for the next holder
+//		}
+//		err := publish(hold.Context(), hold.Token(), job)
+//		...
+//	}
+//
 // To continue, call Lock again. If the session has ended too, open a new one first.
+//
+// For example, a process with a session timeout of 10 s, the default, is paused or cut off from the
+// ensemble:
+//
+//	 0 s  its node sends the last request that the ensemble applies
+//	 9 s  the local deadline: the session is Suspended, and its Holds have ended
+//	10 s  the ensemble may expire the session; then the next contender is granted the lock
+//	19 s  if it is still cut off, its node ends the session too
+//
+// If it comes back in between, the session may be Connected again, but its Holds are lost. A call
+// of Hold.Err after 9 s returns embed.ErrSuspended, even if the process was paused until that
+// moment.
 //
 // A client of ZooKeeper or etcd learns that it lost a lock from an event of its connection or its
 // lease, and a pause delays that event. Here the holder's own node compares the clock at each
