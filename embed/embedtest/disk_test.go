@@ -10,7 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// Which calls fail, which take their time, and which hang, for every kind.
+// For every kind of calls: which fail, which are slow, and which hang.
 func TestFaults_CallsOfTheDisk(t *testing.T) {
 	syncs := []disk.Op{disk.OpSync, disk.OpSyncDir}
 	growth := []disk.Op{disk.OpCreate, disk.OpWrite, disk.OpLink, disk.OpMkdir, disk.OpLock}

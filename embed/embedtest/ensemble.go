@@ -20,11 +20,12 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// DefaultTick is the tick of a test's ensemble: elections take 100 to 240 ms, the least session timeout is 720 ms.
+// DefaultTick is the tick of a test's ensemble. With it, elections take 100 to 240 ms and the least
+// session timeout is 720 ms.
 const DefaultTick = 10 * time.Millisecond
 
-// patience bounds every wait of this package. It is far beyond what a slow machine needs: a test that reaches it has
-// failed.
+// patience bounds every wait of this package. It is far more than a slow machine needs: a test that
+// reaches it has failed.
 const patience = time.Minute
 
 // Options are the settings of an ensemble. The zero value is usable.
@@ -33,13 +34,15 @@ type Options struct {
 	Dir string
 	// Config may change a member's Config before each start. Dir, ID, Members and Tick are set.
 	Config func(c *embed.Config)
-	// Logger gets what the members log; nil means nothing does.
+	// Logger gets what the members log; nil means that nothing is logged.
 	Logger *slog.Logger
 }
 
-// An Ensemble is several members in one process. Its methods may be called by any number of goroutines. They fail the test if
-// what they are asked for cannot be had; for those that have no error to return that is Fatal, which package testing wants
-// called by the test's own goroutine.
+// An Ensemble is several members in one process. Its methods may be called by any number of
+// goroutines.
+//
+// A method fails the test if it cannot do what it is asked to. A method that returns no error then
+// calls Fatal, which package testing allows only on the test's own goroutine.
 type Ensemble struct {
 	t      testing.TB
 	o      Options
@@ -58,7 +61,8 @@ type member struct {
 	engine *engine.Engine
 }
 
-// New starts an ensemble of members 1 to n and waits until all are ready. It is closed when the test ends.
+// New starts an ensemble of members 1 to n and waits until all are ready. It is closed when the
+// test ends.
 func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
@@ -95,7 +99,7 @@ func (e *Ensemble) close() {
 	}
 }
 
-// inTheWay shows what every goroutine is at if one of them kept a member from stopping.
+// inTheWay returns the stacks of all goroutines if one of them kept a member from stopping.
 func inTheWay(err error) []byte {
 	if !errors.Is(err, replication.ErrStillRunning) {
 		return nil
@@ -112,7 +116,7 @@ func (e *Ensemble) Dir(id embed.MemberID) string {
 	return filepath.Join(e.dir, fmt.Sprintf("member-%d", id))
 }
 
-// Start starts a member that is not running. It does not wait until it is ready.
+// Start starts a member that is not running. It does not wait until the member is ready.
 func (e *Ensemble) Start(id embed.MemberID) *embed.Node {
 	e.t.Helper()
 	n, err := e.TryStart(id)
@@ -216,7 +220,7 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 	return s
 }
 
-// Stop shuts a member down: its sessions end, its leadership is handed over.
+// Stop shuts a member down: it closes its sessions and transfers its leaderships.
 func (e *Ensemble) Stop(id embed.MemberID) {
 	e.t.Helper()
 	m := e.mustRemove(id)
@@ -227,19 +231,19 @@ func (e *Ensemble) Stop(id embed.MemberID) {
 	}
 }
 
-// Kill ends a member as a crash of its process would: from this instant nothing of it reaches its disk or the other
-// members, and nobody is told.
+// Kill ends a member as a crash of its process would. From this moment nothing reaches its disk or
+// the other members, and nobody is told.
 func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
 	m := e.mustRemove(id)
 	m.engine.Kill()
-	e.Resume(id) // what hangs would keep Close
+	e.Resume(id) // a call that hangs would delay Close
 	if err := m.node.Close(); err != nil {
 		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
 	}
 }
 
-// Restart starts a member again after Stop or Kill and waits until it is ready.
+// Restart starts a member again after Stop or Kill, and waits until it is ready.
 func (e *Ensemble) Restart(id embed.MemberID) *embed.Node {
 	e.t.Helper()
 	n := e.Start(id)
@@ -247,7 +251,7 @@ func (e *Ensemble) Restart(id embed.MemberID) *embed.Node {
 	return n
 }
 
-// Faults returns what can be broken of a member.
+// Faults returns what breaks the things that a member stands on.
 func (e *Ensemble) Faults(id embed.MemberID) *Faults {
 	e.t.Helper()
 	f := e.faults[id]
@@ -288,10 +292,13 @@ func (e *Ensemble) HealAll() {
 	}
 }
 
-// Pause has a member stand still towards the world, as if its process were stopped: whatever it sends and is sent is kept
-// until Resume, and calls that change its disk hang. Of what is kept, Resume delivers what its sender has not given up by
-// then, which it does after some two seconds. What is in the process goes on, unlike in one that is stopped: the member notices
-// that nobody answers, and its timers run. To see what a member does that has not noticed, stop a process.
+// Pause makes a member stand still towards the world, as if its process were stopped. Everything
+// that it sends, or that others send to it, is kept until Resume, and calls that change its disk
+// hang. Resume delivers what the sender has not given up by then; a sender gives up after some two
+// seconds.
+//
+// Unlike in a stopped process, the code inside goes on: timers run, and the member notices that
+// nobody answers. To see what a member does that has not noticed, stop a process.
 func (e *Ensemble) Pause(id embed.MemberID) {
 	e.t.Helper()
 	e.setPaused(id, true)
@@ -319,7 +326,8 @@ func (e *Ensemble) setPaused(id embed.MemberID, paused bool) {
 	}
 }
 
-// Leader waits until most members of the ensemble agree on a running leader of the first shard and returns it.
+// Leader waits until most members of the ensemble agree on a running leader of the first shard. It
+// returns that leader.
 func (e *Ensemble) Leader() embed.MemberID {
 	e.t.Helper()
 	var leader embed.MemberID
@@ -362,12 +370,13 @@ func (e *Ensemble) transfer(shard int, to embed.MemberID) bool {
 	m := e.running[leader] // it may have stopped meanwhile
 	e.mu.Unlock()
 	if m != nil && leader != to {
-		_ = m.node.TransferLeadership(shard, to) // another request may be under way; the next look asks again
+		// Another request may be under way. The next look asks again.
+		_ = m.node.TransferLeadership(shard, to)
 	}
 	return leader == to
 }
 
-// shards is how many shards the running members have.
+// shards returns how many shards the running members have.
 func (e *Ensemble) shards() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -377,10 +386,10 @@ func (e *Ensemble) shards() int {
 	return 0
 }
 
-// Snapshot asks a member for a snapshot of its shard, which compacts its log.
+// Snapshot asks a member for a snapshot of each shard, which compacts the shard's log.
 func (e *Ensemble) Snapshot(id embed.MemberID) error { return e.get(id).engine.RequestSnapshot() }
 
-// Until waits until cond holds; what names it in the failure.
+// Until waits until cond holds. If it does not, the failure says that the test waited for what.
 func (e *Ensemble) Until(what string, cond func() bool) {
 	e.t.Helper()
 	deadline := time.Now().Add(patience)

@@ -51,10 +51,10 @@ func TestEnsemble_StopKillRestart(t *testing.T) {
 	}
 }
 
-// Two followers that cannot reach each other serve as before: they need their leader only. One that reaches nobody does
-// not.
+// Two followers that cannot reach each other serve as before, because they need only their leader.
+// A follower that reaches nobody does not serve.
 func TestEnsemble_Links(t *testing.T) {
-	// A longer tick: member 3 is to lead until it is cut off, also on a busy machine.
+	// A longer tick: member 3 must lead until it is cut off, even on a busy machine.
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
 	ens.TransferLeadership(3)
 	ens.Cut(1, 2)
@@ -77,7 +77,7 @@ func TestEnsemble_Links(t *testing.T) {
 	ens.Ready(3)
 }
 
-// A service's own test, as it may look: its leader is cut off, and another replica takes over.
+// A service's own test may look like this: its leader is cut off, and another replica leads.
 func TestEnsemble_TakeOver(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
 	took := make(chan embed.MemberID, 3)
@@ -97,7 +97,7 @@ func TestEnsemble_TakeOver(t *testing.T) {
 	ens.HealAll()
 }
 
-// A failing is a test that notes its fatal errors; Fatalf ends the goroutine, as testing's does.
+// A failing is a test that records its fatal errors. Fatalf ends the goroutine, as testing's does.
 type failing struct {
 	testing.TB
 	fatal atomic.Int32
@@ -108,7 +108,7 @@ func (f *failing) Fatalf(string, ...any) {
 	runtime.Goexit()
 }
 
-// Several end one member at once: one does, the others are told that it is not running.
+// Several goroutines end a member at once. One succeeds; the others learn that it is not running.
 func TestEnsemble_StopAndKillAtOnce(t *testing.T) {
 	f := &failing{TB: t}
 	ens := embedtest.New(f, 1, embedtest.Options{})

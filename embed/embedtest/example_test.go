@@ -13,8 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// What does a service do when the disk of its member is full? It is told by Done and Err, lives on, and starts the member
-// again once there is space.
+// The disk of a service's member is full. Done and Err tell the service, which goes on, and starts
+// the member again once there is space.
 func ExampleStart() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {

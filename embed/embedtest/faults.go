@@ -13,22 +13,23 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// Faults break what one member stands on: its links, its disk, its clocks. They last until they are replaced, also over
-// restarts of the member. The methods may be called at any time, by any number of goroutines.
+// Faults break what one member stands on: its links, its disk and its clocks. They last until they
+// are replaced, even across restarts of the member. The methods may be called at any time, by any
+// number of goroutines.
 //
-// Those of an Ensemble's member are what Ensemble.Faults returns. For a member in a process of its own, which talks real
-// TCP, make them with NewFaults and start it with Start.
+// Ensemble.Faults returns those of an ensemble's member. For a member in a process of its own,
+// which uses real TCP, make them with NewFaults and start the member with Start.
 type Faults struct {
 	links *transporttest.Faults
 
 	mu struct {
 		sync.Mutex
 		disk    Disk
-		left    int  // of disk.After
-		paused  bool // calls of the disk hang
-		changed chan struct{}
-		wall    time.Duration // the wall clock is ahead by that much
-		slept   time.Duration // both clocks are ahead by that much
+		left    int           // calls that succeed before one fails; begins at disk.After
+		paused  bool          // calls that change the disk hang
+		changed chan struct{} // closed when disk or paused changes
+		wall    time.Duration // how far the wall clock is ahead
+		slept   time.Duration // how far both clocks are ahead
 	}
 }
 
@@ -39,14 +40,14 @@ func NewFaults() *Faults {
 	return f
 }
 
-// Start is embed.Start on what f can break. After the Close of the node, f may serve the next Start.
+// Start is embed.Start on what f can break. After the node is closed, f may serve the next Start.
 func Start(cfg embed.Config, f *Faults) (*embed.Node, error) {
 	seams := f.seams(seamsOf(cfg))
 	cfg.Inside = &seams
 	return embed.Start(cfg)
 }
 
-// seamsOf returns what cfg replaces of the machine.
+// seamsOf returns the seams that cfg has already, or none.
 func seamsOf(cfg embed.Config) inside.Seams {
 	if cfg.Inside == nil {
 		return inside.Seams{}
@@ -54,8 +55,8 @@ func seamsOf(cfg embed.Config) inside.Seams {
 	return *cfg.Inside
 }
 
-// seams puts the faults where a node meets the machine. What is taken there already stays: it has the clock to itself, and
-// is asked about a call of the disk after f.
+// seams adds the faults to seams. A clock in s stays. If s checks calls of the disk, f is asked
+// first.
 func (f *Faults) seams(s inside.Seams) inside.Seams {
 	network := s.Network
 	s.Network = func(n transport.Network) transport.Network {
@@ -71,7 +72,7 @@ func (f *Faults) seams(s inside.Seams) inside.Seams {
 	return s
 }
 
-// ask returns what a disk asks before a call: f, and then what was asked before.
+// ask returns what a disk asks before a call: first f, then the given function.
 func (f *Faults) ask(then func(disk.Op, string) error) func(disk.Op, string) error {
 	return func(op disk.Op, name string) error {
 		if err := f.call(op); err != nil || then == nil {
@@ -81,54 +82,58 @@ func (f *Faults) ask(then func(disk.Op, string) error) func(disk.Op, string) err
 	}
 }
 
-// A Link is what a member sends to another. The zero Link is whole.
+// A Link is the connection on which a member sends to another. The zero Link is whole.
 type Link struct {
-	// Cut: nothing arrives, and nobody is told. When it is whole again, the members find one another within about a
-	// quarter of a second.
+	// Cut: nothing arrives, and nobody is told. Once the link is whole again, the members find each
+	// other within about a quarter of a second.
 	Cut bool
 
-	// Delay: every message takes that much longer. The order stays. From a second and a half on the link is as good as cut:
-	// who is asked for a sign of life has to answer within that.
+	// Delay is added to every message; their order stays. From a second and a half on, the link is
+	// as good as cut, because a member has to answer a request for a sign of life within that time.
 	Delay time.Duration
 
-	// Loss is the share of messages that vanish, from 0 to 1. A snapshot that is on its way to a member that lags loses
-	// nothing.
+	// Loss is the share of messages that vanish, from 0 to 1. A snapshot on its way to a member
+	// that lags loses nothing.
 	Loss float64
 }
 
-// SetLink replaces the state of the link on which this member sends to another. What the other sends to this one is not
-// concerned: that is a link of the other's Faults.
+// SetLink replaces the state of the link on which this member sends to another. The other direction
+// does not change: it belongs to the other member's Faults.
 func (f *Faults) SetLink(to embed.MemberID, l Link) { f.links.Set(uint64(to), transporttest.Fault(l)) }
 
-// Patience is how long a member waits for room on its disk or for a file descriptor. After that the lack
-// fails it. Outside of tests this is a minute.
+// Patience is how long a member waits for room on its disk or for a file descriptor. Then the lack
+// fails the member. Outside tests this is a minute.
 const Patience = 500 * time.Millisecond
 
-// A Disk is what a member's directory is on. The zero Disk is well.
+// A Disk is the state of the disk that a member's directory is on. The zero Disk works.
 type Disk struct {
-	// Err is what the calls fail with: syscall.EIO, syscall.ENOSPC and so on; nil means that none fails. The first call
-	// that changes something and fails, fails the node for good: its Err says why, and nothing of it reaches the
-	// disk any more. So does a failed read that the node cannot do without.
+	// Err is the error of the calls that fail, such as syscall.EIO or syscall.ENOSPC. Nil means
+	// that no call fails. The first failed call that changes something fails the node for good: its
+	// Err says why, and it writes nothing to the disk any longer. A failed read does the same if
+	// the node cannot do without it.
 	//
-	// ENOSPC, EDQUOT, EMFILE and ENFILE may pass. A node that runs makes such a call again for as long as [Patience], unless
-	// it is an fsync. A node that is started meets the disk as it is then, and waits for nothing.
+	// ENOSPC, EDQUOT, EMFILE and ENFILE may pass. A running node repeats such a call for as long as
+	// [Patience], unless it is an fsync. A node that is starting does not wait.
 	Err error
 
-	On    DiskCalls     // which calls are concerned
-	After int           // that many of them succeed before one fails
-	Delay time.Duration // each of them takes that much longer; replacing the Disk lets those that wait go on at once
+	// On says which calls fail or are slow.
+	On DiskCalls
+	// After is how many of them succeed before one fails.
+	After int
+	// Delay is added to each of them. Replacing the Disk ends the waits at once.
+	Delay time.Duration
 }
 
-// DiskCalls are a kind of calls to a disk.
+// DiskCalls is a kind of calls to a disk.
 type DiskCalls int
 
 // Kinds of calls.
 const (
 	Changes     DiskCalls = iota // all that change something
-	Syncs                        // fsyncs, of files and directories
-	Growth                       // those that need space: to create, write or link
-	Reads                        // all that only read: to open, read, list or look up
-	Descriptors                  // those that need a file descriptor: to create, open, list or lock
+	Syncs                        // fsyncs of files and directories
+	Growth                       // those that need space: create, write, link
+	Reads                        // all that only read: open, read, list, look up
+	Descriptors                  // those that need a file descriptor: create, open, list, lock
 )
 
 func (c DiskCalls) include(op disk.Op) bool {
@@ -161,7 +166,7 @@ func (f *Faults) SetDisk(d Disk) {
 	f.wakeLocked()
 }
 
-// pause has all calls that change something hang until it is taken back.
+// pause makes all calls that change something hang, or ends that.
 func (f *Faults) pause(paused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,7 +179,7 @@ func (f *Faults) wakeLocked() {
 	f.mu.changed = make(chan struct{})
 }
 
-// call takes as long as a call of the disk takes and says how it fails.
+// call delays a call of the disk as long as the faults say, and returns its error.
 func (f *Faults) call(op disk.Op) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +200,7 @@ func (f *Faults) call(op disk.Op) error {
 	return d.Err
 }
 
-// waitLocked lets go of the lock until the disk has changed or, if that is more than zero, for d.
+// waitLocked unlocks f.mu and waits until the disk has changed, or for d if d is more than zero.
 func (f *Faults) waitLocked(d time.Duration) {
 	changed := f.mu.changed
 	f.mu.Unlock()
@@ -212,22 +217,24 @@ func (f *Faults) waitLocked(d time.Duration) {
 	}
 }
 
-// SetWallClock puts the member's wall clock ahead of the machine's, or behind if offset is negative. It jumps there, as when
-// somebody sets it. The clock by which the member measures does not.
+// SetWallClock sets the member's wall clock ahead of the machine's by offset, or behind if offset
+// is negative. The clock jumps, as when somebody sets it. The clock by which the member measures
+// durations does not change.
 func (f *Faults) SetWallClock(offset time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.wall = offset
 }
 
-// Sleep is the machine under the member having slept for d: at once, all its clocks that run on meanwhile are ahead by that.
+// Sleep acts as if the machine under the member had slept for d: all its clocks that run during
+// sleep jump ahead by d.
 func (f *Faults) Sleep(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.slept += d
 }
 
-// clock is the machine's, as far as it goes right.
+// clock returns the machine's clocks, with the offsets of f.
 func (f *Faults) clock() clock.Clock {
 	system := clock.System()
 	return clock.Clock{

@@ -47,8 +47,8 @@ func failed(n *embed.Node) bool {
 	}
 }
 
-// A leader that is not heard, and one that hears nobody, are replaced, and follow once the link is whole. One that is not
-// heard by a minority stays.
+// A leader that nobody hears is replaced, and so is a leader that hears nobody. Once the link is
+// whole it follows. A leader that only a minority does not hear stays.
 func TestFaults_LinkCutOneWay(t *testing.T) {
 	t.Parallel()
 	cut := embedtest.Link{Cut: true}
@@ -70,7 +70,7 @@ func TestFaults_LinkCutOneWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// A longer tick: a machine that is busy is not to be taken for a leader that is gone.
+			// A longer tick: a busy machine must not look like a leader that is gone.
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
 			const leader, one, other = 1, 2, 3
 			ens.TransferLeadership(leader)
@@ -98,7 +98,7 @@ func TestFaults_LinkCutOneWay(t *testing.T) {
 	}
 }
 
-// Nearly a third of all messages vanish, and each write is there once.
+// Nearly a third of all messages vanish, and each write is applied once.
 func TestFaults_LossyLinks(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -146,7 +146,7 @@ func TestFaults_LossyLinks(t *testing.T) {
 	}
 }
 
-// A write crosses slow links twice, and passes.
+// A write crosses slow links twice, and succeeds.
 func TestFaults_SlowLinks(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -167,8 +167,8 @@ func TestFaults_SlowLinks(t *testing.T) {
 	}
 }
 
-// A disk that is full, or does not write, or does not sync, fails its own member and nobody else; once it is well, the
-// member comes back.
+// A disk that is full, does not write or does not sync fails its own member and no other. Once the
+// disk works, the member comes back.
 func TestFaults_FailingDisk(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]embedtest.Disk{
@@ -186,9 +186,9 @@ func TestFaults_FailingDisk(t *testing.T) {
 			n := ens.Node(victim)
 			ens.Faults(victim).SetDisk(d)
 			var made []string
-			ens.Until("the node to fail", func() bool { // it may make several writes durable at once
+			ens.Until("the node to fail", func() bool { // one fsync may make several writes durable
 				made = append(made, create(t, s))
-				_ = ens.Snapshot(victim) // what is only written at snapshots is only read there
+				_ = ens.Snapshot(victim) // some files are read only to write a snapshot
 				return failed(n)
 			})
 			if !errors.Is(n.Err(), d.Err) {
@@ -213,7 +213,7 @@ func TestFaults_FailingDisk(t *testing.T) {
 	}
 }
 
-// A disk that is full for less than Patience fails nobody: what waited for room is written when there is some.
+// A disk that is full for less than Patience fails nobody. What waited for room is written later.
 func TestFaults_DiskFullForAMoment(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})
@@ -232,7 +232,7 @@ func TestFaults_DiskFullForAMoment(t *testing.T) {
 	has(t, s, "/a")
 }
 
-// A slow disk delays, and fails nothing. When it is well again, what waited for it goes on at once.
+// A slow disk delays calls and fails none. Once it is fast again, waiting calls go on at once.
 func TestFaults_SlowDisk(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})
@@ -260,8 +260,8 @@ func TestFaults_SlowDisk(t *testing.T) {
 	must(t, ens.Node(1).Err())
 }
 
-// A member stands still for longer than its session lives: its Hold is lost, another gets the lock, and when it goes on it
-// serves again.
+// A member stands still for longer than its session's timeout. Its Hold is lost and another session
+// gets the lock. When the member goes on, it serves again.
 func TestFaults_Pause(t *testing.T) {
 	t.Parallel()
 	for name, leads := range map[string]bool{"leader": true, "follower": false} {
@@ -297,7 +297,8 @@ func TestFaults_Pause(t *testing.T) {
 	}
 }
 
-// What a member sends while it stands still arrives when it goes on, and not before, whoever else stands still meanwhile.
+// What a member sends while it stands still arrives when it goes on, and not before, even if other
+// members stand still meanwhile.
 func TestFaults_PauseForAMoment(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -323,7 +324,8 @@ func TestFaults_PauseForAMoment(t *testing.T) {
 	must(t, err)
 	must(t, s.Err())
 
-	// A crash takes a member that stands still like any other, and its restart does not stand still.
+	// A member that stands still can crash like any other. After its restart it does not stand
+	// still.
 	ens.Pause(1)
 	ens.Kill(1)
 	create(t, ens.Session(3, embed.SessionOptions{}))
@@ -331,7 +333,8 @@ func TestFaults_PauseForAMoment(t *testing.T) {
 	create(t, ens.Session(1, embed.SessionOptions{}))
 }
 
-// Somebody sets the clock of one member: what it holds is lost, its sessions come back; the others go on.
+// Somebody sets the clock of one member. Its holds are lost, its sessions come back, and the other
+// members go on.
 func TestFaults_WallClock(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -358,7 +361,8 @@ func TestFaults_WallClock(t *testing.T) {
 	must(t, kept.Err())
 }
 
-// The machine under one member sleeps: what it held is lost at its first question. A short sleep leaves the session.
+// The machine under one member sleeps. Its holds are lost at the first question. After a short
+// sleep the session still lives.
 func TestFaults_Sleep(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -395,10 +399,11 @@ func leads(t *testing.T, n *embed.Node) embed.MemberID {
 	}
 }
 
-// Members as they are in processes of their own: real connections, started with their Faults, and again with the same.
+// Members as in processes of their own: they use real connections, start with their Faults, and
+// start again with the same Faults.
 func TestStart(t *testing.T) {
 	t.Parallel()
-	addrs, err := child.FreeAddrs(3) // where no outgoing connection sits when a member is to come back
+	addrs, err := child.FreeAddrs(3) // ports that no outgoing connection occupies when a member comes back
 	must(t, err)
 	members := make(map[embed.MemberID]string)
 	for i, addr := range addrs {
