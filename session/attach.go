@@ -64,7 +64,7 @@ func (t *Table) Reattach(id tree.SessionID, password [16]byte, timeout time.Dura
 	}
 	x := e.extra
 	former := without(x.history.former, at)
-	if from.Member != at && len(x.shards) > 0 { // else no other shard can still get anything from it
+	if from.Member != at && len(x.shards) > 0 { // else nothing is on its way there
 		former = append(former, Incarnation{Member: from.Member, Start: from.Start})
 	}
 	x.history.former = former

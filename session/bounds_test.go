@@ -236,7 +236,7 @@ func TestToldFirst(t *testing.T) {
 // A3.4: chrony slews the owner's clock and a leader's against each other. While their rates differ
 // by less than 5 %, they diverge within a timeout by less than the margin.
 func TestToldFirstByClocksOfOtherRates(t *testing.T) {
-	const owner, leader = 0.976, 1.024 // of a second's length; the owner's clock is slow, the leader's is fast
+	const owner, leader = 0.976, 1.024 // the owner's clock is slow, the leader's is fast
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, time.Minute, time.Hour} {
 		table := NewTable()
 		if _, err := table.Register(Origin{Member: speaker, Start: 1}); err != nil {

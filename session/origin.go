@@ -213,7 +213,7 @@ func (t *Table) NextStep(m MemberID) (s Step, d time.Duration, ok bool) {
 	if !found || len(o.live) == 0 {
 		return Step{}, 0, false
 	}
-	next := o.live[0].timeout // above the silence: a class that the silence has reached is due, not live
+	next := o.live[0].timeout // above the silence, or the class were due
 	s = Step{Member: m, Start: o.Start, LastSeq: o.LastSeq, Step: o.Step + 1}
 	return s, min(quarter(next), next-o.Silence), true
 }

@@ -17,7 +17,7 @@ func (t *Table) AddShard(id tree.SessionID, at MemberID, shard uint32) error {
 	}
 	x := t.sessions[id].ensureExtra()
 	if i, there := slices.BinarySearch(x.shards, shard); !there {
-		x.shards = slices.Insert(slices.Clone(x.shards), i, shard) // the caller of Get may still have the old list
+		x.shards = slices.Insert(slices.Clone(x.shards), i, shard) // Get's caller may have the old list
 		t.dirtySessions[id] = struct{}{}
 	}
 	return nil

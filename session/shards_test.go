@@ -21,7 +21,7 @@ type world struct {
 	home, other *side
 	members     []*member
 	events      []event                 // the transactions of the home shard: the first has zxid 1
-	gone        map[tree.SessionID]bool // the leader has seen that nothing of the session is left on the other shard
+	gone        map[tree.SessionID]bool // the leader has seen that nothing is left there
 	nextID      tree.SessionID
 	truth       view
 	newest      map[tree.SessionID]tree.Zxid // the newest attachment that the other shard has had
@@ -91,8 +91,8 @@ type member struct {
 	id    MemberID
 	start uint64
 	seq   map[*side]uint64             // of the newest batch that was sent
-	late  func()                       // its Register on the other shard, which has not been sent yet
-	asked map[tree.SessionID]tree.Zxid // the attachments with which it has introduced sessions to the other shard
+	late  func()                       // its Register on the other shard, not sent yet
+	asked map[tree.SessionID]tree.Zxid // attachments of the sessions it has introduced
 	view  view
 }
 

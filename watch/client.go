@@ -561,7 +561,7 @@ func (p *part) clear() {
 	defer r.mu.Unlock()
 	n := 0
 	for in := range tableCount {
-		for _, m := range p.own[in].marks { // none is added any more; a mark that fires meanwhile is skipped
+		for _, m := range p.own[in].marks { // a mark that fires meanwhile is skipped
 			p.drop(in, m, once|lasting|joint)
 			if n++; n%portion == 0 {
 				r.mu.Unlock()

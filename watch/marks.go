@@ -25,7 +25,7 @@ type terms uint8
 const (
 	once    terms = 1 << iota // until the first event
 	lasting                   // until it is removed
-	joint                     // with once: the watch is on several registries, and Client.mu.joint says whether it has fired
+	joint                     // with once: it is on several registries; see Client.mu.joint
 )
 
 // A mark stands for the watches of one client on one path in one table. It is in the registry's
