@@ -532,6 +532,6 @@ func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
 	must(t, near.Delete(ctx, c.Path(), embed.AnyVersion))
 	ens.HealAll()
 	if err := <-waited; !errors.Is(err, embed.ErrDeleted) {
-		t.Errorf("a candidate that was deleted is told: %v", err)
+		t.Errorf("a candidate that was deleted: %v", err)
 	}
 }

@@ -55,7 +55,7 @@ func TestLatch(t *testing.T) {
 	must(t, leads.Resign())
 	third := next()
 	if third == second {
-		t.Error("who resigned was elected before who waited")
+		t.Error("the one that resigned was elected before the one that waited")
 	}
 	// The leader's node ends: so does its Latch, and the other one leads.
 	ens.Stop(third)
@@ -98,11 +98,11 @@ func TestLatch_Changes(t *testing.T) {
 	}
 	for i, leads := range seen {
 		if leads != (i%2 == 1) {
-			t.Fatalf("it was told %v", seen)
+			t.Fatalf("Changes yielded %v", seen)
 		}
 	}
 	if len(seen) < 5 {
-		t.Errorf("it was told %v", seen)
+		t.Errorf("Changes yielded %v", seen)
 	}
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()

@@ -64,7 +64,7 @@ func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	cancel()
 	for i, who := range order {
 		if slices.Contains(order[max(0, i-2):i], who) {
-			t.Fatalf("who had led led again before the others: %v", order)
+			t.Fatalf("one led again before the others: %v", order)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
-		return errors.New("an error of one that leads no more is no reason to stop")
+		return errors.New("an error after the leadership is no reason to stop")
 	})
 	if !errors.Is(err, enough) || len(owners) != 3 {
 		t.Errorf("Run returned %v after calls with %d sessions", err, len(owners))

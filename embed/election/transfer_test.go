@@ -98,7 +98,7 @@ func TestLeadership_Transfer(t *testing.T) {
 	default:
 	}
 	if err := first.Transfer(bounded(t), third.Path()); !errors.Is(err, embed.ErrReleased) {
-		t.Errorf("a transfer by who does not lead: %v", err)
+		t.Errorf("a transfer by a former leader: %v", err)
 	}
 	must(t, second.Resign())
 	last := leads(t, b)
@@ -175,7 +175,7 @@ func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 	_, err = s.Sync(bounded(t), path)
 	must(t, err)
 	if err := l.Transfer(bounded(t), gone.Path()); !errors.Is(err, election.ErrNotTransferred) || !errors.Is(err, embed.ErrNoNode) || l.Err() != nil {
-		t.Errorf("to one who has gone: %v, and the leadership: %v", err, l.Err())
+		t.Errorf("to a candidate that has gone: %v, and the leadership: %v", err, l.Err())
 	}
 	if _, err := s.Multi(bounded(t), election.Guard(nil), embed.OpSet(l.Path(), nil, embed.AnyVersion)); err == nil {
 		t.Error("a guard of no Leadership lets pass")
@@ -185,7 +185,7 @@ func TestLeadership_TransferToNobodyChangesNothing(t *testing.T) {
 	for range 2 {
 		ctx, cancel := context.WithTimeout(bounded(t), 50*time.Millisecond)
 		if err := l.Transfer(ctx, sleeps.Path()); !errors.Is(err, election.ErrNotTransferred) || !errors.Is(err, context.DeadlineExceeded) || l.Err() != nil {
-			t.Errorf("to one who waits for nothing: %v, and the leadership: %v", err, l.Err())
+			t.Errorf("to a candidate that does not Wait: %v, and the leadership: %v", err, l.Err())
 		}
 		cancel()
 	}
@@ -274,7 +274,7 @@ func TestLeadership_ProclaimIsGuarded(t *testing.T) {
 		t.Error("proclaimed late")
 	}
 	if _, err := s.Multi(bounded(t), guard, embed.OpSet(second.Path(), []byte("late"), embed.AnyVersion)); !errors.Is(err, embed.ErrNotHeld) {
-		t.Errorf("what Proclaim sends: %v", err)
+		t.Errorf("the Multi of Proclaim: %v", err)
 	}
 	must(t, second.Resign())
 	must(t, leads(t, a).Resign())
@@ -410,7 +410,7 @@ func TestLeadership_RequeueStaysInTheQueue(t *testing.T) {
 	grow(t, l, next, third)
 	must(t, third.Resign())
 	if _, err := third.Requeue(bounded(t)); !errors.Is(err, embed.ErrReleased) {
-		t.Errorf("of one who does not lead: %v", err)
+		t.Errorf("of a former leader: %v", err)
 	}
 }
 
@@ -475,9 +475,9 @@ func TestLeadership_TransferThatIsAcceptedLate(t *testing.T) {
 		patience      time.Duration
 		want          error
 	}{
-		"it does not":                 {told: true, patience: time.Minute, want: election.ErrNotTransferred},
-		"it does":                     {accepts: true, told: true, patience: time.Minute},
-		"it does, and nobody is told": {accepts: true, patience: 300 * time.Millisecond, want: embed.ErrUnknownOutcome},
+		"it does not": {told: true, patience: time.Minute, want: election.ErrNotTransferred},
+		"it does":     {accepts: true, told: true, patience: time.Minute},
+		"it does, and its node does not learn it": {accepts: true, patience: 300 * time.Millisecond, want: embed.ErrUnknownOutcome},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -612,7 +612,7 @@ func TestLeadership_TransferWhoseSessionEnds(t *testing.T) {
 			go func() {
 				defer close(done)
 				if next, err := named.Wait(bounded(t)); err != nil || next.Err() != nil {
-					t.Errorf("step %d: who was named: %v", n, err)
+					t.Errorf("step %d: the named candidate: %v", n, err)
 				}
 			}()
 			ctx := &looker{Context: bounded(t), n: n + 1}

@@ -90,7 +90,7 @@ func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 	pending(t, s, "in during the delay", w)
 	again, err := delayed(back, "worker-1", time.Hour).Lock(bounded(t))
 	must(t, err)
-	pending(t, s, "in beside who came back", w)
+	pending(t, s, "in beside the one that came back", w)
 	grows(t, h, again)
 	must(t, again.Release())
 	next := granted(t, w)
@@ -112,7 +112,7 @@ func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
 			return err == nil && len(owned) > 0
 		}})
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("who lost patience: %v", err)
+			t.Errorf("a caller that gave up: %v", err)
 		}
 		ens.Until("it to be gone", func() bool {
 			owned, err := back.Ephemerals(context.Background(), "/")
@@ -298,7 +298,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 				ens.Until("it to have the place", func() bool { return !lingers(s) && len(queued(t, s)) == 2 })
 				cancel()
 				if err := <-tried; !errors.Is(err, context.Canceled) {
-					t.Errorf("who lost patience: %v", err)
+					t.Errorf("a caller that gave up: %v", err)
 				}
 			} else {
 				ctx = fickle{ctx, func() bool {
@@ -343,7 +343,7 @@ func TestDelay_OfAReaderWhoComesBackBesideOthers(t *testing.T) {
 	ens.Ready(1)
 	back := ens.Session(1, embed.SessionOptions{})
 	if _, err := lock.NewRWMutex(back, path).With(lock.Options{Delay: time.Hour, Identity: "worker-2"}).TryRLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("another one, who comes behind the writer: %v", err)
+		t.Errorf("another reader, which comes behind the writer: %v", err)
 	}
 	again, err := lock.NewRWMutex(back, path).With(o).RLock(bounded(t))
 	must(t, err)
@@ -363,7 +363,7 @@ func TestLock_DeletesNobodysZnode(t *testing.T) {
 	must(t, err)
 	w := acquiring(t, ens, s, lock.NewMutex(s, path).Lock)
 	must(t, h.Release())
-	pending(t, s, "in ahead of what stands there", w)
+	pending(t, s, "in ahead of the znode that stands there", w)
 	if data, _, err := s.Get(bounded(t), item); string(data) != "precious" {
 		t.Errorf("%s: %q, %v", item, data, err)
 	}

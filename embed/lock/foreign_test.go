@@ -136,7 +136,7 @@ func TestForeignContenders_AnUpgradeIsBehindThem(t *testing.T) {
 				all.Go(func() { _ = write.Release() })
 			})
 			var upgrade string
-			ens.Until("the one who upgrades to be before the writer", func() bool {
+			ens.Until("the upgrading reader to be before the writer", func() bool {
 				for _, n := range queued(t, mine) {
 					if strings.Contains(n, "-up-") && strings.HasSuffix(n, beside[len(beside)-10:]) {
 						upgrade = n

@@ -44,7 +44,7 @@ func TestHeld(t *testing.T) {
 				t.Fatalf("%s: %v, %v; want the Hold of %s", name, inner, ok, h.Path())
 			}
 			if again, ok := k.held(inner.Context(), path); !ok || again.Token() != h.Token() {
-				t.Errorf("%s: held by the ctx of what is held: %v", name, ok)
+				t.Errorf("%s: found in the ctx of a Hold from Held: %v", name, ok)
 			}
 			must(t, inner.Release())
 			if err := errors.Join(h.Err(), inner.Err()); err != nil {

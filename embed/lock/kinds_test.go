@@ -92,7 +92,7 @@ func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 			h, err := permits.Acquire(bounded(t), 1)
 			enough <- outcome{h, err}
 		}()
-		ens.Until("the one who wants a permit to queue", func() bool {
+		ens.Until("the caller that wants a permit to queue", func() bool {
 			waiters, err := lock.Waiters(bounded(t), s, "/permits")
 			return err == nil && len(waiters) == 1
 		})
@@ -143,7 +143,7 @@ func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
 	ens.Until("the session to be back", func() bool { state, _ := s.State(); return state == embed.Connected })
 	_, err := s.Sync(bounded(t), "/")
 	must(t, err)
-	ens.Until("what was kept to be gone, and nothing to be left", func() bool {
+	ens.Until("the kept lock to be gone, and nothing to be left", func() bool {
 		owned, err := s.Ephemerals(bounded(t), "/")
 		return err == nil && len(owned) == 0
 	})

@@ -176,7 +176,7 @@ func TestMutex_TryLock(t *testing.T) {
 			t.Errorf("TryLock of a held lock: %v", err)
 		}
 	}
-	ens.Until("those who only asked to leave the queue", func() bool { return len(queued(t, s)) == 1 })
+	ens.Until("the callers that only tried to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 	must(t, first.Release())
 	second, err := m.TryLock(bounded(t))
 	must(t, err)
@@ -338,7 +338,7 @@ func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
 	ens.HealAll()
 	got := <-granted
 	must(t, got.err)
-	ens.Until("those who did not wait to leave the queue", func() bool { return len(queued(t, s)) == 1 })
+	ens.Until("the callers that did not wait to leave the queue", func() bool { return len(queued(t, s)) == 1 })
 	release(t, got.hold)
 	free(t, s)
 }
@@ -631,7 +631,7 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 			if !errors.Is(err, embed.ErrInvalidPath) {
 				t.Errorf("%s of %q: %v", name, p, err)
 			} else if text := err.Error(); strings.Contains(text, "-lock-") || strings.Contains(text, "operation") {
-				t.Errorf("%s of %q speaks of what its caller did not write: %v", name, p, err)
+				t.Errorf("%s of %q names a path that its caller did not write: %v", name, p, err)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func TestHold_ReleaseWhoseAnswerIsLostIsTriedAgainUnderANewHolder(t *testing.T) 
 	}
 	ens.HealAll()
 	ens.Ready(1)
-	ens.Until("the old holder to be told", func() bool { return errors.Join(releaseAll(old)...) == nil })
+	ens.Until("the old Hold to end", func() bool { return errors.Join(releaseAll(old)...) == nil })
 	_, err = s.Sync(bounded(t), "/")
 	must(t, err)
 	must(t, got.hold.Err())
@@ -124,7 +124,7 @@ func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
 			for range 16 {
 				wg.Go(func() {
 					if err := made.Release(); err != nil {
-						t.Errorf("a claim of which nobody knows: %v", err)
+						t.Errorf("a claim with an unknown outcome: %v", err)
 					}
 				})
 			}
@@ -190,7 +190,7 @@ func TestHold_ReleaseAfterItsSessionExpired(t *testing.T) {
 	}
 	ens.HealAll()
 	<-s.Done()
-	ens.Until("the old holder to be told", func() bool { return errors.Join(releaseAll(old)...) == nil })
+	ens.Until("the old Hold to end", func() bool { return errors.Join(releaseAll(old)...) == nil })
 	must(t, got.hold.Err())
 	if names := queued(t, other); len(names) != 1 || path+"/"+names[0] != got.hold.Path() {
 		t.Errorf("in the queue: %v, want %s", names, got.hold.Path())

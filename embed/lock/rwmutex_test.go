@@ -89,7 +89,7 @@ func TestRWMutex_ReadersShareAndAWriterIsAlone(t *testing.T) {
 	}
 	w := acquiring(t, ens, s, m.Lock)
 	if _, err := m.TryRLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("TryRLock beside a writer who waits: %v", err)
+		t.Errorf("TryRLock beside a waiting writer: %v", err)
 	}
 	late := acquiring(t, ens, s, m.RLock)
 	pending(t, s, "in beside a reader", w, late)
@@ -118,7 +118,7 @@ func TestRWMutex_DowngradeLetsNoQueuedWriterIn(t *testing.T) {
 	joined := granted(t, r)
 	pending(t, s, "in beside readers", w2, late)
 	must(t, joined.Release())
-	pending(t, s, "in beside the one who was the writer", w2, late)
+	pending(t, s, "in beside the former writer", w2, late)
 	grows(t, w1, down)
 	must(t, down.Release())
 	next := granted(t, w2)
@@ -186,7 +186,7 @@ func TestRWMutex_UpgradeThatIsGivenUpLeavesTheReadHold(t *testing.T) {
 	ctx, cancel := context.WithCancel(bounded(t))
 	up := acquiring(t, ens, s, func(context.Context) (*lock.Hold, error) { return m.Upgrade(ctx, r1) })
 	late := acquiring(t, ens, s, m.RLock)
-	pending(t, s, "in beside one who waits to be the writer", late)
+	pending(t, s, "in beside a reader that waits to be the writer", late)
 	cancel()
 	if o := <-up; !errors.Is(o.err, context.Canceled) || r1.Err() != nil {
 		t.Errorf("the upgrade ended with %v, its read Hold with %v", o.err, r1.Err())
@@ -445,7 +445,7 @@ func TestRWMutex_WhoIsInFollowsFromTheQueue(t *testing.T) {
 				in.leave(c.writes)
 				must(t, c.hold.Release())
 			} else if o := <-c.out; !errors.Is(o.err, context.Canceled) {
-				t.Fatalf("one who gave up: %v", o.err)
+				t.Fatalf("a caller that gave up: %v", o.err)
 			}
 		}
 		ens.Until("all to leave", func() bool { return len(queued(t, s)) == 0 })

@@ -66,7 +66,7 @@ func TestSemaphore_GivesOutAsManyAsThereAre(t *testing.T) {
 	must(t, two.Release())
 	pending(t, s, "more than there are", many, few)
 	if _, err := m.TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("a permit ahead of who waits: %v", err)
+		t.Errorf("a permit ahead of a waiter: %v", err)
 	}
 	must(t, one.Release())
 	all := granted(t, many)
@@ -97,7 +97,7 @@ func TestSemaphore_Limit(t *testing.T) {
 	h, err := m.Acquire(bounded(t), 2)
 	must(t, err)
 	if _, err := lock.NewSemaphore(s, path, 5).TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrLimitDiffers) {
-		t.Errorf("a caller who disagrees: %v", err)
+		t.Errorf("a caller with another limit: %v", err)
 	}
 	if n, err := follows.Limit(bounded(t)); n != 2 || err != nil {
 		t.Errorf("the limit is %d, %v", n, err)
@@ -107,7 +107,7 @@ func TestSemaphore_Limit(t *testing.T) {
 	must(t, follows.Resize(bounded(t), 3))
 	third := granted(t, waits)
 	if _, err := lock.NewSemaphore(s, path, 5).TryAcquire(bounded(t), 1); !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("a caller who says otherwise after Resize: %v", err)
+		t.Errorf("a caller with another limit after Resize: %v", err)
 	}
 	// The limit shrinks: nobody is granted a permit until enough have come back.
 	must(t, m.Resize(bounded(t), 1))

@@ -233,7 +233,7 @@ func TestSemaphore_WhatChangesWhileAWaiterLooks(t *testing.T) {
 			select {
 			case <-done:
 			case <-bounded(t).Done():
-				t.Fatalf("%s at step %d, and who waits is not told", name, n)
+				t.Fatalf("%s at step %d, and the waiter does not notice", name, n)
 			}
 			must(t, err)
 			must(t, errors.Join(first.Release(), second.Release()))

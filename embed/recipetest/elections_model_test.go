@@ -70,7 +70,7 @@ func (m *model) movesLocked(path string, p *place) {
 		}
 		for _, g := range p.tokens {
 			if g.token.Compare(mv.from.token) > 0 && g.token.Compare(to.token) < 0 {
-				m.found("%s: %v led between %v and %v, to whom that gave the leadership", path, g, mv.from, to)
+				m.found("%s: %v led between %v and %v, which was given the leadership", path, g, mv.from, to)
 			}
 		}
 	}

@@ -155,7 +155,7 @@ func (s *schedule) join(callers *sync.WaitGroup) bool {
 	case <-gone:
 		return true
 	case <-time.After(patient):
-		s.t.Errorf("callers wait for what does not come\n%s", testkit.Stacks())
+		s.t.Errorf("callers wait for ever\n%s", testkit.Stacks())
 		return false
 	}
 }
@@ -188,7 +188,7 @@ func (s *schedule) left(soon func(*kind) bool) {
 			if err != nil {
 				return err
 			}
-			s.ens.Until("what nobody else has to be released", func() bool { return h.Release() == nil })
+			s.ens.Until("the acquired lock to be released", func() bool { return h.Release() == nil })
 			s.emptied(session, k, path)
 			return nil
 		})
