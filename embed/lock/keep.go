@@ -148,9 +148,9 @@ func (k *kept) try(ctx context.Context) (*Hold, error) {
 	return k.enter(ctx, "try lock", k.mutex.tryCommit)
 }
 
-// grantLocked returns a Hold without a commit, or nil if the lock is not idle. It gives up the
-// contender if its claim has ended. Nothing else can be wrong: a session that is not safe ends the
-// claim.
+// grantLocked returns a Hold without a commit, or nil if the lock is not idle. If the contender's
+// claim has ended, it forgets the contender. Nothing else can go wrong, because a session that is
+// not safe ends the claim.
 func (k *kept) grantLocked(ctx context.Context) *Hold {
 	if k.mu.state != keptIdle {
 		return nil
