@@ -238,7 +238,7 @@ func logDir(c Config) (dir string, exists bool, err error) {
 		return "", false, err
 	}
 	if len(folders) > 1 {
-		return "", false, fmt.Errorf("%w: %s holds the folders %v, one is expected", ErrLog, c.raftDir(), folders)
+		return "", false, fmt.Errorf("%w: %s must hold one folder, it holds %v", ErrLog, c.raftDir(), folders)
 	}
 	dir = filepath.Join(c.raftDir(), folders[0], fmt.Sprintf("%020d", c.Deployment))
 	_, err = c.Disk.Stat(dir)

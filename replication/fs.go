@@ -143,7 +143,7 @@ func (fs *fileSystem) afterRead(err error) error {
 	if err == nil || err == io.EOF || errors.Is(err, os.ErrClosed) || guarded() {
 		return err
 	}
-	err = &unreadError{fmt.Errorf("reading what raft has on disk: %w", err)}
+	err = &unreadError{fmt.Errorf("reading the files of raft: %w", err)}
 	fs.disk.Fail(err)
 	if stop := fs.stop(); stop != nil {
 		<-stop

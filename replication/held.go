@@ -114,7 +114,7 @@ func (s *logStore) contradiction(m *raftpb.Message) error {
 }
 
 func contradictionError(m *raftpb.Message, e *raftpb.Entry, held Held) error {
-	return fmt.Errorf("shard %d: member %d leads it with another entry %d, of term %d, than was committed here, where commits reach to entry %d in term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+	return fmt.Errorf("shard %d: its leader, member %d, has another entry %d, of term %d, than the one committed here (commits reach entry %d, in term %d): acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
 		m.ShardID, m.From, e.Index, e.Term, held.Commit, held.Term)
 }
 

@@ -119,7 +119,7 @@ func (h *Host) open() error {
 	}
 	if h.nh == nil {
 		// NewNodeHost swallows panics whose value is not an error.
-		return fmt.Errorf("starting raft in %s: %w: dragonboat gave up without saying why", raftDir, errBroken)
+		return fmt.Errorf("starting raft in %s: %w: dragonboat gave no reason", raftDir, errBroken)
 	}
 	h.store = logs.store
 	return nil

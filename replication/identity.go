@@ -130,7 +130,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 		return Identity{}, errors.New("not an identity file")
 	}
 	if want := fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli)); string(sum) != want {
-		return Identity{}, fmt.Errorf("checksum is %s, the content's is %s", sum, want)
+		return Identity{}, fmt.Errorf("checksum %s does not match the content, whose checksum is %s", sum, want)
 	}
 	var j identityJSON
 	if err := json.Unmarshal(body, &j); err != nil {

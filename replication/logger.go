@@ -119,7 +119,7 @@ func (l *logLine) Panicf(format string, args ...any) {
 	if guarded() {
 		panic(&brokenError{text: text})
 	}
-	l.log(slog.LevelError, "broken invariant, the node stops, or all of this process if it is not known whose it is: "+format, args)
+	l.log(slog.LevelError, "broken invariant: the node stops, or every node of this process if it is not known whose invariant it is: "+format, args)
 	l.bridge.fail(text, fmt.Errorf("%w: dragonboat: %s", errBroken, text))
 	select {}
 }

@@ -61,7 +61,7 @@ func renameHostFolder(d Disk, dir string) error {
 	case len(folders) == 0 || len(folders) == 1 && folders[0] == host:
 		return nil
 	case len(folders) > 1:
-		return fmt.Errorf("%w: %s holds the folders %v, one is expected: remove what does not belong there", ErrLog, dir, folders)
+		return fmt.Errorf("%w: %s must hold one folder, it holds %v: remove those that do not belong there", ErrLog, dir, folders)
 	}
 	if err := d.Rename(filepath.Join(dir, folders[0]), filepath.Join(dir, host)); err != nil {
 		return err

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,7 +57,8 @@ func TestSnapshotForAShardThatIsNotRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.SendChunk(chunkOf(1, 2, 0, true)); !errors.Is(err, errUnconfirmed) {
+		// The peer may close the connection before the ask behind the chunk is written.
+		if err := s.SendChunk(chunkOf(1, 2, 0, true)); !errors.Is(err, errUnconfirmed) && !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatal(err)
 		}
 		if len(b.chunks) != 0 || !strings.Contains(b.log.String(), "not running yet") {
