@@ -329,7 +329,7 @@ func (e *ensemble) takeDir(id embed.MemberID, part string) error {
 	defer e.mu.Unlock()
 	dir := filepath.Join(e.memberDir(id), part)
 	if e.mu.taken[id] != "" {
-		return fmt.Errorf("%s is taken away already", e.mu.taken[id])
+		return fmt.Errorf("%s is already moved away", e.mu.taken[id])
 	}
 	if err := os.Rename(dir, dir+takenAway); err != nil {
 		return err
@@ -344,7 +344,7 @@ func (e *ensemble) bringDirs() {
 	defer e.mu.Unlock()
 	for id, dir := range e.mu.taken {
 		if err := os.Rename(dir+takenAway, dir); err != nil {
-			e.report.violate("guest", "member %d made anew what was taken away from it: %v", id, err)
+			e.report.violate("guest", "member %d recreated what was moved away: %v", id, err)
 		}
 	}
 	clear(e.mu.taken)
@@ -372,7 +372,7 @@ func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) 
 	case err == errDied:
 		return "" // the next process has another disk
 	case err != nil:
-		e.report.violate("guest", "after its disk is well: %v", err)
+		e.report.violate("guest", "after its disk was mended: %v", err)
 		return ""
 	case a.Failed == "":
 		return ""

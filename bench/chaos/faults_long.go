@@ -70,7 +70,7 @@ func (s *strike) expectGone(c *client, l life, since time.Duration) {
 		asked := now()
 		switch r := c.call(request{Call: callSyncGet, Path: marker}, nil); r.Outcome {
 		case applied:
-			s.report.violate("expiry bounded", "%s of member %d is there %v after its process was killed or it was closed; the timeout is %v", marker, l.Member, asked-since, l.Timeout)
+			s.report.violate("expiry bounded", "%s of member %d still exists %v after its process was killed or its session closed; the timeout is %v", marker, l.Member, asked-since, l.Timeout)
 		case noNode:
 			s.report.count(sectionChecks, "ephemeral of a session that must be over", 1)
 		}

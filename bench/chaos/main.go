@@ -51,18 +51,18 @@ func parse(args []string, out io.Writer) (settings, error) {
 	set.Uint64Var(&s.seed, "seed", 0, "repeat the random choices of a campaign; zero means new ones")
 	set.IntVar(&s.members, "members", 0, "size of every ensemble, 3 or 5; zero means both in turn")
 	set.IntVar(&s.shards, "shards", 1, "number of shards of every ensemble")
-	set.StringVar(&s.dir, "dir", "", "keep all directories and logs below this one; empty means a temporary one, kept only after a violation")
-	only := set.String("faults", "", "only the kinds of faults that have one of these words in their names, separated by commas")
+	set.StringVar(&s.dir, "dir", "", "keep all directories and logs in this directory; empty means a temporary directory that is kept only after a violation")
+	only := set.String("faults", "", "cause only faults whose names contain one of these words, separated by commas")
 	err := set.Parse(args)
 	s.only = strings.Split(*only, ",")
 	switch {
 	case err != nil:
 	case len(s.kinds()) == 0:
-		err = fmt.Errorf("-faults is %q, which is none", *only)
+		err = fmt.Errorf("-faults is %q, which names no fault", *only)
 	case set.NArg() > 0:
-		err = fmt.Errorf("%q is no flag", set.Arg(0))
+		err = fmt.Errorf("%q is not a flag", set.Arg(0))
 	case s.length < campaignMin:
-		err = fmt.Errorf("-d is %v, at least %v make sense", s.length, campaignMin)
+		err = fmt.Errorf("-d is %v, want at least %v", s.length, campaignMin)
 	case s.members != 0 && s.members != 3 && s.members != 5:
 		err = fmt.Errorf("-members is %d, want 3 or 5", s.members)
 	case s.shards < 1 || s.shards > embed.MaxShards:

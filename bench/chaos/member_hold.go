@@ -108,7 +108,7 @@ func (u *holder) use(length time.Duration, work func()) bool {
 		err := u.h.Err()
 		if err != nil {
 			if u.h.Context().Err() == nil {
-				u.wrong("Err of the %s with token %v is %v and its Context goes on", u.told.Kind, u.told.Token, err)
+				u.wrong("Err of the %s with token %v is %v and its Context has not ended", u.told.Kind, u.told.Token, err)
 			}
 			u.told.Lost = err.Error()
 			return false
@@ -172,7 +172,7 @@ func (u *holder) waits() bool {
 // the outcomes of all writes.
 func (u *holder) end() {
 	if u.h.Err() == nil {
-		u.wrong("the %s with token %v was given up and goes on", u.told.Kind, u.told.Token)
+		u.wrong("the %s with token %v was given up and does not end", u.told.Kind, u.told.Token)
 	}
 	u.write()
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
@@ -250,7 +250,7 @@ func (a *holders) do(ctx context.Context, n *embed.Node) error {
 	}
 	u.end()
 	if !held && err == nil && ctx.Err() == nil {
-		u.wrong("the %s with token %v was lost and Do says nothing", u.told.Kind, u.told.Token)
+		u.wrong("the %s with token %v was lost, but Do returned no error", u.told.Kind, u.told.Token)
 	}
 	return nil // the error only says that the hold was lost
 }
@@ -284,7 +284,7 @@ type locker interface {
 }
 
 // errTaken says that a lock was not free at once.
-var errTaken = errors.New("not to be had at once")
+var errTaken = errors.New("not free at once")
 
 // takeHold acquires a lock of a kind.
 func takeHold(ctx context.Context, s *embed.Session, q *request) (*lock.Hold, error) {
@@ -524,7 +524,7 @@ func (a *holders) withdraw(ctx context.Context) error {
 	// Withdraw waits for the removal of the znode only if the candidate leads. A write that is sent
 	// after it takes effect after it.
 	if err := a.s.Delete(ctx, c.Path(), embed.AnyVersion); err == nil && at > 0 {
-		a.wrong("a candidate was withdrawn and stood in the queue: %s", c.Path())
+		a.wrong("a candidate was withdrawn but is still in the queue: %s", c.Path())
 	}
 	a.seen("candidate withdrawn")
 	return errTaken
@@ -569,7 +569,7 @@ func (a *holders) transfer(ctx context.Context, u *holder, l *election.Leadershi
 	ended := l.Err()
 	switch {
 	case err == nil && ended == nil:
-		u.wrong("the %s with token %v was transferred and goes on", u.told.Kind, u.told.Token)
+		u.wrong("the %s with token %v was transferred and does not end", u.told.Kind, u.told.Token)
 	case err == nil:
 		a.seen("leadership transferred")
 	case errors.Is(err, election.ErrNotTransferred) && ended == nil:

@@ -93,7 +93,7 @@ func (m *member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 		return err
 	}
 	if t.ended && embed.WatchMode(q.Mode) != embed.WatchOnce {
-		return errors.New("the stream ended and says no reason")
+		return errors.New("the stream ended without a reason")
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (c *campaign) catchUp(e *ensemble) bool {
 			}
 			if now()-moved > patience {
 				e.stacks()
-				c.report.violate("available", "member %d has applied %v, others %v, and it has not come nearer for %v", id, at, goal, patience)
+				c.report.violate("available", "member %d has applied %v, others %v, and it has made no progress for %v", id, at, goal, patience)
 				return false
 			}
 			pause(context.Background(), 5*tick)
@@ -193,7 +193,7 @@ func (c *campaign) inspect(w *workload) []entry {
 		for tries := 1; !walker.open(ctx); tries++ {
 			if ctx.Err() != nil {
 				w.e.stacks()
-				c.report.violate("available", "member %d gives no session %v after everything was healed, asked %d times: %s", id, patience, tries, walker.why)
+				c.report.violate("available", "member %d opens no session %v after everything was healed, asked %d times: %s", id, patience, tries, walker.why)
 				return nil
 			}
 			pause(ctx, tick)
@@ -232,7 +232,7 @@ func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why st
 		}
 		for k := range r.Digests {
 			if r.Digests[k] != first.Digests[k] {
-				c.report.violate("single image", "at zxid %d of shard %d member %d has another tree than member %d: digest %s, not %s", r.Zxids[k], k+1, walker.member, walkers[0].member, r.Digests[k], first.Digests[k])
+				c.report.violate("single image", "at zxid %d of shard %d member %d has a different tree than member %d: digest %s, not %s", r.Zxids[k], k+1, walker.member, walkers[0].member, r.Digests[k], first.Digests[k])
 				return nil, "trees differ"
 			}
 		}

@@ -130,7 +130,7 @@ func (w *workload) end() {
 	select {
 	case <-done:
 	case <-time.After(2 * patience):
-		w.report.violate("hang", "%v after everything was healed somebody still waits for an answer", 2*patience)
+		w.report.violate("hang", "%v after everything was healed a client still waits for an answer", 2*patience)
 		w.e.stacks()
 	}
 }

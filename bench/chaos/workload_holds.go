@@ -237,7 +237,7 @@ func everything(area string) (all []request) {
 func takeEverything(callers []*client) {
 	var longest time.Duration
 	defer func() {
-		callers[0].w.report.say("all locks and elections were to be had, each within %v", longest.Round(time.Millisecond))
+		callers[0].w.report.say("all locks and elections were acquired, each within %v", longest.Round(time.Millisecond))
 	}()
 	for i, area := range callers[0].w.areas {
 		for n, q := range everything(area) {
