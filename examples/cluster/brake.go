@@ -7,11 +7,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A brake stops one worker at the worst moment: it holds a lock and has booked its order, and has not recorded it.
+// A brake stops one worker at the worst moment: the worker holds a lock and has booked its order,
+// but has not recorded it.
 type brake struct {
 	mu struct {
 		sync.Mutex
-		stopped chan held     // set while somebody waits for a worker to stop; capacity 1
+		stopped chan held     // set while a caller waits for a worker to stop; capacity 1
 		release chan struct{} // closed to let the worker go on
 	}
 }
@@ -22,7 +23,7 @@ type held struct {
 	Token lock.Token `json:"token"`
 }
 
-// pass stops the worker here if it was asked for, until release or until the hold is lost.
+// If a stop was requested, pass stops the worker here until release, or until the hold is lost.
 func (b *brake) pass(h held, hold *lock.Hold) {
 	if hold.Err() != nil {
 		return
@@ -57,7 +58,7 @@ func (b *brake) stop(ctx context.Context) (held, error) {
 	}
 }
 
-// release lets whoever was stopped go on, and stops nobody else.
+// release lets a stopped worker go on, and stops nobody else.
 func (b *brake) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

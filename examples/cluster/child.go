@@ -18,14 +18,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// sessionTimeout is how long a dead process keeps its locks: the least that the ensemble allows at its default tick.
+// sessionTimeout is how long a dead process keeps its locks. It is the least that the ensemble
+// allows at its default tick.
 const sessionTimeout = 3600 * time.Millisecond
 
-// stopTimeout bounds a member's farewell.
+// stopTimeout limits a member's shutdown.
 const stopTimeout = 3 * time.Second
 
-// A memberConfig is what the parent tells a member, as one line of JSON on its standard input. The member lives as long
-// as its standard input is open: it cannot outlive its parent, however that ends.
+// A memberConfig is what the parent tells a member, as one line of JSON on its standard input. The
+// member lives as long as its standard input is open, so it cannot outlive its parent, however that
+// ends.
 type memberConfig struct {
 	ID       embed.MemberID
 	Dir      string
@@ -36,16 +38,18 @@ type memberConfig struct {
 	Work     time.Duration // how long the business of one order takes
 }
 
-// A hello is the member's one line on its standard output: where its control listens, or why it did not start.
+// A hello is the member's one line on its standard output: where its control listens, or why it did
+// not start.
 type hello struct {
 	Control string
 	Error   string
-	InUse   bool // a port was taken: with other ports it may start
+	InUse   bool // a port was in use: with other ports the member may start
 }
 
 // member is the main function of a member.
 func member(stdin io.Reader, stdout, stderr io.Writer) int {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole group; the parent ends the members in order
+	// Ctrl-C reaches the whole group; the parent ends the members in an orderly way
+	signal.Ignore(os.Interrupt)
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	in := bufio.NewReader(stdin)
 	line, err := in.ReadBytes('\n')
@@ -100,13 +104,15 @@ func runMember(ctx context.Context, cfg memberConfig, stdout io.Writer, log *slo
 	bound, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := node.Shutdown(bound); err != nil {
-		log.Warn("shutdown", "err", err) // the last of them has no quorum left that could hear of its sessions
+		log.Warn("shutdown", "err", err) // the last member has no quorum left to close its sessions
 	}
 	<-lives
-	return errors.Join(failed, node.Close()) // closed it is; this says whether all went well
+	// it is closed in any case; the error says whether all went well
+	return errors.Join(failed, node.Close())
 }
 
-// A child is one process of the ensemble: a node, and the workers and the dispatcher on its sessions.
+// A child is one process of the ensemble: a node, and the workers and the dispatcher on its
+// sessions.
 type child struct {
 	// Immutable after runMember made it.
 	cfg   memberConfig
@@ -116,7 +122,7 @@ type child struct {
 	log   *slog.Logger
 
 	dispatches atomic.Bool
-	session    atomic.Pointer[embed.Session] // the one in use; nil while there is none
+	session    atomic.Pointer[embed.Session] // the session in use; nil while there is none
 }
 
 func (c *child) process() int { return int(c.cfg.ID) }
@@ -151,7 +157,7 @@ func (c *child) live(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer s.Close() // first: it ends the holds and so whoever waits on them
+	defer s.Close() // first, because this ends the holds and so the calls that wait for them
 	if err := layOut(ctx, s); err != nil {
 		return fmt.Errorf("lay out: %w", err)
 	}

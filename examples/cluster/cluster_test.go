@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A file of another shape: no header, quotes, few accounts with odd names, one of them with most of the orders, and lines
-// that are no orders.
+// writeInput writes an unusual file: no header, quotes, and few accounts with odd names, one of
+// which has most of the orders. Some lines are not orders.
 func writeInput(t *testing.T, n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -9,7 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A status is what a member says of itself.
+// A status is what a member reports about itself.
 type status struct {
 	Shards     []embed.ShardStatus `json:"shards"`
 	Works      bool                `json:"works"` // it has joined the pool
@@ -19,7 +19,7 @@ type status struct {
 
 var errNoSession = errors.New("the member has no session at the moment")
 
-// routes is the control: what the parent may ask a member.
+// routes returns the control: what the parent may ask a member.
 func (c *child) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /status", answer(c.status))
@@ -42,7 +42,8 @@ func (c *child) status(ctx context.Context, _ bool) (status, error) {
 	return st, err
 }
 
-// probe writes in every branch, and so on every shard that work is done on, and answers when that is acknowledged.
+// probe writes in every branch, and so on every shard that has work. It answers when the writes are
+// acknowledged.
 func (c *child) probe(ctx context.Context, _ bool) (bool, error) {
 	s := c.session.Load()
 	if s == nil {
@@ -56,7 +57,8 @@ func (c *child) probe(ctx context.Context, _ bool) (bool, error) {
 	return true, nil
 }
 
-// contend queues for the lock of an account, shows the ledger that it has it, and gives it back.
+// contend queues for the lock of an account, reports to the ledger that it acquired the lock, and
+// releases it.
 func (c *child) contend(ctx context.Context, account string) (bool, error) {
 	s := c.session.Load()
 	if s == nil {
@@ -66,7 +68,7 @@ func (c *child) contend(ctx context.Context, account string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer hold.Release() // if it cannot be sent the node goes on trying
+	defer hold.Release() // if it cannot be sent, the node keeps trying
 	e := entry{Process: c.process(), Token: hold.Token(), Order: order{Account: account}}
 	defer c.desk.leave(ctx, e, hold)
 	return c.desk.enter(hold.Context(), e)

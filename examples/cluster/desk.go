@@ -19,11 +19,11 @@ import (
 // Limits of the traffic between the processes.
 const (
 	bodyMax     = 1 << 20         // bytes of one request or answer
-	askTimeout  = 5 * time.Second // for an answer that nobody has to wait for
+	askTimeout  = 5 * time.Second // for an answer that does not have to wait for anything
 	ordersAtOne = 200             // orders in one answer
 )
 
-// A desk is the parent's loopback HTTP: the ledger, and the orders as they come in.
+// A desk is the parent's HTTP server on loopback: the ledger, and the orders as they come in.
 type desk struct {
 	// Immutable after newDesk.
 	ledger *ledger
@@ -33,7 +33,7 @@ type desk struct {
 	in atomic.Int64 // how many of the orders have come in
 }
 
-// newDesk opens the desk on a loopback port; close closes it.
+// newDesk opens the desk on a loopback port. close closes it.
 func newDesk(l *ledger, orders []order) (*desk, error) {
 	d := &desk{ledger: l, orders: orders}
 	mux := http.NewServeMux()
@@ -70,7 +70,8 @@ func (c deskClient) book(ctx context.Context, e entry) error {
 	return c.ask(ctx, "/book", e, new(bool))
 }
 
-// leave ends what hold has entered, and must come before its release. It tries until it is heard, or, when ctx is over, once.
+// leave ends the stay that the holder began with enter, and must come before the hold's release. It
+// tries until the desk answers, but only once if ctx is over.
 func (c deskClient) leave(ctx context.Context, e entry, hold *lock.Hold) {
 	for ended := false; ; pause(ctx, retryPause) {
 		over := ctx.Err() != nil
@@ -93,7 +94,7 @@ type server struct {
 	done chan struct{}
 }
 
-// serve starts a server; close stops it.
+// serve starts a server. close stops it.
 func serve(h http.Handler) (*server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,7 +117,8 @@ func (s *server) close() {
 	<-s.done
 }
 
-// answer makes a handler of a function. A stale token is a conflict, any other error the server's.
+// answer makes a handler of a function. A stale token is a conflict; any other error is the
+// server's.
 func answer[Q, A any](fn func(context.Context, Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var q Q
@@ -144,11 +146,11 @@ type client struct {
 }
 
 func newClient(addr string) client {
-	// Each worker and each question of the parent keeps its connection.
+	// Each worker and each request of the parent keeps its connection.
 	return client{addr, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * workersPer}}}
 }
 
-// ask posts q and reads the answer. After an error the question may have been heard.
+// ask posts q and reads the answer. After an error the server may have received q.
 func (c client) ask(ctx context.Context, path string, q, answer any) error {
 	body, err := json.Marshal(q)
 	if err != nil {

@@ -15,12 +15,14 @@ import (
 )
 
 const (
-	backlogMax = 8 * workersPer         // orders on a process's list; enough to work on while a dead dispatcher is replaced
+	// orders on a process's list; enough to work on while a dead dispatcher is replaced
+	backlogMax = 8 * workersPer
 	deskPause  = 200 * time.Millisecond // between looks at the desk, which cannot be watched
 )
 
-// A dispatcher shares out the orders to the processes of the pool while it is the elected one. It keeps nothing in memory
-// that matters: everything it decides is one transaction on the tree, so its successor goes on where it stopped.
+// While it is elected, a dispatcher distributes the orders to the processes of the pool. It keeps
+// nothing important in memory. Each of its decisions is one transaction on the tree, so its
+// successor continues where it stopped.
 type dispatcher struct {
 	process int
 	session *embed.Session
@@ -47,11 +49,11 @@ func (d *dispatcher) loop(ctx context.Context) {
 		d.leads.Store(false)
 		stop()
 		cancel()
-		_ = turn.Resign() // if it cannot be sent the node goes on trying
+		_ = turn.Resign() // if it cannot be sent, the node keeps trying
 	}
 }
 
-// lead shares out orders until the leadership ends.
+// lead distributes orders until the leadership ends.
 func (d *dispatcher) lead(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := d.round(ctx); err != nil && ctx.Err() == nil {
@@ -61,15 +63,15 @@ func (d *dispatcher) lead(ctx context.Context) {
 	}
 }
 
-// round looks at the pool, does what there is to do, and waits for the pool to change.
+// round looks at the pool, does what is necessary, and waits for the pool to change.
 func (d *dispatcher) round(ctx context.Context) error {
 	changed, err := d.session.Watch(ctx, poolPath, embed.WatchRecursive)
 	if err != nil {
 		return err
 	}
 	defer changed.Close()
-	// The desk first, then Sync: a process that joined before these orders came in is seen, and so is all that an
-	// earlier dispatcher did.
+	// The order matters: the desk first, then Sync. Then round sees every process that joined
+	// before these orders came in, and everything that an earlier dispatcher did.
 	next, version, err := d.next(ctx)
 	if err != nil {
 		return err
@@ -94,14 +96,15 @@ func (d *dispatcher) round(ctx context.Context) error {
 	look := time.NewTimer(deskPause)
 	defer look.Stop()
 	select {
-	case <-changed.Events(): // closed too, if it overflowed
+	case <-changed.Events(): // also closed if the watch overflowed
 	case <-look.C:
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// next returns the number of the next order to be shared out and the version of the znode that says so.
+// next returns the number of the next order to distribute, and the version of the znode that holds
+// it.
 func (d *dispatcher) next(ctx context.Context) (n int, version int32, err error) {
 	data, stat, err := d.session.Get(ctx, nextPath)
 	if err != nil {
@@ -111,7 +114,7 @@ func (d *dispatcher) next(ctx context.Context) (n int, version int32, err error)
 	return n, stat.Version, err
 }
 
-// A pool is the lists of the processes that take orders, and those of the others.
+// A pool is the lists of the processes that take orders, and the lists of those that left.
 type pool struct {
 	lists   map[int][]string
 	orphans map[int][]string
@@ -137,7 +140,7 @@ func (d *dispatcher) look(ctx context.Context) (pool, error) {
 	return p, nil
 }
 
-// pick returns the process with the shortest list, or false if there is none with room.
+// pick returns the process with the shortest list. ok is false if no process has room.
 func (p pool) pick(room int) (process int, ok bool) {
 	for candidate := 1; candidate <= processes; candidate++ {
 		list, in := p.lists[candidate]
@@ -150,12 +153,14 @@ func (p pool) pick(room int) (process int, ok bool) {
 
 func (p pool) add(process int, name string) { p.lists[process] = append(p.lists[process], name) }
 
-// move gives the orders of processes that have left the pool to the others. Each goes in one transaction, which fails if
-// the order is not there any more: then it is done, or moved already.
+// move gives the orders of processes that have left the pool to the others, each in one
+// transaction. The transaction fails if the order is no longer there: it is then done, or already
+// moved.
 func (d *dispatcher) move(ctx context.Context, p pool) error {
 	for from, names := range p.orphans {
 		for _, name := range names {
-			to, ok := p.pick(ordersMax) // they have waited long enough: no list is full for them
+			// a full list makes no difference, because they have waited long enough
+			to, ok := p.pick(ordersMax)
 			if !ok {
 				return nil
 			}
@@ -179,8 +184,9 @@ func (d *dispatcher) move(ctx context.Context, p pool) error {
 	return nil
 }
 
-// share puts new orders on the lists of processes that have room, together with the number of the next one, in one
-// transaction. The version keeps a dispatcher that was deposed without knowing it from sharing them out again.
+// share puts new orders on the lists of processes that have room, together with the number of the
+// next one, in one transaction. A dispatcher that was deposed may not know it. The version keeps it
+// from distributing the orders again.
 func (d *dispatcher) share(ctx context.Context, p pool, orders []order, next int, version int32) error {
 	var ops []embed.Op
 	for _, o := range orders {

@@ -20,15 +20,16 @@ type ensemble struct {
 	// Immutable after startEnsemble.
 	dir    string
 	common memberConfig
-	fail   context.CancelCauseFunc // told when a process ends that should not
+	fail   context.CancelCauseFunc // called when a process ends that should not
 
 	mu struct {
 		sync.Mutex
-		running [processes + 1]*process // by id; nil while it is not to run
+		running [processes + 1]*process // by id; nil while it is not meant to run
 	}
 }
 
-// startEnsemble starts all processes, with other ports if one is taken by the time the member binds it.
+// startEnsemble starts all processes. If another program takes a port before the member binds it,
+// startEnsemble tries again with other ports.
 func startEnsemble(dir string, common memberConfig, fail context.CancelCauseFunc) (*ensemble, error) {
 	var err error
 	for try := range startTries {
@@ -79,7 +80,8 @@ func (e *ensemble) guardLoop(p *process) {
 	}
 }
 
-// restart starts a killed process again, on its old port. Somebody may have that for a moment.
+// restart starts a killed process again, on its old port. Another program may have that port for a
+// moment.
 func (e *ensemble) restart(ctx context.Context, id int) error {
 	for {
 		err := e.startOne(id)
@@ -96,7 +98,7 @@ func (e *ensemble) process(id int) *process {
 	return e.mu.running[id]
 }
 
-// processes returns those that run.
+// processes returns the processes that run.
 func (e *ensemble) processes() []*process {
 	var out []*process
 	for id := 1; id <= processes; id++ {
@@ -115,7 +117,7 @@ func (e *ensemble) kill(id int) time.Time {
 	return at
 }
 
-// take makes a process one that is not to run.
+// take marks a process as not meant to run, and returns it.
 func (e *ensemble) take(id int) *process {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,7 +126,7 @@ func (e *ensemble) take(id int) *process {
 	return p
 }
 
-// stop ends all processes. The errors say which of them did not end in order.
+// stop ends all processes. The errors name those that did not end in an orderly way.
 func (e *ensemble) stop() []error {
 	var running sync.WaitGroup
 	errs := make([]error, processes+1)
@@ -137,7 +139,7 @@ func (e *ensemble) stop() []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// statuses asks every running process; one that does not answer is left out.
+// statuses asks every running process. It leaves out a process that does not answer.
 func (e *ensemble) statuses(ctx context.Context) map[int]status {
 	var all struct {
 		sync.Mutex
@@ -157,7 +159,8 @@ func (e *ensemble) statuses(ctx context.Context) map[int]status {
 	return out
 }
 
-// leads returns the process that leads a shard, counted from 1, if it says so itself and most processes agree; else 0.
+// leads returns the process that leads a shard, counted from 1, if the process says so itself and
+// most processes agree. Otherwise it returns 0.
 func leads(all map[int]status, shard int) (id int, term uint64) {
 	for id, st := range all {
 		own := st.Shards[shard-1]

@@ -16,15 +16,16 @@ import (
 // The znodes:
 //
 //	/pool/workers/2-0000000007     a process that takes orders (ephemeral)
-//	/pool/todo/2/000041            order 41 is to be settled by process 2; holds the order
-//	/pool/next                     the number of the next order to be shared out
-//	/dispatcher                    the election of who shares them out
+//	/pool/todo/2/000041            order 41 is for process 2 to settle; holds the order
+//	/pool/next                     the number of the next order to distribute
+//	/dispatcher                    the election of the dispatcher
 //	/branch-5/locks/account-A07    the lock of an account; every account belongs to a branch
 //	/branch-5/done/000041          order 41 is settled and recorded; holds the process that recorded it
 //
-// The first component of a path says on which shard it is. So what one transaction changes is below one of them: what the
-// dispatcher decides in the pool, and an account's lock and what is recorded under it in its branch. The branches are what
-// spreads over the shards; how many shards there are changes nothing here.
+// The first component of a path decides on which shard it is, and a transaction changes one shard.
+// So everything that the dispatcher decides is below /pool. An account's lock is in the same branch
+// as the records made under it. The branches spread over the shards; the number of shards changes
+// nothing here.
 const (
 	poolPath       = "/pool"
 	workersPath    = "/pool/workers"
@@ -45,18 +46,19 @@ func branchOf(account string) string {
 	return branchPath(int(h.Sum32() % branches))
 }
 
-// lockPath escapes the account, which may be any text; the prefix keeps "." and ".." from being a name.
+// lockPath escapes the account, which may be any text. The prefix keeps "." and ".." from being a
+// name.
 func lockPath(account string) string {
 	return branchOf(account) + "/locks/account-" + url.PathEscape(account)
 }
 
-// donePath is the mark of an order of an account.
+// donePath returns the mark of an account's order.
 func donePath(account, name string) string { return branchOf(account) + "/done/" + name }
 
-// key is the name of the n-th order.
+// key returns the name of the n-th order.
 func key(n int) string { return fmt.Sprintf("%06d", n) }
 
-// layOut creates the znodes that are always there. Every process does, whoever is first.
+// layOut creates the znodes that are always there. Every process does it; the first one succeeds.
 func layOut(ctx context.Context, s *embed.Session) error {
 	paths := []string{poolPath, workersPath, todoPath, nextPath}
 	for p := 1; p <= processes; p++ {
@@ -73,8 +75,8 @@ func layOut(ctx context.Context, s *embed.Session) error {
 	return nil
 }
 
-// join shows in the pool that a process takes orders, as long as its session lasts. The name is sequential: the znode of
-// the process's last session may not have gone yet.
+// join shows in the pool that a process takes orders, as long as its session lasts. The name is
+// sequential, because the znode of the process's last session may still exist.
 func join(ctx context.Context, s *embed.Session, process int) error {
 	_, err := s.Create(ctx, workersPath+"/"+strconv.Itoa(process)+"-", nil, embed.EphemeralSequential)
 	return err
@@ -98,7 +100,7 @@ func joined(ctx context.Context, s *embed.Session) (map[int]bool, error) {
 	return in, nil
 }
 
-// readOrder reads an order from its znode; false if the znode is gone.
+// readOrder reads an order from its znode. ok is false if the znode is gone.
 func readOrder(ctx context.Context, s *embed.Session, path string) (o order, ok bool, err error) {
 	data, _, err := s.Get(ctx, path)
 	if errors.Is(err, embed.ErrNoNode) {

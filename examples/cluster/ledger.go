@@ -14,18 +14,20 @@ import (
 // errStale says that a token is smaller than one that the ledger has seen for the account.
 var errStale = errors.New("the token is stale")
 
-// A ledger keeps balances. It is the resource that the locks protect, and it does not help them: it books whatever it is
-// told, as often as it is told, and has no rule but the fence. So an order that is settled twice shows.
+// A ledger keeps balances. It is the resource that the locks protect, and it does not help them. It
+// books whatever it is told, as often as it is told, and has no rule but the fence. So an order
+// that is settled twice shows.
 //
-// The fence: every call carries the token of its caller's hold on the account, and one that is smaller than the greatest
-// seen is refused. Entering raises it. So once a holder has entered and was told that an order is not booked, no earlier
-// holder's booking, delayed wherever it may be, can arrive any more.
+// The fence works like this. Every call carries the token of its caller's hold on the account. The
+// ledger refuses a token that is smaller than the greatest it has seen. The call enter raises the
+// fence. Once a holder has entered and heard that an order is not booked, no booking of an earlier
+// holder can arrive any more, however it was delayed.
 type ledger struct {
 	mu struct {
 		sync.Mutex
 		accounts map[string]*account
-		booked   map[string]int // order id to how often
-		repeated map[string]int // order id to how often a holder was told that it is booked
+		booked   map[string]int // by order id: how often it was booked
+		repeated map[string]int // by order id: how often a holder heard that it is booked
 		dead     map[int]bool   // processes
 		faults   []string       // of the lock
 		counts   counts
@@ -38,7 +40,7 @@ type ledger struct {
 type account struct {
 	balance cents
 	token   lock.Token // the greatest seen
-	process int        // whose it was
+	process int        // the process with that token
 	stays   stays
 }
 
@@ -46,14 +48,14 @@ type account struct {
 type counts struct {
 	Settled   int         // distinct orders booked
 	Twice     int         // orders booked more than once
-	Repeats   int         // times a holder was told that its order is booked already
+	Repeats   int         // times a holder heard that its order is already booked
 	Stale     int         // calls refused for their token
 	HandOvers int         // times an account's lock was in another process than the time before
 	By        map[int]int // bookings per process
-	Entered   map[int]int // locks taken per process
+	Entered   map[int]int // locks acquired per process
 }
 
-// A grantWatch waits for a lock to be granted to another process.
+// A grantWatch waits until a lock is granted to another process.
 type grantWatch struct {
 	account string
 	process int
@@ -83,14 +85,15 @@ type entry struct {
 	Order   order      `json:"order"`
 }
 
-// A leaving is the last thing that a holder tells the ledger. Lost says that it has been told that its hold is lost.
+// A leaving is the last thing that a holder tells the ledger. Lost says that the holder knows that
+// its hold is lost.
 type leaving struct {
 	entry
 	Lost bool `json:"lost"`
 }
 
-// enter raises the fence of an account to the holder's token and says whether its order is booked already. An order
-// without an id asks for nothing.
+// enter raises the fence of an account to the holder's token and reports whether its order is
+// already booked. An order without an id asks for nothing.
 func (l *ledger) enter(e entry) (booked bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +144,8 @@ func (l *ledger) book(e entry) error {
 	return nil
 }
 
-// leave ends the stay of a hold that is about to be released, or lost already. If it is false the holder has to look at its
-// hold again, and say again.
+// leave ends the stay of a hold that is about to be released, or is already lost. If leave returns
+// false, the holder must look at its hold again and call leave again.
 func (l *ledger) leave(e leaving) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +154,8 @@ func (l *ledger) leave(e leaving) bool {
 	return ended
 }
 
-// died ends the stays of a process that was killed; what is still under way from it is for the fence.
+// died ends the stays of a process that was killed. The fence handles calls of the process that are
+// still in flight.
 func (l *ledger) died(process int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,14 +169,14 @@ func (l *ledger) died(process int) {
 	}
 }
 
-// restarts is told that a process that died is about to run again.
+// restarts records that a process that died is about to run again.
 func (l *ledger) restarts(process int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.mu.dead, process)
 }
 
-// lockFaults returns what is to be held against the lock, also by those who never left.
+// lockFaults returns the faults of the lock, including doubts of holders that never left.
 func (l *ledger) lockFaults() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +234,8 @@ func (l *ledger) settles(n int) <-chan struct{} {
 	return reached
 }
 
-// leaves returns a channel that tells when a lock that process holds is next seen in another one.
+// leaves returns a channel that receives when a lock that process holds is next seen in another
+// process.
 func (l *ledger) leaves(account string, process int) <-chan grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,7 +253,7 @@ func (l *ledger) counts() counts {
 	return c
 }
 
-// balances returns the balance of every account that was booked to.
+// balances returns the balance of every account with a booking.
 func (l *ledger) balances() map[string]cents {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,7 +264,8 @@ func (l *ledger) balances() map[string]cents {
 	return out
 }
 
-// bookings returns how often each order was booked, and how often a holder was told so instead.
+// bookings returns how often each order was booked, and how often a holder heard instead that it is
+// booked.
 func (l *ledger) bookings() (booked, repeated map[string]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,7 +47,8 @@ func TestLedger_TellsWhatIsBooked(t *testing.T) {
 	}
 }
 
-// A holder that was paused and has lost its lock books late: the next holder has asked already, and was told no.
+// A holder that was paused and lost its lock books late. The next holder has already asked, and
+// heard that the order is not booked.
 func TestLedger_RefusesStaleTokens(t *testing.T) {
 	l := newLedger()
 	o := order{"a", "acc", 100}
@@ -88,7 +89,7 @@ func TestLedger_Signals(t *testing.T) {
 		}
 	}
 	<-two
-	<-l.settles(1) // already
+	<-l.settles(1) // already closed
 	for _, process := range []int{1, 3} {
 		if _, err := l.enter(entryOf(process, 6, order{Account: "acc"})); err != nil {
 			t.Fatal(err)
@@ -99,7 +100,7 @@ func TestLedger_Signals(t *testing.T) {
 	}
 }
 
-// The verdict must be against a run in which anything is wrong.
+// The verdict must be negative if anything is wrong in a run.
 func TestReport_Faults(t *testing.T) {
 	a, b := order{"a", "x", 100}, order{"b", "y", -30}
 	killed := func(edit func(*outage)) report {
@@ -136,7 +137,7 @@ func TestReport_Faults(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := l.enter(entryOf(1, 5, b)); err != nil { // somebody asks again
+			if _, err := l.enter(entryOf(1, 5, b)); err != nil { // another holder asks again
 				t.Fatal(err)
 			}
 			r := c.report
@@ -160,7 +161,7 @@ func departs(l *ledger, e entry) {
 	panic("asked for ever")
 }
 
-// What the ledger sees of a lock, and what of it is a fault.
+// What the ledger sees of a lock, and which of it is a fault.
 func TestLedger_Lock(t *testing.T) {
 	o := order{"a", "acc", 100}
 	for name, c := range map[string]struct {
@@ -208,7 +209,7 @@ func TestLedger_Lock(t *testing.T) {
 		"the first is killed": {func(l *ledger) {
 			l.enter(entryOf(1, 1, o))
 			l.died(1)
-			l.enter(entryOf(1, 1, o)) // was under way
+			l.enter(entryOf(1, 1, o)) // was in flight
 			l.enter(entryOf(2, 2, o))
 			l.book(entryOf(1, 1, o))
 			departs(l, entryOf(2, 2, o))

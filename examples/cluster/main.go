@@ -1,19 +1,24 @@
-// Cluster settles a file of orders with three processes, each of which embeds one member of an ensemble, and kills the
-// process that leads in the middle of it.
+// Cluster settles a file of orders with three processes, each of which embeds one member of an
+// ensemble. In the middle of the work it kills the process that leads.
 //
 //	go run ./examples/cluster
 //	go run ./examples/cluster -shards 4
 //	go run ./examples/cluster -input orders.csv
 //
-// The parent starts three processes of itself and keeps a ledger that they reach over loopback HTTP. A dispatcher, which
-// the processes elect among themselves, shares out the orders through znodes. Workers settle each order under the lock of
-// its account and show the ledger the lock's token. At two fifths of the work the parent kills the process that leads the
-// first shard, which is the only one unless -shards says otherwise, while that process holds a lock, in between booking an
-// order and recording that it is done; later it starts the process again. At the end it compares every balance with a plain
-// run over the same file, and what the ledger saw of the locks with what a lock promises.
+// The parent starts three processes of itself and keeps a ledger that they reach over loopback
+// HTTP. The processes elect a dispatcher, which distributes the orders through znodes. Workers
+// settle each order under the lock of its account and show the ledger the lock's token.
 //
-// Read orders.go, ledger.go and stay.go first, then layout.go, worker.go and dispatcher.go, which are what a service would write;
-// child.go and control.go are the process around them, parent.go, process.go, outage.go and report.go the show.
+// At two fifths of the work the parent kills the process that leads the first shard. (There is only
+// one shard, unless -shards says otherwise.) At that moment the process holds a lock, and has
+// booked an order but not recorded that it is done. Later the parent starts the process again.
+//
+// At the end the parent compares every balance with a plain run over the same file. It also
+// compares what the ledger saw of the locks with what a lock promises.
+//
+// A service would write what is in layout.go, worker.go and dispatcher.go. The resource it protects
+// is in orders.go, ledger.go and stay.go. child.go and control.go are the process around them.
+// parent.go, process.go, outage.go and report.go run the show.
 package main
 
 import (
@@ -26,7 +31,8 @@ import (
 	"syscall"
 )
 
-// memberCommand is the argument that makes a process of this program a member instead of the parent.
+// memberCommand is the argument that makes a process of this program a member instead of the
+// parent.
 const memberCommand = "member"
 
 func main() {
@@ -42,7 +48,8 @@ func main() {
 		fmt.Fprintf(os.Stderr, "cluster: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	// Ctrl-C reaches the parent only to end the run in order: the members ignore it and end with their parent.
+	// Ctrl-C makes the parent end the run in an orderly way. The members ignore it and end with
+	// their parent.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, o, os.Stdout)

@@ -15,10 +15,11 @@ import (
 
 // Limits of an input and what happens at them.
 const (
-	ordersMax = 100_000            // more orders are an error: the run would take an hour
-	lineMax   = 1 << 20            // bytes; a longer line is an error: the file is something else
-	textMax   = 200                // bytes of an id or an account; a longer one is malformed
-	centsMax  = 10_000_000_000_000 // of one order; more is malformed. ordersMax of them fit in an int64
+	ordersMax = 100_000 // more orders are an error: the run would take an hour
+	lineMax   = 1 << 20 // bytes; a longer line is an error: the file is something else
+	textMax   = 200     // bytes of an id or an account; a longer one is malformed
+	// of one order; more is malformed; ordersMax of them fit in an int64
+	centsMax = 10_000_000_000_000
 )
 
 //go:embed orders.csv
@@ -48,7 +49,7 @@ type problem struct {
 	text string
 }
 
-// openInput opens a file of orders; an empty name is the built-in one.
+// openInput opens a file of orders. An empty name means the built-in file.
 func openInput(name string) (io.ReadCloser, error) {
 	if name == "" {
 		return io.NopCloser(strings.NewReader(builtin)), nil
@@ -56,8 +57,9 @@ func openInput(name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// readOrders reads lines of the form id,account,amount. Blank lines and a first line that names the fields are no orders
-// and no problems. A line stands for itself: a field in quotes cannot go on over the next.
+// readOrders reads lines of the form id,account,amount. It skips blank lines and a first line that
+// names the fields; neither is a problem. Each line stands alone: a field in quotes cannot continue
+// on the next line.
 func readOrders(r io.Reader) (orders []order, problems []problem, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, lineMax)
@@ -98,7 +100,7 @@ func isHeader(line string) bool {
 
 func parseOrder(line string) (order, error) {
 	if !utf8.ValidString(line) {
-		return order{}, errors.New("it is not UTF-8") // and would not be the same after a journey through JSON
+		return order{}, errors.New("it is not UTF-8") // it would come back different from JSON
 	}
 	r := csv.NewReader(strings.NewReader(line))
 	r.FieldsPerRecord = -1
@@ -146,7 +148,7 @@ func parseCents(s string) (cents, error) {
 	return cents(n), nil
 }
 
-// balances is what a plain run over the orders comes to.
+// balances returns the balances after a plain run over the orders.
 func balances(orders []order) map[string]cents {
 	sums := make(map[string]cents)
 	for _, o := range orders {

@@ -11,7 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "write orders.csv anew")
 
-// generate is how orders.csv was made: 1,000 orders over 40 accounts, about a third of them negative.
+// generate returns orders.csv as it was made: 1,000 orders over 40 accounts, about a third of them
+// negative.
 func generate() string {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder

@@ -8,24 +8,27 @@ import (
 	"time"
 )
 
-// stopWait bounds the wait for a worker of one process to come to the brake; then the leader is asked for again.
+// stopWait limits the wait for a worker of one process to reach the brake. Then the parent asks for
+// the leader again.
 const stopWait = 15 * time.Second
 
-// An outage is the death of the leading process and what came of it.
+// An outage is the death of the leading process and its consequences.
 type outage struct {
-	id      int // of the process that was killed
-	term    uint64
-	held    held
-	proof   time.Time // it lived: later than this it began to write, and that was acknowledged
+	id   int // of the process that was killed
+	term uint64
+	held held
+	// the process was alive: later than this it began a write that was acknowledged
+	proof   time.Time
 	at      time.Time
 	writes  time.Duration // until a write was acknowledged again
-	granted time.Duration // until the dead holder's lock was another's
-	to      int           // whose it was then
+	granted time.Duration // until another process held the dead holder's lock
+	to      int           // that process
 	back    bool          // the process runs and takes orders again
 	settled int           // what it had settled when it came back
 }
 
-// killLeader kills the process that leads the first shard while it holds a lock, measures, and starts it again.
+// killLeader kills the process that leads the first shard while it holds a lock, measures, and
+// starts it again.
 func (r *runner) killLeader(ctx context.Context) (*outage, error) {
 	o, err := r.corner(ctx)
 	if err != nil {
@@ -45,7 +48,8 @@ func (r *runner) killLeader(ctx context.Context) (*outage, error) {
 	for _, p := range r.ensemble.processes() {
 		measures.Go(func() { keepAsking(inner, p, "/probe", true, wrote) })
 	}
-	// The account may have no other order: somebody who wants the lock makes the measure independent of the file.
+	// The account may have no other order. This caller wants its lock, so that the measurement does
+	// not depend on the file.
 	survivor := r.ensemble.processes()[0]
 	measures.Go(func() { keepAsking(inner, survivor, "/contend", o.held.Order.Account, nil) })
 
@@ -81,7 +85,7 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 			err = r.ensemble.process(o.id).control.ask(ctx, "/probe", true, new(bool))
 		}
 		if err == nil {
-			// The leadership may have moved while it was on its way to the lock.
+			// Another process may have become the leader while the worker waited for the lock.
 			if id, term := leads(r.ensemble.statuses(ctx), 1); id == o.id && term == o.term {
 				return &o, nil
 			}
@@ -94,7 +98,8 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 	}
 }
 
-// stopWorker lets a part of the orders in and waits until a worker of a process has stopped with a lock.
+// stopWorker lets a part of the orders in and waits until a worker of a process has stopped with a
+// lock.
 func (r *runner) stopWorker(ctx context.Context, id int, part float64) (h held, err error) {
 	bound, cancel := context.WithTimeout(ctx, stopWait)
 	defer cancel()
@@ -103,7 +108,7 @@ func (r *runner) stopWorker(ctx context.Context, id int, part float64) (h held, 
 	return h, err
 }
 
-// keepAsking asks until the answer is no error, and tells when that was.
+// keepAsking asks until the answer is no error, and reports when that was.
 func keepAsking(ctx context.Context, p *process, path string, q any, answered chan<- time.Time) {
 	for ctx.Err() == nil {
 		var a bool

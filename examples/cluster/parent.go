@@ -13,24 +13,28 @@ import (
 	"time"
 )
 
-// The plan of a run. The orders come in over time, in parts of all of them, so that no process is out of work when it
-// matters.
+// The plan of a run. The orders come in over time, as fractions of all of them, so that every
+// process has work when it matters.
 const (
-	killAt    = 0.4  // are settled when the leader is to be killed
-	inAtFirst = 0.6  // come in at the beginning
-	inAtKill  = 0.8  // when a worker of the leader is to be caught at work: those who have little to do get them
-	inAgain   = 0.1  // more each time that did not succeed, up to
-	inMost    = 0.95 // the rest comes in when the killed process is back
+	killAt    = 0.4 // settled when the leader is killed
+	inAtFirst = 0.6 // come in at the beginning
+	// in when a worker of the leader is to be caught at work; processes with little to do get them
+	inAtKill = 0.8
+	inAgain  = 0.1  // more after each failed attempt, up to
+	inMost   = 0.95 // the rest comes in when the killed process is back
 
-	killMin     = 30                     // orders; with fewer the work is over before a process can be killed in the middle of it
-	workTarget  = 20 * time.Second       // options.target, unless a test is in a hurry
-	workMax     = 500 * time.Millisecond // of one order
-	limitBase   = 60 * time.Second       // after which a run is given up,
-	limitPer    = 100 * time.Millisecond // and more for every order: all may be of one account, on a slow disk
-	problemsMax = 1000                   // lines that are reported one by one; of more, their count
+	// orders; with fewer, the work ends before a process can be killed in the middle of it
+	killMin    = 30
+	workTarget = 20 * time.Second       // options.target, except in a test that is in a hurry
+	workMax    = 500 * time.Millisecond // of one order
+	limitBase  = 60 * time.Second       // after which a run is given up,
+	// and more for every order: all may be of one account, on a slow disk
+	limitPer = 100 * time.Millisecond
+	// lines that are reported one by one; more are only counted
+	problemsMax = 1000
 )
 
-// errVerdict says that the run came to its end and the report names what is wrong.
+// errVerdict says that the run ended and the report lists faults.
 var errVerdict = errors.New("the verdict is against it")
 
 type options struct {
@@ -40,7 +44,8 @@ type options struct {
 	target time.Duration // how long the business of all orders takes, if nobody waits for a lock
 }
 
-// run is the parent: it reads the orders, has them settled, and reports. The error is errVerdict if the report says why.
+// run is the parent. It reads the orders, has them settled, and reports. The error is errVerdict if
+// the report says why.
 func run(ctx context.Context, o options, out io.Writer) error {
 	orders, err := load(o.input, out)
 	if err != nil {
@@ -63,7 +68,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// load reads the input and reports the lines that are no orders.
+// load reads the input and reports the lines that are not orders.
 func load(name string, out io.Writer) ([]order, error) {
 	in, err := openInput(name)
 	if err != nil {
@@ -126,7 +131,7 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration, shar
 	if r.ensemble, err = startEnsemble(dir, common, fail); err != nil {
 		return err
 	}
-	defer r.ensemble.stop() // a second time does nothing
+	defer r.ensemble.stop() // a second stop does nothing
 	rep := &report{orders: r.orders}
 	runErr := r.settleAll(ctx, rep)
 	took := time.Since(r.begun)
@@ -146,7 +151,8 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration, shar
 	return nil
 }
 
-// settleAll lets the orders in, kills the leader midway, and waits until the last order is recorded.
+// settleAll lets the orders in, kills the leader midway, and waits until the last order is
+// recorded.
 func (r *runner) settleAll(ctx context.Context, rep *report) error {
 	err := r.ensemble.until(ctx, func(all map[int]status) bool {
 		led := !slices.Contains(leaders(all, r.ensemble.common.Shards), 0)
@@ -188,14 +194,16 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 	})
 }
 
-// letIn lets a part of the orders come in, but for one for each process: whoever comes back to an empty list gets one of those.
+// letIn lets a part of the orders come in, but keeps back one for each process. A process that
+// comes back to an empty list gets one of those.
 func (r *runner) letIn(part float64) {
 	n := len(r.orders)
 	r.desk.letIn(min(int(part*float64(n)), n-processes))
 }
 
-// workTime returns how long the business of one order should take for the run to be of a good length: long enough to be
-// watched, also when one account has most of the orders and they must wait for one another.
+// workTime returns how long the business of one order should take so that the run has a good
+// length. It is long enough to be watched, even when one account has most of the orders and they
+// must wait for one another.
 func workTime(orders []order, target time.Duration) time.Duration {
 	perAccount := make(map[string]int)
 	longest := 0
@@ -207,7 +215,7 @@ func workTime(orders []order, target time.Duration) time.Duration {
 	return min(time.Duration(float64(target)/turns), workMax)
 }
 
-// progressLoop writes a line a second.
+// progressLoop writes a line each second.
 func (r *runner) progressLoop(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

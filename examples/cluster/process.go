@@ -23,14 +23,14 @@ import (
 const (
 	processes    = 3
 	startTimeout = 30 * time.Second // for the hello of a process
-	startTries   = 10               // with other ports, when one is taken
-	// Ports are taken from below the ranges that systems give to outgoing connections: one of those could sit on the port
-	// of a member that is to come back.
+	startTries   = 10               // with other ports, when one is in use
+	// The ports are below the ranges that systems use for outgoing connections. Such a connection
+	// could occupy the port of a member that is about to restart.
 	portFirst = 20000
 	portLast  = 29999
 )
 
-// errInUse says that a port of a member was taken.
+// errInUse says that a port of a member is in use.
 var errInUse = errors.New("a port is in use")
 
 // A process is a running member.
@@ -45,7 +45,7 @@ type process struct {
 	exitErr error         // read after exited
 }
 
-// startProcess starts this program as a member. It returns errInUse if the member's port is taken.
+// startProcess starts this program as a member. It returns errInUse if the member's port is in use.
 func startProcess(cfg memberConfig) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -178,7 +178,7 @@ func freePorts(n int) (map[embed.MemberID]string, error) {
 			}
 			continue
 		}
-		defer l.Close() // all at the end, so that no port is chosen twice
+		defer l.Close() // only at the end, so that no port is chosen twice
 		addrs[embed.MemberID(len(addrs)+1)] = l.Addr().String()
 	}
 	return addrs, nil

@@ -11,11 +11,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// grantedMax is twice what it should take at most until a dead holder's lock is another's, as some machines are busy with
-// other things: the session's timeout, a second, and the longest election, for it is the leader who dies.
+// grantedMax limits how long it takes until another process holds a dead holder's lock. It is twice
+// the expected most, because the machine may be busy with other things. Expected are the session's
+// timeout, a second, and the longest election: it is the leader that dies.
 const grantedMax = 2 * (sessionTimeout + time.Second + 24*embed.DefaultTick)
 
-// A report compares what the ledger holds with the file of orders, and what it saw of the locks with what locks promise.
+// A report compares the ledger with the file of orders, and what the ledger saw of the locks with
+// what locks promise.
 type report struct {
 	orders     []order
 	killWanted bool
@@ -122,7 +124,7 @@ func (r *report) print(out io.Writer) {
 	for id := 1; id <= processes; id++ {
 		fmt.Fprintf(w, "%d\t%d\t%d\t\n", id, r.counts.By[id], r.counts.Entered[id])
 	}
-	_ = w.Flush() // an output that takes nothing more takes no complaint
+	_ = w.Flush() // an output that fails cannot show an error either
 	fmt.Fprintf(out, "\nlocks handed over to another process: %d\n", r.counts.HandOvers)
 	fmt.Fprintf(out, "orders found booked already: %d\n", r.counts.Repeats)
 	fmt.Fprintf(out, "calls refused for a stale token: %d\n", r.counts.Stale)
@@ -152,7 +154,7 @@ func (r *report) print(out io.Writer) {
 	}
 }
 
-// shardsLine says who leads each shard and how many transactions it has had.
+// shardsLine describes who leads each shard and how many transactions the shard has had.
 func shardsLine(all map[int]status, shards int) string {
 	var each []string
 	for i, id := range leaders(all, shards) {

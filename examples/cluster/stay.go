@@ -6,28 +6,32 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A stay is a hold of an account's lock as the ledger sees it: from the first call with its token until its holder leaves.
+// A stay is a hold of an account's lock as the ledger sees it. It lasts from the first call with
+// the hold's token until its holder leaves.
 //
-// The fence keeps the balances right even under a lock that does not work, so the balances alone prove nothing of the lock.
-// While a stay lasts nobody else may come with a hold of the same account, and its own token may not be refused. Either is
-// held against the lock, unless the holder says when it leaves that it has been told that its hold is lost, or dies.
+// The fence keeps the balances right even under a lock that does not work, so the balances alone
+// prove nothing about the lock. That is what stays are for. While a stay lasts, nobody else may
+// come with a hold of the same account, and the ledger may not refuse the stay's own token. Either
+// is a fault of the lock, unless the holder dies, or says when it leaves that it knows of its
+// hold's loss.
 type stay struct {
 	process int
 	doubts  []string
-	asked   bool // its holder, for the second time
+	asked   bool // its holder was asked a second time
 }
 
-// stays are those of one account.
+// stays are the stays of one account.
 type stays struct {
 	open map[lock.Token]*stay
-	left map[lock.Token]bool // a call that was delayed for longer than its holder waited is for the fence alone
+	// the fence alone handles a call that was delayed for longer than its holder waited
+	left map[lock.Token]bool
 }
 
 func newStays() stays {
 	return stays{open: make(map[lock.Token]*stay), left: make(map[lock.Token]bool)}
 }
 
-// begin notes a hold, and that those whose stays last are not alone any more.
+// begin records a hold, and notes a doubt for every other stay that lasts.
 func (s stays) begin(e entry) {
 	if s.of(e) == nil {
 		return
@@ -50,8 +54,8 @@ func (s stays) of(e entry) *stay {
 	return s.open[e.Token]
 }
 
-// end ends a stay and returns what is to be held against the lock. A holder that leaves without a loss, though there are
-// doubts, is asked once more: it may have looked at its hold before they arose.
+// end ends a stay and returns the faults of the lock. If there are doubts and the holder leaves
+// without a loss, end asks it once more: it may have looked at its hold before the doubts arose.
 func (s stays) end(token lock.Token, lost bool) (faults []string, ended bool) {
 	if it := s.open[token]; it != nil && len(it.doubts) > 0 && !lost {
 		if !it.asked {

@@ -29,12 +29,12 @@ type worker struct {
 	log     *slog.Logger
 }
 
-// loop settles what is in the process's list until ctx ends.
+// loop settles the orders on the process's list until ctx ends.
 func (w *worker) loop(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	busy := make(map[string]bool)             // what is being settled, at most workersPer
-	finished := make(chan string, workersPer) // never full: what is in it is still busy
+	busy := make(map[string]bool)             // orders being settled, at most workersPer
+	finished := make(chan string, workersPer) // never full: its orders are still busy
 	for ctx.Err() == nil {
 		names, changed, err := w.list(ctx)
 		if err != nil {
@@ -62,7 +62,7 @@ func (w *worker) loop(ctx context.Context) {
 	}
 }
 
-// list returns the process's orders and a watch that was armed before it looked.
+// list returns the process's orders, and a watch that was armed before list read them.
 func (w *worker) list(ctx context.Context) ([]string, *embed.Watch, error) {
 	changed, err := w.session.Watch(ctx, todoOf(w.process), embed.WatchOnce)
 	if err != nil {
@@ -88,15 +88,20 @@ func (w *worker) settleLoop(ctx context.Context, name string) {
 	}
 }
 
-// settle settles one order exactly once, whatever becomes of this process on the way and whoever else tries.
+// settle settles one order exactly once, even if this process ends on the way or another one tries it
+// too.
 //
-// It is booked at the ledger, then marked as done, then taken off the list, in three places that no transaction spans: a
-// process that ends in between leaves an order that looks open. So a holder looks for the mark, and asks the ledger before it books.
-// Its answer stays true until the holder books: the lock keeps others out, and the fence, raised by the question, refuses
-// whoever held the lock before and does not know yet that it is lost.
+// The order is booked at the ledger, then marked as done, then taken off the list. No transaction
+// spans these three places, so a process that ends in between leaves an order that looks open. That
+// is why a holder looks for the mark and asks the ledger before it books.
 //
-// After an error nothing is known of the booking. The order is tried again from the start, under a new hold: its greater
-// token fences off what this attempt may have left under way.
+// The ledger's answer stays true until the holder books. The lock keeps others out. The fence,
+// which the question raised, refuses an earlier holder that does not know yet that it lost the
+// lock.
+//
+// After an error the outcome of the booking is unknown. The order is tried again from the start,
+// under a new hold. The new hold's greater token fences off what this attempt may have left in
+// flight.
 func (w *worker) settle(ctx context.Context, name string) error {
 	path := todoOf(w.process) + "/" + name
 	o, ok, err := readOrder(ctx, w.session, path)
@@ -107,8 +112,9 @@ func (w *worker) settle(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Release() // if it cannot be sent the node goes on trying
-	// What earlier holders recorded is visible here: it is on the shard of their locks, which went after it.
+	defer hold.Release() // if it cannot be sent, the node keeps trying
+	// What earlier holders recorded is visible here: it is on the shard of their locks, and the
+	// lock was acquired after it.
 	_, done, err := w.session.Exists(ctx, donePath(o.Account, name))
 	if err != nil {
 		return err
@@ -153,8 +159,9 @@ func (w *worker) record(ctx context.Context, o order, name string, hold *lock.Ho
 	return nil
 }
 
-// takeOff takes an order that is marked as done off the process's list. It is not there any more if the dispatcher took this
-// process for dead and gave the order to another, which will find the mark.
+// takeOff takes an order that is marked as done off the process's list. The order may be gone
+// already: if the dispatcher believed this process dead, it gave the order to another process,
+// which will find the mark.
 func (w *worker) takeOff(ctx context.Context, path string) error {
 	if err := w.session.Delete(ctx, path, embed.AnyVersion); err != nil && !errors.Is(err, embed.ErrNoNode) {
 		return fmt.Errorf("take off the list: %w", err)
@@ -162,7 +169,7 @@ func (w *worker) takeOff(ctx context.Context, path string) error {
 	return nil
 }
 
-// pause waits, or returns early when ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,14 +15,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// bothWays runs a test with the tree on one shard and spread over four.
+// bothWays runs a test with the tree on one shard and on four.
 func bothWays(t *testing.T, test func(t *testing.T, shards int)) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) { test(t, shards) })
 	}
 }
 
-// A bench is a node alone, a desk with orders, and what the processes of the example run on them.
+// A bench is a single node, a desk with orders, and the parts of the example that run on them.
 type bench struct {
 	t    *testing.T
 	ctx  context.Context
@@ -53,7 +53,7 @@ func newBench(t *testing.T, shards int, orders []order) *bench {
 	return &bench{t, ctx, node, d, log}
 }
 
-// A part is one process of the example, without the process.
+// A part is what one process of the example does, without the process.
 type part struct {
 	session *embed.Session
 	brake   *brake
@@ -91,7 +91,8 @@ func (b *bench) start(process int) *part {
 	return p
 }
 
-// allDone waits until n orders are recorded and off the lists, and checks that each was booked once.
+// allDone waits until n orders are recorded and off the lists, and checks that each was booked
+// once.
 func (b *bench) allDone(p *part, n int) {
 	b.t.Helper()
 	for {
@@ -137,7 +138,8 @@ func someOrders(n, accounts int) []order {
 	return orders
 }
 
-// A worker dies between booking at the ledger and recording in the tree: whoever gets the order next must not book it.
+// A worker dies between booking at the ledger and recording in the tree. The next worker of the
+// order must not book it again.
 func TestWorker_DiesBeforeRecording(t *testing.T) { bothWays(t, testDiesBeforeRecording) }
 
 func testDiesBeforeRecording(t *testing.T, shards int) {
@@ -158,7 +160,8 @@ func testDiesBeforeRecording(t *testing.T, shards int) {
 	}
 }
 
-// A worker dies between recording and taking the order off its list: whoever gets the order next only takes it off.
+// A worker dies between recording and taking the order off its list. The next worker of the order
+// only takes it off.
 func TestWorker_DiesBeforeTakingOff(t *testing.T) { bothWays(t, testDiesBeforeTakingOff) }
 
 func testDiesBeforeTakingOff(t *testing.T, shards int) {
@@ -185,7 +188,7 @@ func testDiesBeforeTakingOff(t *testing.T, shards int) {
 	}
 }
 
-// Dispatchers and workers come and go in the middle of the work; every order is settled once.
+// Dispatchers and workers come and go in the middle of the work. Every order is settled once.
 func TestDispatcher_Replaced(t *testing.T) { bothWays(t, testReplaced) }
 
 func testReplaced(t *testing.T, shards int) {
@@ -209,7 +212,7 @@ func testReplaced(t *testing.T, shards int) {
 	b.allDone(parts[0], n)
 }
 
-// A dispatcher that was deposed and does not know it must not share out orders again.
+// A deposed dispatcher that does not know it must not distribute orders again.
 func TestDispatcher_Deposed(t *testing.T) { bothWays(t, testDeposed) }
 
 func testDeposed(t *testing.T, shards int) {
@@ -239,7 +242,7 @@ func testDeposed(t *testing.T, shards int) {
 	}
 }
 
-// However few orders there are, the process that was killed finds something to do when it is back.
+// However few orders there are, the process that was killed has something to do when it is back.
 func TestRunner_KeepsAnOrderForEachProcess(t *testing.T) {
 	for n := killMin; n <= 10*killMin; n++ {
 		r := &runner{orders: someOrders(n, 1), desk: &desk{}}

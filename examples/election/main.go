@@ -1,5 +1,5 @@
-// Election runs three members in this process, has them elect one of themselves, and stops the elected one: the others
-// elect another.
+// Election runs three members in this process. They elect one of themselves; when it stops, the
+// others elect another.
 package main
 
 import (
@@ -47,7 +47,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("member %d shuts down\n", first)
-	// A farewell: its sessions end now, so the others need not wait for their timeout.
+	// Shutdown ends the member's sessions now, so the others need not wait for the sessions'
+	// timeout.
 	if err := nodes[first].Shutdown(ctx); err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func campaign(ctx context.Context, id embed.MemberID, node *embed.Node, elected 
 		case elected <- id:
 		case <-ctx.Done():
 		}
-		<-ctx.Done() // the work of the elected one goes here, and ends when this does
+		<-ctx.Done() // the elected member's work goes here, and ends with ctx
 		fmt.Println(name, "leads no more:", context.Cause(ctx))
 		return nil
 	})

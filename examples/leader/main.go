@@ -1,5 +1,6 @@
-// Leader has three members that each have a Latch, which campaigns in the background, and who leads is decided by arrival, by
-// priority and by a transfer. Then they share out six jobs, each of which one of them leads.
+// Leader shows three members that lead in turn. Each has a Latch, which campaigns in the
+// background. Arrival, priority and a transfer decide who leads. Then the members share six jobs,
+// each of which has one leader.
 package main
 
 import (
@@ -47,7 +48,7 @@ func run(ctx context.Context) error {
 	return share(ctx, nodes)
 }
 
-// lead has the members lead one after the other.
+// lead lets the members lead one after the other.
 func lead(ctx context.Context, nodes map[embed.MemberID]*embed.Node) error {
 	s, err := nodes[1].NewSession(ctx, embed.SessionOptions{})
 	if err != nil {
@@ -75,14 +76,14 @@ func lead(ctx context.Context, nodes map[embed.MemberID]*embed.Node) error {
 	if _, err := stand(2, election.Options{}, "member 1", "member 2"); err != nil {
 		return err
 	}
-	// It goes ahead of those who wait, and takes the leadership from nobody.
+	// Member 3 goes ahead of those that wait, but nobody loses the leadership.
 	queue, err := stand(3, election.Options{Priority: 10}, "member 1", "member 3", "member 2")
 	if err != nil {
 		return err
 	}
 	fmt.Println("member 2 waits; member 3 has a priority and waits ahead of it")
 
-	// On purpose, as before work on a machine: past whoever waits.
+	// A deliberate transfer, as before work on a machine: it goes past those that wait.
 	if err := first.Transfer(ctx, queue[2].Path); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func stands(ctx context.Context, e *election.Election, names ...string) (list []
 	return list, err
 }
 
-// elected waits until a member leads. A service ranges over Changes for as long as it lives.
+// elected waits until a member leads. A service would range over Changes for as long as it lives.
 func elected(ctx context.Context, l *election.Latch) (*election.Leadership, error) {
 	for now := range l.Changes(ctx) {
 		if now != nil {
@@ -123,7 +124,7 @@ func elected(ctx context.Context, l *election.Latch) (*election.Leadership, erro
 	return nil, cmp.Or(l.Err(), ctx.Err())
 }
 
-// share has the members share out jobs, and what one of them leads when it leaves.
+// share lets the members share the jobs. When a member leaves, the others get its jobs.
 func share(ctx context.Context, nodes map[embed.MemberID]*embed.Node) error {
 	b := board{leads: make(map[string]embed.MemberID)}
 	var members sync.WaitGroup
@@ -135,10 +136,10 @@ func share(ctx context.Context, nodes map[embed.MemberID]*embed.Node) error {
 			err := election.Balance(ctx, node, "/jobs", jobs, nil, func(ctx context.Context, job string, _ lock.Token) error {
 				b.takes(job, id)
 				defer b.leaves(job, id)
-				<-ctx.Done() // the work goes here, and ends when this does
+				<-ctx.Done() // the work goes here, and ends with ctx
 				return nil
 			})
-			if !errors.Is(err, embed.ErrClosed) { // of its node
+			if !errors.Is(err, embed.ErrClosed) { // its node was closed
 				cancel(err)
 			}
 		})
@@ -168,12 +169,12 @@ func (b *board) takes(job string, id embed.MemberID) {
 func (b *board) leaves(job string, id embed.MemberID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.leads[job] == id { // or another leads it by now
+	if b.leads[job] == id { // otherwise another member already leads it
 		delete(b.leads, job)
 	}
 }
 
-// print waits until members have the same number of jobs, and says which.
+// print waits until members have the same number of jobs, and prints the jobs.
 func (b *board) print(ctx context.Context, ids ...embed.MemberID) error {
 	shares := make([][]string, len(ids))
 	err := until(ctx, func() (bool, error) {
@@ -192,7 +193,7 @@ func (b *board) print(ctx context.Context, ids ...embed.MemberID) error {
 	return err
 }
 
-// until polls, for what an example has no other way to wait for.
+// until polls for a condition that an example cannot wait for in another way.
 func until(ctx context.Context, done func() (bool, error)) error {
 	for {
 		ok, err := done()

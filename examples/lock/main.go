@@ -1,5 +1,5 @@
-// Lock shows three workers taking turns at a lock, what their tokens are for, and what becomes of a lock whose holder goes
-// away without giving it back.
+// Lock shows three workers that take turns at a lock. It shows what their tokens are for, and what
+// happens to a lock whose holder goes away without releasing it.
 //
 // One node is enough: each worker has a session of its own, as if it were in another process.
 package main
@@ -45,7 +45,7 @@ func run(ctx context.Context) error {
 	return goAway(ctx, node)
 }
 
-// A report accepts a line only from a token at least as great as any it has seen.
+// A report accepts a line only from a token that is at least as great as any before it.
 type report struct {
 	newest lock.Token
 	lines  int
@@ -60,7 +60,7 @@ func (r *report) write(t lock.Token) error {
 	return nil
 }
 
-// takeTurns lets three workers write three lines each. The report has no lock but ours.
+// takeTurns lets three workers write three lines each. Nothing protects the report but the lock.
 func takeTurns(ctx context.Context, node *embed.Node) error {
 	var r report
 	var workers sync.WaitGroup
@@ -93,7 +93,8 @@ func work(ctx context.Context, node *embed.Node, name string, r *report) error {
 	return nil
 }
 
-// goAway ends the session of a holder. Its hold knows at once, and the next one in the queue is served.
+// goAway ends the session of a holder. Its hold ends at once, and the next worker in the queue
+// acquires the lock.
 func goAway(ctx context.Context, node *embed.Node) error {
 	first, err := node.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Quickstart starts one node in this process and does something under a lock.
+// Quickstart starts one node in this process and runs a function under a lock.
 package main
 
 import (

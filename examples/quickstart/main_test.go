@@ -15,7 +15,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The program in README runs as it stands there, and prints what README says.
+// The program in README runs as printed there, and prints what README says.
 func TestREADME(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Rwlock shows a price list that many shops read and its owner changes: readers who are in together, a writer who stays
-// on as a reader, and two readers who both want to write.
+// Rwlock shows a price list that many shops read and its owner changes. It shows readers that hold
+// the lock together, a writer that goes on as a reader, and two readers that both want to write.
 //
 // One node is enough: each of them has a session of its own, as if it were in another process.
 package main
@@ -63,13 +63,13 @@ func run(ctx context.Context) error {
 	return raise(ctx, first, second)
 }
 
-// prices stand for a file or a table of another system. They have no lock but ours.
+// prices stands for a file or a table of another system. Nothing protects it but the lock.
 type prices struct {
-	newest            lock.Token // the greatest of a writer
+	newest            lock.Token // the greatest token of a writer
 	bread, milk, both int
 }
 
-// set changes one price after the other: who reads in between gets a sum that is wrong.
+// set changes one price after the other. A reader in between would get a wrong sum.
 func (p *prices) set(t lock.Token, bread, milk int) error {
 	if t.Compare(p.newest) < 0 {
 		return errors.New("the token is stale")
@@ -105,14 +105,14 @@ func (s *shop) read(ctx context.Context) error {
 	return s.list.check()
 }
 
-// readTogether has two readers in at once, which keeps a writer out.
+// readTogether lets two readers hold the lock at once, which keeps a writer out.
 func readTogether(ctx context.Context, owner, first, second *shop) error {
 	hold, err := first.lock.RLock(ctx)
 	if err != nil {
 		return err
 	}
 	defer hold.Release()
-	if err := second.read(ctx); err != nil { // beside the first
+	if err := second.read(ctx); err != nil { // together with the first
 		return err
 	}
 	if _, err := owner.lock.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
@@ -122,7 +122,8 @@ func readTogether(ctx context.Context, owner, first, second *shop) error {
 	return nil
 }
 
-// change has a writer go on as a reader: others read what it has written, and nobody can write before it has seen to the rest.
+// change lets a writer go on as a reader. Others can read what it wrote, and nobody can write
+// before it has finished.
 func change(ctx context.Context, owner, reader *shop) error {
 	write, err := owner.lock.Lock(ctx)
 	if err != nil {
@@ -148,7 +149,8 @@ func change(ctx context.Context, owner, reader *shop) error {
 	return nil
 }
 
-// raise has two readers who both find bread too cheap. Each would wait for the other to leave, so one is refused.
+// raise has two readers that both find bread too cheap. Each would wait for the other to leave, so
+// one is refused.
 func raise(ctx context.Context, shops ...*shop) error {
 	reads := make([]*lock.Hold, len(shops))
 	for i, s := range shops {
@@ -170,7 +172,8 @@ func raise(ctx context.Context, shops ...*shop) error {
 
 const least = 350
 
-// raise raises the price of bread if it is too low. What the shop has read is true until it writes: nobody writes in between.
+// raise raises the price of bread if it is too low. What the shop has read stays true until it
+// writes, because nobody writes in between.
 func (s *shop) raise(ctx context.Context, read *lock.Hold) error {
 	if s.list.bread >= least {
 		return read.Release()
@@ -178,7 +181,7 @@ func (s *shop) raise(ctx context.Context, read *lock.Hold) error {
 	write, err := s.lock.Upgrade(ctx, read)
 	if errors.Is(err, lock.ErrUpgrade) {
 		fmt.Println(s.name, "is refused:", lock.ErrUpgrade)
-		if err := read.Release(); err != nil { // which lets the other one in
+		if err := read.Release(); err != nil { // this lets the other shop write
 			return err
 		}
 		return s.read(ctx)

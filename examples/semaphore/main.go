@@ -1,5 +1,5 @@
-// Semaphore runs workers on three members, which share the connections of a database: never more are out than the limit
-// says, which is changed while they work.
+// Semaphore runs workers on three members that share the connections of a database. There are never
+// more connections in use than the limit allows, and the limit changes while they work.
 package main
 
 import (
@@ -47,7 +47,8 @@ func run(ctx context.Context) error {
 		}
 		for range 3 {
 			workers.Go(func() {
-				// Two connections: all who share them say the same, or are refused.
+				// Two connections. All who share them must name the same limit, or they are
+				// refused.
 				fail(work(ctx, lock.NewSemaphore(s, path, 2), &db))
 			})
 		}
@@ -56,13 +57,14 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := operate(ctx, lock.NewSemaphore(s, path, 0), &db); err != nil { // 0: whatever the others have agreed on
+	// 0 means the limit that the others have agreed on
+	if err := operate(ctx, lock.NewSemaphore(s, path, 0), &db); err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	return nil
 }
 
-// work makes one query after the other, each with a permit of its own, until ctx ends.
+// work makes one query after another, each with a permit of its own, until ctx ends.
 func work(ctx context.Context, connections *lock.Semaphore, db *database) error {
 	for {
 		hold, err := connections.Acquire(ctx, 1)
@@ -76,7 +78,7 @@ func work(ctx context.Context, connections *lock.Semaphore, db *database) error 
 	}
 }
 
-// operate changes the limit under the workers.
+// operate changes the limit while the workers work.
 func operate(ctx context.Context, connections *lock.Semaphore, db *database) error {
 	if err := db.watch(ctx, 2); err != nil {
 		return err
@@ -88,13 +90,14 @@ func operate(ctx context.Context, connections *lock.Semaphore, db *database) err
 		return err
 	}
 
-	all, err := connections.Acquire(ctx, 5) // in its turn: those who want one do not overtake who wants many
+	// in its turn: workers that want one permit do not overtake a worker that wants many
+	all, err := connections.Acquire(ctx, 5)
 	if err != nil {
 		return err
 	}
 	defer all.Release()
 	fmt.Println("a backup has all 5 connections; the limit goes down to 1 meanwhile")
-	if err := connections.Resize(ctx, 1); err != nil { // what is out stays out
+	if err := connections.Resize(ctx, 1); err != nil { // permits that are held stay valid
 		return err
 	}
 	if now, _, _ := db.counts(); now != 0 {
@@ -136,7 +139,7 @@ func (d *database) counts() (now, most, done int) {
 	return d.mu.now, d.mu.most, d.mu.done
 }
 
-// watch lets some queries pass, and says how many of them ran at once.
+// watch lets some queries pass, and prints how many of them ran at once.
 func (d *database) watch(ctx context.Context, limit int) error {
 	d.mu.Lock()
 	begin := d.mu.done

@@ -1,5 +1,5 @@
-// Package loopback starts three members in one process, for examples: those of a service are one in each of its processes,
-// and have addresses that stay.
+// Package loopback starts three members in one process, for examples. A service has one member in
+// each of its processes, with addresses that stay.
 package loopback
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// Start starts three members on loopback ports that were free a moment ago; if one is not any more, on others. end closes
-// them and removes what they have written.
+// Start starts three members on free loopback ports. If another program takes one of the ports
+// meanwhile, Start tries others. end closes the members and removes what they have written.
 func Start(name string) (nodes map[embed.MemberID]*embed.Node, end func(), err error) {
 	dir, err := os.MkdirTemp("", "vivarium-"+name+"-")
 	if err != nil {
@@ -24,7 +24,7 @@ func Start(name string) (nodes map[embed.MemberID]*embed.Node, end func(), err e
 	}
 	end = func() {
 		for _, node := range nodes {
-			_ = node.Close() // of use to nobody any more
+			_ = node.Close() // nobody needs it any more
 		}
 		_ = os.RemoveAll(dir)
 	}
@@ -70,7 +70,7 @@ func freeAddrs(n int) (map[embed.MemberID]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // all at the end, so that no port is chosen twice
+		defer l.Close() // only at the end, so that no port is chosen twice
 		addrs[id] = l.Addr().String()
 	}
 	return addrs, nil
