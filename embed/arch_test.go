@@ -19,8 +19,9 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// The house as text: which room may import which. A new edge needs a line here, and a reason. Everything third-party is
-// named too: this library is embedded in other people's binaries.
+// imports is the house as text: it lists what each room may import. A new edge needs a line here,
+// and a reason. The table names third-party packages too, because other people's binaries embed
+// this library.
 var imports = map[string][]string{
 	"tree":    {"internal/rank"},
 	"session": {"tree"},
@@ -69,7 +70,7 @@ var imports = map[string][]string{
 	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "internal/wire", "golang.org/x/term"},
 }
 
-// pure are the rooms whose behaviour follows from their arguments alone.
+// pure lists the rooms whose behaviour follows from their arguments alone.
 var pure = []string{"tree", "session", "watch", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
@@ -84,7 +85,7 @@ type source struct {
 
 func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
 
-// sources parses the module, examples and other modules left out.
+// sources parses the module without examples and other modules.
 func sources(t *testing.T) (*token.FileSet, []source) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -285,8 +286,9 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go: what
-// only tests use, the ranks themselves, and the client, which runs in a process without a node.
+// unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go:
+// what only tests use, the ranks themselves, and the client, which runs in a process without a
+// node.
 var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
@@ -318,7 +320,7 @@ func TestLocksKnowTheirPlace(t *testing.T) {
 	}
 }
 
-// Each promise of the README is a test of that name.
+// Each promise in the README has a test of its name.
 func TestEveryPromiseHasItsTest(t *testing.T) {
 	_, list := sources(t)
 	tests := make(map[string]bool)
@@ -347,7 +349,8 @@ func TestEveryPromiseHasItsTest(t *testing.T) {
 	}
 }
 
-// TestExportedAPI holds the names that users can write down. Run with -update after a change, and look at the diff.
+// TestExportedAPI holds the names that users can write down. Run it with -update after a change,
+// and read the diff.
 func TestExportedAPI(t *testing.T) {
 	fset, list := sources(t)
 	var lines []string
@@ -376,7 +379,7 @@ func TestExportedAPI(t *testing.T) {
 	}
 }
 
-// exported renders a declaration's exported names, a line each.
+// exported returns a declaration's exported names, one per line.
 func exported(fset *token.FileSet, dir string, decl ast.Decl) (lines []string) {
 	line := func(format string, args ...any) {
 		lines = append(lines, dir+": "+fmt.Sprintf(format, args...))

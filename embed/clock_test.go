@@ -18,7 +18,7 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// A watchmaker moves the clocks of a node.
+// A watchmaker sets the clocks of a node.
 type watchmaker struct {
 	mu         sync.Mutex
 	boot, wall time.Duration // ahead of the system's
@@ -40,14 +40,14 @@ func (w *watchmaker) clock() clock.Clock {
 	}
 }
 
-// jump is what a hypervisor's pause or somebody with the date command does.
+// jump moves the clock as a hypervisor's pause does, or somebody with the date command.
 func (w *watchmaker) jump(by time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wall += by
 }
 
-// sleep is what suspend to RAM does.
+// sleep moves the clocks as suspend to RAM does.
 func (w *watchmaker) sleep(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,7 +55,8 @@ func (w *watchmaker) sleep(d time.Duration) {
 	w.wall += d
 }
 
-// A3.3: the first question that a holder asks after its clock has jumped is answered "lost", whichever question it is.
+// A3.3: the clock of a holder jumps. Its first question is answered "lost", whichever question it
+// is.
 func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 	t.Parallel()
 	var w watchmaker
@@ -93,7 +94,7 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 		"Tenure.Err":                func(h held) error { return h.tenure.Err() },
 		"Tenure.Context().Err":      func(h held) error { return h.tenure.Context().Err() },
 		"State": func(h held) error {
-			s.State() // may be Connected again; but then what was held is over
+			s.State() // may be Connected again; but then the holds have ended
 			return closed(h.hold.Done())()
 		},
 	}
@@ -120,13 +121,13 @@ func TestClock_TheFirstQuestionAfterAJumpIsAnsweredLost(t *testing.T) {
 					t.Errorf("after a jump of %v: %v", by, err)
 				}
 			}
-			must(t, made.Release()) // its znode has to be gone before the next round
+			must(t, made.Release()) // its znode must be gone before the next round
 		}
 	}
 	must(t, s.Err())
 }
 
-// The same for who works with the ctx that Do and Run hand out.
+// The ctx that Do and Run pass to their functions compares the clock too.
 func TestClock_TheCtxOfDoAndRunComparesTheClock(t *testing.T) {
 	t.Parallel()
 	var w watchmaker
@@ -187,7 +188,7 @@ func TestClock_ASmallCorrectionCostsNothing(t *testing.T) {
 	}
 }
 
-// A3.2: a laptop's lid. Boot time runs on while the machine sleeps.
+// A3.2: a laptop's lid closes. Boot time runs on while the machine sleeps.
 func TestClock_TheMachineSlept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -211,7 +212,8 @@ func TestClock_TheMachineSlept(t *testing.T) {
 				t.Error("the hold outlived the sleep")
 			}
 			testkit.Reaches(t, s.State, c.want)
-			// Nobody else would remove what a session leaves that only its own node knows to be over.
+			// The session is over only by the clock of its own node, so nobody else would remove
+			// its znodes.
 			fresh, err := n.NewSession(ctx, embed.SessionOptions{})
 			must(t, err)
 			next, err := lock.NewMutex(fresh, "/lock").Lock(ctx)
@@ -223,8 +225,8 @@ func TestClock_TheMachineSlept(t *testing.T) {
 	}
 }
 
-// Somebody sets the clock while no session is open: there is nothing that could be lost, and the next session is as good
-// as any.
+// Somebody sets the clock while no session is open. Nothing can be lost, and the next session works
+// like any other.
 func TestClock_SetWhileNoSessionIsOpen(t *testing.T) {
 	t.Parallel()
 	var w watchmaker
@@ -244,7 +246,7 @@ func TestClock_SetWhileNoSessionIsOpen(t *testing.T) {
 	}
 }
 
-// A gate stands before the syncs of the log. While it is shut each waits to be let through.
+// A gate stands before the fsyncs of the log. While it is shut, each fsync waits until it may pass.
 type gate struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -282,8 +284,9 @@ func (g *gate) set(shut bool) {
 	g.changed.Broadcast()
 }
 
-// passUntil waits until a sync is at the gate and then lets one after the other through until done is closed: the log of a
-// node that has just started is also synced for a snapshot.
+// passUntil waits for a sync at the gate, calls before, and then lets syncs pass until done is
+// closed. There are several, because a node that has just started also syncs its log for a
+// snapshot.
 func (g *gate) passUntil(done <-chan struct{}, before func()) {
 	for {
 		g.await()
@@ -292,7 +295,7 @@ func (g *gate) passUntil(done <-chan struct{}, before func()) {
 		select {
 		case <-done:
 			return
-		case <-time.After(10 * time.Millisecond): // what was let through may close it
+		case <-time.After(10 * time.Millisecond): // the sync that passed last may close done
 		}
 		g.pass()
 	}
@@ -315,8 +318,8 @@ func (g *gate) pass() {
 	g.changed.Broadcast()
 }
 
-// A session is Suspended for a jump and a batch is on its way that would prove it alive again. Then the clock jumps once
-// more: what was sent before that proves nothing.
+// A session is Suspended after a jump of the clock, and a batch in flight would prove it alive
+// again. Then the clock jumps once more. What was sent before the second jump proves nothing.
 func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	var w watchmaker
@@ -324,7 +327,7 @@ func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	n := alone(t, t.TempDir(), inside.Seams{Clock: w.clock(), Fault: g.ask})
 	defer g.set(false) // or Close would wait for the sync
 	ctx := bounded(t)
-	// A long timeout: the node does not beat by itself within the test.
+	// A long timeout: the node sends no heartbeat of its own within the test.
 	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Minute})
 	must(t, err)
 	state := func(want embed.State, when string) {
@@ -350,8 +353,8 @@ func TestClock_AJumpWhileTheProofIsOnItsWay(t *testing.T) {
 	testkit.Reaches(t, s.State, embed.Connected)
 }
 
-// E4: while the clock does not stand still a session is never safe. A lock that is free is not said to be held, nobody is
-// granted it, and nobody is left in the queue.
+// E4: while the clock keeps jumping, no session is ever safe. A free lock is not reported as held,
+// nobody is granted it, and nobody stays in the queue.
 func TestClock_NothingIsGrantedWhileTheClockJumps(t *testing.T) {
 	t.Parallel()
 	var w watchmaker

@@ -52,7 +52,8 @@ func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
-// A8.2: a session that is shorter than an election ends at every crash of a leader, though its own member is well.
+// A8.2: a session timeout shorter than an election would end the session at every crash of a
+// leader, although its own member works.
 func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 	for _, tick := range []time.Duration{10 * time.Millisecond, embed.DefaultTick, time.Second} {
 		elections := 3 * engine.LongestElection(tick)
@@ -73,7 +74,8 @@ func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 	}
 }
 
-// A default would make every process that leaves ID out member 1, and the first of them to come would be taken for it.
+// With a default, every process that leaves ID out would be member 1, and the first to start would
+// pass for it.
 func TestValidate_MembersNeedAnID(t *testing.T) {
 	from0 := map[embed.MemberID]string{0: "s-0.s:7400", 1: "s-1.s:7400", 2: "s-2.s:7400"}
 	from1 := map[embed.MemberID]string{3: "s-2.s:7400", 1: "s-0.s:7400", 2: "s-1.s:7400"}
@@ -139,7 +141,7 @@ func TestValidate_TLSThatLetsStrangersIn(t *testing.T) {
 	}
 }
 
-// What every other member would refuse, which only their logs would say, is an error here.
+// Start reports what every other member would refuse. Otherwise only their logs would say so.
 func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
 	ours := newAuthority(t, "ours")
 	for _, c := range []struct {
@@ -208,7 +210,7 @@ superDigest: "root:xyz"
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	// Whoever adds a field has to add it above.
+	// A new field must be added above.
 	fields := reflect.TypeOf(want)
 	for i := range fields.NumField() {
 		f := fields.Field(i)

@@ -21,8 +21,9 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// One byte of one member's directory has changed while it was down. The member says so and does not start, or fails, or
-// works; it never shows anything else than the others do, and they go on in any case.
+// One byte of a member's directory changed while the member was down. The member does not start and
+// says why, or fails, or works. It never shows anything else than the others do, and they go on in
+// any case.
 func TestDisk_AFlippedByte(t *testing.T) {
 	t.Parallel()
 	rng := seeded(t)
@@ -73,7 +74,8 @@ func TestDisk_AFlippedByte(t *testing.T) {
 	t.Log(became)
 }
 
-// livedTogether makes the directories of three members that have an image and a log that goes on after it.
+// livedTogether makes the directories of three members with an image and a log that goes on after
+// it.
 func livedTogether(t *testing.T, base string) {
 	ens := embedtest.New(t, 3, embedtest.Options{Dir: base})
 	image := func() string { return fmt.Sprint(contents(t, filepath.Join(ens.Dir(victim), "image"))) }
@@ -91,7 +93,8 @@ func livedTogether(t *testing.T, base string) {
 	}
 }
 
-// damaged starts the victim on its damaged directory beside the others on theirs, and says what became of it.
+// damaged starts the victim on its damaged directory, beside the others on theirs, and returns what
+// became of it.
 func damaged(t *testing.T, dir, what string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -134,7 +137,7 @@ func damaged(t *testing.T, dir, what string) string {
 	return "served"
 }
 
-// view is all that a member shows.
+// view returns all that a member shows.
 func view(t *testing.T, n *embed.Node) string {
 	t.Helper()
 	ctx := bounded(t)

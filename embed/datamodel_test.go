@@ -29,7 +29,7 @@ func wants(t *testing.T, what string, got, want error) {
 	}
 }
 
-// What bob keeps to himself nobody else can use, on whichever member; only super can.
+// What bob keeps to himself, nobody else can use on any member. Only super can.
 func TestACL_OfASessionsIdentities(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.SuperDigest = embed.Digest("root:secret") }})
@@ -86,7 +86,8 @@ func TestACL_OfASessionsIdentities(t *testing.T) {
 	}
 }
 
-// Identities are part of the ensemble's state: they are the same after a restart and on a member that got a snapshot.
+// Identities are part of the ensemble's state. They are the same after a restart, and on a member
+// that got a snapshot.
 func TestACL_OutlivesRestartsAndSnapshots(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -133,13 +134,13 @@ func TestACL_WatchesAreToldOnlyWhatMayBeRead(t *testing.T) {
 		t.Errorf("told of %v", e)
 	}
 	wants(t, "the watch", once.Err(), embed.ErrNoAuth)
-	// Judged by what changed, not by what is watched or lies between.
+	// The ACL of the changed znode counts, not that of the watched znode or of one in between.
 	if e := <-all.Events(); e.Path != "/own/open" || e.Type != embed.NodeCreated {
 		t.Errorf("told of %v", e)
 	}
 }
 
-// A contender waits for one that it may not read as for any other.
+// A contender waits for a contender that it may not read, as for any other.
 func TestACL_OfAContenderInFront(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})
@@ -215,8 +216,8 @@ func TestAuth_ASchemeOfTheService(t *testing.T) {
 	}
 }
 
-// A member without a scheme of the others would judge ACLs otherwise than they do. It fails and says which one it lacks;
-// with it, it is back.
+// A member that lacks a scheme of the others would judge ACLs differently. It fails and says which
+// scheme it lacks. With the scheme it comes back.
 func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
 	t.Parallel()
 	var without atomic.Bool
@@ -236,7 +237,7 @@ func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
 	ens.Stop(3)
 	without.Store(true)
 	n, err := ens.TryStart(3)
-	if err == nil { // it has to replay what names the scheme, or hear of it
+	if err == nil { // it has yet to replay or receive an entry that names the scheme
 		<-n.Done()
 		err = n.Err()
 		ens.Kill(3)
@@ -250,18 +251,19 @@ func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
 	back := ens.Session(3, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "token", Credential: []byte("x")}}})
 	_, err = back.Sync(ctx, "/")
 	must(t, err)
-	if n, err := back.CountDescendants(ctx, "/"); err != nil || n != 5 { // three of them from birth
+	if n, err := back.CountDescendants(ctx, "/"); err != nil || n != 5 { // three of them were always there
 		t.Errorf("%d znodes, %v", n, err)
 	}
 }
 
-// brittle is a scheme that panics at what it does not expect.
+// brittle is a scheme that panics at unexpected ids.
 type brittle struct{ tokens }
 
 func (brittle) Valid(id string) bool            { return id[3] != 'x' }
 func (brittle) Matches(identity, _ string) bool { return identity[100] != 'x' }
 
-// A panic of a scheme counts as no, on each member and also when it starts again with the entry in its log.
+// A scheme's panic counts as false on each member. So it does when the member starts again with the
+// entry in its log.
 func TestAuth_ASchemeThatPanics(t *testing.T) {
 	t.Parallel()
 	log := new(journal)
@@ -387,7 +389,8 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	wants(t, "a root that is no path", err, embed.ErrInvalidPath)
 }
 
-// What is made for a lock goes when nobody wants the lock any more, and what is on its way to it is not hurt.
+// The znodes made for a lock go when nobody wants the lock any longer. Locking at the same time
+// does no harm.
 func TestReaper_RemovesWhatLocksLeave(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.ContainerCheckInterval = c.Tick }})
@@ -408,7 +411,7 @@ func TestReaper_RemovesWhatLocksLeave(t *testing.T) {
 	}
 }
 
-// Quotas are znodes, as in ZooKeeper. Hard limits refuse, soft ones are counted.
+// Quotas are znodes, as in ZooKeeper. Hard limits refuse; soft ones are counted.
 func TestQuota_OfASubtree(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -449,8 +452,9 @@ func TestQuota_OfASubtree(t *testing.T) {
 	}
 }
 
-// The tree as a whole has a quota, on each shard. It holds for every session through whichever member, also when a member has
-// started again, by replay or by its image; it is the newest member's; and it keeps nobody from giving room back.
+// The whole tree has a quota on each shard. It holds for every session on every member, even after
+// a member has started again by replay or from its image. The newest member's setting counts, and
+// the quota never prevents deletes.
 func TestQuota_OfTheWholeTree(t *testing.T) {
 	t.Parallel()
 	var most atomic.Int64
@@ -503,7 +507,7 @@ func TestQuota_OfTheWholeTree(t *testing.T) {
 	}
 }
 
-// overSoftQuota is how many transactions a member has seen go over soft limits.
+// overSoftQuota returns how many transactions raised usage above a soft limit, as a member saw it.
 func overSoftQuota(n *embed.Node) (sum uint64) {
 	for _, s := range n.Status().Shards {
 		sum += s.OverSoftQuota
@@ -540,7 +544,7 @@ func TestCreateWith_BadOptions(t *testing.T) {
 			must(t, s.Delete(ctx, "/x", embed.AnyVersion))
 		}
 	}
-	// Nothing of it was sent along with others either.
+	// The other operations of the Multi were not sent either.
 	_, err := s.Multi(ctx, embed.OpCreate("/y", nil, embed.Persistent), embed.OpCreateWith("/y/x", nil, embed.CreateOptions{TTL: 1}))
 	wants(t, "in a Multi", err, embed.ErrInvalidTTL)
 	if _, ok, _ := s.Exists(context.Background(), "/y"); ok {
@@ -548,7 +552,7 @@ func TestCreateWith_BadOptions(t *testing.T) {
 	}
 }
 
-// However many try at once, no more get in than there is room for, and one commit decides.
+// However many callers try at once, no more get in than there is room for. One commit decides.
 func TestOpCheckChildren_IsRoom(t *testing.T) {
 	t.Parallel()
 	const room = 3

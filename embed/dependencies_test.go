@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// buildKeeper builds testdata/keeper as somebody would who uses this module, with or without cgo.
+// buildKeeper builds testdata/keeper as a user of this module would, with or without cgo.
 func buildKeeper(t *testing.T, cgo bool) string {
 	t.Helper()
 	if testing.Short() {
@@ -39,8 +39,8 @@ func buildKeeper(t *testing.T, cgo bool) string {
 	return name
 }
 
-// A default build has C in it where there is a compiler for it, and the one that is tested most has none. Each reads what
-// the other has written, image and log.
+// A default build contains C where there is a C compiler. The build that is tested most contains
+// none. Each reads the image and the log that the other wrote.
 func TestBuilds_WithAndWithoutCgoReadOneAnother(t *testing.T) {
 	t.Parallel()
 	with, without := buildKeeper(t, true), buildKeeper(t, false)
@@ -52,7 +52,7 @@ func TestBuilds_WithAndWithoutCgoReadOneAnother(t *testing.T) {
 	}
 }
 
-// The page that says what comes with the library names every module in a binary, and no other, with the license that is in the
+// docs/dependencies.md names every module in a binary, and no other, with the license in the
 // module's own file.
 func TestDependencies_AreThoseOnThePage(t *testing.T) {
 	t.Parallel()
@@ -92,13 +92,13 @@ func TestDependencies_AreThoseOnThePage(t *testing.T) {
 	}
 }
 
-// licenseWords are what a license's text has and the others do not.
+// licenseWords are words that only the text of that license has.
 var licenseWords = map[string]string{
 	"MIT": "to deal in the Software without restriction", "Apache-2.0": "Apache License", "MPL-2.0": "Mozilla Public License",
 	"BSD-3-Clause": "either the name of", "BSD-2-Clause": "Redistribution and use in source and binary forms",
 }
 
-// licensed compares the licenses that the page gives a module with its files.
+// licensed compares the licenses that the page gives a module with the module's files.
 func licensed(module, licenses string) error {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {

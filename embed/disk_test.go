@@ -32,7 +32,7 @@ var (
 	diskSeed  = flag.Uint64("diskseed", 0, "the random choices of the tests of failing disks; zero means new ones with -every, and the same as always without it")
 )
 
-// skipIfShort leaves out what takes a minute with the race detector.
+// skipIfShort skips a test that takes a minute with the race detector.
 func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -40,7 +40,7 @@ func skipIfShort(t *testing.T) {
 	}
 }
 
-// seeded returns a source of random choices and says how to repeat them.
+// seeded returns a source of random choices and logs how to repeat them.
 func seeded(t *testing.T) *rand.Rand {
 	seed := *diskSeed
 	if seed == 0 && *everyCall {
@@ -50,17 +50,17 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// A trap counts the calls of a disk and fails the one that it counts down to.
+// A trap counts down the calls of a disk and fails the call at which it reaches zero.
 type trap struct {
 	from   moment             // counting begins with this call; nil means the first
-	counts func(disk.Op) bool // which calls are counted; nil means all that change something
-	fails  func(disk.Op) bool // from the one counted down to on, the first of these fails; nil means all that change something
+	counts func(disk.Op) bool // which calls count; nil means all that change something
+	fails  func(disk.Op) bool // which calls can fail once the trap is at zero; nil as for counts
 	err    error
 
 	mu    sync.Mutex
 	left  int
 	hit   string         // the call that failed: its kind and what it was for
-	calls map[string]int // what was begun before that
+	calls map[string]int // how often each kind of work began before that
 }
 
 func (tr *trap) ask(op disk.Op, name string) error {
@@ -81,7 +81,7 @@ func (tr *trap) ask(op disk.Op, name string) error {
 	return tr.err
 }
 
-// note notes the calls that tell what a node is doing.
+// note records the calls that tell what a node is doing.
 func (tr *trap) note(op disk.Op, name string) {
 	base := filepath.Base(name)
 	switch {
@@ -90,21 +90,22 @@ func (tr *trap) note(op disk.Op, name string) {
 	case op == disk.OpMkdir && strings.HasSuffix(base, ".generating"):
 		tr.calls["snapshot"]++
 	case op == disk.OpMkdir && strings.HasPrefix(base, "image-"):
-		tr.calls["image"]++ // the first is the start's here too
+		tr.calls["image"]++ // the first is the start's too
 	}
 }
 
 // A moment is a call that tells what a node is about to do.
 type moment func(tr *trap, op disk.Op, name string) bool
 
-// logNearlyFull is when a file of the log, which may grow to 64 MiB, is so large that it comes to its end soon. It would not
-// within the calls that are counted if that were from its beginning: it is written in blocks of 32 KiB.
+// logNearlyFull reports that a file of the log, which may grow to 64 MiB, is about to reach its
+// end. Counting from the file's beginning, its end would be too far: the log is written in blocks
+// of 32 KiB.
 func logNearlyFull(_ *trap, _ disk.Op, name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && purpose(name) == "raft log" && info.Size() >= 56<<20
 }
 
-// logFull is when the log goes on to the next file.
+// logFull reports that the log goes on to its next file.
 func logFull(tr *trap, op disk.Op, name string) bool {
 	return op == disk.OpCreate && strings.HasSuffix(name, ".idxtmp") && tr.calls["log"] > 0
 }
@@ -117,28 +118,28 @@ func snapshotReceived(_ *trap, op disk.Op, name string) bool {
 	return op == disk.OpMkdir && strings.HasSuffix(name, ".receiving")
 }
 
-// begin has the calls counted from now on at the latest.
+// begin makes the trap count from now on, if it does not yet.
 func (tr *trap) begin() {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.from = nil
 }
 
-// sprung says whether a call has failed.
+// sprung reports whether a call has failed.
 func (tr *trap) sprung() bool {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.hit != ""
 }
 
-// begun says how often something was begun.
+// begun returns how often a kind of work began.
 func (tr *trap) begun(what string) int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.calls[what]
 }
 
-// purpose says what a file of a node's directory is for.
+// purpose returns what a file of a node's directory is for.
 func purpose(name string) string {
 	for _, p := range []struct{ part, is string }{
 		{"/tandb", "raft log"}, {"/snapshot-part-", "raft snapshot"}, {"/raft", "raft directory"}, {"/image", "image"}, {"/identity", "identity"},
@@ -150,7 +151,7 @@ func purpose(name string) string {
 	return "directory"
 }
 
-// takesSpace are the calls that a full disk refuses.
+// takesSpace reports whether a full disk refuses a call.
 func takesSpace(op disk.Op) bool {
 	switch op {
 	case disk.OpCreate, disk.OpWrite, disk.OpMkdir, disk.OpLink:
@@ -159,12 +160,12 @@ func takesSpace(op disk.Op) bool {
 	return false
 }
 
-// never is a trap that does not spring.
+// never returns a trap that never springs.
 func never() *trap { return &trap{left: 1 << 62, calls: make(map[string]int)} }
 
 func syncs(op disk.Op) bool { return op == disk.OpSync || op == disk.OpSyncDir }
 
-// takesDescriptor are the calls that a process without a descriptor cannot make.
+// takesDescriptor reports whether a call needs a file descriptor.
 func takesDescriptor(op disk.Op) bool {
 	switch op {
 	case disk.OpCreate, disk.OpAppend, disk.OpLock, disk.OpOpen, disk.OpList:
@@ -185,13 +186,18 @@ var traps = map[string]func(at int) *trap{
 	"a failing fsync": func(at int) *trap { return &trap{left: at, err: syscall.EIO, counts: syncs, fails: syncs} },
 }
 
-// failures is how many calls of one member's disk are let fail, counted from the beginning of a start.
+// failures is the range of calls of one member's disk that fail, counted from the beginning of a
+// start.
 const failures = 2000
 
-// The n-th call of one member's directory fails, be it one that changes something or one that reads, be it during its start, under load, while it is away from the
-// others by more than their logs hold, in a snapshot or when its log goes on to the next file: for every n up to 2,000 with
-// -every, which takes hours, else for some. Nothing panics or hangs, the member is Failed and says why, what it held goes
-// to others and it knows, they go on, and it starts again on what there is. No acknowledged write is lost anywhere.
+// The n-th call on one member's directory fails, for every n up to 2,000 with -every, which takes
+// hours, and otherwise for some. The call changes something or only reads. It happens during a
+// start, under load, while the member lags behind the others' logs, in a snapshot, or when the log
+// goes on to its next file.
+//
+// Nothing panics or hangs. The member is Failed and says why. Others get what it held, and it
+// knows. The others go on, and the member starts again on what its directory has. No acknowledged
+// write is lost anywhere.
 func TestDisk_EveryFailure(t *testing.T) {
 	for name, set := range traps {
 		t.Run(name, func(t *testing.T) {
@@ -200,10 +206,10 @@ func TestDisk_EveryFailure(t *testing.T) {
 			defer w.end()
 			runs, heavy, at := 3, 4, w.rng.IntN(failures) // without filling a log, which the next test does
 			if *everyCall {
-				runs, heavy, at = failures, 40, 0 // what fills a log, or is more than one keeps, takes a hundred times as long
+				runs, heavy, at = failures, 40, 0 // filling a log, or outrunning one, takes a hundred times as long
 			}
 			for i := range runs {
-				at = (at + 1237) % failures // comes by all of them, and is far from the ones before
+				at = (at + 1237) % failures // visits all of them, each far from the last
 				tr, how := set(at+1), ordinary
 				switch {
 				case i%heavy == heavy-1:
@@ -223,7 +229,7 @@ func TestDisk_EveryFailure(t *testing.T) {
 	}
 }
 
-// The same for the calls of something that a node does seldom, counted from where it begins.
+// The same for the calls of rare work, counted from the work's beginning.
 func TestDisk_FailureInTheMiddle(t *testing.T) {
 	for name, of := range map[string]struct {
 		from  moment
@@ -257,12 +263,12 @@ func TestDisk_FailureInTheMiddle(t *testing.T) {
 type life uint8
 
 const (
-	ordinary life = iota // it takes part in all that the ensemble does
-	filling              // it does little but write its log
-	outrun               // it has missed more than the logs of the others hold
+	ordinary life = iota // it does all that the ensemble does
+	filling              // it mostly writes its log
+	outrun               // it has missed more than the others' logs hold
 )
 
-// A sweep is an ensemble under load, one member of which fails time and again.
+// A sweep is an ensemble under load with a member that fails again and again.
 type sweep struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -273,9 +279,9 @@ type sweep struct {
 	load  sync.WaitGroup // of the members that do not fail
 	large atomic.Bool    // some of it writes much at a time
 	began time.Time
-	lags  bool // the victim does, since it was outrun
-	// unready is how often in a row the victim was not, though more of its log is torn each time, and tan mends that by writing
-	// the file anew.
+	lags  bool // the victim lags, since it was outrun
+	// unready is how often in a row the victim was not ready. More of its log is torn each time,
+	// and tan mends a torn log by writing the file anew.
 	unready int
 
 	// What happened.
@@ -307,7 +313,7 @@ func newSweep(t *testing.T) *sweep {
 		_, err := s.Create(ctx, path, nil, embed.Persistent)
 		must(t, err)
 	}
-	for i := range 3 { // so that a snapshot is not sent in one piece
+	for i := range 3 { // so that a snapshot has several pieces
 		path := fmt.Sprintf("/ballast/%d-%d", i, 1<<20)
 		_, err := s.Create(ctx, path, dataOf(path), embed.Persistent)
 		must(t, err)
@@ -321,7 +327,7 @@ func newSweep(t *testing.T) *sweep {
 	return w
 }
 
-// end checks once more, on all members, and sums up.
+// end checks all members once more and logs the summary.
 func (w *sweep) end() {
 	if !w.t.Failed() {
 		w.revive()
@@ -334,7 +340,7 @@ func (w *sweep) end() {
 	w.t.Log(w)
 }
 
-// String sums up.
+// String returns the summary.
 func (w *sweep) String() string {
 	text := fmt.Sprintf("%d runs in %v: %d starts succeeded, %d members became ready, %d locks went to others, %d snapshots, %d roll-overs of the log, %d installs, %d checks, %d left a goroutine, %d writes\n",
 		w.runs, time.Since(w.began).Round(time.Second), w.started, w.ready, w.granted, w.snapshots, w.rolled, w.installs, w.checks, w.stuck, w.books.writes.Load())
@@ -344,7 +350,7 @@ func (w *sweep) String() string {
 	return text
 }
 
-// size is small or large.
+// size returns a small or a large size.
 func (w *sweep) size() int {
 	if w.large.Load() {
 		return largest >> rand.IntN(3)
@@ -356,7 +362,7 @@ const largest = 4 << 20
 
 func small() int { return rand.IntN(2 << 10) }
 
-// run starts the victim on a disk with a trap and has it run until that springs.
+// run starts the victim on a disk with a trap, and lets it run until the trap springs.
 func (w *sweep) run(tr *trap, how life, what string) {
 	w.t.Helper()
 	what = fmt.Sprintf("run %d, %s", w.runs, what)
@@ -398,7 +404,7 @@ func (w *sweep) run(tr *trap, how life, what string) {
 	}
 }
 
-// revive starts the victim on a disk that is well, and ends it again.
+// revive starts the victim on a working disk, and stops it again.
 func (w *sweep) revive() {
 	w.trap.Store(never())
 	n := w.ens.Start(victim)
@@ -412,7 +418,7 @@ func (w *sweep) revive() {
 	w.lags, w.unready = false, 0
 }
 
-// outrun has the others write more than their logs keep, while the victim is away.
+// outrun makes the others write more than their logs keep, while the victim is away.
 func (w *sweep) outrun() {
 	w.large.Store(true)
 	goal := w.books.bytes.Load() + 70<<20
@@ -424,7 +430,7 @@ func (w *sweep) outrun() {
 	}
 }
 
-// live has the victim take part until it fails.
+// live lets the victim work until it fails.
 func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
@@ -477,7 +483,7 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	case err := <-closed:
 		switch {
 		case errors.Is(err, replication.ErrStillRunning) && tr.fails != nil && tr.fails(disk.OpOpen):
-			w.stuck++ // there is nothing for a goroutine of dragonboat's to go on with that cannot read its log
+			w.stuck++ // a goroutine of dragonboat cannot go on without reading its log
 		case err != nil:
 			w.t.Errorf("%s: close: %v\n%s", what, err, allStacks())
 		}
@@ -492,23 +498,23 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 			must(w.t, h.Release())
 		}
 	}
-	w.ens.Kill(victim) // takes the closed node out of the ensemble
+	w.ens.Kill(victim) // removes the closed node from the ensemble
 	w.goOn(what)
 }
 
-// allStacks shows what every goroutine is at.
+// allStacks returns the stacks of all goroutines.
 func allStacks() []byte {
 	stacks := make([]byte, 1<<22)
 	return stacks[:runtime.Stack(stacks, true)]
 }
 
-// goOn checks that the others do.
+// goOn checks that the other members go on.
 func (w *sweep) goOn(what string) {
 	before := w.books.writes.Load()
 	w.until(what+": the others to go on", func() bool { return w.books.writes.Load() > before+2 })
 }
 
-// hung is when something is taken not to end any more, on however slow a machine.
+// hung is how long something may take before it counts as hung, even on a slow machine.
 const hung = 5 * time.Minute
 
 func (w *sweep) until(what string, cond func() bool) {
@@ -522,7 +528,7 @@ func (w *sweep) until(what string, cond func() bool) {
 	}
 }
 
-// contend has a session of another member wait for the victim's lock.
+// contend makes a session of another member wait for the victim's lock.
 func (w *sweep) contend(ctx context.Context) <-chan *lock.Hold {
 	granted := make(chan *lock.Hold, 1)
 	s := w.ens.Session(3, embed.SessionOptions{})
@@ -536,7 +542,7 @@ func (w *sweep) contend(ctx context.Context) <-chan *lock.Hold {
 	return granted
 }
 
-// askForSnapshots does so all the time that the victim runs.
+// askForSnapshots asks for snapshots as long as the victim runs.
 func (w *sweep) askForSnapshots(n *embed.Node) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -550,7 +556,8 @@ func (w *sweep) askForSnapshots(n *embed.Node) {
 	}
 }
 
-// check compares what a member shows with what was acknowledged, unless it fails meanwhile.
+// check compares what a member shows with the acknowledged writes, unless the member fails
+// meanwhile.
 func (w *sweep) check(n *embed.Node) {
 	w.t.Helper()
 	w.books.pause()
@@ -569,7 +576,7 @@ func (w *sweep) check(n *embed.Node) {
 		return
 	}
 	w.checks++
-	// What sessions of an earlier start had has gone with their node's new start.
+	// The new start of a node has removed what sessions of an earlier start owned.
 	if names, _, err := s.Children(ctx, "/gone"); err == nil && len(names) > 0 {
 		w.t.Errorf("ephemerals of sessions that are over: %v", names)
 	}

@@ -73,9 +73,10 @@ tick: 50ms
 	// <nil>
 }
 
-// The pods of a StatefulSet are vivarium-0, vivarium-1, and so on, and member ids begin at 1. With all of the config
-// the same in every pod, each finds its ID in its host's name, which os.Hostname returns. The headless Service of the
-// pods wants publishNotReadyAddresses: without it no pod finds another before it is ready, or is ready before it has.
+// The pods of a StatefulSet are vivarium-0, vivarium-1, and so on, and member ids begin at 1. The
+// config is the same in every pod; each pod finds its ID in its host name, which os.Hostname
+// returns. The headless Service of the pods needs publishNotReadyAddresses: without it no pod finds
+// another before it is ready, or is ready before it has found another.
 func ExampleConfig_statefulSet() {
 	memberOf := func(hostname string) (embed.MemberID, error) {
 		ordinal, err := strconv.ParseUint(hostname[strings.LastIndexByte(hostname, '-')+1:], 10, 32)
@@ -123,7 +124,7 @@ func ExampleSession_Watch() {
 	_, session, end := start()
 	defer end()
 	ctx := context.Background()
-	watch, err := session.Watch(ctx, "/config", embed.WatchPersistent) // it need not exist yet
+	watch, err := session.Watch(ctx, "/config", embed.WatchPersistent) // the znode need not exist yet
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func ExampleSession_Watch() {
 	if _, err := session.Set(ctx, "/config", []byte("b"), 0); err != nil {
 		log.Fatal(err)
 	}
-	_ = watch.Close() // or it would go on
+	_ = watch.Close() // or the loop would wait for events
 	for event := range watch.Events() {
 		fmt.Println(event.Type, event.Path)
 	}
@@ -144,9 +145,9 @@ func ExampleSession_Watch() {
 	// <nil>
 }
 
-// A session's ephemerals live as long as it does.
-// A znode is followed by arming a watch, reading, and reading again at every event: what changes in between has an event.
-// When a watch ends with a gap or an overflow, begin anew; any other end is the session's.
+// To follow a znode, arm a watch, read the znode, and read it again at every event: whatever
+// changes in between has an event. When a watch ends with a gap or an overflow, begin again. Any
+// other end is the session's.
 func ExampleSession_Watch_follow() {
 	_, session, end := start()
 	defer end()
@@ -158,7 +159,7 @@ func ExampleSession_Watch_follow() {
 		defer watch.Close()
 		for {
 			data, _, err := session.Get(ctx, path)
-			if err != nil && !errors.Is(err, embed.ErrNoNode) { // it need not exist yet
+			if err != nil && !errors.Is(err, embed.ErrNoNode) { // the znode need not exist yet
 				return err
 			}
 			changed(data)

@@ -20,11 +20,13 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// livesAWhile is the timeout of a session that is to expire when its member is gone, and not before, while it gets what it is to lose, on a
-// machine where an election or some commits take seconds.
+// livesAWhile is the timeout of a session that must expire once its member is gone, but not
+// earlier. It has to outlive the setup of a test, on a machine where an election or some commits
+// take seconds.
 const livesAWhile = 4 * time.Second
 
-// lastHeld asks over and over whether something holds and says when it last asked and was told that it does.
+// lastHeld asks again and again whether something holds. It sends the time of the last question
+// that was answered yes.
 func lastHeld(holds func() bool) <-chan time.Time {
 	out := make(chan time.Time, 1)
 	go func() {
@@ -39,7 +41,8 @@ func lastHeld(holds func() bool) <-chan time.Time {
 	return out
 }
 
-// cutOff cuts the links between a member and the others: what it sends, what it is sent, or both.
+// cutOff cuts the links between a member and the others: those on which it sends, those on which it
+// receives, or both.
 func cutOff(ens *embedtest.Ensemble, victim embed.MemberID, out, in bool) {
 	for _, id := range ens.Members() {
 		if id == victim {
@@ -50,13 +53,15 @@ func cutOff(ens *embedtest.Ensemble, victim embed.MemberID, out, in bool) {
 	}
 }
 
-// A member whose session holds a lock, a leadership and an ephemeral is cut off from the other two: in both directions, or only
-// what it sends is lost, or only what it is sent. When somebody else has one of the three, whatever is asked about it on the
-// first is answered "lost", and was before. Reads stay available there. Healed, the member serves again without a restart, and
-// nothing of what was lost revives.
+// A member whose session holds a lock, a leadership and an ephemeral is cut off from the other two:
+// in both directions, or only what it sends is lost, or only what it receives. When somebody else
+// has one of the three, every question about it on the first member is answered "lost", and was
+// before. Reads stay available there. After the links are whole, the member serves again without a
+// restart, and nothing that was lost comes back.
 //
-// (CURATOR-604, CURATOR-206, consul#2332: two had the lock after a reconnect, and one was never told. etcd#10811, etcd#6127,
-// go-zookeeper#190: no way to learn that a lock is lost. consul#1843, jgroups-raft#79: a leader that was cut off went on.)
+// (CURATOR-604, CURATOR-206, consul#2332: two had the lock after a reconnect, and one was never
+// told. etcd#10811, etcd#6127, go-zookeeper#190: no way to learn that a lock is lost. consul#1843,
+// jgroups-raft#79: a leader that was cut off went on.)
 func TestGuarantee_ToldFirst(t *testing.T) {
 	for name, c := range map[string]struct{ out, in, leads bool }{
 		"a follower is cut off":   {out: true, in: true},
@@ -168,9 +173,10 @@ func TestGuarantee_ToldFirst(t *testing.T) {
 	}
 }
 
-// A8.1: a member is out of touch for longer than it takes to be Suspended, and is back before anybody has counted a whole timeout
-// of silence, or nobody was there who could count. The session and its ephemerals survive; what it held does not come back,
-// and its place in the queue is given up. Until then reads are served and marked by the state, and nothing else is.
+// A8.1: a member is out of touch for long enough to be Suspended. It is back before anybody has
+// counted a whole timeout of silence, or nobody was there who could count. The session and its
+// ephemerals survive. Its holds do not come back, and its place in the queue is given up. Until
+// then the member serves only reads, and the state tells so.
 func TestGuarantee_ToldFirst_ASuspendedSessionComesBackWithoutItsHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration // between Suspended and the end of the others' count lies a tenth of it
@@ -218,7 +224,7 @@ func TestGuarantee_ToldFirst_ASuspendedSessionComesBackWithoutItsHolds(t *testin
 			if !errors.Is(hold.Err(), embed.ErrSuspended) {
 				t.Errorf("the hold came back: %v", hold.Err())
 			}
-			must(t, hold.Release()) // its znode goes ahead of all else; now it certainly has
+			must(t, hold.Release()) // the deletion of its znode overtakes all else; now it is applied
 			other := ens.Session(2, embed.SessionOptions{})
 			_, err = other.Sync(ctx, "/")
 			must(t, err)
@@ -251,7 +257,7 @@ func every(ctx context.Context, interval time.Duration, fn func()) {
 	}
 }
 
-// commits has every shard commit something and returns how long the slowest took.
+// commits makes every shard commit something, and returns how long the slowest took.
 func commits(ctx context.Context, t *testing.T, s *embed.Session) (slowest time.Duration) {
 	for _, p := range append(places(), ofSessions) {
 		began := time.Now()
@@ -263,7 +269,7 @@ func commits(ctx context.Context, t *testing.T, s *embed.Session) (slowest time.
 	return slowest
 }
 
-// carried is how many commits it takes to carry a session's end to another shard.
+// carried returns how many commits it takes to bring a session's end to another shard.
 func carried() int {
 	if len(places()) == 1 {
 		return 0
@@ -271,17 +277,19 @@ func carried() int {
 	return 2
 }
 
-// A7: leaders that come and go each count the silence anew: etcd's leases never ended under churn (etcd#9888), and an election
-// cost consul's sessions (consul#1162, consul#1290, consul#912). Here the leadership moves every half timeout for ten timeouts, and goes with a member
-// that dies. No session of a live member ends, and that of the dead one does within the bound.
+// A7: each new leader counts the silence anew. etcd's leases never ended while leaders changed
+// (etcd#9888), and an election cost consul's sessions (consul#1162, consul#1290, consul#912). Here
+// the leadership is transferred every half timeout for ten timeouts, and once moves on because a
+// member dies. No session of a live member ends, and that of the dead member ends within the bound.
 //
-// The bound is computed from what happened: the timeout, a commit for each of its four steps and those that carry the end to
-// another shard, and for every change of leader a step that was lost and has to be committed again, or the time without a leader
-// if that is longer. No commit and no time without a leader was longer than the slowest write of the witnesses. A second is for
-// goroutines that wait for their turn.
+// The bound is computed from what happened. It is the timeout, a commit for each of its four steps,
+// and the commits that bring the end to another shard. Each change of leader adds a lost step that
+// must be committed again, or the time without a leader if that is longer. No commit and no time
+// without a leader is longer than the slowest write of the witnesses. A second is for goroutines
+// that wait to run.
 //
-// Each live member has a witness, whose writes prove it alive. Where they took so long that its silence may have been that of a
-// whole timeout, its session may have ended.
+// Each live member has a witness, whose writes prove it alive. If those writes take so long that
+// the silence may reach the whole timeout, the session may end.
 func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -332,7 +340,7 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	n := 0
 	moving, done := context.WithCancel(bounded(t))
 	every(moving, timeout/2, func() {
-		if n == killedAt { // and leads
+		if n == killedAt { // the member leads at this moment
 			alive = time.Now()
 			if _, err := sessions[victim].Set(bounded(t), ofSessions, nil, embed.AnyVersion); err != nil {
 				t.Skipf("on this machine it was silent before it was killed: %v", err)
@@ -375,11 +383,12 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	}
 }
 
-// A7: the bound is the timeout and one commit for each of its steps, a second in all; each change of leader adds at most a
-// step that was not committed and the time without a leader. What a commit takes here and now is measured beside it.
+// A7: the bound is the timeout and one commit for each of its steps, a second in all. Each change
+// of leader adds at most a step that was not committed, and the time without a leader. The test
+// also measures how long a commit takes here and now.
 //
-// (etcd#9888, etcd#9395, etcd#13294: a dead client's lease outlived it for as long as elections went on, each of which began its count
-// anew; etcd#13491, etcd#17132: what was to mend that held for an election or two.)
+// (etcd#9888, etcd#9395, etcd#13294: a dead client's lease outlived it while elections went on,
+// each of which counted anew; etcd#13491, etcd#17132: the mend worked for an election or two.)
 func TestGuarantee_ExpiryBounded(t *testing.T) {
 	const timeout = livesAWhile
 	for name, c := range map[string]struct {
@@ -431,7 +440,7 @@ func TestGuarantee_ExpiryBounded(t *testing.T) {
 			if lived := expired.Sub(before); lived < timeout {
 				t.Errorf("expired %v after its last word was sent, its timeout is %v", lived, timeout)
 			}
-			changes := time.Duration(last - first) // a term has one leader at most; on a busy machine there are more than the one that died
+			changes := time.Duration(last - first) // at most one leader a term; a busy machine has more than one change
 			leaderless := engine.LongestElection(embedtest.DefaultTick)
 			bound := timeout + time.Duration(5+carried())*slowest + time.Second + changes*(timeout/4+leaderless)
 			t.Logf("expired %v after the kill; commits took up to %v, %d changes of leader", expired.Sub(killed), slowest, changes)
@@ -442,8 +451,9 @@ func TestGuarantee_ExpiryBounded(t *testing.T) {
 	}
 }
 
-// A6.1: the image's disk fails on the leader, and its log's disk is well. The node is out of Raft at once, though its process
-// lives on and closes nothing: another member leads, and the sessions of the failed one expire.
+// A6.1: on the leader the image's disk fails and the log's disk works. The node leaves Raft at
+// once, although its process lives on and closes nothing. Another member leads, and the sessions of
+// the failed member expire.
 func TestGuarantee_ExpiryBounded_ALeaderThatFails(t *testing.T) {
 	t.Parallel()
 	const leader, other, timeout = 1, 2, livesAWhile
@@ -464,7 +474,7 @@ func TestGuarantee_ExpiryBounded_ALeaderThatFails(t *testing.T) {
 	broken.fails(disk.OpCreate, "/image/", syscall.EROFS)
 	must(t, ens.Snapshot(leader))
 	<-ens.Node(leader).Done()
-	const bound = timeout + 10*time.Second // with room for a machine that is busy; without the mend there is no bound
+	const bound = timeout + 10*time.Second // room for a busy machine; before the mend there was no bound
 	select {
 	case <-gone.Events():
 	case <-time.After(bound):
@@ -475,8 +485,9 @@ func TestGuarantee_ExpiryBounded_ALeaderThatFails(t *testing.T) {
 	}
 }
 
-// A6.2: the image's disk stands still on the leader while its log's disk is well, so that Raft keeps it in office and its machine
-// applies nothing. It hands the leadership over, and the sessions of a member that died expire.
+// A6.2: on the leader the image's disk stands still and the log's disk works. So Raft keeps the
+// leader, but its machine applies nothing. It transfers the leadership, and the sessions of a
+// member that died expire.
 func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 	t.Parallel()
 	const leader, dead, other = 1, 2, 3
@@ -494,7 +505,7 @@ func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 	must(t, err)
 	h.begin()
 	defer close(h.free)
-	must(t, ens.Snapshot(leader)) // which has the machine wait for the image's disk
+	must(t, ens.Snapshot(leader)) // makes the machine wait for the image's disk
 	<-h.hit
 	ens.Kill(dead)
 	ens.Until("the dead member's session to expire", func() bool {
@@ -502,5 +513,5 @@ func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 		must(t, err)
 		return !there
 	})
-	ens.Until("the one that applies to lead", func() bool { return ens.Leader() == other }) // an election may come between
+	ens.Until("the member that applies to lead", func() bool { return ens.Leader() == other }) // an election may come between
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// keepCopy copies a member's directory while the member runs, as a backup of its volume does, and returns what puts the copy
-// in its place.
+// keepCopy copies a member's directory while the member runs, as a backup of its volume does.
+// restore puts the copy in the directory's place.
 func keepCopy(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) (restore func()) {
 	t.Helper()
-	ens.Pause(id) // so that the copy is of one moment
+	ens.Pause(id) // so that the copy shows one moment
 	kept := filepath.Join(t.TempDir(), "copy")
 	must(t, os.CopyFS(kept, os.DirFS(ens.Dir(id))))
 	ens.Resume(id)
@@ -27,7 +27,8 @@ func keepCopy(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) (restore
 	}
 }
 
-// refusedAsOlder waits until a member has failed because its directory is older than what it acknowledged.
+// refusedAsOlder waits until a member has failed because its directory is older than what it
+// acknowledged.
 func refusedAsOlder(t *testing.T, n *embed.Node, by string) {
 	t.Helper()
 	until(t, "the member to be refused", func() bool {
@@ -49,8 +50,8 @@ func refusedAsOlder(t *testing.T, n *embed.Node, by string) {
 	}
 }
 
-// B1.3: a write is acknowledged by members 1 and 3. Member 3 is put back to a copy of its directory from before, of the
-// start that it is in. It must not make a quorum with member 2, which was cut off.
+// B1.3: members 1 and 3 acknowledge a write. Then member 3 gets back an earlier copy of its
+// directory, made in the same start. It must not form a quorum with member 2, which was cut off.
 func TestForgotten_ACopyOfTheSameStartNeverVotes(t *testing.T) {
 	t.Parallel()
 	var log journal
@@ -73,13 +74,13 @@ func TestForgotten_ACopyOfTheSameStartNeverVotes(t *testing.T) {
 	has(t, ens.Node(2), "/before", "/acknowledged")
 }
 
-// B1.4: the same with a directory that was copied while its member was stopped, and is put back after one more start. The ensemble
-// that it finds does not know of that start, and the one who does is down. B1 promises that it is detected afterwards: when
-// that one comes back its log shows that the others have lost what it knows to be committed. Nobody is left waiting for what
-// cannot come.
+// B1.4: the same with a directory that was copied while its member was stopped, and is put back
+// after one more start. The ensemble does not know of that start, and the member that does is down.
+// B1 promises detection afterwards: when that member comes back, its log shows that the others have
+// lost what it knows to be committed. Nobody waits for what cannot come.
 //
-// Where member 2 led before, the others elect in the term in which member 3 has voted for member 1: there are two leaders of
-// one term then.
+// If member 2 led before, the others elect in the term in which member 3 has voted for member 1.
+// Then one term has two leaders.
 func TestForgotten_IsFoundWhenTheOneWhoKnowsComesBack(t *testing.T) {
 	for _, leader := range []embed.MemberID{1, 2} {
 		t.Run(fmt.Sprintf("member %d leads", leader), func(t *testing.T) { t.Parallel(); comesBack(t, leader) })

@@ -18,15 +18,17 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// lagging starts three members that keep so little log that one which misses a few entries needs the whole state.
+// lagging starts three members that keep little log: a member that misses a few entries needs the
+// whole state.
 func lagging(t *testing.T) *embedtest.Ensemble {
 	return embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Keep: 1} }})
 }
 
-// D2: a random history passes while a member is away for so long that it gets a snapshot. Before, between and after, every
-// watch of that member is held against the list of all changes: it is told of each one that it matches, once and in
-// order; or, of those in the gap, a once-watch gets one event and any other ends with ErrWatchGap. What nothing has
-// happened to goes on as if there had been no gap.
+// D2: a random history passes while a member is away for so long that it gets a snapshot. Before,
+// during and after, every watch of that member is compared with the list of all changes. The watch
+// is told of each change that it matches, once and in order. Of changes in the gap, a once-watch
+// gets one event and any other watch ends with ErrWatchGap. A watch to which nothing happened goes
+// on as if there had been no gap.
 func TestGuarantee_WatchNoGap_AcrossSnapshots(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -49,27 +51,29 @@ func TestGuarantee_WatchNoGap_AcrossSnapshots(t *testing.T) {
 // away is the member that gets the snapshots.
 const away embed.MemberID = 3
 
-// A gapHistory is a tree of few znodes, a writer, and watches of every mode on every path of it.
+// A gapHistory is a tree of few znodes, a writer, and watches of every mode on every path of the
+// tree.
 type gapHistory struct {
 	t      *testing.T
 	ctx    context.Context
 	rng    *rand.Rand
 	ens    *embedtest.Ensemble
 	writer *embed.Session
-	base   string // all of it is below
+	base   string // everything is below it
 
-	// On the member that goes away: a session that sees everything, and one whose root is t, which has the watches.
+	// On the member that goes away: plain sees everything, and below, whose root is t, has the
+	// watches.
 	plain, below *embed.Session
 	watches      []*gapWatch
 	marker       *embed.Watch // persistent, on marker, which every transaction sets
 
-	changes []gapChange     // all that were made, in order
-	now     map[string]bool // the znodes below t that they left
+	changes []gapChange     // all changes, in order
+	now     map[string]bool // the znodes below t that exist after them
 
 	rounds, installs, went, fired, ended, events int
 }
 
-// A gapChange is one change as it was made.
+// A gapChange is one change.
 type gapChange struct {
 	zxid embed.Zxid
 	what embed.EventType
@@ -84,7 +88,8 @@ type gapWatch struct {
 	from  embed.Zxid
 }
 
-// A gap is what a snapshot stood for: the changes after low, up to high. The zero value is none.
+// A gap is the changes that a snapshot replaced: those after low, up to high. The zero value is no
+// gap.
 type gap struct{ low, high embed.Zxid }
 
 func newGapHistory(t *testing.T, seed uint64) *gapHistory {
@@ -105,7 +110,7 @@ func newGapHistory(t *testing.T, seed uint64) *gapHistory {
 	return h
 }
 
-// gapPaths are all paths of up to so many components a and b below one.
+// gapPaths returns all paths below a path with at most depth components a or b.
 func gapPaths(path string, depth int) []string {
 	if depth == 0 {
 		return nil
@@ -119,8 +124,8 @@ func gapPaths(path string, depth int) []string {
 
 func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// round lets time pass: with the member there, without it, and with it again. What watches are told is looked at before and
-// after the gap, or waits in their buffers until the end.
+// round lets time pass with the member, without it, and with it again. The events of a watch are
+// read before and after the gap, or wait in its buffer until the end.
 func (h *gapHistory) round() {
 	h.rounds++
 	h.sync()
@@ -164,7 +169,7 @@ func (h *gapHistory) sync() {
 	must(h.t, err)
 }
 
-// arm sets the watches that are not there, or no longer.
+// arm arms the watches that are missing or have ended.
 func (h *gapHistory) arm() {
 	var err error
 	if h.marker == nil || h.marker.Err() != nil {
@@ -180,7 +185,7 @@ func (h *gapHistory) arm() {
 	}
 }
 
-// write makes n transactions below a path, each of which sets the marker last.
+// write makes n transactions below a path. Each sets the marker last.
 func (h *gapHistory) write(n int, only string) {
 	for range n {
 		var ops []embed.Op
@@ -205,7 +210,7 @@ func (h *gapHistory) write(n int, only string) {
 	}
 }
 
-// op makes up an operation on a path that will succeed, if there is one, and books it.
+// op returns a random operation on a path that will succeed, if there is one, and records it.
 func (h *gapHistory) op(path string) (embed.Op, embed.EventType, bool) {
 	parent := parentOf(path)
 	switch {
@@ -221,8 +226,8 @@ func (h *gapHistory) op(path string) (embed.Op, embed.EventType, bool) {
 	return embed.Op{}, 0, false
 }
 
-// seen asks the marker's watch which changes of a gap a snapshot stood for. What it was told itself came from the log,
-// perhaps all of it.
+// seen asks the marker's watch which changes of a gap a snapshot replaced. Changes of which the
+// watch was told came from the log, perhaps all of them.
 func (h *gapHistory) seen(g gap) gap {
 	told, over := drain(h.marker)
 	if err := h.marker.Err(); over && !errors.Is(err, embed.ErrWatchGap) {
@@ -237,7 +242,7 @@ func (h *gapHistory) seen(g gap) gap {
 	return g
 }
 
-// drain takes what a watch was told.
+// drain reads all events that a watch has.
 func drain(w *embed.Watch) (told []embed.Event, over bool) {
 	for {
 		select {
@@ -252,7 +257,7 @@ func drain(w *embed.Watch) (told []embed.Event, over bool) {
 	}
 }
 
-// check compares what the watches were told since the last time with what happened.
+// check compares what the watches were told since the last check with what happened.
 func (h *gapHistory) check(g gap) {
 	h.t.Helper()
 	for _, w := range h.watches {
@@ -273,7 +278,8 @@ func (h *gapHistory) check(g gap) {
 	}
 }
 
-// expected is what a watch has to be told of everything since it was last checked, and how it ends, if it does.
+// expected returns the events that a watch must get since its last check, and how it ends, if it
+// does.
 func (h *gapHistory) expected(w *gapWatch, g gap) (want []embed.Event, end bool, err error) {
 	tell := func(after, upTo embed.Zxid) {
 		for _, c := range h.changes {
@@ -284,7 +290,7 @@ func (h *gapHistory) expected(w *gapWatch, g gap) (want []embed.Event, end bool,
 			}
 		}
 	}
-	if g.high <= w.from { // it was checked after the gap, or there was none
+	if g.high <= w.from { // the watch was checked after the gap, or there was none
 		tell(w.from, h.last())
 		return want, end, nil
 	}
@@ -306,7 +312,7 @@ func (h *gapHistory) expected(w *gapWatch, g gap) (want []embed.Event, end bool,
 	return want, true, &embed.GapError{Zxid: g.high}
 }
 
-// match says how a watch is told of a change.
+// match returns the event by which a watch is told of a change.
 func (w *gapWatch) match(c gapChange) (embed.Event, bool) {
 	switch {
 	case c.path == w.path, w.mode == embed.WatchRecursive && strings.HasPrefix(c.path, w.path+"/"):
@@ -317,9 +323,9 @@ func (w *gapWatch) match(c gapChange) (embed.Event, bool) {
 	return embed.Event{}, false
 }
 
-// touched reports whether a watch missed anything in a gap, or might have for all that the two states around it tell: a
-// znode that is missing in both may have been there in between if the children of what is above it changed. The event is
-// the one that whoever looks again would be told of first.
+// touched reports whether a watch missed anything in a gap, or may have, judging by the states
+// before and after. A znode that is missing in both may have existed in between if the children of
+// the znode above it changed. The event is the first that a second look would show.
 func (h *gapHistory) touched(w *gapWatch, g gap) (what embed.EventType, touched bool) {
 	was, is := h.at(g.low), h.at(g.high)
 	var own, any bool
@@ -341,7 +347,7 @@ func (h *gapHistory) touched(w *gapWatch, g gap) (what embed.EventType, touched 
 		for path != "" && !was[path] && !is[path] {
 			path = parentOf(path)
 		}
-		// One that went and came back is another, and what was below it is not known.
+		// A znode that went and came back is another one, and nobody knows what was below it.
 		return embed.NodeCreated, changed[path] || path != "" && (!was[path] || !is[path] || h.replaced(path, g))
 	case !was[w.path]:
 		return embed.NodeCreated, true
@@ -353,7 +359,7 @@ func (h *gapHistory) touched(w *gapWatch, g gap) (what embed.EventType, touched 
 	return embed.NodeChildrenChanged, any
 }
 
-// at returns the znodes that were there at a zxid.
+// at returns the znodes that existed at a zxid.
 func (h *gapHistory) at(z embed.Zxid) map[string]bool {
 	state := make(map[string]bool)
 	for _, c := range h.changes {
@@ -371,19 +377,20 @@ func (h *gapHistory) replaced(path string, g gap) bool {
 	})
 }
 
-// D2, E3.1, E4, E5.5: what becomes of queues while a member is away for so long that it gets a snapshot. There the watches of waiters
-// and observers end, and they look again; a hold whose contender somebody deleted is over, and one that nobody touched
-// goes on. A lock that is kept there is given to who has come meanwhile.
+// D2, E3.1, E4, E5.5: what becomes of queues while a member is away for so long that it gets a
+// snapshot. The watches of its waiters and observers end, and they look again. A hold whose
+// contender somebody deleted has ended, and a hold that nobody touched goes on. A lock that is kept
+// on that member goes to the contender that came meanwhile.
 func TestRecipes_AcrossASnapshot(t *testing.T) {
 	t.Parallel()
 	ens, rounds := lagging(t), 0
-	ens.Until("a snapshot", func() bool { // a log that is not cut in time is one more round
+	ens.Until("a snapshot", func() bool { // one more round if the log is not compacted in time
 		rounds++
 		return recipesWhileAway(t, ens, fmt.Sprint("/round-", rounds))
 	})
 }
 
-// recipesWhileAway plays it once below a path and reports whether there was a snapshot.
+// recipesWhileAway plays one round below a path and reports whether there was a snapshot.
 func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	ctx := bounded(t)
 	here, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
@@ -470,9 +477,9 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	return over && errors.Is(marker.Err(), embed.ErrWatchGap)
 }
 
-// B2: what a member sends reaches the others and is applied, and the member hears of it by a snapshot only, which does not
-// say what it answered. The caller is told that nobody knows; nothing is applied again; and what was asked for later is
-// neither lost nor taken for what was answered.
+// B2: what a member sends reaches the others and is applied. The member learns of it only by a
+// snapshot, which does not contain the answers. The caller is told that nobody knows, and nothing
+// is applied again. Later requests are neither lost nor confused with the ones that were answered.
 func TestGuarantee_ExactlyOnce_AcrossASnapshot(t *testing.T) {
 	t.Parallel()
 	ens, rounds := lagging(t), 0
@@ -483,8 +490,9 @@ func TestGuarantee_ExactlyOnce_AcrossASnapshot(t *testing.T) {
 	t.Logf("%d rounds", rounds)
 }
 
-// swallowed plays it once below a path and reports whether it came to that: the member may lose sight of the leader before it
-// has sent anything, and a log that is not cut in time brings the answer after all.
+// swallowed plays one round below a path and reports whether a snapshot swallowed the answer. That
+// may fail: the member may lose sight of the leader before it sends anything, or a log that is not
+// compacted in time may bring the answer.
 func swallowed(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	ctx := bounded(t)
 	here, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
@@ -500,7 +508,7 @@ func swallowed(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	if _, ok, err := here.Exists(ctx, path+"/once-0000000000"); err == nil && !ok {
 		select {
 		case <-arrived.Events():
-		case <-time.After(time.Second): // it is sent when the links are whole
+		case <-time.After(time.Second): // the write is sent when the links are whole
 		}
 	}
 	for _, id := range []embed.MemberID{1, 2} {

@@ -25,14 +25,14 @@ var (
 	until   = testkit.Until
 )
 
-// D4: writers move a value between two znodes by Multi, on each shard. Readers on every member read both, one after the other. Each znode
-// holds its share and the number of the move, so a reader can tell a sum that was never there and a state that is older than
-// one it has seen.
+// D4: on each shard, writers transfer a value between two znodes by Multi. Readers on every member
+// read the one, then the other. Each znode holds its share and the number of the transfer. So a
+// reader notices a sum that never existed, and a state older than one that it has seen.
 func TestGuarantee_Atomic(t *testing.T) {
 	hammer(t, embedtest.New(t, 3, embedtest.Options{}), 900)
 }
 
-// The same while members take snapshots all the time: the disciplines of log, image and readers meet.
+// The same while members take snapshots all the time: the rules of log, image and readers meet.
 func TestGuarantee_SingleImage(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	stop := make(chan struct{})
@@ -46,7 +46,7 @@ func TestGuarantee_SingleImage(t *testing.T) {
 				case <-stop:
 					return
 				case <-tick.C:
-					_ = ens.Snapshot(id) // busy while one is under way
+					_ = ens.Snapshot(id) // fails while another is under way
 				}
 			}
 		})
@@ -58,8 +58,8 @@ func TestGuarantee_SingleImage(t *testing.T) {
 
 const (
 	total = 1000
-	// between is how many other znodes a move sets between the two, so that a move that showed bit by bit would do so long
-	// enough to be read.
+	// between is how many other znodes a transfer sets between the two. A transfer that showed bit
+	// by bit would do so long enough to be read.
 	between = 40
 )
 
@@ -129,7 +129,7 @@ func movePairs(t *testing.T, ctx context.Context, s *embed.Session, bank string,
 		for i := range between {
 			ops = append(ops, embed.OpSet(fmt.Sprint(bank, "/between-", i), nil, embed.AnyVersion))
 		}
-		// Last, what may be refused: by then all else has been done, and must not have been.
+		// The operation that may be refused is last: then all others have to be undone.
 		_, err := s.Multi(ctx, append(ops, embed.OpSet(bank+"/a", share(move+1, amount), stat.Version))...)
 		switch {
 		case err == nil:
@@ -163,13 +163,15 @@ func readPairs(t *testing.T, ctx context.Context, s *embed.Session, bank string,
 	}
 }
 
-// Creates on a follower, 1,024 at a time, while the leadership of one shard after the other moves: to that follower, away from
-// it again, and between the others while it does not hear the old leader. Proposals are lost with the leaders they were
-// forwarded to and with the one that their own member was, and proposals are sent again that were not lost. It goes on until
-// each kind of move has thrice met creates that were open when the old leader was one no more, and still were when the new one
-// was there.
+// A follower creates znodes, 1,024 at a time, while the leadership of one shard after the other
+// changes: to that follower, away from it again, and between the others while it does not hear the
+// old leader. Proposals are lost with the leader to which they were forwarded, or with their own
+// member's leadership. Some that were not lost are sent again. The test ends when each kind of
+// change has met open creates three times: open when the old leader was gone, and still open when
+// the new leader was there.
 //
-// (dragonboat#264: what a follower passes on may be lost on the way, and its caller learns it by a timeout only.)
+// (dragonboat#264: what a follower passes on may be lost on the way, and its caller learns it by a
+// timeout only.)
 func TestGuarantee_ExactlyOnce(t *testing.T) {
 	b := burst{names: make(map[string]string)}
 	heard := make(chan change, 1024)
@@ -222,7 +224,7 @@ func TestGuarantee_ExactlyOnce(t *testing.T) {
 	b.check(ctx, t)
 }
 
-// leaderOf waits until most members agree on a leader of a shard and returns it.
+// leaderOf waits until most members agree on a leader of a shard, and returns it.
 func leaderOf(ens *embedtest.Ensemble, shard int) (leader embed.MemberID) {
 	ens.Until("a leader", func() bool {
 		votes := make(map[embed.ShardStatus]int)
@@ -239,8 +241,9 @@ func leaderOf(ens *embedtest.Ensemble, shard int) (leader embed.MemberID) {
 	return leader
 }
 
-// behind waits until a member that does not hear the leader has been left behind: the others have committed something that
-// it asked for, and it does not know. It is false if that one leads no more, as on a busy machine: perhaps the member does.
+// behind waits until a member that does not hear the leader is left behind: the others have
+// committed something that the member asked for, and it does not know. It returns false if the
+// leader no longer leads, which happens on a busy machine; the member itself may lead.
 func behind(ens *embedtest.Ensemble, shard int, member, leader embed.MemberID) (ahead bool) {
 	status := func(id embed.MemberID) embed.ShardStatus { return ens.Node(id).Status().Shards[shard-1] }
 	last := status(member).Zxid
@@ -253,15 +256,16 @@ func behind(ens *embedtest.Ensemble, shard int, member, leader embed.MemberID) (
 	return ahead
 }
 
-// A change of leader as a member hears of it, with the creates that are open at that moment.
+// A change is a change of leader as a member hears of it, with the creates that are open at that
+// moment.
 type change struct {
 	embed.LeaderChange
 	open map[int]int64
 }
 
-// move has the leader of a shard hand the leadership to a member. It returns the last two changes that another member, the observer,
-// heard of: the last but one says that the old leader is one no more, the last that the new one is. They have no creates if
-// the observer heard of less.
+// move transfers a shard's leadership to a member. It returns the last two changes of which another
+// member, the observer, heard: first that the old leader is gone, then that the new one is there.
+// If the observer heard of fewer, the changes have no creates.
 func move(ctx context.Context, t *testing.T, shard int, observer, leader *embed.Node, to embed.MemberID, heard <-chan change) (before, after change) {
 	t.Helper()
 	old := observer.Status().Shards[shard-1]
@@ -273,7 +277,7 @@ func move(ctx context.Context, t *testing.T, shard int, observer, leader *embed.
 			select {
 			case c := <-heard:
 				if c.Shard != shard || c.Term <= old.Term {
-					continue // of another one, or from before it was asked for
+					continue // another change, or an earlier one
 				}
 				if before, after = after, c; c.Leader == to {
 					return before, after
@@ -288,20 +292,21 @@ func move(ctx context.Context, t *testing.T, shard int, observer, leader *embed.
 	return change{}, change{}
 }
 
-// A burst is many callers that create sequential znodes through one session, each one after the other.
+// A burst is many callers of one session that create sequential znodes, each caller one after the
+// other.
 type burst struct {
 	s       *embed.Session
 	parents []string
-	calls   [1024]atomic.Int64 // of each caller: how many it has begun and ended; odd while one is open
+	calls   [1024]atomic.Int64 // begins plus ends of each caller's calls; odd while one is open
 
 	mu    sync.Mutex
-	names map[string]string // what is said to be created, with its data
+	names map[string]string // acknowledged znodes and their data
 }
 
-// parent is where a caller creates.
+// parent returns the znode below which a caller creates.
 func (b *burst) parent(caller int) string { return b.parents[caller%len(b.parents)] }
 
-// start has the callers create until stop is called, which returns when all have returned.
+// start makes the callers create until stop is called. stop returns when all have returned.
 func (b *burst) start(ctx context.Context, t *testing.T) (stop func()) {
 	var enough atomic.Bool
 	var wg sync.WaitGroup
@@ -330,7 +335,7 @@ func (b *burst) start(ctx context.Context, t *testing.T) (stop func()) {
 	}
 }
 
-// open returns the creates that have no outcome at this moment, by caller.
+// open returns the creates without an outcome at this moment, by caller.
 func (b *burst) open() map[int]int64 {
 	open := make(map[int]int64)
 	for i := range b.calls {
@@ -341,7 +346,7 @@ func (b *burst) open() map[int]int64 {
 	return open
 }
 
-// check compares what was said with what there is.
+// check compares what was acknowledged with what exists.
 func (b *burst) check(ctx context.Context, t *testing.T) {
 	t.Helper()
 	made := 0
@@ -365,15 +370,16 @@ func (b *burst) check(ctx context.Context, t *testing.T) {
 	}
 }
 
-// A chain is writes to one znode, each of which checks that the one before it was applied.
+// A chain is a sequence of writes to one znode. Each checks that the previous one was applied.
 type chain struct {
 	path      string
 	pending   chan *embed.Pending
 	submitted atomic.Int64
-	oldest    atomic.Int64 // of the writes that have no outcome yet
+	oldest    atomic.Int64 // the oldest write without an outcome
 }
 
-// open returns the oldest write without an outcome: if it still is when it is asked for again, it was open all the while.
+// open returns the oldest write without an outcome. If two calls return the same write, it was open
+// all the time in between.
 func (c *chain) open() map[int]int64 {
 	open := make(map[int]int64)
 	if n := c.oldest.Load(); n < c.submitted.Load() {
@@ -382,7 +388,7 @@ func (c *chain) open() map[int]int64 {
 	return open
 }
 
-// judge compares the outcomes with what they have to be, and stops the writes after one that is wrong.
+// judge compares the outcomes with the expected ones, and stops the writes after a wrong one.
 func (c *chain) judge(t *testing.T, enough *atomic.Bool) {
 	var last embed.Zxid
 	for p := range c.pending {
@@ -401,11 +407,12 @@ func (c *chain) judge(t *testing.T, enough *atomic.Bool) {
 	}
 }
 
-// One session submits without waiting, on every shard, while the leadership of one after the other moves, from the member it is
-// on too; each write checks that the one before it on its shard was applied. It goes on until three moves to that member and three
-// away from it have met writes that were open when the old leader was one no more, and still were when the new one was there.
+// One session submits without waiting on every shard, while the leaderships are transferred one
+// after the other, also to and from the session's member. Each write checks that the previous one
+// on its shard was applied. The test ends after three transfers in each direction that have met
+// open writes: open when the old leader was gone, and still open when the new leader was there.
 func TestGuarantee_Ordered(t *testing.T) {
-	const ahead = 2000 // writes without an outcome; more would be refused at some point
+	const ahead = 2000 // writes without an outcome; many more would be refused
 	var chains []*chain
 	for _, p := range places() {
 		chains = append(chains, &chain{path: p, pending: make(chan *embed.Pending, ahead)})
@@ -464,8 +471,8 @@ func TestGuarantee_Ordered(t *testing.T) {
 	}
 }
 
-// A write that was acknowledged on one member is read on another after Sync of its path, or of all there is, at once and while
-// leaders change.
+// A write that one member acknowledged is read on another after a Sync of its path, or of "/". This
+// holds at once, and while leaders change.
 func TestGuarantee_LinearizableSync(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
@@ -503,18 +510,19 @@ func TestGuarantee_LinearizableSync(t *testing.T) {
 }
 
 const (
-	// watchedSets is how many sets of all places together are watched.
+	// watchedSets is how many sets, on all places together, are watched.
 	watchedSets = 500
-	// watchedAhead is by how many sets the writer may be ahead of a follower. Together with those that a follower counts twice, between its
-	// watch and its first read, they fit into a watch's buffer, however long it waits for its turn.
+	// watchedAhead is by how many sets the writer may be ahead of a follower. A follower counts
+	// some sets twice, between its watch and its first read. Together they fit into a watch's
+	// buffer, however long the follower waits to run.
 	watchedAhead = watchBuffer / 4
 )
 
-// A follower says how many of the sets it has seen, counted from the first one.
+// A follower tells how many of the sets it has seen, counted from the first.
 type follower struct{ seen atomic.Int64 }
 
-// D1, D3: Watches of one znode and of all there are, and a reader on the same member: when the reader sees a change, its event
-// can be received.
+// D1, D3: watches of one znode and of all znodes, and a reader on the same member. When the reader
+// sees a change, its event can be received.
 func TestGuarantee_WatchNoGap(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
@@ -561,8 +569,8 @@ func TestGuarantee_WatchNoGap(t *testing.T) {
 	wg.Wait()
 }
 
-// watchAll follows znodes to their deletion with one watch and checks that it was told of every version once, in order, and of
-// none later than a read showed it.
+// watchAll follows znodes with one watch until they are deleted. It checks that the watch tells of
+// every version once, in order, and of none later than a read shows it.
 func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, on string, mode embed.WatchMode, paths ...string) {
 	w, err := s.Watch(ctx, on, mode)
 	if err != nil {
@@ -571,7 +579,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 	}
 	defer w.Close()
 	told, last, want := make(map[string]int), make(map[string]embed.Zxid), make(map[string]int)
-	share := int64(len(places()) / len(paths)) // of the sets, one in so many is of its paths
+	share := int64(len(places()) / len(paths)) // one set in this many is of its paths
 	for _, p := range paths {
 		_, from, err := s.Get(ctx, p)
 		if err != nil {
@@ -605,7 +613,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 			t.Error(err)
 			return
 		}
-		for last[e.Path] < stat.Mzxid { // every change up to what this read shows is in the stream now
+		for last[e.Path] < stat.Mzxid { // the stream has every change that this read shows
 			select {
 			case e, ok := <-w.Events():
 				if !take(e, ok) {
@@ -624,7 +632,8 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 	}
 }
 
-// E1: tokens grow with every grant on a path: over the deletion of the path, changes of leader and a restart of everything.
+// E1: tokens grow with every grant on a path, even if the path is deleted, the leader changes, and
+// everything restarts.
 func TestGuarantee_Fenced(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)
@@ -670,7 +679,8 @@ func TestGuarantee_Fenced(t *testing.T) {
 	grant(2)
 }
 
-// Contenders of all members queue one after the other, on every shard, and are served in that order.
+// Contenders of all members queue one after the other, on every shard. They are served in that
+// order.
 func TestGuarantee_Fair(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ctx := bounded(t)

@@ -52,8 +52,8 @@ func use(t *testing.T, n *embed.Node) {
 	must(t, kept.Err()) // left to Close, like the session and its watch
 }
 
-// A service that starts and stops its node time and again has nothing left of it, and while a node is alone it opens no
-// port.
+// A service that starts and stops its node again and again keeps nothing of it. A node that is
+// alone opens no port.
 //
 // (etcd#6733: sockets were left after a Close; zookeeper#1710 likewise.)
 func TestGuarantee_GoodGuest(t *testing.T) {
@@ -120,7 +120,7 @@ func (d *faultyDisk) set(fn func(disk.Op, string) error) {
 	d.fault.Store(&fn)
 }
 
-// fails has every call of a kind fail below a part of the directory.
+// fails makes every call of a kind fail below a part of the directory.
 func (d *faultyDisk) fails(kind disk.Op, part string, err error) {
 	d.set(func(op disk.Op, name string) error {
 		if op == kind && strings.Contains(name, part) {
@@ -141,13 +141,15 @@ var faults = map[string]struct {
 	"the image cannot be created": {disk.OpCreate, "/image/", syscall.EROFS},
 }
 
-// shortly is how long members wait here for room on their disks.
+// shortly is how long members wait for room on their disks in these tests.
 const shortly = 50 * time.Millisecond
 
-// C1.1, C1.3, C1.4: the disk of one of three members fails under load. The process and the other two go on; the failed one says
-// so to everybody who waits, acknowledges nothing that it has not kept, can be closed, and rejoins once the disk is mended.
-// (etcd#10588, etcd#10591: a full disk ended the process that etcd was embedded in; etcd#9373: a panic that nobody could
-// recover.)
+// C1.1, C1.3, C1.4: the disk of one of three members fails under load. The process and the other
+// two go on. The failed member says so to everyone who waits, acknowledges nothing that it has not
+// stored, can be closed, and rejoins once the disk works.
+//
+// (etcd#10588, etcd#10591: a full disk ended the process that etcd was embedded in; etcd#9373: a
+// panic that nobody could recover.)
 func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 	const victim = embed.MemberID(2)
 	for name, fault := range faults {
@@ -198,20 +200,20 @@ func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			for range watch.Events() { // what was queued stays readable, and then it ends
+			for range watch.Events() { // queued events stay readable, then the stream ends
 			}
 			if !errors.Is(watch.Err(), embed.ErrFailed) {
 				t.Errorf("watch: %v", watch.Err())
 			}
 
-			// The others do not wait for it.
+			// The others do not wait for the failed member.
 			ens.Until("the others to agree on a leader among them", func() bool { return ens.Leader() != victim })
 			write(t, ens.Node(1), "/after")
 			writes.check(t, ens.Node(3))
 
 			must(t, n.Close())
 			broken.set(nil)
-			ens.Kill(victim) // takes the closed node out of the ensemble
+			ens.Kill(victim) // removes the closed node from the ensemble
 			ens.Restart(victim)
 			has(t, ens.Node(victim), "/after")
 			writes.check(t, ens.Node(victim))
@@ -221,13 +223,13 @@ func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 	}
 }
 
-// outcomes are those of many creates.
+// outcomes are the outcomes of many creates.
 type outcomes struct {
 	mu     sync.Mutex
 	byPath map[string]error
 }
 
-// until creates znodes until the node is over.
+// until creates znodes until the node has ended.
 func (o *outcomes) until(ctx context.Context, over <-chan struct{}, s *embed.Session, writer int) {
 	for i := 0; ; i++ {
 		path := fmt.Sprintf("/w/%d-%d", writer, i)
@@ -252,7 +254,7 @@ func (o *outcomes) reach(t *testing.T, n int) {
 	})
 }
 
-// check compares what callers were told with what there is.
+// check compares what callers were told with what exists.
 func (o *outcomes) check(t *testing.T, n *embed.Node) {
 	t.Helper()
 	ctx := bounded(t)
@@ -282,7 +284,8 @@ func (o *outcomes) check(t *testing.T, n *embed.Node) {
 	}
 }
 
-// Alone there is nobody who could have kept what this node's disk did not: nothing may be acknowledged after the failure.
+// If a node is alone, nobody else can have stored what its disk did not. So nothing may be
+// acknowledged after the failure.
 func TestGuarantee_GoodGuest_FailedDiskAlone(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -316,8 +319,9 @@ func TestGuarantee_GoodGuest_FailedDiskAlone(t *testing.T) {
 	}
 }
 
-// Whatever is asked of a node that is over, and of all that came from it, is answered. Those that end something say that it
-// has ended; the others say why they cannot serve.
+// Every method of an ended node, and of everything that came from it, answers. Methods that end
+// something say that it has ended. The others say why they cannot serve.
+//
 // (kazoo#482: a lock of a client that was closed hung.)
 func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 	for name, end := range map[string]struct {
@@ -424,7 +428,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				t.Errorf("claim.Before: %v, want %v", err, session)
 			}
 			answers{t, made}.are(map[string]answer{
-				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // it was
+				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // the claim was created before the end
 				"Done":    {closed(made.Done()), nil},
 				"Err":     {made.Err, session},
 				"Hold":    {func() error { _, err := made.Hold(false); return err }, session},
@@ -439,7 +443,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			})
 			answers{t, pending}.are(map[string]answer{
 				"Done":   {closed(pending.Done()), nil},
-				"Result": {func() error { _, err := pending.Result(); return err }, nil}, // it was applied
+				"Result": {func() error { _, err := pending.Result(); return err }, nil}, // the claim was created before the end applied
 			})
 			answers{t, hold}.are(map[string]answer{
 				"Context": {func() error { return context.Cause(hold.Context()) }, session},
@@ -466,7 +470,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Wait":     {func() error { _, err := candidate.Wait(ctx); return err }, session},
 				"Withdraw": {candidate.Withdraw, nil},
 			})
-			<-latch.Done() // with the node or, when that was shut down, without a session to have
+			<-latch.Done() // ends with the node; after a Shutdown because it gets no session
 			answers{t, latch}.are(map[string]answer{
 				"Changes": {func() error {
 					for now := range latch.Changes(ctx) {
@@ -539,7 +543,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 	}
 }
 
-// An answer is a call and what it has to return.
+// An answer is a call and the error that it must return.
 type answer struct {
 	call func() error
 	want error
@@ -550,7 +554,7 @@ type answers struct {
 	of any
 }
 
-// are asks, and complains of methods that nobody asks.
+// are makes the calls, and complains about methods without one.
 func (a answers) are(want map[string]answer) {
 	typ := reflect.TypeOf(a.of)
 	for i := range typ.NumMethod() {

@@ -14,11 +14,11 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// hanging is a disk on which calls hang from a moment on, for as long as the test wants.
+// hanging is a disk whose calls hang from some moment on, for as long as the test wants.
 type hanging struct {
 	op   disk.Op
-	part string // of the names of files
-	skip int    // that many calls after begin do not
+	part string // only calls on files with this part in their names hang
+	skip int    // how many calls after begin do not hang
 
 	mu    sync.Mutex
 	begun bool
@@ -60,8 +60,9 @@ func (h *hanging) ask(op disk.Op, name string) error {
 	return nil
 }
 
-// C1.4: A disk that does not answer keeps Close no longer than it says. The directory is given back when what hangs has
-// returned, and not before: another node there could not know what it will still write.
+// C1.4: a disk that does not answer delays Close no longer than documented. The directory is free
+// only after the hanging call has returned. Before, another node could not know what this call will
+// still write.
 func TestClose_OnADiskThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// noTest begins the cell of a row that no test shows; the reason follows.
+// noTest begins the cell of a row that no test shows. The reason follows.
 const noTest = "no test: "
 
-// Every row of an index in testdata names tests that exist, or says why there is none. A test or script that an index
-// names says in its comment which schedule, or which bug of a peer, it shows: who changes it knows what it is there for.
+// Every row of an index in testdata names tests that exist, or says why there is none. The comment
+// of a test or script that an index names says which schedule, or which bug of a peer, it shows. So
+// anyone who changes it knows what it is for.
 func TestEverySchedule_IsShown(t *testing.T) {
 	comments := testComments(t)
 	indexes, err := filepath.Glob("testdata/*.md")
@@ -42,10 +43,11 @@ func TestEverySchedule_IsShown(t *testing.T) {
 	}
 }
 
-// item is the number of an item, which comes before a peer's name for a bug.
+// item matches the number of an item, which precedes a peer's name for a bug.
 var item = regexp.MustCompile(`^\d+ `)
 
-// citing matches a comment with the letter: for A1.1 neither A1.12 nor A1. What has no number is not cited.
+// citing matches a comment that cites a schedule. For A1.1 neither A1.12 nor A1 matches. What has
+// no number is not cited.
 func citing(letter string) *regexp.Regexp {
 	letter = item.ReplaceAllString(letter, "")
 	if !strings.ContainsAny(letter, "0123456789") {
@@ -54,7 +56,7 @@ func citing(letter string) *regexp.Regexp {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(letter) + `(\.?[^.\d]|\.?$)`)
 }
 
-// indexRows returns the last cell of each row of an index, by the first.
+// indexRows returns the last cell of each row of an index, by the first cell.
 func indexRows(t *testing.T, file string) map[string]string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -81,7 +83,8 @@ func indexRows(t *testing.T, file string) map[string]string {
 	return rows
 }
 
-// testComments returns the comments of all tests, by folder and name: engine.TestX, storage/disk.TestX.
+// testComments returns the comments of all tests by folder and name, such as engine.TestX or
+// storage/disk.TestX.
 func testComments(t *testing.T) map[string]string {
 	_, list := sources(t)
 	comments := make(map[string]string)
@@ -95,7 +98,7 @@ func testComments(t *testing.T) map[string]string {
 	return comments
 }
 
-// scriptHead returns the prose that a script begins with.
+// scriptHead returns the prose with which a script begins.
 func scriptHead(t *testing.T, name string) string {
 	text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
 	if err != nil {

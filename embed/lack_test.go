@@ -17,8 +17,9 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// C1.2: Somebody removes what a node has on disk. Nothing is acknowledged any more by a node that is alone, the process lives,
-// the node says what is missing, and Close ends. The two others of three go on.
+// C1.2: somebody removes a node's directory. If the node is alone, it acknowledges nothing from
+// then on. The process lives, the node says what is missing, and Close returns. Of three members,
+// the two others go on.
 func TestDisk_RemovedDirectory(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		for _, what := range []string{"", "raft", "image"} {
@@ -38,14 +39,14 @@ func removedDirectory(t *testing.T, members int, what string) {
 	_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 	must(t, err)
 	idle(t, ens, victim)
-	until(t, "the directory to be gone", func() bool { // the node may be making files in it
+	until(t, "the directory to be gone", func() bool { // the node may be creating files in it
 		return os.RemoveAll(filepath.Join(ens.Dir(victim), what)) == nil
 	})
 	_, err = s.Create(bounded(t), "/b", nil, embed.Persistent)
 	if what != "image" && members == 1 && err == nil {
 		t.Error("a write was acknowledged that is on no disk")
 	}
-	must(t, ens.Snapshot(victim)) // what is still needed of the image
+	must(t, ens.Snapshot(victim)) // a snapshot needs the image
 	until(t, "the node to fail", func() bool { return n.Err() != nil })
 	if err := n.Err(); !errors.Is(err, disk.ErrRemoved) || !strings.Contains(err.Error(), "directory "+filepath.Join(ens.Dir(victim), what)) {
 		t.Errorf("Err is %v", err)
@@ -67,12 +68,12 @@ func removedDirectory(t *testing.T, members int, what string) {
 	}
 }
 
-// idle waits until a member takes no snapshot. Of one that is under way dragonboat would miss the files before anything of ours
-// misses their directory, and one of its goroutines would stay.
+// idle waits until a member takes no snapshot. If a snapshot is under way, dragonboat misses its
+// files before our code misses their directory, and one of dragonboat's goroutines would stay.
 func idle(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) {
 	t.Helper()
 	dir := ens.Dir(id)
-	must(t, ens.Snapshot(id)) // the start takes one only if there is something to take
+	must(t, ens.Snapshot(id)) // the start takes one only if there are new entries
 	var last []string
 	since := time.Now()
 	until(t, "a snapshot to be over", func() bool {
@@ -88,8 +89,9 @@ func idle(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) {
 	})
 }
 
-// Three disks are full at the same time, or three members of one process have no descriptor left, for a while. All wait, none
-// fails, and none forgets anything: the ensemble goes on when there is room.
+// For a while three disks are full at the same time, or three members of one process have no
+// descriptor left. All wait, none fails, and none loses anything. The ensemble goes on when there
+// is room.
 func TestDisk_AllMembersLackTheSame(t *testing.T) {
 	for name, d := range map[string]embedtest.Disk{
 		"room":        {Err: syscall.ENOSPC, On: embedtest.Growth},
@@ -111,7 +113,7 @@ func TestDisk_AllMembersLackTheSame(t *testing.T) {
 			}
 			select {
 			case <-p.Done():
-				if name != "descriptors" { // a log that is open needs none
+				if name != "descriptors" { // an open log needs no new descriptor
 					t.Error("a write was done without room")
 				}
 			case <-time.After(30 * embedtest.DefaultTick): // longer than an election
@@ -142,12 +144,13 @@ func TestDisk_AllMembersLackTheSame(t *testing.T) {
 	}
 }
 
-// patientFor has members wait so long for what they lack.
+// patientFor makes members wait this long for what they lack.
 func patientFor(d time.Duration) func(*embed.Config) {
 	return func(c *embed.Config) { c.Inside = &inside.Seams{Lack: d} }
 }
 
-// Close does not wait for room, and what could not be written was not acknowledged. After it the directory is free, and has what was.
+// Close does not wait for room, and what could not be written was not acknowledged. After Close the
+// directory is free, and has everything that was written.
 func TestClose_OnAFullDisk(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{Config: patientFor(time.Hour)})

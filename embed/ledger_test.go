@@ -17,18 +17,18 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A ledger is what callers were told of their writes: of znodes below /w that are created and deleted once, and whose data
-// follows from their names.
+// A ledger is what callers were told of their writes. They create and delete znodes below /w, each
+// once, whose data follow from their names.
 type ledger struct {
 	writes, bytes atomic.Int64 // acknowledged
 
-	quiet sync.RWMutex // held for reading by who writes
+	quiet sync.RWMutex // writers hold it for reading
 
 	mu    sync.Mutex
 	paths presences
 }
 
-// presences are what must be true of paths; those that are not mentioned are absent.
+// presences say what must be true of paths. A path that is not mentioned must be absent.
 type presences map[string]presence
 
 type presence uint8
@@ -41,18 +41,18 @@ const (
 
 func newLedger() *ledger { return &ledger{paths: make(presences)} }
 
-// pause waits until nobody writes any more, until resume.
+// pause waits until nobody writes, and keeps it so until resume.
 func (l *ledger) pause()  { l.quiet.Lock() }
 func (l *ledger) resume() { l.quiet.Unlock() }
 
-// told is what must be true now.
+// told returns what must be true now.
 func (l *ledger) told() presences {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.paths)
 }
 
-// dataOf is what a znode of that name holds. Its size is the last part of the name.
+// dataOf returns the data of a znode with this name. The last part of the name is the size.
 func dataOf(path string) []byte {
 	size, _ := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:])
 	data := make([]byte, size)
@@ -61,7 +61,7 @@ func dataOf(path string) []byte {
 	return data
 }
 
-// write makes a write after which the path is as said.
+// write makes a write that leaves the path in the given state.
 func (l *ledger) write(path string, then presence, call func() error) error {
 	l.quiet.RLock()
 	defer l.quiet.RUnlock()
@@ -82,7 +82,7 @@ func (l *ledger) write(path string, then presence, call func() error) error {
 	return err
 }
 
-// create creates a znode of that size under a name that was never used.
+// create creates a znode of the given size under a name that was never used.
 func (l *ledger) create(ctx context.Context, s *embed.Session, name string, size int) (path string, err error) {
 	path = fmt.Sprintf("/w/%s-%d", name, size)
 	err = l.write(path, present, func() error {
@@ -100,10 +100,10 @@ func (l *ledger) remove(ctx context.Context, s *embed.Session, path string) {
 	_ = l.write(path, absent, func() error { return s.Delete(ctx, path, embed.AnyVersion) })
 }
 
-// keeps is how many znodes of one writer there are at a time.
+// keeps is how many znodes of one writer exist at a time.
 const keeps = 10
 
-// writeUntil writes on a node until stop is closed or the node is over.
+// writeUntil writes on a node until stop is closed or the node has ended.
 func (l *ledger) writeUntil(stop <-chan struct{}, n *embed.Node, who string, size func() int) {
 	var s *embed.Session
 	var own []string
@@ -133,7 +133,8 @@ func (l *ledger) writeUntil(stop <-chan struct{}, n *embed.Node, who string, siz
 	}
 }
 
-// check compares what a session sees with what must be. The error says that the session could not see.
+// check compares what a session sees with what must be. It returns an error if the session cannot
+// see.
 func (want presences) check(ctx context.Context, t *testing.T, s *embed.Session) error {
 	t.Helper()
 	if _, err := s.Sync(ctx, "/"); err != nil {
@@ -166,8 +167,9 @@ func (want presences) check(ctx context.Context, t *testing.T, s *embed.Session)
 	return nil
 }
 
-// tidy removes what may be there or not, and forgets what is gone. What is not there is not forgotten: it may still come.
-// Nobody may write meanwhile.
+// tidy removes znodes that may or may not exist, and forgets those that are gone. It does not
+// forget a znode that is missing now, because its create may still arrive. Nobody may write
+// meanwhile.
 func (l *ledger) tidy(ctx context.Context, t *testing.T, n *embed.Node) {
 	t.Helper()
 	s, err := n.NewSession(ctx, embed.SessionOptions{})

@@ -11,8 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// lingerers starts an ensemble of three members that reap often, with a session of member 2 that has, on each shard, an ephemeral that
-// is to linger and one that is not.
+// lingerers starts an ensemble of three members that reap often. A session of member 2 has two
+// ephemerals on each shard: one that lingers and one that does not.
 func lingerers(t *testing.T, shards int, timeout time.Duration) (*embedtest.Ensemble, *embed.Session, []string) {
 	t.Helper()
 	ens := embedtest.New(t, 3, embedtest.Options{
@@ -32,8 +32,8 @@ func lingerers(t *testing.T, shards int, timeout time.Duration) (*embedtest.Ense
 	return ens, s, paths
 }
 
-// What a session has lingers if the session is lost, and goes if it is closed, on every shard. Who watches it is told, everybody sees it
-// as nobody's, and it is reaped in time.
+// On every shard, a session's lingering ephemerals stay if the session is lost, and go if it is
+// closed. Watches tell of that, everyone sees a znode without an owner, and it is reaped in time.
 func TestLinger(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout time.Duration
@@ -102,7 +102,8 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// What lingers goes when its time is over and not before; a member that was away learns of it, and nothing is amiss in any directory.
+// A lingering znode goes when its time is over, not before. A member that was away learns of it,
+// and all directories stay in order.
 func TestLinger_IsReaped(t *testing.T) {
 	t.Parallel()
 	ens, s, paths := lingerers(t, 4, time.Minute)

@@ -25,7 +25,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// What docs/logs.md says of the lines that are logged is what the source logs: every message with its level and keys, nothing else.
+// docs/logs.md lists exactly what the source logs: every message with its level and keys.
 func TestLogs_AreThoseOfTheDoc(t *testing.T) {
 	said, keys := logsOfDoc(t)
 	logged := logsOfSource(t)
@@ -42,7 +42,7 @@ func TestLogs_AreThoseOfTheDoc(t *testing.T) {
 	for message := range said {
 		t.Errorf("docs/logs.md has %q, which nothing logs", message)
 	}
-	used := []string{"library", "member", "gateway"} // of every line of a library, a node, a gateway
+	used := []string{"library", "member", "gateway"} // in every line of a library, a node, a gateway
 	for _, l := range logged {
 		used = append(used, l.keys...)
 	}
@@ -52,7 +52,7 @@ func TestLogs_AreThoseOfTheDoc(t *testing.T) {
 	}
 }
 
-// A logLine is how one message is logged.
+// A logLine is how a message is logged.
 type logLine struct {
 	level string
 	keys  []string // sorted
@@ -90,7 +90,8 @@ func logsOfDoc(t *testing.T) (lines map[string]logLine, keys []string) {
 	return lines, keys
 }
 
-// logsOfSource finds every call of a logger in the library and the server, but in examples, benchmarks and tests.
+// logsOfSource finds every call of a logger in the library and the server. Examples, benchmarks and
+// tests do not count.
 func logsOfSource(t *testing.T) map[string]logLine {
 	t.Helper()
 	lines := make(map[string]logLine)
@@ -119,14 +120,14 @@ func logsOfSource(t *testing.T) map[string]logLine {
 	return lines
 }
 
-// passers hand on what they are given: a line of a library, or one that somebody else composes.
+// passers are files that pass on a message: a library's line, or one that other code composes.
 var passers = []string{"storage/store.go", "replication/logger.go", "replication/transport/notices.go", "engine/report.go"}
 
 type reader struct {
 	t       *testing.T
 	files   *token.FileSet
 	lines   map[string]logLine
-	notices []noticed // of the function that is read
+	notices []noticed // of the function that is being read
 }
 
 // noticed is one of the transport's notices.
@@ -155,7 +156,7 @@ func (s *reader) read(fn *ast.FuncDecl) {
 	})
 }
 
-// notice notes a transport's notice.
+// notice records a notice of the transport.
 func (s *reader) notice(lit *ast.CompositeLit) {
 	if name, ok := lit.Type.(*ast.Ident); !ok || name.Name != "notice" {
 		return
@@ -195,7 +196,7 @@ func (s *reader) call(call *ast.CallExpr) {
 	}
 }
 
-// gives notes a call of notices.give, which adds the peer and a count.
+// gives records a call of notices.give, which adds the peer and a count.
 func (s *reader) gives(call *ast.CallExpr) {
 	notices := s.notices
 	if lit, ok := call.Args[1].(*ast.CompositeLit); ok {
@@ -223,7 +224,7 @@ func (s *reader) line(call *ast.CallExpr, level string, message ast.Expr, args [
 	s.add(call, level, text, s.keys(args))
 }
 
-// keys are every other argument.
+// keys returns every other argument: the keys.
 func (s *reader) keys(args []ast.Expr) (keys []string) {
 	for i := 0; i < len(args); i += 2 {
 		key := literal(args[i])
@@ -239,9 +240,9 @@ func (s *reader) add(call *ast.CallExpr, level, message string, keys []string) {
 	slices.Sort(keys)
 	l := logLine{level: strings.TrimPrefix(level, "Level"), keys: keys, at: s.files.Position(call.Pos()).String()}
 	switch level {
-	case "loss": // of a session: Info, or Debug of a remote client's
+	case "loss": // of a session: Info, or Debug for a remote session
 		l.level = "Info"
-	case "level": // of a refusal: Warn, or Error if it is final
+	case "level": // a refusal: Warn, or Error if it is final
 		l.level = "Warn"
 	}
 	if other, ok := s.lines[message]; ok && (other.level != l.level || !slices.Equal(other.keys, l.keys)) {
@@ -250,7 +251,7 @@ func (s *reader) add(call *ast.CallExpr, level, message string, keys []string) {
 	s.lines[message] = l
 }
 
-// literal is the value of a string constant, empty if it is none.
+// literal returns the value of a string constant, or nothing if the expression is none.
 func literal(e ast.Expr) string {
 	if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 		text, _ := strconv.Unquote(lit.Value)
@@ -259,7 +260,7 @@ func literal(e ast.Expr) string {
 	return ""
 }
 
-// lastName is the name of an expression, or of what it selects or calls last.
+// lastName returns the name of an expression, or of what it selects or calls last.
 func lastName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -289,7 +290,7 @@ func (r *record) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// of returns a member's lines with a message.
+// of returns the lines of a member with a message.
 func (r *record) of(member embed.MemberID, message string) (found []map[string]any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +302,7 @@ func (r *record) of(member embed.MemberID, message string) (found []map[string]a
 	return found
 }
 
-// The life of a member as its log tells it: each turn is told once.
+// A member's log tells the member's life. Each event is told once.
 func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	t.Parallel()
 	var log record

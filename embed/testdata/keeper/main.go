@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// znodes is how many of them a run leaves: several blocks of the image.
+// znodes is how many znodes a run leaves: several blocks of the image.
 const znodes = 200
 
 func main() {
