@@ -12,41 +12,43 @@ import (
 )
 
 const (
-	callsMax  = 4096                  // requests under way; one more is refused with ErrBusy
-	frameMax  = 64 << 20              // of a server: a list of a million names
-	pauseMin  = 50 * time.Millisecond // between rounds of the servers; it doubles
+	callsMax  = 4096                  // requests in flight; one more is refused with ErrBusy
+	frameMax  = 64 << 20              // from a server: a list of a million names
+	pauseMin  = 50 * time.Millisecond // between rounds of the servers; doubles up to pauseMax
 	pauseMax  = time.Second
-	closeWait = 5 * time.Second // for the session to be closed, at most; then it is left to its timeout
+	closeWait = 5 * time.Second // how long Close waits for the server to close the session
 )
 
-// DefaultTimeout is that of a session if Config says nothing.
+// DefaultTimeout is the default of Config.Timeout.
 const DefaultTimeout = 30 * time.Second
 
-// A Config says where the ensemble is. Servers must be there.
+// A Config says where the ensemble is. Servers is required.
 type Config struct {
 	Servers []string // host:port
-	Chroot  string   // what the client takes for the root; "" for none
-	// Timeout is the session's that is asked for. A server has the Timeout's share of its number to take the client, and a connection on
-	// which nothing comes for two thirds of what was granted is left. Zero means DefaultTimeout.
+	Chroot  string   // the path that the client sees as the root; "" for none
+	// Timeout is the session timeout to request; zero means DefaultTimeout. One round of all
+	// servers takes at most as long. The client leaves a connection on which nothing arrives for
+	// two thirds of the granted timeout.
 	Timeout  time.Duration
-	ReadOnly bool        // a server without a quorum will do
-	TLS      *tls.Config // how connections are encrypted; nil for not at all
-	// Events, if it is not nil, is told of watches and of the connection. It must neither call the client nor block for long.
+	ReadOnly bool        // accept a server without a quorum
+	TLS      *tls.Config // nil means plain text
+	// Events, if not nil, receives the events of watches and of the connection. It must neither
+	// call the client nor block for long.
 	Events func(Event)
 }
 
-// An Event is what a watch tells, or if its Type is wire.EventNone, that the State has changed.
+// An Event is what a watch saw. If its Type is wire.EventNone, it is a change of the State.
 type Event struct {
 	Type  wire.EventType
 	State wire.State
 	Path  string
-	Zxid  int64 // of the change, if the server says it
+	Zxid  int64 // of the change; zero if the server does not say it
 }
 
 // A State says how a client is connected.
 type State int
 
-// The states. After Closed, Expired and AuthFailed no other one comes.
+// The states. Closed, Expired and AuthFailed are final.
 const (
 	Connecting State = iota
 	Connected
@@ -56,33 +58,33 @@ const (
 	AuthFailed
 )
 
-// String is the state's name in ZooKeeper's client. An expired session is a closed client there.
+// String returns the state's name in ZooKeeper's client, which calls an expired session closed.
 func (s State) String() string {
 	return [...]string{"CONNECTING", "CONNECTED", "CONNECTEDREADONLY", "CLOSED", "CLOSED", "AUTH_FAILED"}[s]
 }
 
-// Alive reports whether requests have a chance.
+// Alive reports whether the client's session may still be used.
 func (s State) Alive() bool { return s <= ConnectedReadOnly }
 
-// A Client is a session. Its methods may be called by any number of goroutines.
+// A Client is a session. Any number of goroutines may call its methods.
 type Client struct {
 	// Immutable after New.
 	cfg    Config
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when the goroutines are gone
+	ended  chan struct{} // closed when the goroutines have ended
 
 	// Owned by the loop.
-	session  wire.ConnectResponse // zero until there is one
+	session  wire.ConnectResponse // zero until there is a session
 	lastZxid int64
 
 	mu struct {
 		sync.Mutex
 		state   State
-		changed chan struct{} // closed when state is stale
-		cause   error         // of the last server that did not take the client or lost it
+		changed chan struct{} // closed when state changes
+		cause   error         // why the last server did not accept the client, or lost it
 		closing bool
-		queue   []*call // to be sent
+		queue   []*call // not sent yet
 		under   int     // calls in queue and with the link
 		link    *link   // nil while there is no connection
 		auths   []wire.Auth
@@ -90,14 +92,14 @@ type Client struct {
 	}
 }
 
-// A call is a request under way.
+// A call is a request in flight.
 type call struct {
 	// Immutable.
 	q      *wire.Request
 	path   string                // for the error
-	settle func(err error) error // unless nil, run by the loop before the caller hears of it; it may change the error
+	answer func(err error) error // if not nil, the loop runs it before the caller learns the outcome; may change the error
 
-	sent bool // guarded by the Client's mu: a server may know of it
+	sent bool // guarded by the Client's mu: a server may have received it
 
 	// Written before done is closed.
 	reply wire.Reply
@@ -105,7 +107,7 @@ type call struct {
 	done  chan struct{}
 }
 
-// New begins to connect. Close ends the client.
+// New returns a client that connects in the background. Close ends it.
 func New(cfg Config) (*Client, error) {
 	if len(cfg.Servers) == 0 {
 		return nil, errors.New("client: no servers")
@@ -124,21 +126,21 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// State returns the state, and a channel that is closed when it is another.
+// State returns the state, and a channel that is closed when the state changes.
 func (c *Client) State() (now State, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.state, c.mu.changed
 }
 
-// Cause is why the client is not connected, as far as it knows.
+// Cause returns why the client is not connected, as far as it knows.
 func (c *Client) Cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.cause
 }
 
-// Ready waits until the client is connected. It returns an Error if the client has ended or ctx has.
+// Ready waits until the client is connected. It returns an Error if the client or ctx ends first.
 func (c *Client) Ready(ctx context.Context) error {
 	for {
 		now, changed := c.State()
@@ -156,7 +158,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// endError is what calls get in a state in which they have no chance.
+// endError returns the error of calls in a final state.
 func (c *Client) endError(path string, s State) error {
 	switch s {
 	case Expired:
@@ -164,21 +166,22 @@ func (c *Client) endError(path string, s State) error {
 	case AuthFailed:
 		return &Error{Code: wire.AuthFailed, Path: path}
 	}
-	return &Error{Code: wire.SessionExpired, Path: path, Cause: errClosed} // as ZooKeeper's client says
+	return &Error{Code: wire.SessionExpired, Path: path, Cause: errClosed} // like ZooKeeper's client
 }
 
 var errClosed = errors.New("the client is closed")
 
-// Call sends a request and returns its reply, with the paths as the client sees them. An Error is returned for a code that is not OK,
-// together with the reply. q.Xid is the client's to choose.
+// Call sends a request and returns its reply, with paths as the client sees them. If the reply's
+// code is not OK, Call returns the reply and an Error. The client chooses q.Xid itself.
 //
-// When ctx ends first, the error is its Canceled, or an Error: of ConnectionLoss if the request was not sent, of OperationTimeout if whether it
-// is carried out stays open.
+// If ctx is canceled first, Call returns ctx.Err(). If the deadline of ctx passes first, Call
+// returns an Error: ConnectionLoss if the request was not sent, OperationTimeout if the outcome is
+// unknown.
 func (c *Client) Call(ctx context.Context, q wire.Request) (wire.Reply, error) {
 	return c.do(ctx, q, nil)
 }
 
-// AddAuth adds an identity, also to every later connection.
+// AddAuth authenticates the session with a further credential, also on every later connection.
 func (c *Client) AddAuth(ctx context.Context, scheme string, proof []byte) error {
 	auth := wire.Auth{Scheme: scheme, Proof: proof}
 	q := wire.Request{Auth: auth}
@@ -194,8 +197,8 @@ func (c *Client) AddAuth(ctx context.Context, scheme string, proof []byte) error
 	return err
 }
 
-// RemoveWatches removes the watches of a kind at a path, and has Config.Events told of each. With local set they are removed here even
-// if no server can be asked.
+// RemoveWatches removes the watches of a kind at a path, and sends Config.Events an event for each.
+// If local is set, it removes them here even if the server does not.
 func (c *Client) RemoveWatches(ctx context.Context, path string, kind wire.WatchKind, local bool) error {
 	q := wire.Request{Operation: wire.Operation{Op: wire.OpRemoveWatches, Path: path, Kind: kind}}
 	at := q
@@ -215,11 +218,11 @@ func (c *Client) RemoveWatches(ctx context.Context, path string, kind wire.Watch
 	return err
 }
 
-func (c *Client) do(ctx context.Context, q wire.Request, settle func(error) error) (wire.Reply, error) {
+func (c *Client) do(ctx context.Context, q wire.Request, answer func(error) error) (wire.Reply, error) {
 	if err := checkPaths(&q); err != nil {
 		return wire.Reply{}, err
 	}
-	k := &call{q: &q, settle: settle, done: make(chan struct{})}
+	k := &call{q: &q, answer: answer, done: make(chan struct{})}
 	if hasPath(q.Op) && q.Path != wire.Null {
 		k.path = q.Path
 	}
@@ -261,7 +264,7 @@ func (c *Client) enqueue(k *call) error {
 	return nil
 }
 
-// withdraw takes back a call, and reports whether it was not sent.
+// withdraw removes a call from the queue, and reports whether it was not sent.
 func (c *Client) withdraw(k *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,10 +278,11 @@ func (c *Client) withdraw(k *call) bool {
 	return !k.sent
 }
 
-// finish is run by the loop for every call that was not withdrawn.
+// finish gives a call its outcome. Only the loop calls it, once for every call that was not
+// withdrawn.
 func (c *Client) finish(k *call, r *wire.Reply, err error) {
-	if k.settle != nil {
-		err = k.settle(err)
+	if k.answer != nil {
+		err = k.answer(err)
 	}
 	c.mu.Lock()
 	c.mu.under--
@@ -290,14 +294,14 @@ func (c *Client) finish(k *call, r *wire.Reply, err error) {
 	close(k.done)
 }
 
-// failAll finishes calls without an answer.
+// failAll finishes calls that got no answer.
 func (c *Client) failAll(calls []*call, code wire.Code, cause error) {
 	for _, k := range calls {
 		c.finish(k, nil, &Error{Code: code, Path: k.path, Cause: cause})
 	}
 }
 
-// failQueue fails what was not sent.
+// failQueue fails the calls that were not sent.
 func (c *Client) failQueue(code wire.Code, cause error) {
 	c.mu.Lock()
 	waiting := c.mu.queue
@@ -306,8 +310,8 @@ func (c *Client) failQueue(code wire.Code, cause error) {
 	c.failAll(waiting, code, cause)
 }
 
-// Close closes the session, which deletes its ephemerals, and waits until nothing of the client runs any more. Without a connection
-// the session is left to its timeout. It is idempotent.
+// Close closes the session, which deletes its ephemerals, and waits until the client's goroutines
+// have ended. Without a connection, it leaves the session to its timeout. It is idempotent.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	var last *call
@@ -335,7 +339,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// become changes the state and tells of it.
+// become changes the state and sends an event about it.
 func (c *Client) become(s State, e wire.State) {
 	c.mu.Lock()
 	was := c.mu.state

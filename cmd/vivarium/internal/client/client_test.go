@@ -46,7 +46,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// Many callers at once, each of whom gets his own answers.
+// Many callers share a client, and each gets its own answers.
 func TestManyCallers(t *testing.T) {
 	c, _ := connect(t, Config{Servers: []string{start(t)}})
 	const callers, each = 32, 50
@@ -108,7 +108,7 @@ func TestChroot(t *testing.T) {
 	q.Ops = []wire.Operation{op(wire.OpDelete, "/")}
 	r, err = c2.Call(t.Context(), q)
 	must(t, err)
-	if r.Results[0].Err != wire.OK { // unlike a delete alone; ZooKeeper's client does so too
+	if r.Results[0].Err != wire.OK { // unlike a single delete; ZooKeeper's client does so too
 		t.Errorf("multi with a delete of the root: %+v", r.Results)
 	}
 	_, err = do(t, all, op(wire.OpExists, "/app2"))
@@ -126,7 +126,7 @@ func TestWatches(t *testing.T) {
 	mustDo(t, c, watched(wire.OpGetData, "/w"))
 	mustDo(t, c, watched(wire.OpExists, "/w")) // the same watch
 	mustDo(t, c, op(wire.OpSetData, "/w"))
-	if len(events) != 1 { // before the reply
+	if len(events) != 1 { // the event comes before the reply
 		t.Errorf("%d events", len(events))
 	}
 	events.expect(t, wire.NodeDataChanged, ok, "/w")
@@ -153,7 +153,7 @@ func TestWatches(t *testing.T) {
 	events.expect(t, wire.PersistentWatchRemoved, ok, "/w")
 	is(t, "remove again", c.RemoveWatches(t.Context(), "/w", wire.KindPersistent, false), wire.NoWatcher)
 	mustDo(t, c, op(wire.OpDelete, "/w/d"))
-	events.expect(t, wire.NodeDeleted, ok, "/w/d") // the recursive one's
+	events.expect(t, wire.NodeDeleted, ok, "/w/d") // from the recursive watch
 	must(t, c.RemoveWatches(t.Context(), "/", wire.KindAny, false))
 	events.expect(t, wire.PersistentWatchRemoved, ok, "/")
 	mustDo(t, c, op(wire.OpDelete, "/w/c"))
@@ -162,7 +162,7 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// A connection that is lost comes back with the session, the watches and the identities.
+// After a lost connection, the client has its session, watches and identities again.
 func TestReconnection(t *testing.T) {
 	addr := start(t)
 	p := newProxy(t, addr)
@@ -214,7 +214,7 @@ func TestReconnection(t *testing.T) {
 	if r := mustDo(t, c, op(wire.OpExists, "/eph")); r.Stat.EphemeralOwner != id {
 		t.Errorf("owner %x, session %x", r.Stat.EphemeralOwner, id)
 	}
-	// Of a connection that is lost now and again nothing adds up.
+	// Nothing accumulates when the connection is lost again and again.
 	for range 3 {
 		p.cut(false)
 		events.expect(t, wire.EventNone, wire.StateDisconnected, "")
@@ -222,7 +222,7 @@ func TestReconnection(t *testing.T) {
 	}
 }
 
-// More watches than go into one request are set again.
+// Watches that do not fit into one request are all set again.
 func TestReconnectionWithManyWatches(t *testing.T) {
 	w := newWatches()
 	long := make([]byte, 1000)
@@ -259,7 +259,7 @@ func TestSecondServer(t *testing.T) {
 	mustDo(t, c, op(wire.OpExists, "/"))
 }
 
-// A session whose server goes is resumed on the next one.
+// When a server goes away, the client resumes its session on the next one.
 func TestMove(t *testing.T) {
 	addr := start(t)
 	first, second := newProxy(t, addr), newProxy(t, addr)
@@ -276,7 +276,7 @@ func TestMove(t *testing.T) {
 	events.expect(t, wire.NodeDataChanged, wire.StateSyncConnected, "/eph")
 }
 
-// A client that is asked nothing keeps its session.
+// A client without requests keeps its session.
 func TestIdle(t *testing.T) {
 	c, events := connect(t, Config{Servers: []string{start(t)}, Timeout: 2 * time.Second})
 	select {
@@ -297,7 +297,7 @@ func TestExpiry(t *testing.T) {
 	}
 	p.cut(true)
 	events.expect(t, wire.EventNone, wire.StateDisconnected, "")
-	for { // until the session is gone
+	for { // until the session has ended
 		if _, err := do(t, other, op(wire.OpExists, "/eph")); CodeOf(err) == wire.NoNode {
 			break
 		}
@@ -344,9 +344,9 @@ func TestClose(t *testing.T) {
 	leaves(t)
 }
 
-// Calls under way when the client is closed end, and so do those that end by their own contexts.
+// Calls in flight end when the client is closed, or when their own contexts end.
 func TestCallsEnd(t *testing.T) {
-	f := fake(t, func(s *served) { // which answers nothing after the handshake
+	f := fake(t, func(s *served) { // answers nothing after the handshake
 		s.shakeHands(10_000)
 		s.silent()
 	})
@@ -371,7 +371,7 @@ func TestCallsEnd(t *testing.T) {
 	select {
 	case err := <-errs:
 		if CodeOf(err) == wire.OK {
-			t.Errorf("a call under way: %v", err)
+			t.Errorf("a call in flight: %v", err)
 		}
 	case <-time.After(patience):
 		t.Fatal("a call hangs")

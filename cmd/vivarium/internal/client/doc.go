@@ -1,20 +1,31 @@
-// Package client is a small client of ZooKeeper's protocol: what vivarium's shell needs, which is every request there is, and no more.
-// The client in Go that is in use, go-zookeeper, lacks several of them.
+// Package client is a small client of ZooKeeper's protocol, with what vivarium's shell needs: every
+// request, and little else. The usual client in Go, go-zookeeper, lacks several requests.
 //
-// A Client keeps one session over one connection at a time. It goes round its servers in the order in which they were named until one
-// takes it, and again when the connection is lost: with its session, its identities and its watches. What was sent and not answered
-// when a connection is lost fails with ConnectionLoss and is never sent again, for it may have been carried out. What is yet to be sent
-// waits, and fails with ConnectionLoss once no server of a whole round has taken the client, or one that did has lost it at once.
+//	c, err := client.New(client.Config{Servers: []string{"127.0.0.1:2181"}})
+//	...
+//	defer c.Close()
+//	get := wire.Operation{Op: wire.OpGetData, Path: "/a"}
+//	reply, err := c.Call(ctx, wire.Request{Operation: get})
+//
+// A Client keeps one session over one connection at a time. It tries its servers in the order in
+// which they are named until one accepts it. When the connection is lost it tries them again, with
+// its session, its identities and its watches.
+//
+// A request that was sent and not answered when the connection is lost fails with ConnectionLoss.
+// The client never sends it again, because a server may have carried it out. A request that was not
+// sent yet waits. It fails with ConnectionLoss after a whole round in which no server accepted the
+// client, or when a server accepted the client and lost it at once.
 //
 // # Goroutines
 //
-// New starts one, which connects and then reads; while there is a connection a second one writes. Config.Events is called by the first
-// alone, so events come one after another, each before any later answer is seen. Close ends both and waits for them.
+// New starts a goroutine that connects and then reads. While there is a connection, a second one
+// writes. Only the first calls Config.Events, so events come one after another, each before any
+// later answer. Close ends both goroutines and waits for them.
 //
 // # Limits
 //
-// No more than callsMax requests are under way. A frame of a server may have frameMax bytes. A server that says nothing for two thirds
-// of the session's timeout, or does not finish a frame in that time, is left; one that sends what is no answer to anything is left at once.
-//
-// Read client.go first, then link.go and watches.go; servers.go and path.go are what strings mean, errors.go how codes are called.
+// At most callsMax requests are in flight. A frame from a server has at most frameMax bytes. The
+// client leaves a server that sends nothing, or does not finish a frame, for two thirds of the
+// session's timeout. It leaves a server at once that replies to no request or sends what cannot be
+// decoded.
 package client

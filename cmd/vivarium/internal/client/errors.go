@@ -7,18 +7,18 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// ErrBusy says that more requests are under way than the client takes.
-var ErrBusy = errors.New("too many requests under way")
+// ErrBusy means that too many requests are in flight.
+var ErrBusy = errors.New("too many requests in flight")
 
-// An Error is the code that a request was answered with, or what the client says in place of an answer: ConnectionLoss, SessionExpired,
-// AuthFailed and OperationTimeout.
+// An Error is the code with which a server answered a request. If there is no answer, the client
+// sets the code: ConnectionLoss, SessionExpired, AuthFailed or OperationTimeout.
 type Error struct {
 	Code  wire.Code
 	Path  string // as the caller named it; "" if the request has none
-	Cause error  // what happened, where the code is the client's own; may be nil
+	Cause error  // what happened, if the client set the code; may be nil
 }
 
-// Error says it in ZooKeeper's words, which scripts know.
+// Error returns ZooKeeper's words, which scripts look for.
 func (e *Error) Error() string {
 	text := "KeeperErrorCode = " + name(e.Code)
 	if e.Path != "" {
@@ -30,7 +30,7 @@ func (e *Error) Error() string {
 // Unwrap returns the Cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// CodeOf returns the code of an error that is or wraps an Error, otherwise wire.OK.
+// CodeOf returns the code of an error that is or wraps an Error. For any other error it is wire.OK.
 func CodeOf(err error) wire.Code {
 	var e *Error
 	if errors.As(err, &e) {

@@ -19,7 +19,7 @@ import (
 
 const patience = 20 * time.Second
 
-// start opens a gateway on a node that is alone, and returns its address.
+// start opens a gateway on a node that is alone, and returns the gateway's address.
 func start(t testing.TB) string {
 	t.Helper()
 	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -32,7 +32,7 @@ func start(t testing.TB) string {
 	return g.Addr().String()
 }
 
-// told keeps the events of a client.
+// told collects the events of a client.
 type told chan Event
 
 // next returns the next event.
@@ -54,7 +54,7 @@ func (c told) expect(t testing.TB, typ wire.EventType, state wire.State, path st
 	}
 }
 
-// connect returns a client that is connected, and its further events.
+// connect returns a connected client, and its further events.
 func connect(t testing.TB, cfg Config) (*Client, told) {
 	t.Helper()
 	c, events := begin(t, cfg)
@@ -113,13 +113,13 @@ func mustDo(t testing.TB, c *Client, o wire.Operation) wire.Reply {
 	return r
 }
 
-// A proxy stands between clients and a server, to lose their connections.
+// A proxy stands between clients and a server, and can cut their connections.
 type proxy struct {
 	net.Listener
 	to string
 
 	mu    sync.Mutex
-	shut  bool // connections are taken and closed at once
+	shut  bool // new connections are accepted and closed at once
 	socks []net.Conn
 }
 
@@ -158,7 +158,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// cut closes all connections, and if shut is set all that come.
+// cut closes all connections. If shut is set, it also closes all new ones.
 func (p *proxy) cut(shut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

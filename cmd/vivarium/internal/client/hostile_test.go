@@ -9,13 +9,14 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// served is a connection to a server that a test makes up.
+// served is the server's end of a connection to a fake server.
 type served struct {
 	net.Conn
 	t testing.TB
 }
 
-// fake serves every connection with do, and returns the address. What is served ends with the test.
+// fake starts a server that serves every connection with do, and returns its address. Its
+// connections end with the test.
 func fake(t testing.TB, do func(*served)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +51,7 @@ func fake(t testing.TB, do func(*served)) string {
 	return l.Addr().String()
 }
 
-// frame reads a frame; the connection may have ended.
+// frame reads a frame. It returns an error if the connection has ended.
 func (s *served) frame() ([]byte, error) { return wire.ReadFrame(s, nil, 1<<20) }
 
 func (s *served) shakeHands(timeout int32) {
@@ -61,7 +62,7 @@ func (s *served) shakeHands(timeout int32) {
 	_, _ = s.Write(r.AppendFrame(nil))
 }
 
-// request reads the next request that is none of the client's own making.
+// request reads the next request that the test made. It skips those that the client makes itself.
 func (s *served) request() (wire.Request, error) {
 	for {
 		f, err := s.frame()
@@ -75,7 +76,7 @@ func (s *served) request() (wire.Request, error) {
 	}
 }
 
-// silent reads and says nothing until the connection ends.
+// silent reads and sends nothing until the connection ends.
 func (s *served) silent() {
 	for {
 		if _, err := s.frame(); err != nil {
@@ -84,7 +85,7 @@ func (s *served) silent() {
 	}
 }
 
-// Whatever a server sends, calls end, the client can be closed, and nothing of it is left.
+// Whatever a server sends, calls end, the client can be closed, and no goroutine of it remains.
 func TestHostileServers(t *testing.T) {
 	answer := func(f func(s *served, q wire.Request)) func(*served) {
 		return func(s *served) {
@@ -95,13 +96,13 @@ func TestHostileServers(t *testing.T) {
 			s.silent()
 		}
 	}
-	t.Cleanup(func() { leaves(t) }) // after all of them
+	t.Cleanup(func() { leaves(t) }) // after all subtests
 	for _, h := range []struct {
 		name string
 		do   func(*served)
 	}{
 		{"closes at once", func(s *served) {}},
-		{"says nothing", func(s *served) { s.silent() }},
+		{"sends nothing", func(s *served) { s.silent() }},
 		{"answers the handshake with garbage", func(s *served) { _, _ = s.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }},
 		{"answers the handshake with a short frame", func(s *served) { _, _ = s.Write([]byte{0, 0, 0, 2, 1, 2}); s.silent() }},
 		{"answers the handshake with half a frame", func(s *served) { _, _ = s.Write([]byte{0, 0, 0, 99, 1, 2}); s.silent() }},
@@ -113,7 +114,7 @@ func TestHostileServers(t *testing.T) {
 		}},
 		{"gives a session of a millisecond", func(s *served) { s.shakeHands(1); s.silent() }},
 		{"gives a session and closes", func(s *served) { s.shakeHands(600) }},
-		{"gives a session and says nothing", func(s *served) { s.shakeHands(600); s.silent() }},
+		{"gives a session and sends nothing", func(s *served) { s.shakeHands(600); s.silent() }},
 		{"announces a frame that is too long", answer(func(s *served, _ wire.Request) { _, _ = s.Write([]byte{0x7f, 0xff, 0xff, 0xff}) })},
 		{"announces a long frame and sends none", answer(func(s *served, _ wire.Request) { _, _ = s.Write([]byte{3, 0xff, 0xff, 0xff, 1}) })},
 		{"answers with a frame without a header", answer(func(s *served, _ wire.Request) { _, _ = s.Write([]byte{0, 0, 0, 1, 1}) })},
@@ -131,7 +132,7 @@ func TestHostileServers(t *testing.T) {
 			r.Op = wire.OpSync
 			_, _ = s.Write(r.AppendFrame(nil))
 		})},
-		{"sends an event that is none", answer(func(s *served, _ wire.Request) {
+		{"sends an event that is not one", answer(func(s *served, _ wire.Request) {
 			r := wire.Reply{Xid: wire.XidEvent}
 			r.Op = wire.OpPing
 			_, _ = s.Write(r.AppendFrame(nil))
@@ -164,7 +165,7 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// A flood of events that nobody asked for is not told.
+// A flood of events that match no watch is not passed on.
 func TestStrayEvents(t *testing.T) {
 	addr := fake(t, func(s *served) {
 		s.shakeHands(10_000)
@@ -192,7 +193,7 @@ func TestStrayEvents(t *testing.T) {
 	}
 }
 
-// FuzzHandle feeds frames to a client that awaits answers.
+// FuzzHandle feeds frames to a client that waits for answers.
 func FuzzHandle(f *testing.F) {
 	r := wire.Reply{Xid: 1}
 	r.Op = wire.OpGetData

@@ -14,18 +14,18 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// A link is a connection to a server that has taken the client.
+// A link is a connection to a server that has accepted the client.
 type link struct {
 	// Immutable.
 	sock    net.Conn
-	silence time.Duration // after which the server is left
-	kicked  chan struct{} // there is something to write; one is enough for all
+	silence time.Duration // how long the server may send nothing
+	kicked  chan struct{} // there is something to write
 	done    chan struct{} // closed when the reader has ended
 
 	mu    sync.Mutex
 	xid   int32
 	sent  map[int32]*call // awaiting their replies
-	auths []*call         // likewise, in the order sent; nil for those that were sent again
+	auths []*call         // likewise, in the order sent; nil for those sent again on a new connection
 }
 
 func (l *link) kick() {
@@ -37,7 +37,7 @@ func (l *link) kick() {
 
 var errExpired = errors.New("the session has expired")
 
-// loop connects and reads, again and again, until the client ends.
+// loop connects and reads until the client ends.
 func (c *Client) loop() {
 	defer close(c.ended)
 	for pause := pauseMin; c.ctx.Err() == nil; {
@@ -60,7 +60,7 @@ func (c *Client) loop() {
 			}
 			if time.Since(came) > pauseMax {
 				pause = pauseMin
-			} else { // a server that takes clients and loses them at once is as good as none
+			} else { // a server that loses its clients at once counts as none
 				c.failQueue(wire.ConnectionLoss, c.Cause())
 			}
 		}
@@ -73,7 +73,7 @@ func (c *Client) loop() {
 	c.end(Closed, wire.StateClosed)
 }
 
-// end is what the loop does last.
+// end sets the final state. The loop calls it last.
 func (c *Client) end(s State, e wire.State) {
 	c.become(s, e)
 	code := wire.SessionExpired
@@ -83,7 +83,8 @@ func (c *Client) end(s State, e wire.State) {
 	c.failQueue(code, nil)
 }
 
-// round asks one server after another to take the client, and returns the connection to the first that does, or what the last one said.
+// round tries one server after another. It returns the connection to the first that accepts the
+// client, or the last server's error.
 func (c *Client) round() (sock net.Conn, err error) {
 	for _, server := range c.cfg.Servers {
 		sock, err = c.open(server)
@@ -154,7 +155,8 @@ func (c *Client) shakeHands(sock net.Conn) error {
 	return errExpired
 }
 
-// serve sends and reads until the connection is lost, and reports whether that is because the server refuses the client's identity.
+// serve sends and reads until the connection is lost. It reports whether the server refused to
+// authenticate the client.
 func (c *Client) serve(sock net.Conn) (refused bool) {
 	l := &link{sock: sock, silence: max(time.Duration(c.session.Timeout)*time.Millisecond*2/3, time.Millisecond), kicked: make(chan struct{}, 1),
 		done: make(chan struct{}), sent: make(map[int32]*call)}
@@ -175,7 +177,7 @@ func (c *Client) serve(sock net.Conn) (refused bool) {
 	return c.detach(l, err)
 }
 
-// attach makes the link the client's, and returns what has to be sent first: identities and watches.
+// attach makes the link the client's, and returns what must be sent first: identities and watches.
 func (c *Client) attach(l *link) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +196,7 @@ func (c *Client) attach(l *link) []byte {
 	return first
 }
 
-// detach takes the link away and fails what it has not answered.
+// detach removes the link and fails the calls that it did not answer.
 func (c *Client) detach(l *link, err error) (refused bool) {
 	err = fmt.Errorf("%s: %w", l.sock.RemoteAddr(), err)
 	c.mu.Lock()
@@ -222,7 +224,7 @@ func (c *Client) detach(l *link, err error) (refused bool) {
 	return refused
 }
 
-// write sends first, then what is queued, and pings when it has long sent nothing.
+// write sends first, then the queued calls. If it sends nothing for a while, it pings.
 func (c *Client) write(l *link, first []byte) {
 	ping := time.NewTicker(max(l.silence/3, time.Millisecond))
 	defer ping.Stop()
@@ -230,7 +232,7 @@ func (c *Client) write(l *link, first []byte) {
 		if len(out) > 0 {
 			_ = l.sock.SetWriteDeadline(time.Now().Add(l.silence))
 			if _, err := l.sock.Write(out); err != nil {
-				_ = l.sock.Close() // ends the reader
+				_ = l.sock.Close() // ends read
 				return
 			}
 			ping.Reset(max(l.silence/3, time.Millisecond))
@@ -249,7 +251,7 @@ func (c *Client) write(l *link, first []byte) {
 	}
 }
 
-// drain appends what is queued to out, as sent.
+// drain appends the queued calls to out and marks them as sent.
 func (c *Client) drain(l *link, out []byte) []byte {
 	c.mu.Lock()
 	calls := c.mu.queue
@@ -257,7 +259,7 @@ func (c *Client) drain(l *link, out []byte) []byte {
 	for _, k := range calls {
 		k.sent = true
 	}
-	l.mu.Lock() // while c.mu is held, so that nobody sees a call in neither
+	l.mu.Lock() // while c.mu is held, so that a call is always in the queue or in the link
 	c.mu.Unlock()
 	defer l.mu.Unlock()
 	for _, k := range calls {
@@ -278,17 +280,17 @@ func (c *Client) drain(l *link, out []byte) []byte {
 }
 
 var (
-	errRefused = errors.New("the server refuses an identity")
-	errStray   = errors.New("a reply to no request")
-	errSilence = errors.New("the server says nothing")
+	errRefused = errors.New("the server refused to authenticate the client")
+	errStray   = errors.New("the server replied to no request")
+	errSilence = errors.New("the server sent nothing for too long")
 )
 
-// read handles what the server sends until there is nothing more to come.
+// read handles the server's frames until the connection is lost, and returns why.
 func (c *Client) read(l *link) error {
 	in := bufio.NewReader(l.sock)
 	for {
 		_ = l.sock.SetReadDeadline(time.Now().Add(l.silence))
-		frame, err := wire.ReadFrame(in, nil, frameMax) // a new one each: data of replies lie in it
+		frame, err := wire.ReadFrame(in, nil, frameMax) // not reused: a reply's data lie in it
 		if e, ok := err.(net.Error); ok && e.Timeout() {
 			return errSilence
 		} else if err == io.EOF {
@@ -302,7 +304,7 @@ func (c *Client) read(l *link) error {
 	}
 }
 
-// handle does what one frame says.
+// handle handles one frame.
 func (c *Client) handle(l *link, frame []byte) error {
 	var r wire.Reply
 	body, err := r.DecodeHeader(frame)
@@ -331,7 +333,7 @@ func (c *Client) handle(l *link, frame []byte) error {
 	return c.answered(k, &r, body)
 }
 
-// answered finishes a call with its reply. A reply that cannot be read is the connection's end.
+// answered finishes a call with its reply. A reply that cannot be decoded ends the connection.
 func (c *Client) answered(k *call, r *wire.Reply, body []byte) error {
 	if r.Zxid > 0 {
 		c.lastZxid = r.Zxid
@@ -378,7 +380,7 @@ func (c *Client) authAnswered(l *link, r *wire.Reply) error {
 	return nil
 }
 
-// event tells of what a watch saw, if anybody asked for it.
+// event passes on the event of a watch, if the client still has the watch.
 func (c *Client) event(r *wire.Reply) {
 	c.mu.Lock()
 	asked := c.mu.watches.fire(r.Event.Type, r.Event.Path)

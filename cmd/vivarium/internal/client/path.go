@@ -8,14 +8,14 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// A PathError says why a path is none, in the words of ZooKeeper's client.
+// A PathError says why a path is invalid, in the words of ZooKeeper's client.
 type PathError string
 
 // Error returns the words.
 func (e PathError) Error() string { return string(e) }
 
-// CheckPath says why a path is none, by a PathError, or returns nil. Servers have the same rule, but they do not
-// look at the paths of reads: a path that is none just does not exist there.
+// CheckPath returns a PathError if a path is invalid. Servers have the same rules, but they do not
+// check the paths of reads: for them, an invalid path just does not exist.
 func CheckPath(path string) error {
 	switch {
 	case path == "":
@@ -27,7 +27,7 @@ func CheckPath(path string) error {
 	case path[len(path)-1] == '/':
 		return PathError("Path must not end with / character")
 	}
-	at := 0 // of the component, in UTF-16 units, as all that these sentences count
+	at := 0 // where the component begins, in UTF-16 units like all positions in these errors
 	for i, part := range strings.Split(path, "/") {
 		if i > 0 {
 			if why, off := flaw(part); why != "" {
@@ -39,7 +39,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// flaw says what is wrong with a component, and where.
+// flaw returns what is wrong with a component, and where. why is empty if nothing is wrong.
 func flaw(part string) (why string, at int) {
 	switch part {
 	case "":
@@ -58,7 +58,7 @@ func flaw(part string) (why string, at int) {
 	return "", 0
 }
 
-// checkPaths is CheckPath for whatever paths a request has.
+// checkPaths checks all paths of a request.
 func checkPaths(q *wire.Request) error {
 	switch q.Op {
 	case wire.OpMulti, wire.OpMultiRead:
@@ -77,7 +77,7 @@ func checkOperation(o *wire.Operation) error {
 	case !hasPath(o.Op), o.Op == wire.OpGetEphemerals && o.Path == wire.Null:
 		return nil
 	case sequential(o):
-		return CheckPath(o.Path + "1") // to which a number will be added
+		return CheckPath(o.Path + "1") // the server will append a number
 	}
 	return CheckPath(o.Path)
 }
@@ -90,7 +90,7 @@ func sequential(o *wire.Operation) bool {
 	return false
 }
 
-// hasPath reports whether requests of an op are about the path of their Operation.
+// hasPath reports whether requests of an op use the path of their Operation.
 func hasPath(op wire.Op) bool {
 	switch op {
 	case wire.OpPing, wire.OpWhoAmI, wire.OpCloseSession, wire.OpMulti, wire.OpMultiRead, wire.OpAuth, wire.OpSASL,

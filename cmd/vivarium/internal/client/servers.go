@@ -10,8 +10,9 @@ import (
 
 const defaultPort = "2181"
 
-// ParseServers reads what names an ensemble to ZooKeeper's clients, such as "a:2181,b:2181/app": servers, and the path that the client
-// takes for its root, which may be missing and is "" then. The port may be missing too, and is 2181 then.
+// ParseServers parses the address of an ensemble as ZooKeeper's clients write it, such as
+// "a:2181,b:2181/app": servers, and the path that the client uses as its root. Without a path,
+// chroot is "". Without a port, the port is 2181.
 func ParseServers(text string) (servers []string, chroot string, err error) {
 	hosts := text
 	if i := strings.IndexByte(text, '/'); i >= 0 {
@@ -41,7 +42,7 @@ func ParseServers(text string) (servers []string, chroot string, err error) {
 
 func address(h string) (string, error) {
 	host, port := h, defaultPort
-	if h[0] == '[' && h[len(h)-1] != ']' || h[0] != '[' && strings.Count(h, ":") == 1 { // else a name or an IPv6 address alone
+	if h[0] == '[' && h[len(h)-1] != ']' || h[0] != '[' && strings.Count(h, ":") == 1 { // otherwise it is a name or an IPv6 address, without a port
 		var err error
 		if host, port, err = net.SplitHostPort(h); err != nil {
 			return "", err

@@ -8,8 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// watches are what the client has asked to be told of, by the paths as the server knows them: a server forgets them with the connection,
-// so that they have to be set again, and tells of a change once, however many of them it concerns.
+// watches holds the client's watches by their paths, as the server knows the paths. A server
+// forgets them with the connection, so the client sets them again on the next one. A server sends
+// one event for a change, even if it concerns several watches.
 type watches struct {
 	data, exist, child, persistent, recursive map[string]bool
 }
@@ -19,7 +20,7 @@ func newWatches() watches {
 	return watches{data: m(), exist: m(), child: m(), persistent: m(), recursive: m()}
 }
 
-// add takes note of what a reply has armed.
+// add records the watch that a reply armed.
 func (w *watches) add(o *wire.Operation, code wire.Code) {
 	switch {
 	case o.Op == wire.OpAddWatch && code == wire.OK && o.Mode == wire.WatchPersistent:
@@ -37,7 +38,7 @@ func (w *watches) add(o *wire.Operation, code wire.Code) {
 	}
 }
 
-// fire reports whether anybody asked for an event, and forgets what it has used up.
+// fire reports whether a watch matches an event, and removes the watches that it uses up.
 func (w *watches) fire(t wire.EventType, path string) bool {
 	asked := w.persistent[path]
 	if t != wire.NodeChildrenChanged {
@@ -67,7 +68,7 @@ func (w *watches) above(path string) bool {
 	}
 }
 
-// remove takes away the watches of a kind, and returns the events that tell of it.
+// remove removes the watches of a kind, and returns the types of the events about it.
 func (w *watches) remove(kind wire.WatchKind, path string) []wire.EventType {
 	var told []wire.EventType
 	for _, of := range []struct {
@@ -91,10 +92,11 @@ func (w *watches) remove(kind wire.WatchKind, path string) []wire.EventType {
 	return told
 }
 
-// batchMax is how many bytes of paths one request to set watches has, so that it stays far from the longest frame a server reads.
+// batchMax limits the bytes of paths in one request to set watches. It is far below the longest
+// frame that a server reads.
 const batchMax = 128 << 10
 
-// again returns the requests that set all watches on a new connection.
+// again returns requests that set all watches on a new connection.
 func (w *watches) again(zxid int64) []*wire.Request {
 	var list []*wire.Request
 	var now wire.Watches
@@ -104,7 +106,7 @@ func (w *watches) again(zxid int64) []*wire.Request {
 			return
 		}
 		q := &wire.Request{Xid: wire.XidSetWatches, Watches: now}
-		q.Op = wire.OpSetWatches // which every server knows
+		q.Op = wire.OpSetWatches // known to every server
 		if len(now.Persistent)+len(now.Recursive) > 0 {
 			q.Op = wire.OpSetWatches2
 		}
@@ -127,7 +129,7 @@ func (w *watches) again(zxid int64) []*wire.Request {
 	return list
 }
 
-// forget removes watches and tells of it; path is the server's.
+// forget removes watches and sends events about it. The path is as the server knows it.
 func (c *Client) forget(kind wire.WatchKind, path string) bool {
 	state := wire.StateSyncConnected
 	c.mu.Lock()
@@ -142,7 +144,8 @@ func (c *Client) forget(kind wire.WatchKind, path string) bool {
 	return len(told) > 0
 }
 
-// The paths that a server knows begin with the chroot, but those of the ensemble itself, and getEphemerals', which is ZooKeeper's way.
+// On a server, the client's paths begin with the chroot. As in ZooKeeper's client, there are two
+// exceptions: configPath and the paths of getEphemerals.
 
 const configPath = "/zookeeper/config"
 
@@ -159,7 +162,7 @@ func (c *Client) toServer(q *wire.Request) {
 			o.Path = c.cfg.Chroot + o.Path
 		}
 	}
-	if q.Op != wire.OpDelete || q.Path != "/" { // which must not delete the chroot, but one in a multi does: ZooKeeper's way too
+	if q.Op != wire.OpDelete || q.Path != "/" { // the chroot must not be deleted, except in a multi, as in ZooKeeper's client
 		add(&q.Operation)
 	}
 	q.Ops = slices.Clone(q.Ops)
