@@ -126,8 +126,6 @@ func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 	})
 }
 
-// B4.4: the ctx of Submit says until when a transaction is taken, not for how long anybody waits: a caller that gives up has
-// its contender's name from the true outcome, or could not delete it.
 func TestDeadlineOfTheCtxReplacesTheLimit(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		w := r.send("/a")
