@@ -85,7 +85,7 @@ func TestBarrier_SurvivesLostMessages(t *testing.T) {
 	})
 	asked := 0
 	eventually(t, "barriers whose requests are lost", func() bool {
-		leader := awaitLeader(t, e.nodes[0], 1) // this may be another one than the last time, which asks nobody
+		leader := awaitLeader(t, e.nodes[0], 1) // perhaps another leader than before; the leader itself asks nobody
 		e.barrier(e.nodes[leader.Member%3], 1)
 		asked++
 		return asked >= 3 && lost.Load() >= 6
@@ -167,22 +167,22 @@ func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 	var b barrier
 	join := func() *round { r, _, _ := b.join(); return r }
 	early, leaver := join(), join()
-	batch := b.collect(nil)
+	rounds := b.collect(nil)
 	late := join()
 	b.leave(leaver)
-	if len(batch) != 1 || batch[0] != early || late == early {
+	if len(rounds) != 1 || rounds[0] != early || late == early {
 		t.Error("the late one waits for the early one's answer")
 	}
 	// It is lost; the next one serves both.
-	batch = b.collect(batch)
-	if len(batch) != 2 || batch[0] != early || batch[1] != late {
-		t.Errorf("%d turns", len(batch))
+	rounds = b.collect(rounds)
+	if len(rounds) != 2 || rounds[0] != early || rounds[1] != late {
+		t.Errorf("%d rounds", len(rounds))
 	}
 	// A caller that has left does not keep the loop.
 	b.leave(early)
 	b.leave(late)
 	b.leave(join())
-	if len(b.collect(batch)) != 0 || b.mu.running {
+	if len(b.collect(rounds)) != 0 || b.mu.running {
 		t.Error("the loop does not end")
 	}
 }
@@ -192,20 +192,20 @@ func TestBarrier_NotServedByAnEarlierRequest(t *testing.T) {
 func TestBarrier_EndTellsEverybody(t *testing.T) {
 	var b barrier
 	collected, _, _ := b.join()
-	batch := b.collect(nil)
+	rounds := b.collect(nil)
 	waiting, _, _ := b.join()
-	b.end(batch, ErrFailed)
+	b.end(rounds, ErrFailed)
 	for _, r := range []*round{collected, waiting} {
 		select {
 		case <-r.over:
 			if r.err != ErrFailed {
-				t.Errorf("told %v", r.err)
+				t.Errorf("the error is %v", r.err)
 			}
 		default:
-			t.Error("not told")
+			t.Error("a round is not over")
 		}
 	}
 	if _, idle, err := b.join(); err != ErrFailed || idle {
-		t.Errorf("who comes: %v, a loop is wanted: %v", err, idle)
+		t.Errorf("a later caller: %v, starts a loop: %v", err, idle)
 	}
 }

@@ -190,8 +190,8 @@ func readLog(files *checkedFiles, dir string, shard, replica uint64) (log Log, e
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	log, err = extent(db, files.disk, dir, shard, replica)
-	// tan takes a damaged list of its files for a short one, and a missing list for a new log. It
-	// asks for every file on the list when it opens. The newest file with content must be among
+	// tan mistakes a damaged list of its files for a short one, and a missing list for a new log.
+	// It asks for every file on the list when it opens. The newest file with content must be among
 	// them.
 	if err == nil && newest != "" && !files.asked[newest] {
 		err = fmt.Errorf("the list of log files does not name %s", newest)

@@ -82,7 +82,7 @@ func TestCheckLog_TellsWhatIsThereAndChangesNothing(t *testing.T) {
 	index := n.tapes[0].index
 	e.stop(n)
 	if first, last, exists := check(); first != 1 || last < index || !exists {
-		t.Errorf("first %d, last %d, exists %v after %d was applied and no snapshot taken", first, last, exists, index)
+		t.Errorf("first %d, last %d, exists %v after %d was applied and no snapshot", first, last, exists, index)
 	}
 
 	e.start(n)
@@ -165,7 +165,7 @@ func TestCheckLog_Damage(t *testing.T) {
 }
 
 // A bit changes somewhere in the log of a process that was killed. Either that is noticed, or all
-// acknowledged writes are there. It is never taken for the end of the log. For the last record
+// acknowledged writes are there. It is never mistaken for the end of the log. For the last record
 // alone nobody can tell whether it was ever whole. (NATS lost acknowledged messages when bits
 // changed.)
 func TestCheckLog_ABitThatTurns(t *testing.T) {
@@ -306,8 +306,8 @@ func TestVerifyLog_ABitThatTurns(t *testing.T) {
 	}
 }
 
-// VerifyLog names a damaged list of log files, whatever its number is. tan takes such a list for a
-// short one and begins a new list, perhaps with the same name.
+// VerifyLog names a damaged list of log files, whatever its number is. tan mistakes such a list for
+// a short one and begins a new list, perhaps with the same name.
 func TestVerifyLog_NamesADamagedList(t *testing.T) {
 	e := found(t, 1, 1)
 	n := e.nodes[0]

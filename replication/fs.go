@@ -27,7 +27,9 @@ import (
 // lists, it knows from a record.
 type fileSystem struct {
 	disk Disk
-	stop func() <-chan struct{} // returns a channel that is closed when the shards are stopped; nil before a machine was opened
+	// stop returns a channel that is closed when the shards are stopped. The channel is nil before
+	// a machine was opened.
+	stop func() <-chan struct{}
 
 	mu struct {
 		rank.Mutex[rank.Handles]
@@ -129,8 +131,8 @@ func (fs *fileSystem) Open(name string, _ ...vfs.OpenOption) (vfs.File, error) {
 
 // An unreadError says why a node could not read something that its dragonboat needs. The node has
 // failed because of it; no other node of the process fails. By the time dragonboat receives the
-// error, the shard is stopped. Where dragonboat can, it takes the error for that: the job of a
-// snapshot worker then ends.
+// error, the shard is stopped. Where it can, dragonboat treats the error like a stop of the shard:
+// the job of a snapshot worker then ends.
 type unreadError struct{ error }
 
 func (e *unreadError) Unwrap() error        { return e.error }
@@ -189,7 +191,7 @@ func (fs *fileSystem) Lock(name string) (io.Closer, error) {
 //
 // The index of a log says where its newest State is, and that the log is complete. But tan does not
 // fsync a record with only a new commit index, nor a log when it switches to the next one or
-// closes. After a power cut it would then take term and vote for empty. It also fails when it finds
+// closes. After a power cut it would then find neither term nor vote. It also fails when it finds
 // zeros at the end of a log that has an index. CURRENT names a MANIFEST, and tan has not synced the
 // MANIFEST's own name. Once the switch is thrown nothing needs to last, and a log may be gone.
 func (fs *fileSystem) Rename(oldname, newname string) error {

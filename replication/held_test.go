@@ -168,7 +168,7 @@ func TestHeld_BehindAReceivedSnapshot(t *testing.T) {
 		}
 		// The leader of term 6 sent the entries of term 4 again and committed them.
 		if _, term, yes := h.Contradicts(1, Held{Term: 6, Commit: 12, CommitTerm: 4}); yes {
-			t.Errorf("%s an entry of term %d that the snapshot replaced is taken for a committed one", when, term)
+			t.Errorf("%s an entry of term %d that the snapshot replaced counts as committed", when, term)
 		}
 	}
 	check("now")

@@ -37,8 +37,11 @@ type Host struct {
 	loops sync.WaitGroup // all goroutines of the host
 
 	mu struct {
-		rank.RWMutex[rank.Host] // held for reading by every call into nh, because NodeHost does not survive calls during its Close
-		closed                  bool
+		// Held for reading by every call into nh, because NodeHost does not survive calls during
+		// its Close.
+		rank.RWMutex[rank.Host]
+
+		closed bool
 	}
 }
 
@@ -130,7 +133,8 @@ func (h *Host) open() error {
 func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory) config.NodeHostConfig {
 	shards := uint64(c.Shards)
 	uuid := UUID(c.Digest, c.Member)
-	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) } // the log is opened before the transport
+	// The log is opened before the transport.
+	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) }
 	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,

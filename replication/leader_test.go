@@ -29,7 +29,7 @@ func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
 			h := hosts[i]
 			mu.Unlock()
 			if h != nil && h.Leader(id) != l {
-				t.Errorf("member %d is told %v and asked says %v", n.id, l, h.Leader(id))
+				t.Errorf("member %d was called with %v, and Leader returns %v", n.id, l, h.Leader(id))
 			}
 			seen[i].Lock()
 			defer seen[i].Unlock()
@@ -59,7 +59,7 @@ func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
 		return l.Member == to
 	})
 	for _, n := range e.nodes {
-		eventually(t, "one leader, who knows it", func() bool { // another member may lead the next moment
+		eventually(t, "one leader that knows it", func() bool { // another member may lead the next moment
 			l := n.host.Leader(1)
 			return l.Member != 0 && l == e.nodes[0].host.Leader(1) && n.host.Leads(1) == (n.id == l.Member)
 		})
@@ -113,7 +113,7 @@ func TestLeader_AMemberThatComesBackDeposesNobody(t *testing.T) {
 	}
 	others := slicesWithout(e.nodes, away)
 	if its, newest := term(away), max(term(others[0]), term(others[1])); its > newest {
-		t.Errorf("who was cut off is in term %d, the others in %d", its, newest)
+		t.Errorf("the member that was cut off is in term %d, the others in %d", its, newest)
 	}
 	e.carrier.isolate(UUID(e.digest, away.id), false)
 	e.write(away, 1, "back")

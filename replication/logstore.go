@@ -15,10 +15,9 @@ import (
 
 // logStore is tan with these changes:
 //
-//   - It fills in Update.State. dragonboat leaves it empty when it has not changed, and tan takes
-//     that for a changed term and vote. tan would fsync once more after every commit. A changed
-//     term or vote is always in the Update itself and is still synced; a commit index needs no
-//     fsync.
+//   - It fills in Update.State. dragonboat leaves it empty when it has not changed, and tan treats
+//     that as a changed term and vote. tan would fsync once more after every commit. A changed term
+//     or vote is always in the Update itself and is still synced; a commit index needs no fsync.
 //   - It makes one write at a time. tan fsyncs "the current file" without its lock. A snapshot
 //     record that switches to a new file in between would lose the fsync or close the file. One
 //     lock for all shards costs little: there is one step worker, which saves all shards in one

@@ -235,7 +235,7 @@ func TestLogStore_ReadsATermOnce(t *testing.T) {
 
 	db.slow = func() error { save(saved(1, 7, 5)); return nil }
 	if e := ask(1, 7); e.Term != 4 {
-		t.Errorf("read just before it is written anew: %+v", e)
+		t.Errorf("read just before it is written again: %+v", e)
 	}
 	asks("read while it was written anew", 1, 7, 5, 1)
 	ask(1, 8)
@@ -507,7 +507,7 @@ func TestRequestSnapshot_UnderLoad(t *testing.T) {
 	}
 	for i := 0; i < 200 || !taken(); i++ {
 		if i == 10_000 {
-			t.Fatal("no snapshot was taken under load")
+			t.Fatal("no snapshot was made under load")
 		}
 		if err := n.host.RequestSnapshot(1); err != nil && !errors.Is(err, ErrBusy) {
 			t.Fatal(err)

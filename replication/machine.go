@@ -159,7 +159,7 @@ func onlyBroken(err error) error {
 	return nil
 }
 
-// isStreamError reports whether dragonboat takes err for the end of one stream. dragonboat panics
+// isStreamError reports whether dragonboat treats err as the end of one stream. dragonboat panics
 // over all other errors.
 func isStreamError(err error) bool {
 	return errors.Is(err, statemachine.ErrSnapshotStopped) || errors.Is(err, statemachine.ErrSnapshotAborted) ||

@@ -141,7 +141,7 @@ func TestPowerCut_ATornRecordAtTheEnd(t *testing.T) {
 			case kind == "torn" && (err != nil || last < index):
 				t.Errorf("a write torn at %d: the log ends at %d, want %d: %v", torn, last, index, err)
 			case kind == "damaged" && err == nil && torn%blockSize != 0 && torn > before:
-				t.Errorf("a record damaged at %d is taken for a torn one", torn)
+				t.Errorf("a record damaged at %d counts as torn", torn)
 			}
 		}
 	}

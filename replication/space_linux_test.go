@@ -20,7 +20,7 @@ func TestOpen_TakesLittleOfTheDisk(t *testing.T) {
 		e.start(n)
 		e.write(n, 1, fmt.Sprint(i))
 		if got := spaceOf(t, n.dir); got > 4<<20 {
-			t.Fatalf("after %d starts %d MiB of the disk are taken", i+1, got>>20)
+			t.Fatalf("after %d starts %d MiB of the disk are used", i+1, got>>20)
 		}
 		e.stop(n)
 	}

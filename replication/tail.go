@@ -33,7 +33,7 @@ const (
 // that was written in part. A power cut in the middle of a write leaves any of its pages on the
 // disk. tan accepts a tail that is missing, copies all records before a tail of zeros, and refuses
 // a tail whose checksum does not match. A last record that is not whole was never fsynced, so it
-// was never acknowledged. A bad record with others behind it is damage, and an error. tan takes
+// was never acknowledged. A bad record with others behind it is damage, and an error. tan mistakes
 // some of this damage for the end of the log and would lose all that follows.
 func cutTails(d Disk, dir string) error {
 	dir = filepath.Join(dir, "tandb")
@@ -87,7 +87,7 @@ func cutTail(d Disk, name string) error {
 
 // findEnd returns where the last whole record of a log ends. It returns an error if a record
 // follows a damaged one. A crash leaves nothing behind the record that it tore, so that is damage
-// to whole records, and tan may take it for the end.
+// to whole records, and tan may mistake it for the end.
 func findEnd(f io.ReaderAt) (end int64, err error) {
 	block := make([]byte, blockSize)
 	damage := int64(-1)

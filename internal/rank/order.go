@@ -27,7 +27,7 @@ type (
 	Pin      struct{} // which zxids of a tree are pinned
 	Outbox   struct{} // a shard's requests
 	Errands  struct{} // what a shard has purged
-	Leaders  struct{} // who was said to lead
+	Leaders  struct{} // the leaders that observers know
 	Notifier struct{} // calls of Events
 	Identity struct{} // the identity file
 	End      struct{} // why the node failed
@@ -41,22 +41,22 @@ type (
 	Leader      struct{} // a shard's leader
 	Hosts       struct{} // the hosts of the process
 	Directories struct{} // the directories of the process
-	LogWrite    struct{} // who writes to the logs
+	LogWrite    struct{} // one write to the logs
 	LogShards   struct{} // what is known of each log
 	ShardLog    struct{} // what is known of one
 	Handles     struct{} // the open files
 
 	// Of the image.
 
-	Installing struct{} // who installs
-	Pointing   struct{} // who writes the pointer
-	Snapshot   struct{} // who writes a snapshot
+	Installing struct{} // one install
+	Pointing   struct{} // one write of the pointer
+	Snapshot   struct{} // one write of a snapshot
 	Image      struct{} // the image's state
 
 	// Of the disk.
 
 	Reading struct{} // one Read of an open file at a time
-	Writer  struct{} // who writes to a log
+	Writer  struct{} // one write to a log
 	File    struct{} // an open file
 	Overlay struct{} // what memory alone has
 	Nodes   struct{} // the files

@@ -225,7 +225,7 @@ func TestCutIsSilentAndHealingBreaks(t *testing.T) {
 		pass(time.Hour)
 		select {
 		case err := <-ended:
-			t.Fatalf("an end was told: %v", err)
+			t.Fatalf("an end was reported: %v", err)
 		default:
 		}
 		m.faults[1].Set(2, transporttest.Fault{})

@@ -109,7 +109,7 @@ func (g *gate) batch(peer uint64, b *pb.MessageBatch) (dropped int, why error) {
 			continue
 		}
 		if dropped == 0 {
-			kept = b.Requests[:i+1] // nothing to move: the usual case
+			kept = b.Requests[:i+1] // nothing to copy: the usual case
 			continue
 		}
 		kept = append(kept, b.Requests[i])

@@ -123,7 +123,7 @@ func TestDiallerRefuses(t *testing.T) {
 		t.Error("a message passed")
 	}
 	if reason := get(t, b.refused, "what it is told when it asks back"); !errors.Is(reason, ErrNotAccepted) {
-		t.Errorf("told %v", reason)
+		t.Errorf("the reason is %v", reason)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestImpostorRefuses(t *testing.T) {
 	until(t, "the reason in the log", func() bool { return strings.Contains(b.log.String(), "you have forgotten") })
 	until(t, "member 1 to be asked", func() bool { return a.asked() })
 	if len(b.refused) != 0 {
-		t.Errorf("told to be refused: %v", <-b.refused)
+		t.Errorf("the impostor's refusal counts: %v", <-b.refused)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got.Identity, Identity{Member: 2}) {
-			t.Errorf("%s is told %+v", name, got.Identity)
+			t.Errorf("%s learns %+v", name, got.Identity)
 		}
 		conn.Close()
 	}

@@ -127,7 +127,7 @@ func TestPromises_OfAProcessThatIsOver(t *testing.T) {
 	}
 	p.note(&second, ack(25))
 	if no := p.accept(first); no == nil {
-		t.Error("a start that is over is admitted")
+		t.Error("a start that is over is accepted")
 	}
 	if no := p.accept(second); no != nil {
 		t.Errorf("it is held to what it promised itself: %v", no)

@@ -126,7 +126,7 @@ func TestMeshDeadlines(t *testing.T) {
 		near.SetDeadline(time.Now().Add(time.Second))
 		timed("full write", time.Second, fill)
 
-		// A deadline that is moved wakes who waits, earlier or later.
+		// A new deadline, earlier or later, wakes a waiting Read.
 		near.SetReadDeadline(time.Now().Add(time.Hour))
 		go func() {
 			pass(time.Second)
