@@ -85,7 +85,7 @@ func TestCluster_Interrupted(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := &tripwire{text: "come together", trip: cancel}
+	out := &tripwire{text: "all processes are ready", trip: cancel}
 	begun := time.Now()
 	if err := run(ctx, options{shards: 4, target: workTarget}, out); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Fatalf("err %v", err)

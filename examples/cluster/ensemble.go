@@ -76,7 +76,7 @@ func (e *ensemble) startOne(id int) error {
 func (e *ensemble) guardLoop(p *process) {
 	<-p.exited
 	if e.process(p.id) == p {
-		e.fail(fmt.Errorf("process %d has ended by itself (%v): %s", p.id, p.exitErr, p.lastWords()))
+		e.fail(fmt.Errorf("process %d ended by itself (%v): %s", p.id, p.exitErr, p.lastWords()))
 	}
 }
 

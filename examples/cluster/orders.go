@@ -88,7 +88,7 @@ func readOrders(r io.Reader) (orders []order, problems []problem, err error) {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return nil, nil, fmt.Errorf("line %d is longer than %d bytes: this is no file of orders", n+1, lineMax)
+		return nil, nil, fmt.Errorf("line %d is longer than %d bytes: this is not a file of orders", n+1, lineMax)
 	}
 	return orders, problems, lines.Err()
 }
@@ -136,7 +136,7 @@ func parseCents(s string) (cents, error) {
 	}
 	whole, places, point := strings.Cut(digits, ".")
 	if whole == "" || point && (places == "" || len(places) > 2) || strings.Trim(whole+places, "0123456789") != "" {
-		return 0, fmt.Errorf("amount %.40q is no number with at most two decimals", s)
+		return 0, fmt.Errorf("amount %.40q is not a number with at most two decimals", s)
 	}
 	n, err := strconv.ParseInt(whole+(places + "00")[:2], 10, 64)
 	if err != nil || n > centsMax {

@@ -89,7 +89,7 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 			if id, term := leads(r.ensemble.statuses(ctx), 1); id == o.id && term == o.term {
 				return &o, nil
 			}
-			err = errors.New("it does not lead any more")
+			err = errors.New("it no longer leads")
 		}
 		r.say("process %d was not caught holding a lock, trying again: %v", o.id, err)
 		if err := r.ensemble.process(o.id).control.ask(ctx, "/release", true, new(bool)); err != nil {

@@ -20,22 +20,22 @@ const (
 	inAtFirst = 0.6 // come in at the beginning
 	// in when a worker of the leader is to be caught at work; processes with little to do get them
 	inAtKill = 0.8
-	inAgain  = 0.1  // more after each failed attempt, up to
-	inMost   = 0.95 // the rest comes in when the killed process is back
+	inAgain  = 0.1  // more after each failed attempt
+	inMost   = 0.95 // the most before the killed process is back
 
 	// orders; with fewer, the work ends before a process can be killed in the middle of it
 	killMin    = 30
 	workTarget = 20 * time.Second       // options.target, except in a test that is in a hurry
 	workMax    = 500 * time.Millisecond // of one order
-	limitBase  = 60 * time.Second       // after which a run is given up,
-	// and more for every order: all may be of one account, on a slow disk
+	limitBase  = 60 * time.Second       // a run is given up after this time,
+	// plus this time for each order, because all may be of one account, on a slow disk
 	limitPer = 100 * time.Millisecond
-	// lines that are reported one by one; more are only counted
+	// problems that are reported one by one; more are only counted
 	problemsMax = 1000
 )
 
 // errVerdict says that the run ended and the report lists faults.
-var errVerdict = errors.New("the verdict is against it")
+var errVerdict = errors.New("the report lists faults")
 
 type options struct {
 	input  string
@@ -159,9 +159,9 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 		return led && all[1].Works && all[2].Works && all[3].Works
 	})
 	if err != nil {
-		return fmt.Errorf("the processes did not come together: %w", err)
+		return fmt.Errorf("the processes did not become ready: %w", err)
 	}
-	r.say("the processes have come together")
+	r.say("all processes are ready")
 	var running sync.WaitGroup
 	defer running.Wait()
 	inner, cancel := context.WithCancel(ctx)
@@ -170,7 +170,7 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 
 	n := len(r.orders)
 	if n < killMin {
-		r.say("fewer than %d orders are too little work to kill a leader in the middle of it: nobody is killed", killMin)
+		r.say("with fewer than %d orders the work is over too soon to kill a leader: nobody is killed", killMin)
 		r.desk.letIn(n)
 	} else {
 		r.letIn(inAtFirst)

@@ -140,7 +140,7 @@ func (p *process) stop() error {
 	}
 	p.bury()
 	if p.exitErr != nil {
-		return fmt.Errorf("process %d did not end in order (%w): %s", p.id, p.exitErr, p.lastWords())
+		return fmt.Errorf("process %d did not end in an orderly way (%w): %s", p.id, p.exitErr, p.lastWords())
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (r *report) compareBookings(booked map[string]int) {
 		r.fault("%d orders are booked twice", r.twice)
 	}
 	if len(booked) > 0 {
-		r.fault("%d orders are booked that nobody gave", len(booked))
+		r.fault("%d booked orders are not in the file", len(booked))
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *report) fault(format string, args ...any) {
 func (r *report) print(out io.Writer) {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "process\tsettled\tlocks taken\t")
+	fmt.Fprintln(w, "process\tsettled\tlocks acquired\t")
 	for id := 1; id <= processes; id++ {
 		fmt.Fprintf(w, "%d\t%d\t%d\t\n", id, r.counts.By[id], r.counts.Entered[id])
 	}

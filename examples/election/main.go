@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/examples/internal/loopback"
+	"github.com/vivarium-go/vivarium/examples/internal/nodes"
 )
 
 const path = "/election"
@@ -31,7 +31,7 @@ func main() {
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	nodes, end, err := loopback.Start("election")
+	members, end, err := nodes.Three("election")
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func run(ctx context.Context) error {
 	defer candidates.Wait()
 	defer end()
 	elected := make(chan embed.MemberID)
-	for id, node := range nodes {
+	for id, node := range members {
 		candidates.Go(func() { campaign(ctx, id, node, elected) })
 	}
 	first, err := next(ctx, elected)
@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 	fmt.Printf("member %d shuts down\n", first)
 	// Shutdown ends the member's sessions now, so the others need not wait for the sessions'
 	// timeout.
-	if err := nodes[first].Shutdown(ctx); err != nil {
+	if err := members[first].Shutdown(ctx); err != nil {
 		return err
 	}
 	_, err = next(ctx, elected)

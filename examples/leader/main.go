@@ -19,7 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/examples/internal/loopback"
+	"github.com/vivarium-go/vivarium/examples/internal/nodes"
 )
 
 const path = "/leader"
@@ -37,15 +37,15 @@ func main() {
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	nodes, end, err := loopback.Start("leader")
+	members, end, err := nodes.Three("leader")
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := lead(ctx, nodes); err != nil {
+	if err := lead(ctx, members); err != nil {
 		return err
 	}
-	return share(ctx, nodes)
+	return share(ctx, members)
 }
 
 // lead lets the members lead one after the other.

@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/examples/internal/nodes"
 )
 
 const path = "/locks/report"
@@ -29,16 +29,11 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "vivarium-lock-")
+	node, end, err := nodes.One("lock")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	node, err := embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer node.Close()
+	defer end()
 	if err := takeTurns(ctx, node); err != nil {
 		return err
 	}

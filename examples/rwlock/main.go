@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/examples/internal/nodes"
 )
 
 const path = "/locks/prices"
@@ -32,16 +32,11 @@ func main() {
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "vivarium-rwlock-")
+	node, end, err := nodes.One("rwlock")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	node, err := embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer node.Close()
+	defer end()
 
 	list := &prices{bread: 300, milk: 120, both: 420}
 	var shops []*shop

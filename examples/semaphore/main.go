@@ -14,7 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/examples/internal/loopback"
+	"github.com/vivarium-go/vivarium/examples/internal/nodes"
 )
 
 const path = "/locks/database"
@@ -30,7 +30,7 @@ func main() {
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	nodes, end, err := loopback.Start("semaphore")
+	members, end, err := nodes.Three("semaphore")
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer workers.Wait()
 	defer fail(nil)
-	for _, node := range nodes {
+	for _, node := range members {
 		s, err := node.NewSession(ctx, embed.SessionOptions{})
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 			})
 		}
 	}
-	s, err := nodes[1].NewSession(ctx, embed.SessionOptions{})
+	s, err := members[1].NewSession(ctx, embed.SessionOptions{})
 	if err != nil {
 		return err
 	}
