@@ -25,9 +25,9 @@ const deafTime = time.Minute
 // share transfers leaderships, one after the other, to those that lead less. The transfers stop
 // when no process leads two more than another.
 //
-// fn is called for several names at once, each as Run calls it. Its ctx also ends when its
-// leadership is to be transferred. The transfer happens when fn has returned. Until then nobody
-// leads, and the process transfers nothing else.
+// fn is called for several names at once, each as Run calls it. The ctx of a call also ends when
+// its leadership is to be transferred. The transfer happens when that call has returned. Until then
+// nobody leads, and the process transfers nothing else.
 //
 // Balance ends as Run does. It also waits for a transfer that is under way, for at most twice
 // embed.Config.RequestTimeout. If fn returns an error for one name, Balance ends for all. Without
