@@ -14,11 +14,10 @@
 // reaches. Waits use no clock but that of package time, so they work in the bubbles of
 // testing/synctest too, on the bubble's clock.
 //
-// The packages below it need more than the standard library offers at once: child runs this program
-// again as processes that can be killed, zookeeper starts ZooKeeper's own servers, and shardsflag
-// holds the flag -shards. Test code that needs the types of one room lives with that room:
-// embed/embedtest, internal/wire/wiretest, replication/transport/transporttest,
-// storage/disk/powercut.
+// There is more in the packages below it. Package child runs this program again as processes that a
+// test can kill. Package zookeeper starts ZooKeeper's own servers. Package shardsflag has the flag
+// -shards. Test code that needs the types of one room lives with that room: embed/embedtest,
+// internal/wire/wiretest, replication/transport/transporttest, storage/disk/powercut.
 //
 // Only tests, embedtest and the programs of module bench import these packages; embed/arch_test.go
 // checks that.

@@ -15,13 +15,15 @@ import (
 
 var seeds = flag.Int("seeds", 3, "how many random conversations TestSameAnswers has")
 
-// Random requests are answered alike by Vivarium and by ZooKeeper, and so are those who watch. They are not asked for what ZooKeeper 3.8.0
-// answers otherwise than newer ones: exists without Read, events of what may not be read, two modes of watches on one path, checkWatches,
-// and create2 in a multi.
+// Vivarium and ZooKeeper answer random requests alike, and deliver the same events to watches. The
+// requests avoid what ZooKeeper 3.8.0 answers differently from newer versions: exists without Read,
+// events of znodes that may not be read, two modes of watches on one path, checkWatches, and
+// create2 in a multi.
 func TestSameAnswers(t *testing.T) {
 	t.Parallel()
 	zooKeeper := startZooKeeper(t, 1)
-	addrs := []string{start(t).Addr().String(), zooKeeper.doors[0].server} // which have the same history
+	// both have the same history
+	addrs := []string{start(t).Addr().String(), zooKeeper.doors[0].server}
 	names := []string{"Vivarium", "ZooKeeper"}
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -59,14 +61,14 @@ func TestSameAnswers(t *testing.T) {
 
 const talkers = 3
 
-// A side is one of the two that are asked the same.
+// A side is one of the two systems that receive the same requests.
 type side struct {
 	t        *testing.T
 	name     string
 	addr     string
 	talkers  []*talker
-	before   int64            // zxid of when the conversation began
-	zxids    map[int64]string // of which request each is
+	before   int64            // the zxid at which the conversation began
+	zxids    map[int64]string // by zxid: the request that caused it
 	sessions map[int64]string
 }
 
@@ -109,7 +111,8 @@ func (s *side) send(c *talker, batch ...wire.Request) {
 	must(s.t, err)
 }
 
-// receive returns the next reply, which is to be that to a request. Events that come before it are kept.
+// receive returns the next reply, which must belong to the request q. It keeps the events that come
+// before the reply.
 func (s *side) receive(c *talker, q *wire.Request) wire.Reply {
 	s.t.Helper()
 	for {
@@ -140,12 +143,13 @@ func (s *side) call(c *talker, q wire.Request) wire.Reply {
 	return s.receive(c, &q)
 }
 
-// visible is a zxid that is not smaller than any before.
+// visible returns a zxid that is not smaller than any before.
 func (s *side) visible() int64 {
 	return s.call(s.talkers[0], wire.Request{Operation: wire.Operation{Op: wire.OpPing}}).Zxid
 }
 
-// end closes the sessions, which would have their ephemerals for some time, and takes away all else.
+// end closes the sessions, whose ephemerals would otherwise stay for some time, and removes
+// everything else.
 func (s *side) end() {
 	for _, c := range s.talkers {
 		s.call(c, wire.Request{Operation: wire.Operation{Op: wire.OpCloseSession}})
@@ -153,7 +157,7 @@ func (s *side) end() {
 	s.clear()
 }
 
-// clear takes away what another conversation has left.
+// clear removes what another conversation has left.
 func (s *side) clear() {
 	s.t.Helper()
 	c := s.open()
@@ -172,7 +176,8 @@ func (s *side) clear() {
 	s.call(c, wire.Request{Operation: wire.Operation{Op: wire.OpCloseSession}})
 }
 
-// ask returns the replies to requests and the events that come before them and after them, as they are on both sides.
+// ask returns the replies to requests, with the events before and after them, in a form that is the
+// same on both sides.
 func (s *side) ask(who int, batch []wire.Request, n int) string {
 	s.t.Helper()
 	c := s.talkers[who]
@@ -194,7 +199,7 @@ func (s *side) ask(who int, batch []wire.Request, n int) string {
 	return b.String()
 }
 
-// told writes down what a client was told of. Of a session's ephemerals none is the first to go.
+// told writes the events that a client received. The ephemerals of a session go in any order.
 func (s *side) told(b *strings.Builder, who int, cause wire.Op) {
 	c := s.talkers[who]
 	if cause == wire.OpCloseSession {
@@ -245,7 +250,7 @@ var everything = []wire.ACL{{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
-// randomPath is often of a znode that is there, and sometimes of none that can be.
+// randomPath returns a path that often exists, and sometimes one that cannot exist.
 func randomPath(rng *rand.Rand) string {
 	if rng.IntN(12) == 0 {
 		return pick(rng, "", "a", "/a/", "//a", "/a//b", "/a/.", "/a/../b", "/a\x00b", "/\U0001f600", "/a/\x01", "/zookeeper", "/zookeeper/quota",
@@ -274,7 +279,7 @@ func randomOperation(rng *rand.Rand, op wire.Op) wire.Operation {
 	case wire.OpCreateTTL:
 		o.Flags, o.TTL = pick(rng, wire.FlagsTTL, wire.FlagsSequentialTTL), pick[int64](rng, 1<<30, 1<<30, 0, -1, 1<<40-1, 1<<40)
 	}
-	// Watches of reads and those of addWatch have paths of their own.
+	// Watches of reads and watches of addWatch have separate paths.
 	own := o.Path == "/" || o.Path == "/a" || o.Path == ""
 	o.Watch = rng.IntN(2) == 0 && !own
 	switch op {
@@ -286,7 +291,7 @@ func randomOperation(rng *rand.Rand, op wire.Op) wire.Operation {
 		}
 	case wire.OpSync:
 		if o.Path == "/\U0001f600" {
-			o.Path = "/" // there it comes back as what is no UTF-8
+			o.Path = "/" // there the reply contains it, as invalid UTF-8
 		}
 	case wire.OpGetAllChildrenNumber:
 		if o.Path == "" {
@@ -300,7 +305,8 @@ func randomOperation(rng *rand.Rand, op wire.Op) wire.Operation {
 	return o
 }
 
-// randomBatch is one request, or several that a client sends without waiting; of those whose answers may overtake others each is alone.
+// randomBatch returns one request, or several that a client sends without waiting. A request whose
+// answer may overtake others is alone.
 func randomBatch(rng *rand.Rand) []wire.Request {
 	batch := []wire.Request{randomRequest(rng)}
 	for alone := rng.IntN(3) > 0; !alone && len(batch) < 9; alone = rng.IntN(6) == 0 {
@@ -330,7 +336,7 @@ func randomRequest(rng *rand.Rand) (q wire.Request) {
 		for range rng.IntN(5) {
 			o := randomOperation(rng, pick(rng, append(writes, wire.OpCheck, wire.OpCheck)...))
 			if o.ACL == nil {
-				o.ACL = []wire.ACL{} // null is no list to newer ones
+				o.ACL = []wire.ACL{} // newer versions refuse null as a list
 			}
 			if o.Op == wire.OpCreate2 {
 				o.Op = wire.OpCreate
@@ -366,7 +372,7 @@ func randomRequest(rng *rand.Rand) (q wire.Request) {
 	return q
 }
 
-// randomQuota makes, changes or looks at a quota or at what stands above one.
+// randomQuota creates, changes or reads a quota, or a znode above one.
 func randomQuota(rng *rand.Rand) wire.Operation {
 	o := randomOperation(rng, pick(rng, wire.OpCreate, wire.OpCreate, wire.OpSetData, wire.OpGetData, wire.OpDelete, wire.OpGetChildren2))
 	o.ACL, o.Flags, o.Watch = everything, wire.FlagsPersistent, false
@@ -375,7 +381,7 @@ func randomQuota(rng *rand.Rand) wire.Operation {
 	return o
 }
 
-// render is a request as it is shown to who has to look into it.
+// render returns a request as text, for a person who studies a difference.
 func render(q *wire.Request) string {
 	one := func(o *wire.Operation) string {
 		return fmt.Sprintf("op %d %q version %d flags %d data %q watch %v mode %d kind %d ttl %d acl %v", o.Op, o.Path, o.Version, o.Flags, o.Data, o.Watch,

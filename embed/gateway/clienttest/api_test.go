@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// What versions and lists a client is told of ACLs.
+// The versions and lists that a client receives about ACLs.
 func TestACLVersions(t *testing.T) {
 	c := connect(t, start(t))
 	_, err := c.Create("/a", nil, 0, anyone)
@@ -42,7 +42,7 @@ func TestACLVersions(t *testing.T) {
 	is(t, "AddAuth of no scheme", c.AddAuth("nonsense", []byte("x")), zk.ErrAuthFailed)
 }
 
-// A client that is known before its connection is lost is known after it.
+// A client that is authenticated before its connection is lost is authenticated after it.
 func TestIdentityOutlivesConnection(t *testing.T) {
 	e := startEnsemble(t)
 	c := e.connect(1, 2, 3)
@@ -55,7 +55,7 @@ func TestIdentityOutlivesConnection(t *testing.T) {
 	must(t, err)
 }
 
-// drop ends a client's connection where it is, and waits until it is connected again.
+// drop ends a client's connection at its member, and waits until the client is connected again.
 func (e *ensemble) drop(c *client) {
 	e.t.Helper()
 	id, before := e.on(c), c.times()
@@ -68,7 +68,7 @@ func (e *ensemble) drop(c *client) {
 	e.Until("a client to be back", func() bool { return c.State() == zk.StateHasSession && c.times() > before })
 }
 
-// times is how often the client got a session, or had it back.
+// times returns how often the client got a session, or had it back.
 func (c *client) times() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,8 @@ func (c *client) times() (n int) {
 	return n
 }
 
-// A gateway is closed and opened again: its client comes back to it with its session, its ephemerals and its watches.
+// A gateway is closed and opened again. Its client comes back with its session, its ephemerals and
+// its watches.
 func TestGatewayIsOpenedAgain(t *testing.T) {
 	e := startEnsemble(t)
 	c, other := e.connect(1), e.connect(2)
@@ -129,7 +130,7 @@ func TestGatewayIsOpenedAgain(t *testing.T) {
 	must(t, mine.Unlock())
 }
 
-// Every op of a multi, as it succeeds and as it fails.
+// Every op of a multi, in a success and in a failure.
 func TestMultiOps(t *testing.T) {
 	c := connect(t, start(t))
 	_, err := c.Create("/m", nil, 0, anyone)
@@ -196,7 +197,8 @@ func TestOddOps(t *testing.T) {
 	}
 	_, err = c.CreateTTL("/ttl", nil, zk.FlagTTL, anyone, 0)
 	is(t, "TTL of zero", err, zk.ErrBadArguments)
-	// The connection ends at the length of a frame that is too large, and the client may be writing the rest of it then.
+	// The gateway ends the connection at the length of a frame that is too large, perhaps while the
+	// client still writes the frame.
 	_, err = c.Create("/big", make([]byte, 1<<20), 0, anyone)
 	if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("what is too large: %v", err)
@@ -226,7 +228,7 @@ func TestWordsOfMembers(t *testing.T) {
 		servers = append(servers, e.addrs[id])
 	}
 	var stats []*zk.ServerStats
-	e.Until("the members to be seen as they are", func() bool { // who leads may be another while they are asked
+	e.Until("the members to be seen as they are", func() bool { // the leader may change meanwhile
 		leader := e.Leader()
 		stats, _ = zk.FLWSrvr(servers, patience)
 		for i, id := range e.Members() {
@@ -253,7 +255,8 @@ func TestWordsOfMembers(t *testing.T) {
 	conns, _ := zk.FLWCons(servers, patience)
 	for i, x := range conns {
 		of := slices.ContainsFunc(x.Clients, func(s *zk.ServerClient) bool {
-			return s.SessionID == c.SessionID() && (s.LastOperation == "CREA" || s.LastOperation == "PING") // which it does by itself
+			// the client pings by itself
+			return s.SessionID == c.SessionID() && (s.LastOperation == "CREA" || s.LastOperation == "PING")
 		})
 		if of != (i == 1) {
 			t.Errorf("cons of member %d: %+v", i+1, x)

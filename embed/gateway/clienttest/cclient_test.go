@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ZooKeeper's C client does and is told the same as with ZooKeeper.
+// ZooKeeper's C client behaves the same with Vivarium as with ZooKeeper.
 func TestCClient(t *testing.T) {
 	t.Parallel()
 	const path = "/usr/lib/zookeeper/bin/cli_mt"
@@ -23,7 +23,7 @@ func TestCClient(t *testing.T) {
 	must(t, err)
 	compare(t, "cclient", func(t *testing.T, s *system) string {
 		cmd := exec.Command(path, "-h", s.addrs())
-		var out, errs buffer // each is in order, and nobody knows how they lie to one another
+		var out, errs buffer // each is in order, but nothing orders one against the other
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		in, err := cmd.StdinPipe()
 		must(t, err)
@@ -32,8 +32,9 @@ func TestCClient(t *testing.T) {
 		defer late.Stop()
 		n := 0
 		for line := range strings.Lines(string(script)) {
-			// It waits for no answer. One to a get is told by the thread that tells most answers, and is behind the line's; one to an exists
-			// may overtake it.
+			// The client does not wait for answers. The thread that delivers most answers also
+			// delivers the answer to a get, so that comes after the line's answer. The answer to an
+			// exists may overtake it.
 			fmt.Fprintf(in, "%sget /line-%d\n", line, n)
 			until(t, "an answer to "+line, func() bool {
 				return strings.Contains(errs.String(), fmt.Sprintf("/line-%d: rc = -101\n\nStat:\nnull\n", n))
@@ -53,10 +54,11 @@ func TestCClient(t *testing.T) {
 var cUntidy = []*regexp.Regexp{
 	regexp.MustCompile(`(?m)^.*:ZOO_[A-Z]+@.*\n`),
 	regexp.MustCompile(`(?m)^time = .*\n`),
-	regexp.MustCompile(`(?m)^Watcher SESSION_EVENT state = CONNECTED_STATE\n`), // when it comes
+	regexp.MustCompile(`(?m)^Watcher SESSION_EVENT state = CONNECTED_STATE\n`), // comes at any time
 	regexp.MustCompile(`(?m)^\t[cm](time|zxid) *=.*\n`),
 	regexp.MustCompile(`(?m)^/line-\d+: rc = -101\n\nStat:\nnull\n`),
-	regexp.MustCompile(`(?m)^Creating \[.*\n`), // by the thread that asks, which the answer can overtake
+	// printed by the asking thread, which the answer can overtake
+	regexp.MustCompile(`(?m)^Creating \[.*\n`),
 	regexp.MustCompile(`(?m)^.*session [Ii]d.*\n`),
 }
 

@@ -22,7 +22,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
-// A contender waits for some of what a path has to give, in the process or as a client. Who wants all of it wants nobody beside it.
+// A contender waits for a share of what a path offers, in the process or as a remote client. A
+// contender that wants all of it excludes all others.
 type contender struct {
 	who    string
 	weight int // how much it wants
@@ -30,24 +31,25 @@ type contender struct {
 	give   func() error
 	hold   func() hold // nil for clients
 
-	// What somebody who is in may do, if not nil: have another weight from then on, and meanwhile no more than between. False: it could not be.
+	// turn, if not nil, changes the weight of a contender that is in. From then on it has weight
+	// to, and during the change at most between. It returns false if the change was not possible.
 	turn        func() (bool, error)
 	between, to int
-	most        int // turns that it takes at the most; 0: as many as there are
+	most        int // the most turns that it takes; 0 means no limit
 }
 
-// A hold is what a caller has: a lock.Hold, or an election.Leadership.
+// A hold is what a caller holds: a lock.Hold, or an election.Leadership.
 type hold interface {
 	Err() error
 	Token() lock.Token
 }
 
-// caller is a contender in the process.
+// caller returns a contender in the process.
 func caller[H hold](t *testing.T, weight int, take func(context.Context) (H, error), give func(H) error) contender {
 	return callerWith(t, new(H), weight, take, give)
 }
 
-// callerWith is a caller of which others know what it has.
+// callerWith returns a caller whose hold other functions can read.
 func callerWith[H hold](t *testing.T, held *H, weight int, take func(context.Context) (H, error), give func(H) error) contender {
 	return contender{
 		who: "a caller", weight: weight,
@@ -67,17 +69,17 @@ func callerWith[H hold](t *testing.T, held *H, weight int, take func(context.Con
 	}
 }
 
-// mutex is a caller who locks.
+// mutex returns a caller that locks a mutex.
 func (e *ensemble) mutex(s *embed.Session, path string) contender {
 	return caller(e.t, 1, lock.NewMutex(s, path).Lock, (*lock.Hold).Release)
 }
 
-// multi is a caller who locks another path too.
+// multi returns a caller that also locks another path.
 func (e *ensemble) multi(s *embed.Session, path string) contender {
 	return caller(e.t, 1, lock.NewMulti(s, path, path+"-too").Lock, (*lock.Hold).Release)
 }
 
-// keepers are n callers who share what their process keeps.
+// keepers returns n callers that share a lock that their process keeps.
 func (e *ensemble) keepers(n int, s *embed.Session, path string) (list []contender) {
 	m := lock.NewMutex(s, path).With(lock.Options{Keep: 2 * time.Millisecond})
 	for range n {
@@ -86,23 +88,23 @@ func (e *ensemble) keepers(n int, s *embed.Session, path string) (list []contend
 	return list
 }
 
-// reader is a caller who reads.
+// reader returns a caller that acquires the read lock.
 func (e *ensemble) reader(s *embed.Session, path string) contender {
 	return caller(e.t, 1, lock.NewRWMutex(s, path).RLock, (*lock.Hold).Release)
 }
 
-// writer is a caller who writes.
+// writer returns a caller that acquires the write lock.
 func (e *ensemble) writer(s *embed.Session, path string) contender {
 	return caller(e.t, allOfIt, lock.NewRWMutex(s, path).Lock, (*lock.Hold).Release)
 }
 
-// downgrader is a writer who becomes a reader.
+// downgrader returns a writer that becomes a reader.
 func (e *ensemble) downgrader(s *embed.Session, path string) contender {
 	m := lock.NewRWMutex(s, path)
 	return turner(e.t, allOfIt, m.Lock, 1, m.Downgrade)
 }
 
-// upgrader is a reader who becomes a writer, if no other does.
+// upgrader returns a reader that becomes a writer, unless another does.
 func (e *ensemble) upgrader(s *embed.Session, path string) contender {
 	m := lock.NewRWMutex(s, path)
 	return turner(e.t, 1, m.RLock, allOfIt, m.Upgrade)
@@ -130,7 +132,7 @@ func turner(t *testing.T, weight int, take func(context.Context) (*lock.Hold, er
 	return c
 }
 
-// permits returns what makes a caller who acquires n of the permits of a semaphore.
+// permits returns a function that makes callers which acquire n of a semaphore's permits.
 func (e *ensemble) permits(n, limit int) func(*embed.Session, string) contender {
 	return func(s *embed.Session, path string) contender {
 		acquire := func(ctx context.Context) (*lock.Hold, error) {
@@ -140,7 +142,7 @@ func (e *ensemble) permits(n, limit int) func(*embed.Session, string) contender 
 	}
 }
 
-// candidate is a caller who campaigns.
+// candidate returns a caller that campaigns.
 func (e *ensemble) candidate(s *embed.Session, path string) contender {
 	campaign := func(ctx context.Context) (*election.Leadership, error) {
 		return election.New(s, path).Campaign(ctx, []byte(aCaller))
@@ -148,9 +150,9 @@ func (e *ensemble) candidate(s *embed.Session, path string) contender {
 	return caller(e.t, 1, campaign, (*election.Leadership).Resign)
 }
 
-const aCaller = "a caller" // is published by those who stay where they are until they lead
+const aCaller = "a caller" // published by candidates that stay in their place until they lead
 
-// preferred is a candidate who goes ahead of others.
+// preferred returns a candidate that goes ahead of others.
 func (e *ensemble) preferred(s *embed.Session, path string) contender {
 	campaign := func(ctx context.Context) (*election.Leadership, error) {
 		c, err := election.New(s, path).Enter(ctx, nil, election.Options{Priority: 7})
@@ -160,11 +162,11 @@ func (e *ensemble) preferred(s *embed.Session, path string) contender {
 		return c.Wait(ctx)
 	}
 	c := caller(e.t, 1, campaign, (*election.Leadership).Resign)
-	c.most = 50 // two of them could keep everybody else out for ever
+	c.most = 50 // two of them could keep all others out for ever
 	return c
 }
 
-// returner is a leader who stands for election again.
+// returner returns a leader that stands for election again.
 func (e *ensemble) returner(s *embed.Session, path string) contender {
 	held := new(*election.Leadership)
 	campaign := func(ctx context.Context) (*election.Leadership, error) {
@@ -185,7 +187,8 @@ func (e *ensemble) returner(s *embed.Session, path string) contender {
 	return c
 }
 
-// transferrer is a leader who gives the leadership to the last caller in the queue, ahead of all others.
+// transferrer returns a leader that transfers the leadership to the last caller in the queue, past
+// all others.
 func (e *ensemble) transferrer(s *embed.Session, path string) contender {
 	who, held := election.New(s, path), new(*election.Leadership)
 	campaign := func(ctx context.Context) (*election.Leadership, error) { return who.Campaign(ctx, nil) }
@@ -207,7 +210,7 @@ func (e *ensemble) transferrer(s *embed.Session, path string) contender {
 	return c
 }
 
-// latched is a caller who leads when a Latch on a member does.
+// latched returns a caller that leads when a Latch on a member leads.
 func (e *ensemble) latched(on embed.MemberID, path string) contender {
 	var latch *election.Latch
 	take := func(ctx context.Context) (*election.Leadership, error) {
@@ -222,19 +225,19 @@ func (e *ensemble) latched(on embed.MemberID, path string) contender {
 	return caller(e.t, 1, take, func(*election.Leadership) error { return latch.Close() })
 }
 
-// goClient is a contender of go-zookeeper's.
+// goClient returns a contender of go-zookeeper.
 func (e *ensemble) goClient(on embed.MemberID, path string) contender {
 	l := zk.NewLock(e.connect(on).Conn, path, anyone)
 	return contender{who: "go-zookeeper", weight: 1, take: l.Lock, give: l.Unlock}
 }
 
-// A process holds what contenders wait for, each of which is told on a line of its own.
+// A process has contenders. It reads and writes lines, each of which belongs to one contender.
 type process struct {
 	who   string
 	cmd   *exec.Cmd
 	ready chan struct{}
 
-	mu      sync.Mutex // held to write to in too
+	mu      sync.Mutex // also held to write to in
 	in      io.Writer
 	answers []chan string
 	killed  bool
@@ -279,13 +282,13 @@ func (e *ensemble) start(who string, cmd *exec.Cmd) *process {
 	})
 	select {
 	case <-p.ready:
-	case <-time.After(3 * patience): // a JVM that compiles first, where many tests run at once
+	case <-time.After(3 * patience): // a JVM that compiles first, while many tests run at once
 		e.t.Fatalf("%s does not start", who)
 	}
 	return p
 }
 
-// told gives a line to the contender that it is for.
+// told passes a line to its contender.
 func (p *process) told(line string) bool {
 	who, what, _ := strings.Cut(line, " ")
 	i, err := strconv.Atoi(who)
@@ -303,7 +306,7 @@ func (p *process) kill() error {
 	return p.cmd.Process.Kill()
 }
 
-// contender returns a new one of the process's, which takes what a recipe of a path gives.
+// contender returns a new contender of the process, which acquires what a recipe of a path offers.
 func (p *process) contender(weight int, what, path string) contender {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,7 +319,7 @@ func (p *process) contender(weight int, what, path string) contender {
 	}
 }
 
-// do has a contender do something, and waits until it has.
+// do lets a contender do something, and waits until it is done.
 func (p *process) do(i int, what, done string) error {
 	p.mu.Lock()
 	answer := p.answers[i]
@@ -336,10 +339,11 @@ func (p *process) do(i int, what, done string) error {
 	}
 }
 
-// spread is the member of the i-th of many, the second first.
+// spread returns the member of the i-th contender. The first one is on the second member.
 func (e *ensemble) spread(i int) embed.MemberID { return e.Members()[(i+1)%3] }
 
-// clients are the arguments of a program whose clients have sessions with a timeout, each on one of the members.
+// clients returns the arguments of a program whose clients have sessions with a timeout, each on
+// one of the members.
 func (e *ensemble) clients(timeout time.Duration, members []embed.MemberID) []string {
 	var addrs []string
 	for _, id := range members {
@@ -348,27 +352,29 @@ func (e *ensemble) clients(timeout time.Duration, members []embed.MemberID) []st
 	return []string{strconv.FormatInt(timeout.Milliseconds(), 10), strings.Join(addrs, ",")}
 }
 
-// sessionTimeout is that of clients who do not die. For less than a third of it a machine that is busy may keep a member from proving
-// itself alive, or it ends their connections for that.
+// sessionTimeout is the timeout of clients that do not die. A busy machine can keep a member, for a
+// third of a short timeout, from showing clients that it is alive, or the member ends their
+// connections.
 const sessionTimeout = 20 * time.Second
 
-// kazoo starts contenders of kazoo's.
+// kazoo starts contenders of kazoo.
 func (e *ensemble) kazoo(python string, timeout time.Duration, members ...embed.MemberID) *process {
 	e.t.Helper()
 	return e.start("kazoo", exec.Command(python, append([]string{"testdata/lock_kazoo.py"}, e.clients(timeout, members)...)...))
 }
 
-// curator starts contenders of Curator's.
+// curator starts contenders of Curator.
 func (e *ensemble) curator(run func(args ...string) *exec.Cmd, timeout time.Duration, members ...embed.MemberID) *process {
 	e.t.Helper()
 	return e.start("Curator", run(e.clients(timeout, members)...))
 }
 
-// curator returns how to start a program that uses Curator.
+// curator returns a function that starts a program with Curator's classes.
 func curator(t *testing.T, file string) func(args ...string) *exec.Cmd {
 	t.Helper()
 	jars := []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar", "failureaccess.jar"}
-	if _, err := exec.LookPath("javac"); err != nil || !zookeeper.Installed(jars...) { // java needs javac's classes to run a file
+	// java needs javac's classes to run a source file
+	if _, err := exec.LookPath("javac"); err != nil || !zookeeper.Installed(jars...) {
 		t.Skip("there is no Curator: the Debian packages are zookeeper, libcurator-recipes-java and default-jdk-headless")
 	}
 	return func(args ...string) *exec.Cmd { return zookeeper.Java(jars, append([]string{file}, args...)...) }

@@ -2,7 +2,7 @@ package clienttest
 
 import "testing"
 
-// Curator's locks, semaphores and elections do and are told the same as with ZooKeeper.
+// Curator's locks, semaphores and elections behave the same with Vivarium as with ZooKeeper.
 func TestCurator(t *testing.T) {
 	t.Parallel()
 	run := curator(t, "testdata/CuratorRecipes.java")

@@ -28,7 +28,7 @@ func startEnsemble(t *testing.T) *ensemble {
 	t.Helper()
 	e := &ensemble{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, addrs: make(map[embed.MemberID]string),
 		gates: make(map[embed.MemberID]*gateway.Gateway)}
-	addrs, err := child.FreeAddrs(len(e.Members())) // at which a gateway may be opened again
+	addrs, err := child.FreeAddrs(len(e.Members())) // a gateway may be opened again at its address
 	must(t, err)
 	for i, id := range e.Members() {
 		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: addrs[i], Words: []string{"*"}, ConnectionsPerAddress: -1})
@@ -39,7 +39,7 @@ func startEnsemble(t *testing.T) *ensemble {
 	return e
 }
 
-// A client is one of go-zookeeper's, and what it was told of its connection.
+// A client is a client of go-zookeeper, with the states that it reported.
 type client struct {
 	*zk.Conn
 	mu     sync.Mutex
@@ -68,7 +68,7 @@ func (e *ensemble) connect(members ...embed.MemberID) *client {
 	return c
 }
 
-// on is the member that a client is connected to.
+// on returns the member that a client is connected to.
 func (e *ensemble) on(c *client) embed.MemberID {
 	for id, addr := range e.addrs {
 		if addr == c.Server() {
@@ -89,7 +89,8 @@ func (c *client) expired() bool {
 	return false
 }
 
-// The member that a client is connected to dies: its session, ephemerals, watches and lock go on elsewhere.
+// The member that a client is connected to dies. Its session, ephemerals, watches and lock continue
+// on another member.
 func TestMemberIsKilled(t *testing.T) {
 	e := startEnsemble(t)
 	c := e.connect(1, 2, 3)

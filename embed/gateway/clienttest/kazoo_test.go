@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// python returns a Python that has kazoo.
+// python returns a Python interpreter that has kazoo.
 func python(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"/usr/bin/python3", "python3"} {
@@ -22,7 +22,7 @@ func python(t *testing.T) string {
 	return ""
 }
 
-// kazoo's client and recipes do and are told the same as with ZooKeeper.
+// kazoo's client and recipes behave the same with Vivarium as with ZooKeeper.
 func TestKazoo(t *testing.T) {
 	t.Parallel()
 	interpreter := python(t)
@@ -31,7 +31,8 @@ func TestKazoo(t *testing.T) {
 	})
 }
 
-// runScript returns what a script prints, and does between what its lines with an @ ask for.
+// runScript returns what a script prints. In between it does what the script's lines with an @ ask
+// for.
 func runScript(t *testing.T, s *system, cmd *exec.Cmd) string {
 	t.Helper()
 	var complaints bytes.Buffer

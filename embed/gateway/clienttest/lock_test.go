@@ -12,8 +12,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// What a path has to give is shared by callers in the process with go-zookeeper's clients, with kazoo's, and with Curator's and kazoo's under
-// Curator's names: nobody has it beside those whom it excludes, and whoever came first is served first.
+// Callers in the process share what a path offers with clients of go-zookeeper, of kazoo and of
+// Curator, and with kazoo's clients under Curator's names. Nobody holds it together with a
+// contender that it excludes, and contenders acquire it in the order of arrival.
 func TestLocks(t *testing.T) {
 	t.Run("go-zookeeper", func(t *testing.T) {
 		e := startEnsemble(t)
@@ -101,7 +102,8 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// heirs are callers, or clients of a process, who wait for what the other have.
+// heirs returns callers that wait for what a process's clients hold, or clients that wait for what
+// callers hold.
 func (e *ensemble) heirs(p *process, callersWait bool) (list []heir) {
 	s := e.Session(1, embed.SessionOptions{Timeout: 5 * time.Second})
 	for _, k := range []struct {
@@ -125,14 +127,16 @@ func (e *ensemble) heirs(p *process, callersWait bool) (list []heir) {
 	return list
 }
 
-// halfway is a caller who waits for the permits of a client that has some and waits for the last, with a lease that is none yet.
+// halfway returns a caller that waits for a client's permits. The client has some permits and waits
+// for the last, with a lease that does not count yet.
 func (e *ensemble) halfway(p *process) heir {
 	const path = "/halfway"
 	take := func() error {
 		if err := p.contender(1, "1/3", path).take(); err != nil {
 			return err
 		}
-		go func() { _ = p.contender(3, "3/3", path).take() }() // which it does not live to have
+		// the client dies before it acquires them
+		go func() { _ = p.contender(3, "3/3", path).take() }()
 		witness := e.connect(2)
 		e.Until("a lease too many", func() bool {
 			names, _, err := witness.Children(path + "/leases")
@@ -143,7 +147,7 @@ func (e *ensemble) halfway(p *process) heir {
 	return heir{contender: e.permits(3, 3)(e.Session(1, embed.SessionOptions{}), path), of: contender{who: p.who, take: take}, queue: path + "/locks", standing: 1}
 }
 
-// mutexes are eight of go-zookeeper's and eight callers.
+// mutexes returns eight clients of go-zookeeper and eight callers.
 func (e *ensemble) mutexes(path string) (list []contender) {
 	for i := range 8 {
 		list = append(list, e.goClient(e.spread(i), path))
@@ -151,12 +155,12 @@ func (e *ensemble) mutexes(path string) (list []contender) {
 	return append(list, e.callers(8, e.mutex, path)...)
 }
 
-// callersRW are readers and writers, of whom some become the other.
+// callersRW returns readers and writers, some of which become the other.
 func (e *ensemble) callersRW(path string) []contender {
 	return slices.Concat(e.callers(3, e.reader, path), e.callers(2, e.upgrader, path), e.callers(2, e.downgrader, path), e.callers(2, e.writer, path))
 }
 
-// callers are n with sessions that are spread over the members.
+// callers returns n callers with sessions that are spread over the members.
 func (e *ensemble) callers(n int, one func(*embed.Session, string) contender, path string) (list []contender) {
 	for i := range n {
 		list = append(list, one(e.Session(e.spread(i), embed.SessionOptions{}), path))
@@ -164,10 +168,10 @@ func (e *ensemble) callers(n int, one func(*embed.Session, string) contender, pa
 	return list
 }
 
-// allOfIt is what a writer wants, so much that all readers together do not.
+// allOfIt is the weight of a writer. All readers together weigh less.
 const allOfIt = 1000
 
-// readersAndWriters are five readers and three writers.
+// readersAndWriters returns five readers and three writers.
 func (p *process) readersAndWriters(read, write, path string) (list []contender) {
 	for i := range 8 {
 		if i%3 == 2 {
@@ -179,7 +183,7 @@ func (p *process) readersAndWriters(read, write, path string) (list []contender)
 	return list
 }
 
-// contenders returns n of a process.
+// contenders returns n contenders of a process.
 func (p *process) contenders(n, weight int, what, path string) (list []contender) {
 	for range n {
 		list = append(list, p.contender(weight, what, path))
@@ -187,19 +191,21 @@ func (p *process) contenders(n, weight int, what, path string) (list []contender
 	return list
 }
 
-// share checks that contenders of all kinds share what a path has to give. The last, which wants all of it, is the first in the queue.
+// share checks that contenders of all kinds share what a path offers. The last of list, which wants
+// all of it, is the first in the queue.
 func share(t *testing.T, e *ensemble, queue string, standing, limit int, list []contender) {
 	t.Helper()
 	t.Run("never too much", func(t *testing.T) { neverTooMuch(t, limit, list) })
 	t.Run("fair", func(t *testing.T) { fair(t, e, queue, standing, limit, list) })
 }
 
-// neverTooMuch: what those who are in have by their own word is never more than there is, and each gets in. All go on until each has been in
-// three times, the slowest too, but for those who would keep the slowest out.
+// neverTooMuch checks that the contenders that are in never have more than there is, by their own
+// account, and that each one gets in. All contenders continue until the slowest has been in three
+// times, except those that would keep the slowest out.
 func neverTooMuch(t *testing.T, limit int, list []contender) {
 	const turns = 3
 	var taken, waiting atomic.Int64
-	var newest atomic.Pointer[lock.Token] // of who had all of it
+	var newest atomic.Pointer[lock.Token] // of the last contender that had all of it
 	waiting.Store(int64(len(list)))
 	var all sync.WaitGroup
 	for _, c := range list {
@@ -221,11 +227,13 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 							t.Errorf("token %v after %v", now, *last)
 						}
 					}
-					<-time.After(time.Millisecond) // the others have time to come in, if they can
+					<-time.After(time.Millisecond) // gives the others time to come in, if they can
 				}
 				in(weight)
 				if c.turn != nil {
-					taken.Add(int64(c.between - weight)) // others may have that before it is told that it has less
+					// others may already have the difference before this contender knows that it
+					// has less
+					taken.Add(int64(c.between - weight))
 					weight = c.between
 					turned, err := c.turn()
 					if err != nil {
@@ -251,8 +259,9 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 	all.Wait()
 }
 
-// fair: who came first is served first, together with those behind it for whom there is enough too; and the tokens of callers grow, whoever
-// was served between. Of those who are in, the queue has as many as are left standing in it.
+// fair checks that contenders are served in the order of arrival, together with those behind them
+// for which there is enough too. The tokens of callers grow, even if clients are served in between. Of the
+// contenders that are in, standing remain in the queue.
 func fair(t *testing.T, e *ensemble, queue string, standing, limit int, list []contender) {
 	first := list[len(list)-1]
 	must(t, first.take())
@@ -290,7 +299,7 @@ func fair(t *testing.T, e *ensemble, queue string, standing, limit int, list []c
 	all.Wait()
 }
 
-// takeTurns puts contenders in an order in which those of each kind take turns.
+// takeTurns orders contenders so that those of each kind take turns.
 func takeTurns(list []contender) (mixed []contender) {
 	var kinds [][]contender
 	for _, c := range list {
@@ -309,7 +318,8 @@ func takeTurns(list []contender) (mixed []contender) {
 	return mixed
 }
 
-// inRounds says in which round each is served: with whoever is before it, as long as there is enough for all.
+// inRounds returns the round in which each contender is served. A contender shares a round with
+// those before it, as long as there is enough for all.
 func inRounds(limit int, list []contender) (rounds []int) {
 	n, sum := 0, 0
 	for _, c := range list {
@@ -321,7 +331,7 @@ func inRounds(limit int, list []contender) (rounds []int) {
 	return rounds
 }
 
-// A hall is where those go who are served, round by round.
+// A hall holds the contenders that are served, round by round.
 type hall struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -333,10 +343,10 @@ type hall struct {
 
 type round struct {
 	missing int
-	full    chan struct{} // closed when all of it are in
+	full    chan struct{} // closed when all contenders of the round are in
 }
 
-// enter returns when all of the round are in.
+// enter returns when all contenders of the round are in.
 func (h *hall) enter(n int, c contender) {
 	h.mu.Lock()
 	if n < h.now {
@@ -363,15 +373,16 @@ func (h *hall) enter(n int, c contender) {
 	}
 }
 
-// An heir waits for what another has.
+// An heir waits for what another contender holds.
 type heir struct {
 	contender
 	of       contender
 	queue    string // where it waits
-	standing int    // who has it is among them
+	standing int    // how many stand there, the holder included
 }
 
-// inherit: what somebody had who is gone is had by whoever waited for it; if it was a caller's it has been told by then.
+// inherit checks that an heir acquires what its holder had, once the holder is gone. If the holder
+// was a caller, it knows of its loss by then.
 func inherit(t *testing.T, e *ensemble, heirs []heir, leave func()) {
 	witness := e.connect(2)
 	var all sync.WaitGroup
@@ -398,7 +409,8 @@ func inherit(t *testing.T, e *ensemble, heirs []heir, leave func()) {
 	all.Wait()
 }
 
-// revoked: a caller's request reaches Curator's listener, and Curator's a caller.
+// revoked checks that a caller's request reaches Curator's listener, and Curator's request a
+// caller.
 func revoked(t *testing.T, e *ensemble, p *process) {
 	s := e.Session(1, embed.SessionOptions{})
 	theirs := p.contender(1, "revocable", "/revoked")
@@ -423,8 +435,9 @@ func revoked(t *testing.T, e *ensemble, p *process) {
 	must(t, hold.Release())
 }
 
-// fenced: a caller is cut off, its contender is taken away, and a client that is not on its member has the lock. The caller believes in
-// its Hold still, and yet nothing is written under it: neither by its own node when it is back nor by another.
+// fenced cuts a caller off and removes its contender, and a client on another member acquires the
+// lock. The caller still believes in its Hold. Nevertheless nothing is written under it, neither by
+// its own node when that is back nor by another.
 func fenced(t *testing.T, e *ensemble, path string, client contender) {
 	mine, other := e.Session(1, embed.SessionOptions{Timeout: time.Minute}), e.Session(2, embed.SessionOptions{Timeout: time.Minute})
 	_, err := other.Create(t.Context(), "/data", nil, embed.Persistent)

@@ -22,7 +22,8 @@ var update = flag.Bool("update", false, "record what ZooKeeper's servers answer 
 
 const patience = testkit.Patience
 
-// A system is three servers that scripts of foreign clients run against: Vivarium's members, or ZooKeeper's.
+// A system is three servers that scripts of foreign clients run against: members of Vivarium or
+// servers of ZooKeeper.
 type system struct {
 	name  string
 	doors []*door
@@ -36,7 +37,8 @@ func (s *system) addrs() string {
 	return strings.Join(addrs, ",")
 }
 
-// A door is a way to a server that can be shut: then whoever is inside is cut off, and whoever comes is sent away.
+// A door leads to a server and can be shut. When it shuts, it cuts off the clients that are
+// connected and refuses new ones.
 type door struct {
 	listener net.Listener
 	server   string
@@ -71,7 +73,8 @@ func (d *door) accept() {
 	}
 }
 
-// pass lets a client through. A side that says no more says so to the other: that is how four-letter words end.
+// pass lets a client through. When one side stops sending, pass tells the other side: that is how
+// four-letter words end.
 func (d *door) pass(client net.Conn) {
 	defer client.Close()
 	if !d.enter(client) {
@@ -138,8 +141,8 @@ func startVivarium(t *testing.T) *system {
 	return s
 }
 
-// startZooKeeper starts servers of ZooKeeper with the session timeouts of startVivarium. It skips the
-// test if ZooKeeper is not installed.
+// startZooKeeper starts servers of ZooKeeper with the session timeouts of startVivarium. It skips
+// the test if ZooKeeper is not installed.
 func startZooKeeper(t *testing.T, members int) *system {
 	t.Helper()
 	if !zookeeper.Installed() {
@@ -153,11 +156,12 @@ func startZooKeeper(t *testing.T, members int) *system {
 	return s
 }
 
-// leastTimeout is the least session timeout of an ensemble of embedtest's.
+// leastTimeout is the least session timeout of embedtest's ensembles.
 const leastTimeout = 720 * time.Millisecond
 
-// compare checks a transcript of Vivarium's against the one that ZooKeeper's servers gave when it was recorded, and if they are installed
-// that they give it still. run makes a transcript.
+// compare checks a transcript of Vivarium against the transcript that was recorded from ZooKeeper's
+// servers. If ZooKeeper is installed, it also checks that its servers still give the recorded one.
+// run makes a transcript.
 func compare(t *testing.T, name string, run func(t *testing.T, s *system) string) {
 	golden := filepath.Join("testdata", name+".golden")
 	if *update {
@@ -173,7 +177,7 @@ func compare(t *testing.T, name string, run func(t *testing.T, s *system) string
 	})
 }
 
-// diff says in which lines a text is not the file's, with the last title before them.
+// diff reports the lines in which a text differs from a file, with the last title before them.
 func diff(t *testing.T, file, text string) {
 	t.Helper()
 	recorded, err := os.ReadFile(file)
@@ -201,7 +205,7 @@ func diff(t *testing.T, file, text string) {
 	}
 }
 
-// apart returns after how many lines of each two texts go on alike.
+// apart returns the number of lines of each text after which the two continue alike.
 func apart(a, b []string) (int, int) {
 	for sum := 1; sum < len(a)+len(b); sum++ {
 		for i := max(0, sum-len(b)+1); i <= sum && i < len(a); i++ {

@@ -1,5 +1,3 @@
-// These are the tests with a client that nobody here wrote: github.com/go-zookeeper/zk, kept out of the library's dependencies by a
-// module of their own.
 package clienttest
 
 import (
@@ -19,7 +17,7 @@ import (
 
 var anyone = zk.WorldACL(zk.PermAll)
 
-// start starts a node that is alone, with a gateway.
+// start starts a single node with a gateway.
 func start(t *testing.T) *gateway.Gateway {
 	t.Helper()
 	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -173,7 +171,7 @@ func TestEphemerals(t *testing.T) {
 	}
 }
 
-// Eight of them, two on each connection, exclude one another.
+// Eight locks, two on each connection, exclude each other.
 func TestLock(t *testing.T) {
 	g := start(t)
 	var held, most, times int
@@ -289,6 +287,7 @@ func TestWords(t *testing.T) {
 	}
 	conns, _ := zk.FLWCons(servers, patience)
 	if conns[0].Error != nil || !slices.ContainsFunc(conns[0].Clients, func(x *zk.ServerClient) bool { return x.SessionID == c.SessionID() }) {
-		t.Errorf("cons: %+v", conns[0]) // a connection without a session, such as this one, is a line that it cannot parse
+		// it cannot parse the line of a connection without a session, such as this one
+		t.Errorf("cons: %+v", conns[0])
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
-// ZooKeeper's own shell prints the same as with ZooKeeper.
+// ZooKeeper's own shell prints the same with Vivarium as with ZooKeeper.
 func TestZKCLI(t *testing.T) {
 	t.Parallel()
 	if !zookeeper.Installed() {
@@ -34,8 +34,8 @@ func TestZKCLI(t *testing.T) {
 	})
 }
 
-// shell returns what the shell prints to each of the lines of a script, and the events that its watches were told. It prints these
-// whenever they come.
+// shell returns what the shell prints for each line of a script, and the events of its watches. The
+// shell prints events whenever they come.
 func shell(t *testing.T, s *system, script string) string {
 	t.Helper()
 	var lines []string
@@ -44,13 +44,15 @@ func shell(t *testing.T, s *system, script string) string {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
-		// It does not repeat what it reads. So that its answers can be told apart, each line is asked after something else.
+		// The shell does not repeat what it reads. A unique stat before each line marks where the
+		// line's answer begins.
 		fmt.Fprintf(&in, "stat /line-%d\n%s\n", len(lines), strings.ReplaceAll(line, "ADDR", s.doors[1].listener.Addr().String()))
 		lines = append(lines, line)
 	}
 	out, code := zkCLI(t, s, in.String())
 	var text, events strings.Builder
-	var states []string // of one connection and of the next, each of which is told by a thread of its own
+	// of one connection and of the next; each has a thread of its own that delivers them
+	var states []string
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(line, "\r\n")
 		var n int
@@ -70,7 +72,7 @@ func shell(t *testing.T, s *system, script string) string {
 	return tidy(text.String())
 }
 
-// zkCLI runs the shell, and returns all that it prints and its exit code.
+// zkCLI runs the shell, and returns its output and its exit code.
 func zkCLI(t *testing.T, s *system, input string, args ...string) (string, int) {
 	t.Helper()
 	base := zookeeper.Java(nil, append([]string{"-Dfile.encoding=UTF-8", "org.apache.zookeeper.ZooKeeperMain", "-server", s.doors[0].listener.Addr().String()}, args...)...)
@@ -100,7 +102,7 @@ var untidy = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d{2,}`), "(an address)"},
 }
 
-// unordered are lists of which no order is promised: ephemerals, and identities.
+// unordered are lists without a promised order: ephemerals, and identities.
 var unordered = []struct {
 	what  *regexp.Regexp
 	parts string
@@ -109,7 +111,7 @@ var unordered = []struct {
 	{regexp.MustCompile(`(?m)^Auth scheme: User\n((?:.+: .+\n)+)`), "\n"},
 }
 
-// tidy takes out what differs from run to run.
+// tidy removes what differs from run to run.
 func tidy(s string) string {
 	for _, u := range untidy {
 		s = u.what.ReplaceAllString(s, u.with)

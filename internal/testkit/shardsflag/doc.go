@@ -1,3 +1,4 @@
-// Package shardsflag gives the tests of this module the flag -shards, with which they run on as many shards as are asked for.
-// No package that a program links imports it, but embedtest.
+// Package shardsflag defines the flag -shards of this module's tests. Tests start their ensembles
+// with that number of shards, unless a test names its own. Apart from tests, only embedtest imports
+// it.
 package shardsflag

@@ -60,9 +60,9 @@ func Java(more []string, args ...string) *exec.Cmd {
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", ClassPath(more...)}, args...)...)
 }
 
-// Start starts an ensemble of n servers that ends with the test, and returns their addresses when
-// all of them serve. It turns on those of ZooKeeper's features that Vivarium always has. config adds
-// lines to each server's configuration; it must say tickTime.
+// Start starts an ensemble of n servers that ends with the test. It returns their addresses when all
+// servers serve. Start turns on the features of ZooKeeper that Vivarium always has. config adds
+// lines to each server's configuration; one of them must set tickTime.
 func Start(t testing.TB, n int, config string) (addrs []string) {
 	t.Helper()
 	addrs, err := child.FreeAddrs(3 * n) // for clients, for the leader, for elections
@@ -72,7 +72,8 @@ func Start(t testing.TB, n int, config string) (addrs []string) {
 		_, ports[i], err = net.SplitHostPort(addr)
 		testkit.Must(t, err)
 	}
-	config += "extendedTypesEnabled=true\nenforceQuota=true\n4lw.commands.whitelist=*\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+	config += "extendedTypesEnabled=true\nenforceQuota=true\n4lw.commands.whitelist=*\n" +
+		"maxClientCnxns=0\nadmin.enableServer=false\n"
 	for i := range n {
 		if n > 1 {
 			config += fmt.Sprintf("server.%d=127.0.0.1:%s:%s\n", i+1, ports[n+i], ports[2*n+i])

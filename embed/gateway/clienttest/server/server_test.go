@@ -56,7 +56,7 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// A client is one of go-zookeeper's, and what it was told of its session.
+// A client is a client of go-zookeeper, with the states that it reported.
 type client struct {
 	*zk.Conn
 	mu      sync.Mutex
@@ -93,7 +93,8 @@ func (c *client) kept(t *testing.T, id int64) {
 	}
 }
 
-// again asks until the answer is one: a connection that is lost answers nothing, and what it was asked may have been done.
+// again calls fn until the connection answers. A lost connection answers nothing, and the call may
+// have been applied.
 func again(t *testing.T, what string, fn func() error) error {
 	t.Helper()
 	var err error
@@ -104,7 +105,8 @@ func again(t *testing.T, what string, fn func() error) error {
 	return err
 }
 
-// owns checks that an ephemeral is there and of a session, also for who is connected to a member that is behind.
+// owns checks that an ephemeral exists and belongs to a session, even if the client's member lags
+// behind.
 func owns(t *testing.T, c *client, path string, id int64) {
 	t.Helper()
 	var stat *zk.Stat
@@ -124,11 +126,11 @@ func owns(t *testing.T, c *client, path string, id int64) {
 type ensemble struct {
 	t       *testing.T
 	dir     string
-	clients []string // where the gateways listen
+	clients []string // the addresses of the gateways
 	members []*child.Program
 }
 
-// secret is in all the configs, and may be in no log.
+// secret is in every config, and must not appear in a log.
 const secret = "super:c2VjcmV0LWRpZ2VzdC1vZi1zdXBlcg=="
 
 func startEnsemble(t *testing.T) *ensemble {
@@ -168,7 +170,7 @@ func (e *ensemble) start(members ...int) {
 	})
 }
 
-// kill ends members with a signal that nothing can be done about, at once.
+// kill kills members with SIGKILL, all at once.
 func (e *ensemble) kill(members ...int) {
 	for _, i := range members {
 		e.members[i].Signal(syscall.SIGKILL)
@@ -178,20 +180,21 @@ func (e *ensemble) kill(members ...int) {
 	}
 }
 
-// on is the member that a client is connected to.
+// on returns the member that a client is connected to.
 func (e *ensemble) on(c *client) int { return slices.Index(e.clients, c.Server()) }
 
-// others returns where the members but one listen.
+// others returns the addresses of all members except one.
 func (e *ensemble) others(i int) []string { return slices.Delete(slices.Clone(e.clients), i, i+1) }
 
-// The member that a client is connected to is killed: its session, ephemeral, watch and lock go on at another.
+// The member that a client is connected to is killed. Its session, ephemeral, watch and lock
+// continue on another member.
 func TestServe_MemberIsKilled(t *testing.T) {
 	e := startEnsemble(t)
 	e.survives(func(victim int) { e.kill(victim) })
 }
 
-// A member that is stopped in good order: the same, and it ends with 0. One that comes back without its directory is refused, and ends
-// with 1.
+// A member is stopped in an orderly way, with the same result, and its exit code is 0. A member
+// that comes back without its directory is refused, and its exit code is 1.
 func TestServe_MemberIsStopped(t *testing.T) {
 	e := startEnsemble(t)
 	var stopped int
@@ -209,7 +212,8 @@ func TestServe_MemberIsStopped(t *testing.T) {
 	}
 }
 
-// survives lets a client hold all that it can, ends its member, and looks whether it has it still.
+// survives lets a client hold everything that it can, ends its member, and checks that the client
+// still has everything.
 func (e *ensemble) survives(end func(victim int)) {
 	t := e.t
 	c := connect(t, e.clients...)
@@ -257,7 +261,8 @@ func (e *ensemble) survives(end func(victim int)) {
 	}
 }
 
-// All members are killed at once, while clients write. The clients stay, and so does all that they have and were told was done.
+// All members are killed at once, while clients write. The clients keep their sessions and
+// everything that was acknowledged.
 func TestServe_AllAreKilled(t *testing.T) {
 	e := startEnsemble(t)
 	const clients = 6
@@ -315,7 +320,7 @@ func TestServe_AllAreKilled(t *testing.T) {
 		w.kept(t, w.id)
 		owns(t, workers[(i+1)%clients].client, fmt.Sprintf("/e%d", i), w.id)
 	}
-	// An end is still one.
+	// A closed session still ends.
 	workers[0].Close()
 	until(t, "the end of its ephemeral", func() bool {
 		ok, _, err := workers[1].Exists("/e0")
