@@ -48,8 +48,8 @@ func (j *journal) says(words string) bool {
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// startTCP starts members on loopback ports, all or none: a port that was free a moment ago may be another's by now. Give
-// sets what is particular to a member.
+// startTCP starts members on loopback ports, all or none, because a port that was free a moment ago
+// may be occupied by now. give sets what is particular to a member.
 func startTCP(t *testing.T, host string, n int, give func(*embed.Config)) map[embed.MemberID]*embed.Node {
 	t.Helper()
 	for {
@@ -97,7 +97,7 @@ func synced(t *testing.T, n *embed.Node) {
 	must(t, n.Ready(bounded(t)))
 }
 
-// complaint waits until Ready of a node that is kept out ends with these words.
+// complaint waits until Ready of a refused node ends with these words.
 func complaint(t *testing.T, n *embed.Node, words ...string) {
 	t.Helper()
 	var last error
@@ -118,7 +118,8 @@ func complaint(t *testing.T, n *embed.Node, words ...string) {
 	})
 }
 
-// F3: two members agree on who belongs to the ensemble; a third one's config names another set, or another ensemble.
+// F3: two members agree on who belongs to the ensemble. The config of a third names another set, or
+// another ensemble.
 func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 	for name, odd := range map[string]embed.Config{
 		"other members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1", 4: "m4:1"}},
@@ -157,9 +158,11 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// C1.7, C5: A member whose disk was lost and that comes back empty has forgotten what it voted for and acknowledged. It must
-// not make a quorum with a member that needs it.
-// (dapr#8305: a scheduler whose disk was lost was refused for ever and nobody said what to do; dragonboat#256: one voted.)
+// C1.7, C5: a member loses its disk and comes back empty. It has forgotten what it voted for and
+// acknowledged. It must not form a quorum with a member that needs it.
+//
+// (dapr#8305: a scheduler whose disk was lost was refused for ever and nobody said what to do;
+// dragonboat#256: one voted.)
 func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -180,7 +183,7 @@ func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	if _, err := wiped.NewSession(bounded(t), embed.SessionOptions{}); !errors.Is(err, embed.ErrFailed) {
 		t.Errorf("NewSession: %v", err)
 	}
-	// Member 1 is left alone: with a vote of the wiped one it would lead within a few ticks.
+	// Member 1 is alone now. With a vote of the wiped member it would lead within a few ticks.
 	ctx, cancel := context.WithTimeout(t.Context(), 60*embedtest.DefaultTick)
 	defer cancel()
 	if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); err == nil {
@@ -195,7 +198,8 @@ func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	}
 }
 
-// C6.1, C6.2: the process moves to another machine, or its container is made anew: another host name, all addresses changed.
+// C6.1, C6.2: the process moves to another machine, or its container is created anew. The host name
+// and all addresses change.
 func TestMembers_AnotherHostNameAndOtherAddresses(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -224,7 +228,7 @@ func TestMembers_AnotherHostNameAndOtherAddresses(t *testing.T) {
 	write(t, nodes[2], "/c")
 }
 
-// C6.2: members that spell one address differently are members all the same. dragonboat's own registry makes its host panic
+// C6.2: members may spell an address differently. dragonboat's own registry makes its host panic
 // when a peer announces another spelling.
 func TestMembers_EachSpellsTheAddressesInItsOwnWay(t *testing.T) {
 	t.Parallel()
@@ -246,7 +250,7 @@ func TestMembers_EachSpellsTheAddressesInItsOwnWay(t *testing.T) {
 	}
 }
 
-// C4.2: the members' transport is not for IPv4 only.
+// C4.2: the members' transport also works with IPv6.
 func TestMembers_IPv6(t *testing.T) {
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Skipf("no IPv6 here: %v", err)
@@ -298,17 +302,18 @@ func (a authority) insists(t *testing.T, trust authority) *embed.TLS {
 	return c
 }
 
-// C4.6: two members trust one authority, one of them by files and one by a tls.Config. A third shows a certificate of another
-// authority, though it trusts theirs; or none at all. Neither do they dial it, nor is it let in when it dials them.
+// C4.6: two members trust one authority, one of them by files and the other by a tls.Config. A
+// third member shows a certificate of another authority although it trusts theirs, or shows none.
+// They do not connect to it, and refuse its connections.
 func TestMembers_MutualTLS(t *testing.T) {
 	ours, other := newAuthority(t, "ours"), newAuthority(t, "another")
 	for name, c := range map[string]struct {
 		odd  func(*testing.T) *embed.TLS
-		why  string // in the log of those who keep it out
+		why  string // in the logs of the members that refuse it
 		says string // its own Ready
 	}{
 		"a certificate of another authority": {func(t *testing.T) *embed.TLS { return other.insists(t, ours) }, "failed to verify certificate", "tls: "},
-		// Seeing whom the others trust, Go shows none.
+		// Go sees which authorities the others trust, and shows no certificate.
 		"no certificate of the authority": {func(t *testing.T) *embed.TLS { return other.files(t, ours) }, "client didn't provide a certificate", "tls: "},
 		"plain text":                      {func(*testing.T) *embed.TLS { return nil }, "does not look like a TLS handshake", "as a member with TLS does to one without"},
 	} {

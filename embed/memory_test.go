@@ -9,12 +9,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// What a node kept in memory is the host's again when it is closed, although the host may keep the Node, and dragonboat's metrics keep
-// what belongs to the first one of a process.
+// After Close the host gets back the memory that a node used, even if the host keeps the Node.
+// dragonboat's metrics keep what belongs to the first node of a process.
 func TestClose_GivesTheMemoryBack(t *testing.T) {
 	inUse := func() int {
 		runtime.GC()
-		runtime.GC() // what the first one found in pools
+		runtime.GC() // the second one empties pools
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int(m.HeapAlloc)
@@ -28,7 +28,7 @@ func TestClose_GivesTheMemoryBack(t *testing.T) {
 		_, err := s.Create(t.Context(), fmt.Sprintf("/z%d", i), data, embed.Persistent)
 		must(t, err)
 	}
-	if full := inUse() - empty; full < znodes*len(data)*3/4 { // what the start was still busy with has gone meanwhile
+	if full := inUse() - empty; full < znodes*len(data)*3/4 { // memory of the start may be free by now
 		t.Fatalf("%d bytes of data take %d", znodes*len(data), full)
 	}
 	before := ens.Node(1).Status().Shards[0]
@@ -42,7 +42,7 @@ func TestClose_GivesTheMemoryBack(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// A read takes no more than the copy of the data that belongs to its caller.
+// A read allocates only the copy of the data that belongs to its caller.
 func TestGet_AllocatesItsCopyOnly(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{})
 	for _, root := range []string{"", "/below"} {
@@ -58,7 +58,8 @@ func TestGet_AllocatesItsCopyOnly(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// An idle node allocates now and then: the least of some. A path below a root is put together, on the stack if it is short.
+		// An idle node allocates now and then, so the least of several runs counts. A path below a
+		// root is built on the stack if it is short.
 		least := testing.AllocsPerRun(1000, get)
 		for range 4 {
 			least = min(least, testing.AllocsPerRun(1000, get))

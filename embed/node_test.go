@@ -15,7 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// contends has a session on a member wait for the lock of /lock, and returns once it is in the queue.
+// contends makes a session on a member wait for the lock of /lock. It returns once the session is
+// in the queue.
 func contends(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) <-chan *lock.Hold {
 	t.Helper()
 	ctx := bounded(t)
@@ -39,7 +40,8 @@ func contends(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) <-chan *
 	return granted
 }
 
-// A rolling restart, the polite way: what the member held is free, and nobody waits for a timeout of a minute.
+// In an orderly rolling restart, everything that the member held is free at once. Nobody waits for
+// a timeout of a minute.
 func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -60,8 +62,9 @@ func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 	has(t, ens.Node(1), "/after")
 }
 
-// Who shuts down while it leads hands over first. The ticks are so long that nobody holds an election for ten seconds after the
-// last heartbeat: one of the others leads before because it was told to.
+// A leader that shuts down transfers its leadership first. The ticks are so long that nobody holds
+// an election within ten seconds after the last heartbeat. One of the others leads earlier, because
+// it was told to.
 func TestShutdown_HandsTheLeadershipOver(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
@@ -79,7 +82,7 @@ func TestShutdown_HandsTheLeadershipOver(t *testing.T) {
 	write(t, ens.Node(next), "/after")
 }
 
-// Without a quorum nothing can be said to anybody. Shutdown tries no longer than it may, and closes.
+// Without a quorum, nobody can be told anything. Shutdown tries no longer than allowed, and closes.
 func TestShutdown_WithoutAQuorumIsBounded(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -100,12 +103,12 @@ func TestShutdown_WithoutAQuorumIsBounded(t *testing.T) {
 	}
 	must(t, n.Err())
 	ens.HealAll()
-	ens.Kill(1) // takes the closed node out of the ensemble
+	ens.Kill(1) // removes the closed node from the ensemble
 	ens.Restart(1)
 }
 
-// A member crashes and comes back at once. Its sessions are those of a process that is certainly dead: what they held is
-// free as soon as it has registered, not after their timeout.
+// A member crashes and comes back at once. Its old sessions belonged to a process that is certainly
+// dead. What they held is free as soon as the member has registered, not after their timeouts.
 func TestRestart_FreesWhatThePredecessorHeld(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -149,7 +152,7 @@ func TestTransferLeadership(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(1)
 	for _, to := range []embed.MemberID{2, 3, 1} {
-		asked := ens.Node(to) // also who does not lead may ask
+		asked := ens.Node(to) // a follower may ask too
 		until(t, "the leadership to move", func() bool {
 			if ens.Leader() == to {
 				return true
@@ -168,8 +171,8 @@ func TestTransferLeadership(t *testing.T) {
 	write(t, ens.Node(2), "/after")
 }
 
-// Observers hear of terms in order, and of every session that expired, wherever it was opened; not of those that were
-// closed.
+// Observers hear of terms in order. They hear of every session that expired, on whichever member it
+// was opened, and of no session that was closed.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -208,7 +211,7 @@ func TestEvents(t *testing.T) {
 	if !slices.IsSortedFunc(changes, func(a, b embed.LeaderChange) int { return int(a.Term) - int(b.Term) }) {
 		t.Errorf("terms go back: %v", changes)
 	}
-	led := func(id embed.MemberID) bool { // and others, by elections that nobody asked for
+	led := func(id embed.MemberID) bool { // others may have led too, by unexpected elections
 		return slices.ContainsFunc(changes, func(l embed.LeaderChange) bool { return l.Leader == id })
 	}
 	if !led(1) || !led(2) {
@@ -216,8 +219,10 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An observer that never returns holds up nobody, and one may close the node.
-// (CURATOR-495: listeners ran on the thread that events came by and stopped it; kazoo#381: a release in a listener never returned.)
+// An observer that never returns delays nobody. An observer may close the node.
+//
+// (CURATOR-495: listeners ran on the thread that events came by and stopped it; kazoo#381: a
+// release in a listener never returned.)
 func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -243,11 +248,13 @@ func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
 	self.Store(ens.Node(2))
 	ens.TransferLeadership(1)
 	must(t, <-closer)
-	must(t, ens.Node(1).Close()) // with its observer still at it
+	must(t, ens.Node(1).Close()) // while its observer is still busy
 }
 
-// Nodes of two ensembles in one process know nothing of one another.
-// (etcd#12937, etcd#20871: a second instance met the first one's metrics in a global registry and panicked.)
+// Nodes of two ensembles in one process do not affect one another.
+//
+// (etcd#12937, etcd#20871: a second instance met the first one's metrics in a global registry and
+// panicked.)
 func TestStart_SeveralEnsemblesInOneProcess(t *testing.T) {
 	t.Parallel()
 	one, other := embedtest.New(t, 3, embedtest.Options{}), embedtest.New(t, 1, embedtest.Options{})

@@ -17,8 +17,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// A node that has failed or is closed is over. What it says must be true: it leads nothing and knows of no leader, nobody can do
-// anything through it, and what it has to tell of its state is the last that there was.
+// After a node has failed or is closed, everything that it says must be true. It leads nothing and
+// knows no leader. Nobody can do anything through it, and its status is the last that it had.
 func TestOver_EveryAnswerIsTrue(t *testing.T) {
 	t.Parallel()
 	ends := map[string]struct {
@@ -48,12 +48,12 @@ func TestOver_EveryAnswerIsTrue(t *testing.T) {
 	}
 }
 
-// An over is a node that led everything, and what somebody had of it.
+// An over is a node that led everything, and what its users had of it.
 type over struct {
 	ens    *embedtest.Ensemble
 	node   *embed.Node
 	engine *engine.Engine
-	before embed.Status // when it led, and nothing was written any more
+	before embed.Status // when it led, after the last write
 
 	session *embed.Session
 	watch   *embed.Watch
@@ -61,7 +61,7 @@ type over struct {
 	tenure  *claim.Tenure
 
 	mu      sync.Mutex
-	changes map[int]embed.LeaderChange // the newest one of each shard
+	changes map[int]embed.LeaderChange // the newest of each shard
 }
 
 func newOver(t *testing.T) *over {
@@ -111,7 +111,7 @@ func (o *over) changeOf(shard int) embed.LeaderChange {
 	return o.changes[shard]
 }
 
-// failDisk has the node's disk fail under a write.
+// failDisk makes the node's disk fail during a write.
 func (o *over) failDisk(t *testing.T) {
 	t.Helper()
 	o.ens.Faults(1).SetDisk(embedtest.Disk{Err: syscall.EIO})
@@ -121,7 +121,7 @@ func (o *over) failDisk(t *testing.T) {
 	<-o.node.Done()
 }
 
-// checkNode asks the node everything.
+// checkNode calls every method of the node.
 func (o *over) checkNode(t *testing.T, want error) {
 	t.Helper()
 	n, ctx := o.node, bounded(t)
@@ -145,7 +145,7 @@ func (o *over) checkNode(t *testing.T, want error) {
 				t.Errorf("%v", err)
 			}
 		},
-		"Close":    nil, // what ends it; below, for it ends what failed only
+		"Close":    nil, // it ends the node; called below, and only for a node that failed
 		"Shutdown": nil,
 	}
 	everyMethod(t, n, asked)
@@ -163,7 +163,7 @@ func (o *over) checkStatus(t *testing.T) {
 	}
 }
 
-// checkSession asks the session everything.
+// checkSession calls every method of the session.
 func (o *over) checkSession(t *testing.T, want error) {
 	t.Helper()
 	s, ctx := o.session, bounded(t)
@@ -211,7 +211,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 	})
 }
 
-// checkHeld looks at what lasted as long as the session.
+// checkHeld checks what lasts as long as the session.
 func (o *over) checkHeld(t *testing.T, want error) {
 	t.Helper()
 	for range o.watch.Events() {
@@ -224,7 +224,7 @@ func (o *over) checkHeld(t *testing.T, want error) {
 	testkit.WantErr(t, err, want)
 }
 
-// checkEngine asks what monitors and the gateway ask.
+// checkEngine checks what monitors and the gateway ask for.
 func (o *over) checkEngine(t *testing.T, want error) {
 	t.Helper()
 	if _, err := o.engine.Census(bounded(t)); !errors.Is(err, want) {
@@ -239,7 +239,7 @@ func (o *over) checkEngine(t *testing.T, want error) {
 	if n := o.engine.Peers(); n != 0 {
 		t.Errorf("%d members are connected to it", n)
 	}
-	if n := o.engine.Znodes(); n < 5 { // three from birth, and two of the test
+	if n := o.engine.Znodes(); n < 5 { // three that always exist, and two of the test
 		t.Errorf("%d znodes", n)
 	}
 	if n := o.engine.Size(); n < len("data") {
@@ -253,14 +253,14 @@ func (o *over) checkEngine(t *testing.T, want error) {
 	o.checkStatus(t)
 }
 
-// A status of nobody leads nothing.
+// The zero Status leads nothing.
 func TestStatus_LeadingOfTheZeroValueIsFalse(t *testing.T) {
 	if (embed.Status{}).Leading(embed.ShardStatus{}) {
 		t.Error("it leads")
 	}
 }
 
-// everyMethod runs one test for each method of v; nil is for one that needs none.
+// everyMethod runs one test for each method of v. A method with nil needs no test.
 func everyMethod(t *testing.T, v any, asked map[string]func(t *testing.T)) {
 	t.Helper()
 	for m := range reflect.TypeOf(v).Methods() {

@@ -24,12 +24,13 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// The tests of this file play what went wrong in other coordination systems. Which bug is shown where, also by tests of
-// other files, is in testdata/peers.md.
+// The tests of this file replay bugs of other coordination systems. testdata/peers.md lists the
+// bugs and their tests, including tests in other files.
 
-// Candidates whose sessions are suspended and come back, and again before they have done with it. Curator's latches answered
-// each reconnect with a reset of their own: two of them interleaved, and a latch led that had just given its znode up
-// (CURATOR-620, CURATOR-652, CURATOR-653), or two reset one another for ever (CURATOR-504, CURATOR-644, CURATOR-645).
+// Sessions of candidates are Suspended, come back, and are Suspended again before the candidates
+// have reacted. Curator's latches answered each reconnect with a reset of their own. Two resets
+// interleaved, and a latch led whose znode had just been given up (CURATOR-620, CURATOR-652,
+// CURATOR-653), or two latches reset one another for ever (CURATOR-504, CURATOR-644, CURATOR-645).
 func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -83,15 +84,15 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 	of := map[embed.SessionID]embed.MemberID{sessions[0].ID(): 1, sessions[1].ID(): 1, sessions[2].ID(): 2}
 	for round := range 12 {
 		ens.Until("somebody to lead", func() bool { mu.Lock(); defer mu.Unlock(); return len(leaders()) == 1 })
-		_, err := sessions[0].Sync(ctx, "/election") // its member may lag behind the one that leads
+		_, err := sessions[0].Sync(ctx, "/election") // its member may lag behind the leader
 		must(t, err)
 		now, err := election.New(sessions[0], "/election").Leader(ctx)
 		must(t, err)
 		victim, lost := of[now.Owner], led()
 		for jump := range 4 {
 			ens.Faults(victim).SetWallClock(time.Duration(1-jump%2) * time.Hour)
-			sessions[victim].State() // which asks on behalf of all on its member; it may be Connected again by now
-			if jump == round%4 {     // now and then it is whole in between
+			sessions[victim].State() // compares the clock for all sessions of its member
+			if jump == round%4 {     // sometimes it recovers in between
 				testkit.Reaches(t, sessions[victim].State, embed.Connected)
 			}
 		}
@@ -104,7 +105,7 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 		return err == nil && len(names) == len(sessions) && len(leaders()) == 1
 	})
 	stays := led()
-	for _, id := range ens.Members() { // some beats of everybody, and nobody resets anything
+	for _, id := range ens.Members() { // some heartbeats of each member, and nobody resets anything
 		write(t, ens.Node(id), fmt.Sprint("/after-", id))
 	}
 	if n := led(); n != stays {
@@ -117,13 +118,14 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 	wg.Wait()
 }
 
-// The leader's disk stands still in the middle of an fsync, for two timeouts of everybody's sessions. Others elect a new leader.
-// When the old one goes on, its count of their silence is worth nothing. (etcd#15247: it revoked everybody's leases.)
+// The leader's disk stands still in the middle of an fsync, for twice the timeout of all sessions.
+// The others elect a new leader. When the old leader goes on, its count of their silence is worth
+// nothing. (etcd#15247: it revoked everybody's leases.)
 func TestPeers_ADeposedLeaderWithAStuckDiskExpiresNobody(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(1)
-	const timeout = livesAWhile // longer than the election that comes
+	const timeout = livesAWhile // longer than the election
 	var live []*embed.Session
 	for _, id := range []embed.MemberID{2, 3} {
 		s := ens.Session(id, embed.SessionOptions{Timeout: timeout})
@@ -136,7 +138,7 @@ func TestPeers_ADeposedLeaderWithAStuckDiskExpiresNobody(t *testing.T) {
 	must(t, err)
 	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Hour})
 	ens.Until("another leader", func() bool { return ens.Leader() != 1 })
-	<-stuck.Done() // it knows nothing of the log, so twice the timeout has passed
+	<-stuck.Done() // it cannot read the log, so twice its timeout has passed
 	ens.Faults(1).SetDisk(embedtest.Disk{})
 	if hold.Err() == nil {
 		t.Error("the hold of an expired session")
@@ -155,9 +157,10 @@ func TestPeers_ADeposedLeaderWithAStuckDiskExpiresNobody(t *testing.T) {
 	}
 }
 
-// The leader is cut off in the middle of Syncs and reads, and others elect another and write. Whatever the old one's Sync says
-// in the meantime, what is read after it is no older than what had been acknowledged when it was asked. (etcd#20418: a leader that
-// had been paused read what was no longer so. consul#54 and etcd 0.4.1 likewise.)
+// The leader is cut off in the middle of Syncs and reads. The others elect another and write.
+// Whatever the old leader's Sync answers, a read after it is no older than what was acknowledged
+// when the Sync was called. (etcd#20418: a leader that had been paused read what was no longer so.
+// consul#54 and etcd 0.4.1 likewise.)
 func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -217,16 +220,17 @@ func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 	t.Logf("%d Syncs served, %d not, %d writes", served.Load(), refused.Load(), acked.Load())
 }
 
-// News is what a watch of everything below /w is told.
+// News is what a watch on everything below /w is told.
 type news struct {
 	typ  embed.EventType
 	path string
 }
 
-// Members take snapshots all the time, and one of them is cut off now and then. What a watch tells is every change once, in the
-// order in which they were made: creations, deletions, and those of one Multi. (etcd#15271: it told again what it had told when its
-// member had been cut off; etcd#18089, etcd#19179: a deletion was missing if the log was cut just there; etcd#17247: a change of a
-// transaction was told twice. Curator's caches miss what happens while they are cut off.)
+// Members take snapshots all the time, and sometimes one is cut off. A watch tells every change
+// once, in order: creations, deletions, and the changes of one Multi. (etcd#15271: it told again
+// what it had told when its member had been cut off; etcd#18089, etcd#19179: a deletion was missing
+// if the log was cut just there; etcd#17247: a change of a transaction was told twice. Curator's
+// caches miss what happens while they are cut off.)
 func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -255,7 +259,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 				got = append(got, news{e.Type, e.Path})
 				count[id].Add(1)
 				if e.Path == "/w" {
-					break // its deletion, the last
+					break // the last change: its deletion
 				}
 			}
 			if err := w.Err(); err != nil {
@@ -269,8 +273,8 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 		beside.Go(func() { every(ctx, 3*time.Millisecond, func() { _ = ens.Snapshot(id) }) })
 	}
 	var made []news
-	// caughtUp waits until members have told all but so much: what the others make beside fits into a watch's buffer, however long a
-	// replica or a goroutine is behind.
+	// caughtUp waits until members have told of all changes except the newest few. So the changes
+	// of other writers fit into a watch's buffer, however far a replica or a goroutine is behind.
 	caughtUp := func(but int, ids ...embed.MemberID) {
 		for _, id := range ids {
 			ens.Until(fmt.Sprintf("member %d to tell", id), func() bool { return t.Failed() || count[id].Load() >= int64(len(made)-but) })
@@ -281,7 +285,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 		case 10:
 			caughtUp(0, 3)
 			ens.Isolate(3)
-		case 16: // what it missed fits into a watch's buffer
+		case 16: // the changes that it missed fit into a watch's buffer
 			ens.HealAll()
 			ens.Ready(3)
 			caughtUp(0, 3)
@@ -324,8 +328,9 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 	beside.Wait()
 }
 
-// The fsync of the log stands still. Whatever is written is not acknowledged, and not shown, until it is through: alone, and where
-// it stands still on two members of three. (etcd#14370: alone, a write was acknowledged before it was on disk.)
+// The fsync of the log stands still: on a single node, or on two members of three. Until it ends, a
+// write is neither acknowledged nor shown. (etcd#14370: alone, a write was acknowledged before it
+// was on disk.)
 func TestPeers_NothingIsAcknowledgedBeforeItsFsync(t *testing.T) {
 	for name, c := range map[string]struct {
 		members int
@@ -339,14 +344,14 @@ func TestPeers_NothingIsAcknowledgedBeforeItsFsync(t *testing.T) {
 			ens := embedtest.New(t, c.members, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Minute }})
 			ens.TransferLeadership(1)
 			s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-			_, err := s.Create(bounded(t), lastPlace(), nil, embed.Persistent) // later its shard knows the session
+			_, err := s.Create(bounded(t), lastPlace(), nil, embed.Persistent) // now the shard knows the session
 			must(t, err)
 			for _, id := range c.stuck {
 				ens.Faults(id).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Hour})
 			}
 			p := s.Submit(bounded(t), embed.OpCreate(lastPlace()+"/x", nil, embed.Persistent))
 			if c.members > 1 {
-				// A member whose fsync stands still cannot vote for another leader either.
+				// A member whose fsync stands still cannot vote either.
 				ens.Until("the leader to notice that it has no quorum", func() bool { return ens.Node(1).Status().Shards[len(places())-1].Leader == 0 })
 			}
 			enough := time.After(200 * time.Millisecond)
@@ -368,10 +373,10 @@ func TestPeers_NothingIsAcknowledgedBeforeItsFsync(t *testing.T) {
 	}
 }
 
-// A member takes snapshots one after the other and is killed in the midst of it, again and again. What was acknowledged is
-// there when it is back, once, and its zxid is no smaller than it was. (etcd#13766: the index of what was applied was saved apart
-// from the data, and a crash in between applied entries twice; etcd#17780: a crash while the log was cut brought old revisions
-// back.)
+// A member takes snapshots one after the other and is killed while it does, again and again. When
+// it is back, everything acknowledged exists once, and its zxid has not shrunk. (etcd#13766: the
+// index of what was applied was saved apart from the data, and a crash in between applied entries
+// twice; etcd#17780: a crash while the log was cut brought old revisions back.)
 func TestPeers_SnapshotsInQuickSuccessionAndACrash(t *testing.T) {
 	for name, members := range map[string]int{"alone": 1, "one of three": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -410,11 +415,12 @@ func TestPeers_SnapshotsInQuickSuccessionAndACrash(t *testing.T) {
 	}
 }
 
-// Sessions are closed, expire, and end with their process, while members take snapshots, one of them is killed in the midst of that
-// and another one is cut off. No member shows an ephemeral of a session that has ended, then or after a restart from what is on
-// disk, and none has lost one of a session that lives. (ZOOKEEPER-2355, ZOOKEEPER-3144, ZOOKEEPER-4837: a snapshot that was taken
-// while a session was closed, or log that was cut off, left its ephemerals on one server for ever; dCache#5523: an embedded server
-// found them again at its start.)
+// Sessions are closed, expire, and end with their process. Meanwhile members take snapshots, one is
+// killed while it does, and another is cut off. No member shows an ephemeral of an ended session,
+// then or after a restart from its disk. No member has lost an ephemeral of a live session.
+// (ZOOKEEPER-2355, ZOOKEEPER-3144, ZOOKEEPER-4837: a snapshot that was taken while a session was
+// closed, or log that was cut off, left its ephemerals on one server for ever; dCache#5523: an
+// embedded server found them again at its start.)
 func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Keep: 5} }})
@@ -439,7 +445,7 @@ func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	const rounds = 4
 	for round := range rounds {
 		own(keeper, "/live")
-		own(ens.Session(2, embed.SessionOptions{Timeout: time.Minute}), "/killed") // which ends with its process
+		own(ens.Session(2, embed.SessionOptions{Timeout: time.Minute}), "/killed") // ends with its process
 		expires, timeout := round == rounds/2, time.Minute
 		if expires {
 			timeout = livesAWhile
@@ -452,7 +458,7 @@ func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 		ens.Kill(2)
 		must(t, func() error { ens.Start(2); ens.Ready(2); return brief.Close() }())
 		if expires {
-			ens.Isolate(3) // its sessions expire, and it has to be sent a snapshot
+			ens.Isolate(3) // its sessions expire, and it will need a snapshot
 			ens.Until("the expiry", func() bool {
 				names, _, err := keeper.Children(bounded(t), "/expired")
 				return err == nil && len(names) == 0
@@ -491,8 +497,8 @@ func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	check("after the restart", 0)
 }
 
-// More children than a 16-bit number counts, and a watch over all of them. (CURATOR-690: a cache of more than 65,535 znodes could
-// not be filled.)
+// More children than a 16-bit number counts, and a watch over all of them. (CURATOR-690: a cache of
+// more than 65,535 znodes could not be filled.)
 func TestPeers_MoreChildrenThan65535(t *testing.T) {
 	t.Parallel()
 	const n = 1<<16 + 10
@@ -504,7 +510,7 @@ func TestPeers_MoreChildrenThan65535(t *testing.T) {
 	var pending []*embed.Pending
 	for i := range n {
 		pending = append(pending, s.Submit(ctx, embed.OpCreate("/w/n-", nil, embed.Sequential)))
-		if i >= 4000 { // no more at a time, or some are refused
+		if i >= 4000 { // more at a time would be refused
 			_, err := pending[i-4000].Result()
 			must(t, err)
 		}
@@ -532,9 +538,10 @@ func TestPeers_MoreChildrenThan65535(t *testing.T) {
 	}
 }
 
-// The ensemble removes containers that are empty, under those who watch them and those who queue in them, and they come back with
-// the next contender. (curator@21b08778: a cache was dead when its root had been removed so; curator@9261ee62: a consumer waited
-// for ever; Netflix/curator#29, Netflix/curator#307: before there were containers, nothing removed them.)
+// The ensemble removes empty containers while sessions watch them and queue in them. The containers
+// come back with the next contender. (curator@21b08778: a cache was dead when its root had been
+// removed so; curator@9261ee62: a consumer waited for ever; Netflix/curator#29,
+// Netflix/curator#307: before there were containers, nothing removed them.)
 func TestPeers_AContainerIsReapedUnderItsWatchers(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.ContainerCheckInterval = c.Tick }})
@@ -570,7 +577,7 @@ func TestPeers_AContainerIsReapedUnderItsWatchers(t *testing.T) {
 			t.Errorf("%q leads, want %d", got, i)
 		}
 		must(t, errors.Join(hold.Release(), leader.Resign()))
-		// A read-write lock, and a semaphore of which somebody has had to wait.
+		// A read-write lock, and a semaphore for which somebody had to wait.
 		reader, err := lock.NewRWMutex(other, "/locks/rw").RLock(ctx)
 		must(t, err)
 		permits := lock.NewSemaphore(other, "/permits/x", 1)
@@ -604,8 +611,9 @@ func TestPeers_AContainerIsReapedUnderItsWatchers(t *testing.T) {
 	})
 }
 
-// Sessions are closed before what they create is answered, and sessions whose opener has lost patience are opened all the same.
-// Nothing of them stays. (curator@e5afda58: a node that was closed before its creation was answered stayed.)
+// Sessions are closed before their creates are answered. Other sessions are opened after their
+// opener has stopped waiting. Nothing of them stays. (curator@e5afda58: a node that was closed
+// before its creation was answered stayed.)
 func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -658,8 +666,9 @@ func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 	})
 }
 
-// Whatever way a node ends, everybody who waits on it is answered: futures, syncs, watches, waiters and observers.
-// (CURATOR-673, CURATOR-677, CURATOR-665, CURATOR-675: a background call whose client was closed meanwhile was never answered.)
+// However a node ends, everyone who waits on it gets an answer: futures, syncs, watches, waiters
+// and observers. (CURATOR-673, CURATOR-677, CURATOR-665, CURATOR-675: a background call whose
+// client was closed meanwhile was never answered.)
 func TestPeers_EverybodyIsAnsweredWhenANodeEnds(t *testing.T) {
 	for name, end := range map[string]func(*embedtest.Ensemble){
 		"close":                    func(e *embedtest.Ensemble) { must(t, e.Node(1).Close()) },
@@ -738,21 +747,23 @@ func TestPeers_EverybodyIsAnsweredWhenANodeEnds(t *testing.T) {
 	}
 }
 
-// stick has the fsyncs of member 1 stand still for longer than a call takes.
+// stick makes the fsyncs of member 1 stand still for longer than a call may take.
 func stick(e *embedtest.Ensemble) {
 	e.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: 100 * time.Millisecond})
 }
 
-// endings reports whether an error is one that a call may have when its node ends.
+// endings reports whether a call may fail with an error when its node ends.
 func endings(err error) bool {
-	// What is applied after its session's end is told that it expired, whatever ended it.
+	// A request applied after its session's end says that the session expired, whatever ended it.
 	return slices.ContainsFunc([]error{embed.ErrClosed, embed.ErrFailed, embed.ErrSessionClosed, embed.ErrSessionExpired, embed.ErrUnknownOutcome, embed.ErrUnavailable},
 		func(end error) bool { return errors.Is(err, end) })
 }
 
-// The newest writes are on two members of three, and a bit of what one of them has on disk turns. It may refuse to start, or fail,
-// or serve what it has; what was acknowledged is there whenever a quorum is, also one of that member and of the one that had
-// missed the newest. (NATS 2.12: a bit that turned on one server of a minority lost what had been acknowledged, everywhere.)
+// The newest writes are on two members of three, and a bit on the disk of one of them flips. That
+// member may refuse to start, or fail, or serve what it has. Everything acknowledged is there
+// whenever there is a quorum, even one of that member and the member that missed the newest writes.
+// (NATS 2.12: a bit that turned on one server of a minority lost what had been acknowledged,
+// everywhere.)
 func TestPeers_ABitThatTurnsOnAMinority(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -787,7 +798,7 @@ func TestPeers_ABitThatTurnsOnAMinority(t *testing.T) {
 	for range 10 {
 		must(t, os.RemoveAll(filepath.Join(base, "now")))
 		copyDir(t, pristine, filepath.Join(base, "now"))
-		name, at := turn(t, rng, ens.Dir(3))
+		name, at := flipBit(t, rng, ens.Dir(3))
 		ens.Start(1)
 		n, err := ens.TryStart(3)
 		if err == nil {
@@ -816,8 +827,9 @@ func TestPeers_ABitThatTurnsOnAMinority(t *testing.T) {
 	t.Logf("%v", outcomes)
 }
 
-// turn turns a bit of a file below dir, of a log in its first half: at its end it cannot be told from a write that a crash cut off.
-func turn(t *testing.T, rng *rand.Rand, dir string) (name string, at int) {
+// flipBit flips a bit of a file below dir. In a log the bit is in the first half, because damage at
+// the end looks like a write that a crash cut off.
+func flipBit(t *testing.T, rng *rand.Rand, dir string) (name string, at int) {
 	t.Helper()
 	var files []string
 	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -842,9 +854,10 @@ func serves(t *testing.T, n *embed.Node) error {
 	return n.Ready(ctx)
 }
 
-// Every member, leading at that moment, is shut down and started again, one after the other, under callers on the other two. Each
-// of their writes is done, and once: none is refused, none waits until it may wait no longer. (dragonboat#270: in a rolling restart
-// proposals were dropped; dragonboat#264: those that were lost on their way to the leader timed out, for days.)
+// One after the other, every member gets the leadership, is shut down and starts again, while
+// callers use the other two. Each of their writes is applied once. None is refused, and none times
+// out. (dragonboat#270: in a rolling restart proposals were dropped; dragonboat#264: those that
+// were lost on their way to the leader timed out, for days.)
 func TestPeers_ARollingRestartDropsNothing(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Minute }})
@@ -861,7 +874,7 @@ func TestPeers_ARollingRestartDropsNothing(t *testing.T) {
 			for caller := range 8 {
 				callers.Go(func() {
 					for i := 0; !over.Load(); i++ {
-						path := fmt.Sprintf("/n/%d-%d-%d-%d", id, at, caller, i) // a second time it would be refused
+						path := fmt.Sprintf("/n/%d-%d-%d-%d", id, at, caller, i) // a second create would be refused
 						if _, err := s.Create(context.Background(), path, nil, embed.Persistent); err != nil {
 							t.Errorf("%s: %v", path, err)
 							return

@@ -22,15 +22,17 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk/powercut"
 )
 
-// The power of a node that is alone fails, at any moment of its first start, its work, its snapshots and its later starts:
-// what its disk may hold then is a directory that it starts on, with all that was acknowledged.
+// The power of a node that is alone fails at any moment of its first start, its work, its snapshots
+// and its later starts. The node starts on any directory that the disk may then hold, with
+// everything acknowledged.
 func TestPowerCut_OfANodeAlone(t *testing.T) { powerCuts(t, 1, 3, 20) }
 
-// The power of all three members fails at once. Any two of them start again, elect, and have all that was acknowledged; so
-// has the third when it comes.
+// The power of all three members fails at once. Any two of them start again, elect a leader, and
+// have everything acknowledged. So does the third when it comes.
 func TestPowerCut_OfAllMembersAtOnce(t *testing.T) { powerCuts(t, 3, 2, 400) }
 
-// powerCuts has members live some lives, and tries what a power cut before one in so many calls leaves.
+// powerCuts lets members live some lives, and checks what a power cut would leave before one in so
+// many calls.
 func powerCuts(t *testing.T, members, lives, odds int) {
 	t.Parallel()
 	if *everyCall {
@@ -61,7 +63,8 @@ func powerCuts(t *testing.T, members, lives, odds int) {
 	t.Logf("%d cuts, %d of them between the rename of a CURRENT and what follows", len(cuts), renames)
 }
 
-// A grid is the power supply of some members. It copies what a power cut would leave of their disks, while they go on.
+// A grid is the power supply of some members. It copies what a power cut would leave of their
+// disks, while they go on.
 type grid struct {
 	t     *testing.T
 	ids   []embed.MemberID
@@ -69,19 +72,19 @@ type grid struct {
 	books *ledger
 	odds  int
 
-	mu       sync.Mutex // held while a call is noted, so that a cut is one moment for all
+	mu       sync.Mutex // held while a call is recorded, so that a cut is one moment for all
 	rng      *rand.Rand
 	platters map[embed.MemberID]*powercut.Platter
 	last     string // the newest call
 	cuts     []blackout
 }
 
-// A blackout is what a power cut left.
+// A blackout is what a power cut leaves.
 type blackout struct {
 	dir   string // the members' directories
 	luck  powercut.Luck
-	after string    // the call that was made last
-	told  presences // what had been acknowledged
+	after string    // the last call
+	told  presences // everything acknowledged
 }
 
 func newGrid(t *testing.T, members, odds int) *grid {
@@ -98,11 +101,11 @@ func newGrid(t *testing.T, members, odds int) *grid {
 	return g
 }
 
-// note is told of every mutating call before it is made.
+// note is called before every call that changes something.
 func (g *grid) note(id embed.MemberID, op disk.Op, name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// CURRENT says which MANIFEST there is, and a name may last while the one it speaks of does not.
+	// CURRENT names the MANIFEST. The name may survive a cut that the MANIFEST does not survive.
 	switch {
 	case strings.HasPrefix(g.last, "rename") && strings.Contains(g.last, "CURRENT"):
 		g.cutLocked(powercut.RenamesLast)
@@ -122,7 +125,7 @@ func (g *grid) cutLocked(luck powercut.Luck) {
 	g.cuts = append(g.cuts, c)
 }
 
-// A member is a node and its inside.
+// A member is a node and its engine.
 type member struct {
 	*embed.Node
 	engine *engine.Engine
@@ -144,7 +147,7 @@ func (g *grid) start(dir string, id embed.MemberID, mesh *transporttest.Mesh, fa
 	return m, err
 }
 
-// live has the members run until they have written a while.
+// live runs the members until they have written for a while.
 func (g *grid) live(i int) {
 	ctx := bounded(g.t)
 	mesh := transporttest.NewMesh()
@@ -214,7 +217,7 @@ func (g *grid) survives(c blackout) {
 		if err == nil {
 			err = c.told.check(ctx, g.t, s)
 		}
-		if err != nil && !(len(c.told) == 0 && errors.Is(err, embed.ErrNoNode)) { // there may be no /w yet
+		if err != nil && !(len(c.told) == 0 && errors.Is(err, embed.ErrNoNode)) { // /w may not exist yet
 			g.t.Errorf("%s: member %d: %v, %v", what, g.ids[j], err, m.Err())
 		}
 	}

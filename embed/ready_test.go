@@ -12,7 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// waitsFor asks Ready until it ends with all of these words, and returns that error. It is the ctx's at any time.
+// waitsFor calls Ready until it ends with all of these words, and returns that error. Every error
+// of Ready must be the ctx's.
 func waitsFor(t *testing.T, n *embed.Node, words ...string) (last error) {
 	t.Helper()
 	defer func() { t.Log(last) }()
@@ -38,7 +39,7 @@ func TestReady_NamesMembersThatDoNotAnswer(t *testing.T) {
 	ens.Kill(2)
 	ens.Kill(3)
 	waitsFor(t, ens.Node(1), "no leader", "no connection to member 2: dial mesh member 2: nobody listens", "no connection to member 3: dial mesh member 3: nobody listens")
-	// One of them comes back, and is not to be heard.
+	// One of them comes back, and cannot be heard.
 	ens.Cut(1, 2)
 	ens.Start(2)
 	waitsFor(t, ens.Node(1), "no leader", "no connection to member 2", "no connection to member 3: dial mesh member 3: nobody listens")
@@ -48,7 +49,7 @@ func TestReady_NamesMembersThatDoNotAnswer(t *testing.T) {
 	ens.Ready(2)
 }
 
-// A member that is connected, with which there is no quorum either.
+// A member is connected, and still there is no quorum.
 func TestReady_NamesMembersThatAreConnected(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 4, embedtest.Options{})
@@ -60,7 +61,7 @@ func TestReady_NamesMembersThatAreConnected(t *testing.T) {
 	}
 }
 
-// Whoever gives up waiting gets his own error.
+// A caller that cancels its ctx gets the ctx's own error.
 func TestReady_CanceledIsCanceled(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
@@ -73,7 +74,7 @@ func TestReady_CanceledIsCanceled(t *testing.T) {
 	}
 }
 
-// With several shards it says which of them have no leader.
+// With several shards, Ready says which of them have no leader.
 func TestReady_NamesShards(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 2 }})
@@ -81,7 +82,7 @@ func TestReady_NamesShards(t *testing.T) {
 	waitsFor(t, ens.Node(1), "no leader on any shard", "no connection to member 2")
 }
 
-// A name that does not resolve, and a port that nobody listens on.
+// One name does not resolve, and on one port nobody listens.
 func TestReady_NamesAddressesThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	nodes := startTCP(t, "127.0.0.1", 1, func(c *embed.Config) {
@@ -91,7 +92,7 @@ func TestReady_NamesAddressesThatLeadNowhere(t *testing.T) {
 	waitsFor(t, nodes[1], "no leader", "no connection to member 2: dial tcp: lookup nowhere.invalid", "no connection to member 3: dial tcp 127.0.0.1:1: connect: connection refused")
 }
 
-// Calls that end for lack of a quorum say so as Ready does, and are still what they were.
+// Calls that fail for lack of a quorum say so as Ready does. Their errors are otherwise unchanged.
 func TestUnavailable_SaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})

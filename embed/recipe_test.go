@@ -16,8 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A step is a ctx that does something in the middle of a recipe: when it is asked for its Err, as every method of a Session
-// asks first of all, by the n-th call of one method or of claim.Before. Watches are lost and found between two such calls.
+// A step is a ctx that does something in the middle of a recipe. Every method of a Session asks its
+// ctx for Err first, and so does claim.Before. The step acts at the n-th such question of one
+// method. Watches are lost and found between two such calls.
 type step struct {
 	context.Context
 	method string
@@ -57,8 +58,9 @@ func contender(t *testing.T, s *embed.Session, parent, value string) (path strin
 	return path
 }
 
-// Who waits for a lock looks who is ahead, arms a watch on that one, and looks again. Whenever in between that one leaves,
-// the waiter learns of it.
+// A waiter for a lock looks for the contender ahead, arms a watch on it, and looks again. Whenever
+// that contender leaves in between, the waiter learns of it.
+//
 // (CURATOR-527: one that was gone between two looks left the waiter waiting.)
 func TestRecipes_APredecessorThatLeavesWhileAWaiterLooks(t *testing.T) {
 	t.Parallel()
@@ -91,7 +93,8 @@ func TestRecipes_APredecessorThatLeavesWhileAWaiterLooks(t *testing.T) {
 	}
 }
 
-// Observe arms its watch and then looks. Whenever the leader changes meanwhile, or its value, Observe yields the newest.
+// Observe arms its watch and then looks. If the leader or its value changes meanwhile, Observe
+// yields the newest.
 func TestRecipes_ALeaderThatChangesWhileAnObserverLooks(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})
@@ -113,7 +116,7 @@ func TestRecipes_ALeaderThatChangesWhileAnObserverLooks(t *testing.T) {
 	elections := 0
 	for name, change := range changes {
 		for _, method := range []string{"Watch", "Children", "Get"} {
-			for n := range int32(2) { // before it has yielded the first leader, and after
+			for n := range int32(2) { // before Observe has yielded the first leader, and after
 				at := &step{method: method, n: n + 1}
 				t.Run(name+"/"+at.String(), func(t *testing.T) {
 					elections++
@@ -137,7 +140,7 @@ func TestRecipes_ALeaderThatChangesWhileAnObserverLooks(t *testing.T) {
 	}
 }
 
-// Who only asks for a lock that is taken leaves no trace: no znode comes and goes, and nobody's watch fires.
+// TryLock of a held lock leaves no trace: no znode comes and goes, and no watch fires.
 func TestRecipes_TryLockOfATakenLockWritesNothing(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})
@@ -151,10 +154,10 @@ func TestRecipes_TryLockOfATakenLockWritesNothing(t *testing.T) {
 			t.Errorf("TryLock: %v", err)
 		}
 	}
-	must(t, s.Close()) // in order after whatever they wrote
+	must(t, s.Close()) // comes after everything that they wrote
 	after, _, err := ens.Session(1, embed.SessionOptions{}).Exists(bounded(t), "/lock")
 	must(t, err)
-	if wrote := after.Cversion - before.Cversion - 1; wrote != 0 { // one is the end of the hold
+	if wrote := after.Cversion - before.Cversion - 1; wrote != 0 { // the end of the hold is one
 		t.Errorf("the children changed %d times for five who only asked", wrote)
 	}
 }

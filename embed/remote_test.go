@@ -15,8 +15,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A client of a member that dies goes to another and back: its session, and what it owns on every shard, is there all the time. That of a client
-// that comes nowhere ends.
+// The client of a member that dies attaches to another member, and later returns. Its session, and
+// what it owns on every shard, exists all the time. The session of a client that attaches nowhere
+// ends.
 func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
@@ -51,7 +52,7 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 				return s
 			}
 			own := func(s *engine.Session, name string) (paths []string) {
-				for i := range 8 { // on all shards, as likely as not
+				for i := range 8 { // probably on all shards
 					path := fmt.Sprintf("/%s%d", name, i)
 					if _, err := s.Submit(ctx, []tree.Op{{Kind: tree.KindCreate, Path: path, Mode: tree.Ephemeral}}).Wait(ctx); err != nil {
 						t.Fatal(err)
@@ -61,7 +62,7 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 				return paths
 			}
 			s, lost := open(), open()
-			talk := func() (end func()) { // its client is heard all the time
+			talk := func() (end func()) { // the client is never silent
 				talking, end := context.WithCancel(ctx)
 				go every(talking, timeout/20, s.Heard)
 				return end

@@ -10,10 +10,11 @@ import (
 	"testing"
 )
 
-// runbook is how an error names a section of the runbook.
+// runbook matches how an error names a section of the runbook.
 var runbook = regexp.MustCompile(`docs/runbook\.md: ([^")\n]+)`)
 
-// Every section of the runbook that an error names is there, or whoever reads the error at night looks for it in vain.
+// Every section of the runbook that an error names exists. Otherwise somebody would look for it in
+// vain, at night.
 func TestRunbook_HasWhatErrorsName(t *testing.T) {
 	text, err := os.ReadFile("../docs/runbook.md")
 	must(t, err)

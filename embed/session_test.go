@@ -13,8 +13,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A caller that makes its operations in a loop need not know how many they are: a refused one has its index, also if it is
-// alone. The calls of one operation answer with the reason itself.
+// A caller that makes its operations in a loop need not know how many there are: a refused
+// operation has its index, even if it is the only one. The calls of one operation return the reason
+// itself.
 func TestMulti_OfOneOperationSaysWhichWasRefused(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.MaxDataSize = 100 }})
 	ctx := bounded(t)
@@ -64,7 +65,7 @@ func TestMulti_OfOneOperationSaysWhichWasRefused(t *testing.T) {
 	}
 }
 
-// The text of a refusal names the znode that it is about.
+// The text of a refusal names its znode.
 func TestRefusalsNameTheZnode(t *testing.T) {
 	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{Root: "/service"})
 	ctx := bounded(t)
@@ -87,7 +88,7 @@ func TestRefusalsNameTheZnode(t *testing.T) {
 	}
 }
 
-// What has nothing to do with an operation has no index.
+// An error that no operation caused has no index.
 func TestMulti_OfOneOperationThatWasNotRefused(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{})
@@ -103,7 +104,7 @@ func TestMulti_OfOneOperationThatWasNotRefused(t *testing.T) {
 	}
 }
 
-// The outcome of a claim is not known in time: Created says so, and the claim is as good as before.
+// The outcome of a claim is not known in time. Created says so, and the claim still works.
 func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
@@ -130,7 +131,7 @@ func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	}
 	_, err = made.Hold(false)
 	must(t, err)
-	_ = made.Release() // in the little time that a call has here; the node goes on trying
+	_ = made.Release() // may time out here; the node keeps trying
 	until(t, "the claim's znode to go", func() bool {
 		_, there, err := s.Exists(bounded(t), "/claim")
 		must(t, err)
@@ -138,7 +139,7 @@ func TestClaim_CreatedIsBoundedAndCanBeAskedAgain(t *testing.T) {
 	})
 }
 
-// Everything can be asked of a claim before its outcome is known.
+// Flush works before the outcome of a claim is known.
 func TestClaim_IsFlushedWhileItIsOnItsWay(t *testing.T) {
 	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
 	for range 20 {
@@ -155,7 +156,7 @@ func TestClaim_IsFlushedWhileItIsOnItsWay(t *testing.T) {
 	}
 }
 
-// Only the session of a claim gives it up in a transaction, and others who try race with nobody.
+// Only the session of a claim gives it up in a transaction. Other sessions that try change nothing.
 func TestClaim_IsGivenUpByItsSession(t *testing.T) {
 	ens := embedtest.New(t, 2, embedtest.Options{})
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
@@ -171,7 +172,8 @@ func TestClaim_IsGivenUpByItsSession(t *testing.T) {
 	must(t, <-released)
 }
 
-// What never was has ended: nobody is hurt by asking, and a Multi that is to be guarded by it, or to give it up, is refused.
+// A zero claim or tenure has ended: its methods do no harm, and a Multi that is guarded by it or
+// releases it is refused.
 func TestClaim_ThatNeverWas(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{})
 	ctx := bounded(t)
@@ -208,7 +210,8 @@ func TestClaim_ThatNeverWas(t *testing.T) {
 	}
 }
 
-// The disk stands still while a Lock makes the znodes above it, for longer than a call may take. Lock is made to wait.
+// While a Lock creates the znodes above its own, the disk stands still for longer than a call may
+// take. Lock waits.
 func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -219,7 +222,7 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	})
 	defer g.set(false) // or Close would wait for the sync
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	if err := s.Delete(bounded(t), "/new", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) { // its shard knows the session from here
+	if err := s.Delete(bounded(t), "/new", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) { // from here on the shard knows the session
 		t.Error(err)
 	}
 	g.set(true)
@@ -229,7 +232,7 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 		granted <- err
 	}()
 	g.await()
-	g.pass() // the contender's znode is refused: it has no parent
+	g.pass() // the contender's znode is refused, because it has no parent
 	for range 5 {
 		if _, err := s.Set(context.Background(), "/new", nil, embed.AnyVersion); !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrUnavailable) {
 			t.Errorf("Set: %v", err)
@@ -239,7 +242,7 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	must(t, <-granted)
 }
 
-// A Sync that fails has no zxid: it has shown nothing.
+// A failed Sync returns no zxid, because it has shown nothing.
 func TestSync_ThatFailsSaysNothing(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
