@@ -347,7 +347,7 @@ func (e *Engine) replay() {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for _, m := range e.shards {
-		for known := e.host.Load().Known(m.shard); m.index.Load() < known; {
+		for known := e.host.Load().CommittedAtStart(m.shard); m.index.Load() < known; {
 			select {
 			case <-look.C:
 			case <-e.done:

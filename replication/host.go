@@ -188,7 +188,7 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 		if s.started.Load() {
 			return fmt.Errorf("shard %d is started already", id)
 		}
-		known, err := h.store.newestCommitted(uint64(id), uint64(h.cfg.Member))
+		committed, err := h.store.newestCommitted(uint64(id), uint64(h.cfg.Member))
 		if err != nil {
 			return fmt.Errorf("starting shard %d in %s: %w", id, h.cfg.raftDir(), err)
 		}
@@ -203,7 +203,7 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 		if err != nil {
 			return fmt.Errorf("starting shard %d in %s: %w", id, h.cfg.raftDir(), err)
 		}
-		s.machine, s.session, s.known = a, h.nh.GetNoOPSession(uint64(id)), known
+		s.machine, s.session, s.committedAtStart = a, h.nh.GetNoOPSession(uint64(id)), committed
 		s.started.Store(true)
 		return nil
 	})
@@ -314,12 +314,12 @@ func (h *Host) Leader(id ShardID) Leader {
 // already.
 func (h *Host) Leads(id ShardID) bool { return h.Leader(id).Member == h.cfg.Member }
 
-// Known returns the index of the newest command that a shard's log knew to be committed when the
-// shard was started. The machine receives the commands up to it without a quorum. Known returns
-// zero if there was none, or if the shard is not started.
-func (h *Host) Known(id ShardID) uint64 {
+// CommittedAtStart returns the index of the newest command that a shard's log knew to be committed
+// when the shard was started. The machine receives the commands up to it without a quorum.
+// CommittedAtStart returns zero if there was none, or if the shard is not started.
+func (h *Host) CommittedAtStart(id ShardID) uint64 {
 	if s, err := h.running(id); err == nil {
-		return s.known
+		return s.committedAtStart
 	}
 	return 0
 }

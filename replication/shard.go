@@ -16,9 +16,9 @@ type shard struct {
 	started  atomic.Bool
 
 	// Set before started.
-	session *client.Session // dragonboat's "no session": it does not remember proposals
-	machine *machine
-	known   uint64 // see Host.Known
+	session          *client.Session // dragonboat's "no session": it does not remember proposals
+	machine          *machine
+	committedAtStart uint64 // see Host.CommittedAtStart
 
 	log     retention
 	barrier barrier

@@ -29,7 +29,7 @@
 //	     0     4  magic "VvHi"
 //	     4     2  version of this protocol: 2
 //	     6     1  purpose: 1 messages, 2 snapshot
-//	     7     1  number of shards n; 0 for a peer that is refused
+//	     7     1  number of shards n; 0 for a peer that is not recognised
 //	     8    32  founding digest
 //	    40     8  member that sends it
 //	    48     8  member that it is meant for

@@ -273,15 +273,15 @@ func printable(s string) string {
 	}, s)
 }
 
-// newHello returns this member's hello to another. The hello to a refused peer has nothing that the
-// peer could use as its own identity, and costs no read of the log.
-func (t *Transport) newHello(p purpose, wanted uint64, stranger bool) hello {
+// newHello returns this member's hello to another. A peer that is not recognised gets nothing that
+// it could use as its own identity, and its hello costs no read of the log.
+func (t *Transport) newHello(p purpose, wanted uint64, recognised bool) hello {
 	h := hello{Identity: t.o.Self, purpose: p, wanted: wanted}
 	rand.Read(h.nonce[:]) // never fails
-	if stranger {
+	if !recognised {
 		h.Identity = Identity{Member: h.Member}
 	}
-	if stranger || t.o.Held == nil {
+	if !recognised || t.o.Held == nil {
 		return h
 	}
 	h.Shards = slices.Clone(h.Shards)
@@ -356,7 +356,7 @@ func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, erro
 	if no == nil {
 		no = t.recognise(h)
 	}
-	own := t.newHello(max(h.purpose, forMessages), h.Member, no != nil)
+	own := t.newHello(max(h.purpose, forMessages), h.Member, no == nil)
 	if no == nil {
 		no = t.accept(h)
 	}
@@ -377,7 +377,7 @@ func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, erro
 
 // dialHandshake does the handshake of the side that dialled.
 func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
-	own := t.newHello(p, member, false)
+	own := t.newHello(p, member, true)
 	if _, err := conn.Write(own.marshal(nil)); err != nil {
 		return err
 	}
