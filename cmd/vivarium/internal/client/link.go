@@ -290,7 +290,7 @@ func (c *Client) read(l *link) error {
 	in := bufio.NewReader(l.sock)
 	for {
 		_ = l.sock.SetReadDeadline(time.Now().Add(l.silence))
-		frame, err := wire.ReadFrame(in, nil, frameMax) // not reused: a reply's data lie in it
+		frame, err := wire.ReadFrame(in, nil, frameMax) // not reused: a reply's data is in it
 		if e, ok := err.(net.Error); ok && e.Timeout() {
 			return errSilence
 		} else if err == io.EOF {

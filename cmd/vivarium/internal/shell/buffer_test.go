@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A safeBuffer is written to while it is looked at.
+// A safeBuffer can be read while something writes to it.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

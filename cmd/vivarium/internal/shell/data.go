@@ -39,11 +39,11 @@ func (s *shell) create(ctx context.Context, a *args) error {
 	if err != nil {
 		return err
 	}
-	s.errorln("Created " + r.Path) // there, as zkCli
+	s.errorln("Created " + r.Path) // on stderr, like zkCli
 	return nil
 }
 
-// createOperation makes of flags what is to be created.
+// createOperation returns the operation for the flags of create.
 func createOperation(a *args) (wire.Operation, error) {
 	o := wire.Operation{Op: wire.OpCreate, Path: a.words[1], ACL: open}
 	e, s, c, t := a.has("e"), a.has("s"), a.has("c"), a.has("t")
@@ -99,17 +99,17 @@ func (s *shell) delete(ctx context.Context, a *args) error {
 
 const (
 	batchPreset = 1000
-	batchBytes  = 256 << 10 // of a multi, however many deletes it may have: a server closes the connection on a long frame
+	batchBytes  = 256 << 10 // of paths in a multi: a server closes the connection if a frame is too long
 )
 
-// deleteall deletes a subtree, the deepest first, many in one transaction.
+// deleteall deletes a subtree, the deepest znodes first, many in one transaction.
 func (s *shell) deleteall(ctx context.Context, a *args) error {
 	batch, err := a.number("b", 32, batchPreset)
 	if err != nil {
 		return err
 	}
 	tree := []string{a.words[1]}
-	for i := 0; i < len(tree); i++ { // which grows
+	for i := 0; i < len(tree); i++ { // tree grows
 		r, err := s.call(ctx, at(wire.OpGetChildren, tree[i]))
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func below(path, name string) string {
 	return path + "/" + name
 }
 
-// oldWatch takes a word behind the path for the wish to watch, as the shell of ZooKeeper 3.4 did.
+// oldWatch sets a watch if a word follows the path, as the shell of ZooKeeper 3.4 did.
 func (s *shell) oldWatch(a *args, usage string) {
 	if len(a.words) > 2 {
 		s.errorln("'" + a.words[0] + " path [watch]' has been deprecated. Please use '" + a.words[0] + " " + usage + " path' instead.")
@@ -253,8 +253,8 @@ func (s *shell) ls(ctx context.Context, a *args) error {
 	return nil
 }
 
-// walk visits a subtree in zkCli's order: a znode's children one after another, then what is below the first of them, and so on. What
-// goes meanwhile is left out.
+// walk visits a subtree in zkCli's order: all children of a znode, then what is below the first
+// child, and so on. It skips znodes that are deleted meanwhile.
 func (s *shell) walk(ctx context.Context, path string, watch bool, visit func(path string) error) error {
 	o := at(wire.OpGetData, path)
 	o.Watch = watch

@@ -1,38 +1,51 @@
-// Package shell is `vivarium shell`: a shell for servers that speak ZooKeeper's protocol, with the commands, flags and sentences of
-// ZooKeeper's zkCli, so that hands and scripts that know that one know this one. It reads lines from a terminal or a pipe, or runs the one
-// command that stands behind its flags.
+// Package shell is `vivarium shell`, a shell for servers that speak ZooKeeper's protocol. It has
+// the commands, flags and texts of ZooKeeper's zkCli, so what people know and scripts expect of
+// zkCli works here too. It reads lines from a terminal or a pipe, or runs the one command given
+// after its flags.
 //
-// # What differs from zkCli
+// # Differences from zkCli
 //
-// The measure is zkCli 3.8, with the flags that 3.9 added: get -b and -x, set -b, removewatches -p and -r. Events are printed as by 3.8, without
-// the zxid that 3.9 puts behind them. What differs:
-//   - Exit codes. They are 0, 1 for a command that failed, 2 for one that was not understood, 130 when interrupted; a script's is that of its
-//     last command. zkCli says 0 where a quota does not exist, where deleteall fails, and where there is no connection.
-//   - A session that ends with the shell is closed, so its ephemerals go at once; zkCli leaves it to its timeout when a script or a lone command ends.
-//   - A script and a lone command print nothing but what the commands print and watches tell: no greeting, no word of being connected, no log.
-//   - Without a server a command fails when each of them has been tried once; zkCli fails after the first. Why is said on a line that begins
-//     with "Cause: ". No command waits longer than -timeout for one answer.
-//   - Java's names of exceptions are left out, as "org.apache.commons.cli.MissingArgumentException: ", and so are stack traces: a version that
-//     is no number ends zkCli.
-//   - help is a command, and lists on stdout what a wrong one lists on stderr. The line of the shell's own flags is this shell's.
-//   - Of a -client-configuration's properties zookeeper.client.secure, zookeeper.ssl.trustStore.location, zookeeper.ssl.keyStore.location and
-//     zookeeper.ssl.hostnameVerification count, and the stores are PEM files.
-//   - "delete path version" heeds the version, and "get -s path watch" the path. setAcl -R prints errors on stderr, a line each. reconfig takes
-//     -add and -remove more than once, and sends a -file as it is. removewatches, get and set show their newer flags.
-//   - addauth waits for the server's answer, and fails if that refuses. sync fails when it prints that it has failed.
-//   - An ACL without an entry is InvalidACL of the path, not of null.
-//   - setquota is refused in a chroot, where zkCli writes what no server heeds.
-//   - Output that cannot be written, as on a full disk, is a failure.
-//   - deleteall says why it failed, on such a line, and has shorter transactions where paths are long.
-//   - Lists are sorted. Data that is not UTF-8 is printed as it is. Lines of white space are no command.
+// The model is zkCli 3.8, with the flags that 3.9 added: get -b and -x, set -b, removewatches -p
+// and -r. Events are printed as in 3.8, without the zxid that 3.9 appends. The differences are:
+//   - Exit codes. They are 0, 1 for a command that failed, 2 for a command that was not understood,
+//     and 130 after an interrupt. A script has the code of its last command. zkCli returns 0 if a
+//     quota does not exist, if deleteall fails, and if there is no connection.
+//   - When the shell ends, it closes its session, so its ephemerals are deleted at once. After a
+//     script or a single command, zkCli leaves the session to its timeout.
+//   - A script or a single command prints only what commands print and what watches see. It prints
+//     no greeting, no line about the connection, and no log.
+//   - Without a server, a command fails after each server has been tried once. zkCli fails after
+//     the first. A line that begins with "Cause: " says why. No command waits longer than -timeout
+//     for one answer.
+//   - The names of Java's exceptions are left out, such as
+//     "org.apache.commons.cli.MissingArgumentException: ", and so are stack traces. A version that
+//     is not a number is an ordinary error; it ends zkCli.
+//   - help is a command. It prints to stdout the list that an unknown command prints to stderr. The
+//     line with the shell's own flags describes this shell.
+//   - Of the properties in a -client-configuration, these matter: zookeeper.client.secure,
+//     zookeeper.ssl.trustStore.location, zookeeper.ssl.keyStore.location and
+//     zookeeper.ssl.hostnameVerification. The stores are PEM files.
+//   - "delete path version" uses the version, and "get -s path watch" uses the path. setAcl -R
+//     prints errors to stderr, a line for each. reconfig accepts -add and -remove more than once,
+//     and sends a -file as it is. The help of removewatches, get and set shows their newer flags.
+//   - addauth waits for the server's answer, and fails if the server refuses. sync fails when it
+//     prints that it has failed.
+//   - For an ACL without an entry, the error InvalidACL names the path, not null.
+//   - setquota is refused in a chroot. zkCli writes a quota there that no server enforces.
+//   - Output that cannot be written, for example to a full disk, is a failure.
+//   - deleteall says why it failed, on a line that begins with "Cause: ". Its transactions are
+//     shorter where paths are long.
+//   - Lists are sorted. Data that is not UTF-8 is printed as it is. A line of white space is not a
+//     command.
 //
 // # On a terminal
 //
-// Lines are edited with golang.org/x/term, which the Go project keeps itself: arrows and Emacs' keys, a history kept in ~/.vivarium_history
-// (the last historyMax lines, none with addauth's secrets), Tab for commands and for paths that the server has. Libraries that can do
-// more, such as search in the history, are in fewer hands, and none of what zkCli's users are used to is missing here.
-// A line of 4096 characters or more is refused, for a Terminal cuts it off. Ctrl-C empties the line, or ends the command that runs; Ctrl-D ends the shell.
+// golang.org/x/term, which the Go project maintains, edits lines. It offers arrows and Emacs' keys.
+// Tab completes commands, and paths that exist on the server. The history is kept in
+// ~/.vivarium_history: the last historyMax lines, without the secrets of addauth. Other libraries
+// can do more, such as search the history, but fewer people maintain them. Users of zkCli miss
+// nothing here.
 //
-// Read shell.go first, then options.go and data.go; rights.go, watch.go, quota.go and ensemble.go are the other commands, terminal.go and
-// history.go what only people see, print.go how things look.
+// A line of 4096 characters or more is refused, because a Terminal cuts it off. Ctrl-C clears the
+// line, or ends the running command. Ctrl-D ends the shell.
 package shell

@@ -13,7 +13,7 @@ import (
 const reconfigUsage = "[-s] [-v version] [[-file path] | [-members serverID=host:port1:port2;port3[,...]*]] | " +
 	"[-add serverId=host:port1:port2;port3[,...]]* [-remove serverId[,...]*]"
 
-// config shows the ensemble's members, as the server has them.
+// config prints the ensemble's members, as the server knows them.
 func (s *shell) config(ctx context.Context, a *args) error {
 	o := at(wire.OpGetData, "/zookeeper/config")
 	o.Watch = a.has("w")
@@ -32,7 +32,7 @@ func (s *shell) config(ctx context.Context, a *args) error {
 	return nil
 }
 
-// addresses makes of a config its version and what clients connect to.
+// addresses returns the version of a config and the addresses for clients.
 func addresses(config string) string {
 	version, list := "", []string{}
 	for line := range strings.Lines(config) {

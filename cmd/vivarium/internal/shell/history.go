@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// historyMax bounds the lines kept; older ones are forgotten.
+// historyMax limits how many lines are kept.
 const historyMax = 1000
 
-// history is the lines of this run by their numbers, which `history` shows and `redo` takes.
+// history holds the lines of this run by number. The command history shows the numbers, and redo
+// uses them.
 type history struct {
-	lines []string // the newest
-	count int      // of all
+	lines []string // the newest ones
+	count int      // of all lines
 }
 
 func (h *history) add(line string) {
@@ -24,7 +25,7 @@ func (h *history) add(line string) {
 	h.count++
 }
 
-// line returns a line by its number, or "" if there is none or it is forgotten.
+// line returns the line with a number, or "" if there is none or it is no longer kept.
 func (h *history) line(i int) string {
 	if i -= h.count - len(h.lines); i < 0 || i >= len(h.lines) {
 		return ""
@@ -32,16 +33,16 @@ func (h *history) line(i int) string {
 	return h.lines[i]
 }
 
-// replace puts what was done again in the place of the redo.
+// replace replaces the redo by the line that it repeats.
 func (h *history) replace(line string) { h.lines[len(h.lines)-1] = line }
 
-// A recall is the lines of this run and earlier ones that the arrow keys bring back. It is kept in a file.
+// A recall holds the lines of this run and of earlier runs, for the arrow keys. A file keeps it.
 type recall struct {
-	file  string   // "" if there is no place for one
+	file  string   // "" if there is no place for a file
 	lines []string // the oldest first
 }
 
-// openRecall reads the file in the user's home, ~/.vivarium_history. What goes wrong with it is not worth a word: there is just no past.
+// openRecall reads ~/.vivarium_history. It ignores errors: then the history is just empty.
 func openRecall() *recall {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -65,7 +66,8 @@ func readRecall(file string) *recall {
 	return r
 }
 
-// rewrite replaces the file, so that one who reads it meanwhile sees all of the old or all of the new.
+// rewrite replaces the file at once, so that another shell reads either the old file or the new
+// one.
 func (r *recall) rewrite() {
 	tmp := r.file + ".new"
 	if os.WriteFile(tmp, []byte(strings.Join(r.lines, "\n")+"\n"), 0o600) == nil {
@@ -73,7 +75,8 @@ func (r *recall) rewrite() {
 	}
 }
 
-// Add takes a line, but one that repeats the last, and those with secrets: what is given to addauth is nobody's to find in a file.
+// Add adds a line. It skips a line that repeats the last one, and any addauth, because no file may
+// keep secrets.
 func (r *recall) Add(line string) {
 	list := words(line)
 	if list == nil || list[0] == "addauth" || len(r.lines) > 0 && r.lines[len(r.lines)-1] == line {
@@ -93,8 +96,8 @@ func (r *recall) Add(line string) {
 	_ = f.Close()
 }
 
-// Len is how many lines there are.
+// Len returns how many lines there are.
 func (r *recall) Len() int { return len(r.lines) }
 
-// At returns a line, 0 being the newest.
+// At returns a line. 0 is the newest.
 func (r *recall) At(i int) string { return r.lines[len(r.lines)-1-i] }

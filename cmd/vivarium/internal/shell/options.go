@@ -14,18 +14,18 @@ import (
 const usageLine = "vivarium shell -server host:port[,host:port][/chroot] [-timeout ms] [-r] [-waitforconnection] " +
 	"[-client-configuration properties-file] [cmd args...]"
 
-// options are what the shell is started with. Their names are zkCli's.
+// options are the shell's flags and the command after them. The flags have zkCli's names.
 type options struct {
 	server   string
 	timeout  time.Duration
 	readOnly bool
-	wait     bool // for a connection, before anything else
+	wait     bool // wait for a connection first
 	tls      *tls.Config
 	help     bool
-	command  []string // to be run alone, or nil
+	command  []string // a single command to run; nil if there is none
 }
 
-// parseOptions reads the flags, which end where the command begins.
+// parseOptions parses the flags. The command begins at the first word that is not a flag.
 func parseOptions(args []string) (options, error) {
 	o := options{server: "localhost:2181", timeout: client.DefaultTimeout}
 	for i := 0; i < len(args); i++ {
@@ -56,7 +56,7 @@ func parseOptions(args []string) (options, error) {
 	return o, err
 }
 
-// set takes the value of a flag that has one.
+// set sets an option to the value of its flag.
 func (o *options) set(name, value string) (err error) {
 	switch name {
 	case "server":
@@ -75,8 +75,8 @@ func (o *options) set(name, value string) (err error) {
 	return nil
 }
 
-// words splits a line as zkCli does: at white space, but where an argument begins with a quote at the next one of its kind. A quote
-// without a second one is dropped.
+// words splits a line into words as zkCli does. White space separates words. A word that begins
+// with a quote ends at the next quote of the same kind. A quote without a second one is dropped.
 func words(line string) []string {
 	const space = " \t\n\v\f\r"
 	var list []string
@@ -101,15 +101,15 @@ func words(line string) []string {
 	}
 }
 
-// args are a command's words, told apart.
+// args are a command's words and flags.
 type args struct {
-	words []string // without flags; the first is the command
+	words []string // without flags; the first names the command
 	flags map[string][]string
 }
 
 func (a *args) has(flag string) bool { _, ok := a.flags[flag]; return ok }
 
-// value is a flag's first value, or "".
+// value returns a flag's first value, or "" if there is none.
 func (a *args) value(flag string) string {
 	if v := a.flags[flag]; len(v) > 0 {
 		return v[0]
@@ -117,7 +117,7 @@ func (a *args) value(flag string) string {
 	return ""
 }
 
-// number is a flag's value as a number, or preset without the flag.
+// number returns a flag's value as a number, or preset if the flag is not given.
 func (a *args) number(flag string, bits int, preset int64) (int64, error) {
 	if !a.has(flag) {
 		return preset, nil
@@ -133,23 +133,26 @@ func (a *args) number(flag string, bits int, preset int64) (int64, error) {
 	return n, nil
 }
 
-// A usageError says that a command was not understood.
+// A usageError means that a command was not understood.
 type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
 func usage(format string, a ...any) error { return usageError{fmt.Sprintf(format, a...)} }
 
-// parseArgs tells flags and words apart by the rules of Apache's commons-cli, which zkCli uses: flags may stand anywhere before "--",
-// those without a value in one word, and a value behind its flag with or without a space or "=". The spec names a command's flags, with
-// "=" behind those that take a value and "|" between those of which there may be one alone.
+// parseArgs separates flags and words by the rules of Apache's commons-cli, which zkCli uses. Flags
+// may stand anywhere before "--". Several flags without a value may share one word. A value follows
+// its flag directly, or after a space or "=".
+//
+// The spec names a command's flags. A "=" follows a flag that takes a value. A "|" separates flags
+// that exclude each other.
 func parseArgs(spec string, list []string) (*args, error) {
 	p := parser{takes: make(map[string]bool), rivals: make(map[string]bool), args: args{flags: make(map[string][]string)}}
 	for _, group := range strings.Fields(spec) {
 		for f := range strings.SplitSeq(group, "|") {
 			name, takes := strings.CutSuffix(f, "=")
 			p.takes[name] = takes
-			p.rivals[name] = strings.ContainsRune(group, '|') // a command has one group at most
+			p.rivals[name] = strings.ContainsRune(group, '|') // a command has at most one group
 		}
 	}
 	for i, w := range list {
@@ -169,8 +172,8 @@ func parseArgs(spec string, list []string) (*args, error) {
 
 type parser struct {
 	args
-	takes  map[string]bool // the flags there are, and whether they take a value
-	rivals map[string]bool // those of which there may be one alone
+	takes  map[string]bool // for each flag, whether it takes a value
+	rivals map[string]bool // for each flag, whether it is in the group of flags that exclude each other
 	open   string          // the flag whose value comes next, or ""
 }
 
@@ -210,7 +213,7 @@ func (p *parser) word(w string) error {
 	return nil
 }
 
-// flag takes note of a flag, and of its value if that has come with it.
+// flag records a flag, and its value if the same word contains one.
 func (p *parser) flag(name string, value *string) error {
 	for other := range p.flags {
 		if other != name && p.rivals[name] && p.rivals[other] {

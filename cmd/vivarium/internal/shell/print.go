@@ -12,11 +12,12 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// An output is where commands and watches print, both at any time. What one Write has is not mixed with another's.
+// An output is where commands and watches print, both at any time. It does not mix the bytes of two
+// Writes.
 type output struct {
 	mu   sync.Mutex
 	to   io.Writer
-	lost error // why something could not be written
+	lost error // why a Write failed first
 }
 
 func (o *output) Write(b []byte) (int, error) {
@@ -41,7 +42,7 @@ func (s *shell) printf(format string, a ...any) { fmt.Fprintf(s.out, format, a..
 
 func (s *shell) errorln(a ...any) { fmt.Fprintln(s.err, a...) }
 
-// stat prints as zkCli does.
+// stat prints a Stat like zkCli.
 func (s *shell) stat(z *wire.Stat) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cZxid = 0x%x\n", uint64(z.Czxid))
@@ -58,13 +59,14 @@ func (s *shell) stat(z *wire.Stat) {
 	s.printf("%s", b.String())
 }
 
-// date writes milliseconds as Java prints a Date.
+// date formats milliseconds as Java formats a Date.
 func date(ms int64) string { return time.UnixMilli(ms).Format("Mon Jan 02 15:04:05 MST 2006") }
 
-// list writes names as Java prints a List.
+// list formats names as Java formats a List.
 func list(names []string) string { return "[" + strings.Join(names, ", ") + "]" }
 
-// text is what znodes' data look like: null is not the same as empty. What is not UTF-8 stays as it is, so that it can be kept in a file.
+// text returns a znode's data as zkCli prints it: null is not the same as empty. Data that is not
+// UTF-8 stays as it is, so that it can be redirected to a file.
 func text(data []byte) string {
 	if data == nil {
 		return "null"
@@ -72,7 +74,7 @@ func text(data []byte) string {
 	return string(data)
 }
 
-// hexdump draws data as Netty does, which zkCli uses.
+// hexdump formats data like Netty, which zkCli uses.
 func hexdump(data []byte) string {
 	if len(data) == 0 {
 		return ""
@@ -127,7 +129,7 @@ var states = map[wire.State]string{
 	wire.StateExpired: "Expired",
 }
 
-// event prints what a watch tells.
+// event prints an event.
 func (s *shell) event(e client.Event) {
 	if !s.printWatches.Load() {
 		return
@@ -139,7 +141,7 @@ func (s *shell) event(e client.Event) {
 	s.printf("\nWATCHER::\n\nWatchedEvent state:%s type:%s path:%s\n", states[e.State], eventTypes[e.Type], path)
 }
 
-// sentences are how zkCli says codes; it says the others as KeeperErrorCode.
+// sentences are zkCli's texts for codes. It prints all other codes as KeeperErrorCode.
 var sentences = map[wire.Code]string{
 	wire.NoNode:                  "Node does not exist: ",
 	wire.NoChildrenForEphemerals: "Ephemerals cannot have children: ",
@@ -153,7 +155,8 @@ var sentences = map[wire.Code]string{
 	wire.QuotaExceeded:           "Quota has exceeded : ",
 }
 
-// describe says an error in zkCli's words. What a lost connection is about comes on a line of its own.
+// describe returns the text of an error in zkCli's words. The cause of a lost connection has a line
+// of its own.
 func describe(err error) string {
 	e, ok := err.(*client.Error)
 	switch {

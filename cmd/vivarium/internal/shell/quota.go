@@ -12,7 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// A quota on /a is what two znodes below /zookeeper/quota/a say: the limits, and how much there is, which the server keeps.
+// A quota on /a is two znodes below /zookeeper/quota/a. One holds the limits. In the other one, the
+// server counts how much there is.
 const (
 	quotaRoot  = "/zookeeper/quota"
 	limitsName = "zookeeper_limits"
@@ -22,13 +23,13 @@ const (
 func limitsPath(path string) string { return quotaRoot + path + "/" + limitsName }
 func statsPath(path string) string  { return quotaRoot + path + "/" + statsName }
 
-// A track is such a znode's data: numbers by their names, -1 being none.
+// A track is the data of such a znode: numbers by their names. -1 means none.
 type track map[string]int64
 
-// The flags of quotas, with the names of their numbers.
+// quotaFlags are the flags of quotas, with the names of their numbers.
 var quotaFlags = []struct {
 	flag, name string
-	count      bool // of znodes, not bytes
+	count      bool // it limits znodes, not bytes
 	hard       bool
 }{{"n", "count", true, false}, {"b", "bytes", false, false}, {"N", "countHardLimit", true, true}, {"B", "byteHardLimit", false, true}}
 
@@ -36,7 +37,7 @@ func parseTrack(data []byte) (track, error) {
 	t := make(track)
 	for _, pair := range strings.FieldsFunc(string(data), func(c rune) bool { return c == ',' || c == ';' }) {
 		name, value, _ := strings.Cut(pair, "=")
-		n, err := strconv.ParseInt(strings.TrimRight(value, "="), 10, 64) // behind bytes there is one more "="
+		n, err := strconv.ParseInt(strings.TrimRight(value, "="), 10, 64) // the bytes end in one more "="
 		if err != nil {
 			return nil, fmt.Errorf("no quota: %q", data)
 		}
@@ -52,7 +53,7 @@ func (t track) get(name string) int64 {
 	return -1
 }
 
-// String is the form that every version of ZooKeeper reads.
+// String returns the form that every version of ZooKeeper reads.
 func (t track) String() string {
 	text := fmt.Sprintf("count=%d,bytes=%d", t.get("count"), t.get("bytes"))
 	sep := "=;"
@@ -81,7 +82,7 @@ func (s *shell) exists(ctx context.Context, path string) (bool, error) {
 	return err == nil, err
 }
 
-// put creates a znode, which may be there.
+// put creates a znode unless it exists.
 func (s *shell) put(ctx context.Context, path string, data []byte) error {
 	_, err := s.call(ctx, wire.Operation{Op: wire.OpCreate, Path: path, Data: data, ACL: open})
 	if client.CodeOf(err) == wire.NodeExists {
@@ -144,7 +145,7 @@ func (s *shell) setquota(ctx context.Context, a *args) error {
 	return s.limit(ctx, a.words[1], limits)
 }
 
-// limit sets a quota, or adds to the one there is. Quotas must not lie below one another.
+// limit sets a quota, or adds limits to an existing one. No quota may lie below another.
 func (s *shell) limit(ctx context.Context, path string, limits track) error {
 	if ok, err := s.exists(ctx, path); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (s *shell) limit(ctx context.Context, path string, limits track) error {
 	return err
 }
 
-// warn says when there is more already than a quota allows.
+// warn prints a warning if there is already more than a quota allows.
 func (s *shell) warn(limits, used track) {
 	for _, name := range []string{"count", "bytes"} {
 		for _, q := range quotaFlags {
@@ -203,7 +204,7 @@ func (s *shell) warn(limits, used track) {
 	}
 }
 
-// alone returns an error if there is a quota above or below a path.
+// alone returns an error if a quota exists above or below a path.
 func (s *shell) alone(ctx context.Context, path string) error {
 	err := s.walk(ctx, quotaRoot+path, false, func(at string) error {
 		if p, ok := strings.CutSuffix(at, "/"+limitsName); ok && p != quotaRoot+path {
@@ -250,7 +251,7 @@ func (s *shell) delquota(ctx context.Context, a *args) error {
 			return err
 		}
 	}
-	for p := quotaRoot + path; p != quotaRoot; p = p[:strings.LastIndexByte(p, '/')] { // what is empty above them
+	for p := quotaRoot + path; p != quotaRoot; p = p[:strings.LastIndexByte(p, '/')] { // delete their parents that are empty now
 		if _, err := s.call(ctx, at(wire.OpDelete, p)); client.CodeOf(err) == wire.NotEmpty {
 			return nil
 		} else if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// parseACL reads "scheme:id:perms,..." and says what it cannot read, which it leaves out.
+// parseACL parses "scheme:id:perms,...". It prints what it cannot parse, and leaves that out.
 func (s *shell) parseACL(text string) []wire.ACL {
 	acl := []wire.ACL{}
 	for entry := range strings.SplitSeq(strings.TrimRight(text, ","), ",") {

@@ -26,11 +26,12 @@ const (
 	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // as shells say it of Ctrl-C
+	exitInterrupted = 130 // what Unix shells return after Ctrl-C
 )
 
-// Run is `vivarium shell`. It returns the exit code: 0; 1 if the last command failed; 2 if it, or args, were not understood; 130 if ctx ended
-// or a signal came.
+// Run runs `vivarium shell` and returns its exit code. The code is 1 if the last command failed, 2
+// if the last command or args were not understood, 130 if ctx ended or a signal arrived, otherwise
+// 0.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	o, err := parseOptions(args)
 	if err != nil {
@@ -61,15 +62,15 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	})
 }
 
-// signals returns a context that the first signal ends; a second one ends the process, which may be waiting for a server to close the
-// session.
+// signals returns a context that ends at the first signal. A second signal ends the process, which
+// may be waiting for a server to close the session.
 func signals(ctx context.Context, list ...os.Signal) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, list...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// A shell is one run of it. All but event belongs to one goroutine.
+// A shell is one run of the shell. One goroutine uses it; only event is called by another.
 type shell struct {
 	options
 	out, err     *output
@@ -77,23 +78,23 @@ type shell struct {
 	printWatches atomic.Bool
 
 	zk       *client.Client
-	host     string // as it was named
+	host     string // the server, as the user wrote it
 	history  history
 	exit     int // of the last command
 	quitting bool
 }
 
-// run connects, does what it is told, and closes the session.
+// run connects, calls do, and closes the session.
 func (s *shell) run(ctx context.Context, do func()) int {
 	if s.interactive {
 		s.println("Connecting to " + s.server)
 	}
-	if err := s.connect(s.server); err != nil { // which parseOptions has looked at
+	if err := s.connect(s.server); err != nil { // rare: parseOptions has checked the server
 		s.errorln(err)
 		return exitUsage
 	}
 	defer func() {
-		s.printWatches.Store(false) // it goes without saying that what ends is closed
+		s.printWatches.Store(false) // the user knows that the session closes
 		_ = s.zk.Close()
 	}()
 	if s.wait {
@@ -112,7 +113,7 @@ func (s *shell) run(ctx context.Context, do func()) int {
 	return s.exit
 }
 
-// connect leaves the session that there is for one with the servers named.
+// connect closes the present session, if any, and opens one with another server.
 func (s *shell) connect(server string) error {
 	servers, chroot, err := client.ParseServers(server)
 	if err != nil {
@@ -121,12 +122,12 @@ func (s *shell) connect(server string) error {
 	if s.zk != nil {
 		_ = s.zk.Close()
 	}
-	fresh := true // told by the client's goroutine alone
+	fresh := true // only the client's goroutine uses it
 	s.host = server
 	s.zk, err = client.New(client.Config{Servers: servers, Chroot: chroot, Timeout: s.timeout, ReadOnly: s.readOnly, TLS: s.tls, Events: func(e client.Event) {
 		first := fresh && (e.State == wire.StateSyncConnected || e.State == wire.StateConnectedReadOnly)
 		fresh = false
-		if s.interactive || !first { // nobody pipes a script to hear that it is connected
+		if s.interactive || !first { // a script does not want to know that it is connected
 			s.event(e)
 		}
 	}})
@@ -139,13 +140,13 @@ func (s *shell) ready(ctx context.Context, patience time.Duration) error {
 	return s.zk.Ready(ctx)
 }
 
-// lineMax bounds a line of a script: a frame with room to spare.
+// lineMax limits the length of a line in a script. A frame fits into it, with room to spare.
 const lineMax = 4 << 20
 
-// script runs the lines that come in.
+// script runs the lines that it reads.
 func (s *shell) script(ctx context.Context, in io.Reader) {
 	lines, broken := make(chan string), make(chan error, 1)
-	go func() { // which may wait for a line longer than the shell lives
+	go func() { // may wait for a line for longer than the shell runs
 		defer close(lines)
 		r := bufio.NewScanner(in)
 		r.Buffer(nil, lineMax)
@@ -193,7 +194,7 @@ func (s *shell) command(ctx context.Context, list []string) {
 	switch {
 	case err != nil:
 		s.exit = s.fail(ctx, err)
-	case !s.quitting: // quit is no command to judge by
+	case !s.quitting: // quit keeps the code of the command before it
 		s.exit = exitOK
 	}
 }
@@ -223,7 +224,7 @@ func (s *shell) try(ctx context.Context, list []string) error {
 	return c.run(s, ctx, a)
 }
 
-// errSaid is of a failure that the user knows of.
+// errSaid is the error of a command that has printed already why it failed.
 var errSaid = errors.New("said")
 
 // A sentence is an error in zkCli's words.
@@ -231,7 +232,7 @@ type sentence string
 
 func (e sentence) Error() string { return string(e) }
 
-// fail says an error and returns its exit code.
+// fail prints an error and returns its exit code.
 func (s *shell) fail(ctx context.Context, err error) int {
 	switch {
 	case err == errSaid:
@@ -247,7 +248,7 @@ func (s *shell) fail(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// call asks the server for one thing, and waits no longer than the session would live.
+// call sends one operation and waits for its answer, at most for -timeout.
 func (s *shell) call(ctx context.Context, o wire.Operation) (wire.Reply, error) {
 	return s.request(ctx, wire.Request{Operation: o})
 }
@@ -258,21 +259,21 @@ func (s *shell) request(ctx context.Context, q wire.Request) (wire.Reply, error)
 	return s.zk.Call(ctx, q)
 }
 
-// A command is what the first word of a line names.
+// A command is named by the first word of a line.
 type command struct {
-	usage  string // what may follow its name
+	usage  string // what may follow the name
 	flags  string // see parseArgs
-	least  int    // words, the name included
+	least  int    // how many words it needs, including the name
 	remote bool   // needs a session
 	run    func(s *shell, ctx context.Context, a *args) error
 }
 
-// unread are the flags of commands for which a word that begins with a dash is one like others.
+// unread is the flags of a command that treats a word with a leading dash like any other word.
 const unread = "unread"
 
 var commands map[string]command
 
-func init() { // they use one another: redo, help
+func init() { // redo and help use commands
 	commands = map[string]command{
 		"connect":      {"host:port", unread, 1, false, (*shell).connectTo},
 		"help":         {"", unread, 1, false, func(s *shell, _ context.Context, _ *args) error { s.help(s.out); return nil }},
@@ -350,7 +351,7 @@ func (s *shell) printwatches(_ context.Context, a *args) error {
 func (s *shell) closeSession(context.Context, *args) error { return s.zk.Close() }
 
 func (s *shell) showHistory(context.Context, *args) error {
-	const shown = 11 // zkCli's
+	const shown = 11 // as many as zkCli shows
 	for i := max(s.history.count-shown, 0); i < s.history.count; i++ {
 		s.printf("%d - %s\n", i, s.history.line(i))
 	}
@@ -365,7 +366,7 @@ func (s *shell) redo(ctx context.Context, a *args) error {
 	line := s.history.line(int(i))
 	list := words(line)
 	switch {
-	case i < 0 || int(i) >= s.history.count-1 || list == nil: // the last one is this redo
+	case i < 0 || int(i) >= s.history.count-1 || list == nil: // the last line is this redo
 		return usage("Command index out of range")
 	case list[0] == "redo":
 		return usage("No redoing redos")

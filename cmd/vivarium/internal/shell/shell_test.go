@@ -16,7 +16,7 @@ import (
 
 const patience = 20 * time.Second
 
-// run is sh with the two ways out apart, and a bound on how long it takes.
+// run is like sh, but returns stdout and stderr separately, and limits the time.
 func run(t *testing.T, ctx context.Context, stdin io.Reader, args ...string) (code int, out, err string) {
 	t.Helper()
 	var o, e safeBuffer
@@ -25,7 +25,7 @@ func run(t *testing.T, ctx context.Context, stdin io.Reader, args ...string) (co
 	select {
 	case code = <-done:
 	case <-time.After(patience):
-		t.Fatalf("the shell hangs; it said %q and %q", o.String(), e.String())
+		t.Fatalf("the shell hangs; it printed %q and %q", o.String(), e.String())
 	}
 	return code, o.String(), e.String()
 }
@@ -37,7 +37,7 @@ func expect(t *testing.T, what string, code int, out, err string, wantCode int, 
 	}
 }
 
-// A command behind the flags prints its answer and nothing else.
+// A single command prints its answer and nothing else.
 func TestOneCommand(t *testing.T) {
 	server := start(t).Addr().String()
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestOneCommand(t *testing.T) {
 		{[]string{"ls", "/", "watch"}, 0, "[a, zookeeper]\n", "'ls path [watch]' has been deprecated. Please use 'ls [-w] path' instead.\n"},
 		{[]string{"get", "-s", "/nope", "watch"}, 1, "", "'get path [watch]' has been deprecated. Please use 'get [-s] [-w] path' instead.\nNode does not exist: /nope\n"},
 		{[]string{"create", "-e", "/eph"}, 0, "", "Created /eph\n"},
-		{[]string{"stat", "/eph"}, 1, "", "Node does not exist: /eph\n"}, // the session is closed
+		{[]string{"stat", "/eph"}, 1, "", "Node does not exist: /eph\n"}, // the session that owned it is closed
 		{[]string{"addauth", "bogus", "x"}, 1, "\nWATCHER::\n\nWatchedEvent state:AuthFailed type:None path:null\n", "KeeperErrorCode = AuthFailed\n"},
 		{[]string{"listquota", "/a"}, 1, "", "absolute path is /zookeeper/quota/a/zookeeper_limits\nquota for /a does not exist.\n"},
 		{[]string{"create", "/keep", "x", "world:anyone:crwa"}, 0, "", "Created /keep\n"},
@@ -85,12 +85,13 @@ func TestOneCommand(t *testing.T) {
 
 const closed = "\nWATCHER::\n\nWatchedEvent state:Closed type:None path:null\n"
 
-// A full disk takes nothing.
+// A fullDisk refuses every Write.
 type fullDisk struct{ safeBuffer }
 
 func (d *fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// What could not be printed has failed: a script must not take half of a file for the whole.
+// If output is lost, the command has failed. A script must not mistake half of the data for all of
+// it.
 func TestOutputIsLost(t *testing.T) {
 	server := start(t).Addr().String()
 	var e safeBuffer
@@ -124,7 +125,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A script's exit code is that of its last command.
+// A script returns the exit code of its last command.
 func TestScript(t *testing.T) {
 	server := start(t).Addr().String()
 	for _, c := range []struct {
@@ -151,7 +152,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// nowhere is an address at which nobody listens.
+// nowhere returns an address at which nobody listens.
 func nowhere(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -180,7 +181,7 @@ func TestNoServer(t *testing.T) {
 	if code != 1 || out != "" || !strings.HasPrefix(err, "KeeperErrorCode = ConnectionLoss\nCause: "+server+": ") {
 		t.Errorf("%d %q %q", code, out, err)
 	}
-	// One that takes the connection and says nothing.
+	// The server accepts the connection and sends nothing.
 	silent := serve(t, func(_ int, c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	code, _, err = run(t, t.Context(), strings.NewReader(""), "-server", silent, "-timeout", "200", "get", "/a")
 	if code != 1 || !strings.HasPrefix(err, "KeeperErrorCode = ConnectionLoss for /a\n") {
@@ -188,7 +189,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// serve makes up a server: do gets each connection with its number.
+// serve starts a fake server and returns its address. do gets each connection with its number.
 func serve(t *testing.T, do func(i int, c net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -213,7 +214,7 @@ func serve(t *testing.T, do func(i int, c net.Conn)) string {
 	return l.Addr().String()
 }
 
-// welcome answers a handshake, with an expired session if timeout is 0.
+// welcome answers a handshake. If timeout is 0, it says that the session has expired.
 func welcome(c net.Conn, timeout int32) {
 	if _, err := wire.ReadFrame(c, nil, 1<<20); err != nil {
 		return
@@ -225,7 +226,7 @@ func welcome(c net.Conn, timeout int32) {
 	_, _ = c.Write(r.AppendFrame(nil))
 }
 
-// next reads the next request that is no ping.
+// next reads the next request that is not a ping.
 func next(c net.Conn) (q wire.Request, ok bool) {
 	for {
 		f, err := wire.ReadFrame(c, nil, 1<<20)
@@ -238,7 +239,7 @@ func next(c net.Conn) (q wire.Request, ok bool) {
 	}
 }
 
-// A connection that is lost while a command waits for its answer.
+// The connection is lost while a command waits for its answer.
 func TestConnectionLost(t *testing.T) {
 	server := serve(t, func(_ int, c net.Conn) {
 		welcome(c, 10_000)
@@ -249,7 +250,7 @@ func TestConnectionLost(t *testing.T) {
 	expect(t, "get", code, out, err, 1, "\nWATCHER::\n\nWatchedEvent state:Disconnected type:None path:null\n", want)
 }
 
-// A server that keeps the session and answers no request.
+// The server keeps the session and answers no request.
 func TestNoAnswer(t *testing.T) {
 	server := serve(t, func(_ int, c net.Conn) {
 		welcome(c, 60_000)
@@ -267,7 +268,7 @@ func TestSessionExpired(t *testing.T) {
 		switch i {
 		case 0:
 			welcome(c, 10_000)
-			next(c) // and goes
+			next(c) // then the server closes the connection
 		case 1:
 			welcome(c, 0)
 		default:
@@ -284,7 +285,7 @@ func TestSessionExpired(t *testing.T) {
 		fmt.Fprintln(script, "get /a")
 		for end := time.Now().Add(patience); comings.Load() < 2 && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		}
-		fmt.Fprintln(script, "get /b") // which the expiry finds waiting, or not any more
+		fmt.Fprintln(script, "get /b") // may or may not wait when the session expires
 		fmt.Fprintln(script, "get /c")
 		fmt.Fprintln(script, "connect")
 		fmt.Fprintln(script, "get /d")
@@ -302,7 +303,7 @@ func TestSessionExpired(t *testing.T) {
 	}
 }
 
-// stuck is a server that says when it is asked something, and never answers.
+// stuck starts a server that reports requests to asked, and never answers them.
 func stuck(t *testing.T, asked chan<- struct{}) string {
 	t.Helper()
 	return serve(t, func(_ int, c net.Conn) {
@@ -316,7 +317,8 @@ func stuck(t *testing.T, asked chan<- struct{}) string {
 
 func interrupt() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGINT) }
 
-// A signal, and the end of the context, end the shell: while it waits for a line, and while a command runs.
+// A signal ends the shell, and so does the end of the context, while the shell waits for a line and
+// while a command runs.
 func TestInterrupted(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	server := stuck(t, asked)
@@ -401,7 +403,7 @@ func TestParseArgs(t *testing.T) {
 	}
 }
 
-// sorted sorts the letters, as the order of flags does not count.
+// sorted sorts the letters, because the order of flags does not matter.
 func sorted(s string) string {
 	f := strings.Fields(s)
 	for i := range f {

@@ -16,11 +16,12 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// A screen is a terminal that lines are typed on.
+// A screen is a terminal on which the user types lines.
 type screen struct {
 	io.Reader
 	io.Writer
-	// raw makes it give every key as it is pressed, until restore is called, and says how large it is.
+	// raw makes the terminal pass on every key at once, until restore is called. It also returns
+	// the terminal's size.
 	raw func() (restore func(), width, height int, err error)
 }
 
@@ -32,21 +33,21 @@ func (s *shell) onTerminal(ctx context.Context, in, out *os.File) {
 			return nil, 0, 0, err
 		}
 		width, height, err := term.GetSize(fd)
-		if err != nil || width < 1 || height < 1 { // one that does not know says 0
+		if err != nil || width < 1 || height < 1 { // a terminal that does not know its size says 0
 			width, height = 80, 24
 		}
 		return func() { _ = term.Restore(fd, was) }, width, height, nil
 	}})
 }
 
-// typedMax is where a Terminal drops what is typed behind it, without a word.
+// typedMax is the length at which a Terminal silently drops what follows.
 const typedMax = 4096
 
-// edit runs the lines that are typed, until `quit`, Ctrl-D or the end of ctx. Ctrl-C while a line is typed empties it, and while a command
-// runs ends the command.
+// edit runs the lines that the user types, until quit, Ctrl-D or the end of ctx. Ctrl-C clears the
+// line that is being typed, or ends the running command.
 func (s *shell) edit(ctx context.Context, past *recall, on screen) {
 	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, os.Interrupt) // between commands too, where it must not end the process
+	signal.Notify(interrupts, os.Interrupt) // always, because Ctrl-C between commands must not end the process
 	defer signal.Stop(interrupts)
 	t := term.NewTerminal(struct {
 		io.Reader
@@ -61,17 +62,17 @@ func (s *shell) edit(ctx context.Context, past *recall, on screen) {
 	}
 	s.println("Welcome to Vivarium! `help` lists the commands.")
 	for !s.quitting {
-		_ = s.ready(ctx, time.Second) // so that the prompt says it
+		_ = s.ready(ctx, time.Second) // so that the prompt shows the connection
 		line, ok := s.typed(ctx, t, on)
 		if !ok {
 			return
 		}
 		if utf8.RuneCountInString(line) >= typedMax {
-			s.exit = s.fail(ctx, usage("the line is longer than a terminal's, %d characters, and was cut off: use a pipe or one command behind the flags", typedMax-1))
+			s.exit = s.fail(ctx, usage("the line was cut off: a terminal passes on %d characters at most. Use a pipe, or give the command after the flags", typedMax-1))
 			continue
 		}
 		select {
-		case <-interrupts: // which came too late for the last command
+		case <-interrupts: // it came too late for the last command
 		default:
 		}
 		cmd, cancel := context.WithCancel(ctx)
@@ -88,9 +89,9 @@ func (s *shell) edit(ctx context.Context, past *recall, on screen) {
 	}
 }
 
-// typed returns the next line, and false when there is none.
+// typed returns the next line, or false if there is none.
 func (s *shell) typed(ctx context.Context, t *term.Terminal, on screen) (string, bool) {
-	s.out.set(t) // which keeps the line that is typed below what is printed
+	s.out.set(t) // t keeps the line that is being typed below all output
 	s.err.set(t)
 	defer s.out.set(on)
 	defer s.err.set(on)
@@ -111,14 +112,14 @@ func (s *shell) await(ctx context.Context, t *term.Terminal) (string, bool) {
 		err  error
 	}
 	got := make(chan read, 1)
-	go func() { // which may wait for a key longer than the shell lives
+	go func() { // may wait for a key for longer than the shell runs
 		line, err := t.ReadLine()
 		got <- read{line, err}
 	}()
 	select {
 	case r := <-got:
 		if r.err != nil && r.err != term.ErrPasteIndicator {
-			t.SetPrompt("") // Write shows it again
+			t.SetPrompt("") // otherwise Write shows it again
 			_, _ = t.Write([]byte("\n"))
 			return "", false
 		}
@@ -133,17 +134,18 @@ func (s *shell) prompt() string {
 	return "[zk: " + s.host + "(" + now.String() + ") " + strconv.Itoa(s.history.count) + "] "
 }
 
-// set changes where an output goes.
+// set changes where an output writes.
 func (o *output) set(to io.Writer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.to = to
 }
 
-// keys turns Ctrl-C, on which a Terminal gives up, into the keys that empty the line: to its end, and delete all before.
+// keys turns Ctrl-C, on which a Terminal gives up, into the keys that clear the line: go to its
+// end, and delete everything before the cursor.
 type keys struct {
 	from io.Reader
-	rest []byte // read and not given yet
+	rest []byte // read and not yet passed on
 }
 
 const (
@@ -173,12 +175,13 @@ func (k *keys) Read(p []byte) (int, error) {
 }
 
 const (
-	completeWait = 2 * time.Second // for a server to say what there is
-	completeMost = 200             // names shown
+	completeWait = 2 * time.Second // how long to wait for a server's list of names
+	completeMost = 200             // how many names to show
 )
 
-// complete completes the word before the cursor: a path by what the server has, the first word by the commands. With more than one
-// possibility it goes as far as they agree, and if that is nowhere it shows them.
+// complete completes the word before the cursor: a path from the server's znodes, the first word
+// from the commands. If several names are possible, it completes the part that they share. If they
+// share nothing more, it shows them.
 func (s *shell) complete(ctx context.Context, to io.Writer, line string, pos int) (string, int, bool) {
 	from := strings.LastIndexAny(line[:pos], " \t") + 1
 	word := line[from:pos]
@@ -204,7 +207,7 @@ func (s *shell) complete(ctx context.Context, to io.Writer, line string, pos int
 		}
 		common = common[:n]
 	}
-	common = strings.ToValidUTF8(common, "") // half a letter may be what they agree on
+	common = strings.ToValidUTF8(common, "") // names may share half a letter
 	if common == word && len(found) > 1 {
 		more := ""
 		if len(found) > completeMost {
@@ -219,7 +222,7 @@ func (s *shell) complete(ctx context.Context, to io.Writer, line string, pos int
 	return line[:from] + common + line[pos:], from + len(common), true
 }
 
-// paths returns the znodes whose paths begin so, but those that would have to be quoted.
+// paths returns the znodes whose paths begin with prefix, except those that need quotes.
 func (s *shell) paths(ctx context.Context, prefix string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completeWait)
 	defer cancel()

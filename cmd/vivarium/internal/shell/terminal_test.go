@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A typist sits at a terminal that is a pair of pipes.
+// A typist uses a terminal made of two pipes.
 type typist struct {
 	t    *testing.T
 	keys *io.PipeWriter
 	seen *safeBuffer
 	past *recall
-	at   int // what of seen was looked at
+	at   int // how much of seen the test has looked at
 	code chan int
 }
 
@@ -50,7 +50,7 @@ func (y *typist) press(keys string) {
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 
-// sees waits until the terminal has shown something more.
+// sees waits until the terminal shows a text after what the test has looked at.
 func (y *typist) sees(what string) {
 	y.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
@@ -94,9 +94,9 @@ func TestTerminal(t *testing.T) {
 	y.sees("/zebra  /zoo  /zookeeper\n")
 	y.sees("get /z")
 	y.press("e\t\r")
-	y.sees("null\n") // of /zebra
+	y.sees("null\n") // the data of /zebra
 	y.sees(prompt(4))
-	y.press("get \t\tx\x03ls /a\r") // nothing to complete; Ctrl-C empties the line
+	y.press("get \t\tx\x03ls /a\r") // nothing to complete; Ctrl-C clears the line
 	y.sees("[]\n")
 	y.sees(prompt(5))
 	y.press("get -w /a\r")
@@ -107,14 +107,14 @@ func TestTerminal(t *testing.T) {
 	if code, out := sh(t, "", "-server", server, "set", "/a", "two"); code != 0 {
 		t.Fatal(out)
 	}
-	y.sees("WatchedEvent state:SyncConnected type:NodeDataChanged path:/a\n") // while a line is typed, which stays
+	y.sees("WatchedEvent state:SyncConnected type:NodeDataChanged path:/a\n") // the line that is being typed stays
 	y.sees(prompt(6) + "get /half")
 	y.press("\r")
 	y.sees("Node does not exist: /half\n")
 	y.sees(prompt(7))
 	y.press("addauth digest bob:secret\r")
 	y.sees(prompt(8))
-	y.press("\x1b[A\x1b[A\r") // up twice: the identity is not there
+	y.press("\x1b[A\x1b[A\r") // up twice: the addauth is not in the history
 	y.sees("get -w /a")
 	y.sees("two\n")
 	y.sees(prompt(9))
@@ -130,13 +130,13 @@ func TestTerminal(t *testing.T) {
 
 	y = sit(t, t.Context(), readRecall(file), server)
 	y.sees(prompt(0))
-	y.press("\x1b[A\x1b[A\r") // of the time before
+	y.press("\x1b[A\x1b[A\r") // from the run before
 	y.sees("Node does not exist: /half\n")
 	y.press("quit\r")
 	y.ends(1)
 }
 
-// Ctrl-C as a signal ends the command and not the shell; the end of ctx ends the shell.
+// Ctrl-C as a signal ends the command, not the shell. The end of ctx ends the shell.
 func TestTerminalInterrupted(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	server := stuck(t, asked)
@@ -188,20 +188,21 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// What a Terminal has cut off is no command: half of what was typed must not be written.
+// A line that a Terminal has cut off is not run: half of the data must not be written.
 func TestTerminal_LongLine(t *testing.T) {
 	server := start(t).Addr().String()
 	y := sit(t, t.Context(), &recall{}, server)
 	y.sees(") 0] ")
 	y.press("create /long " + strings.Repeat("x", 5000) + "\r")
-	y.sees("longer than")
+	y.sees("cut off")
 	y.press("ls /\r")
 	y.sees("[zookeeper]\n")
 	y.press("\x04")
 	y.ends(exitOK)
 }
 
-// A name with a space in it is not completed: without quotes it would be two words, and the first may be another znode.
+// A name with a space is not completed. Without quotes it would be two words, and the first one may
+// name another znode.
 func TestTerminal_CompletesWordsOnly(t *testing.T) {
 	server := start(t).Addr().String()
 	if code, out := sh(t, "create /sp\ncreate '/sp/a ce' x\ncreate /sp/b'c y", "-server", server); code != 0 {
@@ -215,7 +216,7 @@ func TestTerminal_CompletesWordsOnly(t *testing.T) {
 	y.sees("y\n")
 	y.press("\x04")
 	y.ends(exitOK)
-	if strings.Contains(y.seen.String(), "deprecated") { // what is said of a second word
+	if strings.Contains(y.seen.String(), "deprecated") { // the warning about a second word
 		t.Error(y.seen.String())
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// The properties of a -client-configuration that count. They are ZooKeeper's; all others are passed over, as there.
+// The properties of a -client-configuration that matter. They are ZooKeeper's. All others are
+// ignored, as ZooKeeper ignores unknown ones.
 const (
 	secureProperty   = "zookeeper.client.secure"
 	trustProperty    = "zookeeper.ssl.trustStore.location"
@@ -18,8 +19,9 @@ const (
 	hostnameProperty = "zookeeper.ssl.hostnameVerification"
 )
 
-// clientTLS reads a file of properties and returns how connections are encrypted, nil if they are not. The stores are PEM files: the
-// authorities that servers are trusted by, the system's if there is no such property, and the client's certificates with their key.
+// clientTLS reads a file of properties and returns the TLS config of connections; nil means plain
+// text. The stores are PEM files. The trust store holds the authorities of servers' certificates;
+// without one, they are the system's. The key store holds the client's certificates and their key.
 func clientTLS(file string) (*tls.Config, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -30,7 +32,7 @@ func clientTLS(file string) (*tls.Config, error) {
 	case "true":
 	case "", "false":
 		return nil, nil
-	default: // which is false to Java
+	default: // Java reads anything else as false
 		return nil, fmt.Errorf("%s is %q: want true or false", secureProperty, set[secureProperty])
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -67,14 +69,14 @@ func readPEM(property, file string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", property, err)
 	}
 	if !bytes.Contains(pem, []byte("-----BEGIN ")) {
-		return nil, fmt.Errorf("%s: %s is no PEM file: Java's own stores are not read", property, file)
+		return nil, fmt.Errorf("%s: %s is not a PEM file. Convert Java's own stores to PEM", property, file)
 	}
 	return pem, nil
 }
 
-// anyName has servers verified as ever, but for their names.
+// anyName makes cfg verify servers as usual, except for their names.
 func anyName(cfg *tls.Config) {
-	cfg.InsecureSkipVerify = true // of all; the rest is done here
+	cfg.InsecureSkipVerify = true // skips everything; VerifyConnection does all but the name
 	cfg.VerifyConnection = func(s tls.ConnectionState) error {
 		if len(s.PeerCertificates) == 0 {
 			return errors.New("the server has no certificate")
@@ -88,7 +90,8 @@ func anyName(cfg *tls.Config) {
 	}
 }
 
-// properties reads lines of "name=value", "name: value" or "name value"; one that begins with # or ! says nothing.
+// properties parses lines of "name=value", "name: value" or "name value". It skips lines that begin
+// with # or !.
 func properties(text string) map[string]string {
 	set := make(map[string]string)
 	for line := range strings.Lines(text) {

@@ -12,7 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// write writes a certificate and its key into files: each alone, and both.
+// write writes three files: a certificate, its key, and both together.
 func write(t *testing.T, dir, name string, c tls.Certificate) (certFile, keyFile, both string) {
 	t.Helper()
 	cert, key := testkit.PEM(t, c)
@@ -73,7 +73,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Whoever asks for TLS in any way that Java reads must not be connected in plain text.
+// A file that asks for TLS, in any form that Java reads, must not lead to a connection in plain
+// text.
 func TestTLS_IsNeverLeftOutInSilence(t *testing.T) {
 	dir := t.TempDir()
 	for _, text := range []string{"zookeeper.client.secure=true", "zookeeper.client.secure=TRUE", "zookeeper.client.secure: true", "zookeeper.client.secure true",

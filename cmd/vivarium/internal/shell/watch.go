@@ -34,7 +34,7 @@ func (s *shell) removewatches(ctx context.Context, a *args) error {
 	for _, f := range []struct {
 		flag string
 		kind wire.WatchKind
-	}{{"r", wire.KindRecursive}, {"p", wire.KindPersistent}, {"d", wire.KindData}, {"c", wire.KindChildren}} { // the last one counts
+	}{{"r", wire.KindRecursive}, {"p", wire.KindPersistent}, {"d", wire.KindData}, {"c", wire.KindChildren}} { // the last flag that is set wins
 		if a.has(f.flag) {
 			kind = f.kind
 		}

@@ -33,7 +33,7 @@ func node(t *testing.T) *embed.Node {
 	return n
 }
 
-// start opens a gateway on a node.
+// start opens a gateway on a new node.
 func start(t *testing.T) *gateway.Gateway {
 	t.Helper()
 	g, err := gateway.Start(node(t), gateway.Config{Listen: "127.0.0.1:0"})
@@ -44,7 +44,7 @@ func start(t *testing.T) *gateway.Gateway {
 	return g
 }
 
-// sh runs the shell and returns its exit code and what it printed, on both ways out.
+// sh runs the shell and returns its exit code and what it printed to stdout and stderr.
 func sh(t *testing.T, stdin string, args ...string) (code int, out string) {
 	t.Helper()
 	var b safeBuffer
@@ -76,7 +76,7 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-// The shell prints what zkCli printed when the goldens were recorded from it and a ZooKeeper.
+// The shell prints what zkCli printed when the golden files were recorded with it and ZooKeeper.
 func TestPrintsAsZkCli(t *testing.T) {
 	if *update {
 		record(t)
@@ -101,7 +101,7 @@ func TestZkCliAgainstVivarium(t *testing.T) {
 	}
 }
 
-// And this shell prints the same against ZooKeeper.
+// This shell prints the same against ZooKeeper.
 func TestPrintsAsZkCliAgainstZooKeeper(t *testing.T) {
 	needZooKeeper(t)
 	for _, name := range scripts(t) {
@@ -139,7 +139,8 @@ func compare(t *testing.T, name, out string) {
 	}
 }
 
-// What is of no run in particular, and what doc.go says that differs on purpose.
+// normalizers replace what differs between runs, and what differs from zkCli on purpose (see
+// doc.go).
 var normalizers = []struct {
 	from *regexp.Regexp
 	to   string
@@ -160,10 +161,11 @@ var dropped = regexp.MustCompile(`^(|WATCHER::|SLF4J: .*|Connecting to .*|Welcom
 
 var identity = regexp.MustCompile(`^(ip|digest): `)
 
-// Whether deleteall has failed zkCli 3.8 does not always see: its callback may come too late.
+// zkCli 3.8 does not always notice that deleteall has failed: its callback may come too late.
 var raced = regexp.MustCompile(`^Failed to delete some node\(s\) in the subtree!$`)
 
-// normal takes out of a transcript what is not to be compared. Events, which zkCli prints whenever it comes to it, are moved to the end.
+// normal removes from a transcript what a test does not compare. It moves events to the end,
+// because zkCli prints them at any time.
 func normal(out string) string {
 	var lines, events []string
 	for line := range strings.Lines(out) {
@@ -179,7 +181,7 @@ func normal(out string) string {
 			lines = append(lines, line)
 		}
 	}
-	for i := range lines { // a server tells identities in any order
+	for i := range lines { // a server lists identities in any order
 		if lines[i] == "Auth scheme: User" {
 			end := i + 1
 			for end < len(lines) && identity.MatchString(lines[end]) {
@@ -188,7 +190,7 @@ func normal(out string) string {
 			slices.Sort(lines[i+1 : end])
 		}
 	}
-	// The kinds of watches that one removewatches removes, zkCli tells in any order.
+	// If one removewatches removes watches of several kinds, zkCli prints the events in any order.
 	for i := 1; i < len(events); i++ {
 		if removed := regexp.MustCompile(`type:\w+WatchRemoved (path:.*)`); removed.MatchString(events[i]) && removed.MatchString(events[i-1]) &&
 			removed.FindStringSubmatch(events[i])[1] == removed.FindStringSubmatch(events[i-1])[1] && events[i] < events[i-1] {
