@@ -17,8 +17,8 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// F2: a session of member 3 with ephemerals on all four shards is closed, and each of the members crashes at each step from then on:
-// with -every, else at some.
+// F2: a session of member 3 with ephemerals on all four shards is closed. Each of the members
+// crashes at each step from then on, or at some steps without -every.
 func TestShards_CrashWhileASessionCloses(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestShards_CrashWhileASessionCloses(t *testing.T) {
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			_ = dying.Close() // it gets an error if its own member is the one, or nobody leads for too long
+			_ = dying.Close() // fails if its own member crashes, or nobody leads for too long
 		}()
 		s.crashBy(c, closed)
 		<-closed
@@ -49,7 +49,8 @@ func TestShards_CrashWhileASessionCloses(t *testing.T) {
 	})
 }
 
-// F2: the same while a session is opened and makes itself known to one shard after the other, with an ephemeral on each.
+// F2: the same while a session is opened and introduced to one shard after the other, with an
+// ephemeral on each.
 func TestShards_CrashWhileASessionOpens(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -86,8 +87,9 @@ func TestShards_CrashWhileASessionOpens(t *testing.T) {
 	})
 }
 
-// F2: the same for the two members that are left when the owner has died: they expire its session, one of them leads the home shard
-// and purges the others, and without it there is no quorum until it is back.
+// F2: the same for the two members that remain when the owner has died. They expire its session.
+// One of them leads the home shard and purges the others; without that member there is no quorum
+// until it is back.
 func TestShards_CrashWhileASessionExpires(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -116,15 +118,16 @@ func TestShards_CrashWhileASessionExpires(t *testing.T) {
 	})
 }
 
-// A crash ends a member at one of its steps. A step is a call that changes the member's disk: what it did and sent before is done,
-// or, if it is mute, the step is done too but nothing of it is said.
+// A crash ends a member at one of its steps. A step is a call that changes the member's disk. What
+// the member did and sent before has happened. If it is mute, the step happens too, but nobody
+// hears of it.
 type crash struct {
 	victim embed.MemberID
 	at     int // which step, from 1
 	mute   bool
 
 	left   atomic.Int64
-	cut    func() // keeps what the victim says from the others
+	cut    func() // cuts the victim off from the others
 	sprung chan struct{}
 	once   sync.Once
 }
@@ -133,7 +136,7 @@ func (c *crash) String() string {
 	return fmt.Sprintf("member %d at step %d, mute: %v", c.victim, c.at, c.mute)
 }
 
-// ask is asked before each step.
+// ask is called before each step.
 func (c *crash) ask() error {
 	left := c.left.Add(-1)
 	if left > 0 {
@@ -156,10 +159,11 @@ func (c *crash) happened() bool {
 	}
 }
 
-// steps is how many steps the victim has made or begun.
+// steps returns how many steps the victim has made or begun.
 func (c *crash) steps() int { return c.at - int(c.left.Load()) }
 
-// A stage is three members with four shards. Each leads its share of the shards, member 1 the home shard and one more.
+// A stage is three members with four shards. Each leads its share of the shards; member 1 leads the
+// home shard and one more.
 type stage struct {
 	t     *testing.T
 	ens   *embedtest.Ensemble
@@ -168,14 +172,14 @@ type stage struct {
 	runs  int
 }
 
-// stageOwner owns the sessions that are looked at.
+// stageOwner owns the sessions that the test watches.
 const stageOwner embed.MemberID = 3
 
 var everybody = []embed.MemberID{1, 2, stageOwner}
 
 const (
 	shortLife = livesAWhile      // the timeout of a session that expires in a run
-	longLife  = 30 * time.Second // and of one that must not
+	longLife  = 30 * time.Second // and of a session that must not
 )
 
 func newStage(t *testing.T) *stage {
@@ -201,8 +205,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// sweep plays with each of the victims, once without a crash to see how many steps there are, and then with a crash at every one
-// of them, or at some.
+// sweep plays with each victim: once without a crash to count the steps, and then with a crash at
+// every step or at some.
 func (s *stage) sweep(victims []embed.MemberID, play func(*stage, *crash)) {
 	rng := seeded(s.t)
 	for _, victim := range victims {
@@ -236,7 +240,7 @@ func (s *stage) run(play func(*stage, *crash), c *crash) int {
 	return c.steps()
 }
 
-// lead has every member lead its share of the shards.
+// lead makes every member lead its share of the shards.
 func (s *stage) lead() {
 	s.ens.Until("every member to lead its share", func() bool {
 		all := true
@@ -246,7 +250,7 @@ func (s *stage) lead() {
 				share := s.ens.Members()[i%3]
 				all = all && shard.Leader == share
 				if shard.Leader == id && id != share {
-					_ = n.TransferLeadership(shard.Shard, share) // or with the next look
+					_ = n.TransferLeadership(shard.Shard, share) // may fail; the next look asks again
 				}
 			}
 		}
@@ -254,10 +258,11 @@ func (s *stage) lead() {
 	})
 }
 
-// arm has the victim's steps counted from now on.
+// arm counts the victim's steps from now on.
 func (s *stage) arm(c *crash) { s.crash.Store(c) }
 
-// crashBy waits until the victim has crashed, or until done is closed and it makes no more steps. Then it is dead either way.
+// crashBy waits until the victim has crashed, or until done is closed and the victim makes no more
+// steps. In both cases it is dead afterwards.
 func (s *stage) crashBy(c *crash, done <-chan struct{}) {
 	s.t.Helper()
 	select {
@@ -276,12 +281,13 @@ func (s *stage) crashBy(c *crash, done <-chan struct{}) {
 	s.ens.HealAll()
 }
 
-// others are the members but some.
+// others returns the members except some.
 func (s *stage) others(but ...embed.MemberID) []embed.MemberID {
 	return slices.DeleteFunc(s.ens.Members(), func(id embed.MemberID) bool { return slices.Contains(but, id) })
 }
 
-// lifeOfOwned is the timeout of a session of the owner, which is to expire if that is the victim.
+// lifeOfOwned returns the timeout of a session of the owner. The session must expire if the owner
+// is the victim.
 func (s *stage) lifeOfOwned(c *crash) time.Duration {
 	if c.victim == stageOwner {
 		return shortLife
@@ -291,12 +297,12 @@ func (s *stage) lifeOfOwned(c *crash) time.Duration {
 
 // An actor is a session with an ephemeral on every shard.
 type actor struct {
-	*embed.Session // nil if it could not be opened
+	*embed.Session // nil if no session could be opened
 	name           string
-	told           []error // of its creates, by shard
+	told           []error // the outcomes of its creates, by shard
 }
 
-// tryEnter opens a session that creates its ephemerals. What has certainly not been done is tried again.
+// tryEnter opens a session that creates its ephemerals. It repeats what was certainly not applied.
 func (s *stage) tryEnter(n *embed.Node, name string, timeout time.Duration) *actor {
 	a := &actor{name: fmt.Sprint(name, "-", s.runs), told: make([]error, len(s.roots))}
 	ctx, err := bounded(s.t), embed.ErrUnavailable
@@ -337,7 +343,7 @@ func (s *stage) leave(actors ...*actor) {
 
 func (s *stage) path(a *actor, shard int) string { return s.roots[shard] + "/" + a.name }
 
-// look returns a session of a member that shows everything which was acknowledged before.
+// look returns a session of a member that shows everything acknowledged before.
 func (s *stage) look(at embed.MemberID) *embed.Session {
 	s.t.Helper()
 	by := s.ens.Session(at, embed.SessionOptions{})
@@ -346,7 +352,7 @@ func (s *stage) look(at embed.MemberID) *embed.Session {
 	return by
 }
 
-// has returns what there is of an actor's ephemerals, by shard.
+// has returns which of an actor's ephemerals exist, by shard.
 func (s *stage) has(by *embed.Session, a *actor) []bool {
 	s.t.Helper()
 	there := make([]bool, len(s.roots))
@@ -366,7 +372,7 @@ func (s *stage) wantNothing(at embed.MemberID, a *actor) {
 	must(s.t, by.Close())
 }
 
-// wantAll looks whether a member has everything of an actor that lives.
+// wantAll checks that a member has everything of a live actor.
 func (s *stage) wantAll(at embed.MemberID, a *actor) {
 	s.t.Helper()
 	by := s.look(at)
@@ -376,7 +382,8 @@ func (s *stage) wantAll(at embed.MemberID, a *actor) {
 	must(s.t, by.Close())
 }
 
-// wantAsTold looks whether a member has of an actor that lives what it was told to be there, and not what it was told not to be.
+// wantAsTold checks a member against what a live actor was told: what was acknowledged exists, and
+// what was refused does not.
 func (s *stage) wantAsTold(at embed.MemberID, a *actor) {
 	s.t.Helper()
 	by := s.look(at)
@@ -388,8 +395,8 @@ func (s *stage) wantAsTold(at embed.MemberID, a *actor) {
 	must(s.t, by.Close())
 }
 
-// seeGo waits until all ephemerals of an actor have gone before the eyes of a witness. None may before the session has ended at
-// home, where its ephemeral goes in the same step.
+// seeGo waits until a witness has seen all ephemerals of an actor go. None may go before the
+// session has ended on the home shard, where its ephemeral goes in the same step.
 func (s *stage) seeGo(witness *actor, changes *embed.Watch, a *actor) {
 	ctx := bounded(s.t)
 	for left := len(s.roots); left > 0; {

@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// F1: what a sequential create returns is where its name says, also if the name asked for ends in digits itself or is one of
-// ZooKeeper's own.
+// F1: the path that a sequential create returns is on the shard of its name, even if the requested
+// name ends in digits or is one of ZooKeeper's own.
 func TestShards_NumberedNamesAreWhereTheyAreLookedFor(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -31,8 +31,8 @@ func TestShards_NumberedNamesAreWhereTheyAreLookedFor(t *testing.T) {
 	}
 }
 
-// F1: numbers of several shards have no common order, so a lock, or an election, on a path that is on every shard is refused, and leaves
-// nothing behind.
+// F1: numbers of several shards have no common order. So a lock or an election on a path that is on
+// every shard is refused, and leaves nothing behind.
 func TestShards_LockOfTheRootIsRefused(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -54,7 +54,7 @@ func TestShards_LockOfTheRootIsRefused(t *testing.T) {
 	}
 }
 
-// What the quotas' parent is on every shard cannot be changed on one of them.
+// The quotas' parent is on every shard, so it cannot be changed on one of them.
 func TestShards_TheQuotasParentIsFixed(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -65,14 +65,14 @@ func TestShards_TheQuotasParentIsFixed(t *testing.T) {
 	wantCrossShard(t, "SetACL of "+quotas, err)
 	_, err = s.Set(ctx, quotas, []byte("x"), embed.AnyVersion)
 	wantCrossShard(t, "Set of "+quotas, err)
-	for _, path := range []string{"/", quotas} { // nor counted
+	for _, path := range []string{"/", quotas} { // nor can their children be counted
 		_, err = s.Multi(ctx, embed.OpCheckChildren(path, 1000))
 		wantCrossShard(t, "OpCheckChildren of "+path, err)
 	}
 }
 
-// A machine that stands still while it tells its watches keeps nobody waiting but those who watch there: the sessions of its
-// node go on, and work on other shards.
+// While a machine stands still because it tells its watches, only calls that watch there wait. The
+// sessions of its node go on, and work on other shards.
 func TestShards_OneStandsStillWhileItTells(t *testing.T) {
 	t.Parallel()
 	slow := &stall{ctx: bounded(t)}
@@ -107,7 +107,7 @@ func TestShards_OneStandsStillWhileItTells(t *testing.T) {
 	watching, worked := make(chan struct{}), make(chan struct{})
 	go func() {
 		close(watching)
-		_, _ = watcher.Watch(ctx, secret, embed.WatchOnce) // which may wait for the shard
+		_, _ = watcher.Watch(ctx, secret, embed.WatchOnce) // may wait for the shard
 	}()
 	<-watching
 	go func() {

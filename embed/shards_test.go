@@ -22,7 +22,7 @@ import (
 
 func init() { shardsflag.Define() }
 
-// onShard are paths of which the n-th is on shard n of four. Which shard a name is on can never change.
+// onShard are paths; the n-th is on shard n of four. The shard of a name can never change.
 var onShard = []string{"/jobs", "/orders", "/stock", "/users"}
 
 // sharded starts an ensemble of three members with four shards.
@@ -31,19 +31,20 @@ func sharded(t *testing.T) *embedtest.Ensemble {
 	return embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = len(onShard) }})
 }
 
-// places are where a test writes: a child of the root for each shard. Of one shard it is one place; of two or four, each is on
-// another shard, in their order. Of other numbers they are not.
+// places returns where a test writes: one child of the root for each shard. With one, two or four
+// shards, the places are on the shards in order. With other numbers they are not.
 func places() []string {
 	return slices.Clone(onShard[:min(max(1, shardsflag.N), len(onShard))])
 }
 
-// lastPlace is on another shard than sessions if there are several.
+// lastPlace is on a shard without sessions, if there are several shards.
 func lastPlace() string { return places()[len(places())-1] }
 
-// ofSessions is a znode that is always there, on the first shard: a write to it proves its node alive.
+// ofSessions is a znode that always exists, on the first shard. A write to it proves its node
+// alive.
 const ofSessions = "/zookeeper"
 
-// With four shards each place is on the shard of its number.
+// With four shards, each place is on the shard of its number.
 func TestShards_Places(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -52,7 +53,7 @@ func TestShards_Places(t *testing.T) {
 		_, err := s.Create(bounded(t), p, nil, embed.Persistent)
 		must(t, err)
 		var stat embed.Stat
-		for range 10 * (i + 1) { // so that no two shards come to the same zxid
+		for range 10 * (i + 1) { // so that no two shards reach the same zxid
 			stat, err = s.Set(bounded(t), p, nil, embed.AnyVersion)
 			must(t, err)
 		}
@@ -64,7 +65,7 @@ func TestShards_Places(t *testing.T) {
 	must(t, err)
 }
 
-// spread are children of the root of which every shard has some.
+// spread returns children of the root; every shard has some.
 func spread() (paths []string) {
 	for i := range 12 {
 		paths = append(paths, fmt.Sprintf("/app%d", i))
@@ -72,8 +73,9 @@ func spread() (paths []string) {
 	return paths
 }
 
-// F1: every shard has a root, and together they look like one: sequential children have numbers, the Stat is the sum, what cannot be
-// the same everywhere at once is refused, and a quota is where it counts.
+// F1: every shard has a root, and together they look like one. Sequential children have numbers,
+// and the Stat is the sum. What cannot be the same everywhere at once is refused. A quota is on the
+// shard where it counts.
 func TestShards_TheRoot(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -98,7 +100,7 @@ func TestShards_TheRoot(t *testing.T) {
 	}
 	_, stat, err := s.Get(ctx, "/")
 	must(t, err)
-	if want := 1 + 3*len(prefixes); int(stat.NumChildren) != want || int(stat.Cversion) != want-2 { // the first one's is -1
+	if want := 1 + 3*len(prefixes); int(stat.NumChildren) != want || int(stat.Cversion) != want-2 { // the first shard's Cversion begins at -1
 		t.Errorf("the root's Stat has %d children and the child version %d, want %d children", stat.NumChildren, stat.Cversion, want)
 	}
 	_, err = s.Set(ctx, "/", nil, embed.AnyVersion)
@@ -200,7 +202,7 @@ func TestShards_OneTree(t *testing.T) {
 	})
 }
 
-// As many shards as a Config may ask for: all of them serve.
+// With the largest number of shards, all of them serve.
 func TestShards_AsManyAsThereMayBe(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = embed.MaxShards }})
@@ -218,7 +220,8 @@ func TestShards_AsManyAsThereMayBe(t *testing.T) {
 	}
 }
 
-// The sessions of a member that dies lose their ephemerals on every shard, and no others do.
+// The sessions of a member that dies lose their ephemerals on every shard. Other sessions lose
+// none.
 func TestShards_SessionsEndEverywhere(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -256,7 +259,8 @@ func TestShards_SessionsEndEverywhere(t *testing.T) {
 	}
 }
 
-// The leaderships are spread over the members, go elsewhere when one dies, and come back with it.
+// The leaderships are spread over the members, go elsewhere when a member dies, and come back with
+// it.
 func TestShards_LeadersAreSpread(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -284,7 +288,7 @@ func TestShards_LeadersAreSpread(t *testing.T) {
 	ens.Until("its leadership to come back", spread)
 }
 
-// A watch on the root is told of every shard, in the order of each.
+// A watch on the root tells of every shard, in the order of each.
 func TestShards_WatchOfTheRoot(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -334,8 +338,9 @@ func TestShards_WatchOfTheRoot(t *testing.T) {
 	}
 }
 
-// A Lock waits for a quorum as long as its ctx lets it, also where its session is not known yet; who does not wait is not kept
-// waiting, and nobody is left in a queue who gave up.
+// A Lock waits for a quorum as long as its ctx allows, even on a shard that does not know its
+// session yet. A caller that does not want to wait does not have to. Nobody who gave up stays in a
+// queue.
 func TestShards_LockOutwaitsAQuorumWhereItsSessionIsNew(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards, c.RequestTimeout = 4, 100*time.Millisecond }})
@@ -380,7 +385,7 @@ func TestShards_LockOutwaitsAQuorumWhereItsSessionIsNew(t *testing.T) {
 	for range spread() {
 		got := <-granted
 		must(t, got.err)
-		_ = got.hold.Release() // in the little time that a call has here; the node goes on trying
+		_ = got.hold.Release() // may time out here; the node keeps trying
 	}
 	ens.Until("everybody to leave the queues", func() bool {
 		paths, err := s.Ephemerals(bounded(t), "/")
@@ -388,8 +393,9 @@ func TestShards_LockOutwaitsAQuorumWhereItsSessionIsNew(t *testing.T) {
 	})
 }
 
-// E2, E8: on every shard a lock is granted in the order of arrival, to one at a time, and its Guard is good for writes there; an
-// election has one leader. A Guard of another shard is refused, and says what to do.
+// E2, E8: on every shard a lock is granted in the order of arrival, to one at a time, and its Guard
+// works for writes there. An election has one leader. A Guard of another shard is refused, with
+// advice.
 func TestShards_RecipesOnEach(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -464,7 +470,8 @@ func TestShards_RecipesOnEach(t *testing.T) {
 	}
 }
 
-// A holder on a member that is cut off is told of its loss before anybody else is granted the lock, on every shard.
+// A holder on a member that is cut off learns of its loss before anybody else is granted the lock,
+// on every shard.
 func TestShards_ToldFirst(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -492,7 +499,8 @@ func TestShards_ToldFirst(t *testing.T) {
 	all.Wait()
 }
 
-// Watches of every mode are told on every shard of what becomes of a znode that is there, of one that is not, and of children.
+// On every shard, watches of every mode tell what becomes of a znode that exists, of one that does
+// not, and of children.
 func TestShards_WatchesOnEach(t *testing.T) {
 	t.Parallel()
 	ens := sharded(t)
@@ -537,8 +545,8 @@ func TestShards_WatchesOnEach(t *testing.T) {
 
 func event(what embed.EventType, path string) string { return fmt.Sprint(what, " ", path) }
 
-// D5: a recursive watch on the root is told of every change on every shard once, in the order of each, while a member that leads some
-// of them is killed and comes back.
+// D5: a recursive watch on the root tells of every change on every shard once, in the order of
+// each, while a member that leads some shards is killed and comes back.
 func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	t.Parallel()
 	const sets = 150
@@ -555,7 +563,7 @@ func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	must(t, err)
 	var running sync.WaitGroup
 	written := make([][]embed.Zxid, len(onShard))
-	room := make(chan struct{}, watchBuffer-len(onShard)) // what is written and not yet told fits into the watch's buffer
+	room := make(chan struct{}, watchBuffer-len(onShard)) // changes not yet told must fit into the watch's buffer
 	for i, path := range onShard {
 		running.Go(func() {
 			for version := range int32(sets) {
@@ -603,8 +611,8 @@ func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	}
 }
 
-// D2, D5: a member that gets the state of one shard from another ends only the watches that see something of that shard that
-// happened meanwhile; all others go on.
+// D2, D5: a member gets the state of one shard from another member. That ends only the watches that
+// see something of what happened on that shard meanwhile. All others go on.
 func TestShards_AGapOnOne(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{
@@ -617,13 +625,13 @@ func TestShards_AGapOnOne(t *testing.T) {
 		must(t, err)
 	}
 	rounds := 0
-	ens.Until("a snapshot", func() bool { // a log that is not cut in time is one more round
+	ens.Until("a snapshot", func() bool { // one more round if the log is not compacted in time
 		rounds++
 		return gapOnOne(t, ctx, ens, writer, s, rounds)
 	})
 }
 
-// gapOnOne plays it once and reports whether there was a snapshot.
+// gapOnOne plays one round and reports whether there was a snapshot.
 func gapOnOne(t *testing.T, ctx context.Context, ens *embedtest.Ensemble, writer, s *embed.Session, round int) bool {
 	touched := onShard[2]
 	watch := func(path string, mode embed.WatchMode) *embed.Watch {
@@ -670,7 +678,7 @@ func gapOnOne(t *testing.T, ctx context.Context, ens *embedtest.Ensemble, writer
 				t.Errorf("%s: told %+v of the write at %d, %v", path, e, stat.Mzxid, below[i].Err())
 			}
 		}
-		name := fmt.Sprintf("%s-%d", path, round) // of whatever shard
+		name := fmt.Sprintf("%s-%d", path, round) // on any shard
 		_, err = writer.Create(ctx, name, nil, embed.Persistent)
 		must(t, err)
 		if e := <-children.Events(); e.Type != embed.NodeChildrenChanged || e.Path != "/" {
@@ -680,7 +688,8 @@ func gapOnOne(t *testing.T, ctx context.Context, ens *embedtest.Ensemble, writer
 	return true
 }
 
-// What is acknowledged on any shard is seen below the root after a Sync of it, also on a member where one of them is slow.
+// After a Sync of the root, reads show what was acknowledged on any shard, even on a member where
+// one shard is slow.
 func TestShards_SyncOfTheRoot(t *testing.T) {
 	t.Parallel()
 	slow := &stall{ctx: bounded(t)}

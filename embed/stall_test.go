@@ -13,7 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A stall is a scheme of a service that takes its time: while it is on, a machine that has to judge an ACL of it stands still.
+// A stall is a slow scheme of a service. While it is on, a machine that has to judge an ACL of the
+// scheme stands still.
 type stall struct {
 	ctx context.Context // the test's: nobody waits longer
 
@@ -63,15 +64,15 @@ func (s *stall) stands() int {
 	return s.waiting
 }
 
-// stalling starts an ensemble with four shards of which begin makes one stand still on every member. It returns what was sent
-// there and is to be done when the stall is over.
+// stalling starts an ensemble with four shards. begin makes one shard stand still on every member;
+// it returns the writes that were sent there, which must be applied after the stall.
 func stalling(t *testing.T, shard int) (ens *embedtest.Ensemble, s *stall, begin func() []*embed.Pending) {
 	ctx := bounded(t)
 	s = &stall{ctx: ctx}
 	ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		c.Shards, c.Schemes = len(onShard), map[string]embed.Scheme{"stall": s}
 	}})
-	t.Cleanup(s.end) // before the ensemble is closed
+	t.Cleanup(s.end) // runs before the ensemble is closed
 	writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
 	for _, path := range onShard {
 		_, err := writer.Create(ctx, path, nil, embed.Persistent)
@@ -95,7 +96,7 @@ func stalling(t *testing.T, shard int) (ens *embedtest.Ensemble, s *stall, begin
 	}
 }
 
-// wantApplied checks that what waited for the end of the stall has happened.
+// wantApplied checks that the writes that waited for the end of the stall were applied.
 func wantApplied(t *testing.T, sent []*embed.Pending) {
 	t.Helper()
 	for _, p := range sent {
@@ -104,7 +105,7 @@ func wantApplied(t *testing.T, sent []*embed.Pending) {
 	}
 }
 
-// works writes to a znode of another shard than the one that stands still, is told of it, reads it and locks it.
+// works writes to a znode on a shard that works, is told of it, reads it and locks it.
 func works(t *testing.T, ctx context.Context, s *embed.Session, path string) {
 	t.Helper()
 	told, err := s.Watch(ctx, path, embed.WatchPersistent)
@@ -112,7 +113,7 @@ func works(t *testing.T, ctx context.Context, s *embed.Session, path string) {
 	defer told.Close()
 	stat, err := s.Set(ctx, path, []byte("x"), embed.AnyVersion)
 	must(t, err)
-	for e := range told.Events() { // of what others wrote before, too
+	for e := range told.Events() { // others wrote before, too
 		if e.Zxid >= stat.Mzxid {
 			break
 		}
@@ -128,8 +129,9 @@ func works(t *testing.T, ctx context.Context, s *embed.Session, path string) {
 	must(t, hold.Release())
 }
 
-// A shard whose machine stands still on every member keeps nobody waiting but those who write there: others write, read, watch
-// and lock, sessions are opened, stay alive and end, also those of a member that is gone and that have something on it.
+// The machine of a shard stands still on every member. Only callers that write there wait. Others
+// write, read, watch and lock. Sessions are opened, stay alive and end, even sessions of a dead
+// member that have something on that shard.
 func TestShards_OneStandsStill(t *testing.T) {
 	t.Parallel()
 	const shard = 3
@@ -227,8 +229,8 @@ func TestShards_OneStandsStill(t *testing.T) {
 	})
 }
 
-// When it is the first shard that stands still, on which sessions are, none can be opened and none is proved alive; but those that
-// there are work on the others.
+// If the first shard stands still, which holds the sessions, no session can be opened or proved
+// alive. Existing sessions work on the other shards.
 func TestShards_TheFirstStandsStill(t *testing.T) {
 	t.Parallel()
 	ens, still, begin := stalling(t, 1)
@@ -240,7 +242,7 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 		must(t, err)
 	}
 	sent := begin()
-	for now, _ := brief.State(); now == embed.Connected; now, _ = brief.State() { // whatever its member writes elsewhere
+	for now, _ := brief.State(); now == embed.Connected; now, _ = brief.State() { // its member's writes elsewhere do not help
 		for _, path := range onShard[1:] {
 			works(t, ctx, known, path)
 		}
@@ -249,7 +251,7 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 	for _, path := range onShard[1:] {
 		works(t, ctx, known, path)
 	}
-	ens.HealAll() // and they talk to one another again, though the first shard can tell nobody who they are
+	ens.HealAll() // they must connect again, although the first shard cannot tell who they are
 	ens.Until("the member that was cut off to follow on the other shards", func() bool {
 		there, here := ens.Node(2).Status().Shards, ens.Node(3).Status().Shards
 		for i := range there[1:] {
@@ -269,7 +271,7 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 	must(t, ens.Session(2, embed.SessionOptions{}).Close())
 }
 
-// Ephemerals waits for a machine that is at an entry, and no longer than it may.
+// Ephemerals waits for a machine that is busy with an entry, but no longer than it may.
 func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
 	ens, still, begin := stalling(t, 3)
 	ctx := bounded(t)
@@ -284,7 +286,7 @@ func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
 			impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 			_, err := known.Ephemerals(impatient, "/")
 			cancel()
-			// The ctx's error alone is that of one which was over before the call looked at it.
+			// The ctx's error alone means that the ctx had ended before the call looked at it.
 			if unavailable = errors.Is(err, embed.ErrUnavailable); !unavailable && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("of a shard that stands still: %v", err)
 				break

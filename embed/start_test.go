@@ -29,20 +29,21 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// addrs are loopback addresses that were free a moment ago, for members 1 to n.
+// addrs returns loopback addresses that were free a moment ago, for members 1 to n.
 func addrs(t *testing.T, host string, n int) map[embed.MemberID]string {
 	t.Helper()
 	out := make(map[embed.MemberID]string)
 	for id := range embed.MemberID(n) {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		must(t, err)
-		defer l.Close() // all at the end, so that no port is given twice
+		defer l.Close() // all at the end, so that no port is returned twice
 		out[id+1] = l.Addr().String()
 	}
 	return out
 }
 
-// contents is everything in a directory: names, modes and what the files hold. Nil if there is no directory.
+// contents returns everything in a directory: names, modes and the contents of files. It is nil if
+// there is no directory.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	got := make(map[string]string)
@@ -73,15 +74,15 @@ func contents(t *testing.T, dir string) map[string]string {
 	return got
 }
 
-// Who forgets Members, or some of them, is told of those that the member has met.
+// If a Config lacks all Members, or some that the member has met, Start names the missing ones.
 func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 	dirs := make(map[embed.MemberID]string)
 	nodes := startTCP(t, "127.0.0.1", 3, func(c *embed.Config) { c.Dir = t.TempDir(); dirs[c.ID] = c.Dir })
 	for _, n := range nodes {
 		ready(t, n)
 	}
-	met := make(map[embed.MemberID]string)                     // whom, by who has
-	until(t, "a member to have met both others", func() bool { // who leads has; two followers need not talk
+	met := make(map[embed.MemberID]string)                     // the members that each has met
+	until(t, "a member to have met both others", func() bool { // the leader has; followers need not talk
 		for id, others := range map[embed.MemberID][2]string{1: {"2", "3"}, 2: {"1", "3"}, 3: {"1", "2"}} {
 			data, err := os.ReadFile(filepath.Join(dirs[id], "identity"))
 			if err == nil && strings.Contains(string(data), `"`+others[0]+`"`) && strings.Contains(string(data), `"`+others[1]+`"`) {
@@ -96,7 +97,7 @@ func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 	}
 }
 
-// startsNot starts a node that must be refused with these words, and nothing may change on disk.
+// startsNot starts a node that must be refused with these words. Nothing may change on disk.
 func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 	t.Helper()
 	if cfg.Logger = quiet; cfg.Shards == 0 {
@@ -173,7 +174,8 @@ func has(t *testing.T, n *embed.Node, paths ...string) {
 	}
 }
 
-// lived makes a directory in which a node ran, with an image on disk, and what it was a while later.
+// lived makes a directory in which a node ran, with an image on disk. later is a copy from a while
+// later.
 func lived(t *testing.T) (dir, later string) {
 	t.Helper()
 	base := t.TempDir()
@@ -199,7 +201,7 @@ func lived(t *testing.T) (dir, later string) {
 	return dir, later
 }
 
-// ballast makes the image larger than what is read of it at first.
+// ballast makes the image larger than the part that is read first.
 func ballast(t *testing.T, n *embed.Node) {
 	t.Helper()
 	ctx := bounded(t)
@@ -221,7 +223,7 @@ func copyDir(t *testing.T, from, to string) {
 	}
 }
 
-// only returns the one file below dir whose name ends so.
+// only returns the only file below dir whose name ends with suffix.
 func only(t *testing.T, dir, suffix string) string {
 	t.Helper()
 	var found []string
@@ -256,7 +258,8 @@ func identity(t *testing.T, dir string, edit func(*replication.Identity)) {
 	must(t, replication.WriteIdentity(d, dir, id))
 }
 
-// C6.3, C8.1, C8.2, C8.3: what a directory holds is compared with the Config, and its image with its log, before dragonboat sees any of it.
+// C6.3, C8.1, C8.2, C8.3: Start compares a directory with the Config, and its image with its log,
+// before dragonboat sees any of it.
 func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 	original, later := lived(t)
 	three := addrs(t, "127.0.0.1", 3)
@@ -298,7 +301,7 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 			spoil: func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "raft"))) },
 			words: []string{"the raft log is missing", replication.WayOut},
 		},
-		"without image and log": { // as a member that has voted and not yet written an image
+		"without image and log": { // like a member that has voted but not yet written an image
 			spoil: func(dir string) {
 				must(t, os.RemoveAll(filepath.Join(dir, "raft")))
 				must(t, os.RemoveAll(filepath.Join(dir, "image")))
@@ -342,8 +345,9 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 	has(t, n, "/a", "/b")
 }
 
-// B1.1: an identity file from an earlier time would have a start counted that has been: its Register is a repeat, and what it sends
-// belongs to a stream that has ended. It is refused before Raft runs, and the right file lets the node start.
+// B1.1: with an identity file from an earlier time, a start would get the number of an earlier
+// start. Its Register would be a repeat, and what it sends would belong to a stream that has ended.
+// The start is refused before Raft runs, and the right file lets the node start.
 func TestStart_RefusesAnIdentityFromAnEarlierTime(t *testing.T) {
 	earlier, dir := lived(t)
 	right := filepath.Join(t.TempDir(), "identity")
@@ -374,7 +378,7 @@ func TestStart_RefusesADirectoryThatIsAFile(t *testing.T) {
 	}
 }
 
-// C7: a lock of the operating system alone would let it in.
+// C7: a lock of the operating system alone would allow this.
 func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	n := alone(t, dir, inside.Seams{})
@@ -392,10 +396,10 @@ func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
 	}
 	write(t, n, "/a")
 	must(t, n.Close())
-	has(t, alone(t, dir, inside.Seams{}), "/a") // the refused ones did not take the lock away
+	has(t, alone(t, dir, inside.Seams{}), "/a") // the refused starts did not release the lock
 }
 
-// C4.5: the port is bound before anything on disk is made.
+// C4.5: the port is bound before anything is made on disk.
 func TestStart_RefusesAPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -415,13 +419,14 @@ func TestStart_RefusesAPortInUse(t *testing.T) {
 	startsNot(t, embed.Config{Dir: used, ID: 1, Members: members}, "address already in use")
 }
 
-// A member's own name may not resolve before it is up, as that of a pod does not: it is never looked up. What is bound
-// is said by the refusal, for each of these ports is taken already.
+// A member's own name may not resolve before the member is up, like the name of a pod. So it is
+// never looked up. The refusals say which address was to be bound, because each of these ports is
+// in use.
 func TestStart_BindsWhatItsAddressSays(t *testing.T) {
 	for _, c := range []struct{ taken, address, listen, want string }{
 		{"127.0.0.1:0", "member-0.service.invalid", "", ""},
 		{"127.0.0.1:0", "127.0.0.1", "", "127.0.0.1"},
-		{"127.0.0.1:0", "localhost", "", "127.0.0.1"}, // a name, but not one for others
+		{"127.0.0.1:0", "localhost", "", "127.0.0.1"}, // a name that only this machine uses
 		{"127.0.0.1:0", "LocalHost", "", "127.0.0.1"},
 		{"[::1]:0", "::1", "", "::1"},
 		{"127.0.0.1:0", "member-0.service.invalid", "127.0.0.1", "127.0.0.1"},
@@ -429,7 +434,7 @@ func TestStart_BindsWhatItsAddressSays(t *testing.T) {
 	} {
 		everywhere := c.want == "" || c.want == "0.0.0.0"
 		if everywhere && runtime.GOOS != "linux" {
-			continue // elsewhere one may bind all addresses beside somebody who has one of them
+			continue // other systems let a process bind all addresses although one is in use
 		}
 		l, err := net.Listen("tcp", c.taken)
 		must(t, err)
@@ -446,7 +451,7 @@ func TestStart_BindsWhatItsAddressSays(t *testing.T) {
 	}
 }
 
-// A refused Start gives back all it had taken: the same Config starts once the reason is gone.
+// A refused Start gives back all that it acquired. The same Config starts once the reason is gone.
 func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
 	dir, _ := lived(t)
 	name := filepath.Join(dir, "identity")
@@ -465,8 +470,8 @@ func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
 	again.Close()
 }
 
-// C10.3: every start begins a new file of the log, which goes with a snapshot only; and one that waits for its number of
-// entries never comes where little is written. So a start asks for one.
+// C10.3: every start begins a new file of the log, and only a snapshot removes files. A snapshot
+// that waits for its number of entries never comes if little is written. So a start asks for one.
 func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -484,7 +489,7 @@ func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 	until(t, "the old logs to go", func() bool { return len(logs()) <= 4*max(1, shardsflag.N) })
 }
 
-// A node that is told to stop, again and again, at any moment after its start.
+// A node is closed again and again, at any moment after its start.
 func TestStart_CloseAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 30 {

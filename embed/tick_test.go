@@ -9,8 +9,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// The tick of an ensemble is changed while it runs, one member after the other. By twice as much at a time nothing but warnings
-// comes of it; a member that goes further is refused, both values are said, and it can come back with the right one.
+// The tick of an ensemble is changed while it runs, one member after the other. A step of a factor
+// of two only causes warnings. A member that goes further is refused. Both values are logged, and
+// the member can come back with the right one.
 func TestTick_CanBeChangedInSteps(t *testing.T) {
 	t.Parallel()
 	var log journal

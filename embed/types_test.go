@@ -17,10 +17,10 @@ var aliased = map[string]any{
 	"WatchMode": embed.WatchMode(0), "EventType": embed.EventType(0), "Event": embed.Event{}, "GapError": embed.GapError{},
 }
 
-// What a type is that has another name elsewhere "go doc" does not show: the fields are in its comment, all of them, in their order
-// and with their types, each with its meaning.
+// go doc shows no fields for an alias. So its comment lists all fields, in order, each with its
+// type and meaning.
 func TestAliases_ShowTheirFields(t *testing.T) {
-	names := make(map[reflect.Type]string) // of those that embed has
+	names := make(map[reflect.Type]string) // the names in embed
 	for name, value := range aliased {
 		names[reflect.TypeOf(value)] = name
 	}
@@ -47,7 +47,7 @@ func TestAliases_ShowTheirFields(t *testing.T) {
 	}
 }
 
-// listed are the fields that a comment lists, with a meaning.
+// listed returns the fields that a comment lists with a meaning.
 func listed(comment string) string {
 	var b strings.Builder
 	for line := range strings.Lines(comment) {

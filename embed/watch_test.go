@@ -9,11 +9,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// watchBuffer is how many events a watch holds for a slow consumer, as Session.Watch documents it.
+// watchBuffer is how many events a watch holds for a slow consumer, as documented by Session.Watch.
 const watchBuffer = 64
 
-// D3: a consumer that takes nothing finds every event that fitted, in order, and then the end with its reason. It holds
-// up neither the writer nor another watch, and its session lives. A full buffer is no overflow yet.
+// D3: a consumer that reads nothing finds every event that fitted, in order, and then the end with
+// its reason. It delays neither the writer nor another watch, and its session lives. A full buffer
+// is not yet an overflow.
+//
 // (etcd#17529: one that was starved lost events and was not told.)
 func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
 	t.Parallel()
@@ -56,7 +58,7 @@ func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
 		t.Errorf("once: %v, %v: %v", told, over, once.Err())
 	}
 
-	// A single transaction can be more than fits.
+	// A single transaction can have more events than fit.
 	burst := watch("/", embed.WatchRecursive)
 	var ops []embed.Op
 	for range watchBuffer + 1 {
@@ -71,7 +73,8 @@ func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
 	must(t, s.Err())
 }
 
-// A mode that this package does not define is refused, also those that package watch has for clients of the gateway.
+// Watch refuses modes that this package does not define, even those that package watch has for
+// clients of the gateway.
 func TestWatch_UnknownModes(t *testing.T) {
 	t.Parallel()
 	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
