@@ -205,7 +205,7 @@ func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 	if !first {
 		return nil, c.contender.WaitChange(ctx, offered.Events())
 	}
-	if c.contender.IsVacant() {
+	if c.contender.NeedsGrant() {
 		// The candidate went ahead of earlier ones, so its token grows only by the grant, which is
 		// a commit of its own. Until then a candidate with a higher priority may go ahead and be
 		// granted the leadership first.

@@ -71,7 +71,7 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 			return sight{}, err
 		}
 		name, ok := queue.First(names)
-		if !ok || queue.IsVacant(name) {
+		if !ok || queue.NeedsGrant(name) {
 			return sight{}, ErrNoLeader
 		}
 		path := queue.Child(e.path, name)

@@ -84,7 +84,7 @@ func acquire(ctx context.Context, s *embed.Session, path string, e queue.Entry) 
 }
 
 func enter(ctx context.Context, s *embed.Session, path string, e queue.Entry) (*queue.Contender, error) {
-	if c, err := queue.Return(ctx, s, e, path); c != nil || err != nil {
+	if c, err := queue.Reenter(ctx, s, e, path); c != nil || err != nil {
 		return c, err
 	}
 	return queue.Enter(ctx, s, e, path)
@@ -134,7 +134,7 @@ func try(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (
 
 // tryEnter looks before it enters, so that callers that only try leave no znodes under a held lock.
 func tryEnter(ctx context.Context, s *embed.Session, paths []string, e queue.Entry) (*queue.Contender, error) {
-	if c, err := queue.Return(ctx, s, e, paths[0]); c != nil || err != nil {
+	if c, err := queue.Reenter(ctx, s, e, paths[0]); c != nil || err != nil {
 		return c, err
 	}
 	for _, path := range paths {

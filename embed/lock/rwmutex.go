@@ -118,7 +118,7 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		c, err = m.overtake(ctx, e, c, ahead, h)
 	}
 	if err == nil {
-		c.Past(h.Path())
+		c.Ignore(h.Path())
 		// If the read Hold ends, waiting on would only keep others out.
 		while, cancel := queue.Both(ctx, h.Context())
 		err = c.Wait(while)

@@ -89,7 +89,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	if err := m.check(n); err != nil {
 		return nil, err
 	}
-	h, err := m.grab(ctx, n, nil, false)
+	h, err := m.acquireFree(ctx, n, nil, false)
 	if !errors.Is(err, ErrHeld) {
 		return h, err
 	}
@@ -100,7 +100,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	if err := c.WaitFirst(ctx); err != nil {
 		return nil, err
 	}
-	h, err = m.grabFirst(ctx, n, c)
+	h, err = m.acquireFirst(ctx, n, c)
 	if errors.Is(err, embed.ErrNotHeld) {
 		// Somebody deleted the place in the queue when it was about to be given up.
 		err = embed.ErrDeleted
@@ -111,18 +111,18 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	return h, nil
 }
 
-// grabFirst waits until the permits are free for c, which is first in the queue.
-func (m *Semaphore) grabFirst(ctx context.Context, n int, c *queue.Contender) (*Hold, error) {
+// acquireFirst waits until the permits are free for c, which is first in the queue.
+func (m *Semaphore) acquireFirst(ctx context.Context, n int, c *queue.Contender) (*Hold, error) {
 	seen := make(map[string]time.Time)
 	for {
-		h, err := m.grabOrSleep(ctx, n, c, seen)
+		h, err := m.acquireOrSleep(ctx, n, c, seen)
 		if h != nil || err != nil {
 			return h, err
 		}
 	}
 }
 
-func (m *Semaphore) grabOrSleep(ctx context.Context, n int, c *queue.Contender, seen map[string]time.Time) (*Hold, error) {
+func (m *Semaphore) acquireOrSleep(ctx context.Context, n int, c *queue.Contender, seen map[string]time.Time) (*Hold, error) {
 	limit, err := m.session.Watch(ctx, m.path, embed.WatchOnce)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (m *Semaphore) grabOrSleep(ctx context.Context, n int, c *queue.Contender, 
 		return nil, err
 	}
 	defer leases.Close()
-	h, err := m.grab(ctx, n, c, false)
+	h, err := m.acquireFree(ctx, n, c, false)
 	if !errors.Is(err, ErrHeld) {
 		return h, err
 	}
@@ -183,13 +183,13 @@ func (m *Semaphore) tryAcquire(ctx context.Context, n int) (*Hold, error) {
 	if state, _ := m.session.State(); state == embed.Suspended {
 		return nil, embed.ErrSuspended
 	}
-	return m.grab(ctx, n, nil, true)
+	return m.acquireFree(ctx, n, nil, true)
 }
 
-// grab acquires permits that are free: for a contender that is first in the queue, or for a caller
-// that did not queue, if nobody else has. The ensemble decides that. This node checks first, which
-// often saves the transaction.
-func (m *Semaphore) grab(ctx context.Context, n int, first *queue.Contender, prompt bool) (*Hold, error) {
+// acquireFree acquires permits that are free: for a contender that is first in the queue, or for a
+// caller that did not queue, if nobody else has. The ensemble decides that. This node checks first,
+// which often saves the transaction.
+func (m *Semaphore) acquireFree(ctx context.Context, n int, first *queue.Contender, prompt bool) (*Hold, error) {
 	e := queue.Entry{Kind: queue.Lease, Data: note(m.options.Note), Delay: m.options.Delay, Prompt: prompt}
 	for {
 		limit, version, err := m.agreed(ctx)

@@ -156,8 +156,9 @@ func key(name string) string {
 	return name[len(prefixLast) : len(prefixLast)+keyLen]
 }
 
-// IsVacant reports whether a contender that is first still needs a grant of its place.
-func IsVacant(name string) bool { return key(name) != "" && !IsUpgrading(name) }
+// NeedsGrant reports whether a contender, once it is first, still needs a grant of its place: it
+// went ahead of others.
+func NeedsGrant(name string) bool { return key(name) != "" && !IsUpgrading(name) }
 
 // Order returns the two numbers of a contender's token: the zxid from which its place counts, and
 // if the place was taken over, the zxid of that transaction.

@@ -110,10 +110,10 @@ func (p Place) Granted() Place {
 	return p
 }
 
-// Return takes over the place of a lost contender of the same kind and identity that lingers. If
-// there is no such place, or if a contender for which the kind waits is ahead of it, Return returns
-// nil.
-func Return(ctx context.Context, s *embed.Session, e Entry, parent string) (*Contender, error) {
+// Reenter takes over the place of a lost contender of the same kind and identity that lingers. If
+// there is no such place, or if a contender for which the kind waits is ahead of it, Reenter
+// returns nil.
+func Reenter(ctx context.Context, s *embed.Session, e Entry, parent string) (*Contender, error) {
 	if e.Identity == "" || e.Delay == 0 {
 		return nil, nil
 	}

@@ -26,7 +26,7 @@ type Contender struct {
 	Czxid   embed.Zxid    // of their create
 	kind    Kind
 	again   bool
-	past    string               // the path of a contender that it does not wait for
+	ignored string               // the path of a contender that it does not wait for
 	seen    map[string]time.Time // when it first saw the loss of each contender ahead
 }
 
@@ -192,8 +192,8 @@ func (c *Contender) Order() (zxid embed.Zxid, local uint64) {
 // Is reports whether the contender is of a kind.
 func (c *Contender) Is(k Kind) bool { return c.kind.Word == k.Word }
 
-// Past makes the contender not wait for the one at path, which has the same owner.
-func (c *Contender) Past(path string) { c.past = path }
+// Ignore makes the contender not wait for the one at path, which has the same owner.
+func (c *Contender) Ignore(path string) { c.ignored = path }
 
 // Wait waits until the contender is first and holds its claim. After an error the contender has
 // left the queue; if its znode cannot be deleted at once, the node does so as soon as it can.
@@ -271,7 +271,7 @@ func (c *Contender) ahead(ctx context.Context) (string, error) {
 				break
 			}
 			parent, _ := Split(path)
-			if path = Child(parent, name); path != c.past {
+			if path = Child(parent, name); path != c.ignored {
 				return path, nil
 			}
 		}
@@ -285,11 +285,10 @@ func (c *Contender) First(ctx context.Context) (bool, error) {
 	return ahead == "", err
 }
 
-// IsVacant reports whether the contender still needs a grant of its place; see the function
-// IsVacant.
-func (c *Contender) IsVacant() bool {
+// NeedsGrant reports whether the contender, once it is first, still needs a grant of its place.
+func (c *Contender) NeedsGrant() bool {
 	_, name := Split(c.Path())
-	return IsVacant(name)
+	return NeedsGrant(name)
 }
 
 // Leave gives up the place. It returns the reason for which the claim had ended, or else err. If
