@@ -2,7 +2,6 @@ package embed_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -17,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/internal/testkit/golden"
 )
 
 // imports is the house as text: it lists what each room may import. A new edge needs a line here,
@@ -49,6 +49,7 @@ var imports = map[string][]string{
 	// What only tests link, embedtest's users included.
 	"internal/testkit":            {},
 	"internal/testkit/child":      {},
+	"internal/testkit/golden":     {"internal/testkit"},
 	"internal/testkit/shardsflag": {},
 	"internal/testkit/zookeeper":  {"internal/testkit", "internal/testkit/child"},
 
@@ -74,8 +75,6 @@ var imports = map[string][]string{
 var pure = []string{"tree", "session", "watch", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // source is one parsed file of the module.
 type source struct {
@@ -364,19 +363,7 @@ func TestExportedAPI(t *testing.T) {
 	}
 	slices.Sort(lines)
 	got := strings.Join(lines, "\n") + "\n"
-	golden := filepath.Join("testdata", "api.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the exported names differ from %s; if that is meant, run go test ./embed -run TestExportedAPI -update\n%s", golden, firstDifference(got, string(want)))
-	}
+	golden.Check(t, filepath.Join("testdata", "api.txt"), got)
 }
 
 // exported returns a declaration's exported names, one per line.
@@ -424,21 +411,4 @@ func exported(fset *token.FileSet, dir string, decl ast.Decl) (lines []string) {
 		}
 	}
 	return lines
-}
-
-func firstDifference(got, want string) string {
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range max(len(g), len(w)) {
-		a, b := "", ""
-		if i < len(g) {
-			a = g[i]
-		}
-		if i < len(w) {
-			b = w[i]
-		}
-		if a != b {
-			return fmt.Sprintf("line %d:\n got %s\nwant %s", i+1, a, b)
-		}
-	}
-	return "no difference"
 }

@@ -3,66 +3,25 @@ package session
 import (
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit/golden"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-var update = flag.Bool("update", false, "write what the scripts answered into testdata")
-
-// A script is prose (lines with #), then blocks: commands, a line of dashes, and their answers.
 func TestScripts(t *testing.T) {
-	runScripts(t, "testdata/table", func() func(command) string { return (&tableScript{table: NewTable()}).run })
-	runScripts(t, "testdata/life", func() func(command) string { return new(lifeScript).run })
-}
-
-func runScripts(t *testing.T, dir string, open func() func(command) string) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("scripts in %s: %v, %v", dir, files, err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { runScript(t, file, open()) })
-	}
-}
-
-func runScript(t *testing.T, file string, run func(command) string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
-		input, _, found := strings.Cut(block, "\n----")
-		got = append(got, input)
-		if !found {
-			continue // prose
-		}
-		var answers []string
-		for line := range strings.Lines(input) {
-			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") {
-				answers = append(answers, run(parseCommand(t, line)))
-			}
-		}
-		got[len(got)-1] += "\n----\n" + strings.Join(answers, "\n")
-	}
-	result := strings.Join(got, "\n\n") + "\n"
-	if *update {
-		if err := os.WriteFile(file, []byte(result), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if result != string(text) {
-		t.Errorf("%s answers:\n%s", file, result)
-	}
+	golden.Scripts(t, "testdata/table/*.txt", func(t *testing.T) func(string) string {
+		s := &tableScript{table: NewTable()}
+		return func(line string) string { return s.run(parseCommand(t, line)) }
+	})
+	golden.Scripts(t, "testdata/life/*.txt", func(t *testing.T) func(string) string {
+		s := new(lifeScript)
+		return func(line string) string { return s.run(parseCommand(t, line)) }
+	})
 }
 
 // command is one line of a script: a word, then name=value pairs and bare words.

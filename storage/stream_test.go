@@ -5,17 +5,15 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/vivarium-go/vivarium/internal/testkit/golden"
+)
 
 type streamed struct {
 	table      Table
@@ -65,15 +63,7 @@ func TestStreamFormatIsPinned(t *testing.T) {
 		"stream":       encodeStream(t, 0x0102030405060708, sample...),
 		"stream-empty": encodeStream(t, 0),
 	} {
-		file := "testdata/" + name + ".hex"
-		if *update {
-			must(t, os.WriteFile(file, []byte(hex.Dump(stream)), 0o644))
-		}
-		want, err := os.ReadFile(file)
-		must(t, err)
-		if got := hex.Dump(stream); got != string(want) {
-			t.Errorf("%s: the stream is now\n%s", file, got)
-		}
+		golden.Check(t, "testdata/"+name+".hex", hex.Dump(stream))
 	}
 }
 

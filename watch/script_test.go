@@ -1,31 +1,20 @@
 package watch
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/testkit/golden"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-var update = flag.Bool("update", false, "write what the scripts answered into testdata")
-
-// A script is prose (lines with #), then blocks: commands, a line of dashes, and their answers.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("scripts: %v, %v", files, err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			s := &script{t: t, registry: NewRegistry(), streams: make(map[string]*Stream)}
-			s.runFile(file)
-		})
-	}
+	golden.Scripts(t, "testdata/*.txt", func(t *testing.T) func(string) string {
+		s := &script{t: t, registry: NewRegistry(), streams: make(map[string]*Stream)}
+		return func(line string) string { return s.run(strings.Fields(line)) }
+	})
 }
 
 type script struct {
@@ -33,36 +22,6 @@ type script struct {
 	registry *Registry
 	streams  map[string]*Stream
 	zxid     tree.Zxid
-}
-
-func (s *script) runFile(file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var got []string
-	for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
-		input, _, found := strings.Cut(block, "\n----")
-		got = append(got, input)
-		if !found {
-			continue // prose
-		}
-		var answers []string
-		for line := range strings.Lines(input) {
-			answers = append(answers, s.run(strings.Fields(line)))
-		}
-		got[len(got)-1] += "\n----\n" + strings.Join(answers, "\n")
-	}
-	result := strings.Join(got, "\n\n") + "\n"
-	if *update {
-		if err := os.WriteFile(file, []byte(result), 0o644); err != nil {
-			s.t.Fatal(err)
-		}
-		return
-	}
-	if result != string(text) {
-		s.t.Errorf("%s answers:\n%s", file, result)
-	}
 }
 
 // run answers one command: "watch NAME PATH MODE [BUFFER]", "receive NAME", "close NAME", or a

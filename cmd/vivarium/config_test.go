@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/testkit/golden"
 )
 
 // Every problem of a config is reported at once, in the words of the file, and nothing starts.
@@ -50,7 +51,7 @@ func TestBadConfigs(t *testing.T) {
 			t.Errorf("%s: %d\n%s", c.name, code, stderr)
 		}
 	}
-	golden(t, "configs.golden", got.String())
+	golden.Check(t, filepath.Join(testdata, "configs.golden"), got.String())
 	if code, _, stderr := vivarium("serve", "-config", "missing.yaml"); code != exitUsage || !strings.Contains(stderr, "missing.yaml: no such file") {
 		t.Errorf("a file that is missing: %d, %s", code, stderr)
 	}
@@ -67,19 +68,6 @@ func TestConfig_NameIsNoFormat(t *testing.T) {
 // testdata is the path of this package's testdata, also after a test has changed the working
 // directory.
 var testdata, _ = filepath.Abs("testdata")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	name = filepath.Join(testdata, name)
-	if *update {
-		must(t, os.WriteFile(name, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(name)
-	must(t, err)
-	if got != string(want) {
-		t.Errorf("it is not what %s has; if that is meant, run with -update\n%s", name, got)
-	}
-}
 
 const everyKey = `
 dir: /data

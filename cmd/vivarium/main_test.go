@@ -19,8 +19,6 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
-
 const patience = testkit.Patience
 
 // binary is the path of the program, built as it is shipped.
