@@ -1,5 +1,5 @@
-// Package configfile reads configs from YAML, strictly: a key that the config does not have is an
-// error, so that a misspelt key does not leave its setting at the default.
+// Package configfile reads configs from YAML, strictly. A key that the config does not have is an
+// error. Otherwise a misspelt key would leave its setting at the default.
 //
 //	var c struct {
 //		Dir string `yaml:"dir"`

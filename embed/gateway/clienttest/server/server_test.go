@@ -22,7 +22,7 @@ import (
 
 const patience = testkit.Patience
 
-// binary is the program as it is shipped.
+// binary is the path of the program, built as it is shipped.
 var binary string
 
 func TestMain(m *testing.M) {
