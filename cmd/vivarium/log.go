@@ -73,7 +73,7 @@ func (q *lines) writeOne(w io.Writer, log *slog.Logger, line []byte) {
 		return
 	}
 	if n := q.lost.Swap(0); n > 0 {
-		log.Warn("lines were lost: nobody read the log", "count", n)
+		log.Warn("log lines were lost: nobody read them", "count", n)
 	}
 }
 

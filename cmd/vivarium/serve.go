@@ -54,7 +54,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 	slog.SetDefault(log)
 	c.Logger = log
 	if err := runMember(ctx, c, *file, log, endLog); err != nil {
-		log.Error("ended", "cause", err)
+		log.Error("failed", "cause", err)
 		return exitFailed
 	}
 	return exitOK
@@ -119,7 +119,7 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		log.Warn("not serving yet: it waits for a quorum", "cause", err)
+		log.Warn("not serving yet: waiting for a quorum", "cause", err)
 	}
 }
 
@@ -147,7 +147,7 @@ func untilSignal(ctx context.Context, log *slog.Logger, endLog func()) (_ contex
 					if isEcho(first, s, time.Since(came)) {
 						continue
 					}
-					log.Error("ended at once", "signal", s.String())
+					log.Error("ended at once: a second signal arrived", "signal", s.String())
 					endLog()
 					os.Exit(exitFailed)
 				}
