@@ -58,7 +58,7 @@ func ephemerals(ops []tree.Op) (asked []tree.Op) {
 func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	m, err := s.engine.route(ops)
 	c := &Claim{session: s, pipe: m.pipe, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
-	c.waiter.Applied = c.applied
+	c.waiter.OnOutcome = c.applied
 	if with != nil && with.Inherits {
 		c.heir = true
 		k := s.engine.keeper

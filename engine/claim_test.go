@@ -144,7 +144,7 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 		n.apply(first...)
 		enginetest.Pass(time.Second)
 		n.log.Refuse(nil)
-		enginetest.Pass(outbox.Poll)
+		enginetest.Pass(outbox.PollInterval)
 		n.apply(n.wantRequests("create /b", "create /c", "release /q", "create /other")...)
 		if err := outcome(last.waiter); err != nil {
 			t.Fatal(err)
@@ -181,8 +181,8 @@ func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 		s := n.open(testTimeout)
 		c := n.held(s, "/q")
 		n.log.Refuse(enginetest.ErrRefused)
-		n.log.Meanwhile(func() {
-			n.log.Meanwhile(nil)
+		n.log.OnNextPropose(func() {
+			n.log.OnNextPropose(nil)
 			s.Submit(t.Context(), []tree.Op{create("/second")})
 			go c.Release()
 			<-time.After(time.Millisecond) // Release is queued by then
@@ -190,7 +190,7 @@ func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 		s.Submit(t.Context(), []tree.Op{create("/first")})
 		synctest.Wait()
 		n.log.Refuse(nil)
-		enginetest.Pass(outbox.Poll)
+		enginetest.Pass(outbox.PollInterval)
 		n.wantRequests("create /first", "create /second", "release /q")
 	})
 }

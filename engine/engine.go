@@ -268,7 +268,7 @@ func (e *Engine) openSession(ctx context.Context, timeout time.Duration, remote 
 	}
 	s := newSession(e, timeout, remote, who)
 	opening := outbox.NewCall(nil, &r)
-	opening.Applied = func(w *outbox.Call) { e.keeper.opened(s, w) }
+	opening.OnOutcome = func(w *outbox.Call) { e.keeper.opened(s, w) }
 	if err := e.keeper.opens(s, opening); err != nil {
 		return nil, err
 	}

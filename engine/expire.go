@@ -18,7 +18,7 @@ const (
 	silenceRetry = time.Second
 	// silencePoll is how often it looks whether one was applied, for a short step may follow, or dropped, and tries again
 	// if Raft took none.
-	silencePoll = outbox.Poll
+	silencePoll = outbox.PollInterval
 )
 
 // An expirer measures the silence of every origin while its node leads, and proposes each step when it is over. What

@@ -48,7 +48,7 @@ func (w *watchman) watch(d time.Duration) {
 	const step = 5 * time.Millisecond
 	for ; d > 0; d -= step {
 		enginetest.Pass(step)
-		w.onWay = append(w.onWay, w.log.Take()...)
+		w.onWay = append(w.onWay, w.log.Drain()...)
 		for len(w.onWay) > 0 && time.Since(w.onWay[0].At) >= w.latency {
 			if !w.onWay[0].Dropped() {
 				w.apply(w.onWay[0])
@@ -75,18 +75,18 @@ func TestOnlyTheLeaderMeasures(t *testing.T) {
 		w.lead(enginetest.Other)
 		w.joined(2, 1).open(time.Second)
 		enginetest.Pass(time.Minute)
-		if got := w.log.Take(); len(got) > 0 {
+		if got := w.log.Drain(); len(got) > 0 {
 			t.Fatalf("%d commands proposed", len(got))
 		}
 		w.lead(enginetest.Member)
-		ps := w.log.Take()
+		ps := w.log.Drain()
 		if len(ps) == 0 || enginetest.Decode(t, ps[0].Cmd).Kind != command.KindSilence {
 			t.Fatalf("%d commands proposed by the new leader", len(ps))
 		}
 		w.lead(0)
 		w.apply(ps...)
 		enginetest.Pass(time.Minute)
-		if got := w.log.Take(); len(got) > 0 {
+		if got := w.log.Drain(); len(got) > 0 {
 			t.Fatalf("%d commands proposed after the leadership was lost", len(got))
 		}
 	})
@@ -97,11 +97,11 @@ func TestStepsAreQuartersOfTheTimeout(t *testing.T) {
 		w.joined(2, 1).open(8 * time.Second)
 		for step := range uint64(3) {
 			enginetest.Pass(2*time.Second - time.Millisecond)
-			if got := w.log.Take(); len(got) > 0 {
+			if got := w.log.Drain(); len(got) > 0 {
 				t.Fatalf("step %d was proposed early", step+1)
 			}
 			enginetest.Pass(time.Millisecond)
-			ps := w.log.Take()
+			ps := w.log.Drain()
 			if len(ps) != 1 {
 				t.Fatalf("%d commands for step %d", len(ps), step+1)
 			}
@@ -211,7 +211,7 @@ func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 		enginetest.Pass(time.Second)
 		first := time.Now()
 		enginetest.Pass(10 * time.Second)
-		ps := w.log.Take()
+		ps := w.log.Drain()
 		if len(ps) < 5 || len(ps) > 12 {
 			t.Fatalf("proposed %d times in %v", len(ps), time.Since(first))
 		}
@@ -227,13 +227,13 @@ func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
 		w.joined(2, 1).open(4 * time.Second)
 		enginetest.Pass(time.Second)
-		if got := len(w.log.Take()); got != 1 {
+		if got := len(w.log.Drain()); got != 1 {
 			t.Fatalf("%d steps proposed", got)
 		}
 		w.lead(enginetest.Other)
 		w.lead(enginetest.Member)
 		enginetest.Pass(silencePoll)
-		if got := len(w.log.Take()); got != 1 {
+		if got := len(w.log.Drain()); got != 1 {
 			t.Errorf("%d steps proposed at once when it leads again", got)
 		}
 	})
@@ -317,7 +317,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 	for expired.IsZero() && time.Since(dies) < time.Minute {
 		enginetest.Pass(tick)
 		for i, n := range watchmen {
-			for _, p := range n.log.Take() {
+			for _, p := range n.log.Drain() {
 				if c := enginetest.Decode(t, p.Cmd); c.Kind == command.KindSilence {
 					onWay = append(onWay, c)
 				}

@@ -38,9 +38,9 @@ func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		n.log.Refuse(enginetest.ErrRefused)
-		n.log.Meanwhile(func() {
-			n.log.Meanwhile(nil)
-			n.pipe.GiveUp(outbox.ErrUnknownOutcome, s.owner)
+		n.log.OnNextPropose(func() {
+			n.log.OnNextPropose(nil)
+			n.pipe.AbandonSent(outbox.ErrUnknownOutcome, s.owner)
 		})
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
 		if err := outcome(p.waiter); err != outbox.ErrUnknownOutcome {
@@ -48,7 +48,7 @@ func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
 		}
 		s.Submit(t.Context(), []tree.Op{create("/b")})
 		n.log.Refuse(nil)
-		enginetest.Pass(outbox.Poll)
+		enginetest.Pass(outbox.PollInterval)
 		n.wantRequests("create /b")
 	})
 }
@@ -57,7 +57,7 @@ func TestSessionCloseGivesUpWhatItCannotLearn(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
-		n.log.Take() // and it is lost
+		n.log.Drain() // and it is lost
 		n.lead(0)
 		if err := s.Close(); err == nil {
 			t.Error("Close without a quorum says nothing")

@@ -27,7 +27,7 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	prove := func() {}
 	o, registered := table.Origin(m.pipe.Origin.Member)
 	if registered = registered && o.Start == m.pipe.Origin.Start; registered {
-		prove = m.pipe.Jump(o.LastSeq)
+		prove = m.pipe.SkipTo(o.LastSeq)
 	}
 	gap := gap{old: m.tree.Load(), next: next, below: make(map[string]verdict)}
 	m.engine.keeper.reconcile(m.pipe, gap.old, next, table, registered)

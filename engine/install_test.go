@@ -380,7 +380,7 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 		ahead.shard.closeSession(s.ID(), 1, true)
 		ahead.shard.mu.Unlock()
 		n.lead(enginetest.Other)
-		ahead.node.apply(n.log.Take()...)
+		ahead.node.apply(n.log.Drain()...)
 		proved := false
 		own.OnTurn(func() { // when it is Connected again
 			proved = true
@@ -475,7 +475,7 @@ func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *replica) {
 		n.open(testTimeout)
 		enginetest.Pass(testTimeout)
-		n.log.Take()
+		n.log.Drain()
 		ahead.catchUp()
 		ahead.install()
 		_, d, _ := n.shard.mu.table.NextStep(enginetest.Member)

@@ -204,7 +204,7 @@ func (k *keeper) admit(ctx context.Context, s *Session, p *outbox.Outbox, who []
 		k.mu.Unlock()
 		return s.end
 	}
-	w := k.admitLocked(s, p, who, func(w *outbox.Call) bool { p.QueueBehind(w); return true })
+	w := k.admitLocked(s, p, who, func(w *outbox.Call) bool { p.Queue(w); return true })
 	k.mu.Unlock()
 	p.Pump()
 	return p.Wait(ctx, w, outbox.Forever)
@@ -254,7 +254,7 @@ func (k *keeper) signalAll() {
 // cancel takes every queued request of the sessions out, on every shard, their ends excepted.
 func (k *keeper) cancel(err error, sessions ...*Session) {
 	for _, p := range k.pipes {
-		p.CancelOf(err, ownersOf(sessions)...)
+		p.CancelQueued(err, ownersOf(sessions)...)
 	}
 }
 
@@ -269,7 +269,7 @@ func ownersOf(sessions []*Session) []*outbox.Owner {
 // giveUp completes the requests of the sessions that were sent: nobody may ever learn what became of them.
 func (k *keeper) giveUp(sessions ...*Session) {
 	for _, p := range k.pipes {
-		p.GiveUp(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
+		p.AbandonSent(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
 	}
 }
 
@@ -294,7 +294,7 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 	}
 	s.watches.endAll(why)
 	for w, p := range s.admitting {
-		p.Drop(w, why) // before anybody can know of the end: see purger
+		p.Abandon(w, why) // before anybody can know of the end: see purger
 	}
 	s.claims, s.admitting = nil, nil
 	delete(k.mu.losing, s)
@@ -322,7 +322,7 @@ func (k *keeper) ended(at replication.ShardID, why error, ids ...tree.SessionID)
 		return
 	}
 	k.cancel(why, gone...)
-	k.pipes[at-1].GiveUp(why, ownersOf(gone)...)
+	k.pipes[at-1].AbandonSent(why, ownersOf(gone)...)
 	k.giveUp(gone...)
 }
 

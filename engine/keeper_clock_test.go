@@ -113,7 +113,7 @@ func TestProofCountsFromTheFirstSending(t *testing.T) {
 		at := queued[0].At
 		enginetest.Pass(3 * time.Second)
 		n.apply(queued[0])
-		n.log.Take()
+		n.log.Drain()
 		n.lead(0)
 		enginetest.Pass(time.Until(at.Add(testDeadline)) - time.Nanosecond)
 		n.wantState(s, session.Connected)
@@ -284,7 +284,7 @@ func TestProcessStoppedBetweenTwoClocksLosesNothing(t *testing.T) {
 						n.fake.Pause(session.Margin(testTimeout) * 3 / 2)
 					}
 				}
-				n.fake.Looked.Store(&looked)
+				n.fake.OnRead.Store(&looked)
 				if err := held.Err(); err != nil {
 					t.Errorf("stopped for a sixth of its timeout it says: %v", err)
 				}

@@ -183,7 +183,7 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 							s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCheck, Path: "/"}})
 						}
 					}
-					ps := n.log.Take()
+					ps := n.log.Drain()
 					for _, p := range ps {
 						sent[enginetest.Decode(t, p.Cmd).Origin.LastSeq] = true
 					}
@@ -302,7 +302,7 @@ func TestClosedSessionNoLongerSetsThePace(t *testing.T) {
 		n.commit()
 		enginetest.Pass(9 * time.Second)
 		n.wantRequests()
-		if ps := n.log.Take(); len(ps) > 0 {
+		if ps := n.log.Drain(); len(ps) > 0 {
 			t.Fatal("a beat for a session that is closed")
 		}
 		n.wantState(long, session.Connected)
@@ -397,7 +397,7 @@ func TestSessionOfAnOpenerThatGaveUpIsClosed(t *testing.T) {
 		if !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatal(err)
 		}
-		n.log.Take()
+		n.log.Drain()
 		n.apply(open[0])
 		id := n.shard.mu.table.Sessions(enginetest.Member)[0].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", id))...)
@@ -572,7 +572,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		go n.OpenSession(t.Context(), testTimeout)
 		synctest.Wait()
-		opens := n.log.Take()
+		opens := n.log.Drain()
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -148,7 +148,7 @@ func (n *node) faster() {
 	n.lead(enginetest.Member)
 	for range 6 {
 		synctest.Wait()
-		for _, p := range n.log.Take() {
+		for _, p := range n.log.Drain() {
 			if p.Shard != command.HomeShard && enginetest.Decode(n.t, p.Cmd).Kind == command.KindBatch {
 				late = append(late, p)
 			} else {

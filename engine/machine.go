@@ -213,7 +213,7 @@ func (m *machine) own(o session.Origin) bool {
 func (m *machine) applyRegister(c *command.Command) {
 	own := m.own(c.Origin)
 	if o, ok := m.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
-		if own && m.pipe.Head(0) != nil { // a repeat of one that this process never saw applied
+		if own && m.pipe.Oldest(0) != nil { // a repeat of one that this process never saw applied
 			m.engine.fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
@@ -232,7 +232,7 @@ func (m *machine) applyRegister(c *command.Command) {
 		if m.shard == command.HomeShard {
 			m.engine.keeper.adopt(m.mu.table)
 		}
-		m.pipe.Applied(m.pipe.Head(0))
+		m.pipe.BatchApplied(m.pipe.Oldest(0))
 	}
 }
 
@@ -258,7 +258,7 @@ func (m *machine) applyBatch(c *command.Command) {
 		return
 	case session.Gap:
 		if own {
-			m.pipe.Gap()
+			m.pipe.GapFound()
 		}
 		return
 	default:
@@ -271,7 +271,7 @@ func (m *machine) applyBatch(c *command.Command) {
 	m.mu.table.AcknowledgeEnds(o.Member, c.Home)
 	var b *outbox.Batch
 	if own {
-		b = m.pipe.Head(o.LastSeq)
+		b = m.pipe.Oldest(o.LastSeq)
 	}
 	var room []tree.Result
 	if b == nil {
@@ -281,7 +281,7 @@ func (m *machine) applyBatch(c *command.Command) {
 		results, zxid, err := m.request(o.Member, c.Wall, &c.Requests[i], room)
 		m.pipe.Complete(b, i, results, zxid, err)
 	}
-	m.pipe.Applied(b)
+	m.pipe.BatchApplied(b)
 }
 
 // request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a

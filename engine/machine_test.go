@@ -469,7 +469,7 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 		s := n.open(testTimeout)
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
-		n.log.Take() // and they are lost
+		n.log.Drain() // and they are lost
 		n.silence()
 		n.lead(0)
 		for _, w := range []*outbox.Call{p.waiter, c.waiter} {
@@ -485,7 +485,7 @@ func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		w := s.newTxn([]tree.Op{create("/a")}, nil)
-		w.Applied = func(*outbox.Call) { panic("broken invariant") }
+		w.OnOutcome = func(*outbox.Call) { panic("broken invariant") }
 		if _, err := n.pipe.Submit(w); err != nil {
 			t.Fatal(err)
 		}

@@ -150,7 +150,7 @@ func (n *node) applyOn(id ShardID, c command.Command) {
 func (n *node) commit() {
 	n.t.Helper()
 	synctest.Wait()
-	for ps := n.log.Take(); len(ps) > 0; ps = n.log.Take() {
+	for ps := n.log.Drain(); len(ps) > 0; ps = n.log.Drain() {
 		n.apply(ps...)
 	}
 }
@@ -169,7 +169,7 @@ func (n *node) run(d time.Duration) {
 func (n *node) requests() (list []command.Request, ps []*enginetest.Proposal) {
 	n.t.Helper()
 	synctest.Wait()
-	ps = n.log.Take()
+	ps = n.log.Drain()
 	seen := make(map[uint64]bool)
 	for _, p := range ps {
 		if c := enginetest.Decode(n.t, p.Cmd); c.Kind == command.KindBatch && !seen[c.Origin.LastSeq] {

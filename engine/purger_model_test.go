@@ -123,7 +123,7 @@ func (m *purgeModel) step() {
 func (m *purgeModel) collect() {
 	synctest.Wait()
 	for _, n := range []*node{m.owner, m.other} {
-		m.transit = append(m.transit, n.log.Take()...)
+		m.transit = append(m.transit, n.log.Drain()...)
 	}
 }
 
@@ -343,7 +343,7 @@ func (m *purgeModel) settleUntil(done func() bool) {
 	m.t.Helper()
 	m.elect(enginetest.Other)
 	for range 400 {
-		enginetest.Pass(outbox.Poll)
+		enginetest.Pass(outbox.PollInterval)
 		m.look()
 		m.collect()
 		for len(m.transit) > 0 {

@@ -88,7 +88,7 @@ func (n *node) looks(want ...string) []*enginetest.Proposal {
 	n.t.Helper()
 	n.lookAround()
 	synctest.Wait()
-	ps := n.log.Take()
+	ps := n.log.Drain()
 	var got []string
 	for _, p := range ps {
 		got = append(got, fmt.Sprintf("%d on %d", enginetest.Decode(n.t, p.Cmd).Kind, p.Shard))
@@ -150,12 +150,12 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		}
 		n.looks()
 		n.lead(enginetest.Member)
-		n.log.Take()
+		n.log.Drain()
 
 		n.looks(purgeOn2, purgeOn3) // and both are lost
 		n.looks()
 		enginetest.Pass(silenceRetry)
-		n.log.Take()
+		n.log.Drain()
 		lost := n.looks(purgeOn2, purgeOn3)
 		lost[0].Lost.Store(true)
 		purges := append(n.looks(purgeOn2), lost[1])
@@ -171,10 +171,10 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		n.lead(enginetest.Other) // which does nothing
 		n.apply(purges[1])
 		enginetest.Pass(silenceRetry)
-		n.log.Take()
+		n.log.Drain()
 		n.looks()
 		n.lead(enginetest.Member) // and has not seen that it was done
-		n.log.Take()
+		n.log.Drain()
 		n.apply(n.looks(purgeOn3)...)
 		n.apply(n.looks(purgedAtHome)...)
 		if left := n.endedAtHome(); len(left) > 0 {
@@ -197,7 +197,7 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, path, kept := n.open(testTimeout), n.on(2, 0), make(store)
 		create := n.creating(s, path)
-		n.apply(n.log.Take()...) // the attach
+		n.apply(n.log.Drain()...) // the attach
 		_, admit := n.requests()
 		if len(admit) != 1 || admit[0].Shard != 2 {
 			t.Fatalf("%d proposals, want the admit", len(admit))
@@ -226,7 +226,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		n := newShardedNode(t, enginetest.Origin(), 2)
 		n.lead(enginetest.Other)
 		var late []*enginetest.Proposal
-		for _, p := range n.log.Take() {
+		for _, p := range n.log.Drain() {
 			if p.Shard == command.HomeShard {
 				n.apply(p)
 			} else {
@@ -267,16 +267,16 @@ func (n *node) creating(s *Session, path string) <-chan error {
 // A create that still waits for its shard to know the session when that ends is told so, and is not applied afterwards.
 func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 	for stage, reach := range map[string]func(n *node, s *Session) []*enginetest.Proposal{
-		"the attach is sent": func(n *node, _ *Session) []*enginetest.Proposal { return n.log.Take() },
+		"the attach is sent": func(n *node, _ *Session) []*enginetest.Proposal { return n.log.Drain() },
 		"the admit is sent": func(n *node, _ *Session) []*enginetest.Proposal {
-			n.apply(n.log.Take()...)
-			return n.log.Take()
+			n.apply(n.log.Drain()...)
+			return n.log.Drain()
 		},
 		"the admit is queued": func(n *node, _ *Session) []*enginetest.Proposal {
-			attach := n.log.Take()
+			attach := n.log.Drain()
 			n.shards[1].pipe.Submit(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
 			n.apply(attach...)
-			return n.log.Take()
+			return n.log.Drain()
 		},
 	} {
 		for end, do := range map[string]func(n *node, s *Session){
@@ -324,8 +324,8 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
 		first, second := n.creating(s, n.on(2, 0)), n.creating(s, n.on(2, 1))
-		n.apply(n.log.Take()...) // the attach; the admit is lost
-		n.log.Take()
+		n.apply(n.log.Drain()...) // the attach; the admit is lost
+		n.log.Drain()
 		enginetest.Pass(n.cfg.RequestTimeout)
 		for _, create := range []<-chan error{first, second} {
 			select {
@@ -356,7 +356,7 @@ func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 		carried := make(map[tree.SessionID]int)
 		for range 2 * many / purgeBatch {
 			n.lookAround()
-			ps := n.log.Take()
+			ps := n.log.Drain()
 			for _, p := range ps {
 				for _, e := range enginetest.Decode(t, p.Cmd).Purge {
 					carried[e.Session]++

@@ -46,7 +46,7 @@ func (r reaping) do(ops ...tree.Op) {
 func (r reaping) after(d time.Duration) (land func()) {
 	r.run(d)
 	r.reaper.round(time.Now())
-	ps := r.log.Take()
+	ps := r.log.Drain()
 	return func() { r.apply(ps...) }
 }
 
@@ -188,7 +188,7 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 		look := func() *enginetest.Proposal {
 			t.Helper()
 			r.reaper.round(time.Now())
-			if ps := r.log.Take(); len(ps) > 0 {
+			if ps := r.log.Drain(); len(ps) > 0 {
 				return ps[0]
 			}
 			return nil

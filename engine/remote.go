@@ -212,7 +212,7 @@ func (e *Engine) move(ctx context.Context, id tree.SessionID, password [16]byte,
 	home := e.home()
 	var shards []uint32
 	w := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
-	w.Applied = func(w *outbox.Call) {
+	w.OnOutcome = func(w *outbox.Call) {
 		if w.Err == nil { // so it is being applied, with the machine's mu held
 			shards = e.keeper.resumed(s, w, home.mu.table)
 		}
@@ -242,7 +242,7 @@ func (s *Session) enter(ctx context.Context, shards []uint32) error {
 
 func (s *Session) enterOne(ctx context.Context, p *outbox.Outbox) error {
 	err := s.engine.keeper.admit(ctx, s, p, s.identities())
-	if err == nil && !p.LetIn(s.owner) {
+	if err == nil && !p.Introduced(s.owner) {
 		return s.Err()
 	}
 	return err
@@ -317,6 +317,6 @@ func (k *keeper) identify(s *Session, who []tree.Identity) (*outbox.Call, error)
 		k.admitLocked(s, p, who, p.QueueIfUsed)
 	}
 	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.attached(), Identities: who})
-	k.home.QueueBehind(w)
+	k.home.Queue(w)
 	return w, nil
 }

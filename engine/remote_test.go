@@ -401,14 +401,14 @@ func TestResumeWaitsForTheShardsOfTheSession(t *testing.T) {
 		s, path := m.open(1), m.nodes[1].on(2, 0)
 		m.mustCreate(s, path)
 		n := m.nodes[2]
-		n.log.ShutOff(2)
+		n.log.RefuseShard(2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := await(m, func() (*Session, error) { return n.Resume(ctx, s.ID(), s.Password(), testTimeout) }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("resume: %v", err)
 		}
 		wantEnd(t, s, outbox.ErrSessionMoved)
-		n.log.ShutOff(0)
+		n.log.RefuseShard(0)
 		next := m.resume(2, s)
 		m.mustCreate(next, n.on(2, 1))
 		m.wantThere(true, path, n.on(2, 1))

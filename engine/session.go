@@ -272,7 +272,7 @@ func (s *Session) introduce(m *machine, who []tree.Identity) {
 	for {
 		err := s.askIn(ctx, m, who)
 		switch {
-		case err == nil && m.pipe.LetIn(s.owner):
+		case err == nil && m.pipe.Introduced(s.owner):
 			return
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
@@ -281,7 +281,7 @@ func (s *Session) introduce(m *machine, who []tree.Identity) {
 		case errors.Is(err, outbox.ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
-		m.pipe.RefuseOutside(s.owner, err)
+		m.pipe.NotIntroduced(s.owner, err)
 		return
 	}
 }
@@ -349,7 +349,7 @@ func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 // live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
 // drops its trees, but no sooner than its sessions are over. It takes no lock and compares no clock, for who reads may hold a lock that is
 // below the keeper's.
-func (s *Session) live() error { return s.owner.Live() }
+func (s *Session) live() error { return s.owner.Err() }
 
 // reader is this node's replica as the session may see it.
 func (s *Session) reader() reader { return reader{engine: s.engine, who: s.identities()} }

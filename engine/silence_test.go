@@ -347,7 +347,7 @@ func (n *node) outlive(s *Session, limit time.Duration, latency func() time.Dura
 	begin := time.Now()
 	for s.Err() == nil && time.Since(begin) < limit {
 		enginetest.Pass(20 * time.Millisecond)
-		for _, p := range n.log.Take() {
+		for _, p := range n.log.Drain() {
 			waiting, due = append(waiting, p), append(due, p.At.Add(latency()))
 		}
 		for len(waiting) > 0 && time.Now().After(due[0]) {

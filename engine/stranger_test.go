@@ -83,7 +83,7 @@ func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 		k.closeLocked(s)
 		closing := s.closing
 		k.mu.Unlock()
-		there.pipe.LetIn(s.owner)
+		there.pipe.Introduced(s.owner)
 		k.cancel(outbox.ErrSessionClosed, s)
 		k.pumpAll()
 		n.commit()
@@ -105,8 +105,8 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 		s, path := n.open(testTimeout), n.on(2, 0)
 		p := s.Submit(t.Context(), []tree.Op{create(path)})
 		synctest.Wait()
-		n.apply(n.log.Take()...)
-		admit := n.log.Take()
+		n.apply(n.log.Drain()...)
+		admit := n.log.Drain()
 		if len(admit) != 1 {
 			t.Fatalf("%d proposals are on their way", len(admit))
 		}

@@ -101,7 +101,7 @@ func (m *team) start(id MemberID) *node {
 func (m *team) kill(id MemberID) {
 	n := m.nodes[id]
 	n.finish(ErrFailed, errors.New("killed"))
-	n.log.Take()
+	n.log.Drain()
 	delete(m.nodes, id)
 }
 
@@ -123,7 +123,7 @@ func (m *team) commit() {
 			if n == nil || m.mute[n] || m.gone {
 				continue
 			}
-			for _, p := range n.log.Take() {
+			for _, p := range n.log.Drain() {
 				m.logs[p.Shard] = append(m.logs[p.Shard], p)
 			}
 		}

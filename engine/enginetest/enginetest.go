@@ -43,7 +43,7 @@ var ErrRefused = errors.New("refused")
 
 // Propose implements outbox.Raft.
 func (l *Log) Propose(id replication.ShardID, cmd []byte) (interface{ Dropped() bool }, error) {
-	if during := l.Meanwhile(nil); during != nil {
+	if during := l.OnNextPropose(nil); during != nil {
 		during()
 	}
 	l.mu.Lock()
@@ -80,23 +80,23 @@ func (l *Log) Refuse(err error) {
 	l.refusal = err
 }
 
-// ShutOff refuses what is proposed on a shard from now on; zero ends that.
-func (l *Log) ShutOff(id replication.ShardID) {
+// RefuseShard refuses what is proposed on a shard from now on; zero ends that.
+func (l *Log) RefuseShard(id replication.ShardID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shut = id
 }
 
-// Meanwhile sets what happens during the next Propose, and returns what was set before.
-func (l *Log) Meanwhile(fn func()) (was func()) {
+// OnNextPropose sets what happens during the next Propose, and returns what was set before.
+func (l *Log) OnNextPropose(fn func()) (was func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was, l.during = l.during, fn
 	return was
 }
 
-// Take returns what was proposed since the last take.
-func (l *Log) Take() []*Proposal {
+// Drain returns what was proposed since the last Drain.
+func (l *Log) Drain() []*Proposal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.proposed
@@ -113,8 +113,8 @@ type Clock struct {
 	slept atomic.Int64
 	// stepped is what the wall clock was moved by.
 	stepped atomic.Int64
-	// looked is called whenever the wall clock has been read, unless it is nil.
-	Looked atomic.Pointer[func()]
+	// OnRead is called whenever the wall clock has been read, unless it is nil.
+	OnRead atomic.Pointer[func()]
 }
 
 // NewClock returns a clock that starts now.
@@ -127,7 +127,7 @@ func (c *Clock) Boot() time.Duration {
 
 func (c *Clock) wall() time.Time {
 	now := c.wallNow()
-	if looked := c.Looked.Load(); looked != nil {
+	if looked := c.OnRead.Load(); looked != nil {
 		(*looked)()
 	}
 	return now

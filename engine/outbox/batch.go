@@ -63,7 +63,7 @@ func (p *Outbox) Pump() {
 		p.mu.Unlock()
 
 		p.gather()
-		p.node.Look()
+		p.node.CheckDeadlines()
 
 		p.mu.Lock()
 		if !p.readyLocked() { // closed, or what waited was taken out
@@ -214,9 +214,9 @@ func (p *Outbox) commitTime() time.Duration {
 	return p.mu.commit
 }
 
-// Head returns the batch in flight with this seq, which is the oldest, or nil. Called on the apply goroutine when a
+// Oldest returns the batch in flight with this seq, which is the oldest, or nil. Called on the apply goroutine when a
 // batch of this node's stream was accepted.
-func (p *Outbox) Head(seq uint64) *Batch {
+func (p *Outbox) Oldest(seq uint64) *Batch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.mu.inflight) == 0 || p.mu.inflight[0].seq != seq {
@@ -248,8 +248,8 @@ func (p *Outbox) finish(w *Call) {
 			w.Terms.Undo()
 		}
 	}
-	if w.Applied != nil {
-		w.Applied(w)
+	if w.OnOutcome != nil {
+		w.OnOutcome(w)
 	}
 	close(w.Done)
 	if w.Then != nil {
@@ -257,8 +257,8 @@ func (p *Outbox) finish(w *Call) {
 	}
 }
 
-// Applied takes b, all of whose requests are complete, out of flight. Called on the apply goroutine.
-func (p *Outbox) Applied(b *Batch) {
+// BatchApplied takes b, all of whose requests are complete, out of flight. Called on the apply goroutine.
+func (p *Outbox) BatchApplied(b *Batch) {
 	if b == nil {
 		return
 	}

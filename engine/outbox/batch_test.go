@@ -48,7 +48,7 @@ func TestLoneRequestGoesOutAtOnce(t *testing.T) {
 	if _, err := p.Submit(txnWaiter(nil, "/a")); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(log.Take()); got != 1 {
+	if got := len(log.Drain()); got != 1 {
 		t.Fatalf("%d batches proposed", got)
 	}
 }
@@ -83,7 +83,7 @@ func TestClientsElsewhereTravelTogether(t *testing.T) {
 		}
 		for range 100 { // until it is known what a commit takes
 			send("/first")
-			land(r.log.Take())
+			land(r.log.Drain())
 		}
 		seq := r.mu.seq
 		want := func(paths string) []*enginetest.Proposal {
@@ -172,7 +172,7 @@ func TestSecondBatchGoesOutBesideTheFirst(t *testing.T) {
 		r.sendMany(SecondBatchMin-1, "b")
 		r.want("1: /a")
 		r.send("/c")
-		if got := r.log.Take(); len(got) != 1 || len(enginetest.Decode(t, got[0].Cmd).Requests) != SecondBatchMin {
+		if got := r.log.Drain(); len(got) != 1 || len(enginetest.Decode(t, got[0].Cmd).Requests) != SecondBatchMin {
 			t.Fatalf("with %d waiting, %d batches went out", SecondBatchMin, len(got))
 		}
 		r.sendMany(2*SecondBatchMin, "d")
@@ -186,7 +186,7 @@ func TestBatchIsBounded(t *testing.T) {
 		_ = first
 		hold := r.want("1: /a")
 		r.sendMany(command.BatchMax+1, "b")
-		r.log.Take()
+		r.log.Drain()
 		r.apply(hold...)
 		r.applyAll()
 		if len(r.applied) != command.BatchMax+2 {
@@ -197,7 +197,7 @@ func TestBatchIsBounded(t *testing.T) {
 			return NewCall(nil, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Path: "/big", Data: make([]byte, n)}}})
 		}
 		small := r.send("/small")
-		hold = r.log.Take()
+		hold = r.log.Drain()
 		for _, w := range []*Call{big(command.BatchBytesMax / 2), big(command.BatchBytesMax / 2), big(2 * command.BatchBytesMax)} {
 			if _, err := r.Submit(w); err != nil {
 				t.Fatal(err)
@@ -206,7 +206,7 @@ func TestBatchIsBounded(t *testing.T) {
 		r.apply(hold...)
 		r.wantOutcome(small, nil)
 		for range 3 {
-			ps := r.log.Take()
+			ps := r.log.Drain()
 			if len(ps) != 1 || len(enginetest.Decode(t, ps[0].Cmd).Requests) != 1 {
 				t.Fatalf("%d batches", len(ps))
 			}
@@ -219,7 +219,7 @@ func TestRefusedProposalKeepsItsPlace(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		r.log.Refuse(enginetest.ErrRefused)
 		a, b := r.send("/a"), r.send("/b")
-		enginetest.Pass(Poll) // so that both are in what is refused: an end goes ahead of what has not been tried
+		enginetest.Pass(PollInterval) // so that both are in what is refused: an end goes ahead of what has not been tried
 		r.QueueEnd(endWaiter("/end"))
 		enginetest.Pass(time.Second)
 		r.want()
@@ -227,7 +227,7 @@ func TestRefusedProposalKeepsItsPlace(t *testing.T) {
 			t.Fatal("a request of a refused batch cannot be taken out")
 		}
 		r.log.Refuse(nil)
-		enginetest.Pass(Poll)
+		enginetest.Pass(PollInterval)
 		r.apply(r.want("1: /b /end")...)
 		r.wantOutcome(a, context.Canceled)
 		r.wantOutcome(b, nil)
@@ -266,7 +266,7 @@ func TestBeatIsAnEmptyBatch(t *testing.T) {
 		r.Beat()
 		beat := r.want("1:")
 		enginetest.Pass(time.Second)
-		r.log.Take() // a copy
+		r.log.Drain() // a copy
 		r.apply(beat...)
 		if len(proofs) != 1 || proofs[0] != at {
 			t.Fatalf("proofs %v, want the first sending %v", proofs, at)
@@ -313,7 +313,7 @@ func TestProofIsTheFirstSending(t *testing.T) {
 		enginetest.Pass(5 * time.Second)
 		r.lead(enginetest.Other)
 		synctest.Wait()
-		copies := r.log.Take()
+		copies := r.log.Drain()
 		r.apply(copies[len(copies)-1])
 		r.wantOutcome(w, nil)
 		if proof != at || w.Sent != at {
@@ -348,17 +348,17 @@ func TestBeatThatIsRefusedDoesNotSpin(t *testing.T) {
 			if asked++; asked == 1000 {
 				r.log.Refuse(nil) // or nothing else would ever happen
 			}
-			r.log.Meanwhile(count)
+			r.log.OnNextPropose(count)
 		}
-		r.log.Meanwhile(count)
+		r.log.OnNextPropose(count)
 		r.log.Refuse(enginetest.ErrRefused)
 		r.Beat()
 		enginetest.Pass(time.Second)
-		if most := int(time.Second/Poll) + 2; asked < 2 || asked > most {
+		if most := int(time.Second/PollInterval) + 2; asked < 2 || asked > most {
 			t.Errorf("Raft was asked %d times in a second, want 2 to %d", asked, most)
 		}
 		r.log.Refuse(nil)
-		enginetest.Pass(2 * Poll)
+		enginetest.Pass(2 * PollInterval)
 		r.want("1:")
 	})
 }

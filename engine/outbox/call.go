@@ -13,12 +13,12 @@ import (
 // A Call is one request of this node and whoever waits for its outcome.
 type Call struct {
 	// Immutable after submit.
-	Encoded []byte        // the request as it travels: the caller's slices are its own again; let go when it is taken out
-	owner   *Owner        // nil for requests of the node itself
-	end     bool          // has room of its own, ahead of the queue: see pipeline.queueEnd
-	Applied func(w *Call) // if set, called on the apply goroutine once the outcome is set, before done is closed
-	Then    func()        // if set, called after done is closed
-	Terms   Terms         // nil: none
+	Encoded   []byte        // the request as it travels: the caller's slices are its own again; let go when it is taken out
+	owner     *Owner        // nil for requests of the node itself
+	end       bool          // has room of its own, ahead of the queue: see pipeline.queueEnd
+	OnOutcome func(w *Call) // if set, called on the apply goroutine once the outcome is set, before done is closed
+	Then      func()        // if set, called after done is closed
+	Terms     Terms         // nil: none
 
 	// The outcome; read after done is closed.
 	Done    chan struct{}
@@ -95,11 +95,11 @@ func (p *Outbox) Wait(ctx context.Context, w *Call, limit time.Duration) error {
 	case <-ctx.Done():
 		cause = ctx.Err()
 		if p.Cancel(w, cause) {
-			return p.node.Lacking(p.Shard, cause)
+			return p.node.Explain(p.Shard, cause)
 		}
 	case <-expired:
 		if p.Cancel(w, errNotSent) {
-			return p.node.Lacking(p.Shard, errNotSent)
+			return p.node.Explain(p.Shard, errNotSent)
 		}
 	}
 	select {
@@ -108,9 +108,9 @@ func (p *Outbox) Wait(ctx context.Context, w *Call, limit time.Duration) error {
 	default:
 	}
 	if cause == nil {
-		return p.node.Lacking(p.Shard, ErrUnknownOutcome)
+		return p.node.Explain(p.Shard, ErrUnknownOutcome)
 	}
-	return p.node.Lacking(p.Shard, &unknownError{cause: cause})
+	return p.node.Explain(p.Shard, &unknownError{cause: cause})
 }
 
 // Forever is the limit of a wait that only its ctx ends.

@@ -116,7 +116,7 @@ func (c *chaos) step() {
 	}
 	synctest.Wait()
 	leads := c.log.Leader(command.HomeShard).Member == enginetest.Member
-	for _, p := range c.log.Take() {
+	for _, p := range c.log.Drain() {
 		c.transit = append(c.transit, transit{p, leads})
 	}
 }
@@ -124,10 +124,10 @@ func (c *chaos) step() {
 // call has a caller submit its next request; now and then another does while that is being proposed.
 func (c *chaos) call() {
 	if c.rng.IntN(4) == 0 {
-		c.log.Meanwhile(c.submit)
+		c.log.OnNextPropose(c.submit)
 	}
 	c.submit()
-	c.log.Meanwhile(nil)
+	c.log.OnNextPropose(nil)
 }
 
 // submit sends a caller's next request: now and then one that goes ahead of what others wait for, or one that takes the
@@ -161,9 +161,9 @@ func (c *chaos) answer() {
 	s := c.invited[i]
 	c.invited = slices.Delete(c.invited, i, i+1)
 	if c.rng.IntN(4) == 0 {
-		c.pipe.RefuseOutside(s, enginetest.ErrRefused)
+		c.pipe.NotIntroduced(s, enginetest.ErrRefused)
 	} else {
-		c.pipe.LetIn(s)
+		c.pipe.Introduced(s)
 	}
 }
 
@@ -243,7 +243,7 @@ func (c *chaos) install() {
 	}
 	c.local.table.LoadOrigin(o)
 	if o.Start == c.start {
-		c.pipe.Jump(o.LastSeq)()
+		c.pipe.SkipTo(o.LastSeq)()
 	}
 }
 
@@ -257,7 +257,7 @@ func (c *chaos) settle() {
 	}
 	for range 2000 {
 		synctest.Wait()
-		for _, p := range c.log.Take() {
+		for _, p := range c.log.Drain() {
 			c.transit = append(c.transit, transit{p, false})
 		}
 		for len(c.transit) > 0 {

@@ -46,18 +46,18 @@ const (
 
 // A Node is what a pipeline asks of its node.
 type Node interface {
-	// Look compares the clock with the deadlines of the node's sessions. It is called before a batch is sealed, so that
+	// CheckDeadlines compares the clock with the deadlines of the node's sessions. It is called before a batch is sealed, so that
 	// what ends by that goes into the batch.
-	Look()
+	CheckDeadlines()
 	// Proved is called on the apply goroutine when a batch to the home shard was applied that was first sent at sent, when
 	// the clocks differed by drift.
 	Proved(sent, drift time.Duration)
-	// Pulse is how often the node has to prove itself alive on the home shard; zero: it need not.
-	Pulse() time.Duration
+	// BeatInterval is how often the node has to prove itself alive on the home shard; zero: it need not.
+	BeatInterval() time.Duration
 	// AppliedAtHome is the newest transaction of the home shard that the node has applied.
 	AppliedAtHome() tree.Zxid
-	// Lacking adds to an error what the node lacks, if it knows of no leader of the shard.
-	Lacking(replication.ShardID, error) error
+	// Explain adds to an error what the node lacks, if it knows of no leader of the shard.
+	Explain(replication.ShardID, error) error
 }
 
 // An Outbox carries the requests of this node to one shard: it coalesces what waits into batches, numbers and
@@ -118,7 +118,7 @@ func (p *Outbox) Submit(w *Call) (introduce bool, err error) {
 	outside := w.owner != nil && !w.owner.Known(p.Shard)
 	var over error // what of the session was queued is being taken out, and nothing may come behind that
 	if w.owner != nil {
-		over = w.owner.Live()
+		over = w.owner.Err()
 	}
 	if err == nil && over == nil && p.mu.queue.full(len(w.Encoded), outside) {
 		err = errQueueFull
@@ -145,13 +145,13 @@ func (p *Outbox) Submit(w *Call) (introduce bool, err error) {
 	return false, nil
 }
 
-// LetIn is told that the shard knows a session. Its requests go on, in their order. It reports false if the session has ended:
+// Introduced is told that the shard knows a session. Its requests go on, in their order. It reports false if the session has ended:
 // whoever ended it may have looked already where it is known, and sends no end here.
-func (p *Outbox) LetIn(o *Owner) bool {
+func (p *Outbox) Introduced(o *Owner) bool {
 	p.mu.Lock()
 	known := &o.at[p.Shard-1].known
 	known.Store(true)
-	if o.Live() != nil { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
+	if o.Err() != nil { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
 		known.Store(false)
 		p.mu.Unlock()
 		return false
@@ -162,8 +162,8 @@ func (p *Outbox) LetIn(o *Owner) bool {
 	return true
 }
 
-// RefuseOutside refuses the requests of a session that the shard cannot be made to know.
-func (p *Outbox) RefuseOutside(o *Owner, err error) {
+// NotIntroduced refuses the requests of a session that the shard cannot be made to know.
+func (p *Outbox) NotIntroduced(o *Owner, err error) {
 	p.mu.Lock()
 	out := p.mu.queue.takeIn(o)
 	for _, w := range out {
@@ -176,8 +176,8 @@ func (p *Outbox) RefuseOutside(o *Owner, err error) {
 	}
 }
 
-// QueueBehind is submit for who holds the keeper's mu: it sends nothing, and refuses nothing for want of room.
-func (p *Outbox) QueueBehind(w *Call) {
+// Queue is submit for who holds the keeper's mu: it sends nothing, and refuses nothing for want of room.
+func (p *Outbox) Queue(w *Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.mu.closed; err != nil {
@@ -206,9 +206,9 @@ func (p *Outbox) QueueIfUsed(w *Call) bool {
 	return true
 }
 
-// Drop completes w with err, wherever it is on its way. If it is queued it is not applied and never will be; if it was sent it
+// Abandon completes w with err, wherever it is on its way. If it is queued it is not applied and never will be; if it was sent it
 // may be, but it is not queued again.
-func (p *Outbox) Drop(w *Call, err error) {
+func (p *Outbox) Abandon(w *Call, err error) {
 	p.mu.Lock()
 	over := w.place == placeDone
 	if w.place == placeQueued {
@@ -301,8 +301,8 @@ func (p *Outbox) Cancel(w *Call, err error) bool {
 	return true
 }
 
-// CancelOf takes every queued request of the sessions out, their ends excepted.
-func (p *Outbox) CancelOf(err error, owners ...*Owner) {
+// CancelQueued takes every queued request of the sessions out, their ends excepted.
+func (p *Outbox) CancelQueued(err error, owners ...*Owner) {
 	among := setOf(owners)
 	p.mu.Lock()
 	var out []*Call
@@ -317,9 +317,9 @@ func (p *Outbox) CancelOf(err error, owners ...*Owner) {
 	}
 }
 
-// GiveUp completes the requests of the sessions that were sent, their ends excepted: the sessions have ended here, and who
+// AbandonSent completes the requests of the sessions that were sent, their ends excepted: the sessions have ended here, and who
 // still waits for their requests might wait for ever.
-func (p *Outbox) GiveUp(err error, owners ...*Owner) {
+func (p *Outbox) AbandonSent(err error, owners ...*Owner) {
 	among := setOf(owners)
 	p.mu.Lock()
 	var out []*Call

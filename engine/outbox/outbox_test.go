@@ -39,11 +39,11 @@ func TestThenIsCalledOnce(t *testing.T) {
 		send("/applied")
 		sent := r.want("1: /applied")
 		r.Cancel(send("/cancelled"), errTestEnd)
-		r.Drop(send("/dropped"), ErrSessionMoved)
+		r.Abandon(send("/dropped"), ErrSessionMoved)
 		send("/given up")
 		r.apply(sent...)
 		r.want("2: /given up")
-		r.GiveUp(ErrUnknownOutcome, o)
+		r.AbandonSent(ErrUnknownOutcome, o)
 		send("/queued at the end")
 		r.Outbox.Close(ErrClosed)
 		send("/refused")
@@ -117,7 +117,7 @@ func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 		if err := r.Wait(t.Context(), late, time.Second); err != errNotSent || !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("queued and out of time: %v", err)
 		}
-		r.log.Take() // copies of the first batch
+		r.log.Drain() // copies of the first batch
 		r.apply(first...)
 		if err := r.Wait(ctx, sent, time.Hour); err != nil {
 			t.Fatalf("applied: %v", err) // the truth, whatever the ctx says
@@ -148,7 +148,7 @@ func TestEndIsNeverTakenOut(t *testing.T) {
 		w := endWaiter("/end")
 		r.QueueEnd(w)
 		r.Pump()
-		const beside = Poll/2 + time.Second // or the loop may look between the two steps of lead, and send it twice
+		const beside = PollInterval/2 + time.Second // or the loop may look between the two steps of lead, and send it twice
 		if err := r.Wait(t.Context(), w, beside); !errors.Is(err, ErrUnknownOutcome) {
 			t.Fatalf("outcome %v of an end that is still to be sent", err)
 		}
@@ -218,7 +218,7 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 		r.send("/room") // where one was taken out there is room
 		r.lead(enginetest.Other)
 		synctest.Wait()
-		first := enginetest.Decode(t, r.log.Take()[0].Cmd)
+		first := enginetest.Decode(t, r.log.Drain()[0].Cmd)
 		if len(first.Requests) != command.BatchMax || pathOf(first.Requests[0]) != "/end" || pathOf(first.Requests[1]) != "/a1" {
 			t.Fatalf("%d requests in the first batch: %s …", len(first.Requests), describe(first)[:20])
 		}
@@ -304,20 +304,20 @@ func TestStrangersWaitOutside(t *testing.T) {
 		if !r.Cancel(second, errTestEnd) || invited != 1 {
 			t.Errorf("taken out: %v, invited %d times", outcomeOf(second), invited)
 		}
-		r.RefuseOutside(o, enginetest.ErrRefused)
+		r.NotIntroduced(o, enginetest.ErrRefused)
 		r.wantOutcome(first, enginetest.ErrRefused)
 		r.wantOutcome(second, errTestEnd)
 
 		send("/3")
 		ended := send("/4")
-		r.CancelOf(ErrSessionExpired, NewOwner(1, false))
+		r.CancelQueued(ErrSessionExpired, NewOwner(1, false))
 		send("/5")
 		r.Cancel(ended, errTestEnd)
 		if invited != 2 {
 			t.Errorf("invited %d times, want once more after it was turned away", invited)
 		}
 		r.want()
-		r.LetIn(o)
+		r.Introduced(o)
 		r.apply(r.want("2: /3 /5")...)
 		send("/6")
 		r.apply(r.want("3: /6")...)
@@ -330,12 +330,12 @@ func TestStrangersWaitOutside(t *testing.T) {
 		if err := outcomeOf(send("/too many")); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("beside %d outside: %v", len(all), err)
 		}
-		r.CancelOf(ErrSessionExpired, o)
+		r.CancelQueued(ErrSessionExpired, o)
 		r.wantOutcome(all[0], ErrSessionExpired)
 		if n, kept := len(r.mu.queue.outside[o]), r.mu.queue.kept; n > tidyLen || kept != n {
 			t.Errorf("%d that were taken out are still in the queue, which counts %d", n, kept)
 		}
-		r.RefuseOutside(o, enginetest.ErrRefused)
+		r.NotIntroduced(o, enginetest.ErrRefused)
 		r.wantOutcome(all[0], ErrSessionExpired)
 		r.send("/room again")
 		r.want("4: /room again")

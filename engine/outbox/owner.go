@@ -37,8 +37,8 @@ func (o *Owner) Known(id replication.ShardID) bool { return o.at[id-1].known.Loa
 // End records why the session has ended. From then on no outbox queues a request of it.
 func (o *Owner) End(why error) { o.ended.Store(&why) }
 
-// Live returns why the session has ended, nil while it goes on. It takes no lock.
-func (o *Owner) Live() error {
+// Err returns why the session has ended, nil while it goes on. It takes no lock.
+func (o *Owner) Err() error {
 	if end := o.ended.Load(); end != nil {
 		return *end
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	Poll           = 20 * time.Millisecond // how often batches in flight are asked whether they were dropped
+	PollInterval   = 20 * time.Millisecond // how often batches in flight are asked whether they were dropped
 	resendFirstMin = 50 * time.Millisecond // shortest patience with the oldest batch before it is sent again
 	resendMax      = 2 * time.Second       // longest, if no session needs it sooner: see batch.again
 )
@@ -59,9 +59,9 @@ func (p *Outbox) arm() time.Duration {
 	case !p.mu.armed:
 		return 0
 	case held > 0:
-		return min(held, Poll)
+		return min(held, PollInterval)
 	}
-	return Poll
+	return PollInterval
 }
 
 // resendLost sends batches again on evidence of loss: all of them, in order, when the leader changed, one was
@@ -110,7 +110,7 @@ func (p *Outbox) pulse() time.Duration {
 	if p.Shard != command.HomeShard {
 		return 0
 	}
-	return p.node.Pulse()
+	return p.node.BeatInterval()
 }
 
 // again doubles the patience with a batch, but not beyond a pulse: while it is on its way this node sends no beat, so on a link
@@ -123,17 +123,17 @@ func (b *Batch) again(pulse time.Duration) {
 	b.patience = max(b.patience, min(2*b.patience, most))
 }
 
-// Gap is told that a batch of ours was refused for a gap: an earlier one was lost.
-func (p *Outbox) Gap() {
+// GapFound is told that a batch of ours was refused for a gap: an earlier one was lost.
+func (p *Outbox) GapFound() {
 	p.mu.Lock()
 	p.mu.resend = len(p.mu.inflight) > 0
 	p.mu.Unlock()
 	p.Signal()
 }
 
-// Jump is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost. prove is to be
+// SkipTo is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost. prove is to be
 // called when the sessions that ended in the gap have been told: what was said after their end proves nothing for them.
-func (p *Outbox) Jump(seq uint64) (prove func()) {
+func (p *Outbox) SkipTo(seq uint64) (prove func()) {
 	prove = func() {}
 	for {
 		p.mu.Lock()

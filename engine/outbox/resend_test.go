@@ -18,7 +18,7 @@ func (r *pipeRig) twoInFlight() []*enginetest.Proposal {
 	r.send("/a")
 	r.sendMany(SecondBatchMin, "b")
 	synctest.Wait()
-	ps := r.log.Take()
+	ps := r.log.Drain()
 	if len(ps) != 2 {
 		r.t.Fatalf("%d batches in flight", len(ps))
 	}
@@ -28,7 +28,7 @@ func (r *pipeRig) twoInFlight() []*enginetest.Proposal {
 func (r *pipeRig) wantSame(want []*enginetest.Proposal) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
-	got := r.log.Take()
+	got := r.log.Drain()
 	if !slices.EqualFunc(got, want, func(a, b *enginetest.Proposal) bool { return bytes.Equal(a.Cmd, b.Cmd) }) {
 		r.t.Fatalf("%d batches sent again, not the %d as they were", len(got), len(want))
 	}
@@ -49,9 +49,9 @@ func TestDroppedProposalResendsAllInOrder(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		lost := r.twoInFlight()
 		lost[1].Lost.Store(true)
-		enginetest.Pass(Poll)
+		enginetest.Pass(PollInterval)
 		again := r.wantSame(lost)
-		enginetest.Pass(Poll)
+		enginetest.Pass(PollInterval)
 		r.want() // the new proposals were not dropped
 		r.apply(again...)
 	})
@@ -75,7 +75,7 @@ func TestResendThatIsRefusedIsTriedAgain(t *testing.T) {
 		r.LeaderChanged()
 		enginetest.Pass(time.Second)
 		r.log.Refuse(nil)
-		enginetest.Pass(Poll)
+		enginetest.Pass(PollInterval)
 		r.wantSame(lost)
 	})
 }
@@ -88,7 +88,7 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 		enginetest.Pass(20 * time.Second)
 		var waits []time.Duration
 		last := start
-		for _, p := range r.log.Take() {
+		for _, p := range r.log.Drain() {
 			if !bytes.Equal(p.Cmd, lost[0].Cmd) {
 				t.Fatalf("%s was sent again", describe(enginetest.Decode(t, p.Cmd))[:2])
 			}
@@ -98,7 +98,7 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 		patience := resendFirstMin
 		for i, w := range waits {
 			// The loop looks every droppedPoll.
-			if w < patience || w > patience+2*Poll {
+			if w < patience || w > patience+2*PollInterval {
 				t.Fatalf("copy %d after %v, want %v", i, w, patience)
 			}
 			patience = min(2*patience, resendMax)
@@ -118,9 +118,9 @@ func TestTimerResendsWithinAPulse(t *testing.T) {
 		r.send("/a")
 		r.want("1: /a")
 		enginetest.Pass(10 * time.Second)
-		copies := r.log.Take()
+		copies := r.log.Drain()
 		for i, p := range copies[1:] {
-			if w := p.At.Sub(copies[i].At); w > pulse+2*Poll {
+			if w := p.At.Sub(copies[i].At); w > pulse+2*PollInterval {
 				t.Fatalf("copy %d after %v, want %v at most", i+2, w, pulse)
 			}
 		}
@@ -135,16 +135,16 @@ func TestPatienceFollowsTheCommitTime(t *testing.T) {
 	withPipeline(t, func(t *testing.T, r *pipeRig) {
 		for i := range 50 {
 			r.send(fmt.Sprint("/", i))
-			ps := r.log.Take()
+			ps := r.log.Drain()
 			enginetest.Pass(200 * time.Millisecond)
 			r.apply(ps...)
-			r.log.Take()
+			r.log.Drain()
 		}
 		start := time.Now()
 		r.send("/slow")
-		r.log.Take()
+		r.log.Drain()
 		enginetest.Pass(2 * time.Second)
-		if ps := r.log.Take(); len(ps) == 0 || ps[0].At.Sub(start) < 750*time.Millisecond {
+		if ps := r.log.Drain(); len(ps) == 0 || ps[0].At.Sub(start) < 750*time.Millisecond {
 			t.Fatalf("sent again %v after a commit that takes 200ms", ps[0].At.Sub(start))
 		}
 	})
@@ -168,7 +168,7 @@ func TestRefusedTimedResendStaysAlone(t *testing.T) {
 		enginetest.Pass(time.Second)
 		r.log.Refuse(nil)
 		enginetest.Pass(50 * time.Millisecond)
-		for _, p := range r.log.Take() {
+		for _, p := range r.log.Drain() {
 			if !bytes.Equal(p.Cmd, lost[0].Cmd) {
 				t.Fatal("a batch was sent again that nothing says was lost")
 			}
@@ -183,13 +183,13 @@ func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 		b := r.sendMany(SecondBatchMin, "b")
 		c := r.send("/c")
 		synctest.Wait()
-		ps := r.log.Take()
+		ps := r.log.Drain()
 		// A snapshot holds batch 1: the table of this node begins there.
 		r.table = session.NewTable()
 		o := enginetest.Origin()
 		o.LastSeq = 1
 		r.table.LoadOrigin(o)
-		r.Jump(1)()
+		r.SkipTo(1)()
 		r.wantOutcome(a, ErrUnknownOutcome)
 		r.apply(ps...) // batch 1 is a repeat now
 		r.wantOutcome(b[0], nil)
@@ -208,7 +208,7 @@ func TestJumpCarriesTheRegister(t *testing.T) {
 		r.lead(enginetest.Other)
 		r.want("register")
 		r.table.LoadOrigin(enginetest.Origin())
-		r.Jump(0)()
+		r.SkipTo(0)()
 		r.send("/a")
 		r.want("1: /a")
 	})
@@ -223,7 +223,7 @@ func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
 		r.apply(sent...)
 		r.send("/b")
 		r.want("2: /b") // and it is lost on its way
-		enginetest.Pass(resendMax + Poll)
+		enginetest.Pass(resendMax + PollInterval)
 		r.want("2: /b")
 	})
 }

@@ -29,24 +29,24 @@ func (a *acceptor) apply(c command.Command) session.Verdict {
 	own := c.Origin.Member == a.pipe.Origin.Member && c.Origin.Start == a.pipe.Origin.Start
 	if c.Kind == command.KindRegister {
 		if _, err := a.table.Register(c.Origin); err == nil && own {
-			a.pipe.Applied(a.pipe.Head(0))
+			a.pipe.BatchApplied(a.pipe.Oldest(0))
 		}
 		return session.Accepted
 	}
 	v := a.table.Accept(c.Origin.Member, c.Origin.Start, c.Origin.LastSeq)
 	switch {
 	case v == session.Gap && own:
-		a.pipe.Gap()
+		a.pipe.GapFound()
 	case v == session.Accepted:
 		var b *Batch
 		if own {
-			b = a.pipe.Head(c.Origin.LastSeq)
+			b = a.pipe.Oldest(c.Origin.LastSeq)
 		}
 		for i, r := range c.Requests {
 			a.applied = append(a.applied, pathOf(r))
 			a.pipe.Complete(b, i, nil, 0, a.answer)
 		}
-		a.pipe.Applied(b)
+		a.pipe.BatchApplied(b)
 	}
 	return v
 }
@@ -65,7 +65,7 @@ type quietNode struct {
 	pulse  time.Duration
 }
 
-func (n *quietNode) Look() {
+func (n *quietNode) CheckDeadlines() {
 	if n.look != nil {
 		n.look()
 	}
@@ -77,9 +77,9 @@ func (n *quietNode) Proved(sent, _ time.Duration) {
 	}
 }
 
-func (n *quietNode) Pulse() time.Duration                           { return n.pulse }
+func (n *quietNode) BeatInterval() time.Duration                    { return n.pulse }
 func (n *quietNode) AppliedAtHome() tree.Zxid                       { return 0 }
-func (n *quietNode) Lacking(_ replication.ShardID, err error) error { return err }
+func (n *quietNode) Explain(_ replication.ShardID, err error) error { return err }
 
 // A pipeRig is a pipeline on a log that the test holds, in a bubble.
 type pipeRig struct {
@@ -130,7 +130,7 @@ func (r *pipeRig) apply(ps ...*enginetest.Proposal) {
 func (r *pipeRig) applyAll() {
 	synctest.Wait()
 	for {
-		ps := r.log.Take()
+		ps := r.log.Drain()
 		if len(ps) == 0 {
 			return
 		}
@@ -175,7 +175,7 @@ func (r *pipeRig) sendMany(n int, prefix string) []*Call {
 func (r *pipeRig) want(batches ...string) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
-	ps := r.log.Take()
+	ps := r.log.Drain()
 	var got []string
 	for _, p := range ps {
 		got = append(got, describe(enginetest.Decode(r.t, p.Cmd)))
