@@ -285,9 +285,9 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go:
-// what only tests use, the ranks themselves, and the client, which runs in a process without a
-// node.
+// unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
+// They are what only tests use, the ranks themselves, and the client, which runs in a process
+// without a node.
 var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {

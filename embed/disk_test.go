@@ -303,7 +303,7 @@ func newSweep(t *testing.T) *sweep {
 			c.Tick, c.MaxDataSize = 2*embedtest.DefaultTick, largest
 			if c.ID == victim {
 				fault := func(op disk.Op, name string) error { return w.trap.Load().ask(op, name) }
-				c.Inside = &inside.Seams{Fault: fault, Unread: fault, Lack: shortly}
+				c.Inside = &inside.Seams{Fault: fault, Unread: fault, Lack: shortPatience}
 			}
 		},
 	})

@@ -66,7 +66,7 @@ func (n *notifier) queue(call func()) {
 	n.wake.Signal()
 }
 
-// close accepts no more calls; those that are queued are still made. It does not wait, because an
+// close makes the calls that are queued the last ones. It does not wait for them, because an
 // observer may be the caller.
 func (n *notifier) close() {
 	n.mu.Lock()

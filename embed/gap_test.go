@@ -312,7 +312,7 @@ func (h *gapHistory) expected(w *gapWatch, g gap) (want []embed.Event, end bool,
 	return want, true, &embed.GapError{Zxid: g.high}
 }
 
-// match returns the event by which a watch is told of a change.
+// match returns the event of a change for a watch.
 func (w *gapWatch) match(c gapChange) (embed.Event, bool) {
 	switch {
 	case c.path == w.path, w.mode == embed.WatchRecursive && strings.HasPrefix(c.path, w.path+"/"):

@@ -141,8 +141,8 @@ var faults = map[string]struct {
 	"the image cannot be created": {disk.OpCreate, "/image/", syscall.EROFS},
 }
 
-// shortly is how long members wait for room on their disks in these tests.
-const shortly = 50 * time.Millisecond
+// shortPatience is how long members wait for room on their disks in these tests.
+const shortPatience = 50 * time.Millisecond
 
 // C1.1, C1.3, C1.4: the disk of one of three members fails under load. The process and the other
 // two go on. The failed member says so to everyone who waits, acknowledges nothing that it has not
@@ -158,7 +158,7 @@ func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 			var broken faultyDisk
 			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 				if c.ID == victim {
-					c.Inside = &inside.Seams{Fault: broken.ask, Lack: shortly}
+					c.Inside = &inside.Seams{Fault: broken.ask, Lack: shortPatience}
 				}
 			}})
 			ens.TransferLeadership(leader)
@@ -292,7 +292,7 @@ func TestGuarantee_GoodGuest_FailedDiskAlone(t *testing.T) {
 			t.Parallel()
 			var broken faultyDisk
 			dir := t.TempDir()
-			n := alone(t, dir, inside.Seams{Fault: broken.ask, Lack: shortly})
+			n := alone(t, dir, inside.Seams{Fault: broken.ask, Lack: shortPatience})
 			ctx := bounded(t)
 			s, err := n.NewSession(ctx, embed.SessionOptions{})
 			must(t, err)

@@ -48,8 +48,8 @@ func (j *journal) says(words string) bool {
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// startTCP starts members on loopback ports, all or none, because a port that was free a moment ago
-// may be occupied by now. give sets what is particular to a member.
+// startTCP starts members on loopback ports, all or none: a port that was free a moment ago may be
+// occupied by now. give sets what is particular to a member.
 func startTCP(t *testing.T, host string, n int, give func(*embed.Config)) map[embed.MemberID]*embed.Node {
 	t.Helper()
 	for {

@@ -9,8 +9,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// After Close the host gets back the memory that a node used, even if the host keeps the Node.
-// dragonboat's metrics keep what belongs to the first node of a process.
+// After Close the host gets back the memory that a node used. It may keep the Node. dragonboat's
+// metrics keep what belongs to the first node of a process.
 func TestClose_GivesTheMemoryBack(t *testing.T) {
 	inUse := func() int {
 		runtime.GC()

@@ -87,8 +87,8 @@ type CreateOptions struct {
 	//
 	// An ephemeral with a TTL lingers for at least the TTL when its session is lost. So what its
 	// owner has on its way elsewhere arrives before others see the ephemeral go. While it lingers,
-	// the znode is a TTL znode without an owner: EphemeralOwner is zero, the data is unchanged,
-	// Version, Mzxid and Mtime have advanced, watches see NodeDataChanged, and a guard of its claim
+	// the znode is a TTL znode without an owner: EphemeralOwner is zero, the data is unchanged, and
+	// Version, Mzxid and Mtime have advanced. Watches see NodeDataChanged, and a guard of its claim
 	// fails. Anyone who may delete the znode can delete it sooner.
 	//
 	// A session is lost when it expires, or when its process ends without closing it. A znode that

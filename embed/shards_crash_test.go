@@ -261,8 +261,8 @@ func (s *stage) lead() {
 // arm counts the victim's steps from now on.
 func (s *stage) arm(c *crash) { s.crash.Store(c) }
 
-// crashBy waits until the victim has crashed, or until done is closed and the victim makes no more
-// steps. In both cases it is dead afterwards.
+// crashBy waits until the victim has crashed, or until done is closed and the victim's steps are
+// over. In both cases it is dead afterwards.
 func (s *stage) crashBy(c *crash, done <-chan struct{}) {
 	s.t.Helper()
 	select {

@@ -545,8 +545,8 @@ func TestShards_WatchesOnEach(t *testing.T) {
 
 func event(what embed.EventType, path string) string { return fmt.Sprint(what, " ", path) }
 
-// D5: a recursive watch on the root tells of every change on every shard once, in the order of
-// each, while a member that leads some shards is killed and comes back.
+// D5: a recursive watch on the root tells of every change on every shard once, in the order of each
+// shard. Meanwhile a member that leads some shards is killed and comes back.
 func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	t.Parallel()
 	const sets = 150

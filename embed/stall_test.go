@@ -64,8 +64,8 @@ func (s *stall) stands() int {
 	return s.waiting
 }
 
-// stalling starts an ensemble with four shards. begin makes one shard stand still on every member;
-// it returns the writes that were sent there, which must be applied after the stall.
+// stalling starts an ensemble with four shards. begin makes one shard stand still on every member.
+// It returns writes to that shard, which must be applied after the stall.
 func stalling(t *testing.T, shard int) (ens *embedtest.Ensemble, s *stall, begin func() []*embed.Pending) {
 	ctx := bounded(t)
 	s = &stall{ctx: ctx}

@@ -21,7 +21,7 @@ type (
 	//
 	//	Czxid          Zxid      // the transaction that created the znode
 	//	Mzxid          Zxid      // the transaction that last wrote its data
-	//	Pzxid          Zxid      // the transaction that last created or deleted a child; at first Czxid
+	//	Pzxid          Zxid      // that last created or deleted a child; at first Czxid
 	//	Ctime          time.Time // of Czxid, by the sending member's clock: UTC, in milliseconds
 	//	Mtime          time.Time // of Mzxid, likewise
 	//	Version        int32     // writes of the data: 0 at first, one more for each Set
@@ -33,8 +33,8 @@ type (
 	Stat = tree.Stat
 	// CreateMode says how long a znode lives and whether its name gets a sequence suffix.
 	CreateMode = tree.CreateMode
-	// ACL is one entry of a znode's access control list. It says what sessions may do whose identity
-	// matches its scheme and id. Entries only allow, and their order has no meaning.
+	// ACL is one entry of a znode's access control list. It says what sessions may do whose
+	// identity matches its scheme and id. Entries only allow, and their order has no meaning.
 	//
 	//	Perms  Perms  // what the entry allows, a sum of Perm constants; zero allows nothing
 	//	Scheme string // "world", "auth", "digest", "ip", or one of Config.Schemes
@@ -48,8 +48,8 @@ type (
 	//	Path string      // after a create: the final path, with its sequence number; else empty
 	//	Stat Stat        // after a create or a set: of the znode; else zero
 	Result = tree.Result
-	// MultiError says which operation made a Multi fail. No operation was applied. errors.Is finds the
-	// error that it wraps.
+	// MultiError says which operation made a Multi fail. No operation was applied. errors.Is finds
+	// the error that it wraps.
 	//
 	//	Index int   // of the first operation that failed, from 0
 	//	Err   error // why it failed, such as ErrNoNode
@@ -76,14 +76,15 @@ type (
 const (
 	// Persistent lives until it is deleted.
 	Persistent = tree.Persistent
-	// Ephemeral is deleted when its session ends, or lingers: see CreateOptions. It has no children.
+	// Ephemeral is deleted when its session ends, or lingers: see CreateOptions. It has no
+	// children.
 	Ephemeral = tree.Ephemeral
 	// Sequential is persistent. Its name ends in the parent's create counter.
 	Sequential = tree.Sequential
 	// EphemeralSequential is both Ephemeral and Sequential.
 	EphemeralSequential = tree.EphemeralSequential
-	// Container is persistent. The ensemble removes it once its last child is gone, or after minutes
-	// without any.
+	// Container is persistent. The ensemble removes it once its last child is gone, or after
+	// minutes without any.
 	Container = tree.Container
 	// TTL is persistent. The ensemble removes it after its TTL without children and without a Set.
 	TTL = tree.TTL

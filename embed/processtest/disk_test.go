@@ -12,9 +12,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// TestFailedDisk has the disk of a member fail that holds a lock. Its node fails and says why, its hold with it; its process
-// lives and does what else it does; the others go on, and the next contender has the lock in time. When the disk is well
-// again, a new start in the same process joins the others.
+// TestFailedDisk lets the disk of a member fail that holds a lock. Its node and its hold fail and
+// say why, but its process goes on. The other members go on, and the next contender gets the lock
+// in time. When the disk works again, a new start in the same process joins the others.
 func TestFailedDisk(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

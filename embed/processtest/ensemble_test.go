@@ -21,18 +21,18 @@ import (
 
 const patience = testkit.Patience
 
-// quickTick makes elections take 0.2 to 0.48 s, and 1.44 s the least session timeout.
+// quickTick makes elections take 0.2 to 0.48 s. The least session timeout is then 1.44 s.
 const quickTick = 20 * time.Millisecond
 
-// An ensemble is three members in processes of their own. Its methods fail the test if what they are asked for cannot be
-// had; they are for the test's own goroutine, except run.
+// An ensemble is three members in processes of their own. Its methods fail the test if they cannot
+// do what they are asked to. Only the test's own goroutine may call them, except run.
 type ensemble struct {
 	t       *testing.T
 	dir     string
 	tick    time.Duration
 	members map[embed.MemberID]string
 	ids     []embed.MemberID
-	faults  bool // their disks may fail
+	faults  bool // the members' disks may fail
 
 	mu struct {
 		sync.Mutex
@@ -79,7 +79,7 @@ func (e *ensemble) config(id embed.MemberID) *config {
 	return &config{Dir: e.memberDir(id), ID: id, Members: e.members, Shards: shardsflag.N, Tick: e.tick, Faults: e.faults}
 }
 
-// start starts a member's process and its node, and does not wait for either.
+// start starts a member's process and its node. It waits for neither.
 func (e *ensemble) start(id embed.MemberID) *run {
 	e.t.Helper()
 	e.mu.Lock()
@@ -110,7 +110,7 @@ func (e *ensemble) start(id embed.MemberID) *run {
 	return r
 }
 
-// run returns a member's newest run; nil before the first.
+// run returns a member's newest run, or nil before the first.
 func (e *ensemble) run(id embed.MemberID) *run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,7 +128,7 @@ func (e *ensemble) startAll() {
 	}
 }
 
-// ready waits until a member is.
+// ready waits until a member is ready.
 func (e *ensemble) ready(id embed.MemberID) *run {
 	e.t.Helper()
 	r := e.run(id)
@@ -142,7 +142,7 @@ func (e *ensemble) ready(id embed.MemberID) *run {
 	return r
 }
 
-// kill kills members as nearly at once as signals can be sent, and waits until they are gone.
+// kill kills members at nearly the same moment, and waits until they are gone.
 func (e *ensemble) kill(ids ...embed.MemberID) {
 	for _, id := range ids {
 		e.run(id).Kill()
@@ -152,7 +152,7 @@ func (e *ensemble) kill(ids ...embed.MemberID) {
 	}
 }
 
-// leader waits until the members that run agree on a leader that runs, and returns it.
+// leader waits until the running members agree on a running leader, and returns it.
 func (e *ensemble) leader() embed.MemberID {
 	e.t.Helper()
 	var leader embed.MemberID
@@ -181,12 +181,12 @@ func (e *ensemble) agreed() embed.MemberID {
 	return 0
 }
 
-// others returns the members but one.
+// others returns the members except one.
 func (e *ensemble) others(id embed.MemberID) []embed.MemberID {
 	return without(e.ids, []embed.MemberID{id})
 }
 
-// until waits until cond holds; what names it in the failure.
+// until waits until cond holds. If it does not, the failure says that the test waited for what.
 func (e *ensemble) until(what string, cond func() bool) {
 	e.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -201,7 +201,7 @@ func (e *ensemble) until(what string, cond func() bool) {
 	}
 }
 
-// stacks has every member that still answers write its goroutines to its log.
+// stacks makes every member that still answers write its goroutines to its log.
 func (e *ensemble) stacks() {
 	for _, id := range e.ids {
 		if r := e.run(id); r != nil {
@@ -213,7 +213,8 @@ func (e *ensemble) stacks() {
 	}
 }
 
-// session opens a session on a member and returns its process. A disk that stands still for longer than the node waits is waited for.
+// session opens a session on a member and returns the member's process. It tries again if the
+// member's disk stands still for longer than the node waits.
 func (e *ensemble) session(id embed.MemberID, name string, timeout time.Duration) *run {
 	e.t.Helper()
 	r := e.ready(id)
@@ -227,11 +228,11 @@ func (e *ensemble) session(id embed.MemberID, name string, timeout time.Duration
 	return r
 }
 
-// longestElection is how long the members may be without a leader after theirs died.
+// longestElection returns how long the members may be without a leader after their leader died.
 func (e *ensemble) longestElection() time.Duration { return engine.LongestElection(e.tick) }
 
-// stop stops a member's process without ending it. It returns when none of its threads runs any more: with a busy disk that
-// can take a while.
+// stop stops a member's process without ending it. It returns when none of its threads runs any
+// longer, which may take a while if the disk is busy.
 func (r *run) stop() {
 	r.Signal(syscall.SIGSTOP)
 	for end := time.Now().Add(patience); !stopped(r.Pid()) && time.Now().Before(end); {
@@ -239,5 +240,5 @@ func (r *run) stop() {
 	}
 }
 
-// resume lets it go on.
+// resume lets a stopped process go on.
 func (r *run) resume() { r.Signal(syscall.SIGCONT) }

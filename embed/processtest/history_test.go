@@ -14,18 +14,18 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A writer issues writes one after the other and knows what each of them may have left behind. Its methods are called by
-// one goroutine at a time.
+// A writer issues writes one after the other, and knows what each of them may have left behind.
+// Only one goroutine at a time calls its methods.
 type writer interface {
-	// begin is told of every new session before it is used.
+	// begin is called for every new session before the session is used.
 	begin(t *testing.T, r *run, session string) error
 	// step issues the next write and returns its outcome.
 	step(t *testing.T, r *run, session string) outcome
-	// verify compares what is left at the end, when nothing is in flight.
+	// verify checks what is left at the end, when nothing is in flight.
 	verify(t *testing.T, left *remains)
 }
 
-// remains are the znodes at the end of a test.
+// remains are the znodes that exist at the end of a test.
 type remains struct {
 	znodes   map[string]entry
 	children map[string][]string
@@ -41,11 +41,11 @@ func newRemains(tree []entry) *remains {
 	return l
 }
 
-// ledger holds the outcomes of writes that carry an id each.
+// ledger has the outcome of each write, by the write's id.
 type ledger map[string]outcome
 
-// settle compares the outcomes with the paths at which each id was found.
-func (l ledger) settle(t *testing.T, found map[string][]string) {
+// check compares the outcomes with the paths at which each id was found.
+func (l ledger) check(t *testing.T, found map[string][]string) {
 	t.Helper()
 	for id, o := range l {
 		paths := found[id]
@@ -71,12 +71,12 @@ func (c *counter) next() string {
 	return c.name + "." + strconv.Itoa(c.n)
 }
 
-// A namer creates sequential znodes, all of them under one parent, so that a name given twice, and a create applied twice,
-// would show.
+// A namer creates sequential znodes. All namers use one parent, so that a name given twice, or a
+// create applied twice, would show.
 type namer struct {
 	counter
 	done  ledger
-	names map[string]string // of acknowledged creates
+	names map[string]string // names of acknowledged creates
 }
 
 const namesPath = "/names"
@@ -102,10 +102,11 @@ func (w *namer) verify(t *testing.T, left *remains) {
 		}
 		found[id] = append(found[id], path)
 	}
-	w.done.settle(t, found)
+	w.done.check(t, found)
 }
 
-// verifyNames checks what all namers made together: numbers without a gap, in the order of their transactions.
+// verifyNames checks what all namers made together: numbers without a gap, in the order of their
+// transactions.
 func verifyNames(t *testing.T, left *remains) {
 	paths := left.children[namesPath]
 	slices.Sort(paths)
@@ -127,23 +128,24 @@ func verifyNames(t *testing.T, left *remains) {
 	}
 }
 
-// A setter writes one znode that nobody else writes, whatever its version: each set that is applied counts the version up
-// by one, so the version says how many were.
+// A setter writes one znode that nobody else writes, with any version. Each applied set counts the
+// version up by one, so the version tells how many were applied.
 type setter struct {
 	counter
 	path    string
 	crowd   int // sets that are issued at once; zero means one after the other
-	run     int // that the writes of maybe belong to
+	run     int // the run to which the writes of maybe belong
 	version int32
 	value   string
-	maybe   []string // unknown outcomes since version, in the order of their issue
-	crowds  int      // how many crowds they are of
+	maybe   []string // writes with unknown outcomes since version, in order
+	crowds  int      // how many crowds they belong to
 }
 
-// crowdLen makes more than one batch travel at a time.
+// crowdLen is large enough that several batches are in flight at a time.
 const crowdLen = 600
 
-// begin reads what a killed process left: it is decided by now, a batch of that process can be applied no more.
+// begin reads what a killed process left. That is final: no batch of that process can be applied
+// any longer.
 func (w *setter) begin(t *testing.T, r *run, session string) error {
 	if r.number == w.run {
 		return nil
@@ -200,7 +202,7 @@ func (w *setter) step(t *testing.T, r *run, session string) outcome {
 	return worst(a.Each)
 }
 
-// note takes down one outcome and checks the version that an acknowledged set made.
+// note records one outcome, and checks the version that an acknowledged set made.
 func (w *setter) note(t *testing.T, id string, o outcome, version int32) {
 	switch o {
 	case applied:
@@ -218,8 +220,8 @@ func (w *setter) verify(t *testing.T, left *remains) {
 	w.check(t, z.Data, z.Stat)
 }
 
-// A teller moves units from one account to another in transactions whose version checks let one of all tellers pass at a
-// time.
+// A teller transfers units from one account to another. The version checks of its transactions let
+// one teller succeed at a time.
 type teller struct {
 	counter
 	done ledger
@@ -244,10 +246,10 @@ func (w *teller) verify(t *testing.T, left *remains) {
 			found[id] = append(found[id], path)
 		}
 	}
-	w.done.settle(t, found)
+	w.done.check(t, found)
 }
 
-// verifyBank checks what all tellers made together: every transfer happened entirely.
+// verifyBank checks what all tellers did together: every transfer happened as a whole.
 func verifyBank(t *testing.T, left *remains) {
 	transfers := len(left.children[bankPath]) - 2
 	a, b := left.znodes[bankPath+"/a"], left.znodes[bankPath+"/b"]
@@ -257,7 +259,7 @@ func verifyBank(t *testing.T, left *remains) {
 	}
 }
 
-// A tidier creates znodes and deletes every other one again.
+// A tidier creates znodes and deletes every second one again.
 type tidier struct {
 	counter
 	created, deleted ledger
@@ -296,7 +298,8 @@ func (w *tidier) verify(t *testing.T, left *remains) {
 	}
 }
 
-// A submitter issues many creates without waiting. They are applied in order, so what is left is the first so many of them.
+// A submitter issues many creates without waiting. They are applied in order, so the ones that
+// exist are the first ones.
 type submitter struct {
 	counter
 	bursts map[string][]outcome
@@ -352,17 +355,18 @@ func (w *submitter) verify(t *testing.T, left *remains) {
 	}
 }
 
-// A locker takes a lock that all of them want, keeps it for a moment and gives it back.
+// A locker acquires a lock that all lockers want, keeps it for a moment and releases it.
 type locker struct {
 	name     string
 	sections []section
 }
 
-// A section is one hold of the lock that ended as its process meant it to, on the clock that all processes share.
+// A section is one hold of the lock that its process released, on the clock that all processes
+// share.
 type section struct {
 	who         string
 	token       lock.Token
-	from, until time.Duration // Lock had returned; the last question that was answered "still held" was asked
+	from, until time.Duration // from Lock's return to the last question answered "still held"
 }
 
 const sectionsPath = "/locks/load"
@@ -384,8 +388,8 @@ func (w *locker) verify(t *testing.T, left *remains) {
 	}
 }
 
-// verifySections checks what all lockers saw together: once one of them had the lock, no earlier holder was told that it
-// still held it. It returns how many sections there were.
+// verifySections checks what all lockers saw together: once a locker had the lock, no earlier
+// holder was told that it still held it. It returns how many sections there were.
 func verifySections(t *testing.T, all []section) int {
 	slices.SortFunc(all, func(a, b section) int { return a.token.Compare(b.token) })
 	for i := 1; i < len(all); i++ {
@@ -396,7 +400,7 @@ func verifySections(t *testing.T, all []section) int {
 		if a.until >= b.from {
 			t.Errorf("%s had the lock with token %v from %v on, and %s with %v was told until %v that it held it", b.who, b.token, b.from, a.who, a.token, a.until)
 		}
-		all[i].until = max(a.until, b.until) // for whoever comes after both
+		all[i].until = max(a.until, b.until) // for sections after both
 	}
 	return len(all)
 }

@@ -13,16 +13,18 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// TestGuarantee_Durable kills all members at once under load, again and again. Whatever was acknowledged must be there.
+// TestGuarantee_Durable kills all members at once under load, again and again. Everything
+// acknowledged must be there.
 func TestGuarantee_Durable(t *testing.T) {
 	killUnderLoad(t, rounds(10), func(*rand.Rand, *ensemble) []embed.MemberID { return []embed.MemberID{1, 2, 3} })
 }
 
-// TestGuarantee_ExactlyOnce kills one member or all of them at random moments under load, sometimes while another one is
-// stopped for a while. Nothing that was acknowledged is lost, nothing is applied twice, nothing is applied that was said
-// not to be, no two hold a lock, and all members agree.
+// TestGuarantee_ExactlyOnce kills one member or all of them at random moments under load, sometimes
+// while another one is stopped for a while. Nothing acknowledged is lost, and nothing is applied
+// twice. Nothing is applied that was reported as not applied. No two hold a lock, and all members
+// agree.
 func TestGuarantee_ExactlyOnce(t *testing.T) {
-	var hand []string // dealt anew every five rounds, so that chance leaves nobody out
+	var hand []string // a new one every five rounds, so that each kind occurs
 	killUnderLoad(t, rounds(20), func(rng *rand.Rand, e *ensemble) []embed.MemberID {
 		if len(hand) == 0 {
 			hand = []string{"all", "leader", "leader", "any", "any"}
@@ -50,7 +52,7 @@ func killUnderLoad(t *testing.T, rounds int, choose func(*rand.Rand, *ensemble) 
 	for n := range rounds {
 		l.flow()
 		if rng.IntN(3) == 0 {
-			e.run(e.ids[rng.IntN(len(e.ids))]).send(request{Call: callSnapshot}) // whatever it answers
+			e.run(e.ids[rng.IntN(len(e.ids))]).send(request{Call: callSnapshot}) // its answer does not matter
 		}
 		pass(rng, 200*time.Millisecond)
 		victims := slices.Clone(choose(rng, e))
@@ -59,7 +61,7 @@ func killUnderLoad(t *testing.T, rounds int, choose func(*rand.Rand, *ensemble) 
 		survivors := without(e.ids, victims)
 		var paused *run
 		if len(survivors) > 0 && rng.IntN(3) == 0 {
-			// A member that wakes up has messages of a time before the kill, to send and to read.
+			// A member that wakes up still sends and reads messages from before the kill.
 			paused = e.run(survivors[rng.IntN(len(survivors))])
 			paused.stop()
 			pass(rng, 100*time.Millisecond)
@@ -82,7 +84,7 @@ func killUnderLoad(t *testing.T, rounds int, choose func(*rand.Rand, *ensemble) 
 			}
 		}
 		if paused != nil {
-			// Longer than an election in most rounds, and than the lockers' timeout in some.
+			// Mostly longer than an election, sometimes longer than the lockers' timeout.
 			pass(rng, 2*time.Second)
 			paused.resume()
 			state = fmt.Sprintf(", and %d was stopped for %v", paused.member, time.Since(killed).Round(time.Millisecond))
@@ -100,7 +102,7 @@ func killUnderLoad(t *testing.T, rounds int, choose func(*rand.Rand, *ensemble) 
 	t.Logf("%d rounds in %v", rounds, time.Since(began).Round(time.Millisecond))
 	l.report(t)
 
-	// Restarted processes have no session left, and what they loaded is what was on disk.
+	// Restarted processes have no sessions, and show exactly what was on disk.
 	e.kill(e.ids...)
 	e.startAll()
 	tree := e.sameTrees()
@@ -114,14 +116,14 @@ func without(ids, out []embed.MemberID) []embed.MemberID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id embed.MemberID) bool { return slices.Contains(out, id) })
 }
 
-// pass lets a random time of at most limit go by, so that the next signal comes at a random moment.
+// pass waits for a random time of at most limit, so that the next signal comes at a random moment.
 func pass(rng *rand.Rand, limit time.Duration) {
 	<-time.After(time.Duration(rng.Int64N(int64(limit))))
 }
 
-// TestPausedFollower stops a follower for as long as the others take for some thousands of writes, and lets it go on. They
-// never wait for it, and it catches up. How long the slowest write took, and whether the leader could stay, are figures of
-// the log: a follower that comes back costs the leader work.
+// TestPausedFollower stops a follower while the others apply some thousands of writes, and lets it
+// go on. The others never wait for it, and it catches up. It logs how long the slowest write took,
+// and whether the leader stayed: a follower that comes back costs the leader work.
 func TestPausedFollower(t *testing.T) {
 	const writes = 3000
 	e := newEnsemble(t, quickTick)

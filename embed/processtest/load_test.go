@@ -25,15 +25,15 @@ type load struct {
 	drivers []*driver
 }
 
-// A driver has one writer write through one member, in whatever run and session there is.
+// A driver lets one writer write through one member, in its current run and session.
 type driver struct {
 	name    string
 	member  embed.MemberID
 	writer  writer
 	timeout time.Duration   // of its sessions
-	counts  [4]atomic.Int64 // by the order of outcomes
-	allow   atomic.Int64    // writes it may still issue
-	newest  atomic.Int64    // Unix ns at which the newest acknowledged write was issued
+	counts  [4]atomic.Int64 // of each outcome, in the order of outcomes
+	allow   atomic.Int64    // how many writes it may still issue
+	newest  atomic.Int64    // when the newest acknowledged write was issued, Unix time in ns
 }
 
 var outcomes = []outcome{applied, refused, notApplied, unknown}
@@ -44,14 +44,15 @@ func (d *driver) acked() int64 { return d.counts[0].Load() }
 const ephemeralsPath = "/ephemerals"
 
 const (
-	// loadTimeout is the timeout of the writers' sessions: nothing in these tests waits for one of them to expire.
+	// loadTimeout is the timeout of the writers' sessions. No test waits for one of them to expire.
 	loadTimeout = 30 * time.Second
-	// lockerTimeout is that of the lockers': nearly the least there is, so that a longer pause costs them their locks.
+	// lockerTimeout is the timeout of the lockers' sessions. It is almost the minimum, so that a
+	// longer pause costs them their locks.
 	lockerTimeout = 1500 * time.Millisecond
 )
 
-// allowance is how many writes each writer may issue until it is refreshed. It keeps the trees small when some part of a
-// round takes long, so that the time of a test depends on its rounds.
+// allowance is how many writes each writer may issue until it is refreshed. It keeps the trees
+// small when some part of a round takes long, so that the time of a test depends on its rounds.
 const (
 	allowance      = 50
 	crowdAllowance = 4
@@ -107,11 +108,11 @@ func startLoad(t *testing.T, e *ensemble) *load {
 	for _, d := range l.drivers {
 		l.loops.Go(func() { l.drive(d) })
 	}
-	t.Cleanup(l.end) // the processes are killed after this, and then every loop ends
+	t.Cleanup(l.end) // afterwards the processes are killed, and then every loop ends
 	return l
 }
 
-// stop lets every write that was issued come to its end.
+// stop waits until every issued write has an outcome.
 func (l *load) stop() {
 	l.end()
 	l.loops.Wait()
@@ -149,7 +150,8 @@ func (l *load) drive(d *driver) {
 	}
 }
 
-// permit waits until a writer may issue its next write. It is false at the end of the load or of the run.
+// permit waits until a writer may issue its next write. It returns false at the end of the load or
+// of the run.
 func (l *load) permit(d *driver, r *run) bool {
 	for l.ctx.Err() == nil {
 		if d.allow.Add(-1) >= 0 {
@@ -164,7 +166,8 @@ func (l *load) permit(d *driver, r *run) bool {
 	return false
 }
 
-// serving waits until a member's newest run is ready and returns it, or nil at the end of the load.
+// serving waits until a member's newest run is ready and returns it. At the end of the load it
+// returns nil.
 func (l *load) serving(id embed.MemberID) *run {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -181,11 +184,12 @@ func (l *load) serving(id embed.MemberID) *run {
 			}
 		case <-r.Dead():
 		}
-		<-tick.C // dead: until another is started
+		<-tick.C // it is dead: wait until another is started
 	}
 }
 
-// flow waits until every writer has been acknowledged anew: the ensemble works, through each member.
+// flow waits until every writer has a new acknowledgement. Then the ensemble works through each
+// member.
 func (l *load) flow() {
 	l.e.t.Helper()
 	l.refresh()
@@ -199,7 +203,7 @@ func (l *load) flow() {
 	l.refresh()
 }
 
-// newest is when the newest acknowledged write through the given members was issued.
+// newest returns when the newest acknowledged write through the given members was issued.
 func (l *load) newest(ids ...embed.MemberID) time.Time {
 	var at int64
 	for _, d := range l.drivers {
@@ -220,7 +224,8 @@ func (l *load) report(t *testing.T) {
 	t.Logf("writes: %d applied, %d refused, %d not applied, %d unknown", sums[applied], sums[refused], sums[notApplied], sums[unknown])
 }
 
-// verify compares what is left with what every writer was told. Nothing may be in flight and no session open.
+// verify compares what exists with what every writer was told. Nothing may be in flight, and no
+// session open.
 func (l *load) verify(t *testing.T, tree []entry) {
 	left := newRemains(tree)
 	for _, d := range l.drivers {
@@ -245,7 +250,8 @@ func (l *load) verify(t *testing.T, tree []entry) {
 	}
 }
 
-// sameTrees walks the tree of every member, checks that all are equal in every field, and returns it.
+// sameTrees reads the tree of every member, checks that all are equal in every field, and returns
+// one.
 func (e *ensemble) sameTrees() []entry {
 	e.t.Helper()
 	var first []entry
@@ -270,7 +276,7 @@ func digest(tree []entry) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// compare reports the first differences of two trees.
+// compare reports the first differences between two trees.
 func compare(t *testing.T, aName string, a []entry, bName string, b []entry) {
 	t.Helper()
 	if digest(a) == digest(b) {

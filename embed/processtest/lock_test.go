@@ -22,9 +22,10 @@ type contest struct {
 	granted        <-chan reply
 }
 
-// contend has one member hold a lock, with a session of a timeout, and another wait for it, with one that outlives whatever keeps the machine
-// busy: nothing in these tests depends on the waiter's. A holder that the machine did not let prove itself alive has lost it again by then;
-// so it is tried anew, but not for ever.
+// contend makes one member hold a lock, with a session of the given timeout, and another wait for
+// it. The waiter's session outlives anything that keeps the machine busy, because nothing in these
+// tests depends on it. If the machine did not let the holder prove itself alive, the lock is lost
+// by then. contend tries again, but not for ever.
 func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout time.Duration) contest {
 	t.Helper()
 	for range 5 {
@@ -33,7 +34,7 @@ func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout t
 		if m.held = r; err == nil {
 			m.granted = m.waiter.send(request{Call: callLock, Session: "waiter", Hold: "next", Path: lockPath, Within: patience})
 			e.until("the waiter to stand in the queue", func() bool {
-				r, _ := m.waiter.callWithin(request{Call: callChildren, Session: "waiter", Path: lockPath}) // its replica may know nothing yet
+				r, _ := m.waiter.callWithin(request{Call: callChildren, Session: "waiter", Path: lockPath}) // its replica may lag behind
 				return len(r.Names) == 2 || len(m.granted) > 0
 			})
 			if r := m.holder.must(t, request{Call: callHold, Hold: "held"}); r.Lost == "" && r.LostCtx == "" {
@@ -43,14 +44,15 @@ func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout t
 			m.waiter.must(t, request{Call: callRelease, Hold: "next"})
 		}
 		t.Logf("nobody took the lock, and it is not held: %v", err)
-		_, _ = m.holder.callWithin(request{Call: callClose, Session: "holder"}) // which may have ended
+		_, _ = m.holder.callWithin(request{Call: callClose, Session: "holder"}) // the session may have ended
 		m.waiter.must(t, request{Call: callClose, Session: "waiter"})
 	}
 	t.Fatal("no hold lasts until somebody waits")
 	panic("not reached")
 }
 
-// armed waits until the holder's process asks its hold, or waits to be stopped; or has answered already, for something else stopped it.
+// armed waits until the holder's process asks its hold, or waits to be stopped. It also returns if
+// the process has answered already, because something else stopped it.
 func (m contest) armed(t *testing.T, e *ensemble, answer <-chan reply) {
 	t.Helper()
 	e.until("the holder to be ready for its pause", func() bool {
@@ -58,7 +60,7 @@ func (m contest) armed(t *testing.T, e *ensemble, answer <-chan reply) {
 	})
 }
 
-// next waits until the waiter has the lock and checks the order of the tokens.
+// next waits until the waiter has the lock, and checks the order of the tokens.
 func (m contest) next(t *testing.T) reply {
 	t.Helper()
 	r, err := receive(m.granted, callLock)
@@ -71,16 +73,17 @@ func (m contest) next(t *testing.T) reply {
 	return r
 }
 
-// A7: TestGuarantee_ExpiryBounded: the lock of a process that was killed goes to the next contender within the session's timeout
-// plus a second, and never before the timeout.
+// A7: TestGuarantee_ExpiryBounded kills a process that holds a lock. The next contender gets the
+// lock within the session's timeout plus a second, and never before the timeout.
 //
-// If the killed process led the shard too, nothing can be committed until another is elected. The new leader counts the
-// silence from when its own machine applied the last word of the dead one, but no more than a quarter of the timeout at a
-// time; the part of an election that is longer than that comes on top.
+// If the killed process also led the shard, nothing can be committed until another leader is
+// elected. The new leader counts the silence from when its own machine applied the last word of the
+// dead process. It counts at most a quarter of the timeout at a time, so the part of an election
+// beyond that is added to the bound.
 //
-// A step of the count costs a commit, and the second is there for them and for the election's votes. On a machine that is
-// busy with something else a commit may take any time, which says nothing about the count. So a bound that is missed is
-// tried again: one that does not hold is missed every time.
+// Each step of the count costs a commit. The second is for these commits and for the election's
+// votes. On a busy machine a commit may take any time, which says nothing about the count. So the
+// test repeats a missed bound: a wrong bound is missed every time.
 func TestGuarantee_ExpiryBounded(t *testing.T) {
 	const attempts = 3
 	for _, c := range []killedHolder{
@@ -112,7 +115,8 @@ type killedHolder struct {
 	leads   string // who leads the shard: "holder", "waiter" or "neither"
 }
 
-// kill has the holder of a lock killed. It returns when the lock was granted to the next one, and when it had to be.
+// kill kills the holder of a lock. It returns how long the next contender waited for the lock, and
+// the bound.
 func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
 	e := newEnsemble(t, c.tick)
 	e.startAll()
@@ -126,7 +130,8 @@ func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
 		waiter = leader
 	}
 	m := contend(t, e, holder, waiter, c.timeout)
-	// The silence of the holder's process is counted from its newest request on the shard of the sessions, not before this moment.
+	// The silence of the holder's process counts from its newest request on the first shard, and
+	// not from before this moment.
 	alive := now()
 	m.holder.must(t, request{Call: callSync, Session: "holder", Path: "/"})
 	m.holder.must(t, request{Call: callCreate, Session: "holder", Path: "/zookeeper/alive"})
@@ -147,15 +152,16 @@ func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
 	return r.At - killed, bound
 }
 
-// A3.1: TestGuarantee_ToldFirst stops processes that hold a lock past their sessions' timeout, until another process has been
-// granted the lock.
+// A3.1: TestGuarantee_ToldFirst stops processes that hold a lock past their sessions' timeout,
+// until another process has been granted the lock.
 func TestGuarantee_ToldFirst(t *testing.T) {
 	t.Run("first question", testFirstQuestion)
 	t.Run("every question", testEveryQuestion)
 }
 
-// testFirstQuestion stops a process between the answer "still held" and what it does next. What it asks first when it goes on,
-// whatever that is, is answered "lost", before any timer can have run.
+// testFirstQuestion stops a process between the answer "still held" and its next step. When the
+// process goes on, its first question is answered "lost", whichever question it is, before any
+// timer can have run.
 func testFirstQuestion(t *testing.T) {
 	timeout := patient(1500 * time.Millisecond)
 	for _, leads := range []bool{false, true} {
@@ -180,8 +186,8 @@ func testFirstQuestion(t *testing.T) {
 	}
 }
 
-// asksFirst is false if something else has stopped the holder's process for long enough to be taken for the pause: it has asked while nobody
-// else could have the lock.
+// asksFirst returns false if something else stopped the holder's process for so long that it looked
+// like the pause. Then the process asked while nobody else could have the lock.
 func asksFirst(t *testing.T, e *ensemble, m contest, question string, least time.Duration) bool {
 	paused := m.holder.send(request{Call: callPaused, Session: "holder", Hold: "held", Path: lockPath, Data: question, Timeout: least})
 	m.armed(t, e, paused)
@@ -202,8 +208,8 @@ func asksFirst(t *testing.T, e *ensemble, m contest, question string, least time
 	return afterwards
 }
 
-// testEveryQuestion asks a hold without pause while its process is stopped and continued: no question that is asked after
-// the next holder has the lock may be answered "still held".
+// testEveryQuestion asks a hold without pause while its process is stopped and continued. After the
+// next holder has the lock, no question may be answered "still held".
 func testEveryQuestion(t *testing.T) {
 	timeout := patient(1500 * time.Millisecond)
 	e := newEnsemble(t, quickTick)
@@ -229,7 +235,8 @@ func testEveryQuestion(t *testing.T) {
 	}
 }
 
-// patient is a session timeout that a process under the race detector does not miss for its slowness.
+// patient lengthens a session timeout under the race detector, so that a slow process does not miss
+// it.
 func patient(timeout time.Duration) time.Duration {
 	if underRace {
 		return 3 * timeout
@@ -237,10 +244,11 @@ func patient(timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// afterLoss checks that the lost hold and its session change nothing any more, and that its process can queue again.
+// afterLoss checks that the lost hold and its session change nothing any longer, and that its
+// process can queue again.
 func afterLoss(t *testing.T, e *ensemble, m contest) {
 	t.Helper()
-	// Releasing what is lost must not free what the next one holds.
+	// Releasing the lost hold must not free the lock of the next holder.
 	_, _ = m.holder.callWithin(request{Call: callRelease, Hold: "held"})
 	if r := m.waiter.must(t, request{Call: callHold, Hold: "next"}); r.Lost != "" {
 		t.Errorf("the next holder lost its lock when the lost one was released: %s", r.Lost)
@@ -262,8 +270,8 @@ func afterLoss(t *testing.T, e *ensemble, m contest) {
 	m.waiter.must(t, request{Call: callClose, Session: "waiter"})
 }
 
-// TestRestartFreesLocks: a process that is started again need not wait for the timeout of what it held before, nor need
-// anybody else: its start ends the sessions of its predecessor.
+// TestRestartFreesLocks: a process that starts again need not wait for the timeout of the locks
+// that it held before, nor need anyone else. Its start ends the sessions of its predecessor.
 func TestRestartFreesLocks(t *testing.T) {
 	const timeout = time.Minute
 	for _, c := range []struct {
@@ -290,7 +298,7 @@ func TestRestartFreesLocks(t *testing.T) {
 				e.start(id)
 			}
 			if slices.Contains(victims, waiter) {
-				// The waiter's session went with its process: whoever comes first now has the lock.
+				// The waiter's session went with its process, so the first to come gets the lock.
 				m.waiter = e.session(waiter, "waiter", timeout)
 				m.granted = m.waiter.send(request{Call: callLock, Session: "waiter", Hold: "next", Path: lockPath})
 			}

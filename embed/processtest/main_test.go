@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newRandom returns the source of a test's random choices and prints how to repeat them.
+// newRandom returns the source of a test's random choices, and logs how to repeat them.
 func newRandom(t *testing.T) *rand.Rand {
 	seed := *seedFlag
 	if seed == 0 {
@@ -41,7 +41,7 @@ func newRandom(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// rounds returns how many rounds a test takes.
+// rounds returns how many rounds a test plays.
 func rounds(otherwise int) int {
 	switch {
 	case *roundsFlag > 0:

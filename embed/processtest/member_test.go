@@ -22,11 +22,12 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// A member is this process when it is a member of an ensemble. It answers each request on a goroutine of its own.
+// A member is this process when it runs as a member of an ensemble. It answers each request on its
+// own goroutine.
 type member struct {
 	mu       sync.Mutex
 	node     *embed.Node
-	engine   *engine.Engine // nil of a node with faults
+	engine   *engine.Engine // nil for a node with faults
 	faults   *embedtest.Faults
 	sessions map[string]*embed.Session
 	holds    map[string]*lock.Hold
@@ -34,8 +35,8 @@ type member struct {
 	ticks    atomic.Int64
 }
 
-// runMember serves requests until standard input ends: the parent is gone, or wants this process to be. It ends without a
-// farewell either way.
+// runMember serves requests until standard input ends, because the parent is gone or wants this
+// process to end. It then ends without a shutdown.
 func runMember() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	m := &member{
@@ -144,7 +145,7 @@ func (m *member) start(c *config) error {
 	go func() {
 		<-n.Done()
 		if err := n.Err(); err != nil && !c.Faults {
-			// Nothing else in these tests may make a node fail. Who reads the log will see it.
+			// No node may fail in these tests. checkLog looks for this line.
 			fmt.Fprintln(os.Stderr, "NODE FAILED:", err)
 		}
 	}()
@@ -163,7 +164,7 @@ func (m *member) open(ctx context.Context, n *embed.Node, q *request, r *reply) 
 	return nil
 }
 
-// use carries out what needs a session.
+// use carries out requests that need a session.
 func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply) (err error) {
 	switch q.Call {
 	case callClose:
@@ -208,10 +209,11 @@ func (m *member) use(ctx context.Context, s *embed.Session, q *request, r *reply
 	return err
 }
 
-// transfer moves one from the account below path called a to the one called b and notes it under an id, in one transaction
-// that holds only if nobody else came first.
+// transfer moves one unit from the account below path called a to the account called b, and records
+// the transfer under an id. All of this is one transaction, which fails if anybody else comes
+// first.
 func transfer(ctx context.Context, s *embed.Session, path, id string) error {
-	// A stale read would be refused for its version again and again.
+	// After a stale read, the version would be refused again and again.
 	if _, err := s.Sync(ctx, path); err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrUnavailable, err)
 	}
@@ -232,7 +234,7 @@ func transfer(ctx context.Context, s *embed.Session, path, id string) error {
 	return err
 }
 
-// burst submits creates of path-0, path-1, … without waiting and returns their outcomes.
+// burst submits creates of path-0, path-1, … without waiting, and returns their outcomes.
 func burst(ctx context.Context, s *embed.Session, path string, count int) (each []outcome) {
 	var all []*embed.Pending
 	for i := range count {
@@ -245,7 +247,8 @@ func burst(ctx context.Context, s *embed.Session, path string, count int) (each 
 	return each
 }
 
-// sets submits sets of one znode to data-0, data-1, … without waiting and returns their outcomes and what versions they made.
+// sets submits sets of one znode to data-0, data-1, … without waiting. It returns their outcomes
+// and the versions that they made.
 func sets(ctx context.Context, s *embed.Session, path, data string, count int) (each []outcome, versions []int32) {
 	var all []*embed.Pending
 	for i := range count {
@@ -317,7 +320,7 @@ func (m *member) lock(ctx context.Context, s *embed.Session, q *request, r *repl
 // sectionLen is how long locked asks its hold.
 const sectionLen = 3 * time.Millisecond
 
-// locked takes a lock and notes when it had it for certain.
+// locked acquires a lock, and reports when it certainly had it.
 func locked(ctx context.Context, s *embed.Session, path string, r *reply) error {
 	h, err := lock.NewMutex(s, path).Lock(ctx)
 	if err != nil {
@@ -333,11 +336,11 @@ func locked(ctx context.Context, s *embed.Session, path string, r *reply) error 
 		}
 		r.Until = at
 	}
-	_ = h.Release() // if it cannot be sent the node goes on trying
+	_ = h.Release() // if it cannot be sent, the node keeps trying
 	return nil
 }
 
-// hold returns a hold of this process; nil if there is none of the name.
+// hold returns a hold of this process, or nil if there is none of that name.
 func (m *member) hold(q *request) *lock.Hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -353,11 +356,12 @@ func guarded(ctx context.Context, s *embed.Session, h *lock.Hold, q *request) (e
 	return results[1].Stat, nil
 }
 
-// writesAhead is how many writes writeOn has on their way: four times what the batches in flight can hold, so that some wait in
-// the queue at any moment.
+// writesAhead is how many writes writeOn has in flight. It is four times what the batches in flight
+// can hold, so that some writes always wait in the queue.
 const writesAhead = 8192
 
-// writeOn works as holders do: as long as its hold's context has not ended it submits guarded sets of a znode.
+// writeOn works as holders do: until its hold's context has ended, it submits guarded sets of a
+// znode.
 func (m *member) writeOn(ctx context.Context, s *embed.Session, q *request, r *reply) {
 	h := m.hold(q)
 	m.armed.Add(1)
@@ -394,13 +398,13 @@ func text(err error) string {
 	return err.Error()
 }
 
-// paused waits until this process was stopped by a signal, and then asks its first question. It runs when the signal comes,
-// so it is among the first things that run when the process is continued.
+// paused waits until a signal has stopped this process, and then asks its first question. It runs
+// when the signal comes, so it is among the first code that runs when the process is continued.
 func (m *member) paused(ctx context.Context, s *embed.Session, h *lock.Hold, q *request, r *reply) error {
 	if err := h.Context().Err(); err != nil {
 		return err
 	}
-	before := now() // and then armed, or a stop in between would not show
+	before := now() // before it is armed, or a stop in between would not show
 	m.armed.Add(1)
 	defer m.armed.Add(-1)
 	for at := before; at-before < q.Timeout; at = now() {
@@ -417,7 +421,8 @@ func (m *member) paused(ctx context.Context, s *embed.Session, h *lock.Hold, q *
 // questions are what a holder can ask.
 var questions = []string{"Err", "Done", "Context.Err", "Context.Done", "State", "Set"}
 
-// firstQuestion asks one of the questions and returns the answer, empty if that is "still held".
+// firstQuestion asks one of the questions. It returns the answer, or nothing if that is "still
+// held".
 func firstQuestion(ctx context.Context, s *embed.Session, h *lock.Hold, q *request) string {
 	ended := func(done <-chan struct{}) string {
 		select {
@@ -448,7 +453,7 @@ func firstQuestion(ctx context.Context, s *embed.Session, h *lock.Hold, q *reque
 	return fmt.Sprintf("no question %q", q.Data)
 }
 
-// ask asks a hold. What it answers is in the reply; the error is the call's own.
+// ask asks a hold. The reply has the hold's answer; the error is that of the call itself.
 func (m *member) ask(ctx context.Context, s *embed.Session, q *request, r *reply) error {
 	h := m.hold(q)
 	if h == nil {

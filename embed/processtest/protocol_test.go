@@ -28,7 +28,7 @@ type request struct {
 	Count   int           `json:",omitempty"`
 	Timeout time.Duration `json:",omitempty"` // of the session; paused: the least pause that counts
 	Within  time.Duration `json:",omitempty"` // bounds the call; zero means as the node does
-	Errno   syscall.Errno `json:",omitempty"` // disk: what its calls fail with; zero means that it is well
+	Errno   syscall.Errno `json:",omitempty"` // disk: the error of its calls; zero means that it works
 }
 
 // A config is the part of embed.Config that these tests set.
@@ -38,22 +38,22 @@ type config struct {
 	Members map[embed.MemberID]string
 	Shards  int
 	Tick    time.Duration
-	Faults  bool // its disk may fail; then it takes no snapshots on demand
+	Faults  bool // its disk may fail; then callSnapshot does nothing
 }
 
 type call string
 
 const (
-	callStart    call = "start"    // start the node, after the close of the one before; it answers once
-	callReady    call = "ready"    // wait until it is
+	callStart    call = "start"    // close the node, if there is one, and start another
+	callReady    call = "ready"    // wait until the node is ready
 	callFailed   call = "failed"   // wait until the node has failed, and say why
 	callDisk     call = "disk"     // replace the state of the disk of a member with faults
 	callStatus   call = "status"   // who leads
 	callSnapshot call = "snapshot" // ask for a snapshot of the shard
-	callShutdown call = "shutdown" // close the node with a farewell
+	callShutdown call = "shutdown" // shut the node down
 	callStacks   call = "stacks"   // write the stacks of all goroutines to the log
 	callOpen     call = "open"     // open a session
-	callClose    call = "close"    // close it
+	callClose    call = "close"    // close a session
 	callState    call = "state"    // ask a session for its state and error
 	callCreate   call = "create"
 	callSet      call = "set"
@@ -61,19 +61,19 @@ const (
 	callDelete   call = "delete"
 	callSync     call = "sync"
 	callChildren call = "children"
-	callTransfer call = "transfer" // move one from one account to another, see member.transfer
+	callTransfer call = "transfer" // transfer a unit between accounts, see transfer
 	callBurst    call = "burst"    // submit creates without waiting in between
 	callSets     call = "sets"     // submit sets of one znode without waiting in between
 	callWalk     call = "walk"     // the whole tree, after a Sync
 	callLock     call = "lock"     // wait for a lock
-	callTryLock  call = "try lock" // take a lock if it is free
-	callSection  call = "section"  // take a lock, ask the hold for a while, release it
-	callRelease  call = "release"  // release it
+	callTryLock  call = "try lock" // acquire a lock if it is free
+	callSection  call = "section"  // acquire a lock, ask the hold for a while, release it
+	callRelease  call = "release"  // release a lock
 	callHold     call = "hold"     // ask a hold for its errors
-	callPaused   call = "paused"   // wait until this process was stopped, then ask one question before anything else
+	callPaused   call = "paused"   // wait until this process was stopped, then ask one question first
 	callInsist   call = "insist"   // ask a hold without pause until it is lost
 	callGuarded  call = "guarded"  // set a znode, guarded by a hold, without asking the hold first
-	callWriteOn  call = "write on" // submit such sets without waiting until the hold is lost
+	callWriteOn  call = "write on" // submit guarded sets without waiting until the hold is lost
 )
 
 // A reply answers one request.
@@ -86,18 +86,18 @@ type reply struct {
 	Names   []string        `json:",omitempty"`
 	Status  embed.Status    `json:",omitzero"`
 	Each    []outcome       `json:",omitempty"` // burst, sets, write on
-	Version []int32         `json:",omitempty"` // sets, write on: the znode's after each
+	Version []int32         `json:",omitempty"` // sets, write on: the znode's version after each
 	Tree    []entry         `json:",omitempty"` // walk
 	Zxid    embed.Zxid      `json:",omitempty"` // walk, sync
 	Session embed.SessionID `json:",omitempty"`
 	Token   *lock.Token     `json:",omitempty"`
-	Ticks   int64           `json:",omitempty"` // status: how often a goroutine has run that has nothing to do with the node
-	Armed   int             `json:",omitempty"` // status: how many calls wait for this process to be stopped, or ask a hold
-	At      time.Duration   `json:",omitempty"` // when it happened, on the clock that all processes share
-	Until   time.Duration   `json:",omitempty"` // when the last question was asked that was answered "still held"
+	Ticks   int64           `json:",omitempty"` // status: how often a goroutine outside the node has run
+	Armed   int             `json:",omitempty"` // status: how many calls wait for a stop, or ask a hold
+	At      time.Duration   `json:",omitempty"` // when it happened, on the shared clock
+	Until   time.Duration   `json:",omitempty"` // when the last question answered "still held" was asked
 	Pause   time.Duration   `json:",omitempty"` // how long the process had been stopped
-	Lost    string          `json:",omitempty"` // what a hold's Err said
-	LostCtx string          `json:",omitempty"` // what its Context's Err said
+	Lost    string          `json:",omitempty"` // the answer of a hold's Err
+	LostCtx string          `json:",omitempty"` // the answer of its Context's Err
 }
 
 // An entry is one znode as a session sees it.
@@ -107,17 +107,17 @@ type entry struct {
 	Stat embed.Stat
 }
 
-// An outcome says what a caller may believe after a call.
+// An outcome is what a caller may believe after a call.
 type outcome string
 
 const (
 	applied    outcome = "applied"
 	refused    outcome = "refused"     // an answer of the tree: nothing changed
-	notApplied outcome = "not applied" // certainly not, and it never will be
+	notApplied outcome = "not applied" // certainly not applied, now or later
 	unknown    outcome = "unknown"
 )
 
-// outcomeOf reads an error of a write as the documentation says it is to be read.
+// outcomeOf interprets the error of a write as the documentation says.
 func outcomeOf(err error) outcome {
 	answers := []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion, embed.ErrNotEmpty, embed.ErrNoChildrenForEphemerals,
 		embed.ErrNotHeld}
@@ -145,10 +145,10 @@ func outcomeOf(err error) outcome {
 	}
 }
 
-// now is a clock that all processes of the machine share.
+// now returns the time of a clock that all processes of the machine share.
 func now() time.Duration {
 	if runtime.GOOS == "linux" {
-		return clock.System().Boot() // nobody steps it
+		return clock.System().Boot() // nobody can set it
 	}
 	return time.Duration(time.Now().UnixNano())
 }

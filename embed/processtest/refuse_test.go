@@ -16,12 +16,13 @@ import (
 	"time"
 )
 
-// TestDirectoryInUse: a directory that another process has open is refused with an error that says so, and nothing in it
-// is changed. Its owner goes on, and a killed owner's directory is free at once.
+// TestDirectoryInUse: a start on a directory that another process has open is refused with an error
+// that says so, and changes nothing there. The owner goes on. If the owner is killed, its directory
+// is free at once.
 func TestDirectoryInUse(t *testing.T) {
 	e := newEnsemble(t, quickTick)
 	e.startAll()
-	r := e.session(1, "s", time.Minute) // which outlasts its stops
+	r := e.session(1, "s", time.Minute) // outlasts the stops of its process
 	r.must(t, request{Call: callCreate, Session: "s", Path: "/a", Data: "a"})
 	dir := e.memberDir(1)
 
@@ -29,7 +30,7 @@ func TestDirectoryInUse(t *testing.T) {
 	other.Members = freeMembers(t)
 	alone := config{Dir: dir, ID: 1}
 	for name, c := range map[string]*config{"same member, other ports": &other, "alone": &alone} {
-		// A stopped owner still has its directory open, and changes nothing in it meanwhile.
+		// A stopped owner still has its directory open, and changes nothing there.
 		r.stop()
 		before := scan(t, dir)
 		p := spawn(t, filepath.Join(e.dir, "second.log"))
@@ -54,14 +55,14 @@ func TestDirectoryInUse(t *testing.T) {
 	}
 }
 
-// C4.5: TestPortInUse: a port that another process listens on is refused with an error that names it, and nothing on disk is
-// changed or created.
+// C4.5: TestPortInUse: a start on a port on which another process listens is refused with an error
+// that names the port. Nothing on disk is changed or created.
 func TestPortInUse(t *testing.T) {
 	e := newEnsemble(t, quickTick)
 	e.startAll()
 	e.kill(1)
 
-	// A process of its own, as this one's listener would be closed with the test.
+	// The listener is in a process of its own; here it would be closed with the test.
 	l, err := net.Listen("tcp", e.members[1])
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ type process struct {
 	mayFail bool   // its node may fail; set before the test ends
 }
 
-// spawn starts this binary as a member. It is killed when the test ends, however it does.
+// spawn starts this binary as a member. It is killed when the test ends, in any case.
 func spawn(t *testing.T, log string) *process {
 	t.Helper()
 	c, err := child.Spawn[request, reply](memberVariable, log)
@@ -41,10 +41,11 @@ func spawn(t *testing.T, log string) *process {
 	return p
 }
 
-// send asks a process for something and returns at once.
+// send sends a request to a process and returns at once.
 func (p *process) send(q request) <-chan reply { return p.Send(q, nil) }
 
-// call asks a process for something and waits for the answer, with errDied if there is none.
+// call sends a request to a process and waits for the answer. The error is errDied if there is
+// none.
 func (p *process) call(q request) (reply, error) {
 	r, ok := <-p.send(q)
 	if !ok {
@@ -56,7 +57,7 @@ func (p *process) call(q request) (reply, error) {
 	return r, nil
 }
 
-// must is call for a test that expects no error. It is for the test's own goroutine.
+// must is call for a test that expects no error. Only the test's own goroutine may call it.
 func (p *process) must(t *testing.T, q request) reply {
 	t.Helper()
 	r, err := p.callWithin(q)
@@ -66,7 +67,7 @@ func (p *process) must(t *testing.T, q request) reply {
 	return r
 }
 
-// callWithin is call, no longer than this package's patience.
+// callWithin is call, for at most this package's patience.
 func (p *process) callWithin(q request) (reply, error) {
 	return receive(p.send(q), q.Call)
 }
@@ -86,7 +87,8 @@ func receive(ch <-chan reply, what call) (reply, error) {
 	}
 }
 
-// checkLog fails the test for what no member may ever say, and after a failure shows the end of its log.
+// checkLog fails the test if a member logged something that no member may ever log. After a failure
+// it shows the end of the log.
 func checkLog(t *testing.T, name string, mayFail bool) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// A fence is a resource outside the ensemble that a lock protects: it refuses whoever comes after somebody newer.
+// A fence is a resource outside the ensemble that a lock protects. It refuses a token that is older
+// than one it has seen.
 type fence struct{ newest lock.Token }
 
 func (f *fence) admit(t lock.Token) bool {
@@ -23,11 +24,12 @@ func (f *fence) admit(t lock.Token) bool {
 	return true
 }
 
-// TestGuarantee_Fenced stops a process that holds a lock for three times its timeout, while it writes as fast as it can, with
-// the writes guarded by the hold. Another process is granted the lock and writes. When the first goes on, its hold has ended
-// and says why, and nothing that it sends any more is applied: not what it had on the way or in its queue when the signal
-// came, nor what it sends without asking first. It writes through a session that outlives the stop, so only the guard stands
-// in the way.
+// TestGuarantee_Fenced stops a process that holds a lock for three times its timeout, while the
+// process writes as fast as it can, guarded by the hold. Another process is granted the lock and
+// writes. When the first process goes on, its hold has ended and says why. None of its writes is
+// applied any longer: neither those in flight or queued when the signal came, nor those that it
+// sends without asking first. It writes through a session that outlives the stop, so only the guard
+// can refuse the writes.
 func TestGuarantee_Fenced(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{false, true} {
@@ -119,23 +121,24 @@ func stopWriter(t *testing.T, leads bool) {
 	if got.Data != "new" || got.Stat.Version != first.Stat.Version {
 		t.Errorf("the resource is %q in version %d; the next holder wrote version %d", got.Data, got.Stat.Version, first.Stat.Version)
 	}
-	// The session that lives took the process through the stop.
+	// The writer's session outlived the stop.
 	if r := m.holder.must(t, request{Call: callSet, Session: "writer", Path: resourcePath, Data: "unguarded", Version: first.Stat.Version}); r.Stat.Version != first.Stat.Version+1 {
 		t.Errorf("an unguarded write made version %d", r.Stat.Version)
 	}
 	afterLoss(t, e, m)
 }
 
-// TestStoppedLeader stops the process of the Raft leader for a minute and lets it go on. No session of another member
-// expires because of it, neither while it is stopped nor when it comes back as what it was (etcd#15247). Those of its own whose timeouts
-// passed are gone and say why, and it serves again.
+// TestStoppedLeader stops the process of the Raft leader for a minute and lets it go on. No session
+// of another member expires because of that, neither during the stop nor when the old leader comes
+// back (etcd#15247). Its own sessions whose timeouts passed are gone and say why, and it serves
+// again.
 func TestStoppedLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a minute")
 	}
 	t.Parallel()
 	const minute = time.Minute
-	short := patient(5 * time.Second) // a busy machine may keep a member from proving itself alive for a while
+	short := patient(5 * time.Second) // a busy machine may delay a member's signs of life
 	const long = 30 * time.Second
 	e := newEnsemble(t, quickTick)
 	e.startAll()
@@ -159,7 +162,8 @@ func TestStoppedLeader(t *testing.T) {
 			}
 		}
 	}
-	// alive asks every session of the others, and writes through one: no longer than an election takes may nothing pass.
+	// alive asks every session of the other members, and writes through one. Writes may fail for no
+	// longer than an election takes.
 	var slowest time.Duration
 	alive := func(when string) {
 		t.Helper()
@@ -226,9 +230,10 @@ func TestStoppedLeader(t *testing.T) {
 	e.sameTrees()
 }
 
-// TestStoppedLeader_ReadsNothingStale stops the process of the Raft leader until another one leads and has written. The first
-// thing that it does when it goes on, still taking itself for the leader, is to Sync and read: what it reads is what was written,
-// or it says that it could not Sync. (etcd#20418: a linearizable read of a leader that had been paused was stale.)
+// TestStoppedLeader_ReadsNothingStale stops the process of the Raft leader until another one leads
+// and has written. When the process goes on, it still believes that it leads. First it Syncs and
+// reads: it reads what was written, or says that it could not Sync. (etcd#20418: a linearizable
+// read of a leader that had been paused was stale.)
 func TestStoppedLeader_ReadsNothingStale(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, quickTick)
@@ -242,7 +247,7 @@ func TestStoppedLeader_ReadsNothingStale(t *testing.T) {
 		stopped.stop()
 		var reads []<-chan reply
 		for range 8 {
-			reads = append(reads, stopped.send(request{Call: callWalk, Session: session})) // which syncs first
+			reads = append(reads, stopped.send(request{Call: callWalk, Session: session})) // walk Syncs first
 		}
 		writer := e.session(e.others(leader)[n%2], session, loadTimeout)
 		writer.must(t, request{Call: callSet, Session: session, Path: path, Data: written, Version: embed.AnyVersion, Within: patience})
@@ -251,7 +256,7 @@ func TestStoppedLeader_ReadsNothingStale(t *testing.T) {
 		for _, read := range reads {
 			r, err := receive(read, callWalk)
 			if err != nil {
-				continue // it is not the leader, and says so
+				continue // it does not lead, and says so
 			}
 			served++
 			for _, z := range r.Tree {

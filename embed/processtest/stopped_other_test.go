@@ -4,7 +4,7 @@ package processtest
 
 import "time"
 
-// stopped cannot be asked here; it gives a process the time that it mostly takes.
+// stopped cannot ask the system here. It waits as long as a stop usually takes.
 func stopped(int) bool {
 	<-time.After(50 * time.Millisecond)
 	return true

@@ -1,5 +1,5 @@
-// Keeper starts a node on a directory, checks what earlier runs have left there, and leaves something
-// of its own: keeper DIR RUN. The tests build it with and without cgo.
+// Keeper starts a node on a directory, checks what earlier runs have left there, and leaves
+// something of its own: keeper DIR RUN. The tests build it with and without cgo.
 package main
 
 import (
