@@ -16,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
@@ -78,7 +79,7 @@ func TestDisk_AFlippedByte(t *testing.T) {
 // it.
 func livedTogether(t *testing.T, base string) {
 	ens := embedtest.New(t, 3, embedtest.Options{Dir: base})
-	image := func() string { return fmt.Sprint(contents(t, filepath.Join(ens.Dir(victim), "image"))) }
+	image := func() string { return fmt.Sprint(testkit.Contents(t, filepath.Join(ens.Dir(victim), "image"), false)) }
 	write(t, ens.Node(1), "/a", "/b", "/c")
 	ballast(t, ens.Node(1))
 	before := image()

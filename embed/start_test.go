@@ -2,18 +2,15 @@ package embed_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -40,38 +38,6 @@ func addrs(t *testing.T, host string, n int) map[embed.MemberID]string {
 		out[id+1] = l.Addr().String()
 	}
 	return out
-}
-
-// contents returns everything in a directory: names, modes and the contents of files. It is nil if
-// there is no directory.
-func contents(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	got := make(map[string]string)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		got[path] = info.Mode().String()
-		if info.Mode().IsRegular() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			got[path] += fmt.Sprintf(" %d %x", len(data), sha256.Sum256(data))
-		}
-		return nil
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
 }
 
 // If a Config lacks all Members, or some that the member has met, Start names the missing ones.
@@ -103,7 +69,7 @@ func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 	if cfg.Logger = quiet; cfg.Shards == 0 {
 		cfg.Shards = shardsflag.N
 	}
-	before := contents(t, cfg.Dir)
+	before := testkit.Contents(t, cfg.Dir, false)
 	n, err := embed.Start(cfg)
 	if err == nil {
 		n.Close()
@@ -114,16 +80,7 @@ func startsNot(t *testing.T, cfg embed.Config, words ...string) error {
 			t.Errorf("the error does not say %q: %v", w, err)
 		}
 	}
-	after := contents(t, cfg.Dir)
-	for _, path := range slices.Sorted(maps.Keys(before)) {
-		if after[path] != before[path] {
-			t.Errorf("%s changed from %q to %q", path, before[path], after[path])
-		}
-		delete(after, path)
-	}
-	if len(after) > 0 {
-		t.Errorf("new on disk: %v", slices.Sorted(maps.Keys(after)))
-	}
+	testkit.Unchanged(t, "a refused start", before, testkit.Contents(t, cfg.Dir, false))
 	return err
 }
 
@@ -186,11 +143,11 @@ func lived(t *testing.T) (dir, later string) {
 		write(t, n, paths...)
 		ballast(t, n)
 		image := filepath.Join(dir, "image")
-		before := fmt.Sprint(contents(t, image))
+		before := fmt.Sprint(testkit.Contents(t, image, false))
 		if err := e.RequestSnapshot(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "an image on disk", func() bool { return fmt.Sprint(contents(t, image)) != before })
+		until(t, "an image on disk", func() bool { return fmt.Sprint(testkit.Contents(t, image, false)) != before })
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
 		}

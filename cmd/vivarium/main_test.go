@@ -6,11 +6,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
-	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -24,25 +20,7 @@ const patience = testkit.Patience
 // binary is the path of the program, built as it is shipped.
 var binary string
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "vivarium-")
-		if err == nil {
-			defer os.RemoveAll(dir)
-			binary = filepath.Join(dir, "vivarium")
-			build := exec.Command("go", "build", "-o", binary, ".")
-			build.Env = append(os.Environ(), "CGO_ENABLED=0")
-			build.Stdout, build.Stderr = os.Stderr, os.Stderr
-			err = build.Run()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(child.Main(m, ".", &binary)) }
 
 var (
 	must  = testkit.Must

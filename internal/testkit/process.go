@@ -1,8 +1,15 @@
 package testkit
 
 import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,4 +44,53 @@ func OpenFiles(t testing.TB) []string {
 		}
 	}
 	return open
+}
+
+// Contents describes the directories and files below dir by their paths: names, modes, sizes and
+// contents, and with times also when they were changed. It returns nil if there is no dir.
+func Contents(t testing.TB, dir string, times bool) map[string]string {
+	t.Helper()
+	got := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		got[path] = info.Mode().String()
+		if times {
+			got[path] += fmt.Sprintf(" %v", info.ModTime())
+		}
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			got[path] += fmt.Sprintf(" %d %x", len(data), sha256.Sum256(data))
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	Must(t, err)
+	return got
+}
+
+// Unchanged reports an error of the test for each path that differs between two results of
+// [Contents]. what names the case.
+func Unchanged(t testing.TB, what string, before, after map[string]string) {
+	t.Helper()
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		if after[path] != before[path] {
+			t.Errorf("%s: %s changed from %q to %q", what, path, before[path], after[path])
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(after)) {
+		if _, ok := before[path]; !ok {
+			t.Errorf("%s: %s is new", what, path)
+		}
+	}
 }

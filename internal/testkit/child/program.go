@@ -4,7 +4,10 @@ package child
 
 import (
 	"bufio"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -113,4 +116,24 @@ func (p *Program) ExitCode() int {
 		p.t.Fatalf("it still runs after %v", patience)
 		return 0
 	}
+}
+
+// Main builds the program in a folder as it is shipped, without cgo, and runs the tests. It is for
+// TestMain. binary receives the path of the program. Main returns the tests' exit code.
+func Main(m *testing.M, folder string, binary *string) int {
+	dir, err := os.MkdirTemp("", "program-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		*binary = filepath.Join(dir, "program")
+		build := exec.Command("go", "build", "-o", *binary, ".")
+		build.Dir = folder
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }

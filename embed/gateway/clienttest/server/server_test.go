@@ -25,25 +25,7 @@ const patience = testkit.Patience
 // binary is the path of the program, built as it is shipped.
 var binary string
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "vivarium-")
-		if err == nil {
-			defer os.RemoveAll(dir)
-			binary = filepath.Join(dir, "vivarium")
-			build := exec.Command("go", "build", "-o", binary, ".")
-			build.Dir = "../../../../cmd/vivarium" // the module of the library, not this one
-			build.Env = append(os.Environ(), "CGO_ENABLED=0")
-			build.Stdout, build.Stderr = os.Stderr, os.Stderr
-			err = build.Run()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(child.Main(m, "../../../../cmd/vivarium", &binary)) }
 
 var (
 	must  = testkit.Must
