@@ -15,5 +15,6 @@
 // A Claim is the ephemeral znodes with which a contender stands in queues. A Tenure is one period
 // for which the claim is held. The node is responsible for a claim from the moment it is submitted:
 // whatever happens to the caller, no znode is left behind. The owner of a Tenure learns of its end
-// before anyone else can hold what the claim stands for. The package's example is a complete lock.
+// before anyone else can hold what the claim stands for, unless somebody deletes the znode. The
+// package's example is a complete lock.
 package claim
