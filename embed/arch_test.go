@@ -39,7 +39,8 @@ var imports = map[string][]string{
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication"}, // for tests
-	"engine": {"engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
+	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
+	"engine": {"engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/configfile": {"go.yaml.in/yaml/v3"},

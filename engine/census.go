@@ -3,10 +3,12 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A Census is what monitors ask a node about the ensemble, as its own replica knows it.
@@ -33,18 +35,18 @@ func (e *Engine) Census(ctx context.Context) (Census, error) {
 }
 
 func (e *Engine) count(ctx context.Context) (c Census, err error) {
-	home := e.home()
-	if err := home.lock(ctx); err != nil {
+	err = e.inspect(ctx, e.home(), func(table *session.Table) {
+		for _, o := range table.Origins() {
+			for _, r := range table.Sessions(o.Member) {
+				c.Sessions = append(c.Sessions, SessionCensus{ID: r.ID, Timeout: r.Timeout})
+			}
+		}
+	})
+	if err != nil {
 		return Census{}, err
 	}
-	for _, o := range home.mu.table.Origins() {
-		for _, r := range home.mu.table.Sessions(o.Member) {
-			c.Sessions = append(c.Sessions, SessionCensus{ID: r.ID, Timeout: r.Timeout})
-		}
-	}
-	home.mu.Unlock()
 	for _, m := range e.shards {
-		if err := m.ephemeralsOfAll(ctx, c.Sessions); err != nil {
+		if err := e.ephemeralsOfAll(ctx, m, c.Sessions); err != nil {
 			return Census{}, err
 		}
 	}
@@ -54,21 +56,37 @@ func (e *Engine) count(ctx context.Context) (c Census, err error) {
 	return c, nil
 }
 
+// inspect calls look with a shard's session table while nothing is applied there. It waits until ctx ends, or for the request timeout
+// if that has no deadline.
+func (e *Engine) inspect(ctx context.Context, m *replica.Replica, look func(table *session.Table)) error {
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	err := m.Inspect(ctx, e.done, look)
+	switch {
+	case err == nil:
+		return nil
+	case e.over() != nil:
+		return e.over()
+	}
+	return unavailable(ctx, err)
+}
+
 // censusPortion is how much is gathered of a shard before an entry may be applied in between.
 const censusPortion = 1000
 
 // ephemeralsOfAll adds what sessions own on a shard, in no order.
-func (m *machine) ephemeralsOfAll(ctx context.Context, all []SessionCensus) error {
+func (e *Engine) ephemeralsOfAll(ctx context.Context, m *replica.Replica, all []SessionCensus) error {
 	for len(all) > 0 {
-		if err := m.lock(ctx); err != nil {
+		err := e.inspect(ctx, m, func(table *session.Table) {
+			for n := 0; n < censusPortion && len(all) > 0; all = all[1:] {
+				owned := table.Owned(all[0].ID)
+				all[0].Ephemerals = append(all[0].Ephemerals, owned...)
+				n += 1 + len(owned)
+			}
+		})
+		if err != nil {
 			return err
 		}
-		for n := 0; n < censusPortion && len(all) > 0; all = all[1:] {
-			owned := m.mu.table.Owned(all[0].ID)
-			all[0].Ephemerals = append(all[0].Ephemerals, owned...)
-			n += 1 + len(owned)
-		}
-		m.mu.Unlock()
 	}
 	return nil
 }
@@ -84,14 +102,15 @@ func (e *Engine) Count(ctx context.Context) (sessions, ephemerals int, err error
 
 func (e *Engine) numbers(ctx context.Context) (sessions, ephemerals int, err error) {
 	for _, m := range e.shards {
-		if err := m.lock(ctx); err != nil {
+		err := e.inspect(ctx, m, func(table *session.Table) {
+			if m == e.home() {
+				sessions = table.Len()
+			}
+			ephemerals += table.CountEphemerals()
+		})
+		if err != nil {
 			return 0, 0, err
 		}
-		if m == e.home() {
-			sessions = m.mu.table.Len()
-		}
-		ephemerals += m.mu.table.CountEphemerals()
-		m.mu.Unlock()
 	}
 	return sessions, ephemerals, nil
 }
@@ -99,7 +118,7 @@ func (e *Engine) numbers(ctx context.Context) (sessions, ephemerals int, err err
 // Znodes counts the znodes, those that there are from birth included.
 func (e *Engine) Znodes() (n int) {
 	for _, m := range e.shards {
-		n += m.figures().znodes - fromBirth - 1 // the root too is on every shard
+		n += m.Figures().Znodes - fromBirth - 1 // the root too is on every shard
 	}
 	return n + fromBirth + 1
 }
@@ -110,7 +129,7 @@ const bornBytes = len("/" + "/zookeeper" + "/zookeeper/quota" + "/zookeeper/conf
 // Size is the bytes of the paths and data of all znodes.
 func (e *Engine) Size() (n int) {
 	for _, m := range e.shards {
-		n += m.figures().size - bornBytes
+		n += m.Figures().Size - bornBytes
 	}
 	return n + bornBytes
 }
@@ -124,38 +143,13 @@ func (e *Engine) Peers() int {
 }
 
 // Proposals says how large they were that this node has applied on the first shard.
-func (e *Engine) Proposals() *Sizes { return &e.home().sizes }
-
-// Sizes are of things of which the last, the smallest and the largest count. All are zero while there was none.
-type Sizes struct{ last, least, most atomic.Int64 }
-
-// note is for one goroutine.
-func (s *Sizes) note(n int) {
-	size := int64(n)
-	s.last.Store(size)
-	if least := s.least.Load(); least == 0 || size < least {
-		s.least.Store(size)
-	}
-	if size > s.most.Load() {
-		s.most.Store(size)
-	}
-}
-
-// Read returns them.
-func (s *Sizes) Read() (last, least, most int64) { return s.last.Load(), s.least.Load(), s.most.Load() }
-
-// Reset begins anew.
-func (s *Sizes) Reset() {
-	s.last.Store(0)
-	s.least.Store(0)
-	s.most.Store(0)
-}
+func (e *Engine) Proposals() *replica.Sizes { return &e.home().Sizes }
 
 // Visible is the newest transaction that reads show. With several shards it is that of the one that has come furthest, for their zxids
 // do not compare.
 func (e *Engine) Visible() (z tree.Zxid) {
 	for _, m := range e.shards {
-		z = max(z, m.figures().Zxid)
+		z = max(z, m.Figures().Zxid)
 	}
 	return z
 }

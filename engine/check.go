@@ -14,6 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // ErrNoMember is the answer of Check for a directory that is not of a member.
@@ -112,21 +114,11 @@ func checkShard(d *disk.Disk, dir string, id replication.Identity, shard ShardID
 
 // checkImage reads a shard's image into memory, and drops it.
 func (r *ShardReport) checkImage(d *disk.Disk, dir string, id replication.Identity) error {
-	l := newLoading()
 	at := imageDir(dir, r.Shard)
-	applied, err := storage.Check(storage.Options{Disk: d, Dir: at}, func(t storage.Table, key, value []byte) error {
-		if err := l.record(t, key, value); err != nil {
-			return fmt.Errorf("%s: %w", at, err)
-		}
-		return nil
-	})
-	if err != nil || applied == 0 {
+	found, err := replica.CheckImage(storage.Options{Disk: d, Dir: at}, session.MemberID(id.Member))
+	if err != nil || found.Applied == 0 {
 		return err
 	}
-	t, err := l.finish()
-	if err != nil {
-		return fmt.Errorf("%s: %w", at, err)
-	}
-	r.Applied, r.Znodes, r.Sessions, r.Zxid = applied, t.Len(), l.table.Len(), l.one.Zxid
-	return checkOrigin(dir, l.table, session.MemberID(id.Member), id.Start+1)
+	r.Applied, r.Znodes, r.Sessions, r.Zxid = found.Applied, found.Znodes, found.Sessions, found.Zxid
+	return checkOrigin(dir, found.Origin, id.Start+1)
 }

@@ -57,7 +57,7 @@ func ephemerals(ops []tree.Op) (asked []tree.Op) {
 // Claim submits a transaction that creates ephemerals. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	m, err := s.engine.route(ops)
-	c := &Claim{session: s, pipe: m.pipe, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
+	c := &Claim{session: s, pipe: m.Outbox, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
 	c.waiter.OnOutcome = c.applied
 	if with != nil && with.Inherits {
 		c.heir = true

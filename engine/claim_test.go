@@ -110,7 +110,7 @@ func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 			t.Errorf("told while the znode was there: %v; %v", told, c.Err())
 		}
 	})
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		c := n.held(s, "/q")
 		told := false

@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // MemberID names a member of the ensemble.
@@ -25,12 +26,13 @@ type Leader = replication.Leader
 
 // Defaults of Config.
 const (
-	DefaultTick           = replication.DefaultTick
-	DefaultRequestTimeout = 5 * time.Second
-	DefaultSessionTimeout = 10 * time.Second
-	DefaultMaxTimeout     = 60 * time.Second
-	DefaultMaxDataSize    = 1 << 20
-	MaxDataSizeMax        = 8 << 20 // a transaction of a few such still fits in one log entry
+	DefaultTick                   = replication.DefaultTick
+	DefaultRequestTimeout         = 5 * time.Second
+	DefaultSessionTimeout         = 10 * time.Second
+	DefaultMaxTimeout             = 60 * time.Second
+	DefaultMaxDataSize            = 1 << 20
+	DefaultContainerCheckInterval = replica.DefaultContainerCheckInterval
+	MaxDataSizeMax                = 8 << 20 // a transaction of a few such still fits in one log entry
 )
 
 // PathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop

@@ -17,13 +17,15 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A logWriter makes up a log: members that start again and again, sessions, transactions, silences, and whatever can go
 // wrong with each. It looks at a machine that has applied the log so far, to make commands that do something.
 type logWriter struct {
 	rng  *rand.Rand
-	seen *machine
+	seen *replica.Replica
 }
 
 // entry returns the next entry.
@@ -44,7 +46,7 @@ func (l *logWriter) entry() []byte {
 // reap is what a reaper has seen, of now or of some time ago.
 func (l *logWriter) reap() []byte {
 	var due []command.Mortal
-	l.seen.tree.Load().Mortals(func(m tree.Mortal) bool {
+	l.seen.Tree().Mortals(func(m tree.Mortal) bool {
 		if l.rng.IntN(2) == 0 {
 			m.Mzxid = tree.Zxid(l.near(uint64(m.Mzxid)))
 			due = append(due, command.Mortal{Path: m.Path, Seen: m.Seen})
@@ -93,7 +95,7 @@ func (l *logWriter) near(v uint64) uint64 {
 
 func (l *logWriter) register() []byte {
 	m := l.member()
-	o, _ := l.seen.mu.table.Origin(m)
+	o, _ := tableOf(l.seen).Origin(m)
 	n := session.Origin{Member: m, Start: l.near(o.Start + 1), Directory: [16]byte{byte(m)}, Digest: [32]byte{7}, Level: 1}
 	if l.rng.IntN(10) == 0 {
 		n.Directory[1]++
@@ -101,13 +103,13 @@ func (l *logWriter) register() []byte {
 	names := []string{"digest", "ip", "super"}
 	r := command.Rules{Schemes: names[l.rng.IntN(len(names)):]}
 	if l.rng.IntN(2) == 0 { // the tree is full soon
-		r.TreeMax = l.seen.tree.Load().Weight() + l.rng.Int64N(1000)
+		r.TreeMax = l.seen.Tree().Weight() + l.rng.Int64N(1000)
 	}
 	return command.EncodeRegister(n, l.rng.Int64(), r)
 }
 
 func (l *logWriter) silence() []byte {
-	step, d, _ := l.seen.mu.table.NextStep(l.member())
+	step, d, _ := tableOf(l.seen).NextStep(l.member())
 	step.Step = l.near(step.Step)
 	step.LastSeq = l.near(step.LastSeq)
 	return command.EncodeSilence(step, d+time.Duration(l.rng.IntN(3)-1)*100*time.Millisecond, l.wall())
@@ -115,7 +117,7 @@ func (l *logWriter) silence() []byte {
 
 func (l *logWriter) batch() []byte {
 	m := l.member()
-	o, _ := l.seen.mu.table.Origin(m)
+	o, _ := tableOf(l.seen).Origin(m)
 	var list [][]byte
 	for range l.rng.IntN(6) {
 		r := l.request(m)
@@ -129,7 +131,7 @@ func (l *logWriter) session(m session.MemberID) tree.SessionID {
 	if l.rng.IntN(15) == 0 {
 		m = l.member()
 	}
-	open := l.seen.mu.table.Sessions(m)
+	open := tableOf(l.seen).Sessions(m)
 	if len(open) == 0 {
 		return tree.SessionID(l.rng.IntN(100))
 	}
@@ -147,20 +149,20 @@ func (l *logWriter) request(m session.MemberID) command.Request {
 		return r
 	case n < 4:
 		id := l.session(m)
-		was, _ := l.seen.mu.table.Get(id)
+		was, _ := tableOf(l.seen).Get(id)
 		return command.Request{Kind: command.RequestClose, Session: id, Attached: tree.Zxid(l.near(uint64(was.Attached))), Lost: id%2 == 0}
 	case n < 5:
 		return l.move()
 	case n < 6:
 		id := l.session(m)
-		was, _ := l.seen.mu.table.Get(id)
+		was, _ := tableOf(l.seen).Get(id)
 		return command.Request{Kind: command.RequestSetIdentities, Session: id, Attached: tree.Zxid(l.near(uint64(was.Attached))), Identities: l.identities()}
 	case n < 9:
 		r := command.Request{Kind: command.RequestRelease, Session: l.session(m), Path: l.path()}
-		if owned := l.seen.mu.table.Ephemerals(r.Session); len(owned) > 0 {
+		if owned := tableOf(l.seen).Ephemerals(r.Session); len(owned) > 0 {
 			r.Path = owned[l.rng.IntN(len(owned))]
 		}
-		stat, _ := l.seen.tree.Load().Exists(r.Path)
+		stat, _ := l.seen.Tree().Exists(r.Path)
 		r.Czxid = tree.Zxid(l.near(uint64(stat.Czxid)))
 		r.Lost = l.rng.IntN(2) == 0
 		return r
@@ -175,7 +177,7 @@ func (l *logWriter) request(m session.MemberID) command.Request {
 // move brings a session of any member to the one that sends it.
 func (l *logWriter) move() command.Request {
 	id := l.session(l.member())
-	was, _ := l.seen.mu.table.Get(id)
+	was, _ := tableOf(l.seen).Get(id)
 	was.Password[0] = byte(l.near(uint64(was.Password[0])))
 	return command.Request{Kind: command.RequestReattach, Session: id, Password: was.Password, Timeout: time.Duration(1+l.rng.IntN(4)) * time.Second, Identities: l.identities()}
 }
@@ -224,7 +226,7 @@ func (l *logWriter) op() tree.Op {
 		op.TTL = 1 + l.rng.Int64N(3)
 	}
 	if l.rng.IntN(4) == 0 {
-		stat, _ := l.seen.tree.Load().Exists(op.Path)
+		stat, _ := l.seen.Tree().Exists(op.Path)
 		op.Czxid = tree.Zxid(l.near(uint64(stat.Czxid)))
 	}
 	if l.rng.IntN(3) == 0 {
@@ -261,7 +263,7 @@ func (n *node) applyEntries(rng *rand.Rand, entries []replication.Entry) {
 // restart closes the machine and its image, and loads it anew.
 func (n *node) restart() {
 	n.t.Helper()
-	if err := errors.Join(n.shard.Close(), n.shard.image.Close()); err != nil {
+	if err := errors.Join(n.shard.Close(), n.image.Close()); err != nil {
 		n.t.Fatal(err)
 	}
 	n.withImage()
@@ -270,7 +272,7 @@ func (n *node) restart() {
 // crash loses what the image does not have, and returns the part of the log that comes after it.
 func (n *node) crash(log []replication.Entry) []replication.Entry {
 	n.t.Helper()
-	if err := n.shard.image.Close(); err != nil {
+	if err := n.image.Close(); err != nil {
 		n.t.Fatal(err)
 	}
 	n.withImage()
@@ -296,7 +298,7 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 	}
 	plain, restarted, crashed, installed := replicaOf(1), replicaOf(2), replicaOf(3), replicaOf(9)
 	for _, n := range []*node{plain, restarted, crashed, installed} {
-		n.shard.portion = 2 // znodes that a session may own to end at once
+		n.shard.Portion = 2 // znodes that a session may own to end at once
 	}
 	l := logWriter{rng: rng, seen: plain.shard}
 
@@ -308,7 +310,7 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 		log = append(log, replication.Entry{Index: uint64(10 + i), Cmd: l.entry()})
 		plain.shard.Apply(log[i:])
 		if i == returns {
-			stream = (&replica{node: plain}).stream()
+			stream = (&peer{node: plain}).stream()
 		}
 	}
 	cuts := []int{0, rng.IntN(length), rng.IntN(length), length}
@@ -346,7 +348,7 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 	if got := plain.dump(); got != want {
 		t.Errorf("image:\n%s\nmemory:\n%s", got, want)
 	}
-	if plain.shard.mu.Zxid < length/8 {
-		t.Errorf("%d entries made only %d transactions", length, plain.shard.mu.Zxid)
+	if zxidOf(plain.shard) < length/8 {
+		t.Errorf("%d entries made only %d transactions", length, zxidOf(plain.shard))
 	}
 }

@@ -52,7 +52,7 @@
 //	lock.kept            a lock that its Mutex keeps
 //	gateway.Gateway      the connections
 //	gateway.conn         the queue of answers, and nothing is sent: while what has to fit between two events is read
-//	machine.mu           while one entry is applied; the loops of expiry, reaper and purger, and Ephemerals take it shortly
+//	replica.mu           while one entry is applied; the loops of expiry, reaper and purger, and Ephemerals take it shortly
 //	keeper.mu            lives, claims and watches of this node's sessions
 //	watch registry       while one transaction's events are queued and it becomes visible; several only in the order of the shards
 //	watch.Joint          a watch on several shards

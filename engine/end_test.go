@@ -4,26 +4,12 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A node that ends drops its tree. Neither a read nor a status beside it takes the empty one for what there is.
 func TestEndBesideReadsAndStatus(t *testing.T) {
-	on := startCounted(t, 1)[0]
-	s, err := on.OpenSession(t.Context(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/a"}, {Kind: tree.KindCreate, Path: "/a/b"}}).Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	m := on.home()
-	full, empty, want := m.tree.Load(), tree.New(nil), m.figures()
-	defer m.tree.Store(full)
 	reads := map[string]func(s *Session) (seen bool, err error){
 		"Get":         func(s *Session) (bool, error) { _, _, err := s.Get("/a"); return err == nil, err },
 		"Exists":      func(s *Session) (bool, error) { _, ok, err := s.Exists("/a"); return ok, err },
@@ -32,29 +18,31 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 		"Descendants": func(s *Session) (bool, error) { n, err := s.Descendants("/a"); return n == 1, err },
 	}
 	for name, read := range reads {
-		for range 3000 {
-			s := &Session{engine: on.Engine, owner: outbox.NewOwner(1, false)}
-			m.last.Store(nil)
-			m.tree.Store(full)
-			var both sync.WaitGroup
-			both.Go(func() { // the order of Engine.finish and machine.Close
-				s.owner.End(outbox.ErrClosed)
-				last := m.figures()
-				m.last.Store(&last)
-				m.tree.Store(empty)
+		for range 30 {
+			withNode(t, func(t *testing.T, n *node) {
+				s := n.open(testTimeout)
+				n.mkdir(s, "/a")
+				n.mkdir(s, "/a/b")
+				want := n.Status()[0].Zxid
+				var both sync.WaitGroup
+				both.Go(func() {
+					n.finish(outbox.ErrClosed, nil)
+					if err := n.shard.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				for {
+					if got := n.Status()[0]; got.Zxid != want {
+						t.Fatalf("status %+v, was at %d", got, want)
+					}
+					if seen, err := read(s); errors.Is(err, outbox.ErrClosed) {
+						break
+					} else if err != nil || !seen {
+						t.Fatalf("%s: %v", name, err)
+					}
+				}
+				both.Wait()
 			})
-			for {
-				if got := m.figures(); got.Zxid != want.Zxid {
-					t.Fatalf("status %+v, was %+v", got, want)
-				}
-				if seen, err := read(s); errors.Is(err, outbox.ErrClosed) {
-					break
-				} else if err != nil || !seen {
-					t.Fatalf("%s: %v", name, err)
-				}
-			}
-			both.Wait()
 		}
 	}
-	m.last.Store(nil)
 }

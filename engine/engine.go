@@ -23,6 +23,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
@@ -38,10 +40,10 @@ type Engine struct {
 	listener   net.Listener // until the transport has it
 	transport  *transport.Transport
 	found      []transport.ShardState // of the logs, as this start found them
-	shards     []*machine             // by ShardID - 1
+	shards     []*replica.Replica     // by ShardID - 1
 	registries watch.Shards           // of shards
 	keeper     *keeper
-	purger     *purger
+	purger     *replica.Purger
 
 	schemePanics <-chan schemePanic // to be logged
 
@@ -73,17 +75,17 @@ func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	for _, m := range e.shards {
-		e.loops.Go(m.pipe.Loop)
-		e.loops.Go(func() { m.expirer.loop(e.stop, e.done) })
-		e.loops.Go(func() { m.reaper.loop(e.stop, e.done) })
+		e.loops.Go(m.Outbox.Loop)
+		e.loops.Go(func() { m.ExpireLoop(e.stop, e.done) })
+		e.loops.Go(func() { m.ReapLoop(e.stop, e.done) })
 	}
-	e.loops.Go(func() { e.purger.loop(e.stop, e.done) })
+	e.loops.Go(func() { e.purger.Loop(e.stop, e.done) })
 	e.loops.Go(e.reportLoop)
 	e.loops.Go(e.settle)
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 	e.loops.Go(e.spreadLoop)
 	for _, m := range e.shards {
-		m.pipe.Signal()
+		m.Outbox.Signal()
 	}
 }
 
@@ -103,7 +105,7 @@ func (e *Engine) failureLoop() {
 func (e *Engine) finish(why, cause error) {
 	e.end.Do(func() {
 		for _, m := range e.shards {
-			m.pipe.Close(why)
+			m.Outbox.Close(why)
 		}
 		e.keeper.close(why)
 		e.end.Lock()
@@ -144,17 +146,8 @@ func (e *Engine) Err() error {
 	return e.end.err
 }
 
-// Propose, with Leader, lets the pipeline be built before the host.
-func (e *Engine) Propose(id ShardID, cmd []byte) (outbox.Proposal, error) {
-	p, err := e.host.Load().Propose(id, cmd)
-	if err != nil {
-		return nil, err // not p: a nil *Proposal is no nil proposal
-	}
-	return p, nil
-}
-
 // home is the shard of the session table.
-func (e *Engine) home() *machine { return e.shards[command.HomeShard-1] }
+func (e *Engine) home() *replica.Replica { return e.shards[command.HomeShard-1] }
 
 // barrier waits until this node has applied what was acknowledged on a shard anywhere before the call.
 func (e *Engine) barrier(ctx context.Context, id ShardID) error {
@@ -220,7 +213,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 func (e *Engine) tryReady(ctx context.Context) error {
 	for _, m := range e.shards {
 		select {
-		case <-m.pipe.Ready:
+		case <-m.Outbox.Ready:
 		case <-e.done:
 			return e.over()
 		case <-ctx.Done():
@@ -229,11 +222,11 @@ func (e *Engine) tryReady(ctx context.Context) error {
 	}
 	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
 	defer cancel()
-	return e.eachShard(func(m *machine) error { return e.host.Load().Barrier(step, m.shard, 0) })
+	return e.eachShard(func(m *replica.Replica) error { return e.host.Load().Barrier(step, m.Shard, 0) })
 }
 
 // eachShard runs fn for all shards at once, and returns the first error there was in the order of the shards.
-func (e *Engine) eachShard(fn func(m *machine) error) error {
+func (e *Engine) eachShard(fn func(m *replica.Replica) error) error {
 	if len(e.shards) == 1 {
 		return fn(e.home())
 	}
@@ -272,7 +265,7 @@ func (e *Engine) openSession(ctx context.Context, timeout time.Duration, remote 
 	if err := e.keeper.opens(s, opening); err != nil {
 		return nil, err
 	}
-	home := e.home().pipe
+	home := e.home().Outbox
 	if _, err := home.Submit(opening); err != nil {
 		return nil, err
 	}
@@ -302,7 +295,8 @@ type ShardStatus struct {
 func (e *Engine) Status() []ShardStatus {
 	list := make([]ShardStatus, len(e.shards))
 	for i, m := range e.shards {
-		list[i] = m.figures().ShardStatus
+		f := m.Figures()
+		list[i] = ShardStatus{Shard: m.Shard, Leader: e.Leader(m.Shard), Applied: f.Applied, Zxid: f.Zxid, TreeSize: f.TreeSize, OverSoftQuota: f.OverSoftQuota}
 	}
 	return list
 }
@@ -311,7 +305,7 @@ func (e *Engine) Status() []ShardStatus {
 func (e *Engine) RequestSnapshot() error {
 	var errs []error
 	for _, m := range e.shards {
-		errs = append(errs, e.host.Load().RequestSnapshot(m.shard))
+		errs = append(errs, e.host.Load().RequestSnapshot(m.Shard))
 	}
 	return errors.Join(errs...)
 }
@@ -383,9 +377,7 @@ func (e *Engine) releaseAll() error {
 		errs = append(errs, e.listener.Close())
 	}
 	for _, m := range e.shards {
-		if m.image != nil {
-			errs = append(errs, m.image.Close())
-		}
+		errs = append(errs, m.CloseImage())
 	}
 	if e.disk != nil && e.disk.Err() != nil {
 		// Why the node failed is Err's to say; here it would be repeated by everything that could not be written.
@@ -408,14 +400,4 @@ func (e *Engine) unlockWhenQuiet() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	_ = e.unlock()
-}
-
-// claimsGone and sessionEnded are the machine's word to this node's sessions, before anyone else can see it.
-func (e *Engine) claimsGone(changes []tree.Change) { e.keeper.gone(changes) }
-
-func (e *Engine) sessionEnded(at ShardID, id tree.SessionID, why error) {
-	e.keeper.ended(at, why, id)
-	if at == command.HomeShard && why == outbox.ErrSessionExpired && e.cfg.SessionExpired != nil {
-		e.cfg.SessionExpired(id)
-	}
 }

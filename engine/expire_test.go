@@ -13,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A watchman is a node that may lead and measures silences, with a log whose commits take a while.
@@ -29,7 +31,7 @@ func withWatchman(t *testing.T, latency time.Duration, fn func(t *testing.T, w *
 	withNode(t, func(t *testing.T, n *node) {
 		w := &watchman{node: n, latency: latency, expired: make(map[tree.SessionID]time.Time)}
 		n.cfg.SessionExpired = func(id tree.SessionID) { w.expired[id] = time.Now() }
-		n.loops.Go(func() { n.expirer.loop(n.stop, n.done) })
+		n.loops.Go(func() { n.shard.ExpireLoop(n.stop, n.done) })
 		w.lead(enginetest.Member)
 		fn(t, w)
 	})
@@ -216,7 +218,7 @@ func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 			t.Fatalf("proposed %d times in %v", len(ps), time.Since(first))
 		}
 		w.apply(ps...)
-		if o, _ := w.shard.mu.table.Origin(2); o.Step != 1 || o.Silence != time.Second {
+		if o, _ := tableOf(w.shard).Origin(2); o.Step != 1 || o.Silence != time.Second {
 			t.Fatalf("the copies count as %d steps, %v", o.Step, o.Silence)
 		}
 	})
@@ -232,7 +234,7 @@ func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
 		}
 		w.lead(enginetest.Other)
 		w.lead(enginetest.Member)
-		enginetest.Pass(silencePoll)
+		enginetest.Pass(replica.SilencePoll)
 		if got := len(w.log.Drain()); got != 1 {
 			t.Errorf("%d steps proposed at once when it leads again", got)
 		}
@@ -264,7 +266,7 @@ func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 		const sessions = 12
 		for s := range sessions {
 			id := m.open(4 * time.Second)
-			ops := make([]tree.Op, expirePortion/2)
+			ops := make([]tree.Op, replica.ExpirePortion/2)
 			for i := range ops {
 				ops[i] = ephemeral(fmt.Sprintf("/e%d-%d", s, i))
 			}
@@ -297,7 +299,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 	var watchmen []*node
 	for m := range session.MemberID(3) {
 		n := newNodeOf(t, session.Origin{Member: m + 1, Start: 1})
-		n.loops.Go(func() { n.expirer.loop(n.stop, n.done) })
+		n.loops.Go(func() { n.shard.ExpireLoop(n.stop, n.done) })
 		watchmen = append(watchmen, n)
 	}
 	var log []command.Command

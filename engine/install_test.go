@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -23,29 +22,28 @@ import (
 
 // withGap runs fn in a bubble with a node that has an image, and a replica that has applied the same log and goes on
 // without the node.
-func withGap(t *testing.T, fn func(t *testing.T, n *node, ahead *replica)) {
+func withGap(t *testing.T, fn func(t *testing.T, n *node, ahead *peer)) {
 	t.Helper()
 	withNode(t, func(t *testing.T, n *node) {
-		n.shard.mu.table = session.NewTable() // of the Register, which comes again
 		n.withImage()
 		n.apply(n.applied...)
-		fn(t, n, &replica{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n})
+		fn(t, n, &peer{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n})
 	})
 }
 
 // A replica applies what its node has applied, and then what the test makes up.
-type replica struct {
+type peer struct {
 	*node
 	of *node
 }
 
 // catchUp applies what the node has applied meanwhile.
-func (r *replica) catchUp() {
+func (r *peer) catchUp() {
 	r.node.apply(r.of.applied[len(r.node.applied):]...)
 }
 
 // do applies transactions of another member's session, which it opens.
-func (r *replica) do(ops ...tree.Op) {
+func (r *peer) do(ops ...tree.Op) {
 	r.t.Helper()
 	r.catchUp()
 	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
@@ -56,17 +54,17 @@ func (r *replica) do(ops ...tree.Op) {
 	}
 	r.node.apply(&enginetest.Proposal{Cmd: command.EncodeRegister(o, 0, command.Rules{})})
 	batch(command.Request{Kind: command.RequestOpen, Timeout: testTimeout})
-	id := r.shard.mu.table.Sessions(2)[0].ID
-	before := r.shard.mu.Zxid
+	id := tableOf(r.shard).Sessions(2)[0].ID
+	before := zxidOf(r.shard)
 	for _, op := range ops {
 		batch(command.Request{Kind: command.RequestTxn, Session: id, Ops: []tree.Op{op}})
 	}
-	if r.shard.mu.Zxid != before+tree.Zxid(len(ops)) {
-		r.t.Fatalf("of %d transactions %d went through", len(ops), r.shard.mu.Zxid-before)
+	if zxidOf(r.shard) != before+tree.Zxid(len(ops)) {
+		r.t.Fatalf("of %d transactions %d went through", len(ops), zxidOf(r.shard)-before)
 	}
 }
 
-func (r *replica) stream() []byte {
+func (r *peer) stream() []byte {
 	r.t.Helper()
 	snapshot, err := r.shard.Snapshot()
 	if err != nil {
@@ -81,7 +79,7 @@ func (r *replica) stream() []byte {
 }
 
 // install brings the node to the replica's state.
-func (r *replica) install() {
+func (r *peer) install() {
 	r.t.Helper()
 	if err := r.of.shard.Install(bytes.NewReader(r.stream()), nil); err != nil {
 		r.t.Fatal(err)
@@ -137,7 +135,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 			name += fmt.Sprintf(" %v %s", op.Kind, op.Path)
 		}
 		t.Run(name, func(t *testing.T) {
-			withGap(t, func(t *testing.T, n *node, ahead *replica) {
+			withGap(t, func(t *testing.T, n *node, ahead *peer) {
 				s := n.open(testTimeout)
 				for _, path := range []string{"/a", "/a/b", "/a/b/c", "/z"} {
 					n.mkdir(s, path)
@@ -161,7 +159,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 					if modes[i] == watch.Once {
 						want = c.once
 					}
-					if got := afterGap(w, ahead.shard.mu.Zxid); got != want {
+					if got := afterGap(w, zxidOf(ahead.shard)); got != want {
 						t.Errorf("%v: got %q, want %q", modes[i], got, want)
 					}
 				}
@@ -191,7 +189,7 @@ func afterGap(w *Watch, zxid tree.Zxid) string {
 
 // D2, D3: whoever reads the new state can receive its event already.
 func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		w, err := s.Watch("/n", watch.Once, "")
 		if err != nil {
@@ -220,7 +218,7 @@ func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 
 // B2: a snapshot holds a batch that waits here: its outcome is unknown, and what comes after it is unaffected.
 func TestInstallEndsWaitersItPassedAndNoOthers(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		passed := s.Submit(t.Context(), []tree.Op{create("/passed")})
 		inflight := n.wantRequests("create /passed")
@@ -245,7 +243,7 @@ func TestInstallEndsWaitersItPassedAndNoOthers(t *testing.T) {
 // Among the entries that a snapshot stands for are the creation of a contender and the opening of a session whose callers
 // were told that nobody knows. Both exist, and nobody else would ever remove them while this node lives.
 func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		n.mkdir(s, "/q")
 		seq := tree.EphemeralSequential
@@ -266,7 +264,7 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 		if _, err := lost.Created(t.Context()); !errors.Is(err, outbox.ErrUnknownOutcome) || !errors.Is(lost.Err(), outbox.ErrUnknownOutcome) {
 			t.Fatalf("created %v, ended with %v", err, lost.Err())
 		}
-		orphan := n.shard.mu.table.Sessions(enginetest.Member)[1].ID
+		orphan := tableOf(n.shard).Sessions(enginetest.Member)[1].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", orphan), "release /q/_c_a-lock-0000000002", "release /q/_c_a-lock-0000000003")...)
 		names, _, _ := n.tree().Children("/q")
 		if want := []string{"_c_a-lock-0000000000", "_c_a-lock-0000000001"}; !slices.Equal(names, want) {
@@ -275,7 +273,7 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 		if err := errors.Join(known.Err(), outcome(plain.waiter), s.Err()); err != nil {
 			t.Fatal(err)
 		}
-		if open := n.shard.mu.table.Sessions(enginetest.Member); len(open) != 1 {
+		if open := tableOf(n.shard).Sessions(enginetest.Member); len(open) != 1 {
 			t.Fatalf("%d sessions are open", len(open))
 		}
 	})
@@ -283,7 +281,7 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 
 // Whoever waits for a contender is told that nobody knows at the moment when the snapshot is searched for it.
 func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		lost := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
 		passed := n.wantRequests("create /q")
@@ -313,7 +311,7 @@ func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
 
 // An heir of what was lost of whom nobody knows is lost as well.
 func TestInstallLosesAnHeirThatItBrought(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		heir := s.Claim(t.Context(), []tree.Op{lingering("/q")}, &With{Inherits: true})
 		passed := n.wantRequests("create /q")
@@ -331,7 +329,7 @@ func TestInstallLosesAnHeirThatItBrought(t *testing.T) {
 }
 
 func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s, gone := n.open(testTimeout), n.open(testTimeout)
 		held, deleted, lost := n.held(s, "/held"), n.held(s, "/deleted"), n.held(gone, "/lost")
 		w, err := gone.Watch("/held", watch.Persistent, "")
@@ -341,9 +339,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		n.lead(0)
 		queued := gone.Submit(t.Context(), []tree.Op{create("/x")})
 		ahead.do(remove("/deleted"), create("/deleted"))
-		ahead.shard.mu.Lock()
-		ahead.shard.closeSession(gone.ID(), 1, true)
-		ahead.shard.mu.Unlock()
+		ahead.node.expire(gone.ID())
 		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
 		if err := held.Err(); err != nil {
@@ -368,7 +364,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 // E4: a node that was cut off speaks again, and is sent a snapshot that has it already. What it said is new enough to prove it
 // alive, but a session of it had expired in the gap: somebody else may have the lock, so it is granted nothing meanwhile.
 func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s, own := n.open(testTimeout), n.open(testTimeout)
 		waiting := n.claim(s, "/waiting")
 		n.lead(0)
@@ -376,9 +372,7 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 		n.wantState(s, session.Suspended)
 		n.wantState(own, session.Suspended)
 		ahead.catchUp()
-		ahead.shard.mu.Lock()
-		ahead.shard.closeSession(s.ID(), 1, true)
-		ahead.shard.mu.Unlock()
+		ahead.node.expire(s.ID())
 		n.lead(enginetest.Other)
 		ahead.node.apply(n.log.Drain()...)
 		proved := false
@@ -402,7 +396,7 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 // Two snapshots are installed one right after the other, and what the first one had ended is not ended by the second again.
 // (etcd#18055: a member that was sent two snapshots within a short time panicked.)
 func TestInstallTwiceInQuickSuccession(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		n.mkdir(s, "/a")
 		n.mkdir(s, "/b")
@@ -420,7 +414,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 		ahead.catchUp()
 		ahead.node.apply(inflight...)
 		first := ahead.stream()
-		at := ahead.shard.mu.Zxid
+		at := zxidOf(ahead.shard)
 		ahead.applied = ahead.applied[:len(n.applied)] // the node has not, and do begins with what it has
 		ahead.do(set("/a"), remove("/lost"))
 		for _, stream := range [][]byte{first, ahead.stream()} {
@@ -433,7 +427,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 			t.Errorf("at zxid %d after the second, the first was at %d", zxid, at)
 		}
 		for path, want := range map[string]string{"/a": "gap", "/b": ""} {
-			if got := afterGap(watches[path], ahead.shard.mu.Zxid); got != want {
+			if got := afterGap(watches[path], zxidOf(ahead.shard)); got != want {
 				t.Errorf("the watch of %s: %q, want %q", path, got, want)
 			}
 		}
@@ -450,7 +444,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 }
 
 func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		w, err := s.Watch("/n", watch.Persistent, "")
 		if err != nil {
@@ -472,42 +466,22 @@ func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 }
 
 func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		n.open(testTimeout)
 		enginetest.Pass(testTimeout)
 		n.log.Drain()
 		ahead.catchUp()
 		ahead.install()
-		_, d, _ := n.shard.mu.table.NextStep(enginetest.Member)
-		steps := n.shard.silences(time.Now())
-		if len(steps) != 1 || steps[0].wait != d {
-			t.Fatalf("of a step of %v, %v are left: silence was measured that this node did not see", d, steps)
+		_, d, _ := tableOf(n.shard).NextStep(enginetest.Member)
+		n.log.Elect(enginetest.Member)
+		if n.shard.ExpireDue(time.Now()); len(n.log.Drain()) > 0 {
+			t.Error("silence was measured that this node did not see")
+		}
+		if n.shard.ExpireDue(time.Now().Add(d - 1)); len(n.log.Drain()) > 0 {
+			t.Error("a step is proposed before it is over")
+		}
+		if n.shard.ExpireDue(time.Now().Add(d)); len(n.log.Drain()) != 1 {
+			t.Error("a step that is over is not proposed")
 		}
 	})
-}
-
-// D2: A parent whose create counter has come to its end keeps its Pzxid when a child is created.
-func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
-	load := func(paths ...string) *tree.Tree {
-		loader := tree.NewLoader(nil)
-		for _, path := range append(paths, "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/full") {
-			if err := loader.Add(path, tree.Znode{Created: math.MaxInt32}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		tr, err := loader.Finish(1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tr
-	}
-	g := gap{old: load(), next: load("/full/child"), below: make(map[string]verdict)}
-	for _, path := range []string{"/full", "/full/child", "/full/other"} {
-		if _, touched := g.touched(path, watch.Once); !touched {
-			t.Errorf("%s counts as untouched", path)
-		}
-	}
-	if _, touched := g.touched("/", watch.Recursive); !touched {
-		t.Error("the root counts as untouched below")
-	}
 }

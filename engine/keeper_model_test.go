@@ -155,7 +155,7 @@ func (m *keeperModel) open() {
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
 	m.engine.keeper.add(s, m.nextID, m.sent, m.sentDrift)
 	m.sessions[m.nextID] = s
-	c := &Claim{session: s, pipe: m.engine.home().pipe, done: make(chan struct{}), created: true, paths: []string{"/c"}}
+	c := &Claim{session: s, pipe: m.engine.home().Outbox, done: make(chan struct{}), created: true, paths: []string{"/c"}}
 	s.claims = map[string]*Claim{"/c": c}
 	m.claims[m.nextID] = c
 }

@@ -168,7 +168,7 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 				origin := enginetest.Origin()
 				origin.Member, origin.Directory = enginetest.Other, [16]byte{2}
 				other := newNodeOf(t, origin)
-				other.loops.Go(func() { other.expirer.loop(other.stop, other.done) })
+				other.loops.Go(func() { other.shard.ExpireLoop(other.stop, other.done) })
 				other.log.Elect(enginetest.Other)
 				other.leaderChanged(command.HomeShard, other.log.Leader(command.HomeShard))
 				s := n.open(testTimeout)
@@ -232,15 +232,13 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 		c := n.held(s, "/q")
 		var expired []tree.SessionID
 		n.cfg.SessionExpired = func(id tree.SessionID) { expired = append(expired, id) }
-		n.shard.mu.Lock()
 		for { // four leaders with wild clocks
-			step, d, ok := n.shard.mu.table.NextStep(enginetest.Member)
+			step, d, ok := tableOf(n.shard).NextStep(enginetest.Member)
 			if !ok {
 				break
 			}
-			n.shard.apply(&command.Command{Kind: command.KindSilence, Step: step, Silence: d})
+			n.applyCommand(command.Command{Kind: command.KindSilence, Step: step, Silence: d})
 		}
-		n.shard.mu.Unlock()
 		n.wantState(s, session.Expired)
 		if !errors.Is(c.Err(), outbox.ErrSessionExpired) || !testkit.Closed(c.Done()) || n.exists("/q") {
 			t.Fatalf("the claim: %v", c.Err())
@@ -399,9 +397,9 @@ func TestSessionOfAnOpenerThatGaveUpIsClosed(t *testing.T) {
 		}
 		n.log.Drain()
 		n.apply(open[0])
-		id := n.shard.mu.table.Sessions(enginetest.Member)[0].ID
+		id := tableOf(n.shard).Sessions(enginetest.Member)[0].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", id))...)
-		if len(n.shard.mu.table.Sessions(enginetest.Member)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.timeouts.least != 0 {
+		if len(tableOf(n.shard).Sessions(enginetest.Member)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.timeouts.least != 0 {
 			t.Fatal("the session is still there")
 		}
 	})
@@ -413,7 +411,7 @@ func TestOpenTimeoutIsClamped(t *testing.T) {
 			-1: time.Second, time.Millisecond: time.Second, testTimeout: testTimeout, time.Hour: time.Minute,
 		} {
 			s := n.open(asked)
-			if r, _ := n.shard.mu.table.Get(s.ID()); s.Timeout() != want || r.Timeout != want {
+			if r, _ := tableOf(n.shard).Get(s.ID()); s.Timeout() != want || r.Timeout != want {
 				t.Errorf("asked for %v, got %v here and %v in the ensemble", asked, s.Timeout(), r.Timeout)
 			}
 		}
@@ -479,9 +477,7 @@ func TestCloseOfAnExpiredSessionIsNoError(t *testing.T) {
 		var err error
 		go func() { err = s.Close() }()
 		synctest.Wait()
-		n.shard.mu.Lock()
-		n.shard.closeSession(s.ID(), 1, true) // the ensemble was faster
-		n.shard.mu.Unlock()
+		n.expire(s.ID()) // the ensemble was faster
 		n.commit()
 		if err != nil {
 			t.Fatal(err)
@@ -497,9 +493,7 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 		"close":   {func(n *node, s *Session) { go s.Close(); n.commit() }, outbox.ErrSessionClosed},
 		"expired": {func(n *node, s *Session) { n.lead(0); enginetest.Pass(testDeadline + testTimeout) }, outbox.ErrSessionExpired},
 		"log": {func(n *node, s *Session) {
-			n.shard.mu.Lock()
-			defer n.shard.mu.Unlock()
-			n.shard.closeSession(s.ID(), 1, true)
+			n.expire(s.ID())
 		}, outbox.ErrSessionExpired},
 		"node": {func(n *node, s *Session) { n.finish(ErrFailed, enginetest.ErrRefused) }, ErrFailed},
 	}
@@ -595,7 +589,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 		}
 		n.commit()
 		<-ended
-		if sessions := n.shard.mu.table.Sessions(enginetest.Member); len(sessions) > 0 {
+		if sessions := tableOf(n.shard).Sessions(enginetest.Member); len(sessions) > 0 {
 			t.Errorf("open: %v", sessions)
 		}
 	})

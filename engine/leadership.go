@@ -40,10 +40,8 @@ func (e *Engine) Leader(id ShardID) Leader {
 
 // leaderChanged is told by Raft, whose goroutine it must not keep.
 func (e *Engine) leaderChanged(id ShardID, l Leader) {
-	m := e.shards[id-1]
-	m.pipe.LeaderChanged()
-	m.expirer.signal()
-	e.purger.signal()
+	e.shards[id-1].LeaderChanged()
+	e.purger.Signal()
 	e.leaders.Lock()
 	defer e.leaders.Unlock()
 	if !e.leaders.over {
@@ -124,7 +122,7 @@ func (e *Engine) handOver(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	for _, m := range e.shards {
-		all.Go(func() { e.handOverShard(ctx, m.shard) })
+		all.Go(func() { e.handOverShard(ctx, m.Shard) })
 	}
 	all.Wait()
 }
@@ -152,24 +150,4 @@ func (e *Engine) handOverShard(ctx context.Context, id ShardID) {
 func (e *Engine) leadsOrNobody(id ShardID) bool {
 	leader := e.Leader(id).Member
 	return leader == e.cfg.Member || leader == 0
-}
-
-// newLag watches a shard's machine. The others take over in turn, for one of them may be down; one that lags too does the same.
-func (e *Engine) newLag(m *machine) *lag {
-	others := e.others()
-	turn := 0
-	return &lag{
-		committed: func() uint64 { return e.host.Load().Committed(m.shard) },
-		applied:   m.index.Load, // not the image's, which is written now and then
-		patience:  SessionTimeoutFloor(e.cfg.Tick) / 4,
-		handOver: func() {
-			if len(others) == 0 {
-				return
-			}
-			next := others[turn%len(others)]
-			turn++
-			err := e.TransferLeadership(m.shard, next)
-			e.log.Warn("applying lags behind what is committed, the leadership is handed over", "shard", m.shard, "to", next, "cause", err)
-		},
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
@@ -27,8 +28,8 @@ func lingering(path string) tree.Op {
 func (n *node) owns(s *Session) (paths []string) {
 	n.t.Helper()
 	for _, m := range n.shards {
-		path := n.on(m.shard, 0)
-		p := s.Submit(n.t.Context(), []tree.Op{lingering(path), ephemeral(n.on(m.shard, 1))})
+		path := n.on(m.Shard, 0)
+		p := s.Submit(n.t.Context(), []tree.Op{lingering(path), ephemeral(n.on(m.Shard, 1))})
 		n.commit()
 		if err := outcome(p.waiter); err != nil {
 			n.t.Fatalf("create %s: %v", path, err)
@@ -46,7 +47,7 @@ func (n *node) carry() {
 		n.commit()
 		n.lookAround()
 		for _, m := range n.shards {
-			m.expirer.look(time.Now())
+			m.ExpireDue(time.Now())
 		}
 	}
 	n.commit()
@@ -60,22 +61,20 @@ func (n *node) left(s *Session, paths []string, lingers bool) {
 	n.t.Helper()
 	for i, path := range paths {
 		m := n.shards[i]
-		data, stat, err := m.tree.Load().Get(path)
+		data, stat, err := m.Tree().Get(path)
 		is := err == nil && stat.EphemeralOwner == 0 && string(data) == "mine" && stat.Version == 1 && stat.Mzxid > stat.Czxid && stat.Mtime.UnixMilli() != 0
 		if (err == nil) != lingers || is != lingers {
-			n.t.Errorf("shard %d: %q %+v, %v; to linger: %v", m.shard, data, stat, err, lingers)
+			n.t.Errorf("shard %d: %q %+v, %v; to linger: %v", m.Shard, data, stat, err, lingers)
 		}
-		if n.exists(n.on(m.shard, 1)) {
-			n.t.Errorf("shard %d: an ephemeral without a TTL is still there", m.shard)
+		if n.exists(n.on(m.Shard, 1)) {
+			n.t.Errorf("shard %d: an ephemeral without a TTL is still there", m.Shard)
 		}
-		m.mu.Lock()
-		if owned := m.mu.table.Ephemerals(s.id); len(owned) > 0 {
-			n.t.Errorf("shard %d: the session still owns %v", m.shard, owned)
+		if owned := tableOf(m).Ephemerals(s.id); len(owned) > 0 {
+			n.t.Errorf("shard %d: the session still owns %v", m.Shard, owned)
 		}
-		if err := m.mu.table.Verify(); err != nil {
-			n.t.Errorf("shard %d: %v", m.shard, err)
+		if err := tableOf(m).Verify(); err != nil {
+			n.t.Errorf("shard %d: %v", m.Shard, err)
 		}
-		m.mu.Unlock()
 	}
 }
 
@@ -175,7 +174,7 @@ func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 		o := enginetest.Origin()
 		o.Start++
 		for _, m := range n.shards[1:] {
-			n.applyOn(m.shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
+			n.applyOn(m.Shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
 		}
 		if stat, _ := n.tree().Exists(paths[0]); stat.EphemeralOwner != s.id {
 			t.Fatalf("it has ended at home: %+v", stat)
@@ -236,7 +235,7 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				n.lead(enginetest.Other)
 				n.commit()
 				n.wantState(s, session.Connected)
-				stat, ok := n.at(held.paths[0]).tree.Load().Exists(held.paths[0])
+				stat, ok := n.at(held.paths[0]).Tree().Exists(held.paths[0])
 				if !ok || stat.EphemeralOwner != 0 || !errors.Is(held.Err(), ErrSuspended) {
 					t.Errorf("what was held is %+v, %v", stat, held.Err())
 				}
@@ -273,7 +272,7 @@ func TestCloseDoesNotOvertakeALoss(t *testing.T) {
 		go s.Close()
 		n.faster()
 		n.commit()
-		if stat, ok := n.at(held.paths[0]).tree.Load().Exists(held.paths[0]); !ok || stat.EphemeralOwner != 0 {
+		if stat, ok := n.at(held.paths[0]).Tree().Exists(held.paths[0]); !ok || stat.EphemeralOwner != 0 {
 			t.Errorf("what was held is there: %v, %+v", ok, stat)
 		}
 	})
@@ -379,12 +378,12 @@ func TestHeirOfAnEndedSessionIsForgotten(t *testing.T) {
 // A claim ends before anybody can see that its znode is nobody's, by the log of a shard that knows of the session's end first, and by a
 // snapshot.
 func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
-	lose := func(m *machine, s *Session, path string) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		h := tree.Header{Zxid: m.mu.Zxid + 1, Session: s.id, System: true}
-		_, err := m.commit(h, []tree.Op{{Kind: tree.KindLose, Path: path}}, nil)
-		return err
+	// lose returns an entry of the log in which the session loses the znode.
+	lose := func(n *node, s *Session, path string) []*enginetest.Proposal {
+		stat, _ := n.tree().Exists(path)
+		n.pipe.QueueEnd(outbox.NewCall(s.owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: stat.Czxid, Lost: true}))
+		n.pipe.Pump()
+		return n.log.Drain()
 	}
 	owner := func(n *node) tree.SessionID {
 		stat, _ := n.tree().Exists("/q")
@@ -395,19 +394,18 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		c := n.heldToLinger(s, "/q")
 		var seen tree.SessionID
 		n.tells(c, func() { seen = owner(n) })
-		if err := lose(n.shard, s, "/q"); err != nil || seen != s.id || c.Err() != ErrDeleted {
-			t.Errorf("told while it was session %d's, %v, %v", seen, c.Err(), err)
+		n.apply(lose(n, s, "/q")...)
+		if seen != s.id || c.Err() != ErrDeleted {
+			t.Errorf("told while it was session %d's, %v", seen, c.Err())
 		}
 	})
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		c := n.heldToLinger(s, "/q")
 		var seen tree.SessionID
 		n.tells(c, func() { seen = owner(n) })
 		ahead.catchUp()
-		if err := lose(ahead.shard, s, "/q"); err != nil {
-			t.Fatal(err)
-		}
+		ahead.node.apply(lose(n, s, "/q")...)
 		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
 		if seen != s.id || c.Err() != ErrDeleted || owner(n) != 0 {
@@ -430,9 +428,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.shard.mu.Lock()
-		r.shard.closeSession(s.id, 7, true)
-		r.shard.mu.Unlock()
+		r.expire(s.id)
 		r.want("e")
 		r.after(lingerTime - time.Second)()
 		r.want("e")
@@ -453,10 +449,10 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		m.batch(txn(id, lingering("/e")))
 		n.joined(2, 2)
 		was, _ := n.tree().Exists("/e")
-		n.shard.gathered.entries = 1
+		n.applyNothing()
 		n.restart()
 		stat, ok := n.tree().Exists("/e")
-		if !ok || stat != was || stat.EphemeralOwner != 0 || len(n.shard.mortals(time.Now().Add(time.Hour), 2)) != 1 {
+		if !ok || stat != was || stat.EphemeralOwner != 0 || n.mortals() != 1 {
 			t.Errorf("loaded %+v, was %+v", stat, was)
 		}
 	})

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A member is another node as a machine sees it: what it registers and the batches it sends.
@@ -49,7 +52,7 @@ func (m *member) again(seq uint64, requests ...command.Request) {
 
 // open opens a session at the member.
 func (m *member) open(timeout time.Duration) tree.SessionID {
-	id := tree.SessionID(m.n.shard.mu.Zxid + 1)
+	id := tree.SessionID(zxidOf(m.n.shard) + 1)
 	m.batch(command.Request{Kind: command.RequestOpen, Timeout: timeout})
 	return id
 }
@@ -63,7 +66,7 @@ func ephemeral(path string) tree.Op {
 }
 
 func (n *node) sessionsOf(m session.MemberID) (ids []tree.SessionID) {
-	for _, r := range n.shard.mu.table.Sessions(m) {
+	for _, r := range tableOf(n.shard).Sessions(m) {
 		ids = append(ids, r.ID)
 	}
 	return ids
@@ -77,12 +80,12 @@ func TestRegisterClosesThePredecessorsSessions(t *testing.T) {
 		old := n.joined(2, 1)
 		a, b := old.open(testTimeout), old.open(time.Minute)
 		old.batch(txn(b, ephemeral("/b")), txn(a, ephemeral("/a"), create("/kept")))
-		before := n.shard.mu.Zxid
+		before := zxidOf(n.shard)
 		n.joined(2, 2)
 		if n.exists("/a") || n.exists("/b") || !n.exists("/kept") || !n.exists("/stays") {
 			t.Fatal("the wrong znodes are gone")
 		}
-		if got := n.shard.mu.Zxid - before; got != 2 {
+		if got := zxidOf(n.shard) - before; got != 2 {
 			t.Fatalf("two sessions were closed in %d transactions", got)
 		}
 		if len(n.sessionsOf(2)) != 0 || !slices.Equal(n.sessionsOf(3), []tree.SessionID{stays}) {
@@ -161,9 +164,9 @@ func TestBatchCountsAlsoIfAllInItFails(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		m := n.joined(2, 1)
 		id := m.open(testTimeout)
-		before := n.shard.mu.Zxid
+		before := zxidOf(n.shard)
 		m.batch(txn(id, create("/no/parent")), txn(id, create("/x"), create("/x")), txn(999, create("/y")))
-		if n.shard.mu.Zxid != before || n.exists("/x") {
+		if zxidOf(n.shard) != before || n.exists("/x") {
 			t.Fatal("a failed transaction left something behind")
 		}
 		m.batch(txn(id, create("/z")))
@@ -234,20 +237,20 @@ func TestExpiryIsPortioned(t *testing.T) {
 		}
 		var told []tree.SessionID
 		n.cfg.SessionExpired = func(id tree.SessionID) { told = append(told, id) }
-		before, length := n.shard.mu.Zxid, n.tree().Len()
+		before, length := zxidOf(n.shard), n.tree().Len()
 
 		silent := func() {
-			step, d, _ := n.shard.mu.table.NextStep(2)
+			step, d, _ := tableOf(n.shard).NextStep(2)
 			n.applyCommand(command.Command{Kind: command.KindSilence, Step: step, Silence: d})
 		}
 		for range 4 {
 			silent()
 		}
-		if !slices.Equal(n.sessionsOf(2), ids[2:]) || n.shard.mu.Zxid != before+2 || n.tree().Len() != length-2*each {
+		if !slices.Equal(n.sessionsOf(2), ids[2:]) || zxidOf(n.shard) != before+2 || n.tree().Len() != length-2*each {
 			t.Fatalf("after the first portion %v are left and %d znodes gone", n.sessionsOf(2), length-n.tree().Len())
 		}
-		if n.shard.mu.table.DueLen() != 2 || len(n.expirer.wake) != 1 {
-			t.Fatal("nobody is told that more are due")
+		if due := tableOf(n.shard).DueLen(); due != 2 {
+			t.Fatalf("%d more are due", due)
 		}
 		m.batch(txn(ids[2], create("/too-late")), command.Request{Kind: command.RequestRelease, Session: ids[3], Path: "/e3-0"})
 		other.batch(txn(watcher, create("/other")))
@@ -255,12 +258,12 @@ func TestExpiryIsPortioned(t *testing.T) {
 			t.Fatal("a session that is due was used")
 		}
 		n.applyCommand(command.Command{Kind: command.KindExpire})
-		if len(n.sessionsOf(2)) != 0 || n.shard.mu.table.DueLen() != 0 || !slices.Equal(told, ids) {
+		if len(n.sessionsOf(2)) != 0 || tableOf(n.shard).DueLen() != 0 || !slices.Equal(told, ids) {
 			t.Fatalf("left %v, told of %v", n.sessionsOf(2), told)
 		}
 		n.applyCommand(command.Command{Kind: command.KindExpire}) // a copy
-		if n.shard.mu.Zxid != before+5 {
-			t.Fatalf("%d transactions", n.shard.mu.Zxid-before)
+		if zxidOf(n.shard) != before+5 {
+			t.Fatalf("%d transactions", zxidOf(n.shard)-before)
 		}
 	})
 }
@@ -268,7 +271,7 @@ func TestExpiryIsPortioned(t *testing.T) {
 // A9: sessions that own nothing cost an entry less than znodes do, but not nothing.
 func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
-		n.shard.portion = 10
+		n.shard.Portion = 10
 		m := n.joined(2, 1)
 		for range 25 {
 			m.open(testTimeout)
@@ -394,7 +397,7 @@ func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 		if err := create("/a"); err != nil {
 			t.Error(err)
 		}
-		register(2, n.shard.figures().TreeSize)
+		register(2, n.Status()[0].TreeSize)
 		if err := create("/b"); !errors.Is(err, tree.ErrQuotaExceeded) || n.exists("/b") {
 			t.Errorf("the tree is full: %v", err)
 		}
@@ -408,7 +411,7 @@ func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 // silence is what the log says of a node that is not heard for as long as its longest session may last.
 func (n *node) silence() {
 	for {
-		step, d, ok := n.shard.mu.table.NextStep(enginetest.Member)
+		step, d, ok := tableOf(n.shard).NextStep(enginetest.Member)
 		if !ok {
 			return
 		}
@@ -420,8 +423,8 @@ func (n *node) silence() {
 func (n *node) waitsForItsTurn() *Claim {
 	first, s := n.open(testTimeout), n.open(testTimeout)
 	var ops []tree.Op
-	n.shard.portion = 3
-	for i := range n.shard.portion {
+	n.shard.Portion = 3
+	for i := range n.shard.Portion {
 		ops = append(ops, tree.Op{Kind: tree.KindCreate, Path: fmt.Sprint("/e", i), Mode: tree.Ephemeral})
 	}
 	first.Submit(n.t.Context(), ops)
@@ -436,8 +439,8 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		c := n.waitsForItsTurn()
 		n.fake.Pause(testTimeout)
 		n.silence()
-		if n.shard.mu.table.DueLen() != 1 || !n.exists("/q") {
-			t.Fatalf("%d sessions are due", n.shard.mu.table.DueLen())
+		if tableOf(n.shard).DueLen() != 1 || !n.exists("/q") {
+			t.Fatalf("%d sessions are due", tableOf(n.shard).DueLen())
 		}
 		n.pipe.Beat()
 		n.commit()
@@ -445,9 +448,9 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 			t.Errorf("Hold: %v", err)
 		}
 	})
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		c := n.waitsForItsTurn()
-		ahead.shard.portion = n.shard.portion
+		ahead.shard.Portion = n.shard.Portion
 		ahead.catchUp()
 		n.fake.Pause(testTimeout)
 		ahead.silence()
@@ -493,16 +496,16 @@ func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
 			defer func() { recover() }()
 			n.commit()
 		}()
-		if !n.shard.mu.TryLock() {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := n.shard.Inspect(over, nil, func(*session.Table) {}); err != nil {
 			t.Fatal("the machine stays locked")
 		}
-		n.shard.mu.Unlock()
 	})
 }
 
 func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
-		n.shard.mu.table = session.NewTable()
 		n.withImage()
 		n.fails = true
 		register := func(m session.MemberID) []byte {
@@ -513,7 +516,7 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 		if !errors.Is(err, command.ErrMalformed) || !strings.Contains(err.Error(), "entry 8") {
 			t.Fatalf("the node failed with %v", err)
 		}
-		if _, ok := n.shard.mu.table.Origin(6); ok || n.shard.image.Applied() != 0 {
+		if _, ok := tableOf(n.shard).Origin(6); ok || n.image.Applied() != 0 {
 			t.Fatal("what comes after was applied")
 		}
 	})
@@ -523,7 +526,6 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 // again after each restart.
 func TestPathThatNoImageCanKeepIsNeverProposed(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
-		n.shard.mu.table = session.NewTable()
 		n.withImage()
 		n.apply(n.applied...)
 		s := n.open(testTimeout)
@@ -561,8 +563,8 @@ func TestRequestThatNoEntryCanHoldIsRefused(t *testing.T) {
 // What was applied is not written with every entry, but when enough has gathered, and whenever somebody asks for all of it.
 func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 	large := create("/large")
-	large.Data = make([]byte, gatherBytes)
-	many := make([]tree.Op, gatherRecords)
+	large.Data = make([]byte, replica.GatherBytes)
+	many := make([]tree.Op, replica.GatherRecords)
 	for i := range many {
 		many[i] = create(fmt.Sprint("/", i))
 	}
@@ -571,17 +573,17 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 		more int // entries after it
 		want uint64
 	}{
-		"a few entries":    {[]tree.Op{create("/a")}, gatherEntries - 3, 0},
-		"many entries":     {[]tree.Op{create("/a")}, 2 * gatherEntries, 2 * gatherEntries},
+		"a few entries":    {[]tree.Op{create("/a")}, replica.GatherEntries - 3, 0},
+		"many entries":     {[]tree.Op{create("/a")}, 2 * replica.GatherEntries, 2 * replica.GatherEntries},
 		"many bytes":       {[]tree.Op{large}, 1, 2},
 		"many znodes":      {many, 1, 2},
-		"nearly so many":   {many[:gatherRecords-10], 1, 0},
-		"nearly the bytes": {[]tree.Op{{Kind: tree.KindCreate, Path: "/b", Data: large.Data[:gatherBytes-300]}}, 1, 0},
+		"nearly so many":   {many[:replica.GatherRecords-10], 1, 0},
+		"nearly the bytes": {[]tree.Op{{Kind: tree.KindCreate, Path: "/b", Data: large.Data[:replica.GatherBytes-300]}}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t).withImage()
-			n.shard.mu.table.LoadOrigin(session.Origin{Member: 2, Start: 1, LastSeq: 1})
-			if err := n.shard.mu.table.LoadRecord(session.Record{ID: 1, Timeout: testTimeout, Origin: 2}); err != nil {
+			tableOf(n.shard).LoadOrigin(session.Origin{Member: 2, Start: 1, LastSeq: 1})
+			if err := tableOf(n.shard).LoadRecord(session.Record{ID: 1, Timeout: testTimeout, Origin: 2}); err != nil {
 				t.Fatal(err)
 			}
 			r := txn(1, c.ops...)
@@ -591,7 +593,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 				last++
 				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1)}})
 			}
-			if got := n.shard.image.Applied(); got != c.want {
+			if got := n.image.Applied(); got != c.want {
 				t.Fatalf("after entry %d the image is at %d, want %d", last, got, c.want)
 			}
 			for what, write := range map[string]func() error{
@@ -601,8 +603,8 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 			} {
 				last++
 				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1)}})
-				if err := write(); err != nil || n.shard.image.Applied() != last {
-					t.Fatalf("%s: the image is at %d, want %d: %v", what, n.shard.image.Applied(), last, err)
+				if err := write(); err != nil || n.image.Applied() != last {
+					t.Fatalf("%s: the image is at %d, want %d: %v", what, n.image.Applied(), last, err)
 				}
 			}
 		})
@@ -617,12 +619,12 @@ func (n *node) putRecords(put func(b *storage.Batch)) error {
 	if err := n.shard.Sync(); err != nil {
 		n.t.Fatal(err)
 	}
-	b := n.shard.image.NewBatch()
+	b := n.image.NewBatch()
 	put(b)
 	if err := b.Commit(2); err != nil {
 		n.t.Fatal(err)
 	}
-	return n.shard.load()
+	return n.shard.Load(n.image)
 }
 
 func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
@@ -666,10 +668,8 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 func (n *node) dump() string {
 	n.t.Helper()
 	m := n.shard
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var out strings.Builder
-	fmt.Fprintln(&out, "zxid", m.mu.Zxid, "visible", n.tree().Visible())
+	fmt.Fprintln(&out, "zxid", zxidOf(m), "visible", n.tree().Visible())
 	err := n.tree().Walk(func(path string, z tree.Znode) error {
 		fmt.Fprintf(&out, "znode %s %x\n", path, command.EncodeZnode(z))
 		return nil
@@ -677,14 +677,14 @@ func (n *node) dump() string {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	for _, o := range m.mu.table.Origins() {
+	for _, o := range tableOf(m).Origins() {
 		fmt.Fprintf(&out, "origin %d %x\n", o.Member, command.EncodeOrigin(o))
-		for _, r := range m.mu.table.Sessions(o.Member) {
-			fmt.Fprintf(&out, "session %d %x owns %q\n", r.ID, command.EncodeSession(r), m.mu.table.Ephemerals(r.ID))
+		for _, r := range tableOf(m).Sessions(o.Member) {
+			fmt.Fprintf(&out, "session %d %x owns %q\n", r.ID, command.EncodeSession(r), tableOf(m).Ephemerals(r.ID))
 		}
 	}
-	fmt.Fprintln(&out, "due", m.mu.table.Due())
-	if err := m.mu.table.Verify(); err != nil {
+	fmt.Fprintln(&out, "due", tableOf(m).Due())
+	if err := tableOf(m).Verify(); err != nil {
 		n.t.Fatal(err)
 	}
 	return out.String()

@@ -19,6 +19,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
@@ -30,10 +32,9 @@ type node struct {
 	fake *enginetest.Clock
 
 	// Of the first shard.
-	shard   *machine
-	pipe    *outbox.Outbox
-	expirer *expirer
-	reaper  *reaper
+	shard *replica.Replica
+	pipe  *outbox.Outbox
+	image *storage.Image // nil: it has none
 
 	applied []*enginetest.Proposal
 	fails   bool // the test makes the node fail
@@ -43,6 +44,17 @@ type node struct {
 func withNode(t *testing.T, fn func(t *testing.T, n *node)) {
 	t.Helper()
 	withShards(t, 1, fn)
+}
+
+// withSchemes is withNode for a node that knows other schemes.
+func withSchemes(t *testing.T, schemes tree.Schemes, fn func(t *testing.T, n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodeWith(t, enginetest.Origin(), 1, schemes)
+		n.lead(enginetest.Other)
+		n.commit()
+		fn(t, n)
+	})
 }
 
 // withShards is withNode for a node with several shards.
@@ -62,6 +74,10 @@ func newNode(t *testing.T) *node { return newNodeOf(t, enginetest.Origin()) }
 func newNodeOf(t *testing.T, origin session.Origin) *node { return newShardedNode(t, origin, 1) }
 
 func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
+	return newNodeWith(t, origin, shards, tree.BuiltinSchemes())
+}
+
+func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.Schemes) *node {
 	n := &node{t: t, log: &enginetest.Log{}, fake: enginetest.NewClock()}
 	d, err := disk.Open(t.TempDir())
 	if err != nil {
@@ -69,7 +85,7 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 	}
 	e := &Engine{
 		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
-			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, ContainerCheckInterval: DefaultContainerCheckInterval, Schemes: tree.BuiltinSchemes()},
+			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, ContainerCheckInterval: replica.DefaultContainerCheckInterval, Schemes: schemes},
 		clock: n.fake.Clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -78,8 +94,8 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 		n.newShard(origin)
 	}
 	n.shard = e.home()
-	n.pipe, n.expirer, n.reaper = n.shard.pipe, n.shard.expirer, n.shard.reaper
-	e.purger = newPurger(e, n.log)
+	n.pipe = n.shard.Outbox
+	e.purger = replica.NewPurger(e.shards, n.log, e.cfg.Member, e.log)
 	e.loops.Go(func() { e.keeper.loop(e.stop) })
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil && !n.fails {
@@ -98,15 +114,11 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 // newShard adds a shard to the node.
 func (n *node) newShard(origin session.Origin) {
 	m := n.newMachine(ShardID(len(n.shards)+1), n.log, origin)
-	m.expirer = newExpirer(m, n.log, n.cfg, &lag{applied: func() uint64 { return 0 }, committed: func() uint64 { return 0 }}, n.Engine.log)
-	m.tree.Store(tree.New(nil))
-	m.mu.table = session.NewTable()
-	m.restartClocks()
-	n.loops.Go(m.pipe.Loop)
+	n.loops.Go(m.Outbox.Loop)
 }
 
 // tree is that of the node's first shard.
-func (n *node) tree() *tree.Tree { return n.shard.tree.Load() }
+func (n *node) tree() *tree.Tree { return n.shard.Tree() }
 
 // withImage gives the node an image, and loads what is in it.
 func (n *node) withImage() *node {
@@ -115,8 +127,8 @@ func (n *node) withImage() *node {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.shard.image, n.shard.batch = image, image.NewBatch()
-	if err := n.shard.load(); err != nil {
+	n.image = image
+	if err := n.shard.Load(image); err != nil {
 		n.t.Fatal(err)
 	}
 	return n
@@ -127,11 +139,11 @@ func (n *node) apply(ps ...*enginetest.Proposal) {
 	n.t.Helper()
 	for _, p := range ps {
 		m := n.shards[max(p.Shard, command.HomeShard)-1]
-		if m.image == nil {
-			n.applyOn(m.shard, enginetest.Decode(n.t, p.Cmd))
+		if n.image == nil {
+			n.applyOn(m.Shard, enginetest.Decode(n.t, p.Cmd))
 			continue
 		}
-		m.Apply([]replication.Entry{{Index: m.index.Load() + 1, Cmd: p.Cmd}})
+		m.Apply([]replication.Entry{{Index: m.Index() + 1, Cmd: p.Cmd}})
 	}
 	n.applied = append(n.applied, ps...)
 	synctest.Wait()
@@ -141,9 +153,7 @@ func (n *node) applyCommand(c command.Command) { n.applyOn(command.HomeShard, c)
 
 func (n *node) applyOn(id ShardID, c command.Command) {
 	m := n.shards[id-1]
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.apply(&c)
+	m.ApplyOne(m.Index(), &c)
 }
 
 // commit applies what is proposed until nothing more is.
@@ -237,7 +247,7 @@ func holdErr(c *Claim) error {
 
 // exists reports whether a znode is there, on whatever shard its path belongs to.
 func (n *node) exists(path string) bool {
-	_, ok := n.at(path).tree.Load().Exists(path)
+	_, ok := n.at(path).Tree().Exists(path)
 	return ok
 }
 
@@ -245,7 +255,7 @@ func (n *node) exists(path string) bool {
 func (n *node) lead(m replication.MemberID) {
 	n.log.Elect(m)
 	for _, s := range n.shards {
-		s.pipe.LeaderChanged()
+		s.Outbox.LeaderChanged()
 	}
 	synctest.Wait()
 }
@@ -267,3 +277,33 @@ func outcome(w *outbox.Call) error {
 
 // cause is why a context has ended, nil while it has not.
 func cause(ctx context.Context) error { return context.Cause(ctx) }
+
+// tableOf returns the session table of a shard. Nothing may be applied while a test reads it.
+func tableOf(m *replica.Replica) (table *session.Table) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := m.Inspect(ctx, nil, func(t *session.Table) { table = t }); err != nil {
+		panic(err) // the test itself has it locked
+	}
+	return table
+}
+
+// applyNothing applies an entry that changes nothing, so that the image lacks something.
+func (n *node) applyNothing() {
+	n.apply(&enginetest.Proposal{Cmd: command.EncodePurged(uint32(command.HomeShard), nil)})
+}
+
+// mortals counts the containers and TTL znodes of the first shard.
+func (n *node) mortals() (found int) {
+	n.tree().Mortals(func(tree.Mortal) bool { found++; return true })
+	return found
+}
+
+// zxidOf returns the newest transaction of a shard.
+func zxidOf(m *replica.Replica) tree.Zxid { return m.Tree().Visible() }
+
+// expire has the log expire a session, as if all its silence had been counted.
+func (n *node) expire(id tree.SessionID) {
+	tableOf(n.shard).DecideEnd(id, zxidOf(n.shard), true)
+	n.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)})
+}

@@ -28,8 +28,8 @@ const largePortion, largeOwns = 10, 35
 
 func withLarge(t *testing.T, fn func(t *testing.T, l *large)) {
 	t.Helper()
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
-		n.shard.portion = largePortion
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
+		n.shard.Portion = largePortion
 		n.cfg.RequestTimeout = time.Second
 		m := n.joined(2, 1)
 		l := &large{node: n, member: m, id: m.open(testTimeout)}
@@ -65,14 +65,14 @@ func (l *large) want(own, lingers int) {
 	if o, g := l.left(); o != own || g != lingers {
 		l.t.Fatalf("%d are its own and %d linger, want %d and %d", o, g, own, lingers)
 	}
-	if paths := l.shard.mu.table.Ephemerals(l.id); !slices.Equal(paths, l.paths[largeOwns-own:]) {
-		l.t.Fatalf("left are %q: a replica that was started meanwhile would take others", paths)
+	if paths := tableOf(l.shard).Ephemerals(l.id); !slices.Equal(paths, l.paths[largeOwns-own:]) {
+		l.t.Fatalf("left are %q: a peer that was started meanwhile would take others", paths)
 	}
 	l.batch(txn(l.id, create("/too-late")), command.Request{Kind: command.RequestRelease, Session: l.id, Path: l.paths[largeOwns-1]}, command.Request{Kind: command.RequestClose, Session: l.id, Lost: true})
 	if o, g := l.left(); o != own || g != lingers || l.exists("/too-late") {
 		l.t.Fatal("a session that has ended was used")
 	}
-	if due, _ := l.shard.due(); due != 0 != (own > 0) || own > 0 && len(l.expirer.wake) != 1 {
+	if due := tableOf(l.shard).DueLen(); due != 0 != (own > 0) {
 		l.t.Fatalf("%d sessions are due", due)
 	}
 }
@@ -85,19 +85,19 @@ func (l *large) portions(lingers bool) {
 		if lingers {
 			gone += n
 		}
-		before := l.shard.mu.Zxid
+		before := zxidOf(l.shard)
 		l.applyCommand(command.Command{Kind: command.KindExpire})
-		if l.shard.mu.Zxid != before+1 {
-			l.t.Fatalf("a portion made %d transactions", l.shard.mu.Zxid-before)
+		if zxidOf(l.shard) != before+1 {
+			l.t.Fatalf("a portion made %d transactions", zxidOf(l.shard)-before)
 		}
 		l.want(own, gone)
 	}
 	if len(l.sessionsOf(2)) > 0 {
 		l.t.Fatal("its record is left")
 	}
-	before := l.shard.mu.Zxid
+	before := zxidOf(l.shard)
 	l.applyCommand(command.Command{Kind: command.KindExpire}) // a copy
-	if l.shard.mu.Zxid != before {
+	if zxidOf(l.shard) != before {
 		l.t.Fatal("a portion of nothing")
 	}
 }
@@ -146,9 +146,9 @@ func TestPortionsGoOnAfterAStart(t *testing.T) {
 				l.want(largeOwns-largePortion, 0)
 				other.batch(txn(s, remove(l.paths[largePortion]), create(l.paths[0])))
 				if start {
-					l.shard.gathered.entries = 1
-					mustDo(l.node, l.shard.save())
-					mustDo(l.node, l.shard.load())
+					l.applyNothing()
+					mustDo(l.node, l.shard.Sync())
+					mustDo(l.node, l.shard.Load(l.image))
 				}
 				other.batch(txn(s, remove(l.paths[largePortion+1])))
 				for range 3 {
@@ -157,7 +157,7 @@ func TestPortionsGoOnAfterAStart(t *testing.T) {
 				if own, others := l.left(); own != 0 || others != 1 || len(l.sessionsOf(2)) > 0 {
 					t.Errorf("%d are left, and %d of others", own, others)
 				}
-				if err := l.shard.mu.table.Verify(); err != nil {
+				if err := tableOf(l.shard).Verify(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -171,21 +171,21 @@ func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		other := n.shards[1]
-		other.portion = 2
+		other.Portion = 2
 		for i := range 5 {
 			s.Submit(t.Context(), []tree.Op{ephemeral(n.on(2, i))})
 			n.commit()
 		}
 		go s.Close()
 		n.commit()
-		if due, _ := other.due(); due != 0 || other.mu.table.Owns(s.id) != 5 {
-			t.Fatalf("%d sessions are due, %d znodes are left", due, other.mu.table.Owns(s.id))
+		if due := tableOf(other).DueLen(); due != 0 || tableOf(other).Owns(s.id) != 5 {
+			t.Fatalf("%d sessions are due, %d znodes are left", due, tableOf(other).Owns(s.id))
 		}
 		for range 5 {
 			n.carryOn()
 		}
 		n.carry()
-		if err := other.mu.table.Introduce(s.id, testTimeout, enginetest.Member, 0, nil); err != session.ErrExpired {
+		if err := tableOf(other).Introduce(s.id, testTimeout, enginetest.Member, 0, nil); err != session.ErrExpired {
 			t.Errorf("a late admit: %v", err)
 		}
 	})
@@ -195,7 +195,7 @@ func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 func TestClosesOfOneEntryArePortioned(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		const each, sessions = 6, 5
-		n.shard.portion = 10
+		n.shard.Portion = 10
 		m := n.joined(2, 1)
 		var closes []command.Request
 		for i := range sessions {
@@ -222,10 +222,10 @@ func TestClosesOfOneEntryArePortioned(t *testing.T) {
 func TestPortionsOfOneSessionFollowAtOnce(t *testing.T) {
 	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
 		const portions = 30
-		w.shard.portion = 20
+		w.shard.Portion = 20
 		m := w.joined(2, 1)
 		id := m.open(4 * time.Second)
-		ops := make([]tree.Op, portions*w.shard.portion)
+		ops := make([]tree.Op, portions*w.shard.Portion)
 		for i := range ops {
 			ops[i] = ephemeral(fmt.Sprintf("/e%d", i))
 		}
@@ -250,9 +250,9 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 				s, stays := n.open(testTimeout), n.open(testTimeout)
 				var paths []string
 				for _, m := range n.shards {
-					m.portion = 4
+					m.Portion = 4
 					for i := range 11 {
-						path := n.on(m.shard, i)
+						path := n.on(m.Shard, i)
 						p := s.Submit(t.Context(), []tree.Op{lingering(path)})
 						n.commit()
 						if err := outcome(p.waiter); err != nil {
@@ -281,13 +281,13 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 				}
 				n.carry()
 				for _, path := range paths {
-					if stat, ok := n.at(path).tree.Load().Exists(path); ok != lost || ok && stat.EphemeralOwner != 0 {
+					if stat, ok := n.at(path).Tree().Exists(path); ok != lost || ok && stat.EphemeralOwner != 0 {
 						t.Errorf("%s is there: %v, of %d", path, ok, stat.EphemeralOwner)
 					}
 				}
 				for _, m := range n.shards {
-					if _, there := m.mu.table.Get(s.id); there {
-						t.Errorf("shard %d knows it still", m.shard)
+					if _, there := tableOf(m).Get(s.id); there {
+						t.Errorf("shard %d knows it still", m.Shard)
 					}
 				}
 				wantEnd(t, stays, nil)
@@ -301,7 +301,7 @@ func (n *node) carryOn() {
 	n.lead(enginetest.Member)
 	n.lookAround()
 	for _, m := range n.shards {
-		m.expirer.look(time.Now())
+		m.ExpireDue(time.Now())
 	}
 	n.commit()
 }

@@ -69,7 +69,7 @@ func newPurgeModel(t *testing.T, seed uint64, seen map[string]int) *purgeModel {
 func (m *purgeModel) join(o session.Origin) *node {
 	n := newShardedNode(m.t, o, purgeShards)
 	for _, shard := range n.shards {
-		shard.portion = 3
+		shard.Portion = 3
 	}
 	m.applied[n] = new([purgeShards]int)
 	n.lead(m.leader)
@@ -179,7 +179,7 @@ func (m *purgeModel) close() {
 // silence commits steps of silence of the owner, and now and then what follows from them, ahead of what is on its way.
 func (m *purgeModel) silence(steps int) {
 	for range steps {
-		table := m.other.shard.mu.table
+		table := tableOf(m.other.shard)
 		step, d, ok := table.NextStep(enginetest.Member)
 		if !ok {
 			return
@@ -244,7 +244,7 @@ func (m *purgeModel) look() {
 	for _, n := range []*node{m.owner, m.other} {
 		n.lookAround()
 		for _, shard := range n.shards {
-			shard.expirer.look(time.Now())
+			shard.ExpireDue(time.Now())
 		}
 	}
 }
@@ -265,16 +265,16 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 	c := enginetest.Decode(m.t, m.logs[id-1][*at].Cmd)
 	*at++
 	if n == m.other {
-		m.count(n.shards[id-1].mu.table, c)
+		m.count(tableOf(n.shards[id-1]), c)
 	}
 	shard := n.shards[id-1]
-	before := shard.mu.table.Sessions(enginetest.Member)
+	before := tableOf(shard).Sessions(enginetest.Member)
 	n.applyOn(id, c)
 	synctest.Wait()
 	if n == m.other && id == command.HomeShard {
-		m.noteLost(before, shard.mu.table, c)
+		m.noteLost(before, tableOf(shard), c)
 	}
-	if err := shard.mu.table.Verify(); err != nil {
+	if err := tableOf(shard).Verify(); err != nil {
 		m.t.Fatalf("member %d, shard %d: %v", n.cfg.Member, id, err)
 	}
 	if n == m.other {
@@ -321,7 +321,7 @@ func (m *purgeModel) count(table *session.Table, c command.Command) {
 
 // lives reports whether nobody has decided a session's end: not its owner, and not the log of the home shard.
 func (m *purgeModel) lives(u *purgeUser) bool {
-	return u.start == m.start && !u.closing && u.s.live() == nil && m.other.shard.mu.table.Usable(u.s.id, enginetest.Member) == nil
+	return u.start == m.start && !u.closing && u.s.live() == nil && tableOf(m.other.shard).Usable(u.s.id, enginetest.Member) == nil
 }
 
 // checkLive looks whether a session that lives has on its own member what it was told to have.
@@ -368,7 +368,7 @@ func (m *purgeModel) idle() bool {
 			return false
 		}
 		for _, shard := range n.shards {
-			if due, _ := shard.due(); due > 0 {
+			if due := tableOf(shard).DueLen(); due > 0 {
 				return false
 			}
 		}
@@ -432,8 +432,8 @@ func (m *purgeModel) checkMemory() {
 			kept := make(store)
 			kept.drain(m.t, shard)
 			for id, r := range kept {
-				if m.other.shard.mu.table.Usable(id, enginetest.Member) != nil {
-					m.t.Errorf("member %d, shard %d still has %+v", n.cfg.Member, shard.shard, r)
+				if tableOf(m.other.shard).Usable(id, enginetest.Member) != nil {
+					m.t.Errorf("member %d, shard %d still has %+v", n.cfg.Member, shard.Shard, r)
 				}
 			}
 		}

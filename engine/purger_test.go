@@ -16,6 +16,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // on returns a path of a shard, a different one for each i.
@@ -52,7 +54,7 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 		home := s.Submit(t.Context(), []tree.Op{create(n.on(1, 0))})
 		there := s.Submit(t.Context(), []tree.Op{create(n.on(2, 1))})
 		_, ps := n.requests()
-		n.applyOn(2, told(s, n.shard.mu.Zxid+2))
+		n.applyOn(2, told(s, zxidOf(n.shard)+2))
 		if err := outcome(home.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Errorf("what may yet be applied was told %v", err)
 		}
@@ -70,7 +72,7 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 func (n *node) lookAround() time.Duration {
 	again := time.Duration(math.MaxInt64)
 	for _, m := range n.shards[1:] {
-		again = min(again, n.purger.errands[m.shard].look(time.Now()))
+		again = min(again, n.purger.Look(m.Shard, time.Now()))
 	}
 	return again
 }
@@ -78,7 +80,7 @@ func (n *node) lookAround() time.Duration {
 // endedAtHome returns the sessions that a shard has still to be told of.
 func (n *node) endedAtHome() (left []session.Record) {
 	for _, m := range n.shards[1:] {
-		left = append(left, n.home().ended(m.shard)...)
+		left = append(left, tableOf(n.home()).Ended(uint32(m.Shard))...)
 	}
 	return left
 }
@@ -103,11 +105,9 @@ func (n *node) looks(want ...string) []*enginetest.Proposal {
 type store map[tree.SessionID]session.Record
 
 // drain brings a store up to date, and returns what it holds of sessions that have ended or are about to be closed.
-func (st store) drain(t *testing.T, m *machine) (ended []session.Record) {
+func (st store) drain(t *testing.T, m *replica.Replica) (ended []session.Record) {
 	t.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	err := m.mu.table.Drain(func(session.Origin) error { return nil }, func(id tree.SessionID, r session.Record, exists bool) error {
+	err := tableOf(m).Drain(func(session.Origin) error { return nil }, func(id tree.SessionID, r session.Record, exists bool) error {
 		delete(st, id)
 		if exists {
 			st[id] = r
@@ -142,7 +142,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		}
 		n.looks()     // nobody has ended, and another member leads
 		for range 4 { // quarters of its timeout
-			step, d, _ := n.shard.mu.table.NextStep(enginetest.Member)
+			step, d, _ := tableOf(n.shard).NextStep(enginetest.Member)
 			n.apply(&enginetest.Proposal{Cmd: command.EncodeSilence(step, d, 1)})
 		}
 		if n.exists(n.on(1, 0)) || !n.exists(n.on(2, 0)) || !n.exists(n.on(3, 0)) {
@@ -154,7 +154,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 
 		n.looks(purgeOn2, purgeOn3) // and both are lost
 		n.looks()
-		enginetest.Pass(silenceRetry)
+		enginetest.Pass(replica.SilenceRetry)
 		n.log.Drain()
 		lost := n.looks(purgeOn2, purgeOn3)
 		lost[0].Lost.Store(true)
@@ -170,7 +170,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 
 		n.lead(enginetest.Other) // which does nothing
 		n.apply(purges[1])
-		enginetest.Pass(silenceRetry)
+		enginetest.Pass(replica.SilenceRetry)
 		n.log.Drain()
 		n.looks()
 		n.lead(enginetest.Member) // and has not seen that it was done
@@ -202,12 +202,12 @@ func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
 		if len(admit) != 1 || admit[0].Shard != 2 {
 			t.Fatalf("%d proposals, want the admit", len(admit))
 		}
-		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
+		n.applyOn(2, told(s, zxidOf(n.shard)+1))
 		n.apply(admit[0], admit[0])
 		if err := <-create; err != outbox.ErrSessionExpired {
 			t.Errorf("the create was told %v", err)
 		}
-		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
+		n.applyOn(2, told(s, zxidOf(n.shard)+1))
 		if ended := kept.drain(t, n.shards[1]); len(ended) != 1 || len(kept) != 1 {
 			t.Errorf("shard 2 keeps %v", kept)
 		}
@@ -236,7 +236,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		s, path := n.open(testTimeout), n.on(2, 0)
 		create := n.creating(s, path)
 		n.commit() // the attach
-		n.applyOn(2, told(s, n.shard.mu.Zxid+1))
+		n.applyOn(2, told(s, zxidOf(n.shard)+1))
 		n.apply(late...)
 		n.commit() // the admit
 		select {
@@ -274,7 +274,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 		},
 		"the admit is queued": func(n *node, _ *Session) []*enginetest.Proposal {
 			attach := n.log.Drain()
-			n.shards[1].pipe.Submit(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
+			n.shards[1].Outbox.Submit(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
 			n.apply(attach...)
 			return n.log.Drain()
 		},
@@ -282,7 +282,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 		for end, do := range map[string]func(n *node, s *Session){
 			"its owner closes it":                         func(_ *node, s *Session) { go s.Close() },
 			"the log expires it":                          func(n *node, _ *Session) { n.silence() },
-			"another shard's log tells that it has ended": func(n *node, s *Session) { n.applyOn(2, told(s, n.shard.mu.Zxid+1)) },
+			"another shard's log tells that it has ended": func(n *node, s *Session) { n.applyOn(2, told(s, zxidOf(n.shard)+1)) },
 			"it expires here": func(n *node, s *Session) {
 				for range 3 {
 					n.fake.Pause(testTimeout)
@@ -343,9 +343,9 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 // Where more have ended than are looked after at a time, each is carried, and once.
 func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
-		const many = purgeWindow + purgeWindow/4
+		const many = replica.PurgeWindow + replica.PurgeWindow/4
 		n.open(time.Minute) // its member is heard
-		table := n.home().mu.table
+		table := tableOf(n.home())
 		for id := tree.SessionID(1000); id < 1000+many; id++ {
 			if err := errors.Join(table.Open(id, [16]byte{}, testTimeout, enginetest.Member, 0, nil), table.AddShard(id, enginetest.Member, 2)); err != nil {
 				t.Fatal(err)
@@ -354,7 +354,7 @@ func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 		}
 		n.lead(enginetest.Member)
 		carried := make(map[tree.SessionID]int)
-		for range 2 * many / purgeBatch {
+		for range 2 * many / replica.PurgeBatch {
 			n.lookAround()
 			ps := n.log.Drain()
 			for _, p := range ps {

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/vivarium-go/vivarium/tree"
+import (
+	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
+)
 
 // A reader is what somebody sees of all shards: as they are when they are read or, of a Still, as they
 // were at one moment. Its methods are those of Session of the same names. It does not ask whether the node
@@ -12,19 +16,19 @@ type reader struct {
 }
 
 // on is what is seen of a shard.
-func (r reader) on(m *machine) tree.View {
+func (r reader) on(m *replica.Replica) tree.View {
 	if r.pins != nil {
-		return r.pins[m.shard-1].As(r.who)
+		return r.pins[m.Shard-1].As(r.who)
 	}
-	return m.tree.Load().As(r.who)
+	return m.Tree().As(r.who)
 }
 
 // exists is Tree.Exists on a shard. It is no method of an interface with on, or each path would be allocated.
-func (r reader) exists(m *machine, path string) (tree.Stat, bool) {
+func (r reader) exists(m *replica.Replica, path string) (tree.Stat, bool) {
 	if r.pins != nil {
-		return r.pins[m.shard-1].Exists(path)
+		return r.pins[m.Shard-1].Exists(path)
 	}
-	return m.tree.Load().Exists(path)
+	return m.Tree().Exists(path)
 }
 
 func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)) }

@@ -1,18 +1,15 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/tree"
 
-	"github.com/vivarium-go/vivarium/engine/command"
-
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A reaping is a node that leads and reaps when the test says so.
@@ -24,7 +21,6 @@ type reaping struct {
 func withReaper(t *testing.T, fn func(t *testing.T, r reaping)) {
 	t.Helper()
 	withNode(t, func(t *testing.T, n *node) {
-		n.reaper = newReaper(n.shard, n.log, n.cfg, n.Engine.log)
 		n.lead(enginetest.Member)
 		fn(t, reaping{n, n.open(time.Minute)})
 	})
@@ -45,7 +41,7 @@ func (r reaping) do(ops ...tree.Op) {
 // after lets time pass, and has the reaper look. What it proposes is on its way: land applies it.
 func (r reaping) after(d time.Duration) (land func()) {
 	r.run(d)
-	r.reaper.round(time.Now())
+	r.shard.ReapDue(time.Now())
 	ps := r.log.Drain()
 	return func() { r.apply(ps...) }
 }
@@ -77,7 +73,7 @@ func TestContainersGoWhenTheyHaveLostTheirLastChild(t *testing.T) {
 		r.do(remove("/c/a"))
 		r.after(time.Second)()
 		r.want("new", "plain") // which may still be used for the first time
-		r.after(neverUsedAge - time.Second)()
+		r.after(replica.NeverUsedAge - time.Second)()
 		r.want("new", "plain")
 		r.after(time.Second)()
 		r.want("plain")
@@ -130,7 +126,7 @@ func TestFirstLookRemovesWhatIsOver(t *testing.T) {
 		r.do(ttl("/m", 10*time.Second), mode("/c", tree.Container))
 		r.after(10*time.Second + time.Millisecond)()
 		r.want("c")
-		r.after(neverUsedAge - 10*time.Second)()
+		r.after(replica.NeverUsedAge - 10*time.Second)()
 		r.want()
 	})
 }
@@ -151,13 +147,12 @@ func TestAgesOutliveLeaders(t *testing.T) {
 // B6: a node that has loaded a znode has not seen for how long that has been as it is, whatever the wall
 // clocks say.
 func TestAgesBeginAnewWithALoad(t *testing.T) {
-	for name, again := range map[string]func(n *node, ahead *replica){
-		"a start":    func(n *node, ahead *replica) { mustDo(n, n.shard.save()); mustDo(n, n.shard.load()) },
-		"an install": func(n *node, ahead *replica) { ahead.catchUp(); mustDo(n, ahead.node.shard.save()); ahead.install() },
+	for name, again := range map[string]func(n *node, ahead *peer){
+		"a start":    func(n *node, ahead *peer) { mustDo(n, n.shard.Sync()); mustDo(n, n.shard.Load(n.image)) },
+		"an install": func(n *node, ahead *peer) { ahead.catchUp(); mustDo(n, ahead.node.shard.Sync()); ahead.install() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			withGap(t, func(t *testing.T, n *node, ahead *replica) {
-				n.reaper = newReaper(n.shard, n.log, n.cfg, n.Engine.log)
+			withGap(t, func(t *testing.T, n *node, ahead *peer) {
 				n.lead(enginetest.Member)
 				r := reaping{n, n.open(time.Minute)}
 				r.do(ttl("/m", 10*time.Second))
@@ -187,7 +182,7 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 		r.run(2 * time.Second)
 		look := func() *enginetest.Proposal {
 			t.Helper()
-			r.reaper.round(time.Now())
+			r.shard.ReapDue(time.Now())
 			if ps := r.log.Drain(); len(ps) > 0 {
 				return ps[0]
 			}
@@ -208,7 +203,7 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 		if look() == nil {
 			t.Fatal("it waits for what was applied")
 		}
-		enginetest.Pass(silenceRetry)
+		enginetest.Pass(replica.SilenceRetry)
 		if look() == nil {
 			t.Fatal("it waits for ever")
 		}
@@ -241,7 +236,7 @@ func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
 func TestReaperTakesItsTime(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		const more = 500
-		for range (reapMax + more) / more {
+		for range (replica.ReapMax + more) / more {
 			var ops []tree.Op
 			for range more {
 				ops = append(ops, tree.Op{Kind: tree.KindCreate, Path: "/t-", Mode: tree.SequentialTTL, TTL: 1})
@@ -256,44 +251,4 @@ func TestReaperTakesItsTime(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A look at many znodes goes on over entries that are applied meanwhile.
-func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
-	withReaper(t, func(t *testing.T, r reaping) {
-		const many = 3 * reapPause
-		for i := range many {
-			r.Submit(t.Context(), []tree.Op{ttl(fmt.Sprint("/t", i), time.Minute)})
-		}
-		r.commit()
-		var looks sync.WaitGroup
-		looks.Go(func() {
-			for range 20 {
-				if due := r.shard.mortals(time.Now().Add(time.Hour), 2*many); len(due) < many/2 {
-					t.Errorf("it saw %d of %d", len(due), many)
-				}
-			}
-		})
-		for i := range many / 10 {
-			r.Submit(t.Context(), []tree.Op{remove(fmt.Sprint("/t", i))})
-			r.Submit(t.Context(), []tree.Op{ttl(fmt.Sprint("/u", i), time.Minute)})
-			r.commit()
-		}
-		looks.Wait()
-	})
-}
-
-// A log entry has room for few long paths. One that is too large would be refused each time, and nothing ever reaped again.
-func TestReapEntriesAreBoundedInBytes(t *testing.T) {
-	for _, length := range []int{1, 1000, PathMax, 2 * command.BatchBytesMax} {
-		var due []command.Mortal
-		path := strings.Repeat("x", length)
-		for range 2 * reapBatch {
-			due = append(due, command.Mortal{Path: path})
-		}
-		n := portionOf(due)
-		if size := len(command.EncodeReap(0, due[:n])); n < 1 || n > reapBatch || n > 1 && size > command.BatchBytesMax {
-			t.Errorf("%d znodes with paths of %d bytes make an entry of %d", n, length, size)
-		}
-	}
 }

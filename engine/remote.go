@@ -98,18 +98,16 @@ func (k *keeper) takes() error {
 	return k.takesLocked()
 }
 
-// resumed is told that a Move of this node was applied, on the apply goroutine, and returns the shards that the session uses.
-func (k *keeper) resumed(s *Session, w *outbox.Call, table *session.Table) []uint32 {
-	r, _ := table.Get(s.id)
+// resumed is told that a Reattach of this node was applied, on the apply goroutine.
+func (k *keeper) resumed(s *Session, w *outbox.Call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.remote.attached = w.Zxid
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
-		return nil
+		return
 	}
 	k.attachLocked(s, w.Sent)
-	return r.Shards
 }
 
 // adopt takes charge of the remote sessions that the home shard's table has attached to this member and that the keeper does not have:
@@ -214,13 +212,14 @@ func (e *Engine) move(ctx context.Context, id tree.SessionID, password [16]byte,
 	w := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
 	w.OnOutcome = func(w *outbox.Call) {
 		if w.Err == nil { // so it is being applied, with the machine's mu held
-			shards = e.keeper.resumed(s, w, home.mu.table)
+			e.keeper.resumed(s, w)
+			shards = home.ShardsOf(id)
 		}
 	}
-	if _, err := home.pipe.Submit(w); err != nil {
+	if _, err := home.Outbox.Submit(w); err != nil {
 		return nil, err
 	}
-	if err := home.pipe.Wait(ctx, w, e.cfg.RequestTimeout); err != nil {
+	if err := home.Outbox.Wait(ctx, w, e.cfg.RequestTimeout); err != nil {
 		return nil, err
 	}
 	return s, s.enter(ctx, shards)
@@ -231,7 +230,7 @@ func (s *Session) enter(ctx context.Context, shards []uint32) error {
 	errs := make([]error, len(shards))
 	var all sync.WaitGroup
 	for i, shard := range shards {
-		all.Go(func() { errs[i] = s.enterOne(ctx, s.engine.shards[shard-1].pipe) })
+		all.Go(func() { errs[i] = s.enterOne(ctx, s.engine.shards[shard-1].Outbox) })
 	}
 	all.Wait()
 	if err := s.live(); err != nil {

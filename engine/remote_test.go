@@ -42,7 +42,7 @@ func TestMemberOfASession(t *testing.T) {
 	})
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		n.shard.portion = 1
+		n.shard.Portion = 1
 		m := n.joined(2, 1)
 		m.open(testTimeout)
 		waits := m.open(testTimeout)
@@ -125,7 +125,7 @@ func TestResumeIsRefused(t *testing.T) {
 		if _, err := await(m, func() (int, error) { return 0, closed.Close() }); err != nil {
 			t.Fatal(err)
 		}
-		record, _ := m.nodes[1].shard.mu.table.Get(own.ID())
+		record, _ := tableOf(m.nodes[1].shard).Get(own.ID())
 		for name, c := range map[string]struct {
 			id       tree.SessionID
 			password [16]byte
@@ -165,7 +165,7 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := m.resume(1, s)
-		_, _ = s.engine.at("/late").pipe.Submit(w) // its error is its outcome
+		_, _ = s.engine.at("/late").Outbox.Submit(w) // its error is its outcome
 		m.commit()
 		if err := outcome(w); err != outbox.ErrSessionMoved {
 			t.Errorf("its outcome is %v", err)
@@ -224,7 +224,7 @@ func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 			n.applyOn(command.HomeShard, enginetest.Decode(t, p.Cmd))
 		}
 		m.done[n][command.HomeShard] = old
-		if r, _ := n.shard.mu.table.Get(s.ID()); r.Origin != 1 {
+		if r, _ := tableOf(n.shard).Get(s.ID()); r.Origin != 1 {
 			t.Fatalf("it knows already: %+v", r)
 		}
 		m.chat(2*testTimeout, next)
@@ -328,7 +328,7 @@ func TestImpatientCallers(t *testing.T) {
 				_, err := m.nodes[2].OpenRemote(ctx, testTimeout)
 				return err
 			})
-			if all := m.nodes[2].shard.mu.table.Sessions(2); len(all) > 0 {
+			if all := tableOf(m.nodes[2].shard).Sessions(2); len(all) > 0 {
 				t.Errorf("member 2 has %+v", all)
 			}
 		})
@@ -342,7 +342,7 @@ func TestImpatientCallers(t *testing.T) {
 				return err
 			})
 			wantEnd(t, s, outbox.ErrSessionMoved)
-			if all := m.nodes[2].shard.mu.table.Sessions(2); len(all) != 1 || all[0].ID != s.ID() {
+			if all := tableOf(m.nodes[2].shard).Sessions(2); len(all) != 1 || all[0].ID != s.ID() {
 				t.Errorf("member 2 has %+v", all)
 			}
 			m.wantThere(true, "/e")
@@ -364,7 +364,7 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 		m.mustCreate(s, paths...)
 		next := m.resume(2, s)
 		for id := range ShardID(3) {
-			if r, _ := m.nodes[3].shards[id].mu.table.Get(s.ID()); r.Origin != 2 || r.Attached != next.remote.attached {
+			if r, _ := tableOf(m.nodes[3].shards[id]).Get(s.ID()); r.Origin != 2 || r.Attached != next.remote.attached {
 				t.Errorf("Resume has returned, and shard %d has %+v", id+1, r)
 			}
 		}
@@ -496,7 +496,7 @@ func TestLateIdentifyChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.commit()
-		if r, _ := n.shard.mu.table.Get(next.ID()); len(r.Identities) > 0 {
+		if r, _ := tableOf(n.shard).Get(next.ID()); len(r.Identities) > 0 {
 			t.Errorf("it is %v", r.Identities)
 		}
 	})
@@ -534,7 +534,7 @@ func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 
 // A snapshot passes by what attaches sessions, and what ends them: the node takes charge of those that are its own, and lets go of the others.
 func TestInstallBringsRemoteSessions(t *testing.T) {
-	withGap(t, func(t *testing.T, n *node, ahead *replica) {
+	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		openRemote := func(timeout time.Duration) (s *Session) {
 			go func() { s, _ = n.OpenRemote(t.Context(), timeout) }()
 			n.commit()
@@ -545,7 +545,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 		n.own(anew, "/anew")
 		ahead.catchUp()
 		for range 4 { // quarters of the least timeout
-			step, d, _ := ahead.shard.mu.table.NextStep(enginetest.Member)
+			step, d, _ := tableOf(ahead.shard).NextStep(enginetest.Member)
 			ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeSilence(step, d, 1)})
 		}
 		var back *Session
@@ -593,7 +593,7 @@ func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 		former := command.EncodeRegister(origin, 0, command.Rules{})
 		origin.Start++
 		n := newNodeOf(t, origin).withImage()
-		ahead := &replica{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n}
+		ahead := &peer{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n}
 		open := command.Request{Kind: command.RequestOpen, Timeout: testTimeout, Remote: true}
 		ahead.node.apply(&enginetest.Proposal{Cmd: former},
 			&enginetest.Proposal{Cmd: command.EncodeBatch(enginetest.Member, origin.Start-1, 1, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&open)}))})

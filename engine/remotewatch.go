@@ -46,7 +46,7 @@ func (w *RemoteWatches) Still() (Still, watch.Place, error) {
 	s := Still{w.reader()}
 	place, err := w.Arm(rootPath, watch.Data, func() bool {
 		for _, m := range w.engine.shards {
-			s.pins = append(s.pins, m.tree.Load().Pin())
+			s.pins = append(s.pins, m.Tree().Pin())
 		}
 		return false
 	})
@@ -67,7 +67,7 @@ func (s Still) Release() {
 func (w *RemoteWatches) Here() watch.Place {
 	var z tree.Zxid
 	for _, m := range w.engine.shards {
-		z = max(z, m.tree.Load().Visible())
+		z = max(z, m.Tree().Visible())
 	}
 	return w.At(z)
 }
@@ -150,7 +150,7 @@ func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 	was.Unknown = was.Unknown || len(w.engine.shards) > 1
 	place, err := w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
 		path = named(path)
-		stat, ok := w.engine.at(path).tree.Load().Exists(path)
+		stat, ok := w.engine.at(path).Tree().Exists(path)
 		return w.reader().whole(path, stat), ok
 	})
 	return place, w.over(err)
@@ -159,7 +159,7 @@ func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 // WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: those whose data they watch, on each shard.
 func (e *Engine) WatchedPaths() (n int) {
 	for _, m := range e.shards {
-		n += m.registry.Watched()
+		n += m.Watches.Watched()
 	}
 	return n
 }

@@ -22,7 +22,7 @@ func (n *node) write(s *Session, ops ...tree.Op) tree.Zxid {
 	if err := outcome(p.waiter); err != nil {
 		n.t.Fatalf("%v: %v", ops, err)
 	}
-	return n.at(ops[0].Path).tree.Load().Visible()
+	return n.at(ops[0].Path).Tree().Visible()
 }
 
 // sent takes all events that wait.
@@ -234,7 +234,7 @@ func TestRemoteWatches_ResetOnSeveralShards(t *testing.T) {
 		one, two := n.on(1, 0), n.on(2, 0)
 		n.write(s, create(two))
 		for range 20 {
-			n.write(s, create(n.on(1, int(n.shard.mu.Zxid)+1)))
+			n.write(s, create(n.on(1, int(zxidOf(n.shard))+1)))
 		}
 		n.write(s, create(one))
 		seen := n.tree().Visible()
@@ -300,7 +300,7 @@ func TestInstallTellsRemoteWatchesWhatTheyMissed(t *testing.T) {
 			name += fmt.Sprintf(" %v %s", op.Kind, op.Path)
 		}
 		t.Run(name, func(t *testing.T) {
-			withGap(t, func(t *testing.T, n *node, ahead *replica) {
+			withGap(t, func(t *testing.T, n *node, ahead *peer) {
 				s := n.open(testTimeout)
 				for _, path := range []string{"/a", "/a/b", "/a/b/c", "/z"} {
 					n.mkdir(s, path)
@@ -327,7 +327,7 @@ func TestInstallTellsRemoteWatchesWhatTheyMissed(t *testing.T) {
 					wants = slices.Delete(wants, 1, 2)
 				}
 				for i, w := range all {
-					if got := afterInstall(w, ahead.shard.mu.Zxid); got != wants[i] {
+					if got := afterInstall(w, zxidOf(ahead.shard)); got != wants[i] {
 						t.Errorf("watch %d: got %q, want %q", i, got, wants[i])
 					}
 				}
@@ -406,7 +406,7 @@ func TestRemoteWatchesAnswerTheEndOfTheNode(t *testing.T) {
 		s, w := n.open(testTimeout), n.WatchRemotely(0)
 		n.write(s, create("/a"))
 		n.finish(outbox.ErrClosed, nil)
-		n.shard.tree.Store(tree.New(nil)) // as machine.Close
+		mustDo(n, n.shard.Close())
 		if _, ok, _, err := w.Exists("/a"); err != outbox.ErrClosed {
 			t.Errorf("exists: %v, %v", ok, err)
 		}

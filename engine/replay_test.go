@@ -57,7 +57,7 @@ func TestStart_ShowsWhatTheDirectoryKnows(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := e.Status()[0]
-				data, _, err := e.home().tree.Load().Get("/config-199")
+				data, _, err := e.home().Tree().Get("/config-199")
 				if got.Zxid < want && c == on || err != nil || string(data) != "data" {
 					t.Errorf("member %d has %+v, was at %v; /config-199 is %q, %v", c.cfg.Member, got, want, data, err)
 				}

@@ -7,6 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 const (
@@ -64,21 +66,21 @@ func withoutNumber(name string) string {
 }
 
 // at returns the shard that a path belongs to.
-func (e *Engine) at(path string) *machine { return e.shards[shardOf(path, len(e.shards))] }
+func (e *Engine) at(path string) *replica.Replica { return e.shards[shardOf(path, len(e.shards))] }
 
 // route returns the shard of a transaction. Operations that belong to several shards are refused, for none could undo what
 // another has committed; the shard is some one then.
-func (e *Engine) route(ops []tree.Op) (*machine, error) {
+func (e *Engine) route(ops []tree.Op) (*replica.Replica, error) {
 	if len(e.shards) == 1 {
 		return e.home(), nil
 	}
-	var m *machine
+	var m *replica.Replica
 	var first string // path of the first operation that has a shard
 	for i := range ops {
 		at, err := e.routeOne(&ops[i])
 		if err == nil && m != nil && at != nil && at != m {
 			err = fmt.Errorf("%w: %s is on shard %d, %s on shard %d: put what changes together below one first component",
-				ErrCrossShard, first, m.shard, ops[i].Path, at.shard)
+				ErrCrossShard, first, m.Shard, ops[i].Path, at.Shard)
 		}
 		if err != nil {
 			return e.home(), &tree.MultiError{Index: i, Err: err}
@@ -94,7 +96,7 @@ func (e *Engine) route(ops []tree.Op) (*machine, error) {
 }
 
 // routeOne returns the shard of an operation, nil if any will do.
-func (e *Engine) routeOne(op *tree.Op) (*machine, error) {
+func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 	switch {
 	case e.spans(op.Path) && (op.Kind == tree.KindSet || op.Kind == tree.KindSetACL):
 		return nil, fmt.Errorf("%w: the data and the ACL of %s, which is on each, are fixed when there are several", ErrCrossShard, op.Path)

@@ -26,8 +26,8 @@ func (brittle) Expands() bool                   { panic("no opinion") }
 // H3: what a scheme panics at is refused, on every replica and at each start, and the node goes on. A client chose the id, and
 // the entry is in the log.
 func TestPanicOfASchemeCountsAsNo(t *testing.T) {
-	withNode(t, func(t *testing.T, n *node) {
-		n.cfg.Schemes, _ = judges(tree.Schemes{"brittle": brittle{}})
+	schemes, _ := judges(tree.Schemes{"brittle": brittle{}})
+	withSchemes(t, schemes, func(t *testing.T, n *node) {
 		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: 1}, Rules: command.Rules{Schemes: []string{"brittle"}}})
 		create := func(path, scheme, id string, who ...tree.Identity) error {
 			s := n.open(testTimeout, who...)

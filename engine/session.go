@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
@@ -219,7 +222,7 @@ func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pe
 
 func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
 	m, err := s.engine.route(ops)
-	p := Pending{session: s, pipe: m.pipe, waiter: s.newTxn(ops, with)}
+	p := Pending{session: s, pipe: m.Outbox, waiter: s.newTxn(ops, with)}
 	p.waiter.Then = then
 	s.send(m, p.waiter, s.admissible(ctx, p.waiter, ops, err))
 	return p
@@ -227,12 +230,12 @@ func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then fu
 
 // send submits a transaction to its shard, or refuses it if err is not nil. On a shard that does not know the session it has the
 // session introduced.
-func (s *Session) send(m *machine, w *outbox.Call, err error) {
+func (s *Session) send(m *replica.Replica, w *outbox.Call, err error) {
 	if err != nil {
-		m.pipe.Refuse(w, err)
+		m.Outbox.Refuse(w, err)
 		return
 	}
-	if first, _ := m.pipe.Submit(w); first { // an error is w's outcome
+	if first, _ := m.Outbox.Submit(w); first { // an error is w's outcome
 		who := s.identities() // now: what it may become is behind what waits
 		go s.introduce(m, who)
 	}
@@ -267,12 +270,12 @@ func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op,
 
 // introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then, judged by the
 // identities; it is refused if the session ends before, or there is no room for the requests that it takes.
-func (s *Session) introduce(m *machine, who []tree.Identity) {
+func (s *Session) introduce(m *replica.Replica, who []tree.Identity) {
 	ctx := s.Context()
 	for {
 		err := s.askIn(ctx, m, who)
 		switch {
-		case err == nil && m.pipe.Introduced(s.owner):
+		case err == nil && m.Outbox.Introduced(s.owner):
 			return
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
@@ -281,22 +284,22 @@ func (s *Session) introduce(m *machine, who []tree.Identity) {
 		case errors.Is(err, outbox.ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
-		m.pipe.NotIntroduced(s.owner, err)
+		m.Outbox.NotIntroduced(s.owner, err)
 		return
 	}
 }
 
 // askIn has the home shard note that the session uses a shard, and then the shard admit it.
-func (s *Session) askIn(ctx context.Context, m *machine, who []tree.Identity) error {
-	home := s.engine.home().pipe
-	noted := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(m.shard)})
+func (s *Session) askIn(ctx context.Context, m *replica.Replica, who []tree.Identity) error {
+	home := s.engine.home().Outbox
+	noted := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(m.Shard)})
 	if _, err := home.Submit(noted); err != nil {
 		return err
 	}
 	if err := home.Wait(ctx, noted, outbox.Forever); err != nil {
 		return err
 	}
-	return s.engine.keeper.admit(ctx, s, m.pipe, who)
+	return s.engine.keeper.admit(ctx, s, m.Outbox, who)
 }
 
 // A Pending is a transaction on its way.
@@ -413,17 +416,17 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	}
 	var all []string
 	for _, m := range s.engine.shards {
-		if s.owner.Known(m.shard) { // another has nothing of the session
-			paths, err := m.ephemerals(ctx, s.id, prefix)
+		if s.owner.Known(m.Shard) { // another has nothing of the session
+			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.id)...) })
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, paths...)
 		}
 	}
 	if err := s.live(); err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(path string) bool { return !strings.HasPrefix(path, prefix) })
 	slices.Sort(all)
 	return all, nil
 }
@@ -435,7 +438,15 @@ func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, erro
 	if err := s.live(); err != nil {
 		return 0, err // without waiting
 	}
-	m, err := s.engine.home().speaksFor(ctx, id)
+	var m MemberID
+	err := s.engine.inspect(ctx, s.engine.home(), func(table *session.Table) {
+		if r, _ := table.Get(id); table.Usable(id, r.Origin) == nil {
+			m = MemberID(r.Origin)
+		}
+	})
+	if err == nil && m == 0 {
+		err = ErrNoSession
+	}
 	if err := s.live(); err != nil {
 		return 0, err
 	}
@@ -461,7 +472,7 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := s.live(); err != nil {
 		return 0, err
 	}
-	wait := func(m *machine) error { return s.engine.barrier(ctx, m.shard) }
+	wait := func(m *replica.Replica) error { return s.engine.barrier(ctx, m.Shard) }
 	if s.engine.spans(path) {
 		if err := s.engine.eachShard(wait); err != nil {
 			return 0, err
@@ -472,6 +483,6 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := wait(m); err != nil {
 		return 0, err
 	}
-	z := m.tree.Load().Visible()
+	z := m.Tree().Visible()
 	return z, s.live()
 }

@@ -302,7 +302,7 @@ func TestSilenceIsJudgedAtHome(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.commit()
-		if r, _ := n.shard.mu.table.Get(s.ID()); r.Origin != 2 {
+		if r, _ := tableOf(n.shard).Get(s.ID()); r.Origin != 2 {
 			t.Fatal("not moved")
 		}
 		k := late.keeper

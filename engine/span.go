@@ -78,5 +78,5 @@ func (e *Engine) watch(path string, mode watch.Mode, who *watch.Watcher) stream 
 	if at == watch.Everywhere {
 		return watch.Join(e.registries.Registries, path, mode, who)
 	}
-	return e.shards[at].registry.Add(path, mode, 0, who)
+	return e.shards[at].Watches.Add(path, mode, 0, who)
 }

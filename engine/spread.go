@@ -31,7 +31,7 @@ func (e *Engine) shares() (own []*share) {
 	}
 	ids := e.cfg.memberIDs()
 	for i := slices.Index(ids, e.cfg.Member); i < len(e.shards); i += len(ids) {
-		own = append(own, &share{id: e.shards[i].shard, pause: e.settleTime()})
+		own = append(own, &share{id: e.shards[i].Shard, pause: e.settleTime()})
 	}
 	return own
 }

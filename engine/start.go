@@ -19,12 +19,13 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
-	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
@@ -133,17 +134,18 @@ func (e *Engine) identify() error {
 func (e *Engine) checkStart() error {
 	id := e.identity.now
 	for _, m := range e.shards {
-		if err := checkOrigin(e.cfg.Dir, m.mu.table, session.MemberID(id.Member), id.Start); err != nil {
+		o, _ := m.Origin(session.MemberID(id.Member))
+		if err := checkOrigin(e.cfg.Dir, o, id.Start); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkOrigin compares the next start with the newest one that a shard's table knows of.
-func checkOrigin(dir string, table *session.Table, member session.MemberID, start uint64) error {
-	if o, ok := table.Origin(member); ok && o.Start >= start {
-		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time; %s", dir, start, o.Start, replication.WayOut)
+// checkOrigin compares the next start with the newest one that a shard knows of; its Start is zero if there is none.
+func checkOrigin(dir string, newest session.Origin, start uint64) error {
+	if newest.Start >= start {
+		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time; %s", dir, start, newest.Start, replication.WayOut)
 	}
 	return nil
 }
@@ -257,7 +259,7 @@ func (e *Engine) loadShards() error {
 			return err
 		}
 	}
-	e.purger = newPurger(e, e)
+	e.purger = replica.NewPurger(e.shards, callbacks{e}, e.cfg.Member, e.log)
 	return nil
 }
 
@@ -268,13 +270,12 @@ func (e *Engine) loadShard(id ShardID) error {
 		return err
 	}
 	me := e.identity.now
-	m := e.newMachine(id, e, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
-	m.image, m.batch = image, image.NewBatch()
-	return m.load()
+	m := e.newMachine(id, callbacks{e}, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
+	return m.Load(image)
 }
 
 // newMachine adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
-func (e *Engine) newMachine(id ShardID, raft outbox.Raft, origin session.Origin) *machine {
+func (e *Engine) newMachine(id ShardID, raft replica.Raft, origin session.Origin) *replica.Replica {
 	rules := command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
 	pipe := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
 	if id == command.HomeShard {
@@ -282,11 +283,10 @@ func (e *Engine) newMachine(id ShardID, raft outbox.Raft, origin session.Origin)
 	} else {
 		e.keeper.pipes = append(e.keeper.pipes, pipe)
 	}
-	m := &machine{engine: e, shard: id, pipe: pipe, registry: watch.NewRegistry(), portion: expirePortion, quotas: softQuotas{log: e.log}}
-	m.expirer = newExpirer(m, raft, e.cfg, e.newLag(m), e.log)
-	m.reaper = newReaper(m, raft, e.cfg, e.log)
+	m := replica.New(replica.Options{Shard: id, Node: callbacks{e}, Raft: raft, Outbox: pipe, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
+		Least: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
 	e.shards = append(e.shards, m)
-	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, m.registry)
+	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, m.Watches)
 	return m
 }
 
@@ -322,7 +322,7 @@ func (e *Engine) join() error {
 	}
 	e.host.Store(host)
 	for _, m := range e.shards {
-		if err := host.StartShard(m.shard, m); err != nil {
+		if err := host.StartShard(m.Shard, m); err != nil {
 			return err
 		}
 	}
@@ -347,7 +347,7 @@ func (e *Engine) replay() {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for _, m := range e.shards {
-		for known := e.host.Load().CommittedAtStart(m.shard); m.index.Load() < known; {
+		for known := e.host.Load().CommittedAtStart(m.Shard); m.Index() < known; {
 			select {
 			case <-look.C:
 			case <-e.done:
@@ -363,7 +363,7 @@ func (e *Engine) replay() {
 func (e *Engine) settle() {
 	for _, m := range e.shards {
 		select {
-		case <-m.pipe.Ready:
+		case <-m.Outbox.Ready:
 		case <-e.stop:
 			return
 		}
@@ -392,7 +392,7 @@ func (e *Engine) accept(peer transport.Identity) error {
 // decides, and is remembered.
 func (e *Engine) recognise(peer transport.Identity) error {
 	m := MemberID(peer.Member)
-	o, registered := e.home().origin(session.MemberID(m))
+	o, registered := e.home().Origin(session.MemberID(m))
 	known := o.Directory
 	e.identity.Lock()
 	defer e.identity.Unlock()

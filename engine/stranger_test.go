@@ -69,7 +69,7 @@ func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, there, path := n.open(testTimeout), n.shards[1], n.on(2, 0)
 		ops := []tree.Op{ephemeral(path)}
-		if introduce, err := there.pipe.Submit(s.newTxn(ops, nil)); !introduce || err != nil { // the test introduces it
+		if introduce, err := there.Outbox.Submit(s.newTxn(ops, nil)); !introduce || err != nil { // the test introduces it
 			t.Fatal(introduce, err)
 		}
 		admitted := make(chan error, 1)
@@ -83,7 +83,7 @@ func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
 		k.closeLocked(s)
 		closing := s.closing
 		k.mu.Unlock()
-		there.pipe.Introduced(s.owner)
+		there.Outbox.Introduced(s.owner)
 		k.cancel(outbox.ErrSessionClosed, s)
 		k.pumpAll()
 		n.commit()

@@ -45,8 +45,8 @@ func withTeam(t *testing.T, shards int, fn func(t *testing.T, m *team)) {
 		fn(t, m)
 		for _, n := range m.nodes {
 			for _, shard := range n.shards {
-				if err := shard.mu.table.Verify(); err != nil {
-					t.Errorf("member %d, shard %d: %v", n.cfg.Member, shard.shard, err)
+				if err := tableOf(shard).Verify(); err != nil {
+					t.Errorf("member %d, shard %d: %v", n.cfg.Member, shard.Shard, err)
 				}
 			}
 			n.checkRemotes()
@@ -82,7 +82,7 @@ func (n *node) checkRemote(c *class, i int, one silent) {
 	if n.keeper.mu.remotes.byID[one.s.id] != one.s || r.place != i || r.class != c || rounded(one.s.timeout, n.keeper.tick) != c.timeout || one.s.end != nil {
 		n.t.Errorf("member %d: session %d of %v at %d of the class of %v is %d, ended with %v", n.cfg.Member, one.s.id, one.s.timeout, i, c.timeout, r.place, one.s.end)
 	}
-	if rec, ok := n.shard.mu.table.Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != r.attached {
+	if rec, ok := tableOf(n.shard).Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != r.attached {
 		n.t.Errorf("member %d has session %d of %d, the table %+v", n.cfg.Member, one.s.id, r.attached, rec)
 	}
 }
@@ -150,9 +150,9 @@ func (m *team) run(d time.Duration) {
 		enginetest.Pass(min(10*time.Millisecond, time.Until(until)))
 		for _, n := range m.nodes {
 			n.lookAround()
-			n.expirer.look(time.Now())
+			n.shard.ExpireDue(time.Now())
 			for _, shard := range n.shards[1:] {
-				shard.expirer.look(time.Now())
+				shard.ExpireDue(time.Now())
 			}
 		}
 		m.commit()

@@ -46,12 +46,12 @@ func (e *Engine) lacks() (list []string, refusals []error) {
 	var leaderless, unknown, silent []ShardID
 	for _, m := range e.shards {
 		switch {
-		case e.Leader(m.shard).Member == 0:
-			leaderless = append(leaderless, m.shard)
-		case !isDone(m.pipe.Ready):
-			unknown = append(unknown, m.shard)
+		case e.Leader(m.Shard).Member == 0:
+			leaderless = append(leaderless, m.Shard)
+		case !isDone(m.Outbox.Ready):
+			unknown = append(unknown, m.Shard)
 		default:
-			silent = append(silent, m.shard)
+			silent = append(silent, m.Shard)
 		}
 	}
 	if len(leaderless) > 0 {

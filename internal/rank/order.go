@@ -19,7 +19,7 @@ type (
 
 	// Of a node.
 
-	Machine  struct{} // a shard's replicated state
+	Replica  struct{} // a shard's replicated state
 	Keeper   struct{} // this node's sessions
 	Registry struct{} // a shard's watches; several in the order of the shards
 	Joint    struct{} // a watch on several shards
@@ -87,7 +87,7 @@ func Order() []Place {
 	return []Place{
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Kept]("lock.kept"),
 		at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
-		at[Machine]("machine.mu"),
+		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),
 		at[Registry]("watch registry"),
 		at[Joint]("watch.Joint"), at[Client]("watch.Client"),

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"log/slog"
@@ -33,17 +33,17 @@ import (
 // sent for a session once it has ended on its node.
 
 const (
-	purgeBatch = 1000 // sessions in one entry
-	// purgeWindow is how many sessions that have ended are looked after at a time: to find them costs a look at all, with the home
+	PurgeBatch = 1000 // sessions in one entry
+	// PurgeWindow is how many sessions that have ended are looked after at a time: to find them costs a look at all, with the home
 	// shard's machine held.
-	purgeWindow = 2 * purgeBatch
+	PurgeWindow = 2 * PurgeBatch
 )
 
-// A purger carries the ends of sessions from the home shard to the others, while its node leads the home shard. Each shard has
+// A Purger carries the ends of sessions from the home shard to the others, while its node leads the home shard. Each shard has
 // errands of its own: one whose machine stands still keeps the others from nothing.
-type purger struct {
+type Purger struct {
 	// Immutable.
-	home    *machine
+	home    *Replica
 	raft    outbox.Raft
 	member  replication.MemberID
 	log     *slog.Logger
@@ -53,8 +53,8 @@ type purger struct {
 // errands are what a shard is to be told, and what is to be told of it at home.
 type errands struct {
 	// Immutable.
-	*purger
-	machine *machine
+	*Purger
+	machine *Replica
 	wake    chan struct{} // capacity 1
 
 	// Owned by loop.
@@ -81,16 +81,20 @@ func (e *errand) due(ids []tree.SessionID, now time.Time) bool {
 	return len(ids) > 0 && !(slices.Contains(ids, e.first) && e.onWay(now))
 }
 
-func newPurger(e *Engine, raft outbox.Raft) *purger {
-	p := &purger{home: e.home(), raft: raft, member: e.cfg.Member, log: e.log, errands: make(map[replication.ShardID]*errands)}
-	for _, m := range e.shards[1:] {
-		p.errands[m.shard] = &errands{purger: p, machine: m, wake: make(chan struct{}, 1)}
+// NewPurger returns the purger of all shards of a node, the home shard first.
+func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID, log *slog.Logger) *Purger {
+	p := &Purger{home: shards[0], raft: raft, member: member, log: log, errands: make(map[replication.ShardID]*errands)}
+	for _, m := range shards {
+		m.purger = p
+	}
+	for _, m := range shards[1:] {
+		p.errands[m.Shard] = &errands{Purger: p, machine: m, wake: make(chan struct{}, 1)}
 	}
 	return p
 }
 
 // purged is told that a shard has nothing of a session any more that has ended at home.
-func (p *purger) purged(at replication.ShardID, id tree.SessionID) {
+func (p *Purger) purged(at replication.ShardID, id tree.SessionID) {
 	e := p.errands[at]
 	e.mu.Lock()
 	if e.mu.gone == nil {
@@ -107,11 +111,11 @@ func (e *errands) waiting() []session.Record {
 		e.window, e.cut = nil, false
 		return nil
 	}
-	e.window = e.home.stillEnded(e.window, e.machine.shard)
+	e.window = e.home.stillEnded(e.window, e.machine.Shard)
 	if !e.cut || len(e.window) == 0 {
-		all := e.home.ended(e.machine.shard)
-		e.cut = len(all) > purgeWindow
-		e.window = slices.Clone(all[:min(len(all), purgeWindow)])
+		all := e.home.ended(e.machine.Shard)
+		e.cut = len(all) > PurgeWindow
+		e.window = slices.Clone(all[:min(len(all), PurgeWindow)])
 	}
 	return e.window
 }
@@ -132,8 +136,8 @@ func (e *errands) takeGone(waiting []session.Record) map[tree.SessionID]bool {
 	return left
 }
 
-// signal has all loops look again.
-func (p *purger) signal() {
+// Signal has all loops look again.
+func (p *Purger) Signal() {
 	for _, e := range p.errands {
 		e.signal()
 	}
@@ -147,16 +151,23 @@ func (e *errands) signal() {
 	}
 }
 
-// loop ends when either channel is closed, and at once where there is no shard to be told.
-func (p *purger) loop(stop, done <-chan struct{}) {
+// Loop ends when either channel is closed, and at once where there is no shard to be told.
+func (p *Purger) Loop(stop, done <-chan struct{}) {
 	var all sync.WaitGroup
 	for _, e := range p.errands {
-		all.Go(func() { lookLoop(stop, done, e.wake, e.look) })
+		all.Go(func() {
+			lookLoop(stop, done, e.wake, func(now time.Time) time.Duration { return p.Look(e.machine.Shard, now) })
+		})
 	}
 	all.Wait()
 }
 
-// look proposes what is to be proposed now and returns when to look again.
+// Look proposes what is to be proposed now for a shard, and returns when to look again.
+func (p *Purger) Look(at replication.ShardID, now time.Time) time.Duration {
+	return p.errands[at].look(now)
+}
+
+// look is Look for one shard.
 func (e *errands) look(now time.Time) time.Duration {
 	waiting := e.waiting()
 	purged := e.takeGone(waiting)
@@ -170,7 +181,7 @@ func (e *errands) look(now time.Time) time.Duration {
 		}
 	}
 	if e.report.due(gone, now) {
-		e.report = errand{first: gone[0], measure: e.propose(command.HomeShard, command.EncodePurged(uint32(e.machine.shard), gone[:min(len(gone), purgeBatch)]), now)}
+		e.report = errand{first: gone[0], measure: e.propose(command.HomeShard, command.EncodePurged(uint32(e.machine.Shard), gone[:min(len(gone), PurgeBatch)]), now)}
 	}
 	var untold []command.Ending
 	for _, r := range e.machine.untold(waiting) {
@@ -180,13 +191,13 @@ func (e *errands) look(now time.Time) time.Duration {
 		}
 	}
 	if e.purge.due(asked, now) {
-		e.purge = errand{first: asked[0], measure: e.propose(e.machine.shard, command.EncodePurge(now.UnixMilli(), untold[:min(len(untold), purgeBatch)]), now)}
+		e.purge = errand{first: asked[0], measure: e.propose(e.machine.Shard, command.EncodePurge(now.UnixMilli(), untold[:min(len(untold), PurgeBatch)]), now)}
 	}
-	return silencePoll
+	return SilencePoll
 }
 
 // propose hands a command to Raft that needs no stream.
-func (p *purger) propose(id replication.ShardID, cmd []byte, now time.Time) measure {
+func (p *Purger) propose(id replication.ShardID, cmd []byte, now time.Time) measure {
 	proposal, err := p.raft.Propose(id, cmd)
 	if err != nil {
 		p.log.Debug("purge not proposed", "shard", id, "cause", err)
@@ -196,21 +207,21 @@ func (p *purger) propose(id replication.ShardID, cmd []byte, now time.Time) meas
 }
 
 // ended returns the records of sessions that another shard has still to be told of.
-func (m *machine) ended(other replication.ShardID) []session.Record {
+func (m *Replica) ended(other replication.ShardID) []session.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.table.Ended(uint32(other))
 }
 
 // stillEnded returns those of the records that another shard has still to be told of.
-func (m *machine) stillEnded(records []session.Record, other replication.ShardID) []session.Record {
+func (m *Replica) stillEnded(records []session.Record, other replication.ShardID) []session.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(records, func(r session.Record) bool { return !m.mu.table.HasEnded(r.ID, uint32(other)) })
 }
 
 // untold returns the records of sessions that this shard is not about to close anyway.
-func (m *machine) untold(records []session.Record) (out []session.Record) {
+func (m *Replica) untold(records []session.Record) (out []session.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range records {
@@ -222,17 +233,17 @@ func (m *machine) untold(records []session.Record) (out []session.Record) {
 }
 
 // purge ends sessions here that have ended at home, in portions.
-func (m *machine) purge(c *command.Command) {
+func (m *Replica) purge(c *command.Command) {
 	for _, s := range c.Purge {
 		if m.mu.table.Purge(s.Session, s.Former, s.Zxid, s.Lost) {
-			m.engine.purger.purged(m.shard, s.Session)
+			m.purger.purged(m.Shard, s.Session)
 		}
 	}
 	m.expireDue(c.Wall)
 }
 
 // purged notes that a shard has nothing of sessions any more.
-func (m *machine) purged(c *command.Command) {
+func (m *Replica) purged(c *command.Command) {
 	for _, id := range c.Sessions {
 		m.mu.table.Purged(id, c.Shard)
 	}

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"log/slog"
@@ -13,20 +13,29 @@ import (
 )
 
 const (
-	// silenceRetry is how long the leader waits for a Silence or Expire of its own to be applied before it proposes it
+	// SilenceRetry is how long the leader waits for a Silence or Expire of its own to be applied before it proposes it
 	// again. Both are safe to repeat.
-	silenceRetry = time.Second
-	// silencePoll is how often it looks whether one was applied, for a short step may follow, or dropped, and tries again
+	SilenceRetry = time.Second
+	// SilencePoll is how often it looks whether one was applied, for a short step may follow, or dropped, and tries again
 	// if Raft took none.
-	silencePoll = outbox.PollInterval
+	SilencePoll = outbox.PollInterval
 )
+
+// A Raft is what those who act for a leader ask of the Raft groups.
+type Raft interface {
+	outbox.Raft
+	// Committed is the index up to which a shard's log is known to be committed.
+	Committed(replication.ShardID) uint64
+	// HandOver gives the leadership of a shard to another member, each time to the next one. It logs what became of that.
+	HandOver(id replication.ShardID, nth int)
+}
 
 // An expirer measures the silence of every origin while its node leads, and proposes each step when it is over. What
 // counts is decided in the log, so two leaders, a late leader or a repeated step can do no harm.
 type expirer struct {
 	// Immutable after newExpirer.
-	machine *machine
-	raft    outbox.Raft
+	machine *Replica
+	raft    Raft
 	member  replication.MemberID
 	least   time.Duration // the smallest timeout that a session of any member can have
 	lag     *lag
@@ -48,11 +57,11 @@ type measure struct {
 
 // onWay reports whether it may still be applied, as far as anybody can tell.
 func (p measure) onWay(now time.Time) bool {
-	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < silenceRetry
+	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < SilenceRetry
 }
 
-func newExpirer(m *machine, raft outbox.Raft, cfg Config, lag *lag, log *slog.Logger) *expirer {
-	return &expirer{machine: m, raft: raft, member: cfg.Member, least: SessionTimeoutFloor(cfg.Tick), lag: lag, log: log,
+func newExpirer(m *Replica, raft Raft, member replication.MemberID, least time.Duration, log *slog.Logger) *expirer {
+	return &expirer{machine: m, raft: raft, member: member, least: least, lag: newLag(m, raft, least/4), log: log,
 		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]measure)}
 }
 
@@ -62,9 +71,6 @@ func (x *expirer) signal() {
 	default:
 	}
 }
-
-// loop ends when either channel is closed.
-func (x *expirer) loop(stop, done <-chan struct{}) { lookLoop(stop, done, x.wake, x.look) }
 
 // lookLoop looks when it is woken and when look has said that it is to. It ends when stop or done is closed.
 func lookLoop(stop, done, wake <-chan struct{}, look func(now time.Time) (again time.Duration)) {
@@ -85,13 +91,13 @@ func lookLoop(stop, done, wake <-chan struct{}, look func(now time.Time) (again 
 
 // look proposes what is to be proposed now and returns when to look again.
 func (x *expirer) look(now time.Time) time.Duration {
-	if x.raft.Leader(x.machine.shard).Member != x.member {
+	if x.raft.Leader(x.machine.Shard).Member != x.member {
 		clear(x.steps)
 		x.expire = measure{}
 		return time.Hour // a change of leader wakes the loop
 	}
 	if x.lag.behind(now) {
-		x.lag.handOver()
+		x.lag.yield()
 	}
 	// A session that is opened meanwhile is due for its first step no sooner than this.
 	next := x.least / 4
@@ -99,7 +105,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 		if x.expire.portions != portions || !x.expire.onWay(now) {
 			x.expire = measure{portions: portions, at: now, proposal: x.propose(command.EncodeExpire(now.UnixMilli()))}
 		}
-		next = min(next, silencePoll)
+		next = min(next, SilencePoll)
 	}
 	for _, s := range x.machine.silences(now) {
 		if s.wait > 0 {
@@ -109,7 +115,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 		if p := x.steps[s.step.Member]; p.step != s.step || !p.onWay(now) {
 			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(command.EncodeSilence(s.step, s.duration, now.UnixMilli()))}
 		}
-		next = min(next, silencePoll)
+		next = min(next, SilencePoll)
 	}
 	return next
 }
@@ -117,7 +123,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 // propose hands a command to Raft that needs no stream. If it is lost, it is proposed again. It returns nil if Raft did not
 // take it.
 func (x *expirer) propose(cmd []byte) outbox.Proposal {
-	p, err := x.raft.Propose(x.machine.shard, cmd)
+	p, err := x.raft.Propose(x.machine.Shard, cmd)
 	if err != nil {
 		x.log.Debug("silence not proposed", "cause", err)
 		return nil
@@ -133,8 +139,8 @@ type silence struct {
 }
 
 // silences returns the next step of every origin that has one. Only the home shard books silence.
-func (m *machine) silences(now time.Time) []silence {
-	if m.shard != command.HomeShard {
+func (m *Replica) silences(now time.Time) []silence {
+	if m.Shard != command.HomeShard {
 		return nil
 	}
 	m.mu.Lock()
@@ -151,7 +157,7 @@ func (m *machine) silences(now time.Time) []silence {
 }
 
 // due is how many sessions wait for their turn to expire, and how many portions have had it.
-func (m *machine) due() (sessions int, portions uint64) {
+func (m *Replica) due() (sessions int, portions uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.table.DueLen(), m.mu.portions

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"io"
@@ -9,11 +9,11 @@ import (
 
 // Install implements replication.StateMachine: it replaces the state by a received one. Waiters, sessions, claims and
 // watches of this node that the gap concerns are told before a reader can see the new state.
-func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
+func (m *Replica) Install(r io.Reader, stop <-chan struct{}) error {
 	if err := m.image.Install(r, stop); err != nil {
 		return err
 	}
-	next, table, one, err := loadImage(m.image, m.engine.cfg.Schemes)
+	next, table, one, err := loadImage(m.image, m.schemes)
 	if err != nil {
 		return err
 	}
@@ -25,13 +25,13 @@ func (m *machine) Install(r io.Reader, stop <-chan struct{}) error {
 	m.gathered.entries, m.gathered.bytes = 0, 0
 	m.restartClocks()
 	prove := func() {}
-	o, registered := table.Origin(m.pipe.Origin.Member)
-	if registered = registered && o.Start == m.pipe.Origin.Start; registered {
-		prove = m.pipe.SkipTo(o.LastSeq)
+	o, registered := table.Origin(m.Outbox.Origin.Member)
+	if registered = registered && o.Start == m.Outbox.Origin.Start; registered {
+		prove = m.Outbox.SkipTo(o.LastSeq)
 	}
 	gap := gap{old: m.tree.Load(), next: next, below: make(map[string]verdict)}
-	m.engine.keeper.reconcile(m.pipe, gap.old, next, table, registered)
-	m.registry.Install(one.Zxid, gap.notice, func() { m.tree.Store(next) })
+	m.node.Reconcile(m.Shard, gap.old, next, table, registered)
+	m.Watches.Install(one.Zxid, gap.notice, func() { m.tree.Store(next) })
 	prove()
 	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"log/slog"

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"bytes"
@@ -123,4 +123,33 @@ func (l *loading) state(key string, value []byte) (err error) {
 	l.hasState = true
 	l.one, err = command.DecodeState(value)
 	return err
+}
+
+// Contents are what CheckImage found in an image.
+type Contents struct {
+	Applied  uint64 // the newest entry; zero: the image is empty, and so is the rest
+	Znodes   int
+	Sessions int
+	Zxid     tree.Zxid
+	Origin   session.Origin // of the member that was asked for; zero if it has not registered
+}
+
+// CheckImage reads a whole image, verifies it, and drops it.
+func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
+	l := newLoading()
+	applied, err := storage.Check(o, func(t storage.Table, key, value []byte) error {
+		if err := l.record(t, key, value); err != nil {
+			return fmt.Errorf("%s: %w", o.Dir, err)
+		}
+		return nil
+	})
+	if err != nil || applied == 0 {
+		return Contents{}, err
+	}
+	t, err := l.finish()
+	if err != nil {
+		return Contents{}, fmt.Errorf("%s: %w", o.Dir, err)
+	}
+	origin, _ := l.table.Origin(member)
+	return Contents{Applied: applied, Znodes: t.Len(), Sessions: l.table.Len(), Zxid: l.one.Zxid, Origin: origin}, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import "time"
 
@@ -9,13 +9,24 @@ type lag struct {
 	// Immutable.
 	committed, applied func() uint64
 	patience           time.Duration // a step of silence
-	handOver           func()        // gives the leadership to another member, or fails to: behind is true again then
+	handOver           func(nth int) // gives the leadership to another member, the nth time, or fails to: behind is true again then
 
 	// Owned by the expirer's loop.
 	mark    uint64        // was committed at since, and applied had come up to the mark before it by then
 	since   time.Time     // of the mark, or of the last time that behind was true
 	last    time.Time     // that behind was true
+	yielded int           // how often the leadership was to be given away
 	further time.Duration // patience with this mark: where all machines lag, the leadership must not go round and round
+}
+
+// newLag watches a machine.
+func newLag(m *Replica, raft Raft, patience time.Duration) *lag {
+	return &lag{
+		committed: func() uint64 { return raft.Committed(m.Shard) },
+		applied:   m.index.Load, // not the image's, which is written now and then
+		patience:  patience,
+		handOver:  func(nth int) { raft.HandOver(m.Shard, nth) },
+	}
 }
 
 // lagPatienceMax is how seldom a node that keeps lagging gives up a leadership that keeps coming back, and how long it must not
@@ -36,4 +47,10 @@ func (l *lag) behind(now time.Time) bool {
 	}
 	l.since, l.last, l.further = now, now, min(2*l.further, max(l.patience, lagPatienceMax))
 	return true
+}
+
+// yield gives the leadership away.
+func (l *lag) yield() {
+	l.handOver(l.yielded)
+	l.yielded++
 }

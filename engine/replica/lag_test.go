@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"testing"
@@ -82,24 +82,5 @@ func TestLagOfLongSteps(t *testing.T) {
 		if now = now.Add(time.Second); !l.behind(now) {
 			t.Error("it stays after a step")
 		}
-	}
-}
-
-// What was applied and is not in the image yet does not lag.
-func TestLag_DoesNotWaitForTheImage(t *testing.T) {
-	e := startCounted(t, 1)[0]
-	m := e.home()
-	behind := false
-	for i := 0; !behind && i < 100; i++ { // the image may be written once more after the start
-		if _, err := e.OpenSession(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		l, applied, image := e.newLag(m), e.Status()[0].Applied, m.image.Applied()
-		if behind = image < applied; l.applied() < applied {
-			t.Errorf("it takes %d for applied, the machine is at %d, the image at %d", l.applied(), applied, image)
-		}
-	}
-	if !behind {
-		t.Error("the image never was behind")
 	}
 }

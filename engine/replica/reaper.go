@@ -1,4 +1,4 @@
-package engine
+package replica
 
 import (
 	"log/slog"
@@ -16,11 +16,11 @@ import (
 const (
 	DefaultContainerCheckInterval = time.Minute // znode.container.checkIntervalMs
 
-	reapMax      = 10_000          // znode.container.maxPerMinute: znodes in one round
+	ReapMax      = 10_000          // znode.container.maxPerMinute: znodes in one round
 	reapBatch    = 1_000           // in one log entry, of batchBytesMax bytes at most
 	reapPause    = 1_000           // znodes that are looked at while nothing is applied
 	reapOverhead = 32              // bytes of a znode there beside its path, at most
-	neverUsedAge = 5 * time.Minute // znode.container.maxNeverUsedIntervalMs
+	NeverUsedAge = 5 * time.Minute // znode.container.maxNeverUsedIntervalMs
 )
 
 // A reaper removes containers that have lost their last child, or never had one, and TTL znodes
@@ -34,7 +34,7 @@ const (
 // older than it is.
 type reaper struct {
 	// Immutable after newReaper.
-	machine *machine
+	machine *Replica
 	raft    outbox.Raft
 	member  replication.MemberID
 	pace    time.Duration
@@ -45,8 +45,8 @@ type reaper struct {
 	last   command.Mortal // in it
 }
 
-func newReaper(m *machine, raft outbox.Raft, cfg Config, log *slog.Logger) *reaper {
-	return &reaper{machine: m, raft: raft, member: cfg.Member, pace: cfg.ContainerCheckInterval, log: log}
+func newReaper(m *Replica, raft outbox.Raft, member replication.MemberID, pace time.Duration, log *slog.Logger) *reaper {
+	return &reaper{machine: m, raft: raft, member: member, pace: pace, log: log}
 }
 
 // loop ends when either channel is closed.
@@ -68,13 +68,13 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 // round looks at all mortal znodes once and proposes the removal of those whose time has come,
 // unless what it proposed before may still come: rounds can be closer together than commits.
 func (r *reaper) round(now time.Time) {
-	if r.raft.Leader(r.machine.shard).Member != r.member || r.newest.onWay(now) && r.machine.isStill(r.last) {
+	if r.raft.Leader(r.machine.Shard).Member != r.member || r.newest.onWay(now) && r.machine.isStill(r.last) {
 		return
 	}
-	due := r.machine.mortals(now, reapMax)
+	due := r.machine.mortals(now, ReapMax)
 	for len(due) > 0 {
 		n := portionOf(due)
-		p, err := r.raft.Propose(r.machine.shard, command.EncodeReap(now.UnixMilli(), due[:n]))
+		p, err := r.raft.Propose(r.machine.Shard, command.EncodeReap(now.UnixMilli(), due[:n]))
 		if err != nil {
 			r.log.Debug("reap not proposed", "cause", err) // the next round proposes it again
 			return
@@ -100,14 +100,14 @@ func over(m tree.Mortal, age time.Duration) bool {
 	case m.Busy:
 		return false
 	case m.TTL == 0:
-		return m.Used || age > neverUsedAge
+		return m.Used || age > NeverUsedAge
 	}
 	return age > time.Duration(m.TTL)*time.Millisecond
 }
 
 // mortals returns znodes whose time has come, at most so many. It looks at all whose time may
 // come, and lets entries be applied meanwhile: a million take half a second.
-func (m *machine) mortals(now time.Time, most int) (due []command.Mortal) {
+func (m *Replica) mortals(now time.Time, most int) (due []command.Mortal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	age, looked := now.Sub(m.mu.loaded), 0
@@ -125,7 +125,7 @@ func (m *machine) mortals(now time.Time, most int) (due []command.Mortal) {
 }
 
 // isStill reports whether a znode is as it was seen.
-func (m *machine) isStill(z command.Mortal) bool {
+func (m *Replica) isStill(z command.Mortal) bool {
 	stat, ok := m.tree.Load().Exists(z.Path)
 	return ok && tree.Seen{Czxid: stat.Czxid, Mzxid: stat.Mzxid, Pzxid: stat.Pzxid} == z.Seen
 }

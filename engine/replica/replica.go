@@ -1,11 +1,10 @@
-package engine
+package replica
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// expirePortion bounds the sessions and znodes, taken together, that one log entry removes by their ends: by twice as much. A million
+// ExpirePortion bounds the sessions and znodes, taken together, that one log entry removes by their ends: by twice as much. A million
 // ephemerals in one entry would stop every member's apply for seconds, and with it the proof that the other nodes are alive.
 // Measured without watches, 10,000 in one entry take 11 ms, 100,000 take 0.1 s and a million 1.4 s.
 // In portions a million take 3 s of processor time, 30 ms in each entry and 0.1 s in the first.
@@ -30,37 +29,59 @@ import (
 // first word of it: nothing of it is applied any more, its node has been told, and whoever waits for one
 // of its znodes waits until that goes. A bound on what a session may own would refuse what
 // ZooKeeper allows, and each of its ends would still take as long as that bound.
-const expirePortion = 10_000
+const ExpirePortion = 10_000
 
 // What was applied is written to the image when one of these is reached since the last time, so that a znode that is set again
 // and again, and where each stream stands, is written once; see BenchmarkApply. Until then it is in the Raft log alone, which is
 // cut behind what Sync has made durable only. They bound what a start after a crash applies again beside what the image had not
 // flushed, how long the log stands still for one write, and with it the memory that takes.
 const (
-	gatherEntries = 1024
-	gatherBytes   = 1 << 20 // of commands
-	gatherRecords = 2048
+	GatherEntries = 1024
+	GatherBytes   = 1 << 20 // of commands
+	GatherRecords = 2048
 )
 
-// A machine is one shard's replicated state on this node: the tree, the session table and the zxid. Every replica
+// A Node is what a machine asks of its node.
+type Node interface {
+	// Fail fails the node. It does not block.
+	Fail(cause error)
+	// Gone is called before a transaction is visible whose changes may take znodes from the node's claims.
+	Gone(changes []tree.Change)
+	// Ended is called when a shard's log has ended sessions, before anyone can see it.
+	Ended(at replication.ShardID, why error, ids ...tree.SessionID)
+	// Expired is called once for each session that the home shard's log has expired.
+	Expired(id tree.SessionID)
+	// Left is called before the log attaches a remote session elsewhere, or here anew.
+	Left(id tree.SessionID)
+	// Adopt is called when the node's Register was applied at home: the remote sessions that the table has attached to this member
+	// are the node's from now on.
+	Adopt(table *session.Table)
+	// Reconcile is called when a shard's state is about to be replaced by a received one. registered says that this has the node's
+	// Register.
+	Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool)
+}
+
+// A Replica is one shard's replicated state on this node: the tree, the session table and the zxid. Every replica
 // makes the same transitions from the same log; what a machine does beyond that (completing waiters, ending claims,
 // telling watches) concerns its own node only and never flows back.
-type machine struct {
+type Replica struct {
 	// Immutable after newMachine.
-	engine   *Engine
-	shard    replication.ShardID
-	pipe     *outbox.Outbox
-	image    *storage.Image
-	registry *watch.Registry
-	expirer  *expirer
-	reaper   *reaper
-	portion  int // expirePortion, but in tests
-	quotas   softQuotas
+	node    Node
+	schemes tree.Schemes // that this member knows
+	Shard   replication.ShardID
+	Outbox  *outbox.Outbox
+	image   *storage.Image
+	Watches *watch.Registry
+	expirer *expirer
+	reaper  *reaper
+	purger  *Purger
+	Portion int // expirePortion, but in tests
+	quotas  softQuotas
 
 	// tree is replaced when a snapshot is installed, and by an empty one at the end; readers load it anew for each read.
 	tree  atomic.Pointer[tree.Tree]
 	index atomic.Uint64           // in the Raft log, of the newest entry that was applied
-	sizes Sizes                   // of the entries
+	Sizes Sizes                   // of the entries
 	last  atomic.Pointer[figures] // once there is no tree any more
 
 	// Owned by the goroutine that applies.
@@ -76,7 +97,7 @@ type machine struct {
 
 	// mu is held while one entry is applied, and shortly by the loops and by Ephemerals.
 	mu struct {
-		rank.Mutex[rank.Machine]
+		rank.Mutex[rank.Replica]
 		table *session.Table
 		command.State
 		// since is when this node applied the entry that made an origin's newest (last seq, step); the
@@ -90,14 +111,83 @@ type machine struct {
 	}
 }
 
-// load reads the image into memory. It runs on the goroutine of Start, before the shard does.
-func (m *machine) load() error {
-	t, table, one, err := loadImage(m.image, m.engine.cfg.Schemes)
+// Options are what a machine is made of.
+type Options struct {
+	Shard     replication.ShardID
+	Node      Node
+	Raft      Raft
+	Outbox    *outbox.Outbox
+	Schemes   tree.Schemes // that this member knows
+	Member    replication.MemberID
+	Least     time.Duration // the smallest timeout that a session of any member can have
+	ReapEvery time.Duration // how often the reaper looks
+	Log       *slog.Logger
+}
+
+// New returns a machine that holds nothing yet: load follows.
+func New(o Options) *Replica {
+	m := &Replica{node: o.Node, schemes: o.Schemes, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: ExpirePortion,
+		quotas: softQuotas{log: o.Log}}
+	m.tree.Store(tree.New(nil))
+	m.mu.table = session.NewTable()
+	m.noteOrigins()
+	m.restartClocks()
+	m.expirer = newExpirer(m, o.Raft, o.Member, o.Least, o.Log)
+	m.reaper = newReaper(m, o.Raft, o.Member, o.ReapEvery, o.Log)
+	return m
+}
+
+// ExpireLoop measures the silence of origins while this node leads the shard, and expires sessions. It ends when either channel is
+// closed.
+func (m *Replica) ExpireLoop(stop, done <-chan struct{}) {
+	lookLoop(stop, done, m.expirer.wake, m.ExpireDue)
+}
+
+// ExpireDue proposes what ExpireLoop has to propose now, and returns when to look again.
+func (m *Replica) ExpireDue(now time.Time) time.Duration { return m.expirer.look(now) }
+
+// ReapLoop removes containers and TTL znodes whose time has come while this node leads the shard. It ends when either channel is
+// closed.
+func (m *Replica) ReapLoop(stop, done <-chan struct{}) { m.reaper.loop(stop, done) }
+
+// ReapDue proposes what ReapLoop has to propose now.
+func (m *Replica) ReapDue(now time.Time) { m.reaper.round(now) }
+
+// LeaderChanged records that the shard's term or leader has changed.
+func (m *Replica) LeaderChanged() {
+	m.Outbox.LeaderChanged()
+	m.expirer.signal()
+}
+
+// ShardsOf returns the shards that a session uses. It is for a Call's Applied hook, which runs while an entry is applied.
+func (m *Replica) ShardsOf(id tree.SessionID) []uint32 {
+	r, _ := m.mu.table.Get(id)
+	return r.Shards
+}
+
+// Tree returns the tree as it is now. A snapshot that is installed replaces it.
+func (m *Replica) Tree() *tree.Tree { return m.tree.Load() }
+
+// Index returns the index in the Raft log of the newest entry that was applied.
+func (m *Replica) Index() uint64 { return m.index.Load() }
+
+// CloseImage makes the image durable and closes it.
+func (m *Replica) CloseImage() error {
+	if m.image == nil {
+		return nil
+	}
+	return m.image.Close()
+}
+
+// Load reads an image into memory. It runs on the goroutine of Start, before the shard does. The image is the machine's from then on.
+func (m *Replica) Load(image *storage.Image) error {
+	m.image, m.batch = image, image.NewBatch()
+	t, table, one, err := loadImage(m.image, m.schemes)
 	if err != nil {
-		return fmt.Errorf("shard %d: %w", m.shard, err)
+		return fmt.Errorf("shard %d: %w", m.Shard, err)
 	}
 	m.tree.Store(t)
-	m.registry.Deliver(one.Zxid, nil, nil)
+	m.Watches.Deliver(one.Zxid, nil, nil)
 	m.mu.table, m.mu.State = table, one
 	m.noteOrigins()
 	m.index.Store(m.image.Applied())
@@ -107,29 +197,31 @@ func (m *machine) load() error {
 
 // figures are what monitors ask of a shard. Once its machine is closed they stay as they were.
 type figures struct {
-	ShardStatus
-	znodes, size int // bytes
+	Applied       uint64 // log index
+	Zxid          tree.Zxid
+	TreeSize      int64  // see tree.Weight
+	OverSoftQuota uint64 // transactions since the start
+	Znodes, Size  int    // bytes
 }
 
-// figures are what this node knows of the shard. It waits for nothing.
-func (m *machine) figures() figures {
+// Figures are what this node knows of the shard. It waits for nothing.
+func (m *Replica) Figures() figures {
 	t := m.tree.Load()
-	now := figures{znodes: t.Len(), size: t.Size(), ShardStatus: ShardStatus{Shard: m.shard, Leader: m.engine.Leader(m.shard),
-		Applied: m.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: m.quotas.count.Load()}}
+	now := figures{Applied: m.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: m.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
 	if last := m.last.Load(); last != nil { // asked last: the tree may have gone meanwhile
 		return *last
 	}
 	return now
 }
 
-// origin is what a member has registered with; false if it has not. It waits for nothing.
-func (m *machine) origin(id session.MemberID) (session.Origin, bool) {
+// Origin is what a member has registered with; false if it has not. It waits for nothing.
+func (m *Replica) Origin(id session.MemberID) (session.Origin, bool) {
 	o, ok := (*m.origins.Load())[id]
 	return o, ok
 }
 
 // noteOrigins takes note of who has registered. mu is held.
-func (m *machine) noteOrigins() {
+func (m *Replica) noteOrigins() {
 	origins := make(map[session.MemberID]session.Origin)
 	for _, o := range m.mu.table.Origins() {
 		origins[o.Member] = o
@@ -139,7 +231,7 @@ func (m *machine) noteOrigins() {
 
 // restartClocks begins to measure anew for how long every origin has been silent, and every znode of
 // the tree as it is: nothing was observed before now.
-func (m *machine) restartClocks() {
+func (m *Replica) restartClocks() {
 	now := time.Now()
 	m.mu.loaded = now
 	m.mu.since = make(map[session.MemberID]time.Time)
@@ -149,31 +241,31 @@ func (m *machine) restartClocks() {
 }
 
 // Applied implements replication.StateMachine.
-func (m *machine) Applied() uint64 { return m.image.Applied() }
+func (m *Replica) Applied() uint64 { return m.image.Applied() }
 
 // Apply implements replication.StateMachine. An entry that cannot be applied fails the node: going on without it
 // would make this replica another than the rest.
-func (m *machine) Apply(entries []replication.Entry) {
+func (m *Replica) Apply(entries []replication.Entry) {
 	for i := range entries {
 		c, err := m.room.Decode(entries[i].Cmd)
 		if err != nil {
-			m.engine.fail(fmt.Errorf("shard %d: log entry %d: %w", m.shard, entries[i].Index, err))
+			m.node.Fail(fmt.Errorf("shard %d: log entry %d: %w", m.Shard, entries[i].Index, err))
 			return
 		}
-		records := m.applyOne(entries[i].Index, &c)
+		records := m.ApplyOne(entries[i].Index, &c)
 		m.room.Reset()
 		m.quotas.tell()
 		m.gathered.entries++
 		m.gathered.bytes += len(entries[i].Cmd)
-		m.sizes.note(len(entries[i].Cmd))
-		if (m.gathered.entries >= gatherEntries || m.gathered.bytes >= gatherBytes || records >= gatherRecords) && m.save() != nil {
+		m.Sizes.note(len(entries[i].Cmd))
+		if (m.gathered.entries >= GatherEntries || m.gathered.bytes >= GatherBytes || records >= GatherRecords) && m.save() != nil {
 			return
 		}
 	}
 }
 
-// applyOne applies one entry, and returns how many records the image lacks. A panic under it fails the node, and must not keep mu.
-func (m *machine) applyOne(index uint64, c *command.Command) (records int) {
+// ApplyOne applies one entry, and returns how many records the image lacks. A panic under it fails the node, and must not keep mu.
+func (m *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.apply(c)
@@ -182,7 +274,7 @@ func (m *machine) applyOne(index uint64, c *command.Command) (records int) {
 }
 
 // apply makes one command's transitions. mu is held.
-func (m *machine) apply(c *command.Command) {
+func (m *Replica) apply(c *command.Command) {
 	m.tree.Load().At(time.Since(m.mu.loaded))
 	m.mu.removed = 0
 	switch c.Kind {
@@ -206,21 +298,21 @@ func (m *machine) apply(c *command.Command) {
 	}
 }
 
-func (m *machine) own(o session.Origin) bool {
-	return o.Member == m.pipe.Origin.Member && o.Start == m.pipe.Origin.Start
+func (m *Replica) own(o session.Origin) bool {
+	return o.Member == m.Outbox.Origin.Member && o.Start == m.Outbox.Origin.Start
 }
 
-func (m *machine) applyRegister(c *command.Command) {
+func (m *Replica) applyRegister(c *command.Command) {
 	own := m.own(c.Origin)
 	if o, ok := m.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
-		if own && m.pipe.Oldest(0) != nil { // a repeat of one that this process never saw applied
-			m.engine.fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
+		if own && m.Outbox.Oldest(0) != nil { // a repeat of one that this process never saw applied
+			m.node.Fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
 	}
 	if _, err := m.mu.table.Register(c.Origin); err != nil {
 		if own {
-			m.engine.fail(fmt.Errorf("the ensemble refuses this member: %w", err))
+			m.node.Fail(fmt.Errorf("the ensemble refuses this member: %w", err))
 		}
 		return
 	}
@@ -229,18 +321,18 @@ func (m *machine) applyRegister(c *command.Command) {
 	m.mu.since[c.Origin.Member] = time.Now()
 	m.expireDue(c.Wall) // the predecessor's sessions are due at once
 	if own {
-		if m.shard == command.HomeShard {
-			m.engine.keeper.adopt(m.mu.table)
+		if m.Shard == command.HomeShard {
+			m.node.Adopt(m.mu.table)
 		}
-		m.pipe.BatchApplied(m.pipe.Oldest(0))
+		m.Outbox.BatchApplied(m.Outbox.Oldest(0))
 	}
 }
 
 // use has transactions judged by the rules of the member with the newest Register.
-func (m *machine) use(r command.Rules) {
-	schemes, err := pick(m.engine.cfg.Schemes, r.Schemes)
+func (m *Replica) use(r command.Rules) {
+	schemes, err := pick(m.schemes, r.Schemes)
 	if err != nil {
-		m.engine.fail(err)
+		m.node.Fail(err)
 		return
 	}
 	m.mu.Rules = r
@@ -249,7 +341,7 @@ func (m *machine) use(r command.Rules) {
 	t.SetWeightMax(r.TreeMax)
 }
 
-func (m *machine) applyBatch(c *command.Command) {
+func (m *Replica) applyBatch(c *command.Command) {
 	o := c.Origin
 	own := m.own(o)
 	switch v := m.mu.table.Accept(o.Member, o.Start, o.LastSeq); v {
@@ -258,12 +350,12 @@ func (m *machine) applyBatch(c *command.Command) {
 		return
 	case session.Gap:
 		if own {
-			m.pipe.GapFound()
+			m.Outbox.GapFound()
 		}
 		return
 	default:
 		if own {
-			m.engine.fail(fmt.Errorf("the ensemble refuses this node's requests (%v): a newer start of member %d has registered, from this directory or a copy of it", v, o.Member))
+			m.node.Fail(fmt.Errorf("the ensemble refuses this node's requests (%v): a newer start of member %d has registered, from this directory or a copy of it", v, o.Member))
 		}
 		return
 	}
@@ -271,7 +363,7 @@ func (m *machine) applyBatch(c *command.Command) {
 	m.mu.table.AcknowledgeEnds(o.Member, c.Home)
 	var b *outbox.Batch
 	if own {
-		b = m.pipe.Oldest(o.LastSeq)
+		b = m.Outbox.Oldest(o.LastSeq)
 	}
 	var room []tree.Result
 	if b == nil {
@@ -279,14 +371,14 @@ func (m *machine) applyBatch(c *command.Command) {
 	}
 	for i := range c.Requests {
 		results, zxid, err := m.request(o.Member, c.Wall, &c.Requests[i], room)
-		m.pipe.Complete(b, i, results, zxid, err)
+		m.Outbox.Complete(b, i, results, zxid, err)
 	}
-	m.pipe.BatchApplied(b)
+	m.Outbox.BatchApplied(b)
 }
 
 // request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a
 // session, and of any other the newest when it was applied.
-func (m *machine) request(at session.MemberID, wall int64, r *command.Request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
+func (m *Replica) request(at session.MemberID, wall int64, r *command.Request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
 	switch r.Kind {
 	case command.RequestTxn:
 		if err := m.usable(r.Session, at); err != nil {
@@ -326,7 +418,7 @@ func (m *machine) request(at session.MemberID, wall int64, r *command.Request, r
 }
 
 // openSession opens a session and returns the zxid of that, which is its id: unique, never used again, the same on every replica.
-func (m *machine) openSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
+func (m *Replica) openSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall}
 	var attached tree.Zxid
 	if r.Remote {
@@ -341,18 +433,18 @@ func (m *machine) openSession(at session.MemberID, wall int64, r *command.Reques
 
 // moveSession attaches a remote client's session to a member, and returns the zxid of that. What this node has of an earlier
 // attachment ends before anybody can know of the new one.
-func (m *machine) moveSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
+func (m *Replica) moveSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall}
 	if m.mu.table.Reattach(r.Session, r.Password, r.Timeout, at, h.Zxid, r.Identities) != nil {
 		return 0, outbox.ErrSessionExpired // whatever it is: see Table.Reattach
 	}
-	m.engine.keeper.left(r.Session)
+	m.node.Left(r.Session)
 	_, err := m.commit(h, nil, nil)
 	return h.Zxid, err
 }
 
 // identify replaces the identities of a session, if the connection that has shown them is still the one it is attached to.
-func (m *machine) identify(at session.MemberID, r *command.Request) error {
+func (m *Replica) identify(at session.MemberID, r *command.Request) error {
 	err := m.mu.table.CheckAttachment(r.Session, at, r.Attached)
 	if err == nil {
 		err = m.mu.table.SetIdentities(r.Session, at, r.Identities)
@@ -361,53 +453,29 @@ func (m *machine) identify(at session.MemberID, r *command.Request) error {
 }
 
 // identities are what a session has authenticated as.
-func (m *machine) identities(id tree.SessionID) []tree.Identity {
+func (m *Replica) identities(id tree.SessionID) []tree.Identity {
 	r, _ := m.mu.table.Get(id)
 	return r.Identities
 }
 
-// ephemerals returns what a session owns below a prefix, in no order: nothing is applied while they are
-// gathered. ctx bounds how long it waits for the machine.
-func (m *machine) ephemerals(ctx context.Context, id tree.SessionID, prefix string) ([]string, error) {
-	if err := m.lock(ctx); err != nil {
-		return nil, err
-	}
-	paths := m.mu.table.Owned(id)
-	m.mu.Unlock()
-	return slices.DeleteFunc(paths, func(path string) bool { return !strings.HasPrefix(path, prefix) }), nil
-}
-
-// speaksFor returns the member whose node speaks for a session. ctx bounds how long it waits for the machine.
-func (m *machine) speaksFor(ctx context.Context, id tree.SessionID) (replication.MemberID, error) {
-	if err := m.lock(ctx); err != nil {
-		return 0, err
-	}
-	defer m.mu.Unlock()
-	r, _ := m.mu.table.Get(id)
-	if m.mu.table.Usable(id, r.Origin) != nil {
-		return 0, ErrNoSession
-	}
-	return replication.MemberID(r.Origin), nil
-}
-
-// lock takes mu for a caller, who does not wait longer than ctx, or the request timeout: the machine may stand still in the midst of
-// an entry.
-func (m *machine) lock(ctx context.Context) error {
-	ctx, cancel := m.engine.bounded(ctx)
-	defer cancel()
+// Inspect calls look with the session table while nothing is applied. The machine may stand still in the midst of an entry:
+// inspect waits until ctx ends, or stop is closed, and returns ctx's error.
+func (m *Replica) Inspect(ctx context.Context, stop <-chan struct{}, look func(table *session.Table)) error {
 	for !m.mu.TryLock() {
 		select {
 		case <-ctx.Done():
-			return unavailable(ctx, ctx.Err())
-		case <-m.engine.done:
-			return m.engine.over()
+			return ctx.Err()
+		case <-stop:
+			return context.Canceled
 		case <-time.After(time.Millisecond):
 		}
 	}
+	defer m.mu.Unlock()
+	look(m.mu.table)
 	return nil
 }
 
-func (m *machine) usable(id tree.SessionID, at session.MemberID) error {
+func (m *Replica) usable(id tree.SessionID, at session.MemberID) error {
 	return expired(m.mu.table.Usable(id, at))
 }
 
@@ -424,7 +492,7 @@ func expired(err error) error {
 
 // release ends the ephemeral znode that a session created at r.czxid, if it is still there and the session's. It can do nothing to
 // another, so it is safe to repeat at any time.
-func (m *machine) release(at session.MemberID, wall int64, r *command.Request) error {
+func (m *Replica) release(at session.MemberID, wall int64, r *command.Request) error {
 	if err := m.usable(r.Session, at); err != nil {
 		return nil // the session's end took the znode, or will before anything else of it is applied; or it is another attachment's now
 	}
@@ -448,7 +516,7 @@ func endOf(path string, lost bool) tree.Op {
 
 // commit applies one transaction. What its end takes from holders on this node ends before any reader, watch or
 // contender can see it. Its results may be in room.
-func (m *machine) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tree.Result, error) {
+func (m *Replica) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tree.Result, error) {
 	t := m.tree.Load()
 	results, err := t.ApplyInto(room, h, ops)
 	if err != nil {
@@ -459,19 +527,19 @@ func (m *machine) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tr
 }
 
 // publish makes the transaction that the tree has applied visible.
-func (m *machine) publish(t *tree.Tree, z tree.Zxid) {
+func (m *Replica) publish(t *tree.Tree, z tree.Zxid) {
 	m.mu.Zxid = z
 	changes := t.Changes()
 	m.mu.table.Track(changes)
-	m.engine.claimsGone(changes)
+	m.node.Gone(changes)
 	if over := t.Over(); len(over) > 0 {
 		m.quotas.over(over, time.Now())
 	}
-	m.registry.Deliver(z, changes, t.Publish)
+	m.Watches.Deliver(z, changes, t.Publish)
 }
 
 // reap removes containers and TTL znodes that are still as the reaper saw them, each in a transaction of its own.
-func (m *machine) reap(c *command.Command) {
+func (m *Replica) reap(c *command.Command) {
 	t := m.tree.Load()
 	for _, z := range c.Reap {
 		h := tree.Header{Zxid: m.mu.Zxid + 1, Time: c.Wall, System: true}
@@ -481,67 +549,75 @@ func (m *machine) reap(c *command.Command) {
 	}
 }
 
+// sessionEnded tells the node that a session has ended here.
+func (m *Replica) sessionEnded(id tree.SessionID, why error) {
+	m.node.Ended(m.Shard, why, id)
+	if m.Shard == command.HomeShard && why == outbox.ErrSessionExpired {
+		m.node.Expired(id)
+	}
+}
+
 // endAsked ends a session as its node has asked. If that is too much for the entry, the session is due from
 // now on. On another shard than home that waits until home says so: only then is it known to end there
 // however late anything comes that was asked for it.
-func (m *machine) endAsked(id tree.SessionID, wall int64, lost bool, why error) {
-	m.engine.sessionEnded(m.shard, id, why)
-	if m.mu.table.Owns(id) <= m.portion && m.mu.removed < m.portion {
+func (m *Replica) endAsked(id tree.SessionID, wall int64, lost bool, why error) {
+	m.sessionEnded(id, why)
+	if m.mu.table.Owns(id) <= m.Portion && m.mu.removed < m.Portion {
 		m.mu.removed += m.endSession(id, wall, lost)
 		return
 	}
-	if m.shard == command.HomeShard {
+	if m.Shard == command.HomeShard {
 		m.mu.table.DecideEnd(id, m.mu.Zxid, lost)
 		m.expirer.signal()
 	}
 }
 
 // closeSession ends a session that is due, or a portion of it.
-func (m *machine) closeSession(id tree.SessionID, wall int64, lost bool) int {
+func (m *Replica) closeSession(id tree.SessionID, wall int64, lost bool) int {
 	why := outbox.ErrSessionClosed
 	if lost {
 		why = outbox.ErrSessionExpired
 	}
-	if m.shard == command.HomeShard && m.mu.table.IsEnding(id) || m.mu.table.Owns(id) > m.portion {
-		m.engine.keeper.ended(m.shard, why, id) // who watches the log is told once: by endAsked, or with the last portion
+	if m.Shard == command.HomeShard && m.mu.table.IsEnding(id) || m.mu.table.Owns(id) > m.Portion {
+		m.node.Ended(m.Shard, why, id) // who watches the log is told once: by endAsked, or with the last portion
 	} else {
-		m.engine.sessionEnded(m.shard, id, why)
+		m.sessionEnded(id, why)
 	}
 	return m.endSession(id, wall, lost)
 }
 
 // endSession ends a session in a transaction of its own: its ephemerals go, or linger if it was lost, then its record. Of one with
 // more ephemerals than a portion, a portion goes and the record stays. It returns how much went.
-func (m *machine) endSession(id tree.SessionID, wall int64, lost bool) int {
-	paths := m.mu.table.Leaving(id, m.portion)
+func (m *Replica) endSession(id tree.SessionID, wall int64, lost bool) int {
+	paths := m.mu.table.Leaving(id, m.Portion)
 	ops := make([]tree.Op, len(paths))
 	for i, p := range paths {
 		ops[i] = endOf(p, lost)
 	}
 	if _, err := m.commit(tree.Header{Zxid: m.mu.Zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
-		m.engine.fail(fmt.Errorf("shard %d: closing session %d: %w", m.shard, id, err)) // the table names a znode that the tree does not have
+		m.node.Fail(fmt.Errorf("shard %d: closing session %d: %w", m.Shard, id, err)) // the table names a znode that the tree does not have
 	}
 	if m.mu.table.Owns(id) > 0 {
 		return len(paths)
 	}
-	told := m.shard != command.HomeShard && m.mu.table.IsEnding(id)
+	told := m.Shard != command.HomeShard && m.mu.table.IsEnding(id)
 	m.mu.table.Close(id, m.mu.Zxid, lost)
 	if told {
-		m.engine.purger.purged(m.shard, id)
+		m.purger.purged(m.Shard, id)
 	} else {
-		m.engine.purger.signal() // there may be shards to be told
+		m.purger.Signal() // there may be shards to be told
 	}
 	return len(paths) + 1
 }
 
 // expireDue expires sessions that are due, in order of id, until a portion of them and their znodes is gone. The leader commits
 // further portions; until its turn a due session is refused everything.
-func (m *machine) expireDue(wall int64) {
+func (m *Replica) expireDue(wall int64) {
 	due := m.mu.table.Due()
 	// This node's own are told all at once: what waits for its turn has ended, and must be granted nothing.
-	m.engine.keeper.ended(m.shard, outbox.ErrSessionExpired, due...)
+	m.node.Ended(m.Shard, outbox.ErrSessionExpired, due...)
 	m.mu.portions++
-	for gone := 0; len(due) > 0 && gone < m.portion; {
+	for gone := 0; len(due) > 0 && gone < m.Portion; {
 		gone += m.closeSession(due[0], wall, m.mu.table.Lost(due[0]))
 		if m.mu.table.Owns(due[0]) == 0 {
 			due = due[1:]
@@ -554,7 +630,7 @@ func (m *machine) expireDue(wall int64) {
 
 // save writes what has changed to the image, in one batch with the applied index. The commit may have to wait for the disk, so mu
 // is not held over it. An error fails the node: the changes are forgotten.
-func (m *machine) save() error {
+func (m *Replica) save() error {
 	if m.gathered.entries == 0 {
 		return nil
 	}
@@ -563,7 +639,7 @@ func (m *machine) save() error {
 		err = m.batch.Commit(m.index.Load())
 	}
 	if err != nil {
-		m.engine.fail(fmt.Errorf("shard %d: image: %w", m.shard, err))
+		m.node.Fail(fmt.Errorf("shard %d: image: %w", m.Shard, err))
 		return err
 	}
 	m.gathered.entries, m.gathered.bytes = 0, 0
@@ -571,7 +647,7 @@ func (m *machine) save() error {
 }
 
 // writeDirty collects what has changed in the batch.
-func (m *machine) writeDirty() error {
+func (m *Replica) writeDirty() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b := m.batch
@@ -606,7 +682,7 @@ func (m *machine) writeDirty() error {
 }
 
 // Sync implements replication.StateMachine.
-func (m *machine) Sync() error {
+func (m *Replica) Sync() error {
 	if err := m.save(); err != nil {
 		return err
 	}
@@ -614,7 +690,7 @@ func (m *machine) Sync() error {
 }
 
 // Snapshot implements replication.StateMachine.
-func (m *machine) Snapshot() (replication.Snapshot, error) {
+func (m *Replica) Snapshot() (replication.Snapshot, error) {
 	if err := m.save(); err != nil {
 		return nil, err
 	}
@@ -623,11 +699,11 @@ func (m *machine) Snapshot() (replication.Snapshot, error) {
 
 // Close implements replication.StateMachine. The image stays open until the engine closes it, which makes it durable. The tree and the
 // table are let go: dragonboat's metrics keep what belongs to a process's first node until the process ends.
-func (m *machine) Close() error {
+func (m *Replica) Close() error {
 	err := m.save()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last := m.figures()
+	last := m.Figures()
 	m.last.Store(&last)
 	m.tree.Store(tree.New(nil))
 	m.mu.table = session.NewTable()
