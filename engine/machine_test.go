@@ -651,7 +651,7 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 			b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned))
 			b.Put(storage.Znodes, []byte("/"), command.EncodeZnode(tree.Znode{Pzxid: 1, Created: 1}))
 			b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(command.State{Zxid: 1}))
-		}, "session 9 is gone"},
+		}, "session 9 has no record"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
