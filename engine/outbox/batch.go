@@ -21,8 +21,8 @@ const (
 	gatherMax    = 20 * time.Microsecond
 	// How long after the last one it waits, while clients elsewhere may be about to ask again: this part of what a commit takes, and no longer
 	// than the other.
-	holdParts = 2
-	holdMax   = 5 * time.Millisecond
+	remoteWaitParts = 2
+	remoteWaitMax   = 5 * time.Millisecond
 )
 
 // A Batch is what one log entry carries. A resend is byte for byte the same batch.
@@ -30,7 +30,7 @@ type Batch struct {
 	seq      uint64
 	home     tree.Zxid // what this node had applied of the home shard
 	cmd      []byte
-	waiters  []*Call
+	calls    []*Call
 	bytes    int           // of the waiters' requests
 	remote   bool          // some are of clients elsewhere
 	sent     time.Duration // on the boot clock, first time it was handed to Raft; a resend does not move it
@@ -43,8 +43,8 @@ type Batch struct {
 // requests yields the encoded requests of the batch.
 func (b *Batch) requests() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for _, w := range b.waiters {
-			if !yield(w.Encoded) {
+		for _, c := range b.calls {
+			if !yield(c.Encoded) {
 				return
 			}
 		}
@@ -52,39 +52,39 @@ func (b *Batch) requests() iter.Seq[[]byte] {
 }
 
 // Pump seals and proposes batches while the window allows.
-func (p *Outbox) Pump() {
+func (o *Outbox) Pump() {
 	for {
-		p.mu.Lock()
-		if p.mu.sending || !p.readyLocked() {
-			p.mu.Unlock()
+		o.mu.Lock()
+		if o.mu.sending || !o.readyLocked() {
+			o.mu.Unlock()
 			return
 		}
-		p.mu.sending = true
-		p.mu.Unlock()
+		o.mu.sending = true
+		o.mu.Unlock()
 
-		p.gather()
-		p.node.CheckDeadlines()
+		o.gather()
+		o.node.CheckDeadlines()
 
-		p.mu.Lock()
-		if !p.readyLocked() { // closed, or what waited was taken out
-			p.mu.sending = false
-			p.mu.Unlock()
+		o.mu.Lock()
+		if !o.readyLocked() { // closed, or what waited was taken out
+			o.mu.sending = false
+			o.mu.Unlock()
 			return
 		}
-		b := p.sealLocked()
-		p.mu.Unlock()
-		err := p.send(b, true)
+		b := o.sealLocked()
+		o.mu.Unlock()
+		err := o.send(b, true)
 
-		p.mu.Lock()
-		p.mu.sending = false
+		o.mu.Lock()
+		o.mu.sending = false
 		if err != nil {
-			p.unsealLocked(b)
+			o.unsealLocked(b)
 		}
-		arm := !p.mu.armed
-		p.mu.armed = true
-		p.mu.Unlock()
+		arm := !o.mu.timerArmed
+		o.mu.timerArmed = true
+		o.mu.Unlock()
 		if arm {
-			p.Signal()
+			o.Signal()
 		}
 		if err != nil {
 			return // the loop tries again when a leader is known
@@ -95,13 +95,13 @@ func (p *Outbox) Pump() {
 // gather lets those queue first who were woken by the last batch and are about to ask again, or they would wait for the batch
 // after the next one: it raised the average batch of 64 callers from 44 to 61, and their writes by a third. A lone caller pays for one
 // yield, and callers who do not come back cost what they are waited for.
-func (p *Outbox) gather() {
+func (o *Outbox) gather() {
 	queued, since := 0, time.Now()
 	for idle := 0; idle < gatherYields; idle++ {
 		runtime.Gosched()
-		p.mu.Lock()
-		n, wanted := p.mu.queue.len(), p.mu.wanted
-		p.mu.Unlock()
+		o.mu.Lock()
+		n, wanted := o.mu.queue.len(), o.mu.expected
+		o.mu.Unlock()
 		switch {
 		case n >= wanted:
 			return
@@ -114,20 +114,20 @@ func (p *Outbox) gather() {
 }
 
 // readyLocked reports whether a batch can be sealed now.
-func (p *Outbox) readyLocked() bool {
-	if p.mu.closed != nil || p.raft.Leader(p.Shard).Member == 0 {
+func (o *Outbox) readyLocked() bool {
+	if o.mu.closed != nil || o.raft.Leader(o.Shard).Member == 0 {
 		return false
 	}
-	if p.mu.standing != registered {
-		return p.mu.standing == unregistered
+	if o.mu.registration != registered {
+		return o.mu.registration == unregistered
 	}
-	switch len(p.mu.inflight) {
+	switch len(o.mu.inflight) {
 	case 0:
-		return p.mu.queue.len() > 0 && p.heldLocked() == 0 || p.mu.beat
+		return o.mu.queue.len() > 0 && o.waitLeftLocked() == 0 || o.mu.beat
 	case InflightMax:
 		return false
 	default:
-		return p.mu.queue.len() >= SecondBatchMin
+		return o.mu.queue.len() >= SecondBatchMin
 	}
 }
 
@@ -135,163 +135,163 @@ func (p *Outbox) readyLocked() bool {
 // later than gather waits. The first who did would travel alone, and the rest wait for its batch and then for their own: two commits, where
 // now it is one and the wait. With 64 clients, 21 on a member, the average batch was 11, and is 18. It is counted from when the last batch
 // was applied, so that who comes later waits for nobody; an end waits for nobody either.
-func (p *Outbox) heldLocked() time.Duration {
-	if p.mu.hold.IsZero() || p.mu.queue.len() >= p.mu.wanted || p.mu.queue.ends > 0 {
+func (o *Outbox) waitLeftLocked() time.Duration {
+	if o.mu.waitUntil.IsZero() || o.mu.queue.len() >= o.mu.expected || o.mu.queue.ends > 0 {
 		return 0
 	}
-	return max(0, time.Until(p.mu.hold))
+	return max(0, time.Until(o.mu.waitUntil))
 }
 
 // sealLocked makes the next batch, or Register if that is still to be made.
-func (p *Outbox) sealLocked() *Batch {
+func (o *Outbox) sealLocked() *Batch {
 	b := &Batch{}
-	if p.mu.standing == unregistered {
-		p.mu.standing = registering
-		p.mu.inflight = append(p.mu.inflight, b)
+	if o.mu.registration == unregistered {
+		o.mu.registration = registering
+		o.mu.inflight = append(o.mu.inflight, b)
 		return b
 	}
-	p.mu.seq++
-	p.mu.hold = time.Time{}
-	b.seq = p.mu.seq
-	if p.Shard != command.HomeShard {
-		b.home = p.node.AppliedAtHome() // before the queue is emptied: of a session that has ended by then nothing is in it
+	o.mu.seq++
+	o.mu.waitUntil = time.Time{}
+	b.seq = o.mu.seq
+	if o.Shard != command.HomeShard {
+		b.home = o.node.AppliedAtHome() // before the queue is emptied: of a session that has ended by then nothing is in it
 	}
-	p.mu.beat = false
-	p.mu.queue.fill(b)
-	p.mu.inflight = append(p.mu.inflight, b)
+	o.mu.beat = false
+	o.mu.queue.fill(b)
+	o.mu.inflight = append(o.mu.inflight, b)
 	return b
 }
 
 // unsealLocked puts a batch that Raft did not take back; it was never proposed, so its seq is free again.
-func (p *Outbox) unsealLocked(b *Batch) {
-	if p.mu.closed != nil {
+func (o *Outbox) unsealLocked(b *Batch) {
+	if o.mu.closed != nil {
 		return // which has ended its waiters
 	}
-	p.mu.inflight = p.mu.inflight[:len(p.mu.inflight)-1] // the newest: nothing is sealed while one is being sent
-	if p.mu.standing == registering {
-		p.mu.standing = unregistered // Raft has refused it
+	o.mu.inflight = o.mu.inflight[:len(o.mu.inflight)-1] // the newest: nothing is sealed while one is being sent
+	if o.mu.registration == registering {
+		o.mu.registration = unregistered // Raft has refused it
 		return
 	}
-	p.mu.seq--
+	o.mu.seq--
 	var back []*Call
-	for _, w := range b.waiters {
-		if w.place == placeSent { // and not given up
-			w.place = placeQueued
-			back = append(back, w)
+	for _, c := range b.calls {
+		if c.stage == stageSent { // and not given up
+			c.stage = stageQueued
+			back = append(back, c)
 		}
 	}
-	p.mu.queue.putBack(back)
-	p.mu.beat = p.mu.beat || len(b.waiters) == 0
+	o.mu.queue.putBack(back)
+	o.mu.beat = o.mu.beat || len(b.calls) == 0
 }
 
 // send hands b to Raft, for the first time or again. Only the goroutine that set sending calls it.
-func (p *Outbox) send(b *Batch, first bool) error {
+func (o *Outbox) send(b *Batch, first bool) error {
 	if first {
-		wall := p.clock.Wall().UnixMilli()
+		wall := o.clock.Wall().UnixMilli()
 		if b.seq == 0 {
-			b.cmd = command.EncodeRegister(p.Origin, wall, p.rules)
+			b.cmd = command.EncodeRegister(o.Origin, wall, o.rules)
 		} else {
-			b.cmd = command.EncodeBatch(p.Origin.Member, p.Origin.Start, b.seq, wall, b.home, len(b.waiters), b.requests())
+			b.cmd = command.EncodeBatch(o.Origin.Member, o.Origin.Start, b.seq, wall, b.home, len(b.calls), b.requests())
 		}
-		b.drift = p.clock.Drift()
-		b.sent = p.clock.Boot() // after drift: time that is lost in between must show as a jump
-		b.patience = min(max(4*p.commitTime(), resendFirstMin), resendMax)
+		b.drift = o.clock.Drift()
+		b.sent = o.clock.Boot() // after drift: time that is lost in between must show as a jump
+		b.patience = min(max(4*o.commitTime(), resendFirstMin), resendMax)
 	}
 	now := time.Now()
-	proposal, err := p.raft.Propose(p.Shard, b.cmd)
+	proposal, err := o.raft.Propose(o.Shard, b.cmd)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
+	o.mu.Lock()
 	b.proposal, b.lastSent = proposal, now
-	p.mu.Unlock()
+	o.mu.Unlock()
 	return nil
 }
 
-func (p *Outbox) commitTime() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.commit
+func (o *Outbox) commitTime() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.commitTime
 }
 
 // Oldest returns the batch in flight with this seq, which is the oldest, or nil. Called on the apply goroutine when a
 // batch of this node's stream was accepted.
-func (p *Outbox) Oldest(seq uint64) *Batch {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.mu.inflight) == 0 || p.mu.inflight[0].seq != seq {
+func (o *Outbox) Oldest(seq uint64) *Batch {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.mu.inflight) == 0 || o.mu.inflight[0].seq != seq {
 		return nil
 	}
-	return p.mu.inflight[0]
+	return o.mu.inflight[0]
 }
 
 // Complete sets the outcome of the i-th request of b. Called on the apply goroutine.
-func (p *Outbox) Complete(b *Batch, i int, results []tree.Result, zxid tree.Zxid, err error) {
-	if b == nil || i >= len(b.waiters) {
+func (o *Outbox) Complete(b *Batch, i int, results []tree.Result, zxid tree.Zxid, err error) {
+	if b == nil || i >= len(b.calls) {
 		return
 	}
-	w := b.waiters[i]
-	p.mu.Lock()
-	late := w.place == placeDone // ended by close or giveUp
-	p.overLocked(w)
-	p.mu.Unlock()
+	c := b.calls[i]
+	o.mu.Lock()
+	late := c.stage == stageDone // ended by close or giveUp
+	o.markDoneLocked(c)
+	o.mu.Unlock()
 	if late {
 		return
 	}
-	w.Results, w.Zxid, w.Sent, w.Drift, w.Err = results, zxid, b.sent, b.drift, err
-	p.finish(w)
+	c.Results, c.Zxid, c.Sent, c.Drift, c.Err = results, zxid, b.sent, b.drift, err
+	o.finish(c)
 }
 
-func (p *Outbox) finish(w *Call) {
-	if w.Err != nil {
-		if w.Terms != nil {
-			w.Terms.Undo()
+func (o *Outbox) finish(c *Call) {
+	if c.Err != nil {
+		if c.Terms != nil {
+			c.Terms.Undo()
 		}
 	}
-	if w.OnOutcome != nil {
-		w.OnOutcome(w)
+	if c.OnOutcome != nil {
+		c.OnOutcome(c)
 	}
-	close(w.Done)
-	if w.Then != nil {
-		w.Then()
+	close(c.Done)
+	if c.Then != nil {
+		c.Then()
 	}
 }
 
 // BatchApplied takes b, all of whose requests are complete, out of flight. Called on the apply goroutine.
-func (p *Outbox) BatchApplied(b *Batch) {
+func (o *Outbox) BatchApplied(b *Batch) {
 	if b == nil {
 		return
 	}
-	p.land(b)
-	p.prove(b)
+	o.retire(b)
+	o.prove(b)
 }
 
 // prove tells the node what b proves: that the node was alive when it sent b.
-func (p *Outbox) prove(b *Batch) {
-	if p.Shard == command.HomeShard {
-		p.node.Proved(b.sent, b.drift)
+func (o *Outbox) prove(b *Batch) {
+	if o.Shard == command.HomeShard {
+		o.node.Proved(b.sent, b.drift)
 	}
 }
 
 // land is done without what b proves.
-func (p *Outbox) land(b *Batch) {
-	p.mu.Lock()
-	if len(p.mu.inflight) > 0 && p.mu.inflight[0] == b {
-		p.mu.inflight = p.mu.inflight[1:]
+func (o *Outbox) retire(b *Batch) {
+	o.mu.Lock()
+	if len(o.mu.inflight) > 0 && o.mu.inflight[0] == b {
+		o.mu.inflight = o.mu.inflight[1:]
 	}
-	if b.seq == 0 && p.mu.standing == registering {
-		p.mu.standing = registered
-		close(p.Ready)
+	if b.seq == 0 && o.mu.registration == registering {
+		o.mu.registration = registered
+		close(o.Ready)
 	}
-	p.mu.wanted = min(len(b.waiters)+p.mu.queue.len(), command.BatchMax)
-	took := p.clock.Boot() - b.sent
-	p.mu.commit += (took - p.mu.commit) / 8
-	if b.remote && p.mu.wanted > 1 {
-		p.mu.hold = time.Now().Add(min(p.mu.commit/holdParts, holdMax))
+	o.mu.expected = min(len(b.calls)+o.mu.queue.len(), command.BatchMax)
+	took := o.clock.Boot() - b.sent
+	o.mu.commitTime += (took - o.mu.commitTime) / 8
+	if b.remote && o.mu.expected > 1 {
+		o.mu.waitUntil = time.Now().Add(min(o.mu.commitTime/remoteWaitParts, remoteWaitMax))
 	}
-	more := p.mu.queue.len() > 0 || b.seq == 0 || !p.mu.hold.IsZero() // also the hold has an end
-	p.mu.Unlock()
+	more := o.mu.queue.len() > 0 || b.seq == 0 || !o.mu.waitUntil.IsZero() // also the hold has an end
+	o.mu.Unlock()
 	if more {
-		p.Signal()
+		o.Signal()
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 func TestFirstProposalIsRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newPipeRig(t)
-		w := r.send("/a")
+		r := newRig(t)
+		call := r.send("/a")
 		r.want() // no leader yet
 		r.lead(enginetest.Other)
 		register := r.want("register")
@@ -30,7 +30,7 @@ func TestFirstProposalIsRegister(t *testing.T) {
 		}
 		r.apply(register...)
 		r.apply(r.want("1: /a")...)
-		r.wantOutcome(w, nil)
+		r.wantOutcome(call, nil)
 		select {
 		case <-r.Ready:
 		default:
@@ -41,11 +41,11 @@ func TestFirstProposalIsRegister(t *testing.T) {
 
 func TestLoneRequestGoesOutAtOnce(t *testing.T) {
 	log := &enginetest.Log{}
-	p := New(command.HomeShard, log, clock.System(), enginetest.Origin(), command.Rules{}, &quietNode{})
-	p.mu.standing = registered
+	o := New(command.HomeShard, log, clock.System(), enginetest.Origin(), command.Rules{}, &stubNode{})
+	o.mu.registration = registered
 	log.Elect(enginetest.Other)
 	// No loop runs: the request goes out on this goroutine, in this call.
-	if _, err := p.Submit(txnWaiter(nil, "/a")); err != nil {
+	if _, err := o.Submit(txnCall(nil, "/a")); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(log.Drain()); got != 1 {
@@ -54,7 +54,7 @@ func TestLoneRequestGoesOutAtOnce(t *testing.T) {
 }
 
 func TestRequestsCoalesceWhileABatchIsInFlight(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/a")
 		first := r.want("1: /a")
 		r.sendMany(3, "b")
@@ -67,11 +67,11 @@ func TestRequestsCoalesceWhileABatchIsInFlight(t *testing.T) {
 // Clients elsewhere who were in one batch are waited for, or the first who comes back would travel alone: for a part of what a commit
 // takes after the last one, and not by an end.
 func TestClientsElsewhereTravelTogether(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		o := knownOwner(true)
+	withOutbox(t, func(t *testing.T, r *rig) {
+		s := knownOwner(true)
 		send := func(paths ...string) {
 			for _, path := range paths {
-				if _, err := r.Submit(txnWaiter(o, path)); err != nil {
+				if _, err := r.Submit(txnCall(s, path)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -100,25 +100,25 @@ func TestClientsElsewhereTravelTogether(t *testing.T) {
 		land(want("/b /c /a"))
 
 		send("/a")
-		enginetest.Pass(commit/holdParts - time.Millisecond)
+		enginetest.Pass(commit/remoteWaitParts - time.Millisecond)
 		r.want()
 		send("/b")
 		enginetest.Pass(time.Millisecond)
 		land(want("/a /b")) // one did not come back
 
-		enginetest.Pass(commit/holdParts - time.Millisecond)
+		enginetest.Pass(commit/remoteWaitParts - time.Millisecond)
 		send("/a")
 		r.want()
-		r.QueueEnd(endWaiter("/end"))
+		r.QueueEnd(endCall("/end"))
 		r.Pump()
 		land(want("/end /a"))
 
-		enginetest.Pass(commit / holdParts)
+		enginetest.Pass(commit / remoteWaitParts)
 		send("/a") // nobody is waited for any more
 		sent = want("/a")
 		r.sendMany(2, "here")
 		land(sent)
-		enginetest.Pass(commit / holdParts)
+		enginetest.Pass(commit / remoteWaitParts)
 		sent = want("/here0 /here1")
 		r.send("/here2")
 		land(sent)
@@ -127,19 +127,19 @@ func TestClientsElsewhereTravelTogether(t *testing.T) {
 }
 
 func TestCallersShareOneStreamWithoutGaps(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		const callers, calls = 16, 50
 		var wg sync.WaitGroup
 		for c := range callers {
 			wg.Go(func() {
 				for i := range calls {
-					w := txnWaiter(nil, fmt.Sprintf("/%d/%d", c, i))
-					if _, err := r.Submit(w); err != nil {
+					call := txnCall(nil, fmt.Sprintf("/%d/%d", c, i))
+					if _, err := r.Submit(call); err != nil {
 						t.Error(err)
 						return
 					}
 					if i%7 == 0 {
-						<-w.Done
+						<-call.Done
 					}
 				}
 			})
@@ -167,7 +167,7 @@ func TestCallersShareOneStreamWithoutGaps(t *testing.T) {
 }
 
 func TestSecondBatchGoesOutBesideTheFirst(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/a")
 		r.sendMany(SecondBatchMin-1, "b")
 		r.want("1: /a")
@@ -181,7 +181,7 @@ func TestSecondBatchGoesOutBesideTheFirst(t *testing.T) {
 }
 
 func TestBatchIsBounded(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		first := r.send("/a")
 		_ = first
 		hold := r.want("1: /a")
@@ -198,8 +198,8 @@ func TestBatchIsBounded(t *testing.T) {
 		}
 		small := r.send("/small")
 		hold = r.log.Drain()
-		for _, w := range []*Call{big(command.BatchBytesMax / 2), big(command.BatchBytesMax / 2), big(2 * command.BatchBytesMax)} {
-			if _, err := r.Submit(w); err != nil {
+		for _, c := range []*Call{big(command.BatchBytesMax / 2), big(command.BatchBytesMax / 2), big(2 * command.BatchBytesMax)} {
+			if _, err := r.Submit(c); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -216,11 +216,11 @@ func TestBatchIsBounded(t *testing.T) {
 }
 
 func TestRefusedProposalKeepsItsPlace(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Refuse(enginetest.ErrRefused)
 		a, b := r.send("/a"), r.send("/b")
 		enginetest.Pass(PollInterval) // so that both are in what is refused: an end goes ahead of what has not been tried
-		r.QueueEnd(endWaiter("/end"))
+		r.QueueEnd(endCall("/end"))
 		enginetest.Pass(time.Second)
 		r.want()
 		if !r.Cancel(a, context.Canceled) {
@@ -237,7 +237,7 @@ func TestRefusedProposalKeepsItsPlace(t *testing.T) {
 }
 
 func TestNothingIsSentWithoutALeader(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/a")
 		inflight := r.want("1: /a")
 		r.lead(0)
@@ -259,7 +259,7 @@ func TestNothingIsSentWithoutALeader(t *testing.T) {
 }
 
 func TestBeatIsAnEmptyBatch(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		var proofs []time.Duration
 		r.node.proved = func(sent time.Duration) { proofs = append(proofs, sent) }
 		at := r.clock.Boot()
@@ -276,7 +276,7 @@ func TestBeatIsAnEmptyBatch(t *testing.T) {
 
 // A5: a node that does not see its batches applied must not go on proving itself alive.
 func TestNoBeatWhileABatchIsInFlight(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/a")
 		first := r.want("1: /a")
 		r.Beat()
@@ -292,7 +292,7 @@ func TestNoBeatWhileABatchIsInFlight(t *testing.T) {
 }
 
 func TestRequestTakesThePlaceOfABeat(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		r.Beat()
 		r.send("/a")
@@ -304,26 +304,26 @@ func TestRequestTakesThePlaceOfABeat(t *testing.T) {
 
 // A2: a resend does not move the moment that the sessions live by.
 func TestProofIsTheFirstSending(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		var proof time.Duration
 		r.node.proved = func(sent time.Duration) { proof = sent }
 		at := r.clock.Boot()
-		w := r.send("/a")
+		c := r.send("/a")
 		r.want("1: /a")
 		enginetest.Pass(5 * time.Second)
 		r.lead(enginetest.Other)
 		synctest.Wait()
 		copies := r.log.Drain()
 		r.apply(copies[len(copies)-1])
-		r.wantOutcome(w, nil)
-		if proof != at || w.Sent != at {
-			t.Fatalf("proof %v, outcome sent at %v, want %v", proof, w.Sent, at)
+		r.wantOutcome(c, nil)
+		if proof != at || c.Sent != at {
+			t.Fatalf("proof %v, outcome sent at %v, want %v", proof, c.Sent, at)
 		}
 	})
 }
 
 func TestRefusedBatchIsNoSending(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		var proof time.Duration
 		r.node.proved = func(sent time.Duration) { proof = sent }
 		r.log.Refuse(enginetest.ErrRefused)
@@ -341,7 +341,7 @@ func TestRefusedBatchIsNoSending(t *testing.T) {
 
 // A beat that Raft does not take is tried again now and then, and costs nothing in between.
 func TestBeatThatIsRefusedDoesNotSpin(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		asked := 0
 		var count func()
 		count = func() {

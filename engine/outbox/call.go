@@ -16,7 +16,7 @@ type Call struct {
 	Encoded   []byte        // the request as it travels: the caller's slices are its own again; let go when it is taken out
 	owner     *Owner        // nil for requests of the node itself
 	end       bool          // has room of its own, ahead of the queue: see pipeline.queueEnd
-	OnOutcome func(w *Call) // if set, called on the apply goroutine once the outcome is set, before done is closed
+	OnOutcome func(c *Call) // if set, called on the apply goroutine once the outcome is set, before done is closed
 	Then      func()        // if set, called after done is closed
 	Terms     Terms         // nil: none
 
@@ -29,8 +29,8 @@ type Call struct {
 	Err     error
 
 	// Guarded by the pipeline's mu.
-	place   place
-	part    part // of the queue
+	stage   stage
+	lane    lane // of the queue
 	counted bool // among what of its session is on its way
 }
 
@@ -41,33 +41,33 @@ type Terms interface {
 }
 
 // place is where a waiter stands on its way.
-type place uint8
+type stage uint8
 
 const (
-	placeNone place = iota // not queued yet
-	placeQueued
-	placeSent // in a sealed batch: it may be applied
-	placeDone
+	stageNew stage = iota // not queued yet
+	stageQueued
+	stageSent // in a sealed batch: it may be applied
+	stageDone
 )
 
 // part is where in the queue a waiter is, or was last.
-type part uint8
+type lane uint8
 
 const (
-	partRest part = iota
-	partFront
-	partOutside
+	laneBack lane = iota
+	laneFront
+	laneParked
 )
 
 // NewCall returns a call of a session, or of the node itself if o is nil.
-func NewCall(o *Owner, r *command.Request) *Call {
-	return &Call{Encoded: command.EncodeRequest(r), owner: o, Done: make(chan struct{})}
+func NewCall(s *Owner, r *command.Request) *Call {
+	return &Call{Encoded: command.EncodeRequest(r), owner: s, Done: make(chan struct{})}
 }
 
 // IsDone reports whether the call has its outcome.
-func (w *Call) IsDone() bool {
+func (c *Call) IsDone() bool {
 	select {
-	case <-w.Done:
+	case <-c.Done:
 		return true
 	default:
 		return false
@@ -76,41 +76,41 @@ func (w *Call) IsDone() bool {
 
 // Wait returns w's outcome, or, when ctx ends or the limit passes first, an error that tells whether w can still
 // be applied. limit is used only when ctx has no deadline.
-func (p *Outbox) Wait(ctx context.Context, w *Call, limit time.Duration) error {
+func (o *Outbox) Wait(ctx context.Context, c *Call, limit time.Duration) error {
 	select {
-	case <-w.Done:
-		return w.Err
+	case <-c.Done:
+		return c.Err
 	default:
 	}
 	var expired <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
-		t := p.timers.Get(limit)
-		defer p.timers.Put(t)
+		t := o.timers.Get(limit)
+		defer o.timers.Put(t)
 		expired = t.C
 	}
 	var cause error
 	select {
-	case <-w.Done:
-		return w.Err
+	case <-c.Done:
+		return c.Err
 	case <-ctx.Done():
 		cause = ctx.Err()
-		if p.Cancel(w, cause) {
-			return p.node.Explain(p.Shard, cause)
+		if o.Cancel(c, cause) {
+			return o.node.Explain(o.Shard, cause)
 		}
 	case <-expired:
-		if p.Cancel(w, errNotSent) {
-			return p.node.Explain(p.Shard, errNotSent)
+		if o.Cancel(c, errNotSent) {
+			return o.node.Explain(o.Shard, errNotSent)
 		}
 	}
 	select {
-	case <-w.Done: // it ended while we looked: the true outcome is better than "unknown"
-		return w.Err
+	case <-c.Done: // it ended while we looked: the true outcome is better than "unknown"
+		return c.Err
 	default:
 	}
 	if cause == nil {
-		return p.node.Explain(p.Shard, ErrUnknownOutcome)
+		return o.node.Explain(o.Shard, ErrUnknownOutcome)
 	}
-	return p.node.Explain(p.Shard, &unknownError{cause: cause})
+	return o.node.Explain(o.Shard, &unknownError{cause: cause})
 }
 
 // Forever is the limit of a wait that only its ctx ends.

@@ -18,8 +18,8 @@ const (
 	QueueMax      = 16384    // requests waiting on one shard; one more is refused with ErrUnavailable
 	QueueBytesMax = 64 << 20 // their bytes; likewise
 	// Requests of sessions that the shard does not know yet, counted apart; likewise.
-	outsideMax      = QueueMax / 2
-	outsideBytesMax = QueueBytesMax / 2
+	parkedMax      = QueueMax / 2
+	parkedBytesMax = QueueBytesMax / 2
 )
 
 // Raft is what the request path asks of a Raft group.
@@ -84,122 +84,122 @@ type Outbox struct {
 
 	mu struct {
 		rank.Mutex[rank.Outbox]
-		queue    queue
-		wanted   int       // requests there will be for the next batch if all who were in the last one ask again
-		hold     time.Time // until when the next batch waits for them; zero: it does not
-		beat     bool      // an empty batch is wanted
-		inflight []*Batch
-		seq      uint64 // of the newest sealed batch
-		standing registration
-		sending  bool // a goroutine is sealing or proposing
-		armed    bool // the loop's timer runs
-		resend   bool // evidence that batches in flight were lost
-		commit   time.Duration
-		closed   error
+		queue        queue
+		expected     int       // requests there will be for the next batch if all who were in the last one ask again
+		waitUntil    time.Time // until when the next batch waits for them; zero: it does not
+		beat         bool      // an empty batch is wanted
+		inflight     []*Batch
+		seq          uint64 // of the newest sealed batch
+		registration registration
+		sending      bool // a goroutine is sealing or proposing
+		timerArmed   bool // the loop's timer runs
+		resendAll    bool // evidence that batches in flight were lost
+		commitTime   time.Duration
+		closed       error
 	}
 }
 
 // New returns the outbox of a shard. Loop must run until Close.
 func New(shard replication.ShardID, raft Raft, clock clock.Clock, origin session.Origin, rules command.Rules, node Node) *Outbox {
-	p := &Outbox{
+	o := &Outbox{
 		Shard: shard, raft: raft, clock: clock, Origin: origin, rules: rules, node: node,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), Ready: make(chan struct{}),
 	}
-	p.mu.queue.shard = shard
-	return p
+	o.mu.queue.shard = shard
+	return o
 }
 
 // Submit queues w and sends what can be sent; what is of a session that the shard does not know stays queued until letIn. It
 // reports whether w is the first of these: then the caller has to introduce the session. On an error w is refused: it has that
 // outcome and is in no batch.
-func (p *Outbox) Submit(w *Call) (introduce bool, err error) {
-	p.mu.Lock()
-	err = p.mu.closed
-	outside := w.owner != nil && !w.owner.Known(p.Shard)
+func (o *Outbox) Submit(c *Call) (introduce bool, err error) {
+	o.mu.Lock()
+	err = o.mu.closed
+	outside := c.owner != nil && !c.owner.Known(o.Shard)
 	var over error // what of the session was queued is being taken out, and nothing may come behind that
-	if w.owner != nil {
-		over = w.owner.Err()
+	if c.owner != nil {
+		over = c.owner.Err()
 	}
-	if err == nil && over == nil && p.mu.queue.full(len(w.Encoded), outside) {
+	if err == nil && over == nil && o.mu.queue.full(len(c.Encoded), outside) {
 		err = errQueueFull
 	}
-	if err == nil && w.Terms != nil {
-		err = w.Terms.Held()
+	if err == nil && c.Terms != nil {
+		err = c.Terms.Held()
 	}
 	if err == nil {
 		err = over
 	}
 	if err != nil {
-		p.mu.Unlock()
-		p.Refuse(w, err)
+		o.mu.Unlock()
+		o.Refuse(c, err)
 		return false, err
 	}
 	if outside {
-		first := p.mu.queue.addOutside(w)
-		p.mu.Unlock()
+		first := o.mu.queue.park(c)
+		o.mu.Unlock()
 		return first, nil
 	}
-	p.mu.queue.add(w)
-	p.mu.Unlock()
-	p.Pump()
+	o.mu.queue.add(c)
+	o.mu.Unlock()
+	o.Pump()
 	return false, nil
 }
 
 // Introduced is told that the shard knows a session. Its requests go on, in their order. It reports false if the session has ended:
 // whoever ended it may have looked already where it is known, and sends no end here.
-func (p *Outbox) Introduced(o *Owner) bool {
-	p.mu.Lock()
-	known := &o.at[p.Shard-1].known
+func (o *Outbox) Introduced(s *Owner) bool {
+	o.mu.Lock()
+	known := &s.shards[o.Shard-1].known
 	known.Store(true)
-	if o.Err() != nil { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
+	if s.Err() != nil { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
 		known.Store(false)
-		p.mu.Unlock()
+		o.mu.Unlock()
 		return false
 	}
-	p.mu.queue.letIn(o)
-	p.mu.Unlock()
-	p.Pump()
+	o.mu.queue.moveParked(s)
+	o.mu.Unlock()
+	o.Pump()
 	return true
 }
 
 // NotIntroduced refuses the requests of a session that the shard cannot be made to know.
-func (p *Outbox) NotIntroduced(o *Owner, err error) {
-	p.mu.Lock()
-	out := p.mu.queue.takeIn(o)
-	for _, w := range out {
-		p.overLocked(w)
+func (o *Outbox) NotIntroduced(s *Owner, err error) {
+	o.mu.Lock()
+	out := o.mu.queue.unpark(s)
+	for _, c := range out {
+		o.markDoneLocked(c)
 	}
-	p.mu.Unlock()
-	for _, w := range out {
-		w.Err = err
-		p.finish(w)
+	o.mu.Unlock()
+	for _, c := range out {
+		c.Err = err
+		o.finish(c)
 	}
 }
 
 // Queue is submit for who holds the keeper's mu: it sends nothing, and refuses nothing for want of room.
-func (p *Outbox) Queue(w *Call) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.mu.closed; err != nil {
-		w.place, w.Err = placeDone, err
-		close(w.Done)
+func (o *Outbox) Queue(c *Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.mu.closed; err != nil {
+		c.stage, c.Err = stageDone, err
+		close(c.Done)
 		return
 	}
-	p.mu.queue.add(w)
+	o.mu.queue.add(c)
 }
 
 // QueueIfUsed is queueBehind for w if its session has used the shard, or has something waiting to; otherwise it returns false.
-func (p *Outbox) QueueIfUsed(w *Call) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, waits := p.mu.queue.outside[w.owner]
+func (o *Outbox) QueueIfUsed(c *Call) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, waits := o.mu.queue.parked[c.owner]
 	switch {
-	case p.mu.closed != nil:
+	case o.mu.closed != nil:
 		return false
-	case w.owner.Known(p.Shard):
-		p.mu.queue.add(w)
+	case c.owner.Known(o.Shard):
+		o.mu.queue.add(c)
 	case waits:
-		p.mu.queue.addOutside(w)
+		o.mu.queue.park(c)
 	default:
 		return false
 	}
@@ -208,170 +208,170 @@ func (p *Outbox) QueueIfUsed(w *Call) bool {
 
 // Abandon completes w with err, wherever it is on its way. If it is queued it is not applied and never will be; if it was sent it
 // may be, but it is not queued again.
-func (p *Outbox) Abandon(w *Call, err error) {
-	p.mu.Lock()
-	over := w.place == placeDone
-	if w.place == placeQueued {
-		p.mu.queue.takeOut(w)
+func (o *Outbox) Abandon(c *Call, err error) {
+	o.mu.Lock()
+	over := c.stage == stageDone
+	if c.stage == stageQueued {
+		o.mu.queue.remove(c)
 	}
-	p.overLocked(w)
-	p.mu.Unlock()
+	o.markDoneLocked(c)
+	o.mu.Unlock()
 	if !over {
-		w.Err = err
-		p.finish(w)
+		c.Err = err
+		o.finish(c)
 	}
 }
 
 // Busy reports whether a session has requests, ends aside, that have no outcome yet.
-func (p *Outbox) Busy(o *Owner) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return o.at[p.Shard-1].onWay > 0
+func (o *Outbox) Busy(s *Owner) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return s.shards[o.Shard-1].pending > 0
 }
 
 // overLocked is told that w is on its way no more.
-func (p *Outbox) overLocked(w *Call) {
-	w.place = placeDone
-	if w.counted {
-		w.counted = false
-		w.owner.at[p.Shard-1].onWay--
+func (o *Outbox) markDoneLocked(c *Call) {
+	c.stage = stageDone
+	if c.counted {
+		c.counted = false
+		c.owner.shards[o.Shard-1].pending--
 	}
 }
 
 // Refuse completes a waiter that is not queued.
-func (p *Outbox) Refuse(w *Call, err error) {
-	p.mu.Lock()
-	w.place = placeDone
-	p.mu.Unlock()
-	w.Err = err
-	p.finish(w)
+func (o *Outbox) Refuse(c *Call, err error) {
+	o.mu.Lock()
+	c.stage = stageDone
+	o.mu.Unlock()
+	c.Err = err
+	o.finish(c)
 }
 
 // QueueEnd queues an end (a release, a session's close) for the next batch, ahead of everything else and whatever the
 // queue holds: a full queue must not keep a lock taken. It sends nothing, so it may be called with the keeper's mu held;
 // pump does.
-func (p *Outbox) QueueEnd(w *Call) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queueEndLocked(w)
+func (o *Outbox) QueueEnd(c *Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queueEndLocked(c)
 }
 
 // QueueRelease queues an end that the owner of w's session asks for. It goes ahead of all but what the session has queued
 // itself: that comes along, in its order, or a write of a holder would be applied when the next one has the lock.
-func (p *Outbox) QueueRelease(w *Call) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.queue.bringForward(w.owner)
-	p.queueEndLocked(w)
+func (o *Outbox) QueueRelease(c *Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.queue.bringForward(c.owner)
+	o.queueEndLocked(c)
 }
 
-func (p *Outbox) queueEndLocked(w *Call) {
-	w.end = true
-	if err := p.mu.closed; err != nil {
-		w.place, w.Err = placeDone, err
-		close(w.Done) // an end has no applied hook
+func (o *Outbox) queueEndLocked(c *Call) {
+	c.end = true
+	if err := o.mu.closed; err != nil {
+		c.stage, c.Err = stageDone, err
+		close(c.Done) // an end has no applied hook
 		return
 	}
-	p.mu.queue.addEnd(w)
+	o.mu.queue.addEnd(c)
 }
 
 // Beat asks for an empty batch, to show that this node is alive. It is sent only when nothing is in flight: a node
 // that cannot see its batches applied must not go on proving itself alive.
-func (p *Outbox) Beat() {
-	p.mu.Lock()
-	p.mu.beat = p.mu.closed == nil && len(p.mu.inflight) == 0
-	p.mu.Unlock()
-	p.Pump()
+func (o *Outbox) Beat() {
+	o.mu.Lock()
+	o.mu.beat = o.mu.closed == nil && len(o.mu.inflight) == 0
+	o.mu.Unlock()
+	o.Pump()
 }
 
 // Cancel takes w out if it is still queued and completes it with err. It reports whether it was: then w is not
 // applied and never will be. An end is never taken out: who stops waiting for it still wants it to happen, and nobody
 // else would delete what it is to delete.
-func (p *Outbox) Cancel(w *Call, err error) bool {
-	p.mu.Lock()
-	if w.place != placeQueued || w.end {
-		p.mu.Unlock()
+func (o *Outbox) Cancel(c *Call, err error) bool {
+	o.mu.Lock()
+	if c.stage != stageQueued || c.end {
+		o.mu.Unlock()
 		return false
 	}
-	p.overLocked(w)
-	p.mu.queue.takeOut(w)
-	p.mu.Unlock()
-	w.Err = err
-	p.finish(w)
+	o.markDoneLocked(c)
+	o.mu.queue.remove(c)
+	o.mu.Unlock()
+	c.Err = err
+	o.finish(c)
 	return true
 }
 
 // CancelQueued takes every queued request of the sessions out, their ends excepted.
-func (p *Outbox) CancelQueued(err error, owners ...*Owner) {
+func (o *Outbox) CancelQueued(err error, owners ...*Owner) {
 	among := setOf(owners)
-	p.mu.Lock()
+	o.mu.Lock()
 	var out []*Call
-	p.mu.queue.each(func(w *Call) {
-		if among[w.owner] {
-			out = append(out, w)
+	o.mu.queue.each(func(c *Call) {
+		if among[c.owner] {
+			out = append(out, c)
 		}
 	})
-	p.mu.Unlock()
-	for _, w := range out {
-		p.Cancel(w, err)
+	o.mu.Unlock()
+	for _, c := range out {
+		o.Cancel(c, err)
 	}
 }
 
 // AbandonSent completes the requests of the sessions that were sent, their ends excepted: the sessions have ended here, and who
 // still waits for their requests might wait for ever.
-func (p *Outbox) AbandonSent(err error, owners ...*Owner) {
+func (o *Outbox) AbandonSent(err error, owners ...*Owner) {
 	among := setOf(owners)
-	p.mu.Lock()
+	o.mu.Lock()
 	var out []*Call
-	for _, b := range p.mu.inflight {
-		for _, w := range b.waiters {
-			if among[w.owner] && w.place == placeSent && !w.end {
-				p.overLocked(w)
-				out = append(out, w)
+	for _, b := range o.mu.inflight {
+		for _, c := range b.calls {
+			if among[c.owner] && c.stage == stageSent && !c.end {
+				o.markDoneLocked(c)
+				out = append(out, c)
 			}
 		}
 	}
-	p.mu.Unlock()
-	for _, w := range out {
-		w.Err = err
-		p.finish(w)
+	o.mu.Unlock()
+	for _, c := range out {
+		c.Err = err
+		o.finish(c)
 	}
 }
 
 func setOf(owners []*Owner) map[*Owner]bool {
 	set := make(map[*Owner]bool, len(owners))
-	for _, o := range owners {
-		set[o] = true
+	for _, s := range owners {
+		set[s] = true
 	}
 	return set
 }
 
 // Close ends every waiter: those queued with err (not applied), those in flight with ErrUnknownOutcome. Nothing is
 // taken or sent afterwards. The loop ends by itself.
-func (p *Outbox) Close(err error) {
-	p.mu.Lock()
-	if p.mu.closed != nil {
-		p.mu.Unlock()
+func (o *Outbox) Close(err error) {
+	o.mu.Lock()
+	if o.mu.closed != nil {
+		o.mu.Unlock()
 		return
 	}
-	p.mu.closed = err
+	o.mu.closed = err
 	ended := make(map[*Call]error)
-	p.mu.queue.each(func(w *Call) { ended[w] = err })
-	for _, b := range p.mu.inflight {
-		for _, w := range b.waiters {
-			if w.place == placeSent {
-				ended[w] = ErrUnknownOutcome
+	o.mu.queue.each(func(c *Call) { ended[c] = err })
+	for _, b := range o.mu.inflight {
+		for _, c := range b.calls {
+			if c.stage == stageSent {
+				ended[c] = ErrUnknownOutcome
 			}
 		}
 	}
-	for w := range ended {
-		p.overLocked(w)
+	for c := range ended {
+		o.markDoneLocked(c)
 	}
-	p.mu.queue = queue{shard: p.Shard}
-	p.mu.Unlock()
-	close(p.stop)
-	for w, err := range ended {
-		w.Err = err
-		p.finish(w)
+	o.mu.queue = queue{shard: o.Shard}
+	o.mu.Unlock()
+	close(o.stop)
+	for c, err := range ended {
+		c.Err = err
+		o.finish(c)
 	}
 }

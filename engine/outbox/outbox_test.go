@@ -17,23 +17,23 @@ import (
 
 // Whoever has to be told of an outcome is told once, when it is known, whatever it is.
 func TestThenIsCalledOnce(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		o := knownOwner(false)
+	withOutbox(t, func(t *testing.T, r *rig) {
+		s := knownOwner(false)
 		told := make(map[string]int)
 		telling := func(path string) *Call {
-			w := txnWaiter(o, path)
-			w.Then = func() {
-				if !w.IsDone() {
+			c := txnCall(s, path)
+			c.Then = func() {
+				if !c.IsDone() {
 					t.Errorf("%s: told before it is known", path)
 				}
 				told[path]++
 			}
-			return w
+			return c
 		}
 		send := func(path string) *Call {
-			w := telling(path)
-			_, _ = r.Submit(w)
-			return w
+			c := telling(path)
+			_, _ = r.Submit(c)
+			return c
 		}
 		r.Refuse(telling("/inadmissible"), enginetest.ErrRefused)
 		send("/applied")
@@ -43,7 +43,7 @@ func TestThenIsCalledOnce(t *testing.T) {
 		send("/given up")
 		r.apply(sent...)
 		r.want("2: /given up")
-		r.AbandonSent(ErrUnknownOutcome, o)
+		r.AbandonSent(ErrUnknownOutcome, s)
 		send("/queued at the end")
 		r.Outbox.Close(ErrClosed)
 		send("/refused")
@@ -57,7 +57,7 @@ func TestThenIsCalledOnce(t *testing.T) {
 }
 
 func TestCancelTakesOutWhatIsQueuedOnly(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
 		first := r.want("1: /sent")
 		if r.Cancel(sent, context.Canceled) {
@@ -78,11 +78,11 @@ func TestCancelTakesOutWhatIsQueuedOnly(t *testing.T) {
 }
 
 func TestNothingIsSentWhenAllWereTakenOut(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/sent")
 		first := r.want("1: /sent")
-		for _, w := range r.sendMany(SecondBatchMin-1, "gone") {
-			r.Cancel(w, context.Canceled)
+		for _, c := range r.sendMany(SecondBatchMin-1, "gone") {
+			r.Cancel(c, context.Canceled)
 		}
 		r.send("/here")
 		r.want() // one waits, which is no second batch
@@ -99,7 +99,7 @@ func TestNothingIsSentWhenAllWereTakenOut(t *testing.T) {
 // B4.2, B4.3: what was not proposed is certainly not applied, and says so; what was is unknown, for the reason of the ctx only
 // if it was the ctx that ended.
 func TestWaitTellsWhatMayStillHappen(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
 		first := r.want("1: /sent")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -127,12 +127,12 @@ func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 }
 
 func TestDeadlineOfTheCtxReplacesTheLimit(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		w := r.send("/a")
+	withOutbox(t, func(t *testing.T, r *rig) {
+		c := r.send("/a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		start := time.Now()
-		if err := r.Wait(ctx, w, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+		if err := r.Wait(ctx, c, time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		if got := time.Since(start); got != time.Hour {
@@ -143,27 +143,27 @@ func TestDeadlineOfTheCtxReplacesTheLimit(t *testing.T) {
 
 // A10: a release that its caller stops waiting for still has to be sent: nobody else would free the lock.
 func TestEndIsNeverTakenOut(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
-		w := endWaiter("/end")
-		r.QueueEnd(w)
+		c := endCall("/end")
+		r.QueueEnd(c)
 		r.Pump()
 		const beside = PollInterval/2 + time.Second // or the loop may look between the two steps of lead, and send it twice
-		if err := r.Wait(t.Context(), w, beside); !errors.Is(err, ErrUnknownOutcome) {
+		if err := r.Wait(t.Context(), c, beside); !errors.Is(err, ErrUnknownOutcome) {
 			t.Fatalf("outcome %v of an end that is still to be sent", err)
 		}
 		r.lead(enginetest.Other)
 		r.apply(r.want("1: /end")...)
-		r.wantOutcome(w, nil)
+		r.wantOutcome(c, nil)
 	})
 }
 
 // B4.5: what a closed or failed node had proposed is unknown, the rest is not applied.
 // (CURATOR-673, CURATOR-677: a call whose client was closed was never answered.)
 func TestCloseTellsQueuedAndSentApart(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
-		end := endWaiter("/end")
+		end := endCall("/end")
 		r.QueueEnd(end)
 		first := r.want("1: /sent")
 		r.Outbox.Close(errTestEnd)
@@ -173,11 +173,11 @@ func TestCloseTellsQueuedAndSentApart(t *testing.T) {
 		r.apply(first...) // too late to change anything
 		r.wantOutcome(sent, ErrUnknownOutcome)
 
-		late := txnWaiter(nil, "/late")
+		late := txnCall(nil, "/late")
 		if _, err := r.Submit(late); err != errTestEnd {
 			t.Fatal(err)
 		}
-		lateEnd := endWaiter("/late")
+		lateEnd := endCall("/late")
 		r.QueueEnd(lateEnd)
 		r.wantOutcome(lateEnd, errTestEnd)
 		r.Beat()
@@ -185,7 +185,7 @@ func TestCloseTellsQueuedAndSentApart(t *testing.T) {
 		enginetest.Pass(time.Minute)
 		r.want()
 		r.Outbox.Close(ErrClosed) // the first reason stays
-		if _, err := r.Submit(txnWaiter(nil, "/later")); err != errTestEnd {
+		if _, err := r.Submit(txnCall(nil, "/later")); err != errTestEnd {
 			t.Fatal(err)
 		}
 	})
@@ -193,26 +193,26 @@ func TestCloseTellsQueuedAndSentApart(t *testing.T) {
 
 // The pipeline is closed in the moment in which a batch is about to be sealed.
 func TestNothingIsSealedAfterClose(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
-		r.node.look = func() { r.Outbox.Close(ErrClosed) }
-		w := txnWaiter(nil, "/a")
-		r.Submit(w)
+	withOutbox(t, func(t *testing.T, r *rig) {
+		r.node.checkDeadlines = func() { r.Outbox.Close(ErrClosed) }
+		c := txnCall(nil, "/a")
+		r.Submit(c)
 		r.want()
-		r.wantOutcome(w, ErrClosed)
+		r.wantOutcome(c, ErrClosed)
 	})
 }
 
 // A10: a queue that is full for minutes keeps no lock taken.
 func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		queued := r.sendMany(QueueMax, "a")
-		over := txnWaiter(nil, "/over")
+		over := txnCall(nil, "/over")
 		if _, err := r.Submit(over); err != errQueueFull || !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("request %d: %v", QueueMax+1, err)
 		}
 		r.wantOutcome(over, ErrUnavailable)
-		r.QueueEnd(endWaiter("/end"))
+		r.QueueEnd(endCall("/end"))
 		r.Beat()
 		r.Cancel(queued[0], context.Canceled)
 		r.send("/room") // where one was taken out there is room
@@ -227,15 +227,15 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 
 // Requests that were given up must not hold the queue, nor their bytes the memory, until a leader is found.
 func TestRequestsTakenOutLeaveNothingBehind(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		kept := r.send("/kept")
 		for i := range 4 * QueueMax {
-			w := r.send(fmt.Sprint("/", i))
-			r.Cancel(w, context.Canceled)
+			c := r.send(fmt.Sprint("/", i))
+			r.Cancel(c, context.Canceled)
 		}
 		r.Outbox.mu.Lock()
-		n, bytes := len(r.Outbox.mu.queue.rest), r.Outbox.mu.queue.live.bytes
+		n, bytes := len(r.Outbox.mu.queue.back), r.Outbox.mu.queue.sendable.bytes
 		r.Outbox.mu.Unlock()
 		if n > QueueMax/8 || bytes != len(kept.Encoded) {
 			t.Fatalf("one request waits, %d with %d bytes are kept", n, bytes)
@@ -246,24 +246,24 @@ func TestRequestsTakenOutLeaveNothingBehind(t *testing.T) {
 }
 
 func TestQueueIsBoundedInBytes(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		big := func() *Call {
 			return NewCall(nil, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Path: "/big", Data: make([]byte, QueueBytesMax/4)}}})
 		}
-		var ws []*Call
+		var calls []*Call
 		for range 3 {
-			w := big()
-			if _, err := r.Submit(w); err != nil {
+			c := big()
+			if _, err := r.Submit(c); err != nil {
 				t.Fatal(err)
 			}
-			ws = append(ws, w)
+			calls = append(calls, c)
 		}
 		if _, err := r.Submit(big()); !errors.Is(err, ErrUnavailable) {
 			t.Fatal(err)
 		}
 		r.send("/small")
-		r.Cancel(ws[1], context.Canceled)
+		r.Cancel(calls[1], context.Canceled)
 		if _, err := r.Submit(big()); err != nil {
 			t.Fatalf("after one was taken out: %v", err)
 		}
@@ -272,13 +272,13 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 
 // A10: an end has room in the next batch, whatever waits before it.
 func TestEndsGoFirst(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/sent")
 		first := r.want("1: /sent")
 		r.send("/a")
-		r.QueueEnd(endWaiter("/end1"))
+		r.QueueEnd(endCall("/end1"))
 		r.send("/b")
-		r.QueueEnd(endWaiter("/end2"))
+		r.QueueEnd(endCall("/end2"))
 		r.apply(first...)
 		r.want("2: /end1 /end2 /a /b")
 	})
@@ -288,15 +288,15 @@ func TestEndsGoFirst(t *testing.T) {
 // Close of a session that nobody hears of leaves no request of it without an outcome.
 // What is of a session that the shard does not know waits outside, in its order, and keeps nobody else waiting.
 func TestStrangersWaitOutside(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		invited := 0
-		o := NewOwner(1, false)
+		s := NewOwner(1, false)
 		send := func(path string) *Call {
-			w := NewCall(o, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
-			if introduce, _ := r.Submit(w); introduce {
+			c := NewCall(s, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+			if introduce, _ := r.Submit(c); introduce {
 				invited++
 			}
-			return w
+			return c
 		}
 		first, second := send("/1"), send("/2")
 		r.send("/other")
@@ -304,7 +304,7 @@ func TestStrangersWaitOutside(t *testing.T) {
 		if !r.Cancel(second, errTestEnd) || invited != 1 {
 			t.Errorf("taken out: %v, invited %d times", outcomeOf(second), invited)
 		}
-		r.NotIntroduced(o, enginetest.ErrRefused)
+		r.NotIntroduced(s, enginetest.ErrRefused)
 		r.wantOutcome(first, enginetest.ErrRefused)
 		r.wantOutcome(second, errTestEnd)
 
@@ -317,12 +317,12 @@ func TestStrangersWaitOutside(t *testing.T) {
 			t.Errorf("invited %d times, want once more after it was turned away", invited)
 		}
 		r.want()
-		r.Introduced(o)
+		r.Introduced(s)
 		r.apply(r.want("2: /3 /5")...)
 		send("/6")
 		r.apply(r.want("3: /6")...)
 
-		o.at[0].known.Store(false) // as another session
+		s.shards[0].known.Store(false) // as another session
 		all := []*Call{send("/7")}
 		for range QueueMax - 1 {
 			all = append(all, send("/many"))
@@ -330,12 +330,12 @@ func TestStrangersWaitOutside(t *testing.T) {
 		if err := outcomeOf(send("/too many")); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("beside %d outside: %v", len(all), err)
 		}
-		r.CancelQueued(ErrSessionExpired, o)
+		r.CancelQueued(ErrSessionExpired, s)
 		r.wantOutcome(all[0], ErrSessionExpired)
-		if n, kept := len(r.mu.queue.outside[o]), r.mu.queue.kept; n > tidyLen || kept != n {
+		if n, kept := len(r.mu.queue.parked[s]), r.mu.queue.parkedLen; n > compactMin || kept != n {
 			t.Errorf("%d that were taken out are still in the queue, which counts %d", n, kept)
 		}
-		r.NotIntroduced(o, enginetest.ErrRefused)
+		r.NotIntroduced(s, enginetest.ErrRefused)
 		r.wantOutcome(all[0], ErrSessionExpired)
 		r.send("/room again")
 		r.want("4: /room again")

@@ -14,7 +14,7 @@ import (
 )
 
 // twoInFlight fills the window and returns what was proposed.
-func (r *pipeRig) twoInFlight() []*enginetest.Proposal {
+func (r *rig) twoInFlight() []*enginetest.Proposal {
 	r.send("/a")
 	r.sendMany(SecondBatchMin, "b")
 	synctest.Wait()
@@ -25,7 +25,7 @@ func (r *pipeRig) twoInFlight() []*enginetest.Proposal {
 	return ps
 }
 
-func (r *pipeRig) wantSame(want []*enginetest.Proposal) []*enginetest.Proposal {
+func (r *rig) wantSame(want []*enginetest.Proposal) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
 	got := r.log.Drain()
@@ -36,7 +36,7 @@ func (r *pipeRig) wantSame(want []*enginetest.Proposal) []*enginetest.Proposal {
 }
 
 func TestChangeOfLeaderResendsAllInOrder(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
 		r.lead(enginetest.Other) // the same member, another term
 		r.apply(r.wantSame(lost)...)
@@ -46,7 +46,7 @@ func TestChangeOfLeaderResendsAllInOrder(t *testing.T) {
 }
 
 func TestDroppedProposalResendsAllInOrder(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
 		lost[1].Lost.Store(true)
 		enginetest.Pass(PollInterval)
@@ -58,7 +58,7 @@ func TestDroppedProposalResendsAllInOrder(t *testing.T) {
 }
 
 func TestGapResendsAllInOrder(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
 		r.apply(lost[1])
 		r.apply(r.wantSame(lost)...)
@@ -69,7 +69,7 @@ func TestGapResendsAllInOrder(t *testing.T) {
 }
 
 func TestResendThatIsRefusedIsTriedAgain(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
 		r.log.Refuse(enginetest.ErrRefused)
 		r.LeaderChanged()
@@ -82,7 +82,7 @@ func TestResendThatIsRefusedIsTriedAgain(t *testing.T) {
 
 // B3.1: a disk that stalls has every copy to sync as well, and gets slower by them.
 func TestTimerResendsTheOldestAlone(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
 		start := time.Now()
 		enginetest.Pass(20 * time.Second)
@@ -112,9 +112,9 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 // A link is cut for most of a session's timeout and loses every copy of the batch that is on its way. When it is whole again
 // the next copy must not come so late that the session has expired.
 func TestTimerResendsWithinAPulse(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		const pulse = 300 * time.Millisecond
-		r.node.pulse = pulse
+		r.node.beatInterval = pulse
 		r.send("/a")
 		r.want("1: /a")
 		enginetest.Pass(10 * time.Second)
@@ -132,7 +132,7 @@ func TestTimerResendsWithinAPulse(t *testing.T) {
 
 // B3.1: commits that take long are no sign of loss.
 func TestPatienceFollowsTheCommitTime(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		for i := range 50 {
 			r.send(fmt.Sprint("/", i))
 			ps := r.log.Drain()
@@ -152,7 +152,7 @@ func TestPatienceFollowsTheCommitTime(t *testing.T) {
 
 // B3.2: an entry in a leader's own log cannot be lost without a change of term, and every copy would be another fsync.
 func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.lead(enginetest.Member)
 		r.twoInFlight()
 		enginetest.Pass(time.Minute)
@@ -162,7 +162,7 @@ func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
 
 // B3.1: a refused copy is no evidence that anything was lost.
 func TestRefusedTimedResendStaysAlone(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
 		r.log.Refuse(enginetest.ErrRefused)
 		enginetest.Pass(time.Second)
@@ -178,7 +178,7 @@ func TestRefusedTimedResendStaysAlone(t *testing.T) {
 
 // B2: a snapshot carries the stream past a batch that waits: nobody will say what it answered.
 func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		a := r.send("/a")
 		b := r.sendMany(SecondBatchMin, "b")
 		c := r.send("/c")
@@ -204,7 +204,7 @@ func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 
 func TestJumpCarriesTheRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newPipeRig(t)
+		r := newRig(t)
 		r.lead(enginetest.Other)
 		r.want("register")
 		r.table.LoadOrigin(enginetest.Origin())
@@ -216,7 +216,7 @@ func TestJumpCarriesTheRegister(t *testing.T) {
 
 // A commit that took minutes, because the machine slept or there was no quorum, says nothing about the next one.
 func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
-	withPipeline(t, func(t *testing.T, r *pipeRig) {
+	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/a")
 		sent := r.want("1: /a")
 		r.clock.Pause(10 * time.Minute)

@@ -19,34 +19,34 @@ import (
 
 // An acceptor is the part of a machine that a pipeline lives by: it accepts batches in their place and answers them.
 type acceptor struct {
-	pipe    *Outbox
+	outbox  *Outbox
 	table   *session.Table
 	applied []string // the paths of the requests, in order
-	answer  error    // of every request
+	outcome error    // of every request
 }
 
 func (a *acceptor) apply(c command.Command) session.Verdict {
-	own := c.Origin.Member == a.pipe.Origin.Member && c.Origin.Start == a.pipe.Origin.Start
+	own := c.Origin.Member == a.outbox.Origin.Member && c.Origin.Start == a.outbox.Origin.Start
 	if c.Kind == command.KindRegister {
 		if _, err := a.table.Register(c.Origin); err == nil && own {
-			a.pipe.BatchApplied(a.pipe.Oldest(0))
+			a.outbox.BatchApplied(a.outbox.Oldest(0))
 		}
 		return session.Accepted
 	}
 	v := a.table.Accept(c.Origin.Member, c.Origin.Start, c.Origin.LastSeq)
 	switch {
 	case v == session.Gap && own:
-		a.pipe.GapFound()
+		a.outbox.GapFound()
 	case v == session.Accepted:
 		var b *Batch
 		if own {
-			b = a.pipe.Oldest(c.Origin.LastSeq)
+			b = a.outbox.Oldest(c.Origin.LastSeq)
 		}
 		for i, r := range c.Requests {
 			a.applied = append(a.applied, pathOf(r))
-			a.pipe.Complete(b, i, nil, 0, a.answer)
+			a.outbox.Complete(b, i, nil, 0, a.outcome)
 		}
-		a.pipe.BatchApplied(b)
+		a.outbox.BatchApplied(b)
 	}
 	return v
 }
@@ -59,67 +59,67 @@ func pathOf(r command.Request) string {
 }
 
 // A quietNode is a node that asks nothing of its pipeline, unless a test says otherwise.
-type quietNode struct {
-	look   func()
-	proved func(sent time.Duration)
-	pulse  time.Duration
+type stubNode struct {
+	checkDeadlines func()
+	proved         func(sent time.Duration)
+	beatInterval   time.Duration
 }
 
-func (n *quietNode) CheckDeadlines() {
-	if n.look != nil {
-		n.look()
+func (n *stubNode) CheckDeadlines() {
+	if n.checkDeadlines != nil {
+		n.checkDeadlines()
 	}
 }
 
-func (n *quietNode) Proved(sent, _ time.Duration) {
+func (n *stubNode) Proved(sent, _ time.Duration) {
 	if n.proved != nil {
 		n.proved(sent)
 	}
 }
 
-func (n *quietNode) BeatInterval() time.Duration                    { return n.pulse }
-func (n *quietNode) AppliedAtHome() tree.Zxid                       { return 0 }
-func (n *quietNode) Explain(_ replication.ShardID, err error) error { return err }
+func (n *stubNode) BeatInterval() time.Duration                    { return n.beatInterval }
+func (n *stubNode) AppliedAtHome() tree.Zxid                       { return 0 }
+func (n *stubNode) Explain(_ replication.ShardID, err error) error { return err }
 
 // A pipeRig is a pipeline on a log that the test holds, in a bubble.
-type pipeRig struct {
+type rig struct {
 	*Outbox
 	*acceptor
 	t     *testing.T
-	node  *quietNode
+	node  *stubNode
 	log   *enginetest.Log
 	clock *enginetest.Clock
 }
 
 // withPipeline runs fn in a bubble with a registered pipeline; another member leads.
-func withPipeline(t *testing.T, fn func(t *testing.T, r *pipeRig)) {
+func withOutbox(t *testing.T, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newPipeRig(t)
+		r := newRig(t)
 		r.lead(enginetest.Other)
 		r.applyAll()
 		fn(t, r)
 	})
 }
 
-func newPipeRig(t *testing.T) *pipeRig {
-	r := &pipeRig{t: t, node: &quietNode{}, log: &enginetest.Log{}, clock: enginetest.NewClock()}
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, node: &stubNode{}, log: &enginetest.Log{}, clock: enginetest.NewClock()}
 	r.Outbox = New(command.HomeShard, r.log, r.clock.Clock(), enginetest.Origin(), command.Rules{}, r.node)
-	r.acceptor = &acceptor{pipe: r.Outbox, table: session.NewTable()}
+	r.acceptor = &acceptor{outbox: r.Outbox, table: session.NewTable()}
 	go r.Loop()
 	t.Cleanup(func() { r.Outbox.Close(ErrClosed) })
 	return r
 }
 
 // lead changes the leader and tells the pipeline.
-func (r *pipeRig) lead(m replication.MemberID) {
+func (r *rig) lead(m replication.MemberID) {
 	r.log.Elect(m)
 	r.LeaderChanged()
 	synctest.Wait()
 }
 
 // apply delivers proposals in order.
-func (r *pipeRig) apply(ps ...*enginetest.Proposal) {
+func (r *rig) apply(ps ...*enginetest.Proposal) {
 	for _, p := range ps {
 		r.acceptor.apply(enginetest.Decode(r.t, p.Cmd))
 	}
@@ -127,7 +127,7 @@ func (r *pipeRig) apply(ps ...*enginetest.Proposal) {
 }
 
 // applyAll delivers what is proposed until nothing more is.
-func (r *pipeRig) applyAll() {
+func (r *rig) applyAll() {
 	synctest.Wait()
 	for {
 		ps := r.log.Drain()
@@ -140,39 +140,39 @@ func (r *pipeRig) applyAll() {
 
 // knownOwner is a session that the shard knows.
 func knownOwner(remote bool) *Owner {
-	o := NewOwner(1, remote)
-	o.SetKnown(command.HomeShard)
-	return o
+	s := NewOwner(1, remote)
+	s.SetKnown(command.HomeShard)
+	return s
 }
 
-func txnWaiter(o *Owner, path string) *Call {
-	return NewCall(o, &command.Request{Kind: command.RequestTxn, Session: 1, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
+func txnCall(s *Owner, path string) *Call {
+	return NewCall(s, &command.Request{Kind: command.RequestTxn, Session: 1, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
 }
 
-func endWaiter(path string) *Call {
+func endCall(path string) *Call {
 	return NewCall(nil, &command.Request{Kind: command.RequestRelease, Session: 1, Path: path, Czxid: 1})
 }
 
 // send submits a request that must be taken.
-func (r *pipeRig) send(path string) *Call {
+func (r *rig) send(path string) *Call {
 	r.t.Helper()
-	w := txnWaiter(nil, path)
-	if _, err := r.Submit(w); err != nil {
+	c := txnCall(nil, path)
+	if _, err := r.Submit(c); err != nil {
 		r.t.Fatalf("submit %s: %v", path, err)
 	}
-	return w
+	return c
 }
 
-func (r *pipeRig) sendMany(n int, prefix string) []*Call {
-	var ws []*Call
+func (r *rig) sendMany(n int, prefix string) []*Call {
+	var calls []*Call
 	for i := range n {
-		ws = append(ws, r.send(fmt.Sprintf("/%s%d", prefix, i)))
+		calls = append(calls, r.send(fmt.Sprintf("/%s%d", prefix, i)))
 	}
-	return ws
+	return calls
 }
 
 // want checks what was proposed since the last look: for each batch its seq and the paths in it.
-func (r *pipeRig) want(batches ...string) []*enginetest.Proposal {
+func (r *rig) want(batches ...string) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
 	ps := r.log.Drain()
@@ -198,19 +198,19 @@ func describe(c command.Command) string {
 	return s
 }
 
-func outcomeOf(w *Call) error {
+func outcomeOf(c *Call) error {
 	select {
-	case <-w.Done:
-		return w.Err
+	case <-c.Done:
+		return c.Err
 	default:
 		return errors.New("waiting")
 	}
 }
 
-func (r *pipeRig) wantOutcome(w *Call, want error) {
+func (r *rig) wantOutcome(c *Call, want error) {
 	r.t.Helper()
 	synctest.Wait()
-	if got := outcomeOf(w); !errors.Is(got, want) {
+	if got := outcomeOf(c); !errors.Is(got, want) {
 		r.t.Fatalf("outcome %v, want %v", got, want)
 	}
 }

@@ -23,22 +23,22 @@ import (
 // this node's replica lag behind, or skip ahead by a snapshot. What was committed is known to the test, so every outcome
 // that a caller was told can be compared with the truth.
 type chaos struct {
-	t     *testing.T
-	rng   *rand.Rand
-	log   *enginetest.Log
-	clock *enginetest.Clock
-	pipe  *Outbox
-	local *acceptor // this node's replica
-	start uint64
+	t      *testing.T
+	rng    *rand.Rand
+	log    *enginetest.Log
+	clock  *enginetest.Clock
+	outbox *Outbox
+	local  *acceptor // this node's replica
+	start  uint64
 
-	transit   []transit
-	committed []command.Command
-	applied   int       // entries of committed that local has applied
-	truth     *acceptor // a replica that is up to date
-	calls     []*chaosCall
-	callers   [chaosCallers]*Owner
-	invited   []*Owner          // callers that the shard does not know, and that have something for it
-	next      [chaosCallers]int // per caller: number of its next call
+	transit     []transit
+	committed   []command.Command
+	applied     int       // entries of committed that local has applied
+	truth       *acceptor // a replica that is up to date
+	calls       []*chaosCall
+	callers     [chaosCallers]*Owner
+	introducing []*Owner          // callers that the shard does not know, and that have something for it
+	next        [chaosCallers]int // per caller: number of its next call
 }
 
 const chaosCallers = 6
@@ -51,7 +51,7 @@ type transit struct {
 
 type chaosCall struct {
 	path string
-	w    *Call
+	call *Call
 	told error // what a wait was told that came back without the outcome
 	left bool  // a wait came back
 }
@@ -61,28 +61,28 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	for i := range c.callers {
 		c.callers[i] = NewOwner(1, false)
 	}
-	c.truth = &acceptor{table: session.NewTable(), pipe: New(command.HomeShard, c.log, c.clock.Clock(), session.Origin{}, command.Rules{}, &quietNode{})}
+	c.truth = &acceptor{table: session.NewTable(), outbox: New(command.HomeShard, c.log, c.clock.Clock(), session.Origin{}, command.Rules{}, &stubNode{})}
 	c.restart()
-	t.Cleanup(func() { c.pipe.Close(ErrClosed) })
+	t.Cleanup(func() { c.outbox.Close(ErrClosed) })
 	return c
 }
 
 // restart begins another incarnation of the node. What the one before proposed may still arrive.
 func (c *chaos) restart() {
-	if c.pipe != nil {
-		c.pipe.Close(ErrClosed)
+	if c.outbox != nil {
+		c.outbox.Close(ErrClosed)
 	}
 	c.start++
 	o := enginetest.Origin()
 	o.Start = c.start
-	c.pipe = New(command.HomeShard, c.log, c.clock.Clock(), o, command.Rules{}, &quietNode{})
-	c.invited = nil
-	for _, o := range c.callers {
-		o.at[0].known.Store(false)
+	c.outbox = New(command.HomeShard, c.log, c.clock.Clock(), o, command.Rules{}, &stubNode{})
+	c.introducing = nil
+	for _, s := range c.callers {
+		s.shards[0].known.Store(false)
 	}
-	c.local = &acceptor{table: session.NewTable(), pipe: c.pipe}
+	c.local = &acceptor{table: session.NewTable(), outbox: c.outbox}
 	c.applied = 0 // its log is applied again from the beginning
-	go c.pipe.Loop()
+	go c.outbox.Loop()
 }
 
 func (c *chaos) step() {
@@ -90,7 +90,7 @@ func (c *chaos) step() {
 	case n < 300:
 		c.call()
 	case n < 370:
-		c.giveUp()
+		c.stopWaiting()
 	case n < 600:
 		c.commitOne()
 	case n < 640:
@@ -108,9 +108,9 @@ func (c *chaos) step() {
 	case n < 896:
 		c.restart()
 	case n < 905:
-		c.pipe.Beat()
+		c.outbox.Beat()
 	case n < 920:
-		c.answer()
+		c.introduce()
 	default:
 		enginetest.Pass(time.Duration(c.rng.IntN(100)) * time.Millisecond)
 	}
@@ -140,35 +140,35 @@ func (c *chaos) submit() {
 	if c.rng.IntN(10) == 0 {
 		op.Data = make([]byte, command.BatchBytesMax/3)
 	}
-	w := NewCall(c.callers[caller], &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{op}})
+	call := NewCall(c.callers[caller], &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{op}})
 	if c.rng.IntN(10) == 0 && c.callers[caller].Known(command.HomeShard) {
-		c.pipe.QueueRelease(w)
-		c.pipe.Pump()
+		c.outbox.QueueRelease(call)
+		c.outbox.Pump()
 	} else {
-		if introduce, _ := c.pipe.Submit(w); introduce {
-			c.invited = append(c.invited, w.owner)
+		if introduce, _ := c.outbox.Submit(call); introduce {
+			c.introducing = append(c.introducing, call.owner)
 		}
 	}
-	c.calls = append(c.calls, &chaosCall{path: path, w: w})
+	c.calls = append(c.calls, &chaosCall{path: path, call: call})
 }
 
 // answer has the shard know a caller that waits outside, or never know it.
-func (c *chaos) answer() {
-	if len(c.invited) == 0 {
+func (c *chaos) introduce() {
+	if len(c.introducing) == 0 {
 		return
 	}
-	i := c.rng.IntN(len(c.invited))
-	s := c.invited[i]
-	c.invited = slices.Delete(c.invited, i, i+1)
+	i := c.rng.IntN(len(c.introducing))
+	s := c.introducing[i]
+	c.introducing = slices.Delete(c.introducing, i, i+1)
 	if c.rng.IntN(4) == 0 {
-		c.pipe.NotIntroduced(s, enginetest.ErrRefused)
+		c.outbox.NotIntroduced(s, enginetest.ErrRefused)
 	} else {
-		c.pipe.Introduced(s)
+		c.outbox.Introduced(s)
 	}
 }
 
 // giveUp has a caller look at its call for the last time.
-func (c *chaos) giveUp() {
+func (c *chaos) stopWaiting() {
 	if len(c.calls) == 0 {
 		return
 	}
@@ -176,7 +176,7 @@ func (c *chaos) giveUp() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if !call.left {
-		call.left, call.told = true, c.pipe.Wait(ctx, call.w, 0)
+		call.left, call.told = true, c.outbox.Wait(ctx, call.call, 0)
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *chaos) elect() {
 		}
 	}
 	c.log.Elect([]replication.MemberID{0, enginetest.Member, enginetest.Other}[c.rng.IntN(3)])
-	c.pipe.LeaderChanged()
+	c.outbox.LeaderChanged()
 }
 
 func (c *chaos) applyOne() {
@@ -243,17 +243,17 @@ func (c *chaos) install() {
 	}
 	c.local.table.LoadOrigin(o)
 	if o.Start == c.start {
-		c.pipe.SkipTo(o.LastSeq)()
+		c.outbox.SkipTo(o.LastSeq)()
 	}
 }
 
 // settle lets everything arrive.
-func (c *chaos) settle() {
+func (c *chaos) deliverAll() {
 	c.log.Refuse(nil)
 	c.log.Elect(enginetest.Other)
-	c.pipe.LeaderChanged()
-	for len(c.invited) > 0 {
-		c.answer()
+	c.outbox.LeaderChanged()
+	for len(c.introducing) > 0 {
+		c.introduce()
 	}
 	for range 2000 {
 		synctest.Wait()
@@ -277,7 +277,7 @@ func (c *chaos) settle() {
 func (c *chaos) pending() (n int) {
 	for _, call := range c.calls {
 		select {
-		case <-call.w.Done:
+		case <-call.call.Done:
 		default:
 			n++
 		}
@@ -299,7 +299,7 @@ func (c *chaos) check() {
 		last[caller] = i
 	}
 	for _, call := range c.calls {
-		c.checkOutcome(call.path, call.w.Err, times[call.path])
+		c.checkOutcome(call.path, call.call.Err, times[call.path])
 		if call.left {
 			c.checkOutcome(call.path, call.told, times[call.path])
 		}
@@ -329,7 +329,7 @@ func TestOutcomesAreTrueOnAnUnreliableLog(t *testing.T) {
 				for range 1000 {
 					c.step()
 				}
-				c.settle()
+				c.deliverAll()
 				c.check()
 				if len(c.truth.applied) == 0 {
 					t.Error("nothing was applied")
