@@ -63,7 +63,7 @@ func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 		}
 		c.MinSessionTimeout--
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "MinSessionTimeout") {
-			t.Errorf("%v is taken at a tick of %v: %v", c.MinSessionTimeout, tick, err)
+			t.Errorf("%v is accepted at a tick of %v: %v", c.MinSessionTimeout, tick, err)
 		}
 	}
 	n := alone(t, t.TempDir(), inside.Seams{})

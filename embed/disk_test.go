@@ -110,7 +110,7 @@ func logFull(tr *trap, op disk.Op, name string) bool {
 	return op == disk.OpCreate && strings.HasSuffix(name, ".idxtmp") && tr.calls["log"] > 0
 }
 
-func snapshotTaken(_ *trap, op disk.Op, name string) bool {
+func takesSnapshot(_ *trap, op disk.Op, name string) bool {
 	return op == disk.OpMkdir && strings.HasSuffix(name, ".generating")
 }
 
@@ -151,8 +151,8 @@ func purpose(name string) string {
 	return "directory"
 }
 
-// takesSpace reports whether a full disk refuses a call.
-func takesSpace(op disk.Op) bool {
+// needsSpace reports whether a full disk refuses a call.
+func needsSpace(op disk.Op) bool {
 	switch op {
 	case disk.OpCreate, disk.OpWrite, disk.OpMkdir, disk.OpLink:
 		return true
@@ -165,8 +165,8 @@ func never() *trap { return &trap{left: 1 << 62, calls: make(map[string]int)} }
 
 func syncs(op disk.Op) bool { return op == disk.OpSync || op == disk.OpSyncDir }
 
-// takesDescriptor reports whether a call needs a file descriptor.
-func takesDescriptor(op disk.Op) bool {
+// needsDescriptor reports whether a call needs a file descriptor.
+func needsDescriptor(op disk.Op) bool {
 	switch op {
 	case disk.OpCreate, disk.OpAppend, disk.OpLock, disk.OpOpen, disk.OpList:
 		return true
@@ -176,12 +176,12 @@ func takesDescriptor(op disk.Op) bool {
 
 var traps = map[string]func(at int) *trap{
 	"an I/O error": func(at int) *trap { return &trap{left: at, err: syscall.EIO} },
-	"a full disk":  func(at int) *trap { return &trap{left: at, err: syscall.ENOSPC, fails: takesSpace} },
+	"a full disk":  func(at int) *trap { return &trap{left: at, err: syscall.ENOSPC, fails: needsSpace} },
 	"a failing read": func(at int) *trap {
 		return &trap{left: at, err: syscall.EIO, counts: disk.Op.Reads, fails: disk.Op.Reads}
 	},
 	"no descriptors": func(at int) *trap {
-		return &trap{left: at, err: syscall.EMFILE, counts: takesDescriptor, fails: takesDescriptor}
+		return &trap{left: at, err: syscall.EMFILE, counts: needsDescriptor, fails: needsDescriptor}
 	},
 	"a failing fsync": func(at int) *trap { return &trap{left: at, err: syscall.EIO, counts: syncs, fails: syncs} },
 }
@@ -237,7 +237,7 @@ func TestDisk_FailureInTheMiddle(t *testing.T) {
 		calls int // about as many as there are
 	}{
 		"of going on to the next log file": {logFull, filling, 16},
-		"of taking a snapshot":             {snapshotTaken, ordinary, 40},
+		"of taking a snapshot":             {takesSnapshot, ordinary, 40},
 		"of installing a snapshot":         {snapshotReceived, outrun, 80},
 	} {
 		t.Run(name, func(t *testing.T) {

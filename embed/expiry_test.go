@@ -293,7 +293,7 @@ func carried() int {
 func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	const timeout, moves, killedAt = 1500 * time.Millisecond, 20, 6
+	const timeout, transfers, killedAt = 1500 * time.Millisecond, 20, 6
 	const victim = embed.MemberID(3)
 	sessions, opened := make(map[embed.MemberID]*embed.Session), time.Now()
 	for _, id := range ens.Members() {
@@ -351,7 +351,7 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 			live--
 		}
 		ens.TransferLeadership(ens.Leader()%embed.MemberID(live) + 1)
-		if n++; n == moves {
+		if n++; n == transfers {
 			done()
 		}
 	})

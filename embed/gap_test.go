@@ -399,7 +399,7 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 		must(t, err)
 		return hold
 	}
-	ahead, kept, taken := held(here, path+"/queue"), held(there, path+"/kept"), held(there, path+"/taken")
+	ahead, kept, deleted := held(here, path+"/queue"), held(there, path+"/kept"), held(there, path+"/deleted")
 	granted := make(chan error, 1)
 	go func() {
 		_, err := lock.NewMutex(there, path+"/queue").Lock(ctx)
@@ -444,7 +444,7 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	must(t, old.Resign())
 	_, err = election.New(here, path+"/election").Campaign(ctx, []byte("new"))
 	must(t, err)
-	must(t, here.Delete(ctx, taken.Path(), embed.AnyVersion))
+	must(t, here.Delete(ctx, deleted.Path(), embed.AnyVersion))
 	_, err = here.Create(ctx, path+"/marker", nil, embed.Persistent)
 	must(t, err)
 	for _, id := range ens.Members() {
@@ -466,11 +466,11 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 		}
 	}
 	select {
-	case <-taken.Done():
+	case <-deleted.Done():
 	case <-ctx.Done():
 	}
-	if !errors.Is(taken.Err(), embed.ErrDeleted) || kept.Err() != nil {
-		t.Errorf("the hold whose contender was deleted: %v; the other: %v", taken.Err(), kept.Err())
+	if !errors.Is(deleted.Err(), embed.ErrDeleted) || kept.Err() != nil {
+		t.Errorf("the hold whose contender was deleted: %v; the other: %v", deleted.Err(), kept.Err())
 	}
 	_, over := drain(marker)
 	must(t, errors.Join(here.Close(), there.Close()))

@@ -25,8 +25,8 @@ var (
 	until   = testkit.Until
 )
 
-// D4: on each shard, writers transfer a value between two znodes by Multi. Readers on every member
-// read the one, then the other. Each znode holds its share and the number of the transfer. So a
+// D4: on each shard, writers move a value between two znodes by Multi. Readers on every member
+// read the one, then the other. Each znode holds its share and the number of the move. So a
 // reader notices a sum that never existed, and a state older than one that it has seen.
 func TestGuarantee_Atomic(t *testing.T) {
 	hammer(t, embedtest.New(t, 3, embedtest.Options{}), 900)
@@ -58,7 +58,7 @@ func TestGuarantee_SingleImage(t *testing.T) {
 
 const (
 	total = 1000
-	// between is how many other znodes a transfer sets between the two. A transfer that showed bit
+	// between is how many other znodes a move sets between the two. A move that showed bit
 	// by bit would do so long enough to be read.
 	between = 40
 )
@@ -207,7 +207,7 @@ func TestGuarantee_ExactlyOnce(t *testing.T) {
 				continue
 			}
 		}
-		before, after := move(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
+		before, after := transfer(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
 		ens.HealAll()
 		open := 0
 		for caller, n := range before.open {
@@ -263,10 +263,10 @@ type change struct {
 	open map[int]int64
 }
 
-// move transfers a shard's leadership to a member. It returns the last two changes of which another
+// transfer transfers a shard's leadership to a member. It returns the last two changes of which another
 // member, the observer, heard: first that the old leader is gone, then that the new one is there.
 // If the observer heard of fewer, the changes have no creates.
-func move(ctx context.Context, t *testing.T, shard int, observer, leader *embed.Node, to embed.MemberID, heard <-chan change) (before, after change) {
+func transfer(ctx context.Context, t *testing.T, shard int, observer, leader *embed.Node, to embed.MemberID, heard <-chan change) (before, after change) {
 	t.Helper()
 	old := observer.Status().Shards[shard-1]
 	again := time.NewTicker(100 * time.Millisecond)
@@ -449,13 +449,13 @@ func TestGuarantee_Ordered(t *testing.T) {
 		}
 	}()
 	met := make(map[bool]int) // by whether member 1 gained the leadership
-	for moves := 0; (met[true] < 3 || met[false] < 3) && !enough.Load(); moves++ {
-		shard, round := moves%len(chains)+1, moves/len(chains)
+	for transfers := 0; (met[true] < 3 || met[false] < 3) && !enough.Load(); transfers++ {
+		shard, round := transfers%len(chains)+1, transfers/len(chains)
 		from, to := leaderOf(ens, shard), embed.MemberID(1)
 		if from == 1 {
 			to = embed.MemberID(2 + round/2%2)
 		}
-		before, after := move(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
+		before, after := transfer(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
 		if n, open := before.open[0]; open && n == after.open[0] && len(after.open) > 0 {
 			met[to == 1]++
 		}
@@ -590,7 +590,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 		f.seen.Add(int64(from.Version) * share)
 	}
 	left := len(paths)
-	take := func(e embed.Event, ok bool) bool {
+	note := func(e embed.Event, ok bool) bool {
 		if !ok || e.Zxid <= last[e.Path] || e.Type == embed.NodeChildrenChanged {
 			t.Errorf("watch of %s: event %v after zxid %d, the stream says %v", on, e, last[e.Path], w.Err())
 			return false
@@ -605,7 +605,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 	}
 	for {
 		e, ok := <-w.Events()
-		if !take(e, ok) {
+		if !note(e, ok) {
 			break
 		}
 		stat, _, err := s.Exists(ctx, e.Path)
@@ -616,7 +616,7 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 		for last[e.Path] < stat.Mzxid { // the stream has every change that this read shows
 			select {
 			case e, ok := <-w.Events():
-				if !take(e, ok) {
+				if !note(e, ok) {
 					return
 				}
 			default:

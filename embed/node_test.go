@@ -65,7 +65,7 @@ func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 // A leader that shuts down transfers its leadership first. The ticks are so long that nobody holds
 // an election within ten seconds after the last heartbeat. One of the others leads earlier, because
 // it was told to.
-func TestShutdown_HandsTheLeadershipOver(t *testing.T) {
+func TestShutdown_TransfersTheLeadership(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		c.Tick, c.RequestTimeout, c.MaxSessionTimeout = time.Second, time.Minute, time.Hour
@@ -153,7 +153,7 @@ func TestTransferLeadership(t *testing.T) {
 	ens.TransferLeadership(1)
 	for _, to := range []embed.MemberID{2, 3, 1} {
 		asked := ens.Node(to) // a follower may ask too
-		until(t, "the leadership to move", func() bool {
+		until(t, "the transfer of the leadership", func() bool {
 			if ens.Leader() == to {
 				return true
 			}

@@ -96,7 +96,7 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 				testkit.Reaches(t, sessions[victim].State, embed.Connected)
 			}
 		}
-		ens.Until("the next turn", func() bool { return led() > lost })
+		ens.Until("the next leadership", func() bool { return led() > lost })
 	}
 	ens.Until("one to lead and all others to wait", func() bool {
 		names, _, err := sessions[0].Children(ctx, "/election")

@@ -141,7 +141,7 @@ func TestRecipes_ALeaderThatChangesWhileAnObserverLooks(t *testing.T) {
 }
 
 // TryLock of a held lock leaves no trace: no znode comes and goes, and no watch fires.
-func TestRecipes_TryLockOfATakenLockWritesNothing(t *testing.T) {
+func TestRecipes_TryLockOfAHeldLockWritesNothing(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 1, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})

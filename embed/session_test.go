@@ -61,7 +61,7 @@ func TestMulti_OfOneOperationSaysWhichWasRefused(t *testing.T) {
 	refused(embed.ErrInvalidMode)(create("/x", nil, 77))
 	refused(embed.ErrTooLarge)(create("/x", make([]byte, 101), embed.Persistent))
 	if _, err := s.Multi(ctx, embed.Op{}); err == nil {
-		t.Error("the zero Op was taken")
+		t.Error("the zero Op was accepted")
 	}
 }
 

@@ -457,7 +457,7 @@ func TestShards_RecipesOnEach(t *testing.T) {
 			t.Errorf("%s: %q, %v", elsewhere, got, err)
 		}
 		for n, s := range sessions {
-			turn, err := election.New(s, path+"/election").Campaign(ctx, []byte{byte(n)})
+			leadership, err := election.New(s, path+"/election").Campaign(ctx, []byte{byte(n)})
 			must(t, err)
 			other := sessions[(n+1)%len(sessions)]
 			_, err = other.Sync(ctx, path)
@@ -465,7 +465,7 @@ func TestShards_RecipesOnEach(t *testing.T) {
 			if leader, err := election.New(other, path+"/election").Leader(ctx); err != nil || !slices.Equal(leader.Value, []byte{byte(n)}) {
 				t.Errorf("%s: the leader is %v, %v", path, leader, err)
 			}
-			must(t, turn.Resign())
+			must(t, leadership.Resign())
 		}
 	}
 }

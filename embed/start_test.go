@@ -380,7 +380,7 @@ func TestStart_RefusesAPortInUse(t *testing.T) {
 // never looked up. The refusals say which address was to be bound, because each of these ports is
 // in use.
 func TestStart_BindsWhatItsAddressSays(t *testing.T) {
-	for _, c := range []struct{ taken, address, listen, want string }{
+	for _, c := range []struct{ inUse, address, listen, want string }{
 		{"127.0.0.1:0", "member-0.service.invalid", "", ""},
 		{"127.0.0.1:0", "127.0.0.1", "", "127.0.0.1"},
 		{"127.0.0.1:0", "localhost", "", "127.0.0.1"}, // a name that only this machine uses
@@ -393,7 +393,7 @@ func TestStart_BindsWhatItsAddressSays(t *testing.T) {
 		if everywhere && runtime.GOOS != "linux" {
 			continue // other systems let a process bind all addresses although one is in use
 		}
-		l, err := net.Listen("tcp", c.taken)
+		l, err := net.Listen("tcp", c.inUse)
 		must(t, err)
 		_, port, err := net.SplitHostPort(l.Addr().String())
 		must(t, err)

@@ -17,7 +17,7 @@ const watchBuffer = 64
 // is not yet an overflow.
 //
 // (etcd#17529: one that was starved lost events and was not told.)
-func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
+func TestWatch_AConsumerThatReadsNothingIsToldSo(t *testing.T) {
 	t.Parallel()
 	ctx, s := bounded(t), embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{Timeout: time.Minute})
 	watch := func(path string, mode embed.WatchMode) *embed.Watch {
@@ -40,7 +40,7 @@ func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
 	}
 	_, err := s.Create(ctx, "/w", nil, embed.Persistent)
 	must(t, err)
-	idle, deep, once, taken := watch("/w", embed.WatchPersistent), watch("/", embed.WatchRecursive), watch("/w", embed.WatchOnce), watch("/w", embed.WatchPersistent)
+	idle, deep, once, read := watch("/w", embed.WatchPersistent), watch("/", embed.WatchRecursive), watch("/w", embed.WatchOnce), watch("/w", embed.WatchPersistent)
 	first := idle.Zxid() + 1
 	for i := range watchBuffer + 1 {
 		if err := errors.Join(idle.Err(), deep.Err()); err != nil {
@@ -48,7 +48,7 @@ func TestWatch_AConsumerThatTakesNothingIsToldSo(t *testing.T) {
 		}
 		stat, err := s.Set(ctx, "/w", nil, embed.AnyVersion)
 		must(t, err)
-		if e := <-taken.Events(); e.Zxid != stat.Mzxid {
+		if e := <-read.Events(); e.Zxid != stat.Mzxid {
 			t.Fatalf("change %d is told as %v", stat.Mzxid, e)
 		}
 	}

@@ -78,7 +78,7 @@ func TestEnsemble_Links(t *testing.T) {
 }
 
 // A service's own test may look like this: its leader is cut off, and another replica leads.
-func TestEnsemble_TakeOver(t *testing.T) {
+func TestEnsemble_AnotherReplicaLeads(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
 	took := make(chan embed.MemberID, 3)
 	for _, id := range ens.Members() {

@@ -299,11 +299,11 @@ func walk(ctx context.Context, s *embed.Session) (embed.Zxid, []entry, error) {
 
 func (m *member) lock(ctx context.Context, s *embed.Session, q *request, r *reply) error {
 	mutex := lock.NewMutex(s, q.Path)
-	take := mutex.Lock
+	acquire := mutex.Lock
 	if q.Call == callTryLock {
-		take = mutex.TryLock
+		acquire = mutex.TryLock
 	}
-	h, err := take(ctx)
+	h, err := acquire(ctx)
 	if err != nil {
 		return err
 	}

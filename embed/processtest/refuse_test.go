@@ -60,7 +60,7 @@ func TestPortInUse(t *testing.T) {
 	e.startAll()
 	e.kill(1)
 
-	// The listener is in a process of its own; here it would be closed with the test.
+	// This process listens on the port. The member that has to be refused is in another process.
 	l, err := net.Listen("tcp", e.members[1])
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +68,11 @@ func TestPortInUse(t *testing.T) {
 	defer l.Close()
 	fresh := *e.config(1)
 	fresh.Dir = filepath.Join(e.dir, "not", "there")
-	taken := *e.config(1)
-	taken.Members = maps.Clone(e.members)
-	taken.Members[1] = e.members[2] // another member listens there
-	taken.Members[2] = e.members[1]
-	for name, c := range map[string]*config{"a member's directory": e.config(1), "no directory yet": &fresh, "another member's port": &taken} {
+	inUse := *e.config(1)
+	inUse.Members = maps.Clone(e.members)
+	inUse.Members[1] = e.members[2] // another member listens there
+	inUse.Members[2] = e.members[1]
+	for name, c := range map[string]*config{"a member's directory": e.config(1), "no directory yet": &fresh, "another member's port": &inUse} {
 		before := testkit.Contents(t, e.memberDir(1), true)
 		p := spawn(t, filepath.Join(e.dir, "second.log"))
 		_, err := p.callWithin(request{Call: callStart, Config: c})
