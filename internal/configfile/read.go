@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -21,77 +23,85 @@ func Read(r io.Reader, config any) error {
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	if err := d.Decode(config); errors.Is(err, io.EOF) {
+	var list *yaml.TypeError
+	switch err := d.Decode(config); {
+	case errors.Is(err, io.EOF):
 		return errors.New("it is empty")
-	} else if err != nil {
-		return inFileWords(err)
+	case err != nil && !errors.As(err, &list):
+		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return errors.New("it has more than one document")
 	}
-	return fractions(text)
+	problems := make(map[int][]error) // by line
+	if list != nil {
+		for _, text := range list.Errors {
+			line, problem := translated(text)
+			problems[line] = append(problems[line], problem)
+		}
+	}
+	if err := findFractions(text, problems); err != nil {
+		return err
+	}
+	var all []error
+	for _, line := range slices.Sorted(maps.Keys(problems)) {
+		for _, problem := range problems[line] {
+			all = append(all, fmt.Errorf("line %d: %w", line, problem))
+		}
+	}
+	return errors.Join(all...)
 }
 
-// fractions returns an error for each number that has a fraction. No setting can have one, and the
-// YAML library cuts it off: 1.5 shards would be 1.
-func fractions(text []byte) error {
+// findFractions adds a problem for each number that has a fraction, unless its line has a problem
+// already. No setting can have a fraction, and the YAML library cuts it off: 1.5 shards would be 1.
+func findFractions(text []byte, problems map[int][]error) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
 		return err
 	}
-	var problems []error
 	var look func(n *yaml.Node)
 	look = func(n *yaml.Node) {
 		var f float64
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!float" && n.Decode(&f) == nil && f != math.Trunc(f) {
-			problems = append(problems, fmt.Errorf("line %d: want a whole number, not `%s`; if it is text, quote it", n.Line, n.Value))
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!float" && n.Decode(&f) == nil && f != math.Trunc(f) && problems[n.Line] == nil {
+			problems[n.Line] = []error{fmt.Errorf("want a whole number, not `%s`; if it is text, quote it", n.Value)}
 		}
 		for _, child := range n.Content {
 			look(child)
 		}
 	}
 	look(&root)
-	return errors.Join(problems...)
+	return nil
 }
 
-// The errors of the YAML library.
+// The errors of the YAML library, after the line.
 var (
-	unknownKey = regexp.MustCompile(`^line (\d+): field (.*) not found in type (\S+)$`)
-	repeated   = regexp.MustCompile(`^line (\d+): mapping key (".*") already defined at line (\d+)$`)
-	wrongValue = regexp.MustCompile("(?s)^line (\\d+): cannot unmarshal !\\S+( `.*`)? into (\\S+)$")
+	unknownKey = regexp.MustCompile(`^field (.*) not found in type (\S+)$`)
+	repeated   = regexp.MustCompile(`^mapping key (".*") already defined at line (\d+)$`)
+	wrongValue = regexp.MustCompile("(?s)^cannot unmarshal !\\S+( `.*`)? into (\\S+)$")
 )
 
-// inFileWords translates an error of the YAML library.
-func inFileWords(err error) error {
-	var list *yaml.TypeError
-	if !errors.As(err, &list) {
-		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+// translated writes an error of the YAML library, which begins with its line, in the words of a file.
+func translated(text string) (line int, problem error) {
+	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
+		_, text, _ = strings.Cut(text, ": ")
 	}
-	var problems []error
-	for _, text := range list.Errors {
-		problems = append(problems, errors.New(translated(text)))
-	}
-	return errors.Join(problems...)
-}
-
-func translated(text string) string {
 	if m := unknownKey.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("line %s: there is no key %q%s", m[1], m[2], sections[m[3]])
+		return line, fmt.Errorf("there is no key %q%s", m[1], sections[m[2]])
 	}
 	if m := repeated.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("line %s: key %s is already on line %s", m[1], m[2], m[3])
+		return line, fmt.Errorf("key %s is already on line %s", m[1], m[2])
 	}
 	if m := wrongValue.FindStringSubmatch(text); m != nil {
-		want, not := values[m[3]], m[2]
+		want, not := values[m[2]], m[1]
 		if want == "" {
 			want = "keys with their values, such as dir: data" // for a struct
 		}
 		if not != "" {
 			not = ", not" + not
 		}
-		return fmt.Sprintf("line %s: want %s%s", m[1], want, not)
+		return line, fmt.Errorf("want %s%s", want, not)
 	}
-	return text
+	return line, errors.New(text)
 }
 
 // sections says where in a file the keys of a struct are. The keys of any other struct are at the
