@@ -22,7 +22,7 @@ import (
 
 // Defaults of Config and SessionOptions.
 const (
-	DefaultTick                   = engine.DefaultTick                   // 50 ms; an election takes 10 to 24
+	DefaultTick                   = engine.DefaultTick                   // 50 ms; an election takes 10 to 24 ticks
 	DefaultRequestTimeout         = engine.DefaultRequestTimeout         // 5 s
 	DefaultSessionTimeout         = engine.DefaultSessionTimeout         // 10 s
 	DefaultMaxSessionTimeout      = engine.DefaultMaxTimeout             // 60 s
@@ -40,7 +40,7 @@ type Config struct {
 	// while the node is open. A relative Dir is below the working directory at the time of Start.
 	Dir string `yaml:"dir"`
 	// ID is the id of this member, one of Members. For a node that is alone, zero means 1. With
-	// Members set, zero is an error: a process that forgot its ID would be taken for member 1.
+	// Members set, zero is an error: a process that forgot its ID would pass for member 1.
 	//
 	// Ids begin at 1. The ordinals of a StatefulSet begin at 0: add 1 to them, here and in Members,
 	// as ExampleConfig_statefulSet does.

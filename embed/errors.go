@@ -49,8 +49,8 @@ var ErrAuthFailed = errors.New("authentication failed")
 
 // Lifetimes: something has ended.
 var (
-	// ErrSessionExpired says that the session's timeout passed in silence. A request with this
-	// error was not applied.
+	// ErrSessionExpired says that the session's timeout passed in silence, or that the session had
+	// ended in any way when the request reached the tree. The request was not applied.
 	ErrSessionExpired = engine.ErrSessionExpired
 	ErrSessionClosed  = engine.ErrSessionClosed // the session was closed
 	ErrNoSession      = engine.ErrNoSession     // Session.Member: no session of that id is open

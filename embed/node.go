@@ -134,8 +134,8 @@ func (n *Node) Status() Status {
 
 // TransferLeadership asks the leader of a shard to transfer its leadership to a member. Shards
 // count from 1. It returns once the request is made. The transfer may not happen: Status says when
-// it has. With several shards, the members transfer the leaderships back to their balanced places
-// after some time.
+// it has. With several shards, the members later transfer leaderships again, so that each leads its
+// share.
 //
 // Errors: ErrUnavailable if no leader is known or another request is under way, ErrClosed,
 // ErrFailed, and an error for a shard or a member that does not exist.
@@ -148,7 +148,7 @@ func (n *Node) TransferLeadership(shard int, to MemberID) error {
 // node. Once Shutdown has begun, NewSession fails with ErrClosed.
 //
 // Shutdown is bounded by ctx, or by Config.RequestTimeout if ctx has no deadline, plus the time of
-// a Close. This bound also holds without a quorum. Then the error says how many sessions may stay
+// a Close. Without a quorum the bound is the same, and the error says how many sessions may stay
 // until their timeouts.
 func (n *Node) Shutdown(ctx context.Context) error {
 	err := n.in().Engine.Shutdown(ctx)
@@ -159,9 +159,9 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // Close stops the node now. Its sessions and their holds end here at once. The ensemble waits for
 // the timeouts of the sessions, or for the next Start on this directory.
 //
-// Close is idempotent. It takes little more than twice Config.RequestTimeout at worst, or 20 s if
-// that is more; then the error says what it had to leave behind. If the disk hangs, the directory
-// stays locked until the disk answers.
+// Close is idempotent. At worst it takes little more than twice Config.RequestTimeout, or 20 s if
+// that is more. If it has to leave something behind, the error says so. If the disk hangs, the
+// directory stays locked until the disk answers.
 func (n *Node) Close() error {
 	err := n.in().Engine.Close()
 	n.in().CloseEvents()

@@ -53,7 +53,7 @@ func OpCheck(path string, version int32) Op {
 //
 // Other errors: ErrInvalidArgument if most is a number that no znode can have, and ErrNoNode if the
 // znode does not exist. With several shards, ErrCrossShard for the root: its children are on all
-// shards, and no step counts them together.
+// shards, and no single step counts them all.
 func OpCheckChildren(path string, most int) Op {
 	if most < 0 || most > math.MaxInt32 {
 		most = -1 // which is refused

@@ -32,8 +32,9 @@ func (o SessionOptions) root() (inside.Root, error) {
 	return inside.Root(o.Root), tree.ValidatePath(o.Root)
 }
 
-// A Session is a claim to be alive. It owns ephemeral znodes, watches, and everything that is held
-// by them; when it ends, they go. Its methods may be called by any number of goroutines.
+// A Session is a claim to be alive. It owns ephemeral znodes, watches, and the locks and
+// leaderships that it holds by them; when it ends, they go. Its methods may be called by any number
+// of goroutines.
 //
 // A session is Connected while the ensemble cannot have expired it. The node speaks for all its
 // sessions at once, so an idle session costs nothing of its own.

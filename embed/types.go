@@ -10,7 +10,7 @@ import (
 // The vocabulary. Each type is declared in the package that has its rules. The comments list the
 // fields, because go doc shows none for an alias; a test compares the lists with the types.
 type (
-	// MemberID names a member of the ensemble; zero means 1 in a Config and none elsewhere.
+	// MemberID names a member of the ensemble. Zero names none; see also Config.ID.
 	MemberID = engine.MemberID
 	// Zxid is a transaction's place in the order of transactions. Compare zxids of one shard only.
 	Zxid = tree.Zxid
