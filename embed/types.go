@@ -21,7 +21,7 @@ type (
 	//
 	//	Czxid          Zxid      // the transaction that created the znode
 	//	Mzxid          Zxid      // the transaction that last wrote its data
-	//	Pzxid          Zxid      // that last created or deleted a child; at first Czxid
+	//	Pzxid          Zxid      // the newest create or delete of a child; at first Czxid
 	//	Ctime          time.Time // of Czxid, by the sending member's clock: UTC, in milliseconds
 	//	Mtime          time.Time // of Mzxid, likewise
 	//	Version        int32     // writes of the data: 0 at first, one more for each Set
