@@ -20,15 +20,24 @@ import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * Holds what Curator's recipes give on behalf of whoever started this, as lock_kazoo.py does for kazoo's.
+ * Holds Curator's locks, leases and leaderships for the process that started this one, as lock_kazoo.py
+ * does with kazoo's.
  *
  * usage: Curator TIMEOUT-MS HOST:PORT,HOST:PORT,...
  *
- * It says "ready" when its clients are connected. "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back
- * and is answered "N free". WHAT is lock (InterProcessMutex), revocable (one that is not given back before somebody has asked for it), read or
- * write (InterProcessReadWriteLock), K/LIMIT (K leases of an InterProcessSemaphoreV2), alone (InterProcessSemaphoreMutex), latch
- * (LeaderLatch) or select (LeaderSelector); revoke asks whoever has a mutex. The clients of the contenders are spread over the servers.
- * All end with the input.
+ * It prints "ready" when its clients are connected. "N WHAT PATH" lets contender N wait, and "N held" says
+ * that it holds. "N end" releases, and "N free" answers. WHAT is one of:
+ *
+ *   lock         InterProcessMutex
+ *   revocable    the same, not released before somebody has asked for it
+ *   read, write  InterProcessReadWriteLock
+ *   K/LIMIT      K leases of an InterProcessSemaphoreV2
+ *   alone        InterProcessSemaphoreMutex
+ *   latch        LeaderLatch
+ *   select       LeaderSelector
+ *   revoke       asks the holder of a mutex for it
+ *
+ * The clients of the contenders are spread over the servers. All end with the input.
  */
 public class Curator {
     interface Step {
@@ -82,7 +91,7 @@ public class Curator {
                     };
                     break;
                 case "revoke":
-                    client.sync().forPath(path); // what a client asks for is answered in order
+                    client.sync().forPath(path); // a client's calls are answered in order
                     Revoker.attemptRevoke(client, new InterProcessMutex(client, path).getParticipantNodes().iterator().next());
                     break;
                 case "read":
@@ -130,7 +139,7 @@ public class Curator {
             selector.setId("Curator");
             selector.start();
             leads.await();
-            end = stop::countDown; // it gives its mutex back by itself
+            end = stop::countDown; // it releases its mutex by itself
         }
     }
 

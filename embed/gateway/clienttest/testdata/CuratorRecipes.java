@@ -34,19 +34,20 @@ import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * What Curator's locks, semaphores and elections do, as a transcript that is the same against every server that is right.
+ * Prints what Curator's locks, semaphores and elections do. Every correct server gives the same transcript.
  *
  * usage: CuratorRecipes HOST:PORT,HOST:PORT,HOST:PORT
  *
- * A line that begins with @ asks whoever started this to do something, as those of client_kazoo.py: "@cut 2" takes the third server away
- * from all clients, "@heal 2" gives it back. The answer is a line.
+ * A line that begins with @ is a request to the process that started this one, as in client_kazoo.py.
+ * "@cut 2" asks it to disconnect all clients from the third server, and "@heal 2" to let them in again. The
+ * answer is a line.
  */
 public class CuratorRecipes {
     static final long PATIENCE = 30;
     static final Scanner in = new Scanner(System.in);
     static CuratorFramework witness;
 
-    /** Somebody with a thread, which Curator's locks belong to, and a client. */
+    /** A client and a thread, which owns its Curator locks. */
     static class Actor {
         final String name;
         final CuratorFramework client;
@@ -143,9 +144,9 @@ public class CuratorRecipes {
         }
     }
 
-    /** Has a client see what everybody has done who was answered. */
+    /** Lets a client see every change that was acknowledged to any client. */
     static void sync(CuratorFramework client) throws Exception {
-        client.sync().forPath("/"); // what a client asks for is answered in order
+        client.sync().forPath("/"); // a client's calls are answered in order
     }
 
     static List<String> children(String path) throws Exception {
@@ -161,7 +162,7 @@ public class CuratorRecipes {
         return name.substring(name.length() - 10);
     }
 
-    /** Names as kinds in the order of their numbers, each number by how many are below it. */
+    /** Renders names as kinds, ordered by their numbers. Each number becomes the count of smaller ones. */
     static String kinds(Collection<String> names) {
         List<String> sorted = new ArrayList<>(names);
         sorted.sort(Comparator.comparing((String n) -> number(n)).thenComparing(n -> n.replaceFirst(".*_c_[0-9a-f-]{36}-", "")));
@@ -328,7 +329,7 @@ public class CuratorRecipes {
             return "reads";
         });
         untilChildren(path, 4);
-        a.does("reads too", la.readLock()::acquire); // at its place as a writer from Curator 5.5 on, before at the end (CURATOR-621)
+        a.does("reads too", la.readLock()::acquire); // in its place as a writer since Curator 5.5, at the end before that (CURATOR-621)
         a.does("stops writing", la.writeLock()::release);
         say("b waits: " + !shares.isDone());
         a.does("stops writing", la.writeLock()::release);
@@ -344,7 +345,10 @@ public class CuratorRecipes {
         queue(path);
     }
 
-    /** Contenders of Vivarium's have words in their names, and one behind all of a number has it twice, with eight hexadecimal digits between. */
+    /**
+     * The names of Vivarium's contenders contain words. A contender behind all others of a number has the
+     * number twice, with eight hexadecimal digits between.
+     */
     static void places() throws Exception {
         section("InterProcessReadWriteLock and LeaderLatch behind names of Vivarium's");
         String path = "/c/place", uuid = "67d4f6a2-ee79-4cbb-9f0e-1d2f6c3a5b70-";
@@ -376,7 +380,7 @@ public class CuratorRecipes {
         LeaderLatch lc = new LeaderLatch(c.client, path, "c");
         String first = path + "/_c_" + uuid + "latch-0000000000", next = path + "/~u_99600002" + uuid.substring(8) + "p3-z7-latch-0000000000996000020000000000";
         witness.create().forPath(first, "first".getBytes());
-        witness.create().forPath(path + "/transfer", "an offer".getBytes()); // Vivarium's, which is no candidate
+        witness.create().forPath(path + "/transfer", "an offer".getBytes()); // Vivarium's offer, which is not a candidate
         lc.start();
         untilChildren(path, 3);
         witness.create().forPath(next, "next".getBytes());
@@ -410,7 +414,7 @@ public class CuratorRecipes {
         queue(path + "/leases");
         Lease[] got = new Lease[1];
         Future<?> first = c.begin(() -> sc.acquire(3));
-        untilChildren(path + "/leases", 4); // that which it waits with counts too
+        untilChildren(path + "/leases", 4); // the lease that it waits with counts too
         Future<?> second = a.begin(() -> got[0] = sa.acquire());
         untilChildren(path + "/locks", 2);
         queue(path + "/locks");
@@ -420,7 +424,7 @@ public class CuratorRecipes {
         b.does("returns one", () -> sb.returnLease(both[0]));
         say("a waits: " + !second.isDone());
         b.does("returns all", () -> sb.returnAll(two));
-        shown("a", second); // c has stood at the end again for its third
+        shown("a", second); // for its third permit c queued again, at the end
         untilChildren(path + "/leases", 4);
         say("c waits: " + !first.isDone());
         a.does("returns", () -> sa.returnLease(got[0]));
@@ -498,7 +502,7 @@ public class CuratorRecipes {
         b.does("releases", lb::release);
     }
 
-    /** What a latch's listeners are told. */
+    /** What a latch's listeners receive. */
     static BlockingQueue<String> listen(LeaderLatch l) {
         BlockingQueue<String> told = new LinkedBlockingQueue<>();
         l.addListener(new LeaderLatchListener() {
@@ -552,7 +556,7 @@ public class CuratorRecipes {
         return new LeaderLatch(witness, path);
     }
 
-    /** Leads until it is told to stop, or is interrupted. */
+    /** Leads until somebody stops or interrupts it. */
     static class Term extends LeaderSelectorListenerAdapter {
         final BlockingQueue<String> told = new LinkedBlockingQueue<>();
         final BlockingQueue<String> stop = new LinkedBlockingQueue<>();
@@ -591,7 +595,7 @@ public class CuratorRecipes {
         selectors[0].interruptLeadership();
         say("a " + terms[0].told.poll(PATIENCE, TimeUnit.SECONDS));
         say("b " + terms[1].told.poll(PATIENCE, TimeUnit.SECONDS));
-        untilChildren(path, 3); // a stands at the end
+        untilChildren(path, 3); // a is at the end
         say("participants: " + render(selectors[1].getParticipants()));
         terms[1].stop.add("now");
         say("b " + terms[1].told.poll(PATIENCE, TimeUnit.SECONDS));
@@ -612,7 +616,7 @@ public class CuratorRecipes {
         untilChildren(path, 0);
     }
 
-    /** A client is cut off and its session ends: what it held is others'. */
+    /** A client is cut off and its session ends. Others acquire what it held. */
     static void lost(String host) throws Exception {
         section("a client is lost");
         Actor d = new Actor("d", client(host, 3_000));

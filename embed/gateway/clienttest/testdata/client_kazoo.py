@@ -1,9 +1,10 @@
-"""What kazoo's client and recipes do and are told, as a transcript that is the same against every server that is right.
+"""Prints what kazoo's client and recipes do and receive. Every correct server gives the same transcript.
 
 usage: client_kazoo.py HOST:PORT,HOST:PORT,HOST:PORT
 
-What differs from run to run (ids, zxids, times) is not printed, only what is known of it. A line that begins with @ asks whoever
-started this to do something: "@cut 1" takes the second server away from all clients, "@heal 1" gives it back. The answer is a line.
+It does not print what differs from run to run (ids, zxids, times), only what is known about it. A line
+that begins with @ is a request to the process that started this one. "@cut 1" asks it to disconnect all
+clients from the second server, and "@heal 1" to let them in again. The answer is a line.
 """
 import logging
 import os
@@ -42,7 +43,7 @@ def section(name):
 
 
 class Known(dict):
-    """The sessions that are known by a name."""
+    """The sessions that have a name."""
 
     def name(self, session):
         return "none" if not session else self.get(session, "unknown")
@@ -72,7 +73,7 @@ def render(v):
 
 
 def show(label, do, *args, **kwargs):
-    """Prints what a call returns or raises, and returns what it returned."""
+    """Prints what a call returns or raises, and returns the same."""
     try:
         v = do(*args, **kwargs)
     except Exception as e:
@@ -96,7 +97,7 @@ def until(what, cond):
 
 
 class Inbox(object):
-    """Collects what callbacks are called with."""
+    """Collects the arguments of callbacks."""
 
     def __init__(self):
         self.q = queue.Queue()
@@ -112,7 +113,7 @@ class Inbox(object):
                 say(label, "<- nothing")
 
     def rest(self, label):
-        """Says what nobody should have been told."""
+        """Prints what no callback should have received."""
         while not self.q.empty():
             say(label, "<- too much:", render(self.q.get()))
 
@@ -122,7 +123,7 @@ FAST = dict(max_tries=-1, delay=0.02, backoff=1, max_jitter=0.1, max_delay=0.1)
 
 
 def client(name, server=0, chroot="", timeout=10.0, **kwargs):
-    """Starts a client of one server, or of several."""
+    """Starts a client of one or several servers."""
     where = server if isinstance(server, tuple) else (server,)
     c = KazooClient(hosts=",".join(hosts[i] for i in where) + chroot, timeout=timeout, randomize_hosts=False,
                     connection_retry=dict(FAST), command_retry=dict(FAST), **kwargs)
@@ -133,7 +134,7 @@ def client(name, server=0, chroot="", timeout=10.0, **kwargs):
 
 
 def spawn(do, *args, **kwargs):
-    """Runs something beside the rest. join returns what it came to."""
+    """Runs something in the background. join returns its result."""
     box = {}
 
     def run():
@@ -154,13 +155,13 @@ def spawn(do, *args, **kwargs):
 
 
 def barrier(*members):
-    """What was written through anybody is seen by all of them: kazoo deletes recursively what it sees."""
+    """Syncs, so that all of them see what any of them wrote: kazoo deletes recursively what it sees."""
     for c in members:
         c.sync("/")
 
 
 def child():
-    """A process that dies with a session: its client is not stopped."""
+    """A process that dies with a session and does not stop its client."""
     c = client("child", 1)
     c.create("/child", b"mine", ephemeral=True)
     print(c.client_id[0], c.client_id[1].hex(), flush=True)

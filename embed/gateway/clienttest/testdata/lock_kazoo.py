@@ -1,11 +1,16 @@
-"""Holds what kazoo's recipes give on behalf of whoever started this.
+"""Holds kazoo's locks, permits and leaderships for the process that started this one.
 
 usage: lock_kazoo.py TIMEOUT-MS HOST:PORT,HOST:PORT,...
 
-It says "ready" when its clients are connected. "N WHAT PATH" begins to wait as contender N, who is told by "N held"; "N end" gives it back
-and is answered "N free". WHAT is lock, read or write (kazoo's Lock, ReadLock and WriteLock under their own names), curator-lock,
-curator-read, curator-write, curator-latch (the same, and an Election's Lock, under Curator's names) or 1/LIMIT (a Semaphore where
-Curator has it). The clients of the contenders are spread over the servers. All end with the input.
+It prints "ready" when its clients are connected. "N WHAT PATH" lets contender N wait, and "N held" says
+that it holds. "N end" releases, and "N free" answers. WHAT is one of:
+
+  lock, read, write       kazoo's Lock, ReadLock and WriteLock under their own names
+  curator-lock, curator-read, curator-write, curator-latch
+                          the same, and an Election's Lock, under Curator's names
+  1/LIMIT                 a Semaphore where Curator has it
+
+The clients of the contenders are spread over the servers. All end with the input.
 """
 import functools
 import logging
@@ -17,14 +22,14 @@ from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
 
 logging.disable(logging.CRITICAL)
 
-# How others name their contenders, as kazoo's patterns: regular expressions, to which it adds the ten digits. A place between two numbers in
-# Vivarium's queues has more before those.
+# How others name their contenders. These are kazoo's patterns: regular expressions to which kazoo adds the
+# ten digits. In Vivarium's queues, a place between two numbers has more before the digits.
 PLACE = "(?:[0-9]{10}[0-9a-f]{8}-[0-9a-f]{4})?"
 LOCKS, READERS, WRITERS, CANDIDATES = "-lock-", "__READ__", "__WRIT__" + PLACE, "-latch-" + PLACE
 
 
 class Fair(object):
-    """Waits for those who came earlier only; a ReadLock of kazoo before 2.9 waits for later writers too (#649)."""
+    """Waits only for earlier contenders. Before kazoo 2.9 a ReadLock also waits for later writers (#649)."""
 
     def _get_predecessor(self, node):
         names = self.client.get_children(self.path)
@@ -60,7 +65,8 @@ class CuratorSemaphore(Semaphore):
         self.lock_path = path + "/locks"
 
     def _ensure_path(self):
-        # Not as kazoo does: its limit would be the data of leases, and a znode that was made without any data is none to it.
+        # Unlike kazoo, this stores no limit. kazoo's limit is the data of leases, and a znode that was
+        # created without data has no limit for kazoo.
         self.client.ensure_path(self.path)
         self.assured_path = True
 
