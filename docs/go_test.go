@@ -1,0 +1,134 @@
+package docs
+
+import (
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/vivarium-go/vivarium/"
+
+// public are the packages that pages may name without their path.
+var public = []string{"embed", "embed/claim", "embed/election", "embed/embedtest", "embed/gateway", "embed/lock"}
+
+// exports maps the packages that pages may import to their compiled types.
+var exports = sync.OnceValues(func() (map[string]string, error) {
+	args := []string{"list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}}={{.Export}}{{end}}", "net/http", "os/signal", "testing/synctest"}
+	for _, p := range public {
+		args = append(args, module+p)
+	}
+	out, err := exec.Command("go", args...).Output()
+	files := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), "=")
+		files[path] = file
+	}
+	return files, err
+})
+
+// compilerTypes returns an importer of what the go command has compiled.
+func compilerTypes(t *testing.T, fset *token.FileSet) types.Importer {
+	t.Helper()
+	files, err := exports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		if files[path] == "" {
+			return nil, errors.New("no test knows " + path)
+		}
+		return os.Open(files[path])
+	})
+}
+
+// fragmentHead is in front of a block that is no whole file. It imports what a fragment may use, and
+// declares what a reader of the page takes for granted.
+const fragmentHead = `package p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"path"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+var (
+	ctx        context.Context
+	id         embed.MemberID
+	cfg        embed.Config
+	node       *embed.Node
+	session    *embed.Session
+	mutex      *lock.Mutex
+	hold       *lock.Hold
+	leadership *election.Leadership
+	data       []byte
+	stat       embed.Stat
+	err        error
+)
+
+func writeReport(ctx context.Context, t lock.Token) error
+func schedule(ctx context.Context, t lock.Token) error
+
+`
+
+// Every Go block compiles: as a file if it begins with a package clause, else as declarations or as
+// the body of a function. What a fragment declares and does not use is its reader's.
+func TestGoCompiles(t *testing.T) {
+	fset := token.NewFileSet()
+	imp := compilerTypes(t, fset)
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			if b.language != "go" {
+				continue
+			}
+			file, whole, err := parse(fset, b)
+			if err != nil {
+				t.Errorf("%s: %v", b.at, err)
+				continue
+			}
+			report := func(err error) {
+				var e types.Error
+				if !errors.As(err, &e) || whole || !e.Soft {
+					t.Errorf("%s: %v", b.at, err)
+				}
+			}
+			conf := types.Config{Importer: imp, Error: report}
+			_, _ = conf.Check("p", fset, []*ast.File{file}, nil) // report has the errors
+		}
+	}
+}
+
+// parse reads a block, and says whether it is a whole file.
+func parse(fset *token.FileSet, b block) (file *ast.File, whole bool, err error) {
+	if strings.HasPrefix(b.text, "package ") {
+		file, err = parser.ParseFile(fset, "block", b.text, 0)
+		return file, true, err
+	}
+	file, err = parser.ParseFile(fset, "block", fragmentHead+b.text, 0)
+	if err != nil {
+		file, err = parser.ParseFile(fset, "block", fragmentHead+"func _() error {\n{\n"+b.text+"}\nreturn nil\n}\n", 0)
+	}
+	return file, false, err
+}
