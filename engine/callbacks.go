@@ -44,8 +44,8 @@ func (n callbacks) Committed(id replication.ShardID) uint64 {
 	return n.engine.host.Load().Committed(id)
 }
 
-// HandOver implements replica.Raft: the others take over one after the other, for one of them may be down; one that lags too does the same.
-func (n callbacks) HandOver(id replication.ShardID, nth int) {
+// Transfer implements replica.Raft: the others take over one after the other, for one of them may be down; one that lags too does the same.
+func (n callbacks) Transfer(id replication.ShardID, nth int) {
 	others := n.engine.others()
 	if len(others) == 0 {
 		return

@@ -59,7 +59,7 @@
 //	watch.Client         events of a remote client's connection
 //	tree.pin             which zxids of a tree are pinned
 //	outbox.mu            queue and batches in flight
-//	errands.mu           what a shard has purged
+//	shardPurger.mu       what a shard has purged
 //	leaders              what observers were told of who leads
 //	embed.notifier       calls of Events that wait
 //	Engine.identity      the identity file

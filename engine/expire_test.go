@@ -234,7 +234,7 @@ func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
 		}
 		w.lead(enginetest.Other)
 		w.lead(enginetest.Member)
-		enginetest.Pass(replica.SilencePoll)
+		enginetest.Pass(replica.PollInterval)
 		if got := len(w.log.Drain()); got != 1 {
 			t.Errorf("%d steps proposed at once when it leads again", got)
 		}
@@ -266,7 +266,7 @@ func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 		const sessions = 12
 		for s := range sessions {
 			id := m.open(4 * time.Second)
-			ops := make([]tree.Op, replica.ExpirePortion/2)
+			ops := make([]tree.Op, replica.EndPortion/2)
 			for i := range ops {
 				ops[i] = ephemeral(fmt.Sprintf("/e%d-%d", s, i))
 			}

@@ -563,8 +563,8 @@ func TestRequestThatNoEntryCanHoldIsRefused(t *testing.T) {
 // What was applied is not written with every entry, but when enough has gathered, and whenever somebody asks for all of it.
 func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 	large := create("/large")
-	large.Data = make([]byte, replica.GatherBytes)
-	many := make([]tree.Op, replica.GatherRecords)
+	large.Data = make([]byte, replica.SaveBytes)
+	many := make([]tree.Op, replica.SaveRecords)
 	for i := range many {
 		many[i] = create(fmt.Sprint("/", i))
 	}
@@ -573,12 +573,12 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 		more int // entries after it
 		want uint64
 	}{
-		"a few entries":    {[]tree.Op{create("/a")}, replica.GatherEntries - 3, 0},
-		"many entries":     {[]tree.Op{create("/a")}, 2 * replica.GatherEntries, 2 * replica.GatherEntries},
+		"a few entries":    {[]tree.Op{create("/a")}, replica.SaveEntries - 3, 0},
+		"many entries":     {[]tree.Op{create("/a")}, 2 * replica.SaveEntries, 2 * replica.SaveEntries},
 		"many bytes":       {[]tree.Op{large}, 1, 2},
 		"many znodes":      {many, 1, 2},
-		"nearly so many":   {many[:replica.GatherRecords-10], 1, 0},
-		"nearly the bytes": {[]tree.Op{{Kind: tree.KindCreate, Path: "/b", Data: large.Data[:replica.GatherBytes-300]}}, 1, 0},
+		"nearly so many":   {many[:replica.SaveRecords-10], 1, 0},
+		"nearly the bytes": {[]tree.Op{{Kind: tree.KindCreate, Path: "/b", Data: large.Data[:replica.SaveBytes-300]}}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t).withImage()

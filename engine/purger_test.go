@@ -154,7 +154,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 
 		n.looks(purgeOn2, purgeOn3) // and both are lost
 		n.looks()
-		enginetest.Pass(replica.SilenceRetry)
+		enginetest.Pass(replica.RetryAfter)
 		n.log.Drain()
 		lost := n.looks(purgeOn2, purgeOn3)
 		lost[0].Lost.Store(true)
@@ -170,7 +170,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 
 		n.lead(enginetest.Other) // which does nothing
 		n.apply(purges[1])
-		enginetest.Pass(replica.SilenceRetry)
+		enginetest.Pass(replica.RetryAfter)
 		n.log.Drain()
 		n.looks()
 		n.lead(enginetest.Member) // and has not seen that it was done

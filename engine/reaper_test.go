@@ -203,7 +203,7 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 		if look() == nil {
 			t.Fatal("it waits for what was applied")
 		}
-		enginetest.Pass(replica.SilenceRetry)
+		enginetest.Pass(replica.RetryAfter)
 		if look() == nil {
 			t.Fatal("it waits for ever")
 		}

@@ -284,7 +284,7 @@ func (e *Engine) newMachine(id ShardID, raft replica.Raft, origin session.Origin
 		e.keeper.pipes = append(e.keeper.pipes, pipe)
 	}
 	m := replica.New(replica.Options{Shard: id, Node: callbacks{e}, Raft: raft, Outbox: pipe, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
-		Least: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
+		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
 	e.shards = append(e.shards, m)
 	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, m.Watches)
 	return m

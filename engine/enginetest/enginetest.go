@@ -69,8 +69,8 @@ func (l *Log) Leader(replication.ShardID) replication.Leader {
 // Committed implements what a replica asks of Raft: here nobody lags.
 func (l *Log) Committed(replication.ShardID) uint64 { return 0 }
 
-// HandOver implements what a replica asks of Raft. It does nothing.
-func (l *Log) HandOver(replication.ShardID, int) {}
+// Transfer implements what a replica asks of Raft. It does nothing.
+func (l *Log) Transfer(replication.ShardID, int) {}
 
 // Elect makes a member the leader of a new term; zero is nobody.
 func (l *Log) Elect(m replication.MemberID) {

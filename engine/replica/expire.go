@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// SilenceRetry is how long the leader waits for a Silence or Expire of its own to be applied before it proposes it
+	// RetryAfter is how long the leader waits for a Silence or Expire of its own to be applied before it proposes it
 	// again. Both are safe to repeat.
-	SilenceRetry = time.Second
-	// SilencePoll is how often it looks whether one was applied, for a short step may follow, or dropped, and tries again
+	RetryAfter = time.Second
+	// PollInterval is how often it looks whether one was applied, for a short step may follow, or dropped, and tries again
 	// if Raft took none.
-	SilencePoll = outbox.PollInterval
+	PollInterval = outbox.PollInterval
 )
 
 // A Raft is what those who act for a leader ask of the Raft groups.
@@ -26,8 +26,8 @@ type Raft interface {
 	outbox.Raft
 	// Committed is the index up to which a shard's log is known to be committed.
 	Committed(replication.ShardID) uint64
-	// HandOver gives the leadership of a shard to another member, each time to the next one. It logs what became of that.
-	HandOver(id replication.ShardID, nth int)
+	// Transfer gives the leadership of a shard to another member, each time to the next one. It logs what became of that.
+	Transfer(id replication.ShardID, nth int)
 }
 
 // An expirer measures the silence of every origin while its node leads, and proposes each step when it is over. What
@@ -57,7 +57,7 @@ type measure struct {
 
 // onWay reports whether it may still be applied, as far as anybody can tell.
 func (p measure) onWay(now time.Time) bool {
-	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < SilenceRetry
+	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < RetryAfter
 }
 
 func newExpirer(m *Replica, raft Raft, member replication.MemberID, least time.Duration, log *slog.Logger) *expirer {
@@ -105,7 +105,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 		if x.expire.portions != portions || !x.expire.onWay(now) {
 			x.expire = measure{portions: portions, at: now, proposal: x.propose(command.EncodeExpire(now.UnixMilli()))}
 		}
-		next = min(next, SilencePoll)
+		next = min(next, PollInterval)
 	}
 	for _, s := range x.machine.silences(now) {
 		if s.wait > 0 {
@@ -115,7 +115,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 		if p := x.steps[s.step.Member]; p.step != s.step || !p.onWay(now) {
 			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(command.EncodeSilence(s.step, s.duration, now.UnixMilli()))}
 		}
-		next = min(next, SilencePoll)
+		next = min(next, PollInterval)
 	}
 	return next
 }

@@ -25,7 +25,7 @@ func newLag(m *Replica, raft Raft, patience time.Duration) *lag {
 		committed: func() uint64 { return raft.Committed(m.Shard) },
 		applied:   m.index.Load, // not the image's, which is written now and then
 		patience:  patience,
-		handOver:  func(nth int) { raft.HandOver(m.Shard, nth) },
+		handOver:  func(nth int) { raft.Transfer(m.Shard, nth) },
 	}
 }
 

@@ -43,15 +43,15 @@ const (
 // errands of its own: one whose machine stands still keeps the others from nothing.
 type Purger struct {
 	// Immutable.
-	home    *Replica
-	raft    outbox.Raft
-	member  replication.MemberID
-	log     *slog.Logger
-	errands map[replication.ShardID]*errands
+	home   *Replica
+	raft   outbox.Raft
+	member replication.MemberID
+	log    *slog.Logger
+	shards map[replication.ShardID]*shardPurger
 }
 
 // errands are what a shard is to be told, and what is to be told of it at home.
-type errands struct {
+type shardPurger struct {
 	// Immutable.
 	*Purger
 	machine *Replica
@@ -64,7 +64,7 @@ type errands struct {
 
 	// mu guards what this node has seen to be done, which is forgotten as soon as it may be.
 	mu struct {
-		rank.Mutex[rank.Errands]
+		rank.Mutex[rank.ShardPurger]
 		gone map[tree.SessionID]bool
 	}
 }
@@ -83,19 +83,19 @@ func (e *errand) due(ids []tree.SessionID, now time.Time) bool {
 
 // NewPurger returns the purger of all shards of a node, the home shard first.
 func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID, log *slog.Logger) *Purger {
-	p := &Purger{home: shards[0], raft: raft, member: member, log: log, errands: make(map[replication.ShardID]*errands)}
+	p := &Purger{home: shards[0], raft: raft, member: member, log: log, shards: make(map[replication.ShardID]*shardPurger)}
 	for _, m := range shards {
 		m.purger = p
 	}
 	for _, m := range shards[1:] {
-		p.errands[m.Shard] = &errands{Purger: p, machine: m, wake: make(chan struct{}, 1)}
+		p.shards[m.Shard] = &shardPurger{Purger: p, machine: m, wake: make(chan struct{}, 1)}
 	}
 	return p
 }
 
 // purged is told that a shard has nothing of a session any more that has ended at home.
 func (p *Purger) purged(at replication.ShardID, id tree.SessionID) {
-	e := p.errands[at]
+	e := p.shards[at]
 	e.mu.Lock()
 	if e.mu.gone == nil {
 		e.mu.gone = make(map[tree.SessionID]bool)
@@ -106,7 +106,7 @@ func (p *Purger) purged(at replication.ShardID, id tree.SessionID) {
 }
 
 // waiting returns sessions that have ended at home and wait for this shard, in id order, if it is for this node to carry that.
-func (e *errands) waiting() []session.Record {
+func (e *shardPurger) waiting() []session.Record {
 	if e.raft.Leader(command.HomeShard).Member != e.member {
 		e.window, e.cut = nil, false
 		return nil
@@ -121,7 +121,7 @@ func (e *errands) waiting() []session.Record {
 }
 
 // takeGone returns what is known to be gone of the sessions that wait, and forgets the others if there are no more.
-func (e *errands) takeGone(waiting []session.Record) map[tree.SessionID]bool {
+func (e *shardPurger) takeGone(waiting []session.Record) map[tree.SessionID]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	left := make(map[tree.SessionID]bool)
@@ -138,13 +138,13 @@ func (e *errands) takeGone(waiting []session.Record) map[tree.SessionID]bool {
 
 // Signal has all loops look again.
 func (p *Purger) Signal() {
-	for _, e := range p.errands {
+	for _, e := range p.shards {
 		e.signal()
 	}
 }
 
 // signal has the loop look again.
-func (e *errands) signal() {
+func (e *shardPurger) signal() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -154,7 +154,7 @@ func (e *errands) signal() {
 // Loop ends when either channel is closed, and at once where there is no shard to be told.
 func (p *Purger) Loop(stop, done <-chan struct{}) {
 	var all sync.WaitGroup
-	for _, e := range p.errands {
+	for _, e := range p.shards {
 		all.Go(func() {
 			lookLoop(stop, done, e.wake, func(now time.Time) time.Duration { return p.Look(e.machine.Shard, now) })
 		})
@@ -164,11 +164,11 @@ func (p *Purger) Loop(stop, done <-chan struct{}) {
 
 // Look proposes what is to be proposed now for a shard, and returns when to look again.
 func (p *Purger) Look(at replication.ShardID, now time.Time) time.Duration {
-	return p.errands[at].look(now)
+	return p.shards[at].look(now)
 }
 
 // look is Look for one shard.
-func (e *errands) look(now time.Time) time.Duration {
+func (e *shardPurger) look(now time.Time) time.Duration {
 	waiting := e.waiting()
 	purged := e.takeGone(waiting)
 	if len(waiting) == 0 {
@@ -193,7 +193,7 @@ func (e *errands) look(now time.Time) time.Duration {
 	if e.purge.due(asked, now) {
 		e.purge = errand{first: asked[0], measure: e.propose(e.machine.Shard, command.EncodePurge(now.UnixMilli(), untold[:min(len(untold), PurgeBatch)]), now)}
 	}
-	return SilencePoll
+	return PollInterval
 }
 
 // propose hands a command to Raft that needs no stream.

@@ -20,7 +20,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// ExpirePortion bounds the sessions and znodes, taken together, that one log entry removes by their ends: by twice as much. A million
+// EndPortion bounds the sessions and znodes, taken together, that one log entry removes by their ends: by twice as much. A million
 // ephemerals in one entry would stop every member's apply for seconds, and with it the proof that the other nodes are alive.
 // Measured without watches, 10,000 in one entry take 11 ms, 100,000 take 0.1 s and a million 1.4 s.
 // In portions a million take 3 s of processor time, 30 ms in each entry and 0.1 s in the first.
@@ -29,16 +29,16 @@ import (
 // first word of it: nothing of it is applied any more, its node has been told, and whoever waits for one
 // of its znodes waits until that goes. A bound on what a session may own would refuse what
 // ZooKeeper allows, and each of its ends would still take as long as that bound.
-const ExpirePortion = 10_000
+const EndPortion = 10_000
 
 // What was applied is written to the image when one of these is reached since the last time, so that a znode that is set again
 // and again, and where each stream stands, is written once; see BenchmarkApply. Until then it is in the Raft log alone, which is
 // cut behind what Sync has made durable only. They bound what a start after a crash applies again beside what the image had not
 // flushed, how long the log stands still for one write, and with it the memory that takes.
 const (
-	GatherEntries = 1024
-	GatherBytes   = 1 << 20 // of commands
-	GatherRecords = 2048
+	SaveEntries = 1024
+	SaveBytes   = 1 << 20 // of commands
+	SaveRecords = 2048
 )
 
 // A Node is what a machine asks of its node.
@@ -82,7 +82,7 @@ type Replica struct {
 	tree  atomic.Pointer[tree.Tree]
 	index atomic.Uint64           // in the Raft log, of the newest entry that was applied
 	Sizes Sizes                   // of the entries
-	last  atomic.Pointer[figures] // once there is no tree any more
+	last  atomic.Pointer[Figures] // once there is no tree any more
 
 	// Owned by the goroutine that applies.
 	batch    *storage.Batch               // of the image
@@ -113,26 +113,26 @@ type Replica struct {
 
 // Options are what a machine is made of.
 type Options struct {
-	Shard     replication.ShardID
-	Node      Node
-	Raft      Raft
-	Outbox    *outbox.Outbox
-	Schemes   tree.Schemes // that this member knows
-	Member    replication.MemberID
-	Least     time.Duration // the smallest timeout that a session of any member can have
-	ReapEvery time.Duration // how often the reaper looks
-	Log       *slog.Logger
+	Shard      replication.ShardID
+	Node       Node
+	Raft       Raft
+	Outbox     *outbox.Outbox
+	Schemes    tree.Schemes // that this member knows
+	Member     replication.MemberID
+	TimeoutMin time.Duration // the smallest timeout that a session of any member can have
+	ReapEvery  time.Duration // how often the reaper looks
+	Log        *slog.Logger
 }
 
 // New returns a machine that holds nothing yet: load follows.
 func New(o Options) *Replica {
-	m := &Replica{node: o.Node, schemes: o.Schemes, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: ExpirePortion,
+	m := &Replica{node: o.Node, schemes: o.Schemes, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
 		quotas: softQuotas{log: o.Log}}
 	m.tree.Store(tree.New(nil))
 	m.mu.table = session.NewTable()
 	m.noteOrigins()
 	m.restartClocks()
-	m.expirer = newExpirer(m, o.Raft, o.Member, o.Least, o.Log)
+	m.expirer = newExpirer(m, o.Raft, o.Member, o.TimeoutMin, o.Log)
 	m.reaper = newReaper(m, o.Raft, o.Member, o.ReapEvery, o.Log)
 	return m
 }
@@ -195,8 +195,8 @@ func (m *Replica) Load(image *storage.Image) error {
 	return nil
 }
 
-// figures are what monitors ask of a shard. Once its machine is closed they stay as they were.
-type figures struct {
+// Figures are what monitors ask of a shard. Once its machine is closed they stay as they were.
+type Figures struct {
 	Applied       uint64 // log index
 	Zxid          tree.Zxid
 	TreeSize      int64  // see tree.Weight
@@ -205,9 +205,9 @@ type figures struct {
 }
 
 // Figures are what this node knows of the shard. It waits for nothing.
-func (m *Replica) Figures() figures {
+func (m *Replica) Figures() Figures {
 	t := m.tree.Load()
-	now := figures{Applied: m.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: m.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
+	now := Figures{Applied: m.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: m.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
 	if last := m.last.Load(); last != nil { // asked last: the tree may have gone meanwhile
 		return *last
 	}
@@ -258,7 +258,7 @@ func (m *Replica) Apply(entries []replication.Entry) {
 		m.gathered.entries++
 		m.gathered.bytes += len(entries[i].Cmd)
 		m.Sizes.note(len(entries[i].Cmd))
-		if (m.gathered.entries >= GatherEntries || m.gathered.bytes >= GatherBytes || records >= GatherRecords) && m.save() != nil {
+		if (m.gathered.entries >= SaveEntries || m.gathered.bytes >= SaveBytes || records >= SaveRecords) && m.save() != nil {
 			return
 		}
 	}

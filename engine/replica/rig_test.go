@@ -50,7 +50,7 @@ func newRig(t testing.TB) *rig {
 	n := quietNode{d}
 	pipe := outbox.New(command.HomeShard, r.log, enginetest.NewClock().Clock(), enginetest.Origin(), command.Rules{}, n)
 	r.Replica = New(Options{Shard: command.HomeShard, Node: n, Raft: r.log, Outbox: pipe, Schemes: tree.BuiltinSchemes(), Member: enginetest.Member,
-		Least: 10 * time.Second, ReapEvery: time.Minute, Log: silent})
+		TimeoutMin: 10 * time.Second, ReapEvery: time.Minute, Log: silent})
 	NewPurger([]*Replica{r.Replica}, r.log, enginetest.Member, silent)
 	if err := r.Load(image); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func wrongs(t *testing.T, fn func()) (found []string) {
 }
 
 func TestDownIsInOrder(t *testing.T) {
-	var m Mutex[Machine]
+	var m Mutex[Replica]
 	var k Mutex[Keeper]
 	var h RWMutex[Host]
 	if found := wrongs(t, func() {
@@ -42,7 +42,7 @@ func TestDownIsInOrder(t *testing.T) {
 }
 
 func TestUpIsNot(t *testing.T) {
-	var m Mutex[Machine]
+	var m Mutex[Replica]
 	var k Mutex[Keeper]
 	found := wrongs(t, func() {
 		k.Lock()
@@ -50,7 +50,7 @@ func TestUpIsNot(t *testing.T) {
 		m.Unlock()
 		k.Unlock()
 	})
-	if len(found) != 1 || !strings.Contains(found[0], "machine.mu is acquired by a goroutine that holds keeper.mu, which is below it") {
+	if len(found) != 1 || !strings.Contains(found[0], "replica.mu is acquired by a goroutine that holds keeper.mu, which is below it") {
 		t.Fatalf("found %q", found)
 	}
 	if n := strings.Count(found[0], "TestUpIsNot.func1"); n != 2 {
@@ -59,7 +59,7 @@ func TestUpIsNot(t *testing.T) {
 }
 
 func TestTryingIsAcquiring(t *testing.T) {
-	var m Mutex[Machine]
+	var m Mutex[Replica]
 	var k Mutex[Keeper]
 	if found := wrongs(t, func() {
 		k.Lock()
@@ -75,7 +75,7 @@ func TestTryingIsAcquiring(t *testing.T) {
 
 // A lock that was not acquired is not held.
 func TestTryingInVain(t *testing.T) {
-	var m Mutex[Machine]
+	var m Mutex[Replica]
 	m.Lock()
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -162,7 +162,7 @@ func TestReleasedBySomebodyElse(t *testing.T) {
 func TestTheProcessEnds(t *testing.T) {
 	if os.Getenv("VIVARIUM_RANK_TEST") != "" {
 		defer func() { _ = recover() }()
-		var m Mutex[Machine]
+		var m Mutex[Replica]
 		var k Mutex[Keeper]
 		k.Lock()
 		m.Lock()
@@ -194,7 +194,7 @@ func TestManyAtATime(t *testing.T) {
 }
 
 func TestNothingIsAllocated(t *testing.T) {
-	var m Mutex[Machine]
+	var m Mutex[Replica]
 	if n := testing.AllocsPerRun(100, func() { m.Lock(); m.Unlock() }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
