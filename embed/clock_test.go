@@ -180,7 +180,8 @@ func TestClock_ASmallCorrectionCostsNothing(t *testing.T) {
 	must(t, err)
 	hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
 	must(t, err)
-	for _, by := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond} { // the margin is a second
+	// Both jumps are within the margin, which is a second.
+	for _, by := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond} {
 		w.jump(by)
 		must(t, hold.Err())
 		_, err := s.Create(ctx, "/job-", nil, embed.Sequential)

@@ -22,7 +22,8 @@ import (
 
 // Defaults of Config and SessionOptions.
 const (
-	DefaultTick                   = engine.DefaultTick                   // 50 ms; an election takes 10 to 24 ticks
+	// DefaultTick is 50 ms. An election takes 10 to 24 ticks.
+	DefaultTick                   = engine.DefaultTick
 	DefaultRequestTimeout         = engine.DefaultRequestTimeout         // 5 s
 	DefaultSessionTimeout         = engine.DefaultSessionTimeout         // 10 s
 	DefaultMaxSessionTimeout      = engine.DefaultMaxTimeout             // 60 s

@@ -251,7 +251,8 @@ func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
 	back := ens.Session(3, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "token", Credential: []byte("x")}}})
 	_, err = back.Sync(ctx, "/")
 	must(t, err)
-	if n, err := back.CountDescendants(ctx, "/"); err != nil || n != 5 { // three of them were always there
+	// Three of them were always there.
+	if n, err := back.CountDescendants(ctx, "/"); err != nil || n != 5 {
 		t.Errorf("%d znodes, %v", n, err)
 	}
 }
@@ -430,7 +431,8 @@ func TestQuota_OfASubtree(t *testing.T) {
 	if n := overSoftQuota(ens.Node(1)); n != 0 {
 		t.Errorf("%d transactions went over the soft limit", n)
 	}
-	_, err = s.Create(ctx, "/a/y", []byte("12345"), embed.Persistent) // soft: 3 znodes, hard: just 10 bytes
+	// Over the soft limit with 3 znodes; just within the hard one with 10 bytes.
+	_, err = s.Create(ctx, "/a/y", []byte("12345"), embed.Persistent)
 	must(t, err)
 	_, err = s.Create(ctx, "/a/z", []byte("1"), embed.Persistent)
 	wants(t, "an eleventh byte", err, embed.ErrQuotaExceeded)

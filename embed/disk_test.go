@@ -204,9 +204,11 @@ func TestDisk_EveryFailure(t *testing.T) {
 			t.Parallel()
 			w := newSweep(t)
 			defer w.end()
-			runs, heavy, at := 3, 4, w.rng.IntN(failures) // without filling a log, which the next test does
+			// No run fills a log; the next test does that.
+			runs, heavy, at := 3, 4, w.rng.IntN(failures)
 			if *everyCall {
-				runs, heavy, at = failures, 40, 0 // filling a log, or outrunning one, takes a hundred times as long
+				// Filling a log, or outrunning one, takes a hundred times as long.
+				runs, heavy, at = failures, 40, 0
 			}
 			for i := range runs {
 				at = (at + 1237) % failures // visits all of them, each far from the last

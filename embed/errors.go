@@ -12,13 +12,14 @@ import (
 // Answers of the tree: the request reached the tree and broke a rule. Nothing was changed. The
 // rules and names are ZooKeeper's.
 var (
-	ErrNoNode     = tree.ErrNoNode     // the znode does not exist, or the parent of a znode to be created
+	ErrNoNode     = tree.ErrNoNode     // the znode, or the parent for a new znode, does not exist
 	ErrNodeExists = tree.ErrNodeExists // the znode exists already
 	ErrBadVersion = tree.ErrBadVersion // the znode has another version than the expected one
 	ErrNotEmpty   = tree.ErrNotEmpty   // a znode with children cannot be deleted
 	// ErrNoChildrenForEphemerals says that the parent is an ephemeral.
 	ErrNoChildrenForEphemerals = tree.ErrNoChildrenForEphemerals
-	ErrNoAuth                  = tree.ErrNoAuth // the ACL allows it to none of the session's identities
+	// ErrNoAuth says that the ACL allows the request to none of the session's identities.
+	ErrNoAuth = tree.ErrNoAuth
 	// ErrInvalidACL says that the list is empty, or that an entry has an unknown scheme, an invalid
 	// id, or stands for nobody.
 	ErrInvalidACL    = tree.ErrInvalidACL

@@ -124,7 +124,8 @@ func ExampleSession_Watch() {
 	_, session, end := start()
 	defer end()
 	ctx := context.Background()
-	watch, err := session.Watch(ctx, "/config", embed.WatchPersistent) // the znode need not exist yet
+	// The znode need not exist yet.
+	watch, err := session.Watch(ctx, "/config", embed.WatchPersistent)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -179,7 +179,8 @@ func TestGuarantee_ToldFirst(t *testing.T) {
 // then the member serves only reads, and the state tells so.
 func TestGuarantee_ToldFirst_ASuspendedSessionComesBackWithoutItsHolds(t *testing.T) {
 	for name, c := range map[string]struct {
-		timeout time.Duration // between Suspended and the end of the others' count lies a tenth of it
+		// Between Suspended and the end of the others' count lies a tenth of it.
+		timeout time.Duration
 		leader  embed.MemberID
 		cut     func(*embedtest.Ensemble)
 	}{
@@ -224,7 +225,8 @@ func TestGuarantee_ToldFirst_ASuspendedSessionComesBackWithoutItsHolds(t *testin
 			if !errors.Is(hold.Err(), embed.ErrSuspended) {
 				t.Errorf("the hold came back: %v", hold.Err())
 			}
-			must(t, hold.Release()) // the deletion of its znode overtakes all else; now it is applied
+			// The deletion of its znode overtakes all else; now it is applied.
+			must(t, hold.Release())
 			other := ens.Session(2, embed.SessionOptions{})
 			_, err = other.Sync(ctx, "/")
 			must(t, err)
@@ -313,7 +315,8 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	defer beside.Wait()
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
-	took, silent := make([]time.Duration, len(witnesses)), make([]time.Duration, len(witnesses)) // the longest of each
+	// The longest times of each witness.
+	took, silent := make([]time.Duration, len(witnesses)), make([]time.Duration, len(witnesses))
 	for i, s := range witnesses {
 		beside.Go(func() {
 			heard := opened
@@ -372,7 +375,8 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 	if expired.IsZero() {
 		t.Fatalf("%v after its member was killed the session is there", time.Since(killed))
 	}
-	lasted, changes := expired.Sub(killed), time.Duration(after-before) // a term has one leader at most
+	// A term has one leader at most.
+	lasted, changes := expired.Sub(killed), time.Duration(after-before)
 	bound := timeout + time.Duration(4+carried())*slowest + changes*(slowest+max(timeout/4, slowest)) + time.Second
 	t.Logf("expired %v after the kill, %d terms later; writes took up to %v, the bound is %v", lasted, changes, slowest, bound)
 	if lasted > bound {
@@ -440,7 +444,8 @@ func TestGuarantee_ExpiryBounded(t *testing.T) {
 			if lived := expired.Sub(before); lived < timeout {
 				t.Errorf("expired %v after its last word was sent, its timeout is %v", lived, timeout)
 			}
-			changes := time.Duration(last - first) // at most one leader a term; a busy machine has more than one change
+			// At most one leader a term; a busy machine has more than one change.
+			changes := time.Duration(last - first)
 			leaderless := engine.LongestElection(embedtest.DefaultTick)
 			bound := timeout + time.Duration(5+carried())*slowest + time.Second + changes*(timeout/4+leaderless)
 			t.Logf("expired %v after the kill; commits took up to %v, %d changes of leader", expired.Sub(killed), slowest, changes)
@@ -474,7 +479,8 @@ func TestGuarantee_ExpiryBounded_ALeaderThatFails(t *testing.T) {
 	broken.fails(disk.OpCreate, "/image/", syscall.EROFS)
 	must(t, ens.Snapshot(leader))
 	<-ens.Node(leader).Done()
-	const bound = timeout + 10*time.Second // room for a busy machine; before the mend there was no bound
+	// Room for a busy machine; before the mend there was no bound.
+	const bound = timeout + 10*time.Second
 	select {
 	case <-gone.Events():
 	case <-time.After(bound):
@@ -513,5 +519,6 @@ func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 		must(t, err)
 		return !there
 	})
-	ens.Until("the member that applies to lead", func() bool { return ens.Leader() == other }) // an election may come between
+	// An election may come between.
+	ens.Until("the member that applies to lead", func() bool { return ens.Leader() == other })
 }

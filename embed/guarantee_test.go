@@ -263,7 +263,7 @@ type change struct {
 	open map[int]int64
 }
 
-// transfer transfers a shard's leadership to a member. It returns the last two changes of which another
+// transfer gives a shard's leadership to a member. It returns the last two changes of which another
 // member, the observer, heard: first that the old leader is gone, then that the new one is there.
 // If the observer heard of fewer, the changes have no creates.
 func transfer(ctx context.Context, t *testing.T, shard int, observer, leader *embed.Node, to embed.MemberID, heard <-chan change) (before, after change) {

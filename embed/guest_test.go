@@ -428,7 +428,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				t.Errorf("claim.Before: %v, want %v", err, session)
 			}
 			answers{t, made}.are(map[string]answer{
-				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // the claim was created before the end
+				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // before the end
 				"Done":    {closed(made.Done()), nil},
 				"Err":     {made.Err, session},
 				"Hold":    {func() error { _, err := made.Hold(false); return err }, session},
@@ -443,7 +443,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			})
 			answers{t, pending}.are(map[string]answer{
 				"Done":   {closed(pending.Done()), nil},
-				"Result": {func() error { _, err := pending.Result(); return err }, nil}, // the claim was created before the end applied
+				"Result": {func() error { _, err := pending.Result(); return err }, nil}, // applied before the end
 			})
 			answers{t, hold}.are(map[string]answer{
 				"Context": {func() error { return context.Cause(hold.Context()) }, session},

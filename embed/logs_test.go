@@ -42,7 +42,8 @@ func TestLogs_AreThoseOfTheDoc(t *testing.T) {
 	for message := range said {
 		t.Errorf("docs/logs.md has %q, which nothing logs", message)
 	}
-	used := []string{"library", "member", "gateway"} // in every line of a library, a node, a gateway
+	// The keys in every line of a library, a node or a gateway.
+	used := []string{"library", "member", "gateway"}
 	for _, l := range logged {
 		used = append(used, l.keys...)
 	}

@@ -28,7 +28,8 @@ func TestClose_GivesTheMemoryBack(t *testing.T) {
 		_, err := s.Create(t.Context(), fmt.Sprintf("/z%d", i), data, embed.Persistent)
 		must(t, err)
 	}
-	if full := inUse() - empty; full < znodes*len(data)*3/4 { // memory of the start may be free by now
+	// Memory of the start may be free by now.
+	if full := inUse() - empty; full < znodes*len(data)*3/4 {
 		t.Fatalf("%d bytes of data take %d", znodes*len(data), full)
 	}
 	before := ens.Node(1).Status().Shards[0]

@@ -344,7 +344,8 @@ func TestPeers_NothingIsAcknowledgedBeforeItsFsync(t *testing.T) {
 			ens := embedtest.New(t, c.members, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Minute }})
 			ens.TransferLeadership(1)
 			s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-			_, err := s.Create(bounded(t), lastPlace(), nil, embed.Persistent) // now the shard knows the session
+			// Now the shard knows the session.
+			_, err := s.Create(bounded(t), lastPlace(), nil, embed.Persistent)
 			must(t, err)
 			for _, id := range c.stuck {
 				ens.Faults(id).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Hour})
@@ -445,7 +446,8 @@ func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	const rounds = 4
 	for round := range rounds {
 		own(keeper, "/live")
-		own(ens.Session(2, embed.SessionOptions{Timeout: time.Minute}), "/killed") // ends with its process
+		// This session ends with its process.
+		own(ens.Session(2, embed.SessionOptions{Timeout: time.Minute}), "/killed")
 		expires, timeout := round == rounds/2, time.Minute
 		if expires {
 			timeout = livesAWhile
@@ -874,7 +876,8 @@ func TestPeers_ARollingRestartDropsNothing(t *testing.T) {
 			for caller := range 8 {
 				callers.Go(func() {
 					for i := 0; !over.Load(); i++ {
-						path := fmt.Sprintf("/n/%d-%d-%d-%d", id, at, caller, i) // a second create would be refused
+						// A second create would be refused.
+						path := fmt.Sprintf("/n/%d-%d-%d-%d", id, at, caller, i)
 						if _, err := s.Create(context.Background(), path, nil, embed.Persistent); err != nil {
 							t.Errorf("%s: %v", path, err)
 							return

@@ -217,7 +217,8 @@ func (g *grid) survives(c blackout) {
 		if err == nil {
 			err = c.told.check(ctx, g.t, s)
 		}
-		if err != nil && !(len(c.told) == 0 && errors.Is(err, embed.ErrNoNode)) { // /w may not exist yet
+		// /w may not exist yet.
+		if err != nil && !(len(c.told) == 0 && errors.Is(err, embed.ErrNoNode)) {
 			g.t.Errorf("%s: member %d: %v, %v", what, g.ids[j], err, m.Err())
 		}
 	}

@@ -23,7 +23,8 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
 			t.Parallel()
-			const timeout = 2 * livesAWhile // its member's end and an election lie between two attachments
+			// Its member's end and an election lie between two attachments.
+			const timeout = 2 * livesAWhile
 			var mu sync.Mutex
 			engines := make(map[embed.MemberID]*engine.Engine)
 			at := func(id embed.MemberID) *engine.Engine {

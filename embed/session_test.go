@@ -222,7 +222,8 @@ func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	})
 	defer g.set(false) // or Close would wait for the sync
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	if err := s.Delete(bounded(t), "/new", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) { // from here on the shard knows the session
+	// From here on the shard knows the session.
+	if err := s.Delete(bounded(t), "/new", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
 		t.Error(err)
 	}
 	g.set(true)

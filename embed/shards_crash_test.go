@@ -250,7 +250,8 @@ func (s *stage) lead() {
 				share := s.ens.Members()[i%3]
 				all = all && shard.Leader == share
 				if shard.Leader == id && id != share {
-					_ = n.TransferLeadership(shard.Shard, share) // may fail; the next look asks again
+					// This may fail; the next look asks again.
+					_ = n.TransferLeadership(shard.Shard, share)
 				}
 			}
 		}

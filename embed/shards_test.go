@@ -100,7 +100,8 @@ func TestShards_TheRoot(t *testing.T) {
 	}
 	_, stat, err := s.Get(ctx, "/")
 	must(t, err)
-	if want := 1 + 3*len(prefixes); int(stat.NumChildren) != want || int(stat.Cversion) != want-2 { // the first shard's Cversion begins at -1
+	// The first shard's Cversion begins at -1.
+	if want := 1 + 3*len(prefixes); int(stat.NumChildren) != want || int(stat.Cversion) != want-2 {
 		t.Errorf("the root's Stat has %d children and the child version %d, want %d children", stat.NumChildren, stat.Cversion, want)
 	}
 	_, err = s.Set(ctx, "/", nil, embed.AnyVersion)
@@ -563,7 +564,8 @@ func TestShards_WatchOfTheRootMissesNothing(t *testing.T) {
 	must(t, err)
 	var running sync.WaitGroup
 	written := make([][]embed.Zxid, len(onShard))
-	room := make(chan struct{}, watchBuffer-len(onShard)) // changes not yet told must fit into the watch's buffer
+	// Changes not yet told must fit into the watch's buffer.
+	room := make(chan struct{}, watchBuffer-len(onShard))
 	for i, path := range onShard {
 		running.Go(func() {
 			for version := range int32(sets) {

@@ -242,7 +242,8 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 		must(t, err)
 	}
 	sent := begin()
-	for now, _ := brief.State(); now == embed.Connected; now, _ = brief.State() { // its member's writes elsewhere do not help
+	// Its member's writes elsewhere do not help.
+	for now, _ := brief.State(); now == embed.Connected; now, _ = brief.State() {
 		for _, path := range onShard[1:] {
 			works(t, ctx, known, path)
 		}

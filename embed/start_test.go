@@ -47,8 +47,9 @@ func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 	for _, n := range nodes {
 		ready(t, n)
 	}
-	met := make(map[embed.MemberID]string)                     // the members that each has met
-	until(t, "a member to have met both others", func() bool { // the leader has; followers need not talk
+	met := make(map[embed.MemberID]string) // the members that each has met
+	// The leader has; followers need not talk.
+	until(t, "a member to have met both others", func() bool {
 		for id, others := range map[embed.MemberID][2]string{1: {"2", "3"}, 2: {"1", "3"}, 3: {"1", "2"}} {
 			data, err := os.ReadFile(filepath.Join(dirs[id], "identity"))
 			if err == nil && strings.Contains(string(data), `"`+others[0]+`"`) && strings.Contains(string(data), `"`+others[1]+`"`) {

@@ -109,7 +109,7 @@ const AnyVersion = tree.AnyVersion
 const (
 	WatchOnce       = watch.Once       // this znode and its child list, until the first event
 	WatchPersistent = watch.Persistent // this znode and its child list, until closed
-	WatchRecursive  = watch.Recursive  // this znode and all below it, without child-list events, until closed
+	WatchRecursive  = watch.Recursive  // this znode and all below it, without child lists, until closed
 )
 
 // Event types.

@@ -403,7 +403,8 @@ func leads(t *testing.T, n *embed.Node) embed.MemberID {
 // start again with the same Faults.
 func TestStart(t *testing.T) {
 	t.Parallel()
-	addrs, err := child.FreeAddrs(3) // ports that no outgoing connection occupies when a member comes back
+	// Ports that no outgoing connection occupies when a member comes back.
+	addrs, err := child.FreeAddrs(3)
 	must(t, err)
 	members := make(map[embed.MemberID]string)
 	for i, addr := range addrs {

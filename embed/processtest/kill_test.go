@@ -52,7 +52,8 @@ func killUnderLoad(t *testing.T, rounds int, choose func(*rand.Rand, *ensemble) 
 	for n := range rounds {
 		l.flow()
 		if rng.IntN(3) == 0 {
-			e.run(e.ids[rng.IntN(len(e.ids))]).send(request{Call: callSnapshot}) // its answer does not matter
+			// Its answer does not matter.
+			e.run(e.ids[rng.IntN(len(e.ids))]).send(request{Call: callSnapshot})
 		}
 		pass(rng, 200*time.Millisecond)
 		victims := slices.Clone(choose(rng, e))

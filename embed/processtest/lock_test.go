@@ -34,7 +34,8 @@ func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout t
 		if m.held = r; err == nil {
 			m.granted = m.waiter.send(request{Call: callLock, Session: "waiter", Hold: "next", Path: lockPath, Within: patience})
 			e.until("the waiter to stand in the queue", func() bool {
-				r, _ := m.waiter.callWithin(request{Call: callChildren, Session: "waiter", Path: lockPath}) // its replica may lag behind
+				// Its replica may lag behind.
+				r, _ := m.waiter.callWithin(request{Call: callChildren, Session: "waiter", Path: lockPath})
 				return len(r.Names) == 2 || len(m.granted) > 0
 			})
 			if r := m.holder.must(t, request{Call: callHold, Hold: "held"}); r.Lost == "" && r.LostCtx == "" {
@@ -44,7 +45,8 @@ func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout t
 			m.waiter.must(t, request{Call: callRelease, Hold: "next"})
 		}
 		t.Logf("nobody took the lock, and it is not held: %v", err)
-		_, _ = m.holder.callWithin(request{Call: callClose, Session: "holder"}) // the session may have ended
+		// The session may have ended.
+		_, _ = m.holder.callWithin(request{Call: callClose, Session: "holder"})
 		m.waiter.must(t, request{Call: callClose, Session: "waiter"})
 	}
 	t.Fatal("no hold lasts until somebody waits")

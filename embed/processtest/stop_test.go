@@ -247,7 +247,8 @@ func TestStoppedLeader_ReadsNothingStale(t *testing.T) {
 		stopped.stop()
 		var reads []<-chan reply
 		for range 8 {
-			reads = append(reads, stopped.send(request{Call: callWalk, Session: session})) // walk Syncs first
+			// A walk Syncs first.
+			reads = append(reads, stopped.send(request{Call: callWalk, Session: session}))
 		}
 		writer := e.session(e.others(leader)[n%2], session, loadTimeout)
 		writer.must(t, request{Call: callSet, Session: session, Path: path, Data: written, Version: embed.AnyVersion, Within: patience})

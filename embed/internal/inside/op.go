@@ -36,7 +36,7 @@ const (
 // Plain returns the Op that is an operation of the tree.
 func Plain(o tree.Op) Op { return Op{plain: o} }
 
-// Guard returns the Op that refuses the transaction unless a claim is held by a turn.
+// Guard returns the Op that refuses the transaction unless a claim is held in this tenure.
 func Guard(t *engine.Turn) Op { return Op{kind: kindGuard, guard: t} }
 
 // Release returns the Op that gives a claim up.

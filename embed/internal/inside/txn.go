@@ -17,7 +17,7 @@ type Txn struct {
 	count   int // Ops added
 	ops     []tree.Op
 	with    *engine.With
-	at      []int // where the operations of each Op begin; nil: each Op is one operation, at its own index
+	at      []int // where the operations of each Op begin; nil if each Op is one operation
 }
 
 // NewTxn returns a transaction without operations, with room for n Ops.
