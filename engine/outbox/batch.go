@@ -100,10 +100,10 @@ func (o *Outbox) gather() {
 	for idle := 0; idle < gatherYields; idle++ {
 		runtime.Gosched()
 		o.mu.Lock()
-		n, wanted := o.mu.queue.len(), o.mu.expected
+		n, expected := o.mu.queue.len(), o.mu.expected
 		o.mu.Unlock()
 		switch {
-		case n >= wanted:
+		case n >= expected:
 			return
 		case n > queued:
 			queued, since, idle = n, time.Now(), 0
@@ -243,10 +243,8 @@ func (o *Outbox) Complete(b *Batch, i int, results []tree.Result, zxid tree.Zxid
 }
 
 func (o *Outbox) finish(c *Call) {
-	if c.Err != nil {
-		if c.Terms != nil {
-			c.Terms.Undo()
-		}
+	if c.Err != nil && c.Terms != nil {
+		c.Terms.Undo()
 	}
 	if c.OnOutcome != nil {
 		c.OnOutcome(c)

@@ -114,27 +114,13 @@ func New(shard replication.ShardID, raft Raft, clock clock.Clock, origin session
 // outcome and is in no batch.
 func (o *Outbox) Submit(c *Call) (introduce bool, err error) {
 	o.mu.Lock()
-	err = o.mu.closed
-	outside := c.owner != nil && !c.owner.Known(o.Shard)
-	var over error // what of the session was queued is being taken out, and nothing may come behind that
-	if c.owner != nil {
-		over = c.owner.Err()
-	}
-	if err == nil && over == nil && o.mu.queue.full(len(c.Encoded), outside) {
-		err = errQueueFull
-	}
-	if err == nil && c.Terms != nil {
-		err = c.Terms.Held()
-	}
-	if err == nil {
-		err = over
-	}
-	if err != nil {
+	parked := c.owner != nil && !c.owner.Known(o.Shard)
+	if err := o.refusalLocked(c, parked); err != nil {
 		o.mu.Unlock()
 		o.Refuse(c, err)
 		return false, err
 	}
-	if outside {
+	if parked {
 		first := o.mu.queue.park(c)
 		o.mu.Unlock()
 		return first, nil
@@ -143,6 +129,26 @@ func (o *Outbox) Submit(c *Call) (introduce bool, err error) {
 	o.mu.Unlock()
 	o.Pump()
 	return false, nil
+}
+
+// refusalLocked returns why c must not be queued, or nil.
+func (o *Outbox) refusalLocked(c *Call, parked bool) error {
+	if o.mu.closed != nil {
+		return o.mu.closed
+	}
+	var ended error // what of the session was queued is being taken out, and nothing may come behind that
+	if c.owner != nil {
+		ended = c.owner.Err()
+	}
+	if ended == nil && o.mu.queue.full(len(c.Encoded), parked) {
+		return errQueueFull
+	}
+	if c.Terms != nil {
+		if err := c.Terms.Held(); err != nil {
+			return err
+		}
+	}
+	return ended
 }
 
 // Introduced is told that the shard knows a session. Its requests go on, in their order. It reports false if the session has ended:
@@ -210,13 +216,13 @@ func (o *Outbox) QueueIfUsed(c *Call) bool {
 // may be, but it is not queued again.
 func (o *Outbox) Abandon(c *Call, err error) {
 	o.mu.Lock()
-	over := c.stage == stageDone
+	done := c.stage == stageDone
 	if c.stage == stageQueued {
 		o.mu.queue.remove(c)
 	}
 	o.markDoneLocked(c)
 	o.mu.Unlock()
-	if !over {
+	if !done {
 		c.Err = err
 		o.finish(c)
 	}

@@ -43,8 +43,8 @@ func (q *queue) len() int { return q.sendable.n + q.ends }
 
 // full reports whether there is no room for a request of so many bytes; outside is whether its session is unknown. Those that wait
 // outside leave the others their room: they may wait for another shard.
-func (q *queue) full(bytes int, outside bool) bool {
-	if outside {
+func (q *queue) full(bytes int, parked bool) bool {
+	if parked {
 		return q.parkedTally.full(bytes, parkedMax, parkedBytesMax)
 	}
 	return q.sendable.full(bytes, QueueMax, QueueBytesMax)

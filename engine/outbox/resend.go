@@ -52,14 +52,14 @@ func (o *Outbox) Loop() {
 func (o *Outbox) arm() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	held := o.waitLeftLocked()
-	waiting := len(o.mu.inflight) > 0 || o.mu.queue.len() > 0 || o.mu.beat || o.mu.registration != registered || held > 0
+	left := o.waitLeftLocked()
+	waiting := len(o.mu.inflight) > 0 || o.mu.queue.len() > 0 || o.mu.beat || o.mu.registration != registered || left > 0
 	o.mu.timerArmed = waiting && o.mu.closed == nil
 	switch {
 	case !o.mu.timerArmed:
 		return 0
-	case held > 0:
-		return min(held, PollInterval)
+	case left > 0:
+		return min(left, PollInterval)
 	}
 	return PollInterval
 }
@@ -69,7 +69,7 @@ func (o *Outbox) arm() time.Duration {
 // commit takes, unless this node leads: an entry in its own log cannot be lost without a change of term. (Timers
 // that resend everything collapse on a slow disk: each copy is another fsync.)
 func (o *Outbox) resendLost() {
-	leader, pulse := o.raft.Leader(o.Shard), o.beatInterval()
+	leader, interval := o.raft.Leader(o.Shard), o.beatInterval()
 	o.mu.Lock()
 	if o.mu.sending || leader.Member == 0 || len(o.mu.inflight) == 0 || o.mu.closed != nil {
 		o.mu.resendAll = o.mu.resendAll && len(o.mu.inflight) > 0
@@ -86,7 +86,7 @@ func (o *Outbox) resendLost() {
 	case all:
 		again = append(again, o.mu.inflight...)
 	case session.MemberID(leader.Member) != o.Origin.Member && time.Since(oldest.lastSent) > oldest.patience:
-		oldest.doublePatience(pulse)
+		oldest.doublePatience(interval)
 		again = append(again, oldest)
 	}
 	o.mu.resendAll = false
@@ -115,10 +115,10 @@ func (o *Outbox) beatInterval() time.Duration {
 
 // again doubles the patience with a batch, but not beyond a pulse: while it is on its way this node sends no beat, so on a link
 // that was cut for a while it is what its sessions live by.
-func (b *Batch) doublePatience(pulse time.Duration) {
+func (b *Batch) doublePatience(interval time.Duration) {
 	most := resendMax
-	if pulse > 0 {
-		most = min(most, pulse)
+	if interval > 0 {
+		most = min(most, interval)
 	}
 	b.patience = max(b.patience, min(2*b.patience, most))
 }
