@@ -10,47 +10,49 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 )
 
-// A Call is one request of this node and whoever waits for its outcome.
+// A Call is one request of this node, with its outcome.
 type Call struct {
-	// Immutable after submit.
-	Encoded   []byte        // the request as it travels: the caller's slices are its own again; let go when it is taken out
-	owner     *Owner        // nil for requests of the node itself
-	end       bool          // has room of its own, ahead of the queue: see pipeline.queueEnd
-	OnOutcome func(c *Call) // if set, called on the apply goroutine once the outcome is set, before done is closed
-	Then      func()        // if set, called after done is closed
-	Terms     Terms         // nil: none
+	// Immutable once the call is queued or refused.
+	Encoded   []byte        // the request as it travels; a copy; nil once cancelled
+	owner     *Owner        // nil for calls of the node itself
+	end       bool          // goes ahead of other calls and has no limit: see QueueEnd
+	OnOutcome func(c *Call) // optional; called once the outcome is set, before Done is closed
+	Then      func()        // optional; called after Done is closed
+	Terms     Terms         // optional
 
-	// The outcome; read after done is closed.
+	// The outcome. Read it after Done is closed.
 	Done    chan struct{}
 	Results []tree.Result
-	Zxid    tree.Zxid     // of the transaction that opened or attached a session; of another the newest when it was applied
-	Sent    time.Duration // when its batch was first handed to Raft, if it was
-	Drift   time.Duration // of the clocks at that moment
-	Err     error
+	// Zxid is of the transaction that opened or attached a session. For other calls it is the
+	// newest one when the call was applied.
+	Zxid  tree.Zxid
+	Sent  time.Duration // boot clock, when its batch was first handed to Raft; zero if it was not
+	Drift time.Duration // of the clocks at that moment
+	Err   error
 
-	// Guarded by the pipeline's mu.
+	// Guarded by the outbox's mu.
 	stage   stage
-	lane    lane // of the queue
-	counted bool // among what of its session is on its way
+	lane    lane // where in the queue it is, or was last
+	counted bool // it counts as pending for its session
 }
 
-// Terms are conditions of a request.
+// Terms are conditions of a call.
 type Terms interface {
-	Held() error // asked when the request is about to be queued: why it must not be
-	Undo()       // called when the request has failed
+	Held() error // asked under the outbox's mu before the call is queued: why it must not be, or nil
+	Undo()       // called when the call has failed
 }
 
-// place is where a waiter stands on its way.
+// A stage is where a call is on its way.
 type stage uint8
 
 const (
 	stageNew stage = iota // not queued yet
 	stageQueued
-	stageSent // in a sealed batch: it may be applied
-	stageDone
+	stageSent // in a sealed batch, so it may be applied
+	stageDone // it has its outcome
 )
 
-// part is where in the queue a waiter is, or was last.
+// A lane is a part of the queue.
 type lane uint8
 
 const (
@@ -59,7 +61,7 @@ const (
 	laneParked
 )
 
-// NewCall returns a call of a session, or of the node itself if o is nil.
+// NewCall returns a call of a session, or of the node itself if s is nil.
 func NewCall(s *Owner, r *command.Request) *Call {
 	return &Call{Encoded: command.EncodeRequest(r), owner: s, Done: make(chan struct{})}
 }
@@ -74,8 +76,9 @@ func (c *Call) IsDone() bool {
 	}
 }
 
-// Wait returns w's outcome, or, when ctx ends or the limit passes first, an error that tells whether w can still
-// be applied. limit is used only when ctx has no deadline.
+// Wait waits for c and returns its error. If ctx ends or the limit passes first, Wait cancels c. It
+// then returns an error that says whether c can still be applied. The limit counts only if ctx has
+// no deadline.
 func (o *Outbox) Wait(ctx context.Context, c *Call, limit time.Duration) error {
 	select {
 	case <-c.Done:
@@ -103,7 +106,7 @@ func (o *Outbox) Wait(ctx context.Context, c *Call, limit time.Duration) error {
 		}
 	}
 	select {
-	case <-c.Done: // it ended while we looked: the true outcome is better than "unknown"
+	case <-c.Done: // completed just now: the true outcome is better than "unknown"
 		return c.Err
 	default:
 	}
@@ -116,7 +119,7 @@ func (o *Outbox) Wait(ctx context.Context, c *Call, limit time.Duration) error {
 // Forever is the limit of a wait that only its ctx ends.
 const Forever = time.Duration(math.MaxInt64)
 
-// unknownError is ErrUnknownOutcome when it was the ctx that ended; it matches both.
+// unknownError is ErrUnknownOutcome after a ctx ended. It matches both errors.
 type unknownError struct{ cause error }
 
 func (e *unknownError) Error() string   { return ErrUnknownOutcome.Error() + ": " + e.cause.Error() }

@@ -13,25 +13,26 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 )
 
-// Limits of the pipeline and what happens at them.
+// Limits of the queue. A call beyond them is refused with ErrUnavailable.
 const (
-	QueueMax      = 16384    // requests waiting on one shard; one more is refused with ErrUnavailable
-	QueueBytesMax = 64 << 20 // their bytes; likewise
-	// Requests of sessions that the shard does not know yet, counted apart; likewise.
+	QueueMax      = 16384    // calls that wait for one shard
+	QueueBytesMax = 64 << 20 // their bytes
+	// The same for parked calls, whose session the shard does not know yet. They are counted apart.
 	parkedMax      = QueueMax / 2
 	parkedBytesMax = QueueBytesMax / 2
 )
 
-// Raft is what the request path asks of a Raft group.
+// Raft is what an outbox needs from Raft.
 type Raft interface {
 	Propose(replication.ShardID, []byte) (Proposal, error)
 	Leader(replication.ShardID) replication.Leader
 }
 
-// A Proposal is a command on its way; Dropped says that it was certainly lost.
+// A Proposal is a command on its way. Dropped reports whether it was certainly lost.
 type Proposal = interface{ Dropped() bool }
 
-// A registration is how far a stream has come with its Register, without which the ensemble accepts no batch of it:
+// A registration says how far the stream has come with its Register command. Until Register is
+// applied, the ensemble accepts no batch of the stream.
 //
 //	unregistered ──▶ registering ──▶ registered
 //	      ▲               │
@@ -41,65 +42,67 @@ type registration uint8
 const (
 	unregistered registration = iota
 	registering               // Register is in flight
-	registered                // it was applied: for good
+	registered                // Register was applied; this state is final
 )
 
-// A Node is what a pipeline asks of its node.
+// A Node is what an outbox needs from its node.
 type Node interface {
-	// CheckDeadlines compares the clock with the deadlines of the node's sessions. It is called before a batch is sealed, so that
-	// what ends by that goes into the batch.
+	// CheckDeadlines compares the clock with the deadlines of the node's sessions. An outbox calls
+	// it before it seals a batch. So what ends by the clock goes into that batch.
 	CheckDeadlines()
-	// Proved is called on the apply goroutine when a batch to the home shard was applied that was first sent at sent, when
-	// the clocks differed by drift.
+	// Proved reports that a batch to the home shard was applied. That proves that this node was
+	// alive at sent, the time of the batch's first sending. drift is how far the clocks differed at
+	// that time. Proved is called on the apply goroutine.
 	Proved(sent, drift time.Duration)
-	// BeatInterval is how often the node has to prove itself alive on the home shard; zero: it need not.
+	// BeatInterval returns how often the node must prove itself alive on the home shard. Zero means
+	// that it need not.
 	BeatInterval() time.Duration
-	// AppliedAtHome is the newest transaction of the home shard that the node has applied.
+	// AppliedAtHome returns the newest transaction of the home shard that this node has applied.
 	AppliedAtHome() tree.Zxid
-	// Explain adds to an error what the node lacks, if it knows of no leader of the shard.
+	// Explain adds to err what the node lacks, if it knows no leader of the shard.
 	Explain(replication.ShardID, error) error
 }
 
-// An Outbox carries the requests of this node to one shard: it coalesces what waits into batches, numbers and
-// proposes them in order, sends a batch again when there is evidence that it was lost, and completes the waiters
-// when the machine of this node has applied them.
+// An Outbox carries this node's calls to one shard. See the package doc.
 //
 // Invariants:
-//  1. seqs are sealed in order and without gaps, and the batches in flight are the newest ones;
-//  2. a waiter that was refused or taken out while queued is in no batch, now or later;
-//  3. at most one goroutine seals and proposes at a time, so proposals reach Raft in order of seq.
+//  1. Seqs are given out in order and without gaps. The batches in flight are the newest ones.
+//  2. A call that was refused, or cancelled while queued, is in no batch, now or later.
+//  3. At most one goroutine seals and proposes at a time. So proposals reach Raft in order of seq.
 type Outbox struct {
-	// Immutable after newPipeline.
+	// Immutable after New.
 	Shard  replication.ShardID
 	raft   Raft
 	clock  clock.Clock
 	Origin session.Origin
-	rules  command.Rules // of the ensemble, once our Register is applied
+	rules  command.Rules // for the ensemble, in force once our Register is applied
 	node   Node
-	wake   chan struct{} // capacity 1: the loop has something to look at
-	stop   chan struct{} // closed by close
-	Ready  chan struct{} // closed when our Register was applied
+	wake   chan struct{} // capacity 1; wakes Loop
+	stop   chan struct{} // closed by Close
+	Ready  chan struct{} // closed when our Register has been applied
 
 	timers timers.Pool
 
 	mu struct {
 		rank.Mutex[rank.Outbox]
 		queue        queue
-		expected     int       // requests there will be for the next batch if all who were in the last one ask again
-		waitUntil    time.Time // until when the next batch waits for them; zero: it does not
+		expected     int       // calls that the next batch has if all callers of the last one call again
+		waitUntil    time.Time // the next batch waits for them until then; zero: it does not wait
 		beat         bool      // an empty batch is wanted
 		inflight     []*Batch
 		seq          uint64 // of the newest sealed batch
 		registration registration
 		sending      bool // a goroutine is sealing or proposing
-		timerArmed   bool // the loop's timer runs
-		resendAll    bool // evidence that batches in flight were lost
-		commitTime   time.Duration
-		closed       error
+		timerArmed   bool // Loop's timer runs
+		resendAll    bool // there is evidence that batches in flight were lost
+		// commitTime is the average time from a batch's first sending until it is applied here.
+		// Each new batch counts an eighth.
+		commitTime time.Duration
+		closed     error // why the outbox was closed, or nil
 	}
 }
 
-// New returns the outbox of a shard. Loop must run until Close.
+// New returns the outbox of a shard. The caller must run Loop, which ends after Close.
 func New(shard replication.ShardID, raft Raft, clock clock.Clock, origin session.Origin, rules command.Rules, node Node) *Outbox {
 	o := &Outbox{
 		Shard: shard, raft: raft, clock: clock, Origin: origin, rules: rules, node: node,
@@ -109,9 +112,13 @@ func New(shard replication.ShardID, raft Raft, clock clock.Clock, origin session
 	return o
 }
 
-// Submit queues w and sends what can be sent; what is of a session that the shard does not know stays queued until letIn. It
-// reports whether w is the first of these: then the caller has to introduce the session. On an error w is refused: it has that
-// outcome and is in no batch.
+// Submit queues c and sends what can be sent.
+//
+// If the shard does not know c's session, c is parked until Introduced or NotIntroduced. If c is
+// the session's first parked call, Submit returns introduce, and the caller must introduce the
+// session.
+//
+// If Submit returns an error, c has that outcome and is in no batch.
 func (o *Outbox) Submit(c *Call) (introduce bool, err error) {
 	o.mu.Lock()
 	parked := c.owner != nil && !c.owner.Known(o.Shard)
@@ -136,7 +143,9 @@ func (o *Outbox) refusalLocked(c *Call, parked bool) error {
 	if o.mu.closed != nil {
 		return o.mu.closed
 	}
-	var ended error // what of the session was queued is being taken out, and nothing may come behind that
+	// If the session has ended, its queued calls are being cancelled. Nothing may queue behind
+	// them.
+	var ended error
 	if c.owner != nil {
 		ended = c.owner.Err()
 	}
@@ -151,13 +160,17 @@ func (o *Outbox) refusalLocked(c *Call, parked bool) error {
 	return ended
 }
 
-// Introduced is told that the shard knows a session. Its requests go on, in their order. It reports false if the session has ended:
-// whoever ended it may have looked already where it is known, and sends no end here.
+// Introduced records that the shard knows a session, and queues the session's parked calls in their
+// order. It returns false if the session has ended: then the caller must end the parked calls with
+// NotIntroduced, because whoever ended the session may have sent no end to this shard.
 func (o *Outbox) Introduced(s *Owner) bool {
 	o.mu.Lock()
 	known := &s.shards[o.Shard-1].known
 	known.Store(true)
-	if s.Err() != nil { // looked at after known is set, and set before known is looked at: see keeper.queueCloseLocked
+	// Known is set before Err is read. The keeper does the reverse when a session ends: it sets
+	// Err, and then reads Known to see where to send the end (queueCloseLocked). So one of the two
+	// sees the other.
+	if s.Err() != nil {
 		known.Store(false)
 		o.mu.Unlock()
 		return false
@@ -168,7 +181,8 @@ func (o *Outbox) Introduced(s *Owner) bool {
 	return true
 }
 
-// NotIntroduced refuses the requests of a session that the shard cannot be made to know.
+// NotIntroduced ends the parked calls of a session with err, because the session could not be
+// introduced to the shard.
 func (o *Outbox) NotIntroduced(s *Owner, err error) {
 	o.mu.Lock()
 	out := o.mu.queue.unpark(s)
@@ -182,7 +196,8 @@ func (o *Outbox) NotIntroduced(s *Owner, err error) {
 	}
 }
 
-// Queue is submit for who holds the keeper's mu: it sends nothing, and refuses nothing for want of room.
+// Queue queues c and sends nothing, so it may be called with the keeper's mu held. Unlike Submit it
+// does not refuse a call because the queue is full.
 func (o *Outbox) Queue(c *Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,7 +209,8 @@ func (o *Outbox) Queue(c *Call) {
 	o.mu.queue.add(c)
 }
 
-// QueueIfUsed is queueBehind for w if its session has used the shard, or has something waiting to; otherwise it returns false.
+// QueueIfUsed does what Queue does if c's session has used the shard or has parked calls. Otherwise
+// it returns false and does nothing.
 func (o *Outbox) QueueIfUsed(c *Call) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,8 +228,8 @@ func (o *Outbox) QueueIfUsed(c *Call) bool {
 	return true
 }
 
-// Abandon completes w with err, wherever it is on its way. If it is queued it is not applied and never will be; if it was sent it
-// may be, but it is not queued again.
+// Abandon completes c with err at any stage, unless c already has its outcome. A call that was
+// still queued is never applied. A call that was sent may be applied, but is not queued again.
 func (o *Outbox) Abandon(c *Call, err error) {
 	o.mu.Lock()
 	done := c.stage == stageDone
@@ -228,14 +244,14 @@ func (o *Outbox) Abandon(c *Call, err error) {
 	}
 }
 
-// Busy reports whether a session has requests, ends aside, that have no outcome yet.
+// Busy reports whether a session has calls without an outcome, ends not counted.
 func (o *Outbox) Busy(s *Owner) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return s.shards[o.Shard-1].pending > 0
 }
 
-// overLocked is told that w is on its way no more.
+// markDoneLocked moves c to its last stage. From then on c does not count as pending.
 func (o *Outbox) markDoneLocked(c *Call) {
 	c.stage = stageDone
 	if c.counted {
@@ -244,7 +260,7 @@ func (o *Outbox) markDoneLocked(c *Call) {
 	}
 }
 
-// Refuse completes a waiter that is not queued.
+// Refuse completes with err a call that is not queued.
 func (o *Outbox) Refuse(c *Call, err error) {
 	o.mu.Lock()
 	c.stage = stageDone
@@ -253,17 +269,18 @@ func (o *Outbox) Refuse(c *Call, err error) {
 	o.finish(c)
 }
 
-// QueueEnd queues an end (a release, a session's close) for the next batch, ahead of everything else and whatever the
-// queue holds: a full queue must not keep a lock taken. It sends nothing, so it may be called with the keeper's mu held;
-// pump does.
+// QueueEnd queues an end (a release or a session's close) for the next batch, ahead of all other
+// calls. It ignores the limits of the queue, because a full queue must not keep a lock acquired. It
+// sends nothing, so it may be called with the keeper's mu held. Pump sends.
 func (o *Outbox) QueueEnd(c *Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queueEndLocked(c)
 }
 
-// QueueRelease queues an end that the owner of w's session asks for. It goes ahead of all but what the session has queued
-// itself: that comes along, in its order, or a write of a holder would be applied when the next one has the lock.
+// QueueRelease queues an end that the owner of c's session asked for. What the session has queued
+// before goes ahead with it, in its order. Otherwise a write of the old holder would be applied
+// when the next one already has the lock.
 func (o *Outbox) QueueRelease(c *Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -275,14 +292,15 @@ func (o *Outbox) queueEndLocked(c *Call) {
 	c.end = true
 	if err := o.mu.closed; err != nil {
 		c.stage, c.Err = stageDone, err
-		close(c.Done) // an end has no applied hook
+		close(c.Done) // an end has no hooks
 		return
 	}
 	o.mu.queue.addEnd(c)
 }
 
-// Beat asks for an empty batch, to show that this node is alive. It is sent only when nothing is in flight: a node
-// that cannot see its batches applied must not go on proving itself alive.
+// Beat asks for an empty batch, which shows that this node is alive. Beat does nothing while a
+// batch is in flight: a node that cannot see its batches applied must not go on proving itself
+// alive.
 func (o *Outbox) Beat() {
 	o.mu.Lock()
 	o.mu.beat = o.mu.closed == nil && len(o.mu.inflight) == 0
@@ -290,9 +308,9 @@ func (o *Outbox) Beat() {
 	o.Pump()
 }
 
-// Cancel takes w out if it is still queued and completes it with err. It reports whether it was: then w is not
-// applied and never will be. An end is never taken out: who stops waiting for it still wants it to happen, and nobody
-// else would delete what it is to delete.
+// Cancel completes c with err if c is still queued, and reports whether it did. A cancelled call is
+// never applied. Cancel does not touch an end: its caller stopped waiting but still wants the end,
+// and nobody else would delete what the end deletes.
 func (o *Outbox) Cancel(c *Call, err error) bool {
 	o.mu.Lock()
 	if c.stage != stageQueued || c.end {
@@ -307,7 +325,7 @@ func (o *Outbox) Cancel(c *Call, err error) bool {
 	return true
 }
 
-// CancelQueued takes every queued request of the sessions out, their ends excepted.
+// CancelQueued cancels all queued calls of the sessions, except ends.
 func (o *Outbox) CancelQueued(err error, owners ...*Owner) {
 	among := setOf(owners)
 	o.mu.Lock()
@@ -323,8 +341,8 @@ func (o *Outbox) CancelQueued(err error, owners ...*Owner) {
 	}
 }
 
-// AbandonSent completes the requests of the sessions that were sent, their ends excepted: the sessions have ended here, and who
-// still waits for their requests might wait for ever.
+// AbandonSent completes with err all calls of the sessions that are in flight, except ends. The
+// sessions have ended here, and the callers might otherwise wait for ever.
 func (o *Outbox) AbandonSent(err error, owners ...*Owner) {
 	among := setOf(owners)
 	o.mu.Lock()
@@ -352,8 +370,9 @@ func setOf(owners []*Owner) map[*Owner]bool {
 	return set
 }
 
-// Close ends every waiter: those queued with err (not applied), those in flight with ErrUnknownOutcome. Nothing is
-// taken or sent afterwards. The loop ends by itself.
+// Close completes every call: with err if it was queued and so is never applied, with
+// ErrUnknownOutcome if it is in flight. After that the outbox refuses and sends nothing. Loop ends
+// by itself.
 func (o *Outbox) Close(err error) {
 	o.mu.Lock()
 	if o.mu.closed != nil {

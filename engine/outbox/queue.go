@@ -8,24 +8,25 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 )
 
-// A queue is requests in the order in which they are to be sent. Those that were taken out stay in it for a while but
-// count no more.
+// A queue holds calls in the order in which they are to be sent. A cancelled call stays in its lane
+// for a while, but no longer counts.
 //
-// Ends (a release, a session's close) go to the front part, ahead of what waits; whatever an end must not overtake is
-// moved there before it. Nothing of the rest goes while the front has anything: it would overtake its session's own.
+// The front lane goes first. It holds the ends (a release, a session's close), and ahead of each
+// end those calls that it must not overtake. Nothing leaves the back lane before the front lane is
+// empty, because it could overtake an earlier call of the same session.
 //
-// Outside wait the requests of sessions that the shard does not know yet, each session's in their order.
+// Calls are parked, in the order of their session, while the shard does not know the session yet.
 type queue struct {
 	shard       replication.ShardID
 	front, back []*Call
 	parked      map[*Owner][]*Call
-	parkedLen   int   // requests in outside
-	parkedTally tally // those of them that are queued
-	sendable    tally // those that are queued elsewhere, ends not counted: there are no more of these than claims and sessions
-	ends        int
+	parkedLen   int   // calls in parked, the cancelled ones included
+	parkedTally tally // of the parked calls that are still queued
+	sendable    tally // of front and back, ends not counted
+	ends        int   // no limit: there are no more ends than claims and sessions
 }
 
-// A tally counts requests that are queued, and their bytes.
+// A tally counts queued calls and their bytes.
 type tally struct{ n, bytes int }
 
 func (t *tally) add(c *Call, n int) {
@@ -33,16 +34,17 @@ func (t *tally) add(c *Call, n int) {
 	t.bytes += n * len(c.Encoded)
 }
 
-// full reports whether there is no room for one more request of so many bytes. A single one has room at any size.
+// full reports whether one more call of so many bytes would exceed the limits. An empty queue takes
+// a call of any size.
 func (t tally) full(bytes, most, bytesMost int) bool {
 	return t.n >= most || t.bytes+bytes > bytesMost && t.n > 0
 }
 
-// len is how many requests wait to be sent.
+// len returns how many calls wait to be sent.
 func (q *queue) len() int { return q.sendable.n + q.ends }
 
-// full reports whether there is no room for a request of so many bytes; outside is whether its session is unknown. Those that wait
-// outside leave the others their room: they may wait for another shard.
+// full reports whether there is no room for a call of so many bytes. Parked calls have limits of
+// their own: they may wait for another shard, and must not use up the room of other calls.
 func (q *queue) full(bytes int, parked bool) bool {
 	if parked {
 		return q.parkedTally.full(bytes, parkedMax, parkedBytesMax)
@@ -71,7 +73,7 @@ func (q *queue) add(c *Call) {
 	q.count(c, 1)
 }
 
-// onWay counts a request that its session's owner has made.
+// countPending counts c as a call of its session without an outcome.
 func (q *queue) countPending(c *Call) {
 	if c.owner != nil && !c.counted {
 		c.counted = true
@@ -79,7 +81,8 @@ func (q *queue) countPending(c *Call) {
 	}
 }
 
-// addOutside queues w until letIn, and reports whether it is the first of its session.
+// park queues c until its session has been introduced. It reports whether c is the session's first
+// parked call.
 func (q *queue) park(c *Call) (first bool) {
 	q.countPending(c)
 	c.stage, c.lane = stageQueued, laneParked
@@ -93,14 +96,14 @@ func (q *queue) park(c *Call) (first bool) {
 	return !others
 }
 
-// letIn moves what a session has outside to where it is sent from.
+// moveParked moves the parked calls of a session to the back lane.
 func (q *queue) moveParked(s *Owner) {
 	for _, c := range q.unpark(s) {
 		q.add(c)
 	}
 }
 
-// takeIn takes out what a session has outside, and returns it.
+// unpark removes the parked calls of a session and returns those that are still queued.
 func (q *queue) unpark(s *Owner) (queued []*Call) {
 	for _, c := range q.parked[s] {
 		if c.stage == stageQueued {
@@ -119,10 +122,10 @@ func (q *queue) addEnd(c *Call) {
 	q.count(c, 1)
 }
 
-// bringForward moves what s has in the rest to the front.
+// bringForward moves the calls of a session from the back lane to the front lane.
 func (q *queue) bringForward(s *Owner) {
 	if s.shards[q.shard-1].inBack == 0 {
-		return // as most who release: not worth a look at everything
+		return // usual for a release, and saves a look at the whole lane
 	}
 	rest := q.back[:0]
 	for _, c := range q.back {
@@ -138,7 +141,8 @@ func (q *queue) bringForward(s *Owner) {
 	s.shards[q.shard-1].inBack = 0
 }
 
-// putBack puts a batch that was not sent back at the head: nothing that was queued meanwhile may overtake it.
+// putBack returns the calls of a batch that was not sent to the head of the front lane. Nothing
+// that was queued meanwhile may overtake them.
 func (q *queue) putBack(calls []*Call) {
 	q.front = append(calls, q.front...)
 	for _, c := range calls {
@@ -147,10 +151,12 @@ func (q *queue) putBack(calls []*Call) {
 	}
 }
 
-// tidyLen is how many requests a queue may hold without a look at how many of them still count.
+// compactMin is how many calls a lane may hold, cancelled ones included, before remove compacts it.
 const compactMin = 64
 
-// takeOut is told that w is queued no more. A queue that nothing is sent from must not grow by what is given up.
+// remove stops counting c, whose stage the caller has changed. It compacts the lanes when most of
+// their calls are cancelled. Otherwise a queue that cannot be sent would grow with each cancelled
+// call.
 func (q *queue) remove(c *Call) {
 	q.count(c, -1)
 	c.Encoded = nil
@@ -158,7 +164,7 @@ func (q *queue) remove(c *Call) {
 	if c.lane == laneParked {
 		if q.parkedLen > compactMin+len(q.parked) && q.parkedLen > 2*q.parkedTally.n {
 			for s, all := range q.parked {
-				q.parked[s] = slices.DeleteFunc(all, gone) // and stays: it is being introduced
+				q.parked[s] = slices.DeleteFunc(all, gone) // keep the entry even if empty: the session is being introduced
 			}
 			q.parkedLen = q.parkedTally.n
 		}
@@ -169,7 +175,7 @@ func (q *queue) remove(c *Call) {
 	}
 }
 
-// fill moves requests into b until it is full.
+// fill moves calls into b until b is full or nothing is left.
 func (q *queue) fill(b *Batch) {
 	for _, part := range []*[]*Call{&q.front, &q.back} {
 		for len(*part) > 0 {
@@ -190,7 +196,7 @@ func (q *queue) fill(b *Batch) {
 	}
 }
 
-// each calls fn with every request that is queued.
+// each calls fn with every queued call.
 func (q *queue) each(fn func(*Call)) {
 	all := func(part []*Call) {
 		for _, c := range part {

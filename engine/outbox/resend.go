@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	PollInterval   = 20 * time.Millisecond // how often batches in flight are asked whether they were dropped
-	resendFirstMin = 50 * time.Millisecond // shortest patience with the oldest batch before it is sent again
-	resendMax      = 2 * time.Second       // longest, if no session needs it sooner: see batch.again
+	PollInterval   = 20 * time.Millisecond // how often Loop looks for dropped batches
+	resendFirstMin = 50 * time.Millisecond // shortest patience with the oldest batch
+	resendMax      = 2 * time.Second       // longest, unless beats are needed more often: see doublePatience
 )
 
 // Signal wakes Loop. It does not block.
@@ -21,7 +21,7 @@ func (o *Outbox) Signal() {
 	}
 }
 
-// LeaderChanged is told by replication that the term or the leader is another: what was in flight may be lost.
+// LeaderChanged records that the term or the leader has changed. Batches in flight may be lost.
 func (o *Outbox) LeaderChanged() {
 	o.mu.Lock()
 	o.mu.resendAll = true
@@ -29,7 +29,8 @@ func (o *Outbox) LeaderChanged() {
 	o.Signal()
 }
 
-// Loop sends what a leader change, a lost batch or a full window held back. It ends when the pipeline is closed.
+// Loop sends what was held back by a leader change, a lost batch or a full window. It returns after
+// Close.
 func (o *Outbox) Loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -48,7 +49,7 @@ func (o *Outbox) Loop() {
 	}
 }
 
-// arm returns when the loop must look again, zero if it need not.
+// arm returns when Loop must look again, or zero if it need not.
 func (o *Outbox) arm() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,10 +65,15 @@ func (o *Outbox) arm() time.Duration {
 	return PollInterval
 }
 
-// resendLost sends batches again on evidence of loss: all of them, in order, when the leader changed, one was
-// reported dropped or a later one was refused for a gap; otherwise the oldest alone when it took far longer than a
-// commit takes, unless this node leads: an entry in its own log cannot be lost without a change of term. (Timers
-// that resend everything collapse on a slow disk: each copy is another fsync.)
+// resendLost sends batches again if there is evidence that they were lost.
+//
+// It sends all of them, in order, if the leader changed, Raft dropped one, or the shard refused one
+// for a gap. Otherwise it sends the oldest batch alone, once that has taken far longer than a
+// commit takes. It does not do so on the leader: an entry in the leader's own log cannot be lost
+// without a change of term.
+//
+// No timer sends all batches again. On a slow disk each copy is another fsync, and the node would
+// collapse.
 func (o *Outbox) resendLost() {
 	leader, interval := o.raft.Leader(o.Shard), o.beatInterval()
 	o.mu.Lock()
@@ -105,7 +111,7 @@ func (o *Outbox) resendLost() {
 	o.mu.Unlock()
 }
 
-// pulse is how often a batch has to reach the shard, zero if it need not.
+// beatInterval returns how often a batch must reach the shard, or zero if none must.
 func (o *Outbox) beatInterval() time.Duration {
 	if o.Shard != command.HomeShard {
 		return 0
@@ -113,8 +119,9 @@ func (o *Outbox) beatInterval() time.Duration {
 	return o.node.BeatInterval()
 }
 
-// again doubles the patience with a batch, but not beyond a pulse: while it is on its way this node sends no beat, so on a link
-// that was cut for a while it is what its sessions live by.
+// doublePatience doubles the patience with b, up to the beat interval. While b is in flight the
+// node sends no beats, so b alone keeps its sessions alive. After a link was cut for a while, the
+// next copy of b must not come too late for them.
 func (b *Batch) doublePatience(interval time.Duration) {
 	most := resendMax
 	if interval > 0 {
@@ -123,7 +130,7 @@ func (b *Batch) doublePatience(interval time.Duration) {
 	b.patience = max(b.patience, min(2*b.patience, most))
 }
 
-// GapFound is told that a batch of ours was refused for a gap: an earlier one was lost.
+// GapFound records that the shard refused a batch of ours for a gap: an earlier batch was lost.
 func (o *Outbox) GapFound() {
 	o.mu.Lock()
 	o.mu.resendAll = len(o.mu.inflight) > 0
@@ -131,8 +138,11 @@ func (o *Outbox) GapFound() {
 	o.Signal()
 }
 
-// SkipTo is told that a snapshot carried this node's stream to seq: what the batches up to it answered is lost. prove is to be
-// called when the sessions that ended in the gap have been told: what was said after their end proves nothing for them.
+// SkipTo records that a snapshot carried this node's stream to seq. Nobody knows what the batches
+// up to seq answered, so their calls end with ErrUnknownOutcome.
+//
+// The caller must call prove after it has ended the sessions that ended in the gap. For those
+// sessions a batch that was sent after their end proves nothing.
 func (o *Outbox) SkipTo(seq uint64) (prove func()) {
 	prove = func() {}
 	for {
@@ -146,7 +156,7 @@ func (o *Outbox) SkipTo(seq uint64) (prove func()) {
 		for i, c := range b.calls {
 			err := ErrUnknownOutcome
 			if c.end {
-				err = nil // which nothing refuses
+				err = nil // nothing refuses an end
 			}
 			o.Complete(b, i, nil, 0, err)
 		}
