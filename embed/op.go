@@ -24,7 +24,7 @@ func OpCreate(path string, data []byte, mode CreateMode) Op {
 func OpCreateWith(path string, data []byte, o CreateOptions) Op {
 	ttl := o.TTL.Milliseconds()
 	if o.TTL != 0 && time.Duration(ttl)*time.Millisecond != o.TTL {
-		ttl = -1 // which is refused: it is not whole milliseconds
+		ttl = -1 // refused, because it is not whole milliseconds
 	}
 	return plain(tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: o.Mode, ACL: o.ACL, TTL: ttl})
 }
@@ -56,7 +56,7 @@ func OpCheck(path string, version int32) Op {
 // shards, and no single step counts them all.
 func OpCheckChildren(path string, most int) Op {
 	if most < 0 || most > math.MaxInt32 {
-		most = -1 // which is refused
+		most = -1 // refused
 	}
 	return plain(tree.Op{Kind: tree.KindCheckChildren, Path: path, Version: int32(most)})
 }

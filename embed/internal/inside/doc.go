@@ -4,7 +4,7 @@
 //
 //	type Node inside.Node
 //
-// so a pointer to one converts to a pointer to the other. embed/claim, embed/gateway and
-// embed/embedtest convert, and reach the engine by Parts. A service cannot import this package, so
-// it sees and reaches nothing of it.
+// so a pointer to one converts to a pointer to the other. embed/claim and embed/gateway convert,
+// and reach the engine by Parts. embed/embedtest replaces parts of the machine by Seams. A service
+// cannot import this package, so it sees and reaches nothing of it.
 package inside
