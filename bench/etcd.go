@@ -151,7 +151,7 @@ type etcdHold func() error
 
 func (h etcdHold) Release() error { return h() }
 
-func (e *etcdSession) lock(kind lockKind, path string) (take, error) {
+func (e *etcdSession) lock(kind lockKind, path string) (acquire, error) {
 	if kind.keep > 0 {
 		return nil, errMissing
 	}

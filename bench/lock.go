@@ -34,14 +34,14 @@ const (
 
 var mutex = lockKind{what: aMutex}
 
-// A take acquires a lock. Not every system can cancel it.
-type take = func(context.Context) (hold, error)
+// An acquire acquires a lock. Not every system can cancel it.
+type acquire = func(context.Context) (hold, error)
 
 // A hold is an acquired lock.
 type hold interface{ Release() error }
 
 // locked returns an op that acquires and releases a lock.
-func locked(lock take, err error) (op, error) {
+func locked(lock acquire, err error) (op, error) {
 	ctx := context.Background()
 	return func() error {
 		h, err := lock(ctx)
@@ -198,7 +198,7 @@ func measureForeign(w *worker, l line) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	var taken, free, held times // only the lock's holder writes them, so one goroutine at a time
+	var busyLock, free, held times // only the lock's holder writes them, so one goroutine at a time
 	end := busy(l.Clients, func() error {
 		h, err := local(context.Background())
 		if err != nil {
@@ -211,13 +211,13 @@ func measureForeign(w *worker, l line) (f figures, err error) {
 	})
 	for n := w.scaled(200); n > 0 && err == nil; n-- {
 		// While the free lock is acquired, the busy one goes back to those who keep it.
-		if err = free.take(other.lock(mutex, path+"-free")); err == nil {
-			err = taken.take(other.lock(mutex, path))
+		if err = free.acquire(other.lock(mutex, path+"-free")); err == nil {
+			err = busyLock.acquire(other.lock(mutex, path))
 		}
 	}
 	turns, failed := end()
-	f = taken.figures()
-	f.Values = map[string]float64{"most_ms": millis(taken.most), "local_turns_per_wait": float64(turns) / float64(taken.Count())}
+	f = busyLock.figures()
+	f.Values = map[string]float64{"most_ms": millis(busyLock.most), "local_turns_per_wait": float64(turns) / float64(busyLock.Count())}
 	for name, t := range map[string]*times{"commit": &free, "hold": &held} {
 		f.Values[name+"_p50_ms"], f.Values[name+"_p99_ms"], f.Values[name+"_most_ms"] = millis(t.Quantile(0.5)), millis(t.Quantile(0.99)), millis(t.most)
 	}
@@ -260,8 +260,8 @@ func (t *times) record(d time.Duration) {
 	t.sum, t.most = t.sum+d, max(t.most, d)
 }
 
-// take acquires and releases a lock and records how long the acquisition took.
-func (t *times) take(lock take, err error) error {
+// acquire acquires and releases a lock and records how long the acquisition took.
+func (t *times) acquire(lock acquire, err error) error {
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func measureCrowd(w *worker, l line) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	holds := make(chan taken, 1)
+	holds := make(chan acquired, 1)
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	first, err := head(ctx)
@@ -339,7 +339,7 @@ func measureCrowd(w *worker, l line) (f figures, err error) {
 	for range n {
 		go func() {
 			h, err := wait(ctx)
-			holds <- taken{h, err}
+			holds <- acquired{h, err}
 		}()
 	}
 	err = measure.Until("all to wait", func() bool {
@@ -367,15 +367,15 @@ func measureCrowd(w *worker, l line) (f figures, err error) {
 	return f, nil
 }
 
-// taken is the result of acquiring a lock.
-type taken struct {
+// acquired is the result of acquiring a lock.
+type acquired struct {
 	hold
 	err error
 }
 
 // handOver lets the holder release the lock, then the next of n, and so on. It returns how many
 // acquired the lock.
-func (c crowd) handOver(n int, first hold, holds <-chan taken) (f figures, got int, err error) {
+func (c crowd) handOver(n int, first hold, holds <-chan acquired) (f figures, got int, err error) {
 	var took times
 	var before, after runtime.MemStats
 	got = min(handovers, n)
@@ -383,7 +383,7 @@ func (c crowd) handOver(n int, first hold, holds <-chan taken) (f figures, got i
 		got = n
 	}
 	runtime.ReadMemStats(&before)
-	cpu, h := measure.CPU(), taken{hold: first}
+	cpu, h := measure.CPU(), acquired{hold: first}
 	for i := range got {
 		began := time.Now()
 		if i == 0 || !c.together {

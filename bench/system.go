@@ -99,8 +99,8 @@ type session interface {
 	get(path string) (op, error)
 	// syncGet returns an op that reads what was last acknowledged anywhere.
 	syncGet(path string) (op, error)
-	// lock returns a take of a lock of a kind.
-	lock(kind lockKind, path string) (take, error)
+	// lock returns a function that acquires a lock of a kind.
+	lock(kind lockKind, path string) (acquire, error)
 	// create returns an op that creates a sequential ephemeral below a znode.
 	create(parent string) (op, error)
 	// watch arms a watch of a znode that lasts as long as the session.
@@ -123,14 +123,14 @@ func (selfContained) pids() []int { return []int{os.Getpid()} }
 // writesOnly is a session that can do nothing. Systems that can do a little embed it.
 type writesOnly struct{}
 
-func (writesOnly) close() error                        { return nil }
-func (writesOnly) make(string, []byte) error           { return errMissing }
-func (writesOnly) get(string) (op, error)              { return nil, errMissing }
-func (writesOnly) syncGet(string) (op, error)          { return nil, errMissing }
-func (writesOnly) lock(lockKind, string) (take, error) { return nil, errMissing }
-func (writesOnly) create(string) (op, error)           { return nil, errMissing }
-func (writesOnly) watch(string) (watch, error)         { return watch{}, errMissing }
-func (writesOnly) arm(string, int) (any, error)        { return nil, errMissing }
+func (writesOnly) close() error                           { return nil }
+func (writesOnly) make(string, []byte) error              { return errMissing }
+func (writesOnly) get(string) (op, error)                 { return nil, errMissing }
+func (writesOnly) syncGet(string) (op, error)             { return nil, errMissing }
+func (writesOnly) lock(lockKind, string) (acquire, error) { return nil, errMissing }
+func (writesOnly) create(string) (op, error)              { return nil, errMissing }
+func (writesOnly) watch(string) (watch, error)            { return watch{}, errMissing }
+func (writesOnly) arm(string, int) (any, error)           { return nil, errMissing }
 
 // inParallel calls do for each number below n, with width calls at a time. The first error ends it.
 func inParallel(n, width int, do func(i int) error) error {

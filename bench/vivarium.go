@@ -129,7 +129,7 @@ func (v vivariumSession) syncGet(path string) (op, error) {
 	}, nil
 }
 
-func (v vivariumSession) lock(kind lockKind, path string) (take, error) {
+func (v vivariumSession) lock(kind lockKind, path string) (acquire, error) {
 	var lockIt func(context.Context) (*lock.Hold, error)
 	switch m, rw := lock.NewMutex(v.s, path), lock.NewRWMutex(v.s, path); kind.what {
 	case aMutex:

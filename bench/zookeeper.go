@@ -212,7 +212,7 @@ type zooKeeperHold struct{ l *zk.Lock }
 
 func (h zooKeeperHold) Release() error { return h.l.Unlock() }
 
-func (z zooKeeperSession) lock(kind lockKind, path string) (take, error) {
+func (z zooKeeperSession) lock(kind lockKind, path string) (acquire, error) {
 	if kind != mutex {
 		return nil, errMissing
 	}

@@ -215,7 +215,7 @@ func (m *member) section(ctx context.Context, n *embed.Node, s *embed.Session, q
 		return a.do(ctx, n)
 	}
 	begun := now()
-	h, err := takeHold(ctx, s, q)
+	h, err := acquireHold(ctx, s, q)
 	if err != nil {
 		return err
 	}
@@ -283,11 +283,11 @@ type locker interface {
 	TryLock(context.Context) (*lock.Hold, error)
 }
 
-// errTaken says that a lock was not free at once.
-var errTaken = errors.New("not free at once")
+// errNotFree says that a lock was not free at once.
+var errNotFree = errors.New("not free at once")
 
-// takeHold acquires a lock of a kind.
-func takeHold(ctx context.Context, s *embed.Session, q *request) (*lock.Hold, error) {
+// acquireHold acquires a lock of a kind.
+func acquireHold(ctx context.Context, s *embed.Session, q *request) (*lock.Hold, error) {
 	var l locker
 	o := options(q)
 	switch q.Hold.Kind {
@@ -313,7 +313,7 @@ func lockOrTry(ctx context.Context, l locker, try bool) (*lock.Hold, error) {
 	}
 	h, err := l.TryLock(ctx)
 	if errors.Is(err, lock.ErrHeld) || errors.Is(err, embed.ErrSuspended) {
-		err = errTaken
+		err = errNotFree
 	}
 	return h, err
 }
@@ -385,7 +385,7 @@ func (a *holders) share(ctx context.Context, l *lock.Mutex) error {
 // and use that.
 func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 	begun := now()
-	h, err := takeHold(ctx, a.s, a.q)
+	h, err := acquireHold(ctx, a.s, a.q)
 	if err != nil {
 		return err
 	}
@@ -393,7 +393,7 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 	u := a.holder(k, begun, h)
 	held := u.use(a.q.Length, func() {})
 	u.give()
-	if !held || !a.q.Hold.Turn {
+	if !held || !a.q.Hold.Convert {
 		_ = h.Release()
 		u.end()
 		return nil
@@ -527,7 +527,7 @@ func (a *holders) withdraw(ctx context.Context) error {
 		a.wrong("a candidate was withdrawn but is still in the queue: %s", c.Path())
 	}
 	a.seen("candidate withdrawn")
-	return errTaken
+	return errNotFree
 }
 
 // balance shares elections with the other members.
@@ -611,8 +611,8 @@ func (a *holders) latch(ctx context.Context, n *embed.Node) error {
 	return ctx.Err()
 }
 
-// take acquires a lock, or leads, and gives it up at once.
-func take(ctx context.Context, s *embed.Session, q *request) error {
+// acquireBriefly acquires a lock, or leads, and gives it up at once.
+func acquireBriefly(ctx context.Context, s *embed.Session, q *request) error {
 	if q.Hold.Kind == kindLeader {
 		l, err := stand(ctx, s, q)
 		if err != nil {
@@ -626,7 +626,7 @@ func take(ctx context.Context, s *embed.Session, q *request) error {
 			return err
 		}
 	}
-	h, err := takeHold(ctx, s, q)
+	h, err := acquireHold(ctx, s, q)
 	if err != nil {
 		return err
 	}

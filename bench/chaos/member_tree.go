@@ -55,8 +55,8 @@ func (m *member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *re
 		err = resize(ctx, s, q)
 	case callRevoke:
 		err = revoke(ctx, s, q.Path)
-	case callTake:
-		err = take(ctx, s, q)
+	case callAcquire:
+		err = acquireBriefly(ctx, s, q)
 	case callObserve:
 		err = m.observe(ctx, s, q)
 	case callWatch:

@@ -38,7 +38,7 @@ type request struct {
 	Mode    int            `json:",omitempty"`
 	Version int32          `json:",omitempty"`
 	Count   int            `json:",omitempty"`
-	Hold    asked          `json:",omitzero"`  // section, lead, take
+	Hold    asked          `json:",omitzero"`  // section, lead, acquire
 	Timeout time.Duration  `json:",omitempty"` // of the session
 	Within  time.Duration  `json:",omitempty"` // limits the call; zero means the node's own limit
 	Length  time.Duration  `json:",omitempty"` // how long a section, a watch or a jump lasts
@@ -104,7 +104,7 @@ const (
 	callBulk     call = "bulk"    // fill the log
 	callSection  call = "section" // acquire a lock, ask the hold for a while, release it
 	callLead     call = "lead"    // campaign, ask the leadership for a while, resign
-	callTake     call = "take"    // acquire a lock or lead, and give it up at once
+	callAcquire  call = "acquire" // acquire a lock or lead, and give it up at once
 	callBalance  call = "balance" // share elections with the other members
 	callResize   call = "resize"  // set the number of permits to Data
 	callRevoke   call = "revoke"  // ask the holder of a lock to give it up
@@ -178,7 +178,7 @@ type asked struct {
 	Permits int    `json:",omitempty"`
 	Try     bool   `json:",omitempty"` // at once or not at all
 	// after use, upgrade a read lock or downgrade a write lock
-	Turn     bool          `json:",omitempty"`
+	Convert  bool          `json:",omitempty"`
 	Delay    time.Duration `json:",omitempty"` // lock-delay
 	Identity string        `json:",omitempty"` // may come back during the delay
 	Do       bool          `json:",omitempty"` // by lock.Do
@@ -267,7 +267,7 @@ var outcomes = []struct {
 	{embed.ErrBadVersion, badVersion},
 	{embed.ErrNotEmpty, refused},
 	{embed.ErrNotHeld, refused},
-	{errTaken, refused},
+	{errNotFree, refused},
 	{lock.ErrUpgrade, refused},
 	{lock.ErrTooManyPermits, refused},
 	{lock.ErrLimitDiffers, refused},

@@ -200,7 +200,7 @@ func (c *campaign) inspect(w *workload) []entry {
 		}
 		walkers = append(walkers, walker)
 	}
-	takeEverything(walkers)
+	acquireEverything(walkers)
 	for {
 		tree, why := c.compare(w, walkers)
 		if why == "" {

@@ -79,7 +79,7 @@ func lockStep(_ context.Context, c *client) {
 		q.Length /= 10 // many holders take turns
 	case kindWrite:
 		q.Path = area + rwPath
-		q.Hold.Turn = c.rng.IntN(4) == 0
+		q.Hold.Convert = c.rng.IntN(4) == 0
 		if c.rng.IntN(3) > 0 {
 			q.Hold.Kind = kindRead
 		}
@@ -211,7 +211,7 @@ func observeStep(_ context.Context, c *client) {
 // all others.
 func everything(area string) (all []request) {
 	want := func(k holdKind, path string) *request {
-		all = append(all, request{Call: callTake, Path: area + path, Within: 2 * settleMax, Hold: asked{Kind: k}})
+		all = append(all, request{Call: callAcquire, Path: area + path, Within: 2 * settleMax, Hold: asked{Kind: k}})
 		return &all[len(all)-1]
 	}
 	for _, path := range mutexPaths {
@@ -231,10 +231,10 @@ func everything(area string) (all []request) {
 	return all
 }
 
-// takeEverything acquires each lock once and leads each election, while nothing is broken and
+// acquireEverything acquires each lock once and leads each election, while nothing is broken and
 // nobody holds anything. So no holder that is gone, and no process that keeps a lock, is in the way
 // for ever. The callers are on different members.
-func takeEverything(callers []*client) {
+func acquireEverything(callers []*client) {
 	var longest time.Duration
 	defer func() {
 		callers[0].w.report.say("all locks and elections were acquired, each within %v", longest.Round(time.Millisecond))
@@ -248,7 +248,7 @@ func takeEverything(callers []*client) {
 				continue
 			}
 			longest = max(longest, now()-begun)
-			c.w.report.count(sectionChecks, fmt.Sprintf("%s to be had in the end", q.Hold.Kind), 1)
+			c.w.report.count(sectionChecks, fmt.Sprintf("%s acquired in the end", q.Hold.Kind), 1)
 		}
 	}
 }

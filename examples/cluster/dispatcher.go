@@ -34,7 +34,7 @@ type dispatcher struct {
 // loop campaigns, and dispatches whenever it is elected, until ctx ends.
 func (d *dispatcher) loop(ctx context.Context) {
 	for ctx.Err() == nil {
-		turn, err := election.New(d.session, dispatcherPath).Campaign(ctx, []byte(strconv.Itoa(d.process)))
+		leadership, err := election.New(d.session, dispatcherPath).Campaign(ctx, []byte(strconv.Itoa(d.process)))
 		if err != nil {
 			if ctx.Err() == nil {
 				d.log.Warn("campaign", "err", err)
@@ -42,14 +42,14 @@ func (d *dispatcher) loop(ctx context.Context) {
 			pause(ctx, retryPause)
 			continue
 		}
-		leading, cancel := context.WithCancel(turn.Context())
+		leading, cancel := context.WithCancel(leadership.Context())
 		stop := context.AfterFunc(ctx, cancel)
 		d.leads.Store(true)
 		d.lead(leading)
 		d.leads.Store(false)
 		stop()
 		cancel()
-		_ = turn.Resign() // if it cannot be sent, the node keeps trying
+		_ = leadership.Resign() // if it cannot be sent, the node keeps trying
 	}
 }
 

@@ -111,14 +111,14 @@ func (e *ensemble) processes() []*process {
 
 // kill ends a process with SIGKILL and returns when it sent the signal.
 func (e *ensemble) kill(id int) time.Time {
-	p := e.take(id)
+	p := e.retire(id)
 	at := time.Now()
 	p.kill()
 	return at
 }
 
-// take marks a process as not meant to run, and returns it.
-func (e *ensemble) take(id int) *process {
+// retire marks a process as not meant to run, and returns it.
+func (e *ensemble) retire(id int) *process {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.mu.running[id]
@@ -131,7 +131,7 @@ func (e *ensemble) stop() []error {
 	var running sync.WaitGroup
 	errs := make([]error, processes+1)
 	for id := 1; id <= processes; id++ {
-		if p := e.take(id); p != nil {
+		if p := e.retire(id); p != nil {
 			running.Go(func() { errs[id] = p.stop() })
 		}
 	}

@@ -25,15 +25,15 @@ import (
 // A contender waits for a share of what a path offers, in the process or as a remote client. A
 // contender that wants all of it excludes all others.
 type contender struct {
-	who    string
-	weight int // how much it wants
-	take   func() error
-	give   func() error
-	hold   func() hold // nil for clients
+	who     string
+	weight  int // how much it wants
+	acquire func() error
+	release func() error
+	hold    func() hold // nil for clients
 
-	// turn, if not nil, changes the weight of a contender that is in. From then on it has weight
+	// change, if not nil, changes the weight of a contender that is in. From then on it has weight
 	// to, and during the change at most between. It returns false if the change was not possible.
-	turn        func() (bool, error)
+	change      func() (bool, error)
 	between, to int
 	most        int // the most turns that it takes; 0 means no limit
 }
@@ -45,25 +45,25 @@ type hold interface {
 }
 
 // caller returns a contender in the process.
-func caller[H hold](t *testing.T, weight int, take func(context.Context) (H, error), give func(H) error) contender {
-	return callerWith(t, new(H), weight, take, give)
+func caller[H hold](t *testing.T, weight int, acquire func(context.Context) (H, error), release func(H) error) contender {
+	return callerWith(t, new(H), weight, acquire, release)
 }
 
 // callerWith returns a caller whose hold other functions can read.
-func callerWith[H hold](t *testing.T, held *H, weight int, take func(context.Context) (H, error), give func(H) error) contender {
+func callerWith[H hold](t *testing.T, held *H, weight int, acquire func(context.Context) (H, error), release func(H) error) contender {
 	return contender{
 		who: "a caller", weight: weight,
-		take: func() (err error) {
+		acquire: func() (err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			*held, err = take(ctx)
+			*held, err = acquire(ctx)
 			return err
 		},
-		give: func() error {
+		release: func() error {
 			if err := (*held).Err(); err != nil {
 				return fmt.Errorf("it is lost: %w", err)
 			}
-			return give(*held)
+			return release(*held)
 		},
 		hold: func() hold { return *held },
 	}
@@ -101,23 +101,23 @@ func (e *ensemble) writer(s *embed.Session, path string) contender {
 // downgrader returns a writer that becomes a reader.
 func (e *ensemble) downgrader(s *embed.Session, path string) contender {
 	m := lock.NewRWMutex(s, path)
-	return turner(e.t, allOfIt, m.Lock, 1, m.Downgrade)
+	return changing(e.t, allOfIt, m.Lock, 1, m.Downgrade)
 }
 
 // upgrader returns a reader that becomes a writer, unless another does.
 func (e *ensemble) upgrader(s *embed.Session, path string) contender {
 	m := lock.NewRWMutex(s, path)
-	return turner(e.t, 1, m.RLock, allOfIt, m.Upgrade)
+	return changing(e.t, 1, m.RLock, allOfIt, m.Upgrade)
 }
 
-func turner(t *testing.T, weight int, take func(context.Context) (*lock.Hold, error), to int, turn func(context.Context, *lock.Hold) (*lock.Hold, error)) contender {
+func changing(t *testing.T, weight int, acquire func(context.Context) (*lock.Hold, error), to int, change func(context.Context, *lock.Hold) (*lock.Hold, error)) contender {
 	held := new(*lock.Hold)
-	c := callerWith(t, held, weight, take, (*lock.Hold).Release)
+	c := callerWith(t, held, weight, acquire, (*lock.Hold).Release)
 	c.between, c.to = min(weight, to), to
-	c.turn = func() (bool, error) {
+	c.change = func() (bool, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		next, err := turn(ctx, *held)
+		next, err := change(ctx, *held)
 		if errors.Is(err, lock.ErrUpgrade) {
 			return false, nil
 		}
@@ -174,7 +174,7 @@ func (e *ensemble) returner(s *embed.Session, path string) contender {
 	}
 	c := callerWith(e.t, held, 1, campaign, (*election.Leadership).Resign)
 	c.between, c.to = 0, 1
-	c.turn = func() (bool, error) {
+	c.change = func() (bool, error) {
 		ctx, cancel := context.WithTimeout(e.t.Context(), patience)
 		defer cancel()
 		candidate, err := (*held).Requeue(ctx)
@@ -193,7 +193,7 @@ func (e *ensemble) transferrer(s *embed.Session, path string) contender {
 	who, held := election.New(s, path), new(*election.Leadership)
 	campaign := func(ctx context.Context) (*election.Leadership, error) { return who.Campaign(ctx, nil) }
 	c := callerWith(e.t, held, 1, campaign, (*election.Leadership).Resign)
-	c.turn = func() (bool, error) {
+	c.change = func() (bool, error) {
 		ctx, cancel := context.WithTimeout(e.t.Context(), patience)
 		defer cancel()
 		all, err := who.Candidates(ctx)
@@ -213,7 +213,7 @@ func (e *ensemble) transferrer(s *embed.Session, path string) contender {
 // latched returns a caller that leads when a Latch on a member leads.
 func (e *ensemble) latched(on embed.MemberID, path string) contender {
 	var latch *election.Latch
-	take := func(ctx context.Context) (*election.Leadership, error) {
+	acquire := func(ctx context.Context) (*election.Leadership, error) {
 		latch = election.NewLatch(e.Node(on), path, nil, election.Options{})
 		for leads := range latch.Changes(ctx) {
 			if leads != nil {
@@ -222,13 +222,13 @@ func (e *ensemble) latched(on embed.MemberID, path string) contender {
 		}
 		return nil, errors.Join(latch.Close(), ctx.Err())
 	}
-	return caller(e.t, 1, take, func(*election.Leadership) error { return latch.Close() })
+	return caller(e.t, 1, acquire, func(*election.Leadership) error { return latch.Close() })
 }
 
 // goClient returns a contender of go-zookeeper.
 func (e *ensemble) goClient(on embed.MemberID, path string) contender {
 	l := zk.NewLock(e.connect(on).Conn, path, anyone)
-	return contender{who: "go-zookeeper", weight: 1, take: l.Lock, give: l.Unlock}
+	return contender{who: "go-zookeeper", weight: 1, acquire: l.Lock, release: l.Unlock}
 }
 
 // A process has contenders. It reads and writes lines, each of which belongs to one contender.
@@ -314,8 +314,8 @@ func (p *process) contender(weight int, what, path string) contender {
 	p.answers = append(p.answers, make(chan string, 1))
 	return contender{
 		who: p.who, weight: weight,
-		take: func() error { return p.do(i, what+" "+path, "held") },
-		give: func() error { return p.do(i, "end", "free") },
+		acquire: func() error { return p.do(i, what+" "+path, "held") },
+		release: func() error { return p.do(i, "end", "free") },
 	}
 }
 

@@ -79,7 +79,7 @@ func TestLocks(t *testing.T) {
 				list = append(list, e.latched(id, "/leader"))
 			}
 			t.Run("out of turn", func(t *testing.T) { neverTooMuch(t, 1, list) })
-			must(t, list[0].take())
+			must(t, list[0].acquire())
 			s := e.Session(1, embed.SessionOptions{})
 			_, err := s.Sync(t.Context(), "/leader")
 			must(t, err)
@@ -88,7 +88,7 @@ func TestLocks(t *testing.T) {
 			if string(now.Value) != "Curator" {
 				t.Errorf("%q leads", now.Value)
 			}
-			must(t, list[0].give())
+			must(t, list[0].release())
 		})
 		mortal := e.curator(run, 10*time.Second, 2, 3)
 		t.Run("told first", func(t *testing.T) {
@@ -131,12 +131,12 @@ func (e *ensemble) heirs(p *process, callersWait bool) (list []heir) {
 // for the last, with a lease that does not count yet.
 func (e *ensemble) halfway(p *process) heir {
 	const path = "/halfway"
-	take := func() error {
-		if err := p.contender(1, "1/3", path).take(); err != nil {
+	acquire := func() error {
+		if err := p.contender(1, "1/3", path).acquire(); err != nil {
 			return err
 		}
 		// the client dies before it acquires them
-		go func() { _ = p.contender(3, "3/3", path).take() }()
+		go func() { _ = p.contender(3, "3/3", path).acquire() }()
 		witness := e.connect(2)
 		e.Until("a lease too many", func() bool {
 			names, _, err := witness.Children(path + "/leases")
@@ -144,7 +144,7 @@ func (e *ensemble) halfway(p *process) heir {
 		})
 		return nil
 	}
-	return heir{contender: e.permits(3, 3)(e.Session(1, embed.SessionOptions{}), path), of: contender{who: p.who, take: take}, queue: path + "/locks", standing: 1}
+	return heir{contender: e.permits(3, 3)(e.Session(1, embed.SessionOptions{}), path), of: contender{who: p.who, acquire: acquire}, queue: path + "/locks", standing: 1}
 }
 
 // mutexes returns eight clients of go-zookeeper and eight callers.
@@ -211,7 +211,7 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 	for _, c := range list {
 		all.Go(func() {
 			for turn := 1; waiting.Load() > 0 && (c.most == 0 || turn <= c.most); turn++ {
-				if err := c.take(); err != nil {
+				if err := c.acquire(); err != nil {
 					t.Errorf("%s: %v", c.who, err)
 					waiting.Store(0)
 					return
@@ -230,23 +230,23 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 					<-time.After(time.Millisecond) // gives the others time to come in, if they can
 				}
 				in(weight)
-				if c.turn != nil {
+				if c.change != nil {
 					// others may already have the difference before this contender knows that it
 					// has less
 					taken.Add(int64(c.between - weight))
 					weight = c.between
-					turned, err := c.turn()
+					changed, err := c.change()
 					if err != nil {
-						t.Errorf("%s turns: %v", c.who, err)
+						t.Errorf("%s changes its weight: %v", c.who, err)
 					}
-					if turned {
+					if changed {
 						weight = c.to
 						in(c.to - c.between)
 					}
 				}
 				taken.Add(int64(-weight))
 				if weight > 0 {
-					if err := c.give(); err != nil {
+					if err := c.release(); err != nil {
 						t.Errorf("%s: %v", c.who, err)
 					}
 				}
@@ -264,7 +264,7 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 // contenders that are in, standing remain in the queue.
 func fair(t *testing.T, e *ensemble, queue string, standing, limit int, list []contender) {
 	first := list[len(list)-1]
-	must(t, first.take())
+	must(t, first.acquire())
 	rest := takeTurns(list[:len(list)-1])
 	rounds := inRounds(limit, rest)
 	h := &hall{t: t, rounds: make([]*round, 1+rounds[len(rounds)-1])}
@@ -278,12 +278,12 @@ func fair(t *testing.T, e *ensemble, queue string, standing, limit int, list []c
 	var all sync.WaitGroup
 	for i, c := range rest {
 		all.Go(func() {
-			if err := c.take(); err != nil {
+			if err := c.acquire(); err != nil {
 				t.Errorf("%s: %v", c.who, err)
 				return
 			}
 			h.enter(rounds[i], c)
-			if err := c.give(); err != nil {
+			if err := c.release(); err != nil {
 				t.Errorf("%s: %v", c.who, err)
 			}
 		})
@@ -295,7 +295,7 @@ func fair(t *testing.T, e *ensemble, queue string, standing, limit int, list []c
 	if first.hold != nil {
 		h.newest = first.hold().Token()
 	}
-	must(t, first.give())
+	must(t, first.release())
 	all.Wait()
 }
 
@@ -387,16 +387,16 @@ func inherit(t *testing.T, e *ensemble, heirs []heir, leave func()) {
 	witness := e.connect(2)
 	var all sync.WaitGroup
 	for _, h := range heirs {
-		must(t, h.of.take())
+		must(t, h.of.acquire())
 		all.Go(func() {
-			if err := h.take(); err != nil {
+			if err := h.acquire(); err != nil {
 				t.Errorf("%s in %s: %v", h.who, h.queue, err)
 				return
 			}
 			if h.of.hold != nil && h.of.hold().Err() == nil {
 				t.Errorf("%s in %s has it, and %s was not told", h.who, h.queue, h.of.who)
 			}
-			if err := h.give(); err != nil {
+			if err := h.release(); err != nil {
 				t.Errorf("%s in %s: %v", h.who, h.queue, err)
 			}
 		})
@@ -414,11 +414,11 @@ func inherit(t *testing.T, e *ensemble, heirs []heir, leave func()) {
 func revoked(t *testing.T, e *ensemble, p *process) {
 	s := e.Session(1, embed.SessionOptions{})
 	theirs := p.contender(1, "revocable", "/revoked")
-	must(t, theirs.take())
+	must(t, theirs.acquire())
 	_, err := s.Sync(t.Context(), "/revoked")
 	must(t, err)
 	must(t, lock.Revoke(t.Context(), s, "/revoked"))
-	must(t, theirs.give())
+	must(t, theirs.release())
 	hold, err := lock.NewMutex(s, "/revoked").Lock(t.Context())
 	must(t, err)
 	select {
@@ -426,7 +426,7 @@ func revoked(t *testing.T, e *ensemble, p *process) {
 		t.Error("somebody has asked for it already")
 	default:
 	}
-	must(t, p.contender(1, "revoke", "/revoked").take())
+	must(t, p.contender(1, "revoke", "/revoked").acquire())
 	select {
 	case <-hold.Revoked():
 	case <-time.After(patience):
@@ -449,7 +449,7 @@ func fenced(t *testing.T, e *ensemble, path string, client contender) {
 	_, err = other.Multi(t.Context(), lock.Guard(hold), embed.OpSet("/data", []byte("held"), embed.AnyVersion))
 	must(t, err)
 	must(t, other.Delete(t.Context(), hold.Path(), embed.AnyVersion))
-	must(t, client.take())
+	must(t, client.acquire())
 	if hold.Err() != nil {
 		t.Errorf("the hold has ended by its own clock: %v", hold.Err())
 	}
@@ -459,7 +459,7 @@ func fenced(t *testing.T, e *ensemble, path string, client contender) {
 	e.HealAll()
 	_, err = late.Result()
 	is(t, "a write from where it was cut off", err, embed.ErrNotHeld)
-	must(t, client.give())
+	must(t, client.release())
 	next, err := lock.NewMutex(other, path).Lock(t.Context())
 	must(t, err)
 	if next.Token().Compare(hold.Token()) <= 0 {
