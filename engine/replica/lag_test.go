@@ -3,6 +3,8 @@ package replica
 import (
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 // A6.2: a leader steps aside for what it has not applied a step after it was committed, not for being busy, and less and less
@@ -82,5 +84,14 @@ func TestLagOfLongSteps(t *testing.T) {
 		if now = now.Add(time.Second); !l.behind(now) {
 			t.Error("it stays after a step")
 		}
+	}
+}
+
+// What was applied and is not in the image yet does not lag.
+func TestLag_DoesNotWaitForTheImage(t *testing.T) {
+	r := newRig(t)
+	r.apply(command.EncodeExpire(1))
+	if l := r.expirer.lag; l.applied() != 1 || r.image.Applied() != 0 {
+		t.Errorf("it takes %d for applied, the machine is at %d, the image at %d", l.applied(), r.Index(), r.image.Applied())
 	}
 }

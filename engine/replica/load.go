@@ -4,12 +4,27 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
 )
+
+// Load reads an image into memory. It runs on the goroutine of Start, before the shard does. The image is the machine's from then on.
+func (m *Replica) Load(image *storage.Image) error {
+	m.image, m.batch = image, image.NewBatch()
+	t, table, one, err := loadImage(m.image, m.schemes)
+	if err != nil {
+		return fmt.Errorf("shard %d: %w", m.Shard, err)
+	}
+	m.tree.Store(t)
+	m.Watches.Deliver(one.Zxid, nil, nil)
+	m.mu.table, m.mu.State = table, one
+	m.noteOrigins()
+	m.index.Store(m.image.Applied())
+	m.restartClocks()
+	return nil
+}
 
 // loadImage reads a whole image into memory, and refuses one that no machine of this build wrote.
 func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, command.State, error) {
@@ -56,18 +71,6 @@ type loading struct {
 
 func newLoading() *loading {
 	return &loading{znodes: tree.NewLoader(nil), table: session.NewTable()}
-}
-
-// finish makes a tree of what was read, and verifies the whole.
-func (l *loading) finish() (*tree.Tree, error) {
-	if !l.hasState {
-		return nil, fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
-	}
-	t, err := l.znodes.Finish(l.one.Zxid)
-	if err != nil {
-		return nil, err
-	}
-	return t, l.table.Verify()
 }
 
 func (l *loading) record(t storage.Table, key, value []byte) error {
@@ -123,6 +126,18 @@ func (l *loading) state(key string, value []byte) (err error) {
 	l.hasState = true
 	l.one, err = command.DecodeState(value)
 	return err
+}
+
+// finish makes a tree of what was read, and verifies the whole.
+func (l *loading) finish() (*tree.Tree, error) {
+	if !l.hasState {
+		return nil, fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
+	}
+	t, err := l.znodes.Finish(l.one.Zxid)
+	if err != nil {
+		return nil, err
+	}
+	return t, l.table.Verify()
 }
 
 // Contents are what CheckImage found in an image.

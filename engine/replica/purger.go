@@ -7,14 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // # Sessions over shards
@@ -93,47 +91,15 @@ func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID,
 	return p
 }
 
-// purged is told that a shard has nothing of a session any more that has ended at home.
-func (p *Purger) purged(at replication.ShardID, id tree.SessionID) {
-	e := p.shards[at]
-	e.mu.Lock()
-	if e.mu.gone == nil {
-		e.mu.gone = make(map[tree.SessionID]bool)
+// Loop ends when either channel is closed, and at once where there is no shard to be told.
+func (p *Purger) Loop(stop, done <-chan struct{}) {
+	var all sync.WaitGroup
+	for _, e := range p.shards {
+		all.Go(func() {
+			lookLoop(stop, done, e.wake, func(now time.Time) time.Duration { return p.Look(e.machine.Shard, now) })
+		})
 	}
-	e.mu.gone[id] = true
-	e.mu.Unlock()
-	e.signal()
-}
-
-// waiting returns sessions that have ended at home and wait for this shard, in id order, if it is for this node to carry that.
-func (e *shardPurger) waiting() []session.Record {
-	if e.raft.Leader(command.HomeShard).Member != e.member {
-		e.window, e.cut = nil, false
-		return nil
-	}
-	e.window = e.home.stillEnded(e.window, e.machine.Shard)
-	if !e.cut || len(e.window) == 0 {
-		all := e.home.ended(e.machine.Shard)
-		e.cut = len(all) > PurgeWindow
-		e.window = slices.Clone(all[:min(len(all), PurgeWindow)])
-	}
-	return e.window
-}
-
-// takeGone returns what is known to be gone of the sessions that wait, and forgets the others if there are no more.
-func (e *shardPurger) takeGone(waiting []session.Record) map[tree.SessionID]bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	left := make(map[tree.SessionID]bool)
-	for _, r := range waiting {
-		if e.mu.gone[r.ID] {
-			left[r.ID] = true
-		}
-	}
-	if !e.cut {
-		e.mu.gone = maps.Clone(left)
-	}
-	return left
+	all.Wait()
 }
 
 // Signal has all loops look again.
@@ -149,17 +115,6 @@ func (e *shardPurger) signal() {
 	case e.wake <- struct{}{}:
 	default:
 	}
-}
-
-// Loop ends when either channel is closed, and at once where there is no shard to be told.
-func (p *Purger) Loop(stop, done <-chan struct{}) {
-	var all sync.WaitGroup
-	for _, e := range p.shards {
-		all.Go(func() {
-			lookLoop(stop, done, e.wake, func(now time.Time) time.Duration { return p.Look(e.machine.Shard, now) })
-		})
-	}
-	all.Wait()
 }
 
 // Look proposes what is to be proposed now for a shard, and returns when to look again.
@@ -196,6 +151,37 @@ func (e *shardPurger) look(now time.Time) time.Duration {
 	return PollInterval
 }
 
+// waiting returns sessions that have ended at home and wait for this shard, in id order, if it is for this node to carry that.
+func (e *shardPurger) waiting() []session.Record {
+	if e.raft.Leader(command.HomeShard).Member != e.member {
+		e.window, e.cut = nil, false
+		return nil
+	}
+	e.window = e.home.stillEnded(e.window, e.machine.Shard)
+	if !e.cut || len(e.window) == 0 {
+		all := e.home.ended(e.machine.Shard)
+		e.cut = len(all) > PurgeWindow
+		e.window = slices.Clone(all[:min(len(all), PurgeWindow)])
+	}
+	return e.window
+}
+
+// takeGone returns what is known to be gone of the sessions that wait, and forgets the others if there are no more.
+func (e *shardPurger) takeGone(waiting []session.Record) map[tree.SessionID]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	left := make(map[tree.SessionID]bool)
+	for _, r := range waiting {
+		if e.mu.gone[r.ID] {
+			left[r.ID] = true
+		}
+	}
+	if !e.cut {
+		e.mu.gone = maps.Clone(left)
+	}
+	return left
+}
+
 // propose hands a command to Raft that needs no stream.
 func (p *Purger) propose(id replication.ShardID, cmd []byte, now time.Time) measure {
 	proposal, err := p.raft.Propose(id, cmd)
@@ -204,6 +190,18 @@ func (p *Purger) propose(id replication.ShardID, cmd []byte, now time.Time) meas
 		return measure{at: now} // and so not on its way
 	}
 	return measure{at: now, proposal: proposal}
+}
+
+// purged is told that a shard has nothing of a session any more that has ended at home.
+func (p *Purger) purged(at replication.ShardID, id tree.SessionID) {
+	e := p.shards[at]
+	e.mu.Lock()
+	if e.mu.gone == nil {
+		e.mu.gone = make(map[tree.SessionID]bool)
+	}
+	e.mu.gone[id] = true
+	e.mu.Unlock()
+	e.signal()
 }
 
 // ended returns the records of sessions that another shard has still to be told of.

@@ -4,12 +4,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // The reaper's pace, as ZooKeeper's of the same meaning.
@@ -128,4 +126,15 @@ func (m *Replica) mortals(now time.Time, most int) (due []command.Mortal) {
 func (m *Replica) isStill(z command.Mortal) bool {
 	stat, ok := m.tree.Load().Exists(z.Path)
 	return ok && tree.Seen{Czxid: stat.Czxid, Mzxid: stat.Mzxid, Pzxid: stat.Pzxid} == z.Seen
+}
+
+// reap removes containers and TTL znodes that are still as the reaper saw them, each in a transaction of its own.
+func (m *Replica) reap(c *command.Command) {
+	t := m.tree.Load()
+	for _, z := range c.Reap {
+		h := tree.Header{Zxid: m.mu.Zxid + 1, Time: c.Wall, System: true}
+		if t.Reap(h, z.Path, z.Seen) == nil { // else somebody used it since
+			m.publish(t, h.Zxid)
+		}
+	}
 }

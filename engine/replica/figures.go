@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"sync/atomic"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Figures are what monitors ask of a shard. Once its machine is closed they stay as they were.
+type Figures struct {
+	Applied       uint64 // log index
+	Zxid          tree.Zxid
+	TreeSize      int64  // see tree.Weight
+	OverSoftQuota uint64 // transactions since the start
+	Znodes, Size  int    // bytes
+}
+
+// Figures are what this node knows of the shard. It waits for nothing.
+func (m *Replica) Figures() Figures {
+	t := m.tree.Load()
+	now := Figures{Applied: m.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: m.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
+	if last := m.last.Load(); last != nil { // asked last: the tree may have gone meanwhile
+		return *last
+	}
+	return now
+}
+
+// Sizes are of things of which the last, the smallest and the largest count. All are zero while there was none.
+type Sizes struct{ last, least, most atomic.Int64 }
+
+// note is for one goroutine.
+func (s *Sizes) note(n int) {
+	size := int64(n)
+	s.last.Store(size)
+	if least := s.least.Load(); least == 0 || size < least {
+		s.least.Store(size)
+	}
+	if size > s.most.Load() {
+		s.most.Store(size)
+	}
+}
+
+// Read returns them.
+func (s *Sizes) Read() (last, least, most int64) { return s.last.Load(), s.least.Load(), s.most.Load() }
+
+// Reset begins anew.
+func (s *Sizes) Reset() {
+	s.last.Store(0)
+	s.least.Store(0)
+	s.most.Store(0)
+}

@@ -1,0 +1,35 @@
+package replica
+
+import (
+	"math"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// D2: A parent whose create counter has come to its end keeps its Pzxid when a child is created.
+func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
+	load := func(paths ...string) *tree.Tree {
+		loader := tree.NewLoader(nil)
+		for _, path := range append(paths, "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/full") {
+			if err := loader.Add(path, tree.Znode{Created: math.MaxInt32}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tr, err := loader.Finish(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr
+	}
+	g := gap{old: load(), next: load("/full/child"), below: make(map[string]verdict)}
+	for _, path := range []string{"/full", "/full/child", "/full/other"} {
+		if _, touched := g.touched(path, watch.Once); !touched {
+			t.Errorf("%s counts as untouched", path)
+		}
+	}
+	if _, touched := g.touched("/", watch.Recursive); !touched {
+		t.Error("the root counts as untouched below")
+	}
+}
