@@ -179,8 +179,8 @@ func goldenRecords() []golden {
 	}
 }
 
-func TestCommandsAreWrittenAsEver(t *testing.T) { checkGolden(t, "commands.txt", goldenCommands()) }
-func TestRecordsAreWrittenAsEver(t *testing.T)  { checkGolden(t, "records.txt", goldenRecords()) }
+func TestCommandBytesNeverChange(t *testing.T) { checkGolden(t, "commands.txt", goldenCommands()) }
+func TestRecordBytesNeverChange(t *testing.T)  { checkGolden(t, "records.txt", goldenRecords()) }
 
 // checkGolden compares what is written with the golden file, which has a line "name: hex" for each value, and reads the
 // file's bytes back.
@@ -273,7 +273,7 @@ func damaged(b []byte, fn func([]byte)) {
 	}
 }
 
-func TestOnlyWhatTheEncoderWritesIsRead(t *testing.T) {
+func TestOnlyCanonicalBytesAreRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine and very many inputs")
 	}
@@ -356,7 +356,7 @@ func TestDecodedCommandSharesNothingButDataWithItsBytes(t *testing.T) {
 }
 
 // What one command leaves to the next is no part of it.
-func TestCommandsAreReadInOneRoom(t *testing.T) {
+func TestReaderKeepsNothingOfAnEntry(t *testing.T) {
 	var r Reader
 	for range 2 {
 		for _, g := range goldenCommands() {
@@ -379,7 +379,7 @@ func TestCommandsAreReadInOneRoom(t *testing.T) {
 	}
 }
 
-func TestImageOfANewerFormatSaysSo(t *testing.T) {
+func TestNewerImageIsRefused(t *testing.T) {
 	if _, err := DecodeState([]byte{0x94, FormatLevel + 1, 0x05, 0x90, 0x00}); !errors.Is(err, ErrNewer) {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestFirstProposalIsRegister(t *testing.T) {
 	})
 }
 
-func TestLoneRequestGoesOutAtOnce(t *testing.T) {
+func TestLoneCallIsSentAtOnce(t *testing.T) {
 	log := &enginetest.Log{}
 	o := New(command.HomeShard, log, clock.System(), enginetest.Origin(), command.Rules{}, &stubNode{})
 	o.mu.registration = registered
@@ -53,7 +53,7 @@ func TestLoneRequestGoesOutAtOnce(t *testing.T) {
 	}
 }
 
-func TestRequestsCoalesceWhileABatchIsInFlight(t *testing.T) {
+func TestCallsCoalesceWhileABatchIsInFlight(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/a")
 		first := r.want("1: /a")
@@ -66,7 +66,7 @@ func TestRequestsCoalesceWhileABatchIsInFlight(t *testing.T) {
 
 // Clients elsewhere who were in one batch are waited for, or the first who comes back would travel alone: for a part of what a commit
 // takes after the last one, and not by an end.
-func TestClientsElsewhereTravelTogether(t *testing.T) {
+func TestRemoteClientsShareABatch(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		s := knownOwner(true)
 		send := func(paths ...string) {
@@ -77,13 +77,13 @@ func TestClientsElsewhereTravelTogether(t *testing.T) {
 			}
 		}
 		const commit = 8 * time.Millisecond
-		land := func(sent []*enginetest.Proposal) {
+		deliver := func(sent []*enginetest.Proposal) {
 			enginetest.Pass(commit)
 			r.apply(sent...)
 		}
 		for range 100 { // until it is known what a commit takes
 			send("/first")
-			land(r.log.Drain())
+			deliver(r.log.Drain())
 		}
 		seq := r.mu.seq
 		want := func(paths string) []*enginetest.Proposal {
@@ -94,34 +94,34 @@ func TestClientsElsewhereTravelTogether(t *testing.T) {
 		send("/a")
 		sent := want("/a") // alone, as before: nobody is waited for
 		send("/b", "/c")
-		land(sent)
+		deliver(sent)
 		r.want()
 		send("/a")
-		land(want("/b /c /a"))
+		deliver(want("/b /c /a"))
 
 		send("/a")
 		enginetest.Pass(commit/remoteWaitParts - time.Millisecond)
 		r.want()
 		send("/b")
 		enginetest.Pass(time.Millisecond)
-		land(want("/a /b")) // one did not come back
+		deliver(want("/a /b")) // one did not come back
 
 		enginetest.Pass(commit/remoteWaitParts - time.Millisecond)
 		send("/a")
 		r.want()
 		r.QueueEnd(endCall("/end"))
 		r.Pump()
-		land(want("/end /a"))
+		deliver(want("/end /a"))
 
 		enginetest.Pass(commit / remoteWaitParts)
 		send("/a") // nobody is waited for any more
 		sent = want("/a")
 		r.sendMany(2, "here")
-		land(sent)
+		deliver(sent)
 		enginetest.Pass(commit / remoteWaitParts)
 		sent = want("/here0 /here1")
 		r.send("/here2")
-		land(sent)
+		deliver(sent)
 		want("/here2") // who calls here is waited for by gather alone
 	})
 }
@@ -182,12 +182,11 @@ func TestSecondBatchGoesOutBesideTheFirst(t *testing.T) {
 
 func TestBatchIsBounded(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
-		first := r.send("/a")
-		_ = first
-		hold := r.want("1: /a")
+		r.send("/a")
+		inFlight := r.want("1: /a")
 		r.sendMany(command.BatchMax+1, "b")
 		r.log.Drain()
-		r.apply(hold...)
+		r.apply(inFlight...)
 		r.applyAll()
 		if len(r.applied) != command.BatchMax+2 {
 			t.Fatalf("%d requests applied", len(r.applied))
@@ -197,13 +196,13 @@ func TestBatchIsBounded(t *testing.T) {
 			return NewCall(nil, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Path: "/big", Data: make([]byte, n)}}})
 		}
 		small := r.send("/small")
-		hold = r.log.Drain()
+		inFlight = r.log.Drain()
 		for _, c := range []*Call{big(command.BatchBytesMax / 2), big(command.BatchBytesMax / 2), big(2 * command.BatchBytesMax)} {
 			if _, err := r.Submit(c); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r.apply(hold...)
+		r.apply(inFlight...)
 		r.wantOutcome(small, nil)
 		for range 3 {
 			ps := r.log.Drain()
@@ -291,7 +290,7 @@ func TestNoBeatWhileABatchIsInFlight(t *testing.T) {
 	})
 }
 
-func TestRequestTakesThePlaceOfABeat(t *testing.T) {
+func TestCallReplacesABeat(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		r.Beat()
@@ -322,7 +321,7 @@ func TestProofIsTheFirstSending(t *testing.T) {
 	})
 }
 
-func TestRefusedBatchIsNoSending(t *testing.T) {
+func TestRefusedProposalIsNoProof(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		var proof time.Duration
 		r.node.proved = func(sent time.Duration) { proof = sent }
@@ -340,7 +339,7 @@ func TestRefusedBatchIsNoSending(t *testing.T) {
 }
 
 // A beat that Raft does not take is tried again now and then, and costs nothing in between.
-func TestBeatThatIsRefusedDoesNotSpin(t *testing.T) {
+func TestRefusedBeatDoesNotSpin(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		asked := 0
 		var count func()

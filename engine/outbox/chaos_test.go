@@ -53,7 +53,7 @@ type chaosCall struct {
 	path string
 	call *Call
 	told error // what a wait was told that came back without the outcome
-	left bool  // a wait came back
+	gone bool  // a wait came back
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -175,8 +175,8 @@ func (c *chaos) stopWaiting() {
 	call := c.calls[len(c.calls)-1-c.rng.IntN(min(20, len(c.calls)))]
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if !call.left {
-		call.left, call.told = true, c.outbox.Wait(ctx, call.call, 0)
+	if !call.gone {
+		call.gone, call.told = true, c.outbox.Wait(ctx, call.call, 0)
 	}
 }
 
@@ -300,7 +300,7 @@ func (c *chaos) check() {
 	}
 	for _, call := range c.calls {
 		c.checkOutcome(call.path, call.call.Err, times[call.path])
-		if call.left {
+		if call.gone {
 			c.checkOutcome(call.path, call.told, times[call.path])
 		}
 	}

@@ -56,7 +56,7 @@ func TestThenIsCalledOnce(t *testing.T) {
 	})
 }
 
-func TestCancelTakesOutWhatIsQueuedOnly(t *testing.T) {
+func TestCancelRemovesOnlyQueuedCalls(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
 		first := r.want("1: /sent")
@@ -77,7 +77,7 @@ func TestCancelTakesOutWhatIsQueuedOnly(t *testing.T) {
 	})
 }
 
-func TestNothingIsSentWhenAllWereTakenOut(t *testing.T) {
+func TestNothingIsSentWhenAllCallsAreCancelled(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/sent")
 		first := r.want("1: /sent")
@@ -142,14 +142,14 @@ func TestDeadlineOfTheCtxReplacesTheLimit(t *testing.T) {
 }
 
 // A10: a release that its caller stops waiting for still has to be sent: nobody else would free the lock.
-func TestEndIsNeverTakenOut(t *testing.T) {
+func TestEndIsNeverCancelled(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		c := endCall("/end")
 		r.QueueEnd(c)
 		r.Pump()
-		const beside = PollInterval/2 + time.Second // or the loop may look between the two steps of lead, and send it twice
-		if err := r.Wait(t.Context(), c, beside); !errors.Is(err, ErrUnknownOutcome) {
+		const limit = PollInterval/2 + time.Second // or the loop may look between the two steps of lead, and send it twice
+		if err := r.Wait(t.Context(), c, limit); !errors.Is(err, ErrUnknownOutcome) {
 			t.Fatalf("outcome %v of an end that is still to be sent", err)
 		}
 		r.lead(enginetest.Other)
@@ -226,7 +226,7 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 }
 
 // Requests that were given up must not hold the queue, nor their bytes the memory, until a leader is found.
-func TestRequestsTakenOutLeaveNothingBehind(t *testing.T) {
+func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		kept := r.send("/kept")
@@ -287,22 +287,22 @@ func TestEndsGoFirst(t *testing.T) {
 // A request is given up while Raft refuses its batch: its caller was told, so it must not be sent after all.
 // Close of a session that nobody hears of leaves no request of it without an outcome.
 // What is of a session that the shard does not know waits outside, in its order, and keeps nobody else waiting.
-func TestStrangersWaitOutside(t *testing.T) {
+func TestCallsAreParkedUntilIntroduced(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
-		invited := 0
+		introductions := 0
 		s := NewOwner(1, false)
 		send := func(path string) *Call {
 			c := NewCall(s, &command.Request{Kind: command.RequestTxn, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
 			if introduce, _ := r.Submit(c); introduce {
-				invited++
+				introductions++
 			}
 			return c
 		}
 		first, second := send("/1"), send("/2")
 		r.send("/other")
 		r.apply(r.want("1: /other")...)
-		if !r.Cancel(second, errTestEnd) || invited != 1 {
-			t.Errorf("taken out: %v, invited %d times", outcomeOf(second), invited)
+		if !r.Cancel(second, errTestEnd) || introductions != 1 {
+			t.Errorf("taken out: %v, introductions %d times", outcomeOf(second), introductions)
 		}
 		r.NotIntroduced(s, enginetest.ErrRefused)
 		r.wantOutcome(first, enginetest.ErrRefused)
@@ -313,8 +313,8 @@ func TestStrangersWaitOutside(t *testing.T) {
 		r.CancelQueued(ErrSessionExpired, NewOwner(1, false))
 		send("/5")
 		r.Cancel(ended, errTestEnd)
-		if invited != 2 {
-			t.Errorf("invited %d times, want once more after it was turned away", invited)
+		if introductions != 2 {
+			t.Errorf("introductions %d times, want once more after it was turned away", introductions)
 		}
 		r.want()
 		r.Introduced(s)

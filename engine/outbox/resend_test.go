@@ -68,7 +68,7 @@ func TestGapResendsAllInOrder(t *testing.T) {
 	})
 }
 
-func TestResendThatIsRefusedIsTriedAgain(t *testing.T) {
+func TestRefusedResendIsTriedAgain(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
 		r.log.Refuse(enginetest.ErrRefused)
@@ -111,20 +111,20 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 
 // A link is cut for most of a session's timeout and loses every copy of the batch that is on its way. When it is whole again
 // the next copy must not come so late that the session has expired.
-func TestTimerResendsWithinAPulse(t *testing.T) {
+func TestTimerResendsWithinTheBeatInterval(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
-		const pulse = 300 * time.Millisecond
-		r.node.beatInterval = pulse
+		const interval = 300 * time.Millisecond
+		r.node.beatInterval = interval
 		r.send("/a")
 		r.want("1: /a")
 		enginetest.Pass(10 * time.Second)
 		copies := r.log.Drain()
 		for i, p := range copies[1:] {
-			if w := p.At.Sub(copies[i].At); w > pulse+2*PollInterval {
-				t.Fatalf("copy %d after %v, want %v at most", i+2, w, pulse)
+			if w := p.At.Sub(copies[i].At); w > interval+2*PollInterval {
+				t.Fatalf("copy %d after %v, want %v at most", i+2, w, interval)
 			}
 		}
-		if most := int(10*time.Second/pulse) + 5; len(copies) > most {
+		if most := int(10*time.Second/interval) + 5; len(copies) > most {
 			t.Fatalf("%d copies, want %d at most", len(copies), most)
 		}
 	})
@@ -177,7 +177,7 @@ func TestRefusedTimedResendStaysAlone(t *testing.T) {
 }
 
 // B2: a snapshot carries the stream past a batch that waits: nobody will say what it answered.
-func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
+func TestSkipToEndsOnlyPassedBatches(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		a := r.send("/a")
 		b := r.sendMany(SecondBatchMin, "b")
@@ -202,7 +202,7 @@ func TestJumpEndsWhatItPassedAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestJumpCarriesTheRegister(t *testing.T) {
+func TestSkipToCoversTheRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.lead(enginetest.Other)
