@@ -176,7 +176,8 @@ func (o *Outbox) unsealLocked(b *Batch) {
 	if o.mu.closed != nil {
 		return // Close has completed its calls
 	}
-	o.mu.inflight = o.mu.inflight[:len(o.mu.inflight)-1] // the newest: nothing is sealed during a send
+	// b is the newest one, because nothing is sealed during a send.
+	o.mu.inflight = o.mu.inflight[:len(o.mu.inflight)-1]
 	if o.mu.registration == registering {
 		o.mu.registration = unregistered
 		return

@@ -34,7 +34,7 @@ func TestFirstProposalIsRegister(t *testing.T) {
 		select {
 		case <-r.Ready:
 		default:
-			t.Fatal("registered, and not ready")
+			t.Fatal("Ready is open after Register was applied")
 		}
 	})
 }
@@ -44,7 +44,7 @@ func TestLoneCallIsSentAtOnce(t *testing.T) {
 	o := New(command.HomeShard, log, clock.System(), enginetest.Origin(), command.Rules{}, &stubNode{})
 	o.mu.registration = registered
 	log.Elect(enginetest.Other)
-	// No loop runs: the request goes out on this goroutine, in this call.
+	// No Loop runs: Submit itself proposes the batch, on this goroutine.
 	if _, err := o.Submit(txnCall(nil, "/a")); err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,9 @@ func TestCallsCoalesceWhileABatchIsInFlight(t *testing.T) {
 	})
 }
 
-// Clients elsewhere who were in one batch are waited for, or the first who comes back would travel alone: for a part of what a commit
-// takes after the last one, and not by an end.
+// Remote clients whose calls were in one batch are waited for, or the first to come back would
+// travel alone. The wait is a part of the commit time after the last batch. It ends at once for an
+// end.
 func TestRemoteClientsShareABatch(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		s := knownOwner(true)
@@ -81,7 +82,7 @@ func TestRemoteClientsShareABatch(t *testing.T) {
 			enginetest.Pass(commit)
 			r.apply(sent...)
 		}
-		for range 100 { // until it is known what a commit takes
+		for range 100 { // until the outbox knows how long a commit takes
 			send("/first")
 			deliver(r.log.Drain())
 		}
@@ -92,7 +93,7 @@ func TestRemoteClientsShareABatch(t *testing.T) {
 			return r.want(fmt.Sprintf("%d: %s", seq, paths))
 		}
 		send("/a")
-		sent := want("/a") // alone, as before: nobody is waited for
+		sent := want("/a") // alone: nobody is waited for yet
 		send("/b", "/c")
 		deliver(sent)
 		r.want()
@@ -104,7 +105,7 @@ func TestRemoteClientsShareABatch(t *testing.T) {
 		r.want()
 		send("/b")
 		enginetest.Pass(time.Millisecond)
-		deliver(want("/a /b")) // one did not come back
+		deliver(want("/a /b")) // one client did not come back
 
 		enginetest.Pass(commit/remoteWaitParts - time.Millisecond)
 		send("/a")
@@ -114,7 +115,7 @@ func TestRemoteClientsShareABatch(t *testing.T) {
 		deliver(want("/end /a"))
 
 		enginetest.Pass(commit / remoteWaitParts)
-		send("/a") // nobody is waited for any more
+		send("/a") // the wait is over
 		sent = want("/a")
 		r.sendMany(2, "here")
 		deliver(sent)
@@ -122,7 +123,7 @@ func TestRemoteClientsShareABatch(t *testing.T) {
 		sent = want("/here0 /here1")
 		r.send("/here2")
 		deliver(sent)
-		want("/here2") // who calls here is waited for by gather alone
+		want("/here2") // only gather waits for callers in this process
 	})
 }
 
@@ -173,7 +174,7 @@ func TestSecondBatchGoesOutBesideTheFirst(t *testing.T) {
 		r.want("1: /a")
 		r.send("/c")
 		if got := r.log.Drain(); len(got) != 1 || len(enginetest.Decode(t, got[0].Cmd).Requests) != SecondBatchMin {
-			t.Fatalf("with %d waiting, %d batches went out", SecondBatchMin, len(got))
+			t.Fatalf("with %d calls waiting, %d batches were proposed", SecondBatchMin, len(got))
 		}
 		r.sendMany(2*SecondBatchMin, "d")
 		r.want() // two in flight are enough
@@ -218,12 +219,13 @@ func TestRefusedProposalKeepsItsPlace(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Refuse(enginetest.ErrRefused)
 		a, b := r.send("/a"), r.send("/b")
-		enginetest.Pass(PollInterval) // so that both are in what is refused: an end goes ahead of what has not been tried
+		// Now Raft refuses a batch with both calls. An end goes ahead only of calls in the queue.
+		enginetest.Pass(PollInterval)
 		r.QueueEnd(endCall("/end"))
 		enginetest.Pass(time.Second)
 		r.want()
 		if !r.Cancel(a, context.Canceled) {
-			t.Fatal("a request of a refused batch cannot be taken out")
+			t.Fatal("cannot cancel a call of a refused batch")
 		}
 		r.log.Refuse(nil)
 		enginetest.Pass(PollInterval)
@@ -246,7 +248,7 @@ func TestNothingIsSentWithoutALeader(t *testing.T) {
 		r.lead(enginetest.Member)
 		again := r.want("1: /a")
 		if !bytes.Equal(again[0].Cmd, inflight[0].Cmd) {
-			t.Fatal("the batch that was sent again is another one")
+			t.Fatal("the second copy differs from the first")
 		}
 		r.apply(again...)
 		r.apply(inflight...) // the first copy was not lost after all
@@ -268,7 +270,7 @@ func TestBeatIsAnEmptyBatch(t *testing.T) {
 		r.log.Drain() // a copy
 		r.apply(beat...)
 		if len(proofs) != 1 || proofs[0] != at {
-			t.Fatalf("proofs %v, want the first sending %v", proofs, at)
+			t.Fatalf("proved alive at %v, want %v, the first sending", proofs, at)
 		}
 	})
 }
@@ -282,7 +284,7 @@ func TestNoBeatWhileABatchIsInFlight(t *testing.T) {
 		r.want()
 		r.apply(first...)
 		enginetest.Pass(time.Second)
-		r.want() // nor afterwards: the batch was proof enough
+		r.want() // the batch was proof enough
 		r.Beat()
 		r.want("2:")
 		r.Beat()
@@ -301,7 +303,7 @@ func TestCallReplacesABeat(t *testing.T) {
 	})
 }
 
-// A2: a resend does not move the moment that the sessions live by.
+// A2: sending a batch again does not change the time at which the node was proved alive.
 func TestProofIsTheFirstSending(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		var proof time.Duration
@@ -316,7 +318,7 @@ func TestProofIsTheFirstSending(t *testing.T) {
 		r.apply(copies[len(copies)-1])
 		r.wantOutcome(c, nil)
 		if proof != at || c.Sent != at {
-			t.Fatalf("proof %v, outcome sent at %v, want %v", proof, c.Sent, at)
+			t.Fatalf("proved alive at %v, call sent at %v, want %v", proof, c.Sent, at)
 		}
 	})
 }
@@ -333,19 +335,19 @@ func TestRefusedProposalIsNoProof(t *testing.T) {
 		at := r.clock.Boot()
 		r.apply(r.want("1: /a")...)
 		if proof != at {
-			t.Fatalf("proof %v, want %v", proof, at)
+			t.Fatalf("proved alive at %v, want %v", proof, at)
 		}
 	})
 }
 
-// A beat that Raft does not take is tried again now and then, and costs nothing in between.
+// If Raft refuses a beat, the outbox tries again now and then, and does nothing in between.
 func TestRefusedBeatDoesNotSpin(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		asked := 0
 		var count func()
 		count = func() {
 			if asked++; asked == 1000 {
-				r.log.Refuse(nil) // or nothing else would ever happen
+				r.log.Refuse(nil) // or the loop would never end
 			}
 			r.log.OnNextPropose(count)
 		}

@@ -23,8 +23,8 @@ type Call struct {
 	// The outcome. Read it after Done is closed.
 	Done    chan struct{}
 	Results []tree.Result
-	// Zxid is of the transaction that opened or attached a session. For other calls it is the
-	// newest one when the call was applied.
+	// Zxid names the transaction that opened or attached a session. For other calls it is the
+	// newest transaction when the call was applied.
 	Zxid  tree.Zxid
 	Sent  time.Duration // boot clock, when its batch was first handed to Raft; zero if it was not
 	Drift time.Duration // of the clocks at that moment

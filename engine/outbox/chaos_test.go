@@ -19,9 +19,10 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
-// A chaos is a pipeline on an ensemble that loses, repeats and reorders what is proposed, changes its leader, and lets
-// this node's replica lag behind, or skip ahead by a snapshot. What was committed is known to the test, so every outcome
-// that a caller was told can be compared with the truth.
+// A chaos is an outbox on an unreliable ensemble. The ensemble loses, repeats and reorders
+// proposals and changes its leader. This node's replica lags behind, or skips ahead by a snapshot.
+// The test knows what was committed, so it compares every outcome that a caller was told with the
+// truth.
 type chaos struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -31,19 +32,21 @@ type chaos struct {
 	local  *acceptor // this node's replica
 	start  uint64
 
-	transit     []transit
-	committed   []command.Command
-	applied     int       // entries of committed that local has applied
-	truth       *acceptor // a replica that is up to date
-	calls       []*chaosCall
-	callers     [chaosCallers]*Owner
-	introducing []*Owner          // callers that the shard does not know, and that have something for it
-	next        [chaosCallers]int // per caller: number of its next call
+	transit   []transit
+	committed []command.Command
+	applied   int       // how many entries of committed local has applied
+	truth     *acceptor // a replica that is up to date
+	calls     []*chaosCall
+	callers   [chaosCallers]*Owner
+	// Callers that wait to be introduced to the shard.
+	introducing []*Owner
+	next        [chaosCallers]int // the number of each caller's next call
 }
 
 const chaosCallers = 6
 
-// transit is a proposal on its way. What this node proposed while it led cannot be lost without a change of leader.
+// A transit is a proposal on its way. If kept is set, this node proposed it as the leader, and it
+// cannot be lost without a change of leader.
 type transit struct {
 	*enginetest.Proposal
 	kept bool
@@ -52,8 +55,8 @@ type transit struct {
 type chaosCall struct {
 	path string
 	call *Call
-	told error // what a wait was told that came back without the outcome
-	gone bool  // a wait came back
+	told error // what Wait returned, if it returned without the outcome
+	gone bool  // Wait has returned
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -67,7 +70,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	return c
 }
 
-// restart begins another incarnation of the node. What the one before proposed may still arrive.
+// restart begins another incarnation of the node. Proposals of the one before may still arrive.
 func (c *chaos) restart() {
 	if c.outbox != nil {
 		c.outbox.Close(ErrClosed)
@@ -121,7 +124,8 @@ func (c *chaos) step() {
 	}
 }
 
-// call has a caller submit its next request; now and then another does while that is being proposed.
+// call has a caller submit its next call. Now and then, a second one is submitted while the first
+// is being proposed.
 func (c *chaos) call() {
 	if c.rng.IntN(4) == 0 {
 		c.log.OnNextPropose(c.submit)
@@ -130,8 +134,8 @@ func (c *chaos) call() {
 	c.log.OnNextPropose(nil)
 }
 
-// submit sends a caller's next request: now and then one that goes ahead of what others wait for, or one that takes the
-// room of many.
+// submit sends a caller's next call. Some calls go ahead of the calls of others, and some are as
+// large as many.
 func (c *chaos) submit() {
 	caller := c.rng.IntN(chaosCallers)
 	path := fmt.Sprintf("/%d/%d", caller, c.next[caller])
@@ -152,7 +156,7 @@ func (c *chaos) submit() {
 	c.calls = append(c.calls, &chaosCall{path: path, call: call})
 }
 
-// answer has the shard know a caller that waits outside, or never know it.
+// introduce lets the introduction of one caller succeed or fail.
 func (c *chaos) introduce() {
 	if len(c.introducing) == 0 {
 		return
@@ -167,7 +171,7 @@ func (c *chaos) introduce() {
 	}
 }
 
-// giveUp has a caller look at its call for the last time.
+// stopWaiting has a caller give up one of its calls.
 func (c *chaos) stopWaiting() {
 	if len(c.calls) == 0 {
 		return
@@ -233,7 +237,7 @@ func (c *chaos) applyOne() {
 	}
 }
 
-// install takes this node's replica to the newest state at once.
+// install takes this node's replica to the newest state by a snapshot.
 func (c *chaos) install() {
 	c.local.table = session.NewTable()
 	c.applied = len(c.committed)
@@ -247,7 +251,7 @@ func (c *chaos) install() {
 	}
 }
 
-// settle lets everything arrive.
+// deliverAll makes the ensemble reliable until every call has its outcome.
 func (c *chaos) deliverAll() {
 	c.log.Refuse(nil)
 	c.log.Elect(enginetest.Other)
@@ -271,7 +275,7 @@ func (c *chaos) deliverAll() {
 		}
 		enginetest.Pass(10 * time.Millisecond)
 	}
-	c.t.Fatalf("%d calls never had an outcome", c.pending())
+	c.t.Fatalf("%d calls never got an outcome", c.pending())
 }
 
 func (c *chaos) pending() (n int) {
@@ -315,12 +319,13 @@ func (c *chaos) checkOutcome(path string, told error, times int) {
 		want = min(times, 1)
 	}
 	if times != want {
-		c.t.Errorf("call %s was told %v and is applied %d times", path, told, times)
+		c.t.Errorf("call %s: its caller was told %v, and it was applied %d times", path, told, times)
 	}
 }
 
-// Calls on a log that loses, repeats and refuses what it is given, under leaders that come and go: each is told the truth.
-// (dragonboat#264: what was lost on its way to the leader was told by a timeout, which says nothing.)
+// The log loses, repeats and refuses proposals, and leaders come and go. Every caller is told the
+// truth. (dragonboat#264: a proposal that was lost on its way to the leader ended by a timeout,
+// which says nothing.)
 func TestOutcomesAreTrueOnAnUnreliableLog(t *testing.T) {
 	for _, seed := range enginetest.Seeds(60) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

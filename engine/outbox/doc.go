@@ -11,10 +11,10 @@
 // one fills. A replica accepts a batch only in its place in the stream, so sending it again is
 // harmless.
 //
-// Calls of one session are applied in the order in which they were queued. Ends, which release a
-// lock or close a session, overtake the calls of other sessions.
+// The calls of one session are applied in the order in which they were queued. Ends, which release
+// a lock or close a session, overtake the calls of other sessions.
 //
 // An outbox knows a session as an [Owner]: whether the shard knows the session, and whether it has
-// ended. Before a session's first call can be sent to a shard, the session must be introduced there.
-// Meanwhile its calls are parked.
+// ended. A session must be introduced to a shard before its calls can go there. Until then its
+// calls are parked.
 package outbox

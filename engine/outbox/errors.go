@@ -29,5 +29,5 @@ var (
 // The reasons for ErrUnavailable.
 var (
 	errQueueFull = fmt.Errorf("%w: too many requests wait on this node", ErrUnavailable)
-	errNotSent   = fmt.Errorf("%w: no quorum took it in time", ErrUnavailable)
+	errNotSent   = fmt.Errorf("%w: it could not be proposed in time", ErrUnavailable)
 )

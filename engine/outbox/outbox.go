@@ -161,8 +161,8 @@ func (o *Outbox) refusalLocked(c *Call, parked bool) error {
 }
 
 // Introduced records that the shard knows a session, and queues the session's parked calls in their
-// order. It returns false if the session has ended: then the caller must end the parked calls with
-// NotIntroduced, because whoever ended the session may have sent no end to this shard.
+// order. It returns false if the session has ended. Then the keeper may have sent no end to this
+// shard, and the caller must end the parked calls with NotIntroduced.
 func (o *Outbox) Introduced(s *Owner) bool {
 	o.mu.Lock()
 	known := &s.shards[o.Shard-1].known

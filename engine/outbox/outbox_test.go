@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
-// Whoever has to be told of an outcome is told once, when it is known, whatever it is.
+// Then is called once when the outcome is known, whatever the outcome is.
 func TestThenIsCalledOnce(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		s := knownOwner(false)
@@ -24,7 +24,7 @@ func TestThenIsCalledOnce(t *testing.T) {
 			c := txnCall(s, path)
 			c.Then = func() {
 				if !c.IsDone() {
-					t.Errorf("%s: told before it is known", path)
+					t.Errorf("%s: Then was called before the outcome was known", path)
 				}
 				told[path]++
 			}
@@ -50,7 +50,7 @@ func TestThenIsCalledOnce(t *testing.T) {
 		synctest.Wait()
 		for _, path := range []string{"/inadmissible", "/applied", "/cancelled", "/dropped", "/given up", "/queued at the end", "/refused"} {
 			if told[path] != 1 {
-				t.Errorf("%s: told %d times", path, told[path])
+				t.Errorf("%s: Then was called %d times", path, told[path])
 			}
 		}
 	})
@@ -61,10 +61,10 @@ func TestCancelRemovesOnlyQueuedCalls(t *testing.T) {
 		sent, queued := r.send("/sent"), r.send("/queued")
 		first := r.want("1: /sent")
 		if r.Cancel(sent, context.Canceled) {
-			t.Fatal("a request that was sent was taken out")
+			t.Fatal("cancelled a call that was sent")
 		}
 		if !r.Cancel(queued, context.Canceled) {
-			t.Fatal("a queued request was not taken out")
+			t.Fatal("did not cancel a queued call")
 		}
 		r.wantOutcome(queued, context.Canceled)
 		r.send("/next")
@@ -72,7 +72,7 @@ func TestCancelRemovesOnlyQueuedCalls(t *testing.T) {
 		r.wantOutcome(sent, nil)
 		r.want("2: /next")
 		if r.Cancel(sent, context.Canceled) || r.Cancel(queued, context.Canceled) {
-			t.Fatal("a request ended twice")
+			t.Fatal("cancelled a call twice")
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestNothingIsSentWhenAllCallsAreCancelled(t *testing.T) {
 			r.Cancel(c, context.Canceled)
 		}
 		r.send("/here")
-		r.want() // one waits, which is no second batch
+		r.want() // one call waits, which is too few for a second batch
 		r.apply(first...)
 		r.apply(r.want("2: /here")...)
 
@@ -96,8 +96,8 @@ func TestNothingIsSentWhenAllCallsAreCancelled(t *testing.T) {
 	})
 }
 
-// B4.2, B4.3: what was not proposed is certainly not applied, and says so; what was is unknown, for the reason of the ctx only
-// if it was the ctx that ended.
+// B4.2, B4.3: a call that was not proposed is certainly not applied, and its error says so. The
+// outcome of a proposed call is unknown. Its error names the ctx only if the ctx ended.
 func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
@@ -120,7 +120,7 @@ func TestWaitTellsWhatMayStillHappen(t *testing.T) {
 		r.log.Drain() // copies of the first batch
 		r.apply(first...)
 		if err := r.Wait(ctx, sent, time.Hour); err != nil {
-			t.Fatalf("applied: %v", err) // the truth, whatever the ctx says
+			t.Fatalf("applied: %v", err) // the truth, even though ctx has ended
 		}
 		r.want()
 	})
@@ -141,16 +141,19 @@ func TestDeadlineOfTheCtxReplacesTheLimit(t *testing.T) {
 	})
 }
 
-// A10: a release that its caller stops waiting for still has to be sent: nobody else would free the lock.
+// A10: a release must be sent even if its caller has stopped waiting: nobody else would free the
+// lock.
 func TestEndIsNeverCancelled(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
 		c := endCall("/end")
 		r.QueueEnd(c)
 		r.Pump()
-		const limit = PollInterval/2 + time.Second // or the loop may look between the two steps of lead, and send it twice
+		// A second and half an interval: otherwise Loop may look between the two steps of lead, and
+		// send the end twice.
+		const limit = PollInterval/2 + time.Second
 		if err := r.Wait(t.Context(), c, limit); !errors.Is(err, ErrUnknownOutcome) {
-			t.Fatalf("outcome %v of an end that is still to be sent", err)
+			t.Fatalf("outcome of an end that is still to be sent: %v", err)
 		}
 		r.lead(enginetest.Other)
 		r.apply(r.want("1: /end")...)
@@ -158,8 +161,8 @@ func TestEndIsNeverCancelled(t *testing.T) {
 	})
 }
 
-// B4.5: what a closed or failed node had proposed is unknown, the rest is not applied.
-// (CURATOR-673, CURATOR-677: a call whose client was closed was never answered.)
+// B4.5: if a node is closed or fails, the outcome of its proposed calls is unknown. Its other calls
+// are not applied. (CURATOR-673, CURATOR-677: a call whose client was closed was never answered.)
 func TestCloseTellsQueuedAndSentApart(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		sent, queued := r.send("/sent"), r.send("/queued")
@@ -191,7 +194,7 @@ func TestCloseTellsQueuedAndSentApart(t *testing.T) {
 	})
 }
 
-// The pipeline is closed in the moment in which a batch is about to be sealed.
+// The outbox is closed just before it seals a batch.
 func TestNothingIsSealedAfterClose(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.node.checkDeadlines = func() { r.Outbox.Close(ErrClosed) }
@@ -202,7 +205,7 @@ func TestNothingIsSealedAfterClose(t *testing.T) {
 	})
 }
 
-// A10: a queue that is full for minutes keeps no lock taken.
+// A10: a queue that is full for minutes keeps no lock acquired.
 func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
@@ -215,7 +218,7 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 		r.QueueEnd(endCall("/end"))
 		r.Beat()
 		r.Cancel(queued[0], context.Canceled)
-		r.send("/room") // where one was taken out there is room
+		r.send("/room") // the cancelled call has left room
 		r.lead(enginetest.Other)
 		synctest.Wait()
 		first := enginetest.Decode(t, r.log.Drain()[0].Cmd)
@@ -225,7 +228,7 @@ func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 	})
 }
 
-// Requests that were given up must not hold the queue, nor their bytes the memory, until a leader is found.
+// Cancelled calls must not fill the queue, nor their bytes the memory, until a leader is found.
 func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)
@@ -238,7 +241,7 @@ func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 		n, bytes := len(r.Outbox.mu.queue.back), r.Outbox.mu.queue.sendable.bytes
 		r.Outbox.mu.Unlock()
 		if n > QueueMax/8 || bytes != len(kept.Encoded) {
-			t.Fatalf("one request waits, %d with %d bytes are kept", n, bytes)
+			t.Fatalf("one call waits, the queue keeps %d calls and counts %d bytes", n, bytes)
 		}
 		r.lead(enginetest.Other)
 		r.want("1: /kept")
@@ -265,7 +268,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 		r.send("/small")
 		r.Cancel(calls[1], context.Canceled)
 		if _, err := r.Submit(big()); err != nil {
-			t.Fatalf("after one was taken out: %v", err)
+			t.Fatalf("after one call was cancelled: %v", err)
 		}
 	})
 }
@@ -284,9 +287,7 @@ func TestEndsGoFirst(t *testing.T) {
 	})
 }
 
-// A request is given up while Raft refuses its batch: its caller was told, so it must not be sent after all.
-// Close of a session that nobody hears of leaves no request of it without an outcome.
-// What is of a session that the shard does not know waits outside, in its order, and keeps nobody else waiting.
+// Calls of a session that the shard does not know are parked in their order, and delay nobody else.
 func TestCallsAreParkedUntilIntroduced(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		introductions := 0
@@ -302,7 +303,7 @@ func TestCallsAreParkedUntilIntroduced(t *testing.T) {
 		r.send("/other")
 		r.apply(r.want("1: /other")...)
 		if !r.Cancel(second, errTestEnd) || introductions != 1 {
-			t.Errorf("taken out: %v, introductions %d times", outcomeOf(second), introductions)
+			t.Errorf("outcome of the cancelled call: %v; %d introductions, want 1", outcomeOf(second), introductions)
 		}
 		r.NotIntroduced(s, enginetest.ErrRefused)
 		r.wantOutcome(first, enginetest.ErrRefused)
@@ -314,7 +315,7 @@ func TestCallsAreParkedUntilIntroduced(t *testing.T) {
 		send("/5")
 		r.Cancel(ended, errTestEnd)
 		if introductions != 2 {
-			t.Errorf("introductions %d times, want once more after it was turned away", introductions)
+			t.Errorf("%d introductions, want 2: one more after the first failed", introductions)
 		}
 		r.want()
 		r.Introduced(s)
@@ -322,18 +323,18 @@ func TestCallsAreParkedUntilIntroduced(t *testing.T) {
 		send("/6")
 		r.apply(r.want("3: /6")...)
 
-		s.shards[0].known.Store(false) // as another session
+		s.shards[0].known.Store(false) // stands for another session
 		all := []*Call{send("/7")}
 		for range QueueMax - 1 {
 			all = append(all, send("/many"))
 		}
 		if err := outcomeOf(send("/too many")); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("beside %d outside: %v", len(all), err)
+			t.Errorf("with %d parked calls: %v", len(all), err)
 		}
 		r.CancelQueued(ErrSessionExpired, s)
 		r.wantOutcome(all[0], ErrSessionExpired)
 		if n, kept := len(r.mu.queue.parked[s]), r.mu.queue.parkedLen; n > compactMin || kept != n {
-			t.Errorf("%d that were taken out are still in the queue, which counts %d", n, kept)
+			t.Errorf("%d cancelled calls are still parked, parkedLen is %d", n, kept)
 		}
 		r.NotIntroduced(s, enginetest.ErrRefused)
 		r.wantOutcome(all[0], ErrSessionExpired)

@@ -72,8 +72,8 @@ func (o *Outbox) arm() time.Duration {
 // commit takes. It does not do so on the leader: an entry in the leader's own log cannot be lost
 // without a change of term.
 //
-// No timer sends all batches again. On a slow disk each copy is another fsync, and the node would
-// collapse.
+// No timer sends all batches again. On a slow disk each copy costs one more fsync, and the node
+// would collapse.
 func (o *Outbox) resendLost() {
 	leader, interval := o.raft.Leader(o.Shard), o.beatInterval()
 	o.mu.Lock()

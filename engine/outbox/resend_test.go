@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
-// twoInFlight fills the window and returns what was proposed.
+// twoInFlight fills the window and returns the two proposals.
 func (r *rig) twoInFlight() []*enginetest.Proposal {
 	r.send("/a")
 	r.sendMany(SecondBatchMin, "b")
@@ -25,12 +25,13 @@ func (r *rig) twoInFlight() []*enginetest.Proposal {
 	return ps
 }
 
+// wantSame checks that exactly these proposals were made again, and returns the copies.
 func (r *rig) wantSame(want []*enginetest.Proposal) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
 	got := r.log.Drain()
 	if !slices.EqualFunc(got, want, func(a, b *enginetest.Proposal) bool { return bytes.Equal(a.Cmd, b.Cmd) }) {
-		r.t.Fatalf("%d batches sent again, not the %d as they were", len(got), len(want))
+		r.t.Fatalf("%d batches were sent again, want exact copies of %d", len(got), len(want))
 	}
 	return got
 }
@@ -38,7 +39,7 @@ func (r *rig) wantSame(want []*enginetest.Proposal) []*enginetest.Proposal {
 func TestChangeOfLeaderResendsAllInOrder(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
-		r.lead(enginetest.Other) // the same member, another term
+		r.lead(enginetest.Other) // the same member, but a new term
 		r.apply(r.wantSame(lost)...)
 		enginetest.Pass(time.Minute)
 		r.want()
@@ -80,7 +81,7 @@ func TestRefusedResendIsTriedAgain(t *testing.T) {
 	})
 }
 
-// B3.1: a disk that stalls has every copy to sync as well, and gets slower by them.
+// B3.1: a slow disk must sync every copy too, and copies make it slower.
 func TestTimerResendsTheOldestAlone(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		lost := r.twoInFlight()
@@ -97,20 +98,20 @@ func TestTimerResendsTheOldestAlone(t *testing.T) {
 		}
 		patience := resendFirstMin
 		for i, w := range waits {
-			// The loop looks every droppedPoll.
+			// Loop looks once per PollInterval.
 			if w < patience || w > patience+2*PollInterval {
 				t.Fatalf("copy %d after %v, want %v", i, w, patience)
 			}
 			patience = min(2*patience, resendMax)
 		}
 		if patience != resendMax {
-			t.Fatalf("waited %v", waits)
+			t.Fatalf("patience never reached its maximum: waited %v", waits)
 		}
 	})
 }
 
-// A link is cut for most of a session's timeout and loses every copy of the batch that is on its way. When it is whole again
-// the next copy must not come so late that the session has expired.
+// A link is cut for most of a session's timeout and loses every copy of the batch in flight. After
+// the link works again, the next copy must not come so late that the session has expired.
 func TestTimerResendsWithinTheBeatInterval(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		const interval = 300 * time.Millisecond
@@ -130,7 +131,7 @@ func TestTimerResendsWithinTheBeatInterval(t *testing.T) {
 	})
 }
 
-// B3.1: commits that take long are no sign of loss.
+// B3.1: a long commit is no sign of loss.
 func TestPatienceFollowsTheCommitTime(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		for i := range 50 {
@@ -145,12 +146,13 @@ func TestPatienceFollowsTheCommitTime(t *testing.T) {
 		r.log.Drain()
 		enginetest.Pass(2 * time.Second)
 		if ps := r.log.Drain(); len(ps) == 0 || ps[0].At.Sub(start) < 750*time.Millisecond {
-			t.Fatalf("sent again %v after a commit that takes 200ms", ps[0].At.Sub(start))
+			t.Fatalf("sent again after %v, though a commit takes 200ms", ps[0].At.Sub(start))
 		}
 	})
 }
 
-// B3.2: an entry in a leader's own log cannot be lost without a change of term, and every copy would be another fsync.
+// B3.2: an entry in a leader's own log cannot be lost without a change of term. Every copy would be
+// another fsync.
 func TestTimerIsOffWhileThisNodeLeads(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.lead(enginetest.Member)
@@ -170,13 +172,13 @@ func TestRefusedTimedResendStaysAlone(t *testing.T) {
 		enginetest.Pass(50 * time.Millisecond)
 		for _, p := range r.log.Drain() {
 			if !bytes.Equal(p.Cmd, lost[0].Cmd) {
-				t.Fatal("a batch was sent again that nothing says was lost")
+				t.Fatal("sent a batch again without evidence that it was lost")
 			}
 		}
 	})
 }
 
-// B2: a snapshot carries the stream past a batch that waits: nobody will say what it answered.
+// B2: a snapshot carries the stream past a batch in flight. Nobody knows what that batch answered.
 func TestSkipToEndsOnlyPassedBatches(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		a := r.send("/a")
@@ -184,7 +186,7 @@ func TestSkipToEndsOnlyPassedBatches(t *testing.T) {
 		c := r.send("/c")
 		synctest.Wait()
 		ps := r.log.Drain()
-		// A snapshot holds batch 1: the table of this node begins there.
+		// The snapshot holds batch 1: this node's table begins there.
 		r.table = session.NewTable()
 		o := enginetest.Origin()
 		o.LastSeq = 1
@@ -197,7 +199,7 @@ func TestSkipToEndsOnlyPassedBatches(t *testing.T) {
 		r.apply(r.want("3: /c")...)
 		r.wantOutcome(c, nil)
 		if slices.Contains(r.applied, "/a") {
-			t.Fatal("applied again what the snapshot held")
+			t.Fatal("applied again a batch that the snapshot holds")
 		}
 	})
 }
@@ -214,7 +216,8 @@ func TestSkipToCoversTheRegister(t *testing.T) {
 	})
 }
 
-// A commit that took minutes, because the machine slept or there was no quorum, says nothing about the next one.
+// A commit that took minutes, because the machine slept or there was no quorum, says nothing about
+// the next one.
 func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.send("/a")
@@ -222,7 +225,7 @@ func TestPatienceIsBoundedAfterALongCommit(t *testing.T) {
 		r.clock.Pause(10 * time.Minute)
 		r.apply(sent...)
 		r.send("/b")
-		r.want("2: /b") // and it is lost on its way
+		r.want("2: /b") // lost on its way
 		enginetest.Pass(resendMax + PollInterval)
 		r.want("2: /b")
 	})

@@ -17,12 +17,13 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
-// An acceptor is the part of a machine that a pipeline lives by: it accepts batches in their place and answers them.
+// An acceptor is the part of a replica that an outbox needs: it accepts batches in their place and
+// completes their calls.
 type acceptor struct {
 	outbox  *Outbox
 	table   *session.Table
 	applied []string // the paths of the requests, in order
-	outcome error    // of every request
+	outcome error    // for every call
 }
 
 func (a *acceptor) apply(c command.Command) session.Verdict {
@@ -58,7 +59,7 @@ func pathOf(r command.Request) string {
 	return r.Ops[0].Path
 }
 
-// A quietNode is a node that asks nothing of its pipeline, unless a test says otherwise.
+// A stubNode is a Node that does nothing, unless a test says otherwise.
 type stubNode struct {
 	checkDeadlines func()
 	proved         func(sent time.Duration)
@@ -81,7 +82,7 @@ func (n *stubNode) BeatInterval() time.Duration                    { return n.be
 func (n *stubNode) AppliedAtHome() tree.Zxid                       { return 0 }
 func (n *stubNode) Explain(_ replication.ShardID, err error) error { return err }
 
-// A pipeRig is a pipeline on a log that the test holds, in a bubble.
+// A rig is an outbox in a bubble, on a log that the test controls.
 type rig struct {
 	*Outbox
 	*acceptor
@@ -91,7 +92,7 @@ type rig struct {
 	clock *enginetest.Clock
 }
 
-// withPipeline runs fn in a bubble with a registered pipeline; another member leads.
+// withOutbox runs fn in a bubble with a registered outbox. Another member leads.
 func withOutbox(t *testing.T, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +112,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// lead changes the leader and tells the pipeline.
+// lead changes the leader and tells the outbox.
 func (r *rig) lead(m replication.MemberID) {
 	r.log.Elect(m)
 	r.LeaderChanged()
@@ -126,7 +127,7 @@ func (r *rig) apply(ps ...*enginetest.Proposal) {
 	synctest.Wait()
 }
 
-// applyAll delivers what is proposed until nothing more is.
+// applyAll delivers proposals until none is left.
 func (r *rig) applyAll() {
 	synctest.Wait()
 	for {
@@ -138,7 +139,7 @@ func (r *rig) applyAll() {
 	}
 }
 
-// knownOwner is a session that the shard knows.
+// knownOwner returns a session that the shard knows.
 func knownOwner(remote bool) *Owner {
 	s := NewOwner(1, remote)
 	s.SetKnown(command.HomeShard)
@@ -153,7 +154,7 @@ func endCall(path string) *Call {
 	return NewCall(nil, &command.Request{Kind: command.RequestRelease, Session: 1, Path: path, Czxid: 1})
 }
 
-// send submits a request that must be taken.
+// send submits a call that must be accepted.
 func (r *rig) send(path string) *Call {
 	r.t.Helper()
 	c := txnCall(nil, path)
@@ -171,7 +172,7 @@ func (r *rig) sendMany(n int, prefix string) []*Call {
 	return calls
 }
 
-// want checks what was proposed since the last look: for each batch its seq and the paths in it.
+// want compares what was proposed since the last Drain. Each batch is written as in describe.
 func (r *rig) want(batches ...string) []*enginetest.Proposal {
 	r.t.Helper()
 	synctest.Wait()
@@ -186,7 +187,7 @@ func (r *rig) want(batches ...string) []*enginetest.Proposal {
 	return ps
 }
 
-// describe is a batch as these tests write it: "2: /a /b".
+// describe writes a batch as its seq and its paths: "2: /a /b".
 func describe(c command.Command) string {
 	if c.Kind == command.KindRegister {
 		return "register"
@@ -215,5 +216,5 @@ func (r *rig) wantOutcome(c *Call, want error) {
 	}
 }
 
-// errTestEnd is why these tests end a request or a pipeline.
+// errTestEnd is the reason when a test ends a call or an outbox.
 var errTestEnd = errors.New("ended by the test")
