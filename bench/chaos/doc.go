@@ -8,7 +8,7 @@
 //
 // Otherwise it is the parent. For each round it starts members (ensemble.go, protocol.go) and
 // clients that use them (workload*.go), in an area of the tree on each shard (area.go). Rude remote
-// clients use the members' gateways (strangers.go). A nemesis breaks the members (nemesis.go,
+// clients use the members' gateways (rude.go). A nemesis breaks the members (nemesis.go,
 // faults*.go). The parent records what was done and seen (history.go) and checks it (check*.go).
 // round.go puts the parts together.
 package main

@@ -69,7 +69,7 @@ var faultKinds = []fault{
 	{"wall clock jumps", moment, time.Second, wallClock},
 	{"machine sleeps", moment, time.Second, sleep},
 	{"leadership moves", time.Second, long, churn},
-	{"strangers rush in", 2 * time.Second, long, rush},
+	{"rude clients rush in", 2 * time.Second, long, rush},
 	{"lag until the log is gone", 5 * time.Second, 6 * time.Second, lag},
 }
 

@@ -16,15 +16,15 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// Strangers are remote clients of the members' gateways. They only read, and they are rude. A
-// counter counts the whole tree all the time. A hoarder asks for more than it reads. A member may
-// end their connections, and must go on serving its own service.
+// Rude clients are remote clients of the members' gateways. They only read. A counter counts the
+// whole tree all the time. A hoarder asks for more than it reads. A member may end their
+// connections, and must go on serving its own service.
 
 const (
-	strangerTimeout = 5 * time.Second
-	// stayMax is how long a stranger stays on one member.
+	rudeTimeout = 5 * time.Second
+	// stayMax is how long a rude client stays on one member.
 	stayMax = 10 * time.Second
-	// spate is how many requests a stranger sends at once.
+	// spate is how many requests a rude client sends at once.
 	spate = 100
 )
 
@@ -34,22 +34,22 @@ func door(listen string) gateway.Config {
 	return gateway.Config{Listen: listen, Memory: 4 << 20}
 }
 
-// strangers are the kinds of strangers.
-var strangers = []struct {
+// rudeClients are the kinds of rude clients.
+var rudeClients = []struct {
 	name string
-	stay func(*stranger) error
-}{{"counter", (*stranger).count}, {"hoarder", (*stranger).hoard}}
+	stay func(*rudeClient) error
+}{{"counter", (*rudeClient).count}, {"hoarder", (*rudeClient).hoard}}
 
-// receive starts a stranger of each kind. They end with ctx.
+// receive starts a rude client of each kind. They end with ctx.
 func (w *workload) receive(ctx context.Context) {
-	for i := range strangers {
+	for i := range rudeClients {
 		w.clients.Go(func() { w.roam(ctx, i, 10*tick) })
 	}
 }
 
-// roam is the life of a stranger, which visits one member after the other.
+// roam is the life of a rude client, which visits one member after the other.
 func (w *workload) roam(ctx context.Context, number int, rest time.Duration) {
-	kind := strangers[number%len(strangers)]
+	kind := rudeClients[number%len(rudeClients)]
 	rng := rand.New(rand.NewPCG(w.seed, uint64(number)))
 	for ctx.Err() == nil {
 		how := w.visit(ctx, w.e.ids[rng.IntN(len(w.e.ids))], kind.stay)
@@ -58,17 +58,17 @@ func (w *workload) roam(ctx context.Context, number int, rest time.Duration) {
 	}
 }
 
-// visit is one connection of a stranger. It returns how the connection ended.
-func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*stranger) error) string {
+// visit is one connection of a rude client. It returns how the connection ended.
+func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*rudeClient) error) string {
 	ctx, cancel := context.WithTimeout(ctx, stayMax)
 	defer cancel()
-	c, err := net.DialTimeout("tcp", w.e.doors[id], strangerTimeout)
+	c, err := net.DialTimeout("tcp", w.e.doors[id], rudeTimeout)
 	if err != nil {
 		return "nobody was in"
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	v := &stranger{conn: c, area: w.areas[0], report: w.report}
+	v := &rudeClient{conn: c, area: w.areas[0], report: w.report}
 	if err := v.enter(); err != nil {
 		return "it was not let in"
 	}
@@ -79,8 +79,8 @@ func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*stra
 	return "its connection was ended"
 }
 
-// A stranger is one connection of a remote client.
-type stranger struct {
+// A rudeClient is one connection.
+type rudeClient struct {
 	conn   net.Conn
 	area   string // an area that others write to
 	xid    int32
@@ -89,11 +89,11 @@ type stranger struct {
 }
 
 // enter opens a session.
-func (v *stranger) enter() error {
-	if err := v.conn.SetDeadline(time.Now().Add(2 * strangerTimeout)); err != nil {
+func (v *rudeClient) enter() error {
+	if err := v.conn.SetDeadline(time.Now().Add(2 * rudeTimeout)); err != nil {
 		return err
 	}
-	hello := wire.ConnectRequest{Timeout: int32(strangerTimeout.Milliseconds()), Password: make([]byte, 16)}
+	hello := wire.ConnectRequest{Timeout: int32(rudeTimeout.Milliseconds()), Password: make([]byte, 16)}
 	if _, err := v.conn.Write(hello.AppendFrame(nil)); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (v *stranger) enter() error {
 }
 
 // send sends n requests at once.
-func (v *stranger) send(n int, operation func(i int) wire.Operation) error {
+func (v *rudeClient) send(n int, operation func(i int) wire.Operation) error {
 	v.buf = v.buf[:0]
 	for i := range n {
 		v.xid++
@@ -115,7 +115,7 @@ func (v *stranger) send(n int, operation func(i int) wire.Operation) error {
 }
 
 // count watches an area, and counts the tree until the connection ends.
-func (v *stranger) count() error {
+func (v *rudeClient) count() error {
 	err := v.send(1, func(int) wire.Operation {
 		return wire.Operation{Op: wire.OpAddWatch, Path: v.area, Mode: wire.WatchRecursive}
 	})
@@ -126,13 +126,13 @@ func (v *stranger) count() error {
 		for answers := 0; err == nil && answers < spate; answers++ {
 			_, err = wire.ReadFrame(v.conn, nil, wire.FrameMax)
 		}
-		v.report.count(sectionSeen, "counts of the tree by strangers", spate)
+		v.report.count(sectionSeen, "counts of the tree by rude clients", spate)
 	}
 	return err
 }
 
 // hoard arms watches of long paths and asks for lists, and reads no answer.
-func (v *stranger) hoard() (err error) {
+func (v *rudeClient) hoard() (err error) {
 	for n := 0; err == nil; n++ {
 		err = v.send(spate, func(i int) wire.Operation {
 			if i%2 == 0 {
@@ -141,14 +141,14 @@ func (v *stranger) hoard() (err error) {
 			path := fmt.Sprintf("/%d-%d-%s", n, i, strings.Repeat("x", 1000))
 			return wire.Operation{Op: wire.OpExists, Path: path, Watch: true}
 		})
-		v.report.count(sectionSeen, "requests of strangers who do not read", spate)
+		v.report.count(sectionSeen, "requests of rude clients that do not read", spate)
 	}
 	return err
 }
 
-// rush brings more strangers while a session of the least timeout is open on each member. It counts
-// how many of these sessions are lost. A loss is no violation: on a machine that stands still
-// sessions are lost too.
+// rush brings more rude clients while a session of the least timeout is open on each member. It
+// counts how many of these sessions are lost. A loss is no violation: on a machine that stands
+// still sessions are lost too.
 func rush(s *strike) string {
 	var watched []*client
 	for _, id := range s.e.ids {
@@ -165,10 +165,10 @@ func rush(s *strike) string {
 	for _, c := range watched {
 		c.call(request{Call: callGet, Path: rootPath}, nil)
 		if s.alone {
-			s.report.count(sectionSeen, "sessions open while nothing but strangers came", 1)
+			s.report.count(sectionSeen, "sessions open while only rude clients came", 1)
 		}
 		if s.alone && !c.alive {
-			s.report.count(sectionSeen, "sessions lost while nothing but strangers came: "+c.why, 1)
+			s.report.count(sectionSeen, "sessions lost while only rude clients came: "+c.why, 1)
 		}
 		s.w.clients.Go(c.close)
 	}
