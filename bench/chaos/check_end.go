@@ -46,7 +46,7 @@ func findEarlyEnds(p *past) (found []string) {
 		}
 		for _, l := range losses[o.Session] {
 			if at := areaOf(o.Path); o.Begin > l.at && (at == homes[o.Session] || at == areaOf(l.marker)) {
-				found = append(found, fmt.Sprintf("%s was gone at %.6f, and its session was alive: %v", l.marker, l.at.Seconds(), o))
+				found = append(found, fmt.Sprintf("%s was gone at %.6f, but its session was still alive: %v", l.marker, l.at.Seconds(), o))
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func findLeftovers(p *past) (found []string) {
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		if at, ok := closed[o.Path]; ok && o.Call == callSyncGet && o.Outcome == applied && o.Begin > at {
-			found = append(found, fmt.Sprintf("its session was closed at %.6f: %v", at.Seconds(), o))
+			found = append(found, fmt.Sprintf("left over, although its session was closed at %.6f: %v", at.Seconds(), o))
 		}
 	}
 	return found

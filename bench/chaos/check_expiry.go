@@ -54,7 +54,7 @@ func findEarlyExpiry(p *past) (found []string) {
 			}
 		}
 		if at-newest < l.Timeout && !p.jumped(at-2*l.Timeout, at) {
-			found = append(found, fmt.Sprintf("session %s had expired by %.6f (zxid %d), though its process wrote at %.6f and the timeout is %v", l.Name, at.Seconds(), zxid, newest.Seconds(), l.Timeout))
+			found = append(found, fmt.Sprintf("session %s had expired by %.6f (zxid %d), although its process wrote at %.6f and the timeout is %v", l.Name, at.Seconds(), zxid, newest.Seconds(), l.Timeout))
 		}
 	}
 	return found

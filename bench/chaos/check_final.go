@@ -57,9 +57,9 @@ func (o *op) settle(paths []string) []string {
 	case o.Outcome == applied && len(paths) == 0:
 		return []string{fmt.Sprintf("%v is lost", o)}
 	case o.Outcome == applied && paths[0] != o.Got:
-		return []string{fmt.Sprintf("%v was acknowledged as %s and is %s", o, o.Got, paths[0])}
+		return []string{fmt.Sprintf("%v was acknowledged as %s, but is %s", o, o.Got, paths[0])}
 	case o.Outcome != applied && o.Outcome != unknown && len(paths) == 1:
-		return []string{fmt.Sprintf("%v was not applied, and is there as %s", o, paths[0])}
+		return []string{fmt.Sprintf("%v was not applied, but exists as %s", o, paths[0])}
 	}
 	return nil
 }
@@ -72,12 +72,12 @@ func numbering(parent entry, all []entry) []string {
 			return []string{fmt.Sprintf("%s follows %d others", z.Path, i)}
 		}
 		if z.Stat.Czxid <= last {
-			return []string{fmt.Sprintf("%s was created at zxid %d, the one before at %d", z.Path, z.Stat.Czxid, last)}
+			return []string{fmt.Sprintf("%s was created at zxid %d, its predecessor at %d", z.Path, z.Stat.Czxid, last)}
 		}
 		last = z.Stat.Czxid
 	}
 	if s := parent.Stat; int(s.NumChildren) != len(all) || int(s.Cversion) != len(all) {
-		return []string{fmt.Sprintf("%s says %d children, child version %d; it has %d and lost none", parent.Path, s.NumChildren, s.Cversion, len(all))}
+		return []string{fmt.Sprintf("%s reports %d children and child version %d, but has %d children and lost none", parent.Path, s.NumChildren, s.Cversion, len(all))}
 	}
 	return nil
 }

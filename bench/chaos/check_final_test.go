@@ -48,7 +48,7 @@ func TestFindLosses(t *testing.T) {
 	}{
 		{"a number is lost", append(ops, at(5, 6, op{Client: "c", Call: callCreate, Path: a0 + numbersPath + "/n-", Data: "c", Got: "?"})), nil, "is lost"},
 		{"a number has another name", []op{at(1, 2, op{Client: "c", Call: callCreate, Path: a0 + numbersPath + "/n-", Data: "a", Got: "?"})}, nil, "acknowledged as ?"},
-		{"a payment that did not happen", []op{at(1, 2, with(pay, notApplied))}, nil, "not applied, and is there"},
+		{"a payment that did not happen", []op{at(1, 2, with(pay, notApplied))}, nil, "not applied, but exists"},
 		{"a number given twice", ops, func(tree []entry) []entry {
 			tree[1].Stat = embed.Stat{NumChildren: 2, Cversion: 2}
 			return append(tree, entry{Path: a0 + numbersPath + "/n-0000000001", Data: "a", Stat: embed.Stat{Czxid: 7}})

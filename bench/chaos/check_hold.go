@@ -39,11 +39,11 @@ func findDoubleGrants(p *past) (found []string) {
 		longest := make(map[holdKind]grant)
 		for i, g := range all {
 			if i > 0 && all[i-1].Token == g.Token {
-				found = append(found, fmt.Sprintf("%s: %v and %v have one token", path, all[i-1], g))
+				found = append(found, fmt.Sprintf("%s: %v and %v have the same token", path, all[i-1], g))
 			}
 			for _, l := range longest {
 				if !g.shares(&l) && l.Until >= g.From {
-					found = append(found, fmt.Sprintf("%s: %v was told that it holds while %v had it", path, l, g))
+					found = append(found, fmt.Sprintf("%s: %v heard that it holds while %v held it", path, l, g))
 				}
 			}
 			if l, ok := longest[g.Kind]; !ok || g.Until > l.Until {
@@ -77,7 +77,7 @@ func findSmallTokens(p *past) (found []string) {
 			}
 			for _, a := range greatest {
 				if (a.Kind != kindRead || b.Kind != kindRead) && b.Token.Compare(a.Token) <= 0 {
-					found = append(found, fmt.Sprintf("%s: %v was asked for at %.6f, when %v was there", path, b, b.Asked.Seconds(), a))
+					found = append(found, fmt.Sprintf("%s: %v was requested at %.6f, when %v existed", path, b, b.Asked.Seconds(), a))
 				}
 			}
 		}
@@ -117,7 +117,7 @@ func findShortDelays(p *past) (found []string) {
 			}
 			for _, b := range all {
 				if !a.shares(&b) && b.Token.Compare(a.Token) > 0 && b.From < until && !a.isBack(&b) {
-					found = append(found, fmt.Sprintf("%s: %v was lost, to stay taken for %v, and then it was that of %v", path, *a, a.Delay, b))
+					found = append(found, fmt.Sprintf("%s: %v was lost with a delay of %v, but was granted early to %v", path, *a, a.Delay, b))
 				}
 			}
 		}
@@ -154,7 +154,7 @@ func findDeaf(p *past) (found []string) {
 		}
 		for _, g := range byPath[o.Path] {
 			if g.From < o.Begin && g.Until > o.End+deafMax {
-				found = append(found, fmt.Sprintf("%s: somebody asked %v to give it up from %.6f to %.6f", o.Path, g, o.Begin.Seconds(), o.End.Seconds()))
+				found = append(found, fmt.Sprintf("%s: %v kept it, although it was asked for from %.6f to %.6f", o.Path, g, o.Begin.Seconds(), o.End.Seconds()))
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func findDeaf(p *past) (found []string) {
 func findWithdrawnLeaders(p *past) (found []string) {
 	for _, g := range p.Grants {
 		if g.Withdrawn > 0 && g.Until > g.Withdrawn {
-			found = append(found, fmt.Sprintf("%s: %v was withdrawn at %.6f", g.Path, g, g.Withdrawn.Seconds()))
+			found = append(found, fmt.Sprintf("%s: %v heard that it leads after its withdrawal at %.6f", g.Path, g, g.Withdrawn.Seconds()))
 		}
 	}
 	return found
@@ -251,7 +251,7 @@ func tooMany(path, unit string, all []grant, most map[lock.Token]int, during fun
 			}
 		}
 		if sum > limit {
-			found = append(found, fmt.Sprintf("%s: %d permits are out at %s %d, of %d: %v", path, sum, unit, from, limit, out))
+			found = append(found, fmt.Sprintf("%s: %d permits are held at %s %d, but there are %d: %v", path, sum, unit, from, limit, out))
 		}
 	}
 	return found
@@ -271,7 +271,7 @@ func findStaleWrites(p *past) (found []string) {
 			switch {
 			case w.Outcome != applied:
 			case w.Ended:
-				found = append(found, fmt.Sprintf("%s: the write %q of %v passed when the hold had ended", g.Path, w.Data, g))
+				found = append(found, fmt.Sprintf("%s: the write %q of %v succeeded after the hold had ended", g.Path, w.Data, g))
 			default:
 				byPath[g.Path] = append(byPath[g.Path], write{g, w})
 			}
@@ -283,7 +283,7 @@ func findStaleWrites(p *past) (found []string) {
 		for _, b := range all {
 			for _, a := range newest {
 				if !b.shares(&a.grant) && b.Token.Compare(a.Token) < 0 {
-					found = append(found, fmt.Sprintf("%s: the write %q of %v passed at zxid %d, after %q of %v at %d", path, b.guarded.Data, b.grant, b.Mzxid, a.guarded.Data, a.grant, a.Mzxid))
+					found = append(found, fmt.Sprintf("%s: the write %q of %v succeeded at zxid %d, after %q of %v at %d", path, b.guarded.Data, b.grant, b.Mzxid, a.guarded.Data, a.grant, a.Mzxid))
 				}
 			}
 			if a, ok := newest[b.Kind]; !ok || b.Token.Compare(a.Token) >= 0 {
@@ -307,7 +307,7 @@ func findBlindObservers(p *past) (found []string) {
 			case c < 0:
 				found = append(found, fmt.Sprintf("an observer of %s saw %v after %v", o.Path, b, a))
 			case c == 0 && whoA != whoB:
-				found = append(found, fmt.Sprintf("an observer of %s saw one token with two leaders: %v and %v", o.Path, a, b))
+				found = append(found, fmt.Sprintf("an observer of %s saw two leaders with one token: %v and %v", o.Path, a, b))
 			case c == 0 && nB <= nA:
 				found = append(found, fmt.Sprintf("an observer of %s saw the value %v after %v", o.Path, b, a))
 			}

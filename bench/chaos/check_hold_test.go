@@ -33,16 +33,16 @@ func TestFindDoubleGrants(t *testing.T) {
 	hold(t, findDoubleGrants, []badHistory{
 		{"two hold at once", of(granted(1, 10, 30), granted(2, 20, 40)), of(granted(1, 10, 19), granted(2, 20, 40)), "while"},
 		{"the last but one still holds", of(granted(1, 10, 35), granted(2, 50, 0), granted(3, 30, 40)), of(granted(1, 10, 25), granted(2, 50, 0), granted(3, 30, 40)), "while"},
-		{"two grants have one token", of(granted(1, 10, 15), granted(1, 20, 25)), of(granted(1, 10, 15), granted(2, 20, 25)), "one token"},
+		{"two grants have one token", of(granted(1, 10, 15), granted(1, 20, 25)), of(granted(1, 10, 15), granted(2, 20, 25)), "the same token"},
 		{"a reader is in with a writer", of(as(kindWrite, granted(1, 10, 30)), as(kindRead, granted(2, 20, 40))), of(as(kindWrite, granted(1, 10, 19)), as(kindRead, granted(2, 20, 40))), "while"},
 		{"a writer is in with a reader", of(as(kindRead, granted(1, 10, 30)), as(kindWrite, granted(2, 20, 40))), of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(2, 20, 40))), "while"},
 		{"a writer behind readers is in with the first of them", of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(2, 11, 15)), as(kindWrite, granted(3, 20, 40))), of(as(kindRead, granted(1, 10, 19)), as(kindRead, granted(2, 11, 15)), as(kindWrite, granted(3, 20, 40))), "while"},
 		{"a writer holds on when readers are in", of(as(kindWrite, granted(1, 10, 35)), as(kindRead, granted(2, 50, 0)), as(kindRead, granted(3, 30, 40))), of(as(kindWrite, granted(1, 10, 25)), as(kindRead, granted(2, 50, 0)), as(kindRead, granted(3, 30, 40))), "while"},
-		{"two readers have one token", of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(1, 20, 40))), of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(2, 20, 40))), "one token"},
+		{"two readers have one token", of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(1, 20, 40))), of(as(kindRead, granted(1, 10, 30)), as(kindRead, granted(2, 20, 40))), "the same token"},
 		{"a latch and a leader lead", of(as(kindLatch, granted(1, 10, 30)), as(kindLeader, granted(2, 20, 40))), of(as(kindLatch, granted(1, 10, 19)), as(kindLeader, granted(2, 20, 40))), "while"},
 		{"a mutex holds one of a multi's", of(granted(1, 10, 30), as(kindMulti, granted(2, 20, 40))), of(granted(1, 10, 19), as(kindMulti, granted(2, 20, 40))), "while"},
-		{"two permits have one token", of(some(1, granted(1, 10, 30)), some(1, granted(1, 20, 40))), of(some(1, granted(1, 10, 30)), some(1, granted(2, 20, 40))), "one token"},
-		{"a mutex gives its second turn the token of its first", of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 0, 20, 25))), of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 1, 20, 25))), "one token"},
+		{"two permits have one token", of(some(1, granted(1, 10, 30)), some(1, granted(1, 20, 40))), of(some(1, granted(1, 10, 30)), some(1, granted(2, 20, 40))), "the same token"},
+		{"a mutex gives its second turn the token of its first", of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 0, 20, 25))), of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 1, 20, 25))), "the same token"},
 		{"an older token is used later", of(granted(2, 10, 15), granted(1, 20, 25)), of(granted(2, 30, 35), granted(1, 20, 25)), "while"},
 	})
 	// A holder that was stopped between the grant and its look at the clock learns at its first
@@ -72,11 +72,11 @@ func TestFindSmallTokens(t *testing.T) {
 		return g
 	}
 	hold(t, findSmallTokens, []badHistory{
-		{"a mutex counts backwards", of(as(kindKept, local(1, 2, 10, 0)), as(kindKept, local(1, 1, 20, 0))), of(as(kindKept, local(1, 1, 10, 0)), as(kindKept, local(1, 2, 20, 0))), "was there"},
-		{"permits that come later have a smaller token", of(some(1, granted(2, 10, 0)), some(1, granted(1, 20, 0))), of(some(1, granted(2, 10, 0)), some(1, since(9, granted(1, 20, 0)))), "was there"},
-		{"a writer who comes after a reader has a smaller token", of(as(kindRead, granted(2, 10, 0)), as(kindWrite, granted(1, 20, 0))), of(as(kindRead, granted(2, 10, 0)), as(kindRead, granted(1, 20, 0))), "was there"},
-		{"a reader who comes after a writer has a smaller token", of(as(kindWrite, granted(3, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), of(as(kindWrite, granted(1, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), "was there"},
-		{"a transferred leadership has a smaller token", of(as(kindLatch, granted(2, 10, 0)), as(kindLeader, granted(1, 20, 0))), of(as(kindLatch, granted(1, 10, 0)), as(kindLeader, granted(2, 20, 0))), "was there"},
+		{"a mutex counts backwards", of(as(kindKept, local(1, 2, 10, 0)), as(kindKept, local(1, 1, 20, 0))), of(as(kindKept, local(1, 1, 10, 0)), as(kindKept, local(1, 2, 20, 0))), " existed"},
+		{"permits that come later have a smaller token", of(some(1, granted(2, 10, 0)), some(1, granted(1, 20, 0))), of(some(1, granted(2, 10, 0)), some(1, since(9, granted(1, 20, 0)))), " existed"},
+		{"a writer who comes after a reader has a smaller token", of(as(kindRead, granted(2, 10, 0)), as(kindWrite, granted(1, 20, 0))), of(as(kindRead, granted(2, 10, 0)), as(kindRead, granted(1, 20, 0))), " existed"},
+		{"a reader who comes after a writer has a smaller token", of(as(kindWrite, granted(3, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), of(as(kindWrite, granted(1, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), " existed"},
+		{"a transferred leadership has a smaller token", of(as(kindLatch, granted(2, 10, 0)), as(kindLeader, granted(1, 20, 0))), of(as(kindLatch, granted(1, 10, 0)), as(kindLeader, granted(2, 20, 0))), " existed"},
 	})
 }
 
@@ -106,11 +106,11 @@ func TestFindTooManyPermits_Resized(t *testing.T) {
 	both := []grant{some(1, granted(1, 10, 90)), some(1, granted(2, 50, 90))}
 	of := func(ops ...op) past { return past{Grants: both, Ops: ops} }
 	hold(t, findTooManyPermits, []badHistory{
-		{"the limit was one before", of(resize(20, 48, "1", applied)), of(resize(20, 49, "1", applied), resize(49, 60, "2", applied)), "of 1"},
-		{"a resize that was refused", of(resize(20, 30, "1", applied), resize(31, 40, "3", refused)), of(resize(20, 30, "1", applied), resize(31, 40, "3", applied)), "of 1"},
-		{"one that may have come earlier", of(resize(15, 16, "2", applied), resize(20, 30, "1", applied)), of(resize(15, 16, "2", unknown), resize(20, 30, "1", applied)), "of 1"},
-		{"two at the same time", of(resize(20, 30, "2", applied), resize(31, 40, "1", applied)), of(resize(20, 30, "2", applied), resize(29, 40, "1", applied)), "of 1"},
-		{"one that takes the word back", of(resize(20, 30, "1", applied)), of(resize(20, 30, "1", applied), resize(31, 40, "0", applied)), "of 1"},
+		{"the limit was one before", of(resize(20, 48, "1", applied)), of(resize(20, 49, "1", applied), resize(49, 60, "2", applied)), "there are 1"},
+		{"a resize that was refused", of(resize(20, 30, "1", applied), resize(31, 40, "3", refused)), of(resize(20, 30, "1", applied), resize(31, 40, "3", applied)), "there are 1"},
+		{"one that may have come earlier", of(resize(15, 16, "2", applied), resize(20, 30, "1", applied)), of(resize(15, 16, "2", unknown), resize(20, 30, "1", applied)), "there are 1"},
+		{"two at the same time", of(resize(20, 30, "2", applied), resize(31, 40, "1", applied)), of(resize(20, 30, "2", applied), resize(29, 40, "1", applied)), "there are 1"},
+		{"one that takes the word back", of(resize(20, 30, "1", applied)), of(resize(20, 30, "1", applied), resize(31, 40, "0", applied)), "there are 1"},
 	})
 }
 
@@ -133,8 +133,8 @@ func TestFindWithdrawnLeaders(t *testing.T) {
 		return past{Grants: []grant{as(kindLeader, g)}}
 	}
 	hold(t, findWithdrawnLeaders, []badHistory{
-		{"it leads on", of(20, granted(1, 10, 21)), of(20, granted(1, 10, 20)), "withdrawn at"},
-		{"its Withdraw had returned", of(20, granted(1, 10, 21)), of(0, granted(1, 10, 21)), "withdrawn at"},
+		{"it leads on", of(20, granted(1, 10, 21)), of(20, granted(1, 10, 20)), "after its withdrawal at"},
+		{"its Withdraw had returned", of(20, granted(1, 10, 21)), of(0, granted(1, 10, 21)), "after its withdrawal at"},
 	})
 }
 
@@ -147,20 +147,20 @@ func TestFindShortDelays(t *testing.T) {
 	died := lost(errDied, granted(1, 10, 20))
 	died.Lost, died.Died = "", true
 	hold(t, findShortDelays, []badHistory{
-		{"the next is granted too early", of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 40, 50)), "stay taken"},
-		{"whose session expired", of(lost(embed.ErrSessionExpired, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrSessionClosed, granted(1, 10, 20)), granted(2, 39, 50)), "stay taken"},
-		{"whose node failed", of(lost(embed.ErrFailed, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrClosed, granted(1, 10, 20)), granted(2, 39, 50)), "stay taken"},
-		{"who was killed", of(died, granted(2, 39, 50)), of(died, granted(2, 40, 50)), "stay taken"},
-		{"a reader who was lost, and a writer", of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindWrite, granted(3, 39, 50))), of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindRead, granted(3, 39, 50))), "stay taken"},
+		{"the next is granted too early", of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 40, 50)), "granted early"},
+		{"whose session expired", of(lost(embed.ErrSessionExpired, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrSessionClosed, granted(1, 10, 20)), granted(2, 39, 50)), "granted early"},
+		{"whose node failed", of(lost(embed.ErrFailed, granted(1, 10, 20)), granted(2, 39, 50)), of(lost(embed.ErrClosed, granted(1, 10, 20)), granted(2, 39, 50)), "granted early"},
+		{"who was killed", of(died, granted(2, 39, 50)), of(died, granted(2, 40, 50)), "granted early"},
+		{"a reader who was lost, and a writer", of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindWrite, granted(3, 39, 50))), of(as(kindRead, lost(embed.ErrSuspended, granted(1, 10, 20))), as(kindRead, granted(3, 39, 50))), "granted early"},
 	})
 	by := func(identity string, g grant) grant {
 		g.Identity = identity
 		return g
 	}
 	hold(t, findShortDelays, []badHistory{
-		{"somebody else comes back", of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("y", granted(2, 25, 30))), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 30))), "stay taken"},
-		{"nobody is who comes back", of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 25, 30)), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 30))), "stay taken"},
-		{"the next comes before who is back", of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(3, 30, 35)), granted(2, 25, 28)), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 28)), granted(3, 30, 35)), "stay taken"},
+		{"somebody else comes back", of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("y", granted(2, 25, 30))), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 30))), "granted early"},
+		{"nobody is who comes back", of(lost(embed.ErrSuspended, granted(1, 10, 20)), granted(2, 25, 30)), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 30))), "granted early"},
+		{"the next comes before who is back", of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(3, 30, 35)), granted(2, 25, 28)), of(by("x", lost(embed.ErrSuspended, granted(1, 10, 20))), by("x", granted(2, 25, 28)), granted(3, 30, 35)), "granted early"},
 	})
 	hold(t, findTooManyPermits, []badHistory{
 		{"lost permits", of(lost(embed.ErrSuspended, some(2, granted(1, 10, 20))), some(2, granted(2, 39, 50))), of(lost(embed.ErrSuspended, some(2, granted(1, 10, 20))), some(2, granted(2, 41, 50))), "4 permits"},
@@ -172,11 +172,11 @@ func TestFindStaleWrites(t *testing.T) {
 	w := func(z embed.Zxid, o outcome, ended bool) guarded { return guarded{Outcome: o, Mzxid: z, Ended: ended} }
 	hold(t, findStaleWrites, []badHistory{
 		{"a write after the end passes", of(granted(1, 10, 20, w(5, applied, true))), of(granted(1, 10, 20, w(0, refused, true))), "had ended"},
-		{"a reader's write passes after one of the next writer", of(as(kindRead, granted(1, 10, 20, w(7, applied, false))), as(kindWrite, granted(2, 21, 30, w(6, applied, false)))), of(as(kindRead, granted(1, 10, 20, w(7, applied, false))), as(kindRead, granted(2, 21, 30, w(6, applied, false)))), "passed at zxid 7"},
-		{"a writer's write passes after one of the next reader and one of an earlier", of(as(kindWrite, granted(2, 10, 20, w(8, applied, false))), as(kindRead, granted(3, 21, 30, w(6, applied, false))), as(kindRead, granted(1, 5, 6, w(7, applied, false)))), of(as(kindWrite, granted(2, 10, 20, w(5, applied, false))), as(kindRead, granted(3, 21, 30, w(6, applied, false))), as(kindRead, granted(4, 5, 6, w(7, applied, false)))), "passed at zxid 8"},
-		{"a write of a mutex's first turn passes after one of its second", of(as(kindKept, with(local(1, 2, 21, 30), w(6, applied, false))), as(kindKept, with(local(1, 1, 10, 20), w(7, applied, false)))), of(as(kindKept, with(local(1, 2, 21, 30), w(8, applied, false))), as(kindKept, with(local(1, 1, 10, 20), w(7, applied, false)))), "passed at zxid 7"},
+		{"a reader's write passes after one of the next writer", of(as(kindRead, granted(1, 10, 20, w(7, applied, false))), as(kindWrite, granted(2, 21, 30, w(6, applied, false)))), of(as(kindRead, granted(1, 10, 20, w(7, applied, false))), as(kindRead, granted(2, 21, 30, w(6, applied, false)))), "succeeded at zxid 7"},
+		{"a writer's write passes after one of the next reader and one of an earlier", of(as(kindWrite, granted(2, 10, 20, w(8, applied, false))), as(kindRead, granted(3, 21, 30, w(6, applied, false))), as(kindRead, granted(1, 5, 6, w(7, applied, false)))), of(as(kindWrite, granted(2, 10, 20, w(5, applied, false))), as(kindRead, granted(3, 21, 30, w(6, applied, false))), as(kindRead, granted(4, 5, 6, w(7, applied, false)))), "succeeded at zxid 8"},
+		{"a write of a mutex's first turn passes after one of its second", of(as(kindKept, with(local(1, 2, 21, 30), w(6, applied, false))), as(kindKept, with(local(1, 1, 10, 20), w(7, applied, false)))), of(as(kindKept, with(local(1, 2, 21, 30), w(8, applied, false))), as(kindKept, with(local(1, 1, 10, 20), w(7, applied, false)))), "succeeded at zxid 7"},
 		{"a write of permits that had ended passes", of(some(1, granted(1, 10, 20, w(5, applied, true)))), of(some(1, granted(1, 10, 20, w(7, applied, false))), some(1, granted(2, 10, 20, w(6, applied, false)))), "had ended"},
-		{"a write passes after one of the next holder", of(granted(1, 10, 20, w(7, applied, false)), granted(2, 21, 30, w(6, applied, false))), of(granted(1, 10, 20, w(5, applied, false)), granted(2, 21, 30, w(6, applied, false))), "passed at zxid 7"},
+		{"a write passes after one of the next holder", of(granted(1, 10, 20, w(7, applied, false)), granted(2, 21, 30, w(6, applied, false))), of(granted(1, 10, 20, w(5, applied, false)), granted(2, 21, 30, w(6, applied, false))), "succeeded at zxid 7"},
 	})
 }
 

@@ -58,7 +58,7 @@ func disorder(ops []*op) (found []string) {
 		z := o.wrote()
 		if z != 0 {
 			if other := seen[z]; other != nil {
-				found = append(found, fmt.Sprintf("%v and %v have one zxid", other, o))
+				found = append(found, fmt.Sprintf("%v and %v have the same zxid", other, o))
 			}
 			seen[z] = o
 			byEnd = append(byEnd, o)
@@ -80,9 +80,9 @@ func disorder(ops []*op) (found []string) {
 		switch {
 		case newest == nil:
 		case o.wrote() != 0 && o.wrote() < newest.wrote():
-			found = append(found, fmt.Sprintf("%v came before %v, which had been acknowledged when it was issued", o, newest))
+			found = append(found, fmt.Sprintf("%v has a smaller zxid than %v, which was acknowledged before the first was issued", o, newest))
 		case o.Zxid != 0 && o.Zxid < newest.wrote():
-			found = append(found, fmt.Sprintf("%v synced to %d only, and %v had been acknowledged", o, o.Zxid, newest))
+			found = append(found, fmt.Sprintf("%v synced only up to %d, although %v had been acknowledged", o, o.Zxid, newest))
 		}
 	}
 	return found

@@ -34,7 +34,7 @@ func findTimeTravel(p *past) (found []string) {
 		case o.Outcome == applied || o.Outcome == noNode && !deletes[o.Path]:
 			for _, w := range writes[o.Path] {
 				if z := w.wrote(); z > o.Stat.Mzxid && z <= max(seen, o.Zxid) {
-					found = append(found, fmt.Sprintf("%v does not show %v, and the session had seen zxid %d", o, w, max(seen, o.Zxid)))
+					found = append(found, fmt.Sprintf("%v does not show %v, although the session had seen zxid %d", o, w, max(seen, o.Zxid)))
 					break
 				}
 			}
@@ -72,12 +72,12 @@ func findTwoStats(p *past) (found []string) {
 			continue
 		}
 		if r := refusal[data]; r != nil && data != "" {
-			found = append(found, fmt.Sprintf("%v shows what was not applied: %v", o, r))
+			found = append(found, fmt.Sprintf("%v shows a write that was not applied: %v", o, r))
 		}
 		if other := first[data]; other == nil {
 			first[data] = o
 		} else if markOf(other) != markOf(o) {
-			found = append(found, fmt.Sprintf("%v and %v have the same data and other Stats", other, o))
+			found = append(found, fmt.Sprintf("%v and %v have the same data but different Stats", other, o))
 		}
 	}
 	return found

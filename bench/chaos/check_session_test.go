@@ -30,7 +30,7 @@ func TestFindTwoStats(t *testing.T) {
 	maybe := refusal
 	maybe.Outcome = unknown
 	hold(t, findTwoStats, []badHistory{
-		{"a set was applied twice", history1(at(1, 2, set("/area0/a", "x", 9, 2)), at(3, 4, get1("d", "/area0/a", "x", 10, 3))), history1(at(1, 2, set("/area0/a", "x", 9, 2)), at(3, 4, get1("d", "/area0/a", "x", 9, 2))), "other Stats"},
+		{"a set was applied twice", history1(at(1, 2, set("/area0/a", "x", 9, 2)), at(3, 4, get1("d", "/area0/a", "x", 10, 3))), history1(at(1, 2, set("/area0/a", "x", 9, 2)), at(3, 4, get1("d", "/area0/a", "x", 9, 2))), "different Stats"},
 		{"what was not applied is there", history1(at(1, 2, refusal), at(3, 4, get1("d", "/area0/a", "x", 9, 2))), history1(at(1, 2, maybe), at(3, 4, get1("d", "/area0/a", "x", 9, 2))), "was not applied"},
 	})
 }

@@ -36,7 +36,7 @@ func newChangeLog(p *past) *changeLog {
 			// A once-watch that a snapshot overtook reports that something changed. The change need
 			// not have happened in that way.
 			if t.Mode != embed.WatchOnce && e.Type != embed.NodeChildrenChanged {
-				l.add(e, fmt.Sprintf("of which a watch of %s on member %d was told", t.Path, t.Member))
+				l.add(e, fmt.Sprintf("which a watch of %s on member %d delivered", t.Path, t.Member))
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func findGaps(p *past) (found []string) {
 			found = append(found, t.missing(changes)...)
 		}
 		if inArea(t.Path) == stillPath && (len(t.Events) > 0 || strings.Contains(t.Why, embed.ErrWatchGap.Error())) {
-			found = append(found, fmt.Sprintf("%v: nobody ever touched it, and its watch was told of %d events and ended: %q", t, len(t.Events), t.Why))
+			found = append(found, fmt.Sprintf("%v: nobody ever touched the znode, but the watch delivered %d events and ended: %q", t, len(t.Events), t.Why))
 		}
 	}
 	return append(found, findInventions(p, changes)...)
@@ -109,9 +109,9 @@ func (t *tape) disorder() (found []string) {
 	for _, e := range t.Events {
 		switch {
 		case e.Zxid < last || e.Zxid == t.Since:
-			found = append(found, fmt.Sprintf("%v was told of %v when it was at %d", t, e, last))
+			found = append(found, fmt.Sprintf("%v delivered %v after zxid %d", t, e, last))
 		case seen[e]:
-			found = append(found, fmt.Sprintf("%v was told twice of %v", t, e))
+			found = append(found, fmt.Sprintf("%v delivered %v twice", t, e))
 		}
 		seen[e] = true
 		last = e.Zxid
@@ -162,7 +162,7 @@ func (t *tape) missing(changes *changeLog) (found []string) {
 			break
 		}
 		if t.matches(e.Path) && !told[e] {
-			found = append(found, fmt.Sprintf("%v is complete up to %d and was not told of %v, %s", t, t.complete(), e, changes.byPath[e.Path][e]))
+			found = append(found, fmt.Sprintf("%v is complete up to %d, but did not deliver %v, %s", t, t.complete(), e, changes.byPath[e.Path][e]))
 		}
 	}
 	return found
@@ -194,7 +194,7 @@ func findInventions(p *past, changes *changeLog) (found []string) {
 			}
 		}
 		if extra > maybe[path] {
-			found = append(found, fmt.Sprintf("%s: watches were told of %d sets that were not acknowledged, and only %d are of unknown outcome", path, extra, maybe[path]))
+			found = append(found, fmt.Sprintf("%s: watches delivered %d sets that were not acknowledged, but only %d have an unknown outcome", path, extra, maybe[path]))
 		}
 	}
 	return found

@@ -72,7 +72,7 @@ func (m *member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 			report()
 			// After it fires, a once-watch has nothing more to deliver.
 			if err == nil && ok && stat.Mzxid > *t.on(q.Data) && !t.ended {
-				r.Wrong = fmt.Sprintf("a read showed %s of zxid %d, and the watch of %s armed at %d had delivered up to %d only", q.Data, stat.Mzxid, q.Path, since, *t.on(q.Data))
+				r.Wrong = fmt.Sprintf("a read showed %s of zxid %d, but the watch of %s, armed at %d, had delivered only up to %d", q.Data, stat.Mzxid, q.Path, since, *t.on(q.Data))
 			}
 		} else {
 			report()

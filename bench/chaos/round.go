@@ -240,8 +240,8 @@ func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why st
 	return first.Tree, strayEphemerals(first.Tree, w)
 }
 
-// strayEphemerals describes an ephemeral whose session is over. It also describes one that a caller
-// left who no longer wants a lock or leadership.
+// strayEphemerals describes an ephemeral whose session is over. It also describes one that was left
+// by a caller who has given up its locks and leaderships.
 func strayEphemerals(tree []entry, w *workload) string {
 	alive := make(map[embed.SessionID]bool)
 	for _, l := range w.h.snapshot().Lives {
@@ -253,9 +253,9 @@ func strayEphemerals(tree []entry, w *workload) string {
 		switch owner := z.Stat.EphemeralOwner; {
 		case owner == 0:
 		case !alive[owner]:
-			return fmt.Sprintf("%s of session %x is left, which is over", z.Path, owner)
+			return fmt.Sprintf("%s is left over from session %x, which is over", z.Path, owner)
 		case !strings.HasPrefix(inArea(z.Path), markersPath):
-			return fmt.Sprintf("%s of session %x is left, who is alive and has given up all it had", z.Path, owner)
+			return fmt.Sprintf("%s is left over from session %x, which is alive and has given up everything", z.Path, owner)
 		}
 	}
 	return ""

@@ -14,7 +14,7 @@ const (
 	lockPatience = 10 * time.Second
 	// An observation lasts this long. The next may be of another area.
 	observeMin, observeMax = 5 * time.Second, 40 * time.Second
-	// focusLen is how long every second lock is of one kind, so that many holders meet there.
+	// For focusLen every second lock has one kind, so that many holders meet there.
 	focusLen = 2 * time.Second
 
 	keptPath     = "/locks/kept"

@@ -88,8 +88,8 @@ func (w *worker) settleLoop(ctx context.Context, name string) {
 	}
 }
 
-// settle settles one order exactly once, even if this process ends on the way or another one tries it
-// too.
+// settle settles one order exactly once, even if this process ends on the way or another one tries
+// it too.
 //
 // The order is booked at the ledger, then marked as done, then taken off the list. No transaction
 // spans these three places, so a process that ends in between leaves an order that looks open. That

@@ -260,8 +260,8 @@ func neverTooMuch(t *testing.T, limit int, list []contender) {
 }
 
 // fair checks that contenders are served in the order of arrival, together with those behind them
-// for which there is enough too. The tokens of callers grow, even if clients are served in between. Of the
-// contenders that are in, standing remain in the queue.
+// for which there is enough too. The tokens of callers grow, even if clients are served in between.
+// Of the contenders that are in, standing remain in the queue.
 func fair(t *testing.T, e *ensemble, queue string, standing, limit int, list []contender) {
 	first := list[len(list)-1]
 	must(t, first.acquire())

@@ -60,8 +60,8 @@ func Java(more []string, args ...string) *exec.Cmd {
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", ClassPath(more...)}, args...)...)
 }
 
-// Start starts an ensemble of n servers that ends with the test. It returns their addresses when all
-// servers serve. Start turns on the features of ZooKeeper that Vivarium always has. config adds
+// Start starts an ensemble of n servers that ends with the test. It returns their addresses when
+// all servers serve. Start turns on the features of ZooKeeper that Vivarium always has. config adds
 // lines to each server's configuration; one of them must set tickTime.
 func Start(t testing.TB, n int, config string) (addrs []string) {
 	t.Helper()
