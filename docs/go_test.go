@@ -17,8 +17,11 @@ import (
 
 const module = "github.com/vivarium-go/vivarium/"
 
-// public are the packages that pages may name without their path.
+// public are the packages for users. A page may leave them out of a name: Session.Get, Config.TLS.
 var public = []string{"embed", "embed/claim", "embed/election", "embed/embedtest", "embed/gateway", "embed/lock"}
+
+// rooms are packages below them, whose names a page gives in full: session.Table.
+var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
 
 // exports maps the packages that pages may import to their compiled types.
 var exports = sync.OnceValues(func() (map[string]string, error) {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ import (
 var (
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	quoted   = regexp.MustCompile("`([^`]+)`")
-	nameOf   = regexp.MustCompile(`^(?:(embed|claim|election|embedtest|gateway|lock)\.)?([A-Z]\w*)(?:\.([A-Z]\w*))?(?:\(.*\))?$`)
+	nameOf   = regexp.MustCompile(`^(?:([a-z]+)\.)?([A-Z]\w*)(?:\.([A-Z]\w*))?(?:\(.*\))?$`)
 	testName = regexp.MustCompile(`^(?:[a-z/]+\.)?((?:Test|Example|Fuzz|Benchmark)[A-Z]\w*)$`)
 	fileName = regexp.MustCompile(`^[\w.-]+(/[\w.*-]+)+/?$|^[\w-]+\.(md|go)$`)
 )
@@ -67,7 +68,7 @@ func anchor(heading string) string {
 	return strings.Map(keep, strings.ToLower(heading))
 }
 
-// Names between backquotes exist: exported names of the public packages, tests, and files.
+// Names between backquotes exist: exported names of our packages, tests, and files.
 func TestNamesExist(t *testing.T) {
 	scopes := scopes(t)
 	tests := testNames()
@@ -84,7 +85,12 @@ func TestNamesExist(t *testing.T) {
 						t.Errorf("%s:%d: there is no file %s", p.name, n, word)
 					}
 				case nameOf.MatchString(word):
-					if m := nameOf.FindStringSubmatch(word); (m[1] != "" || m[3] != "" || strings.HasPrefix(m[2], "Err") && m[2] != "Err") && !declared(scopes, m[1], m[2], m[3]) {
+					m := nameOf.FindStringSubmatch(word)
+					ours := m[3] != "" || strings.HasPrefix(m[2], "Err") && m[2] != "Err"
+					if m[1] != "" {
+						ours = scopes[m[1]] != nil
+					}
+					if ours && !declared(scopes, m[1], m[2], m[3]) {
 						t.Errorf("%s:%d: there is no %s", p.name, n, word)
 					}
 				}
@@ -113,12 +119,12 @@ func exists(name, page string) bool {
 	return false
 }
 
-// scopes returns the exported names of the public packages, by the packages' names.
+// scopes returns our packages by their names.
 func scopes(t *testing.T) map[string]*types.Package {
 	t.Helper()
 	imp := compilerTypes(t, token.NewFileSet())
 	list := make(map[string]*types.Package)
-	for _, name := range public {
+	for _, name := range slices.Concat(public, rooms) {
 		p, err := imp.Import(module + name)
 		if err != nil {
 			t.Fatal(err)
@@ -128,10 +134,11 @@ func scopes(t *testing.T) map[string]*types.Package {
 	return list
 }
 
-// declared reports whether a package, or any of them, has the name, with that field or method.
+// declared reports whether a package has the name, with that field or method. Without a package it
+// is a public one.
 func declared(packages map[string]*types.Package, pkg, name, member string) bool {
 	for _, p := range packages {
-		if pkg != "" && p.Name() != pkg {
+		if pkg != "" && p.Name() != pkg || pkg == "" && !slices.Contains(public, strings.TrimPrefix(p.Path(), module)) {
 			continue
 		}
 		object := p.Scope().Lookup(name)
