@@ -13,157 +13,157 @@ import (
 
 // Apply implements replication.StateMachine. An entry that cannot be applied fails the node: going on without it
 // would make this replica another than the rest.
-func (m *Replica) Apply(entries []replication.Entry) {
+func (r *Replica) Apply(entries []replication.Entry) {
 	for i := range entries {
-		c, err := m.room.Decode(entries[i].Cmd)
+		c, err := r.decoder.Decode(entries[i].Cmd)
 		if err != nil {
-			m.node.Fail(fmt.Errorf("shard %d: log entry %d: %w", m.Shard, entries[i].Index, err))
+			r.node.Fail(fmt.Errorf("shard %d: log entry %d: %w", r.Shard, entries[i].Index, err))
 			return
 		}
-		records := m.ApplyOne(entries[i].Index, &c)
-		m.room.Reset()
-		m.quotas.tell()
-		m.gathered.entries++
-		m.gathered.bytes += len(entries[i].Cmd)
-		m.Sizes.note(len(entries[i].Cmd))
-		if (m.gathered.entries >= SaveEntries || m.gathered.bytes >= SaveBytes || records >= SaveRecords) && m.save() != nil {
+		records := r.ApplyOne(entries[i].Index, &c)
+		r.decoder.Reset()
+		r.quotas.logDue()
+		r.unsaved.entries++
+		r.unsaved.bytes += len(entries[i].Cmd)
+		r.Sizes.note(len(entries[i].Cmd))
+		if (r.unsaved.entries >= SaveEntries || r.unsaved.bytes >= SaveBytes || records >= SaveRecords) && r.save() != nil {
 			return
 		}
 	}
 }
 
 // ApplyOne applies one entry, and returns how many records the image lacks. A panic under it fails the node, and must not keep mu.
-func (m *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.apply(c)
-	m.index.Store(index)
-	return m.tree.Load().Dirty() + m.mu.table.Dirty()
+func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.apply(c)
+	r.index.Store(index)
+	return r.tree.Load().Dirty() + r.mu.table.Dirty()
 }
 
 // apply makes one command's transitions. mu is held.
-func (m *Replica) apply(c *command.Command) {
-	m.tree.Load().At(time.Since(m.mu.loaded))
-	m.mu.removed = 0
+func (r *Replica) apply(c *command.Command) {
+	r.tree.Load().At(time.Since(r.mu.loadedAt))
+	r.mu.removed = 0
 	switch c.Kind {
 	case command.KindRegister:
-		m.applyRegister(c)
+		r.applyRegister(c)
 	case command.KindBatch:
-		m.applyBatch(c)
+		r.applyBatch(c)
 	case command.KindSilence:
-		if m.mu.table.Silence(c.Step, c.Silence) {
-			m.mu.since[c.Step.Member] = time.Now()
-			m.expireDue(c.Wall)
+		if r.mu.table.Silence(c.Step, c.Silence) {
+			r.mu.stepStart[c.Step.Member] = time.Now()
+			r.expireDue(c.Wall)
 		}
 	case command.KindExpire:
-		m.expireDue(c.Wall)
+		r.expireDue(c.Wall)
 	case command.KindReap:
-		m.reap(c)
+		r.applyReap(c)
 	case command.KindPurge:
-		m.purge(c)
+		r.applyPurge(c)
 	case command.KindPurged:
-		m.purged(c)
+		r.applyPurged(c)
 	}
 }
 
-func (m *Replica) own(o session.Origin) bool {
-	return o.Member == m.Outbox.Origin.Member && o.Start == m.Outbox.Origin.Start
+func (r *Replica) isOwn(o session.Origin) bool {
+	return o.Member == r.Outbox.Origin.Member && o.Start == r.Outbox.Origin.Start
 }
 
-func (m *Replica) applyRegister(c *command.Command) {
-	own := m.own(c.Origin)
-	if o, ok := m.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
-		if own && m.Outbox.Oldest(0) != nil { // a repeat of one that this process never saw applied
-			m.node.Fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
+func (r *Replica) applyRegister(c *command.Command) {
+	own := r.isOwn(c.Origin)
+	if o, ok := r.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
+		if own && r.Outbox.Oldest(0) != nil { // a repeat of one that this process never saw applied
+			r.node.Fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
 	}
-	if _, err := m.mu.table.Register(c.Origin); err != nil {
+	if _, err := r.mu.table.Register(c.Origin); err != nil {
 		if own {
-			m.node.Fail(fmt.Errorf("the ensemble refuses this member: %w", err))
+			r.node.Fail(fmt.Errorf("the ensemble refuses this member: %w", err))
 		}
 		return
 	}
-	m.noteOrigins()
-	m.use(c.Rules)
-	m.mu.since[c.Origin.Member] = time.Now()
-	m.expireDue(c.Wall) // the predecessor's sessions are due at once
+	r.noteOrigins()
+	r.useRules(c.Rules)
+	r.mu.stepStart[c.Origin.Member] = time.Now()
+	r.expireDue(c.Wall) // the predecessor's sessions are due at once
 	if own {
-		if m.Shard == command.HomeShard {
-			m.node.Adopt(m.mu.table)
+		if r.Shard == command.HomeShard {
+			r.node.Adopt(r.mu.table)
 		}
-		m.Outbox.BatchApplied(m.Outbox.Oldest(0))
+		r.Outbox.BatchApplied(r.Outbox.Oldest(0))
 	}
 }
 
 // use has transactions judged by the rules of the member with the newest Register.
-func (m *Replica) use(r command.Rules) {
-	schemes, err := pick(m.schemes, r.Schemes)
+func (r *Replica) useRules(rules command.Rules) {
+	schemes, err := pickSchemes(r.schemes, rules.Schemes)
 	if err != nil {
-		m.node.Fail(err)
+		r.node.Fail(err)
 		return
 	}
-	m.mu.Rules = r
-	t := m.tree.Load()
+	r.mu.Rules = rules
+	t := r.tree.Load()
 	t.SetSchemes(schemes)
-	t.SetWeightMax(r.TreeMax)
+	t.SetWeightMax(rules.TreeMax)
 }
 
-func (m *Replica) applyBatch(c *command.Command) {
+func (r *Replica) applyBatch(c *command.Command) {
 	o := c.Origin
-	own := m.own(o)
-	switch v := m.mu.table.Accept(o.Member, o.Start, o.LastSeq); v {
+	own := r.isOwn(o)
+	switch v := r.mu.table.Accept(o.Member, o.Start, o.LastSeq); v {
 	case session.Accepted:
 	case session.Repeat:
 		return
 	case session.Gap:
 		if own {
-			m.Outbox.GapFound()
+			r.Outbox.GapFound()
 		}
 		return
 	default:
 		if own {
-			m.node.Fail(fmt.Errorf("the ensemble refuses this node's requests (%v): a newer start of member %d has registered, from this directory or a copy of it", v, o.Member))
+			r.node.Fail(fmt.Errorf("the ensemble refuses this node's requests (%v): a newer start of member %d has registered, from this directory or a copy of it", v, o.Member))
 		}
 		return
 	}
-	m.mu.since[o.Member] = time.Now()
-	m.mu.table.AcknowledgeEnds(o.Member, c.Home)
+	r.mu.stepStart[o.Member] = time.Now()
+	r.mu.table.AcknowledgeEnds(o.Member, c.Home)
 	var b *outbox.Batch
 	if own {
-		b = m.Outbox.Oldest(o.LastSeq)
+		b = r.Outbox.Oldest(o.LastSeq)
 	}
 	var room []tree.Result
 	if b == nil {
-		room = m.result[:]
+		room = r.discarded[:]
 	}
 	for i := range c.Requests {
-		results, zxid, err := m.request(o.Member, c.Wall, &c.Requests[i], room)
-		m.Outbox.Complete(b, i, results, zxid, err)
+		results, zxid, err := r.request(o.Member, c.Wall, &c.Requests[i], room)
+		r.Outbox.Complete(b, i, results, zxid, err)
 	}
-	m.Outbox.BatchApplied(b)
+	r.Outbox.BatchApplied(b)
 }
 
 // commit applies one transaction. What its end takes from holders on this node ends before any reader, watch or
 // contender can see it. Its results may be in room.
-func (m *Replica) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tree.Result, error) {
-	t := m.tree.Load()
+func (r *Replica) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tree.Result, error) {
+	t := r.tree.Load()
 	results, err := t.ApplyInto(room, h, ops)
 	if err != nil {
 		return nil, err
 	}
-	m.publish(t, h.Zxid)
+	r.publish(t, h.Zxid)
 	return results, nil
 }
 
 // publish makes the transaction that the tree has applied visible.
-func (m *Replica) publish(t *tree.Tree, z tree.Zxid) {
-	m.mu.Zxid = z
+func (r *Replica) publish(t *tree.Tree, z tree.Zxid) {
+	r.mu.Zxid = z
 	changes := t.Changes()
-	m.mu.table.Track(changes)
-	m.node.Gone(changes)
+	r.mu.table.Track(changes)
+	r.node.Gone(changes)
 	if over := t.Over(); len(over) > 0 {
-		m.quotas.over(over, time.Now())
+		r.quotas.note(over, time.Now())
 	}
-	m.Watches.Deliver(z, changes, t.Publish)
+	r.Watches.Deliver(z, changes, t.Publish)
 }

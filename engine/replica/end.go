@@ -19,87 +19,87 @@ import (
 // ZooKeeper allows, and each of its ends would still take as long as that bound.
 const EndPortion = 10_000
 
-// endAsked ends a session as its node has asked. If that is too much for the entry, the session is due from
+// endOnRequest ends a session as its node has asked. If that is too much for the entry, the session is due from
 // now on. On another shard than home that waits until home says so: only then is it known to end there
 // however late anything comes that was asked for it.
-func (m *Replica) endAsked(id tree.SessionID, wall int64, lost bool, why error) {
-	m.sessionEnded(id, why)
-	if m.mu.table.Owns(id) <= m.Portion && m.mu.removed < m.Portion {
-		m.mu.removed += m.endSession(id, wall, lost)
+func (r *Replica) endOnRequest(id tree.SessionID, wall int64, lost bool, why error) {
+	r.tellEnded(id, why)
+	if r.mu.table.Owns(id) <= r.Portion && r.mu.removed < r.Portion {
+		r.mu.removed += r.endSession(id, wall, lost)
 		return
 	}
-	if m.Shard == command.HomeShard {
-		m.mu.table.DecideEnd(id, m.mu.Zxid, lost)
-		m.expirer.signal()
+	if r.Shard == command.HomeShard {
+		r.mu.table.DecideEnd(id, r.mu.Zxid, lost)
+		r.expirer.signal()
 	}
 }
 
 // expireDue expires sessions that are due, in order of id, until a portion of them and their znodes is gone. The leader commits
 // further portions; until its turn a due session is refused everything.
-func (m *Replica) expireDue(wall int64) {
-	due := m.mu.table.Due()
+func (r *Replica) expireDue(wall int64) {
+	due := r.mu.table.Due()
 	// This node's own are told all at once: what waits for its turn has ended, and must be granted nothing.
-	m.node.Ended(m.Shard, outbox.ErrSessionExpired, due...)
-	m.mu.portions++
-	for gone := 0; len(due) > 0 && gone < m.Portion; {
-		gone += m.closeSession(due[0], wall, m.mu.table.Lost(due[0]))
-		if m.mu.table.Owns(due[0]) == 0 {
+	r.node.Ended(r.Shard, outbox.ErrSessionExpired, due...)
+	r.mu.portions++
+	for gone := 0; len(due) > 0 && gone < r.Portion; {
+		gone += r.endDue(due[0], wall, r.mu.table.Lost(due[0]))
+		if r.mu.table.Owns(due[0]) == 0 {
 			due = due[1:]
 		}
 	}
 	if len(due) > 0 {
-		m.expirer.signal()
+		r.expirer.signal()
 	}
 }
 
-// closeSession ends a session that is due, or a portion of it.
-func (m *Replica) closeSession(id tree.SessionID, wall int64, lost bool) int {
+// endDue ends a session that is due, or a portion of it.
+func (r *Replica) endDue(id tree.SessionID, wall int64, lost bool) int {
 	why := outbox.ErrSessionClosed
 	if lost {
 		why = outbox.ErrSessionExpired
 	}
-	if m.Shard == command.HomeShard && m.mu.table.IsEnding(id) || m.mu.table.Owns(id) > m.Portion {
-		m.node.Ended(m.Shard, why, id) // who watches the log is told once: by endAsked, or with the last portion
+	if r.Shard == command.HomeShard && r.mu.table.IsEnding(id) || r.mu.table.Owns(id) > r.Portion {
+		r.node.Ended(r.Shard, why, id) // who watches the log is told once: by endOnRequest, or with the last portion
 	} else {
-		m.sessionEnded(id, why)
+		r.tellEnded(id, why)
 	}
-	return m.endSession(id, wall, lost)
+	return r.endSession(id, wall, lost)
 }
 
-// sessionEnded tells the node that a session has ended here.
-func (m *Replica) sessionEnded(id tree.SessionID, why error) {
-	m.node.Ended(m.Shard, why, id)
-	if m.Shard == command.HomeShard && why == outbox.ErrSessionExpired {
-		m.node.Expired(id)
+// tellEnded tells the node that a session has ended here.
+func (r *Replica) tellEnded(id tree.SessionID, why error) {
+	r.node.Ended(r.Shard, why, id)
+	if r.Shard == command.HomeShard && why == outbox.ErrSessionExpired {
+		r.node.Expired(id)
 	}
 }
 
 // endSession ends a session in a transaction of its own: its ephemerals go, or linger if it was lost, then its record. Of one with
 // more ephemerals than a portion, a portion goes and the record stays. It returns how much went.
-func (m *Replica) endSession(id tree.SessionID, wall int64, lost bool) int {
-	paths := m.mu.table.Leaving(id, m.Portion)
+func (r *Replica) endSession(id tree.SessionID, wall int64, lost bool) int {
+	paths := r.mu.table.Leaving(id, r.Portion)
 	ops := make([]tree.Op, len(paths))
 	for i, p := range paths {
-		ops[i] = endOf(p, lost)
+		ops[i] = endOp(p, lost)
 	}
-	if _, err := m.commit(tree.Header{Zxid: m.mu.Zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
-		m.node.Fail(fmt.Errorf("shard %d: closing session %d: %w", m.Shard, id, err)) // the table names a znode that the tree does not have
+	if _, err := r.commit(tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
+		r.node.Fail(fmt.Errorf("shard %d: closing session %d: %w", r.Shard, id, err)) // the table names a znode that the tree does not have
 	}
-	if m.mu.table.Owns(id) > 0 {
+	if r.mu.table.Owns(id) > 0 {
 		return len(paths)
 	}
-	told := m.Shard != command.HomeShard && m.mu.table.IsEnding(id)
-	m.mu.table.Close(id, m.mu.Zxid, lost)
+	told := r.Shard != command.HomeShard && r.mu.table.IsEnding(id)
+	r.mu.table.Close(id, r.mu.Zxid, lost)
 	if told {
-		m.purger.purged(m.Shard, id)
+		r.purger.notePurged(r.Shard, id)
 	} else {
-		m.purger.Signal() // there may be shards to be told
+		r.purger.Signal() // there may be shards to be told
 	}
 	return len(paths) + 1
 }
 
 // endOf is the end of an ephemeral: lost it may linger.
-func endOf(path string, lost bool) tree.Op {
+func endOp(path string, lost bool) tree.Op {
 	kind := tree.KindDelete
 	if lost {
 		kind = tree.KindLose

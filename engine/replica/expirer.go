@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -14,22 +13,34 @@ import (
 // counts is decided in the log, so two leaders, a late leader or a repeated step can do no harm.
 type expirer struct {
 	// Immutable after newExpirer.
-	machine *Replica
-	raft    Raft
-	member  replication.MemberID
-	least   time.Duration // the smallest timeout that a session of any member can have
-	lag     *lag
-	log     *slog.Logger
-	wake    chan struct{} // capacity 1: this node may lead now, or sessions are due
+	replica    *Replica
+	raft       Raft
+	member     replication.MemberID
+	timeoutMin time.Duration // the smallest timeout that a session of any member can have
+	lag        *lag
+	log        *slog.Logger
+	wake       chan struct{} // capacity 1: this node may lead now, or sessions are due
 
 	// Owned by loop.
-	steps  map[session.MemberID]measure
-	expire measure
+	steps  map[session.MemberID]proposedStep // the newest of each origin
+	expire proposedExpire
 }
 
-func newExpirer(m *Replica, raft Raft, member replication.MemberID, least time.Duration, log *slog.Logger) *expirer {
-	return &expirer{machine: m, raft: raft, member: member, least: least, lag: newLag(m, raft, least/4), log: log,
-		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]measure)}
+// A proposedStep is a step of silence that this node has proposed.
+type proposedStep struct {
+	step session.Step
+	proposed
+}
+
+// A proposedExpire is a portion of sessions to expire that this node has proposed.
+type proposedExpire struct {
+	portions uint64 // that had been applied before this one
+	proposed
+}
+
+func newExpirer(r *Replica, raft Raft, member replication.MemberID, timeoutMin time.Duration, log *slog.Logger) *expirer {
+	return &expirer{replica: r, raft: raft, member: member, timeoutMin: timeoutMin, lag: newLag(r, raft, timeoutMin/4), log: log,
+		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]proposedStep)}
 }
 
 func (x *expirer) signal() {
@@ -41,29 +52,29 @@ func (x *expirer) signal() {
 
 // look proposes what is to be proposed now and returns when to look again.
 func (x *expirer) look(now time.Time) time.Duration {
-	if x.raft.Leader(x.machine.Shard).Member != x.member {
+	if x.raft.Leader(x.replica.Shard).Member != x.member {
 		clear(x.steps)
-		x.expire = measure{}
+		x.expire = proposedExpire{}
 		return time.Hour // a change of leader wakes the loop
 	}
 	if x.lag.behind(now) {
-		x.lag.yield()
+		x.lag.transferLeadership()
 	}
 	// A session that is opened meanwhile is due for its first step no sooner than this.
-	next := x.least / 4
-	if due, portions := x.machine.due(); due > 0 {
-		if x.expire.portions != portions || !x.expire.onWay(now) {
-			x.expire = measure{portions: portions, at: now, proposal: x.propose(command.EncodeExpire(now.UnixMilli()))}
+	next := x.timeoutMin / 4
+	if due, portions := x.replica.dueSessions(); due > 0 {
+		if x.expire.portions != portions || !x.expire.pending(now) {
+			x.expire = proposedExpire{portions: portions, proposed: x.propose(command.EncodeExpire(now.UnixMilli()), now)}
 		}
 		next = min(next, PollInterval)
 	}
-	for _, s := range x.machine.silences(now) {
+	for _, s := range x.replica.nextSteps(now) {
 		if s.wait > 0 {
 			next = min(next, s.wait)
 			continue
 		}
-		if p := x.steps[s.step.Member]; p.step != s.step || !p.onWay(now) {
-			x.steps[s.step.Member] = measure{step: s.step, at: now, proposal: x.propose(command.EncodeSilence(s.step, s.duration, now.UnixMilli()))}
+		if p := x.steps[s.step.Member]; p.step != s.step || !p.pending(now) {
+			x.steps[s.step.Member] = proposedStep{step: s.step, proposed: x.propose(command.EncodeSilence(s.step, s.duration, now.UnixMilli()), now)}
 		}
 		next = min(next, PollInterval)
 	}
@@ -72,43 +83,43 @@ func (x *expirer) look(now time.Time) time.Duration {
 
 // propose hands a command to Raft that needs no stream. If it is lost, it is proposed again. It returns nil if Raft did not
 // take it.
-func (x *expirer) propose(cmd []byte) outbox.Proposal {
-	p, err := x.raft.Propose(x.machine.Shard, cmd)
+func (x *expirer) propose(cmd []byte, now time.Time) proposed {
+	p, err := x.raft.Propose(x.replica.Shard, cmd)
 	if err != nil {
 		x.log.Debug("silence not proposed", "cause", err)
-		return nil
+		return proposed{at: now}
 	}
-	return p
+	return proposed{at: now, proposal: p}
 }
 
 // A silence is the next step of an origin: proposed once wait is over.
-type silence struct {
+type nextStep struct {
 	step     session.Step
 	duration time.Duration
 	wait     time.Duration
 }
 
 // silences returns the next step of every origin that has one. Only the home shard books silence.
-func (m *Replica) silences(now time.Time) []silence {
-	if m.Shard != command.HomeShard {
+func (r *Replica) nextSteps(now time.Time) []nextStep {
+	if r.Shard != command.HomeShard {
 		return nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []silence
-	for _, o := range m.mu.table.Origins() {
-		step, d, ok := m.mu.table.NextStep(o.Member)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []nextStep
+	for _, o := range r.mu.table.Origins() {
+		step, d, ok := r.mu.table.NextStep(o.Member)
 		if !ok {
 			continue
 		}
-		out = append(out, silence{step: step, duration: d, wait: m.mu.since[o.Member].Add(d).Sub(now)})
+		out = append(out, nextStep{step: step, duration: d, wait: r.mu.stepStart[o.Member].Add(d).Sub(now)})
 	}
 	return out
 }
 
 // due is how many sessions wait for their turn to expire, and how many portions have had it.
-func (m *Replica) due() (sessions int, portions uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.table.DueLen(), m.mu.portions
+func (r *Replica) dueSessions() (sessions int, portions uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.table.DueLen(), r.mu.portions
 }

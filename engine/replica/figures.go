@@ -16,36 +16,36 @@ type Figures struct {
 }
 
 // Figures are what this node knows of the shard. It waits for nothing.
-func (m *Replica) Figures() Figures {
-	t := m.tree.Load()
-	now := Figures{Applied: m.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: m.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
-	if last := m.last.Load(); last != nil { // asked last: the tree may have gone meanwhile
+func (r *Replica) Figures() Figures {
+	t := r.tree.Load()
+	now := Figures{Applied: r.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: r.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
+	if last := r.lastFigures.Load(); last != nil { // asked last: the tree may have gone meanwhile
 		return *last
 	}
 	return now
 }
 
 // Sizes are of things of which the last, the smallest and the largest count. All are zero while there was none.
-type Sizes struct{ last, least, most atomic.Int64 }
+type Sizes struct{ last, min, max atomic.Int64 }
 
 // note is for one goroutine.
 func (s *Sizes) note(n int) {
 	size := int64(n)
 	s.last.Store(size)
-	if least := s.least.Load(); least == 0 || size < least {
-		s.least.Store(size)
+	if least := s.min.Load(); least == 0 || size < least {
+		s.min.Store(size)
 	}
-	if size > s.most.Load() {
-		s.most.Store(size)
+	if size > s.max.Load() {
+		s.max.Store(size)
 	}
 }
 
 // Read returns them.
-func (s *Sizes) Read() (last, least, most int64) { return s.last.Load(), s.least.Load(), s.most.Load() }
+func (s *Sizes) Read() (last, least, most int64) { return s.last.Load(), s.min.Load(), s.max.Load() }
 
 // Reset begins anew.
 func (s *Sizes) Reset() {
 	s.last.Store(0)
-	s.least.Store(0)
-	s.most.Store(0)
+	s.min.Store(0)
+	s.max.Store(0)
 }

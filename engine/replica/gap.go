@@ -9,18 +9,18 @@ import (
 // znodes that nothing happened to them, never what happened to the others.
 type gap struct {
 	old, next *tree.Tree
-	below     map[string]verdict // on the paths of recursive watches: many may be on one, and apply stands still meanwhile
+	compared  map[string]comparison // on the paths of recursive watches: many may be on one, and apply stands still meanwhile
 }
 
-// A verdict is what touched says.
-type verdict struct {
-	first   watch.EventType
+// A comparison is what touched says.
+type comparison struct {
+	event   watch.EventType
 	touched bool
 }
 
-// notice implements the question of watch.Registry.Install. The ACL is that of the znode as it is, or was before it went.
-func (g gap) notice(path string, mode watch.Mode) (watch.EventType, []tree.ACL, bool) {
-	t, yes := g.judge(path, mode)
+// touched implements the question of watch.Registry.Install. The ACL is that of the znode as it is, or was before it went.
+func (g gap) touched(path string, mode watch.Mode) (watch.EventType, []tree.ACL, bool) {
+	t, yes := g.compareOnce(path, mode)
 	if !yes {
 		return t, nil, false
 	}
@@ -32,21 +32,21 @@ func (g gap) notice(path string, mode watch.Mode) (watch.EventType, []tree.ACL, 
 	return t, acl, true
 }
 
-// judge is touched for a path that is watched.
-func (g gap) judge(path string, mode watch.Mode) (watch.EventType, bool) {
+// compareOnce is touched for a path that is watched.
+func (g gap) compareOnce(path string, mode watch.Mode) (watch.EventType, bool) {
 	if mode != watch.Recursive {
-		return g.touched(path, mode)
+		return g.compare(path, mode)
 	}
-	v, known := g.below[path]
+	v, known := g.compared[path]
 	if !known {
-		v.first, v.touched = g.touched(path, mode)
-		g.below[path] = v
+		v.event, v.touched = g.compare(path, mode)
+		g.compared[path] = v
 	}
-	return v.first, v.touched
+	return v.event, v.touched
 }
 
 // touched says whether anything about a path may have changed, and what would be noticed first.
-func (g gap) touched(path string, mode watch.Mode) (watch.EventType, bool) {
+func (g gap) compare(path string, mode watch.Mode) (watch.EventType, bool) {
 	before, was := g.old.Exists(path)
 	after, is := g.next.Exists(path)
 	switch {
@@ -90,7 +90,7 @@ func (g gap) belowTouched(path string) bool {
 		if path == "/" {
 			child = "/" + name
 		}
-		if _, yes := g.touched(child, watch.Recursive); yes {
+		if _, yes := g.compare(child, watch.Recursive); yes {
 			return true
 		}
 	}

@@ -23,13 +23,13 @@ func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
 		}
 		return tr
 	}
-	g := gap{old: load(), next: load("/full/child"), below: make(map[string]verdict)}
+	g := gap{old: load(), next: load("/full/child"), compared: make(map[string]comparison)}
 	for _, path := range []string{"/full", "/full/child", "/full/other"} {
-		if _, touched := g.touched(path, watch.Once); !touched {
+		if _, touched := g.compare(path, watch.Once); !touched {
 			t.Errorf("%s counts as untouched", path)
 		}
 	}
-	if _, touched := g.touched("/", watch.Recursive); !touched {
+	if _, touched := g.compare("/", watch.Recursive); !touched {
 		t.Error("the root counts as untouched below")
 	}
 }

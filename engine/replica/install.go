@@ -4,31 +4,31 @@ import (
 	"io"
 )
 
-// Install implements replication.StateMachine: it replaces the state by a received one. Waiters, sessions, claims and
+// Install implements replication.StateMachine: it replaces the state by a received state. Waiters, sessions, claims and
 // watches of this node that the gap concerns are told before a reader can see the new state.
-func (m *Replica) Install(r io.Reader, stop <-chan struct{}) error {
-	if err := m.image.Install(r, stop); err != nil {
+func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
+	if err := r.image.Install(from, stop); err != nil {
 		return err
 	}
-	next, table, one, err := loadImage(m.image, m.schemes)
+	next, table, state, err := loadImage(r.image, r.schemes)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.table, m.mu.State = table, one
-	m.noteOrigins()
-	m.index.Store(m.image.Applied())
-	m.gathered.entries, m.gathered.bytes = 0, 0
-	m.restartClocks()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.table, r.mu.State = table, state
+	r.noteOrigins()
+	r.index.Store(r.image.Applied())
+	r.unsaved.entries, r.unsaved.bytes = 0, 0
+	r.restartClocks()
 	prove := func() {}
-	o, registered := table.Origin(m.Outbox.Origin.Member)
-	if registered = registered && o.Start == m.Outbox.Origin.Start; registered {
-		prove = m.Outbox.SkipTo(o.LastSeq)
+	o, registered := table.Origin(r.Outbox.Origin.Member)
+	if registered = registered && o.Start == r.Outbox.Origin.Start; registered {
+		prove = r.Outbox.SkipTo(o.LastSeq)
 	}
-	gap := gap{old: m.tree.Load(), next: next, below: make(map[string]verdict)}
-	m.node.Reconcile(m.Shard, gap.old, next, table, registered)
-	m.Watches.Install(one.Zxid, gap.notice, func() { m.tree.Store(next) })
+	gap := gap{old: r.tree.Load(), next: next, compared: make(map[string]comparison)}
+	r.node.Reconcile(r.Shard, gap.old, next, table, registered)
+	r.Watches.Install(state.Zxid, gap.touched, func() { r.tree.Store(next) })
 	prove()
 	return nil
 }

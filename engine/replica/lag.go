@@ -9,23 +9,23 @@ type lag struct {
 	// Immutable.
 	committed, applied func() uint64
 	patience           time.Duration // a step of silence
-	handOver           func(nth int) // gives the leadership to another member, the nth time, or fails to: behind is true again then
+	transfer           func(nth int) // gives the leadership to another member, the nth time, or fails to: behind is true again then
 
 	// Owned by the expirer's loop.
-	mark    uint64        // was committed at since, and applied had come up to the mark before it by then
-	since   time.Time     // of the mark, or of the last time that behind was true
-	last    time.Time     // that behind was true
-	yielded int           // how often the leadership was to be given away
-	further time.Duration // patience with this mark: where all machines lag, the leadership must not go round and round
+	mark            uint64        // was committed at since, and applied had come up to the mark before it by then
+	since           time.Time     // of the mark, or of the last time that behind was true
+	lastBehind      time.Time     // that behind was true
+	transfers       int           // how often the leadership was to be given away
+	currentPatience time.Duration // patience with this mark: where all machines lag, the leadership must not go round and round
 }
 
 // newLag watches a machine.
-func newLag(m *Replica, raft Raft, patience time.Duration) *lag {
+func newLag(r *Replica, raft Raft, patience time.Duration) *lag {
 	return &lag{
-		committed: func() uint64 { return raft.Committed(m.Shard) },
-		applied:   m.index.Load, // not the image's, which is written now and then
+		committed: func() uint64 { return raft.Committed(r.Shard) },
+		applied:   r.index.Load, // not the image's, which is written now and then
 		patience:  patience,
-		handOver:  func(nth int) { raft.Transfer(m.Shard, nth) },
+		transfer:  func(nth int) { raft.Transfer(r.Shard, nth) },
 	}
 }
 
@@ -36,21 +36,21 @@ const lagPatienceMax = time.Minute
 // behind reports whether something that was committed longer than the patience ago is not applied yet.
 func (l *lag) behind(now time.Time) bool {
 	if l.applied() >= l.mark {
-		if now.Sub(l.last) > lagPatienceMax {
-			l.further = l.patience
+		if now.Sub(l.lastBehind) > lagPatienceMax {
+			l.currentPatience = l.patience
 		}
 		l.mark, l.since = l.committed(), now
 		return false
 	}
-	if now.Sub(l.since) <= l.further {
+	if now.Sub(l.since) <= l.currentPatience {
 		return false
 	}
-	l.since, l.last, l.further = now, now, min(2*l.further, max(l.patience, lagPatienceMax))
+	l.since, l.lastBehind, l.currentPatience = now, now, min(2*l.currentPatience, max(l.patience, lagPatienceMax))
 	return true
 }
 
 // yield gives the leadership away.
-func (l *lag) yield() {
-	l.handOver(l.yielded)
-	l.yielded++
+func (l *lag) transferLeadership() {
+	l.transfer(l.transfers)
+	l.transfers++
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
-	"github.com/vivarium-go/vivarium/session"
 )
 
 const (
@@ -26,16 +25,14 @@ type Raft interface {
 	Transfer(id replication.ShardID, nth int)
 }
 
-// A measure is a step of silence, or a portion of sessions to expire, that this node has proposed.
-type measure struct {
-	step     session.Step
-	portions uint64 // that had been applied before this one
+// A proposed is when, and with what result, this node has proposed a command.
+type proposed struct {
 	at       time.Time
 	proposal outbox.Proposal // nil if Raft did not take it
 }
 
-// onWay reports whether it may still be applied, as far as anybody can tell.
-func (p measure) onWay(now time.Time) bool {
+// pending reports whether it may still be applied, as far as anybody can tell.
+func (p proposed) pending(now time.Time) bool {
 	return p.proposal != nil && !p.proposal.Dropped() && now.Sub(p.at) < RetryAfter
 }
 

@@ -11,46 +11,46 @@ import (
 )
 
 // Load reads an image into memory. It runs on the goroutine of Start, before the shard does. The image is the machine's from then on.
-func (m *Replica) Load(image *storage.Image) error {
-	m.image, m.batch = image, image.NewBatch()
-	t, table, one, err := loadImage(m.image, m.schemes)
+func (r *Replica) Load(image *storage.Image) error {
+	r.image, r.batch = image, image.NewBatch()
+	t, table, state, err := loadImage(r.image, r.schemes)
 	if err != nil {
-		return fmt.Errorf("shard %d: %w", m.Shard, err)
+		return fmt.Errorf("shard %d: %w", r.Shard, err)
 	}
-	m.tree.Store(t)
-	m.Watches.Deliver(one.Zxid, nil, nil)
-	m.mu.table, m.mu.State = table, one
-	m.noteOrigins()
-	m.index.Store(m.image.Applied())
-	m.restartClocks()
+	r.tree.Store(t)
+	r.Watches.Deliver(state.Zxid, nil, nil)
+	r.mu.table, r.mu.State = table, state
+	r.noteOrigins()
+	r.index.Store(r.image.Applied())
+	r.restartClocks()
 	return nil
 }
 
-// loadImage reads a whole image into memory, and refuses one that no machine of this build wrote.
+// loadImage reads a whole image into memory, and refuses state that no machine of this build wrote.
 func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, command.State, error) {
 	if image.Applied() == 0 {
 		return tree.New(nil), session.NewTable(), command.State{}, nil
 	}
-	l := newLoading()
-	if err := image.Load(l.record); err != nil {
+	l := newImageLoader()
+	if err := image.Load(l.addRecord); err != nil {
 		return nil, nil, command.State{}, err
 	}
 	t, err := l.finish()
 	if err != nil {
 		return nil, nil, command.State{}, err
 	}
-	schemes, err := pick(known, l.one.Rules.Schemes)
+	schemes, err := pickSchemes(known, l.state.Rules.Schemes)
 	if err != nil {
 		return nil, nil, command.State{}, err
 	}
 	t.SetSchemes(schemes)
-	t.SetWeightMax(l.one.Rules.TreeMax)
-	return t, l.table, l.one, nil
+	t.SetWeightMax(l.state.Rules.TreeMax)
+	return t, l.table, l.state, nil
 }
 
 // pick returns the schemes of those names. Which ones count is decided in the log, so that all replicas judge an ACL alike:
-// a replica that lacks one of them must not go on.
-func pick(known tree.Schemes, names []string) (tree.Schemes, error) {
+// a replica that lacks state of them must not go on.
+func pickSchemes(known tree.Schemes, names []string) (tree.Schemes, error) {
 	schemes := make(tree.Schemes, len(names))
 	for _, name := range names {
 		if known[name] == nil {
@@ -62,30 +62,30 @@ func pick(known tree.Schemes, names []string) (tree.Schemes, error) {
 }
 
 // loading is what was read of an image so far.
-type loading struct {
+type imageLoader struct {
 	znodes   *tree.Loader
 	table    *session.Table
-	one      command.State
+	state    command.State
 	hasState bool
 }
 
-func newLoading() *loading {
-	return &loading{znodes: tree.NewLoader(nil), table: session.NewTable()}
+func newImageLoader() *imageLoader {
+	return &imageLoader{znodes: tree.NewLoader(nil), table: session.NewTable()}
 }
 
-func (l *loading) record(t storage.Table, key, value []byte) error {
+func (l *imageLoader) addRecord(t storage.Table, key, value []byte) error {
 	switch t {
 	case storage.Znodes:
-		return l.znode(string(key), value)
+		return l.addZnode(string(key), value)
 	case storage.Sessions:
-		return l.session(key, value)
+		return l.addSession(key, value)
 	case storage.Origins:
-		return l.origin(key, value)
+		return l.addOrigin(key, value)
 	}
-	return l.state(string(key), value)
+	return l.addState(string(key), value)
 }
 
-func (l *loading) znode(path string, value []byte) error {
+func (l *imageLoader) addZnode(path string, value []byte) error {
 	z, err := command.DecodeZnode(value)
 	if err != nil {
 		return fmt.Errorf("znode %q: %w", path, err)
@@ -96,7 +96,7 @@ func (l *loading) znode(path string, value []byte) error {
 	return l.znodes.Add(path, z)
 }
 
-func (l *loading) session(key, value []byte) error {
+func (l *imageLoader) addSession(key, value []byte) error {
 	r, err := command.DecodeSession(value)
 	if err == nil && !bytes.Equal(key, command.IDKey(uint64(r.ID))) {
 		err = command.ErrMalformed
@@ -107,7 +107,7 @@ func (l *loading) session(key, value []byte) error {
 	return l.table.LoadRecord(r)
 }
 
-func (l *loading) origin(key, value []byte) error {
+func (l *imageLoader) addOrigin(key, value []byte) error {
 	o, err := command.DecodeOrigin(value)
 	if err == nil && !bytes.Equal(key, command.IDKey(uint64(o.Member))) {
 		err = command.ErrMalformed
@@ -119,21 +119,21 @@ func (l *loading) origin(key, value []byte) error {
 	return nil
 }
 
-func (l *loading) state(key string, value []byte) (err error) {
+func (l *imageLoader) addState(key string, value []byte) (err error) {
 	if key != command.StateKey {
 		return fmt.Errorf("%w: a record %q that this build does not know", command.ErrMalformed, key)
 	}
 	l.hasState = true
-	l.one, err = command.DecodeState(value)
+	l.state, err = command.DecodeState(value)
 	return err
 }
 
 // finish makes a tree of what was read, and verifies the whole.
-func (l *loading) finish() (*tree.Tree, error) {
+func (l *imageLoader) finish() (*tree.Tree, error) {
 	if !l.hasState {
 		return nil, fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
 	}
-	t, err := l.znodes.Finish(l.one.Zxid)
+	t, err := l.znodes.Finish(l.state.Zxid)
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +151,9 @@ type Contents struct {
 
 // CheckImage reads a whole image, verifies it, and drops it.
 func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
-	l := newLoading()
+	l := newImageLoader()
 	applied, err := storage.Check(o, func(t storage.Table, key, value []byte) error {
-		if err := l.record(t, key, value); err != nil {
+		if err := l.addRecord(t, key, value); err != nil {
 			return fmt.Errorf("%s: %w", o.Dir, err)
 		}
 		return nil
@@ -166,5 +166,5 @@ func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
 		return Contents{}, fmt.Errorf("%s: %w", o.Dir, err)
 	}
 	origin, _ := l.table.Origin(member)
-	return Contents{Applied: applied, Znodes: t.Len(), Sessions: l.table.Len(), Zxid: l.one.Zxid, Origin: origin}, nil
+	return Contents{Applied: applied, Znodes: t.Len(), Sessions: l.table.Len(), Zxid: l.state.Zxid, Origin: origin}, nil
 }

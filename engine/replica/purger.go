@@ -52,31 +52,32 @@ type Purger struct {
 type shardPurger struct {
 	// Immutable.
 	*Purger
-	machine *Replica
+	replica *Replica
 	wake    chan struct{} // capacity 1
 
 	// Owned by loop.
-	purge, report errand
-	window        []session.Record // what has ended at home and waits
-	cut           bool             // there is more
+	purge  proposedEnds     // the newest Purge
+	report proposedEnds     // the newest Purged
+	window []session.Record // what has ended at home and waits
+	more   bool             // there is more
 
 	// mu guards what this node has seen to be done, which is forgotten as soon as it may be.
 	mu struct {
 		rank.Mutex[rank.ShardPurger]
-		gone map[tree.SessionID]bool
+		purged map[tree.SessionID]bool
 	}
 }
 
-// An errand is a command with sessions that this node has proposed. It is applied when its first session, and so every one of
+// proposedEnds is a command with sessions that this node has proposed. It is applied when its first session, and so every one of
 // them, has nothing more to ask.
-type errand struct {
+type proposedEnds struct {
 	first tree.SessionID
-	measure
+	proposed
 }
 
 // due reports whether a command is to be proposed with the sessions that ask for one.
-func (e *errand) due(ids []tree.SessionID, now time.Time) bool {
-	return len(ids) > 0 && !(slices.Contains(ids, e.first) && e.onWay(now))
+func (e *proposedEnds) isDue(ids []tree.SessionID, now time.Time) bool {
+	return len(ids) > 0 && !(slices.Contains(ids, e.first) && e.pending(now))
 }
 
 // NewPurger returns the purger of all shards of a node, the home shard first.
@@ -86,7 +87,7 @@ func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID,
 		m.purger = p
 	}
 	for _, m := range shards[1:] {
-		p.shards[m.Shard] = &shardPurger{Purger: p, machine: m, wake: make(chan struct{}, 1)}
+		p.shards[m.Shard] = &shardPurger{Purger: p, replica: m, wake: make(chan struct{}, 1)}
 	}
 	return p
 }
@@ -96,7 +97,7 @@ func (p *Purger) Loop(stop, done <-chan struct{}) {
 	var all sync.WaitGroup
 	for _, e := range p.shards {
 		all.Go(func() {
-			lookLoop(stop, done, e.wake, func(now time.Time) time.Duration { return p.Look(e.machine.Shard, now) })
+			lookLoop(stop, done, e.wake, func(now time.Time) time.Duration { return p.Look(e.replica.Shard, now) })
 		})
 	}
 	all.Wait()
@@ -110,9 +111,9 @@ func (p *Purger) Signal() {
 }
 
 // signal has the loop look again.
-func (e *shardPurger) signal() {
+func (s *shardPurger) signal() {
 	select {
-	case e.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -123,9 +124,9 @@ func (p *Purger) Look(at replication.ShardID, now time.Time) time.Duration {
 }
 
 // look is Look for one shard.
-func (e *shardPurger) look(now time.Time) time.Duration {
-	waiting := e.waiting()
-	purged := e.takeGone(waiting)
+func (s *shardPurger) look(now time.Time) time.Duration {
+	waiting := s.waiting()
+	purged := s.takePurged(waiting)
 	if len(waiting) == 0 {
 		return time.Hour // an end, or a change of leader, wakes the loop
 	}
@@ -135,114 +136,114 @@ func (e *shardPurger) look(now time.Time) time.Duration {
 			gone = append(gone, r.ID)
 		}
 	}
-	if e.report.due(gone, now) {
-		e.report = errand{first: gone[0], measure: e.propose(command.HomeShard, command.EncodePurged(uint32(e.machine.Shard), gone[:min(len(gone), PurgeBatch)]), now)}
+	if s.report.isDue(gone, now) {
+		s.report = proposedEnds{first: gone[0], proposed: s.propose(command.HomeShard, command.EncodePurged(uint32(s.replica.Shard), gone[:min(len(gone), PurgeBatch)]), now)}
 	}
 	var untold []command.Ending
-	for _, r := range e.machine.untold(waiting) {
+	for _, r := range s.replica.notEnding(waiting) {
 		if !purged[r.ID] {
 			untold = append(untold, command.Ending{Session: r.ID, Former: r.Former, Zxid: r.Ended, Lost: r.Lost})
 			asked = append(asked, r.ID)
 		}
 	}
-	if e.purge.due(asked, now) {
-		e.purge = errand{first: asked[0], measure: e.propose(e.machine.Shard, command.EncodePurge(now.UnixMilli(), untold[:min(len(untold), PurgeBatch)]), now)}
+	if s.purge.isDue(asked, now) {
+		s.purge = proposedEnds{first: asked[0], proposed: s.propose(s.replica.Shard, command.EncodePurge(now.UnixMilli(), untold[:min(len(untold), PurgeBatch)]), now)}
 	}
 	return PollInterval
 }
 
 // waiting returns sessions that have ended at home and wait for this shard, in id order, if it is for this node to carry that.
-func (e *shardPurger) waiting() []session.Record {
-	if e.raft.Leader(command.HomeShard).Member != e.member {
-		e.window, e.cut = nil, false
+func (s *shardPurger) waiting() []session.Record {
+	if s.raft.Leader(command.HomeShard).Member != s.member {
+		s.window, s.more = nil, false
 		return nil
 	}
-	e.window = e.home.stillEnded(e.window, e.machine.Shard)
-	if !e.cut || len(e.window) == 0 {
-		all := e.home.ended(e.machine.Shard)
-		e.cut = len(all) > PurgeWindow
-		e.window = slices.Clone(all[:min(len(all), PurgeWindow)])
+	s.window = s.home.stillUnpurged(s.window, s.replica.Shard)
+	if !s.more || len(s.window) == 0 {
+		all := s.home.unpurged(s.replica.Shard)
+		s.more = len(all) > PurgeWindow
+		s.window = slices.Clone(all[:min(len(all), PurgeWindow)])
 	}
-	return e.window
+	return s.window
 }
 
-// takeGone returns what is known to be gone of the sessions that wait, and forgets the others if there are no more.
-func (e *shardPurger) takeGone(waiting []session.Record) map[tree.SessionID]bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// takePurged returns what is known to be gone of the sessions that wait, and forgets the others if there are no more.
+func (s *shardPurger) takePurged(waiting []session.Record) map[tree.SessionID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	left := make(map[tree.SessionID]bool)
 	for _, r := range waiting {
-		if e.mu.gone[r.ID] {
+		if s.mu.purged[r.ID] {
 			left[r.ID] = true
 		}
 	}
-	if !e.cut {
-		e.mu.gone = maps.Clone(left)
+	if !s.more {
+		s.mu.purged = maps.Clone(left)
 	}
 	return left
 }
 
 // propose hands a command to Raft that needs no stream.
-func (p *Purger) propose(id replication.ShardID, cmd []byte, now time.Time) measure {
+func (p *Purger) propose(id replication.ShardID, cmd []byte, now time.Time) proposed {
 	proposal, err := p.raft.Propose(id, cmd)
 	if err != nil {
 		p.log.Debug("purge not proposed", "shard", id, "cause", err)
-		return measure{at: now} // and so not on its way
+		return proposed{at: now} // and so not on its way
 	}
-	return measure{at: now, proposal: proposal}
+	return proposed{at: now, proposal: proposal}
 }
 
 // purged is told that a shard has nothing of a session any more that has ended at home.
-func (p *Purger) purged(at replication.ShardID, id tree.SessionID) {
+func (p *Purger) notePurged(at replication.ShardID, id tree.SessionID) {
 	e := p.shards[at]
 	e.mu.Lock()
-	if e.mu.gone == nil {
-		e.mu.gone = make(map[tree.SessionID]bool)
+	if e.mu.purged == nil {
+		e.mu.purged = make(map[tree.SessionID]bool)
 	}
-	e.mu.gone[id] = true
+	e.mu.purged[id] = true
 	e.mu.Unlock()
 	e.signal()
 }
 
 // ended returns the records of sessions that another shard has still to be told of.
-func (m *Replica) ended(other replication.ShardID) []session.Record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.table.Ended(uint32(other))
+func (r *Replica) unpurged(other replication.ShardID) []session.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.table.Ended(uint32(other))
 }
 
-// stillEnded returns those of the records that another shard has still to be told of.
-func (m *Replica) stillEnded(records []session.Record, other replication.ShardID) []session.Record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.DeleteFunc(records, func(r session.Record) bool { return !m.mu.table.HasEnded(r.ID, uint32(other)) })
+// stillUnpurged returns those of the records that another shard has still to be told of.
+func (r *Replica) stillUnpurged(records []session.Record, other replication.ShardID) []session.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(records, func(rec session.Record) bool { return !r.mu.table.HasEnded(rec.ID, uint32(other)) })
 }
 
 // untold returns the records of sessions that this shard is not about to close anyway.
-func (m *Replica) untold(records []session.Record) (out []session.Record) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range records {
-		if !m.mu.table.IsEnding(r.ID) {
-			out = append(out, r)
+func (r *Replica) notEnding(records []session.Record) (out []session.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rec := range records {
+		if !r.mu.table.IsEnding(rec.ID) {
+			out = append(out, rec)
 		}
 	}
 	return out
 }
 
 // purge ends sessions here that have ended at home, in portions.
-func (m *Replica) purge(c *command.Command) {
+func (r *Replica) applyPurge(c *command.Command) {
 	for _, s := range c.Purge {
-		if m.mu.table.Purge(s.Session, s.Former, s.Zxid, s.Lost) {
-			m.purger.purged(m.Shard, s.Session)
+		if r.mu.table.Purge(s.Session, s.Former, s.Zxid, s.Lost) {
+			r.purger.notePurged(r.Shard, s.Session)
 		}
 	}
-	m.expireDue(c.Wall)
+	r.expireDue(c.Wall)
 }
 
 // purged notes that a shard has nothing of sessions any more.
-func (m *Replica) purged(c *command.Command) {
+func (r *Replica) applyPurged(c *command.Command) {
 	for _, id := range c.Sessions {
-		m.mu.table.Purged(id, c.Shard)
+		r.mu.table.Purged(id, c.Shard)
 	}
 }

@@ -26,13 +26,13 @@ type softQuotas struct {
 
 // over notes a transaction that left some subtrees over their soft limits. It is called with the machine's mu held, so it does
 // not log: tell does.
-func (q *softQuotas) over(subtrees []string, now time.Time) {
+func (q *softQuotas) note(subtrees []string, now time.Time) {
 	q.count.Add(1)
 	for _, path := range subtrees {
 		if at, logged := q.logged[path]; logged && now.Sub(at) < quotaNoticePause {
 			continue
 		}
-		if q.room(now) {
+		if q.hasRoom(now) {
 			q.logged[path] = now
 			q.due = append(q.due, path)
 		}
@@ -40,7 +40,7 @@ func (q *softQuotas) over(subtrees []string, now time.Time) {
 }
 
 // room reports whether one more subtree may be logged.
-func (q *softQuotas) room(now time.Time) bool {
+func (q *softQuotas) hasRoom(now time.Time) bool {
 	if q.logged == nil {
 		q.logged = make(map[string]time.Time)
 	}
@@ -51,7 +51,7 @@ func (q *softQuotas) room(now time.Time) bool {
 }
 
 // tell logs what is due. No lock is held: a logger may ask the node.
-func (q *softQuotas) tell() {
+func (q *softQuotas) logDue() {
 	for _, path := range q.due {
 		q.log.Warn("a subtree is over its soft quota", "path", path)
 	}

@@ -16,11 +16,11 @@ func TestSoftQuotasAreCountedAndLoggedNowAndThen(t *testing.T) {
 	lines := func() int { return strings.Count(out.String(), "\n") }
 	over := func(at time.Duration, subtrees ...string) {
 		before := lines()
-		q.over(subtrees, start.Add(at))
+		q.note(subtrees, start.Add(at))
 		if lines() != before {
 			t.Fatal("it logs while a lock is held")
 		}
-		q.tell()
+		q.logDue()
 	}
 	for range 100 {
 		over(0, "/a", "/b")

@@ -10,14 +10,14 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// The reaper's pace, as ZooKeeper's of the same meaning.
+// The reaper's interval, as ZooKeeper's of the same meaning.
 const (
 	DefaultContainerCheckInterval = time.Minute // znode.container.checkIntervalMs
 
 	ReapMax      = 10_000          // znode.container.maxPerMinute: znodes in one round
-	reapBatch    = 1_000           // in one log entry, of batchBytesMax bytes at most
+	reapBatch    = 1_000           // in one log entry, of batchBytesMax bytes at limit
 	reapPause    = 1_000           // znodes that are looked at while nothing is applied
-	reapOverhead = 32              // bytes of a znode there beside its path, at most
+	reapOverhead = 32              // bytes of a znode there beside its path, at limit
 	NeverUsedAge = 5 * time.Minute // znode.container.maxNeverUsedIntervalMs
 )
 
@@ -32,24 +32,24 @@ const (
 // older than it is.
 type reaper struct {
 	// Immutable after newReaper.
-	machine *Replica
-	raft    outbox.Raft
-	member  replication.MemberID
-	pace    time.Duration
-	log     *slog.Logger
+	replica  *Replica
+	raft     outbox.Raft
+	member   replication.MemberID
+	interval time.Duration
+	log      *slog.Logger
 
 	// Owned by loop.
-	newest measure        // proposal
-	last   command.Mortal // in it
+	newest      proposed
+	newestZnode command.Mortal // in it
 }
 
-func newReaper(m *Replica, raft outbox.Raft, member replication.MemberID, pace time.Duration, log *slog.Logger) *reaper {
-	return &reaper{machine: m, raft: raft, member: member, pace: pace, log: log}
+func newReaper(r *Replica, raft outbox.Raft, member replication.MemberID, interval time.Duration, log *slog.Logger) *reaper {
+	return &reaper{replica: r, raft: raft, member: member, interval: interval, log: log}
 }
 
 // loop ends when either channel is closed.
 func (r *reaper) loop(stop, done <-chan struct{}) {
-	ticker := time.NewTicker(r.pace)
+	ticker := time.NewTicker(r.interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -66,24 +66,24 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 // round looks at all mortal znodes once and proposes the removal of those whose time has come,
 // unless what it proposed before may still come: rounds can be closer together than commits.
 func (r *reaper) round(now time.Time) {
-	if r.raft.Leader(r.machine.Shard).Member != r.member || r.newest.onWay(now) && r.machine.isStill(r.last) {
+	if r.raft.Leader(r.replica.Shard).Member != r.member || r.newest.pending(now) && r.replica.isUnchanged(r.newestZnode) {
 		return
 	}
-	due := r.machine.mortals(now, ReapMax)
+	due := r.replica.dueMortals(now, ReapMax)
 	for len(due) > 0 {
-		n := portionOf(due)
-		p, err := r.raft.Propose(r.machine.Shard, command.EncodeReap(now.UnixMilli(), due[:n]))
+		n := entryLen(due)
+		p, err := r.raft.Propose(r.replica.Shard, command.EncodeReap(now.UnixMilli(), due[:n]))
 		if err != nil {
 			r.log.Debug("reap not proposed", "cause", err) // the next round proposes it again
 			return
 		}
-		r.newest, r.last = measure{at: now, proposal: p}, due[n-1]
+		r.newest, r.newestZnode = proposed{at: now, proposal: p}, due[n-1]
 		due = due[n:]
 	}
 }
 
-// portionOf returns how many znodes go into one log entry, one at least.
-func portionOf(due []command.Mortal) (n int) {
+// entryLen returns how many znodes go into one log entry, one at least.
+func entryLen(due []command.Mortal) (n int) {
 	for size := 0; n < min(len(due), reapBatch); n++ {
 		if size += len(due[n].Path) + reapOverhead; size > command.BatchBytesMax && n > 0 {
 			break
@@ -93,7 +93,7 @@ func portionOf(due []command.Mortal) (n int) {
 }
 
 // over reports whether a znode's time has come.
-func over(m tree.Mortal, age time.Duration) bool {
+func mayReap(m tree.Mortal, age time.Duration) bool {
 	switch {
 	case m.Busy:
 		return false
@@ -103,38 +103,38 @@ func over(m tree.Mortal, age time.Duration) bool {
 	return age > time.Duration(m.TTL)*time.Millisecond
 }
 
-// mortals returns znodes whose time has come, at most so many. It looks at all whose time may
+// mortals returns znodes whose time has come, at limit so many. It looks at all whose time may
 // come, and lets entries be applied meanwhile: a million take half a second.
-func (m *Replica) mortals(now time.Time, most int) (due []command.Mortal) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	age, looked := now.Sub(m.mu.loaded), 0
-	m.tree.Load().Mortals(func(z tree.Mortal) bool {
+func (r *Replica) dueMortals(now time.Time, limit int) (due []command.Mortal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	age, looked := now.Sub(r.mu.loadedAt), 0
+	r.tree.Load().Mortals(func(z tree.Mortal) bool {
 		if looked++; looked%reapPause == 0 {
-			m.mu.Unlock()
-			m.mu.Lock()
+			r.mu.Unlock()
+			r.mu.Lock()
 		}
-		if over(z, age-z.Since) {
+		if mayReap(z, age-z.Since) {
 			due = append(due, command.Mortal{Path: z.Path, Seen: z.Seen})
 		}
-		return len(due) < most
+		return len(due) < limit
 	})
 	return due
 }
 
-// isStill reports whether a znode is as it was seen.
-func (m *Replica) isStill(z command.Mortal) bool {
-	stat, ok := m.tree.Load().Exists(z.Path)
+// isUnchanged reports whether a znode is as it was seen.
+func (r *Replica) isUnchanged(z command.Mortal) bool {
+	stat, ok := r.tree.Load().Exists(z.Path)
 	return ok && tree.Seen{Czxid: stat.Czxid, Mzxid: stat.Mzxid, Pzxid: stat.Pzxid} == z.Seen
 }
 
 // reap removes containers and TTL znodes that are still as the reaper saw them, each in a transaction of its own.
-func (m *Replica) reap(c *command.Command) {
-	t := m.tree.Load()
+func (r *Replica) applyReap(c *command.Command) {
+	t := r.tree.Load()
 	for _, z := range c.Reap {
-		h := tree.Header{Zxid: m.mu.Zxid + 1, Time: c.Wall, System: true}
+		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: c.Wall, System: true}
 		if t.Reap(h, z.Path, z.Seen) == nil { // else somebody used it since
-			m.publish(t, h.Zxid)
+			r.publish(t, h.Zxid)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestReapEntriesAreBoundedInBytes(t *testing.T) {
 		for range 2 * reapBatch {
 			due = append(due, command.Mortal{Path: path})
 		}
-		n := portionOf(due)
+		n := entryLen(due)
 		if size := len(command.EncodeReap(0, due[:n])); n < 1 || n > reapBatch || n > 1 && size > command.BatchBytesMax {
 			t.Errorf("%d znodes with paths of %d bytes make an entry of %d", n, length, size)
 		}
@@ -56,7 +56,7 @@ func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
 	var looks sync.WaitGroup
 	looks.Go(func() {
 		for range 20 {
-			if due := r.mortals(time.Now().Add(time.Hour), 2*many); len(due) < many/2 {
+			if due := r.dueMortals(time.Now().Add(time.Hour), 2*many); len(due) < many/2 {
 				t.Errorf("it saw %d of %d", len(due), many)
 			}
 		}

@@ -54,17 +54,17 @@ type Replica struct {
 	quotas  softQuotas
 
 	// tree is replaced when a snapshot is installed, and by an empty one at the end; readers load it anew for each read.
-	tree  atomic.Pointer[tree.Tree]
-	index atomic.Uint64           // in the Raft log, of the newest entry that was applied
-	Sizes Sizes                   // of the entries
-	last  atomic.Pointer[Figures] // once there is no tree any more
+	tree        atomic.Pointer[tree.Tree]
+	index       atomic.Uint64           // in the Raft log, of the newest entry that was applied
+	Sizes       Sizes                   // of the entries
+	lastFigures atomic.Pointer[Figures] // once there is no tree any more
 
 	// Owned by the goroutine that applies.
-	batch    *storage.Batch               // of the image
-	gathered struct{ entries, bytes int } // what the image does not have yet
-	room     command.Reader
-	record   []byte         // of a znode, while it is put into the batch
-	result   [1]tree.Result // where the tree puts that of an operation that nobody here waits for
+	batch     *storage.Batch               // of the image
+	unsaved   struct{ entries, bytes int } // what the image does not have yet
+	decoder   command.Reader
+	record    []byte         // of a znode, while it is put into the batch
+	discarded [1]tree.Result // where the tree puts that of an operation that nobody here waits for
 
 	// origins are the members as they have registered. A peer that reconnects is judged by them: it must not wait for a machine that
 	// stands still, or no shard could reach it.
@@ -77,12 +77,12 @@ type Replica struct {
 		command.State
 		// since is when this node applied the entry that made an origin's newest (last seq, step); the
 		// leader measures the next step of silence from there.
-		since map[session.MemberID]time.Time
+		stepStart map[session.MemberID]time.Time
 		// portions counts the ends of due sessions that were applied here; removed is what the entry has removed by others.
 		portions uint64
 		removed  int
 		// loaded is when the tree was loaded. What its clock says counts from there: see tree.At.
-		loaded time.Time
+		loadedAt time.Time
 	}
 }
 
@@ -101,81 +101,81 @@ type Options struct {
 
 // New returns a machine that holds nothing yet: load follows.
 func New(o Options) *Replica {
-	m := &Replica{node: o.Node, schemes: o.Schemes, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
+	r := &Replica{node: o.Node, schemes: o.Schemes, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
 		quotas: softQuotas{log: o.Log}}
-	m.tree.Store(tree.New(nil))
-	m.mu.table = session.NewTable()
-	m.noteOrigins()
-	m.restartClocks()
-	m.expirer = newExpirer(m, o.Raft, o.Member, o.TimeoutMin, o.Log)
-	m.reaper = newReaper(m, o.Raft, o.Member, o.ReapEvery, o.Log)
-	return m
+	r.tree.Store(tree.New(nil))
+	r.mu.table = session.NewTable()
+	r.noteOrigins()
+	r.restartClocks()
+	r.expirer = newExpirer(r, o.Raft, o.Member, o.TimeoutMin, o.Log)
+	r.reaper = newReaper(r, o.Raft, o.Member, o.ReapEvery, o.Log)
+	return r
 }
 
 // ExpireLoop measures the silence of origins while this node leads the shard, and expires sessions. It ends when either channel is
 // closed.
-func (m *Replica) ExpireLoop(stop, done <-chan struct{}) {
-	lookLoop(stop, done, m.expirer.wake, m.ExpireDue)
+func (r *Replica) ExpireLoop(stop, done <-chan struct{}) {
+	lookLoop(stop, done, r.expirer.wake, r.ExpireDue)
 }
 
 // ExpireDue proposes what ExpireLoop has to propose now, and returns when to look again.
-func (m *Replica) ExpireDue(now time.Time) time.Duration { return m.expirer.look(now) }
+func (r *Replica) ExpireDue(now time.Time) time.Duration { return r.expirer.look(now) }
 
 // ReapLoop removes containers and TTL znodes whose time has come while this node leads the shard. It ends when either channel is
 // closed.
-func (m *Replica) ReapLoop(stop, done <-chan struct{}) { m.reaper.loop(stop, done) }
+func (r *Replica) ReapLoop(stop, done <-chan struct{}) { r.reaper.loop(stop, done) }
 
 // ReapDue proposes what ReapLoop has to propose now.
-func (m *Replica) ReapDue(now time.Time) { m.reaper.round(now) }
+func (r *Replica) ReapDue(now time.Time) { r.reaper.round(now) }
 
 // LeaderChanged records that the shard's term or leader has changed.
-func (m *Replica) LeaderChanged() {
-	m.Outbox.LeaderChanged()
-	m.expirer.signal()
+func (r *Replica) LeaderChanged() {
+	r.Outbox.LeaderChanged()
+	r.expirer.signal()
 }
 
 // Tree returns the tree as it is now. A snapshot that is installed replaces it.
-func (m *Replica) Tree() *tree.Tree { return m.tree.Load() }
+func (r *Replica) Tree() *tree.Tree { return r.tree.Load() }
 
 // Index returns the index in the Raft log of the newest entry that was applied.
-func (m *Replica) Index() uint64 { return m.index.Load() }
+func (r *Replica) Index() uint64 { return r.index.Load() }
 
 // ShardsOf returns the shards that a session uses. It is for a Call's Applied hook, which runs while an entry is applied.
-func (m *Replica) ShardsOf(id tree.SessionID) []uint32 {
-	r, _ := m.mu.table.Get(id)
-	return r.Shards
+func (r *Replica) ShardsOf(id tree.SessionID) []uint32 {
+	rec, _ := r.mu.table.Get(id)
+	return rec.Shards
 }
 
 // Origin is what a member has registered with; false if it has not. It waits for nothing.
-func (m *Replica) Origin(id session.MemberID) (session.Origin, bool) {
-	o, ok := (*m.origins.Load())[id]
+func (r *Replica) Origin(id session.MemberID) (session.Origin, bool) {
+	o, ok := (*r.origins.Load())[id]
 	return o, ok
 }
 
 // noteOrigins takes note of who has registered. mu is held.
-func (m *Replica) noteOrigins() {
+func (r *Replica) noteOrigins() {
 	origins := make(map[session.MemberID]session.Origin)
-	for _, o := range m.mu.table.Origins() {
+	for _, o := range r.mu.table.Origins() {
 		origins[o.Member] = o
 	}
-	m.origins.Store(&origins)
+	r.origins.Store(&origins)
 }
 
 // restartClocks begins to measure anew for how long every origin has been silent, and every znode of
 // the tree as it is: nothing was observed before now.
-func (m *Replica) restartClocks() {
+func (r *Replica) restartClocks() {
 	now := time.Now()
-	m.mu.loaded = now
-	m.mu.since = make(map[session.MemberID]time.Time)
-	for _, o := range m.mu.table.Origins() {
-		m.mu.since[o.Member] = now
+	r.mu.loadedAt = now
+	r.mu.stepStart = make(map[session.MemberID]time.Time)
+	for _, o := range r.mu.table.Origins() {
+		r.mu.stepStart[o.Member] = now
 	}
 }
 
 // Inspect calls look with the session table while nothing is applied. The machine may stand still in the midst of an entry:
 // inspect waits until ctx ends, or stop is closed, and returns ctx's error.
-func (m *Replica) Inspect(ctx context.Context, stop <-chan struct{}, look func(table *session.Table)) error {
-	for !m.mu.TryLock() {
+func (r *Replica) Inspect(ctx context.Context, stop <-chan struct{}, look func(table *session.Table)) error {
+	for !r.mu.TryLock() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -184,7 +184,7 @@ func (m *Replica) Inspect(ctx context.Context, stop <-chan struct{}, look func(t
 		case <-time.After(time.Millisecond):
 		}
 	}
-	defer m.mu.Unlock()
-	look(m.mu.table)
+	defer r.mu.Unlock()
+	look(r.mu.table)
 	return nil
 }

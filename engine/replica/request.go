@@ -11,107 +11,107 @@ import (
 
 // request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a
 // session, and of any other the newest when it was applied.
-func (m *Replica) request(at session.MemberID, wall int64, r *command.Request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
-	switch r.Kind {
+func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
+	switch q.Kind {
 	case command.RequestTxn:
-		if err := m.usable(r.Session, at); err != nil {
+		if err := r.usable(q.Session, at); err != nil {
 			return nil, 0, err
 		}
-		h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall, Session: r.Session, Identities: m.identities(r.Session)}
-		results, err := m.commit(h, r.Ops, room)
-		if err != nil && len(r.Ops) == 1 {
+		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, Identities: r.identitiesOf(q.Session)}
+		results, err := r.commit(h, q.Ops, room)
+		if err != nil && len(q.Ops) == 1 {
 			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
 		}
-		return results, m.mu.Zxid, err
+		return results, r.mu.Zxid, err
 	case command.RequestAddShard:
-		return nil, 0, expired(m.mu.table.AddShard(r.Session, at, r.Shard))
+		return nil, 0, sessionError(r.mu.table.AddShard(q.Session, at, q.Shard))
 	case command.RequestIntroduce:
-		return nil, 0, expired(m.mu.table.Introduce(r.Session, r.Timeout, at, r.Attached, r.Identities))
+		return nil, 0, sessionError(r.mu.table.Introduce(q.Session, q.Timeout, at, q.Attached, q.Identities))
 	case command.RequestSetIdentities:
-		return nil, 0, m.identify(at, r)
+		return nil, 0, r.setIdentities(at, q)
 	case command.RequestOpen:
-		z, err := m.openSession(at, wall, r)
+		z, err := r.openSession(at, wall, q)
 		return nil, z, err
 	case command.RequestReattach:
-		z, err := m.moveSession(at, wall, r)
+		z, err := r.reattach(at, wall, q)
 		return nil, z, err
 	case command.RequestClose:
-		if err := expired(m.mu.table.CheckAttachment(r.Session, at, r.Attached)); err != nil {
+		if err := sessionError(r.mu.table.CheckAttachment(q.Session, at, q.Attached)); err != nil {
 			return nil, 0, err
 		}
 		why := outbox.ErrSessionClosed
-		if r.Lost && r.Attached != 0 {
+		if q.Lost && q.Attached != 0 {
 			why = outbox.ErrSessionExpired // its client was silent; a session of the node itself has ended by its owner's will or clock
 		}
-		m.endAsked(r.Session, wall, r.Lost, why)
+		r.endOnRequest(q.Session, wall, q.Lost, why)
 		return nil, 0, nil
 	default:
-		return nil, 0, m.release(at, wall, r)
+		return nil, 0, r.release(at, wall, q)
 	}
 }
 
 // identities are what a session has authenticated as.
-func (m *Replica) identities(id tree.SessionID) []tree.Identity {
-	r, _ := m.mu.table.Get(id)
-	return r.Identities
+func (r *Replica) identitiesOf(id tree.SessionID) []tree.Identity {
+	rec, _ := r.mu.table.Get(id)
+	return rec.Identities
 }
 
 // openSession opens a session and returns the zxid of that, which is its id: unique, never used again, the same on every replica.
-func (m *Replica) openSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
-	h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall}
+func (r *Replica) openSession(at session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
+	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
 	var attached tree.Zxid
-	if r.Remote {
+	if q.Remote {
 		attached = h.Zxid
 	}
-	if err := m.mu.table.Open(tree.SessionID(h.Zxid), r.Password, r.Timeout, at, attached, r.Identities); err != nil {
+	if err := r.mu.table.Open(tree.SessionID(h.Zxid), q.Password, q.Timeout, at, attached, q.Identities); err != nil {
 		return 0, err
 	}
-	_, err := m.commit(h, nil, nil)
+	_, err := r.commit(h, nil, nil)
 	return h.Zxid, err
 }
 
-// moveSession attaches a remote client's session to a member, and returns the zxid of that. What this node has of an earlier
+// reattach attaches a remote client's session to a member, and returns the zxid of that. What this node has of an earlier
 // attachment ends before anybody can know of the new one.
-func (m *Replica) moveSession(at session.MemberID, wall int64, r *command.Request) (tree.Zxid, error) {
-	h := tree.Header{Zxid: m.mu.Zxid + 1, Time: wall}
-	if m.mu.table.Reattach(r.Session, r.Password, r.Timeout, at, h.Zxid, r.Identities) != nil {
+func (r *Replica) reattach(at session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
+	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
+	if r.mu.table.Reattach(q.Session, q.Password, q.Timeout, at, h.Zxid, q.Identities) != nil {
 		return 0, outbox.ErrSessionExpired // whatever it is: see Table.Reattach
 	}
-	m.node.Left(r.Session)
-	_, err := m.commit(h, nil, nil)
+	r.node.Left(q.Session)
+	_, err := r.commit(h, nil, nil)
 	return h.Zxid, err
 }
 
-// identify replaces the identities of a session, if the connection that has shown them is still the one it is attached to.
-func (m *Replica) identify(at session.MemberID, r *command.Request) error {
-	err := m.mu.table.CheckAttachment(r.Session, at, r.Attached)
+// setIdentities replaces the identities of a session, if the connection that has shown them is still the one it is attached to.
+func (r *Replica) setIdentities(at session.MemberID, q *command.Request) error {
+	err := r.mu.table.CheckAttachment(q.Session, at, q.Attached)
 	if err == nil {
-		err = m.mu.table.SetIdentities(r.Session, at, r.Identities)
+		err = r.mu.table.SetIdentities(q.Session, at, q.Identities)
 	}
-	return expired(err)
+	return sessionError(err)
 }
 
 // release ends the ephemeral znode that a session created at r.czxid, if it is still there and the session's. It can do nothing to
 // another, so it is safe to repeat at any time.
-func (m *Replica) release(at session.MemberID, wall int64, r *command.Request) error {
-	if err := m.usable(r.Session, at); err != nil {
+func (r *Replica) release(at session.MemberID, wall int64, q *command.Request) error {
+	if err := r.usable(q.Session, at); err != nil {
 		return nil // the session's end took the znode, or will before anything else of it is applied; or it is another attachment's now
 	}
-	stat, ok := m.tree.Load().Exists(r.Path)
-	if !ok || stat.Czxid != r.Czxid || stat.EphemeralOwner != r.Session {
+	stat, ok := r.tree.Load().Exists(q.Path)
+	if !ok || stat.Czxid != q.Czxid || stat.EphemeralOwner != q.Session {
 		return nil
 	}
-	_, err := m.commit(tree.Header{Zxid: m.mu.Zxid + 1, Time: wall, Session: r.Session, System: true},
-		[]tree.Op{endOf(r.Path, r.Lost)}, nil)
+	_, err := r.commit(tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, System: true},
+		[]tree.Op{endOp(q.Path, q.Lost)}, nil)
 	return err
 }
 
-func (m *Replica) usable(id tree.SessionID, at session.MemberID) error {
-	return expired(m.mu.table.Usable(id, at))
+func (r *Replica) usable(id tree.SessionID, at session.MemberID) error {
+	return sessionError(r.mu.table.Usable(id, at))
 }
 
 // expired is what a session's owner is told that the table refuses.
-func expired(err error) error {
+func sessionError(err error) error {
 	switch {
 	case err == nil:
 		return nil

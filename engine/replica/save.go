@@ -21,35 +21,35 @@ const (
 )
 
 // Applied implements replication.StateMachine.
-func (m *Replica) Applied() uint64 { return m.image.Applied() }
+func (r *Replica) Applied() uint64 { return r.image.Applied() }
 
 // save writes what has changed to the image, in one batch with the applied index. The commit may have to wait for the disk, so mu
 // is not held over it. An error fails the node: the changes are forgotten.
-func (m *Replica) save() error {
-	if m.gathered.entries == 0 {
+func (r *Replica) save() error {
+	if r.unsaved.entries == 0 {
 		return nil
 	}
-	err := m.writeDirty()
+	err := r.writeDirty()
 	if err == nil {
-		err = m.batch.Commit(m.index.Load())
+		err = r.batch.Commit(r.index.Load())
 	}
 	if err != nil {
-		m.node.Fail(fmt.Errorf("shard %d: image: %w", m.Shard, err))
+		r.node.Fail(fmt.Errorf("shard %d: image: %w", r.Shard, err))
 		return err
 	}
-	m.gathered.entries, m.gathered.bytes = 0, 0
+	r.unsaved.entries, r.unsaved.bytes = 0, 0
 	return nil
 }
 
 // writeDirty collects what has changed in the batch.
-func (m *Replica) writeDirty() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	b := m.batch
-	err := m.tree.Load().Drain(func(path string, z tree.Znode, exists bool) error {
+func (r *Replica) writeDirty() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.batch
+	err := r.tree.Load().Drain(func(path string, z tree.Znode, exists bool) error {
 		if exists {
-			m.record = command.AppendZnode(m.record[:0], z)
-			b.Put(storage.Znodes, []byte(path), m.record) // which copies it: a million creates make a tenth less garbage
+			r.record = command.AppendZnode(r.record[:0], z)
+			b.Put(storage.Znodes, []byte(path), r.record) // which copies it: a million creates make a tenth less garbage
 		} else {
 			b.Delete(storage.Znodes, []byte(path))
 		}
@@ -58,12 +58,12 @@ func (m *Replica) writeDirty() error {
 	if err != nil {
 		return err
 	}
-	err = m.mu.table.Drain(func(o session.Origin) error {
+	err = r.mu.table.Drain(func(o session.Origin) error {
 		b.Put(storage.Origins, command.IDKey(uint64(o.Member)), command.EncodeOrigin(o))
 		return nil
-	}, func(id tree.SessionID, r session.Record, exists bool) error {
+	}, func(id tree.SessionID, rec session.Record, exists bool) error {
 		if exists {
-			b.Put(storage.Sessions, command.IDKey(uint64(id)), command.EncodeSession(r))
+			b.Put(storage.Sessions, command.IDKey(uint64(id)), command.EncodeSession(rec))
 		} else {
 			b.Delete(storage.Sessions, command.IDKey(uint64(id)))
 		}
@@ -72,43 +72,43 @@ func (m *Replica) writeDirty() error {
 	if err != nil {
 		return err
 	}
-	b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(m.mu.State))
+	b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(r.mu.State))
 	return nil
 }
 
 // Sync implements replication.StateMachine.
-func (m *Replica) Sync() error {
-	if err := m.save(); err != nil {
+func (r *Replica) Sync() error {
+	if err := r.save(); err != nil {
 		return err
 	}
-	return m.image.Sync()
+	return r.image.Sync()
 }
 
 // Snapshot implements replication.StateMachine.
-func (m *Replica) Snapshot() (replication.Snapshot, error) {
-	if err := m.save(); err != nil {
+func (r *Replica) Snapshot() (replication.Snapshot, error) {
+	if err := r.save(); err != nil {
 		return nil, err
 	}
-	return m.image.Snapshot()
+	return r.image.Snapshot()
 }
 
 // Close implements replication.StateMachine. The image stays open until the engine closes it, which makes it durable. The tree and the
 // table are let go: dragonboat's metrics keep what belongs to a process's first node until the process ends.
-func (m *Replica) Close() error {
-	err := m.save()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last := m.Figures()
-	m.last.Store(&last)
-	m.tree.Store(tree.New(nil))
-	m.mu.table = session.NewTable()
+func (r *Replica) Close() error {
+	err := r.save()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.Figures()
+	r.lastFigures.Store(&last)
+	r.tree.Store(tree.New(nil))
+	r.mu.table = session.NewTable()
 	return err
 }
 
 // CloseImage makes the image durable and closes it.
-func (m *Replica) CloseImage() error {
-	if m.image == nil {
+func (r *Replica) CloseImage() error {
+	if r.image == nil {
 		return nil
 	}
-	return m.image.Close()
+	return r.image.Close()
 }

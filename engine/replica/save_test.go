@@ -12,7 +12,7 @@ func TestCloseBesideReads(t *testing.T) {
 	r := newRig(t)
 	full := r.Tree()
 	for range 3000 {
-		r.last.Store(nil)
+		r.lastFigures.Store(nil)
 		r.tree.Store(full)
 		var over atomic.Bool
 		var both sync.WaitGroup
